@@ -1,0 +1,1 @@
+//! Network-namespace labs: set up, run inside, tear down, heal.

@@ -1,0 +1,1 @@
+//! Seeded randomness: counter-based generator, distributions. No clock, no global state.

@@ -1,0 +1,1 @@
+//! Sockets, offloads, timestamps, clocks, namespaces, host facts; one interface per platform.

@@ -1,0 +1,1 @@
+//! Every rendering of a run record: terminal text, JSON, CSV.

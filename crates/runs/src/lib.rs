@@ -1,0 +1,1 @@
+//! Kept results: SQLite storage of run records.

@@ -1,0 +1,1 @@
+//! The running generator and answering side: sockets, threads, sessions.

@@ -1,0 +1,1 @@
+//! Bytes to values and back: the native data header, control messages, packet views, checksums. No I/O.
