@@ -1,1 +1,28 @@
-//! The shared nouns: units, plan, run record, their versions and JSON Schemas. A leaf.
+//! The shared nouns of Weir: units, the plan of a test, the record of a run, and their JSON Schemas.
+//!
+//! This crate is a leaf: every other room speaks in these types, none of them does I/O.
+//!
+//! - [`units`]: rates, sizes, durations and seeds as newtypes that parse what people write (`10M`, `64K`, `40ms`)
+//!   and print back what they understood.
+//! - [`plan`]: `weir.plan/1`, what is to be run; a [`plan::Plan`] expands to [`plan::FlowSpec`]s.
+//! - [`record`]: `weir.run/1`, everything that was measured. A part not measured is absent, never zero.
+//! - [`report`]: what one end of a test hands to the other afterwards; two of them make a record.
+//! - [`schema`]: the published JSON Schemas, generated from the types.
+//!
+//! ```
+//! use weir_model::units::SendRate;
+//! let rate: SendRate = "50000pps".parse().unwrap();
+//! assert_eq!(rate.to_string(), "50000pps");
+//! ```
+
+pub mod content;
+pub mod fuzz;
+pub mod plan;
+pub mod record;
+pub mod report;
+pub mod schema;
+pub mod units;
+pub mod warning;
+
+mod error;
+pub use error::ModelError;

@@ -1,0 +1,69 @@
+//! Fuzz bodies: plain functions that take hostile bytes and check what must always hold.
+#![doc(hidden)]
+
+/// A plan is refused or runs: what parses also passes its check again and prints back to itself.
+pub fn fuzz_plan(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Ok(plan) = crate::plan::Plan::parse(text)
+        && let Ok(printed) = plan.to_toml()
+    {
+        assert_eq!(crate::plan::Plan::parse(&printed).as_ref(), Ok(&plan));
+    }
+}
+
+/// A record is refused or prints back to the same JSON.
+pub fn fuzz_record(data: &[u8]) {
+    if let Ok(record) = serde_json::from_slice::<crate::record::Record>(data)
+        && let Ok(once) = serde_json::to_string(&record)
+    {
+        let again: Result<crate::record::Record, _> = serde_json::from_str(&once);
+        assert_eq!(again.ok().and_then(|r| serde_json::to_string(&r).ok()).as_ref(), Some(&once));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Seeded mutations: flips, cuts and splices of a good document.
+    fn mutate(seed: &[u8], body: fn(&[u8])) {
+        let mut state = 0x9e37_79b9_7f4a_7c15u64;
+        let mut next = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        body(seed);
+        for _ in 0..3000 {
+            let mut data = seed.to_vec();
+            for _ in 0..=(next() % 4) {
+                let at = (next() as usize) % data.len().max(1);
+                match next() % 4 {
+                    0 if !data.is_empty() => data[at] = next() as u8,
+                    1 if !data.is_empty() => data[at] ^= 1 << (next() % 8),
+                    2 => data.truncate(at),
+                    _ => {
+                        let from = (next() as usize) % seed.len();
+                        data.extend_from_slice(&seed[from..(from + 20).min(seed.len())]);
+                    }
+                }
+            }
+            body(&data);
+        }
+    }
+
+    #[test]
+    fn plans() {
+        mutate(
+            b"schema = \"weir.plan/1\"\nseed = \"0x7\"\nomit = \"2s\"\n[[connection]]\nname = \"voice\"\ntransport = \"udp\"\nrate = \"50000pps/4\"\npayload = 160\ncatch_up = \"burst:3\"\n[[connection]]\nbytes = \"1M\"\n",
+            fuzz_plan,
+        );
+    }
+
+    #[test]
+    fn records() {
+        let record = crate::record::Record { seed: crate::units::Seed(7), ..Default::default() };
+        mutate(&serde_json::to_vec(&record).unwrap(), fuzz_record);
+    }
+}

@@ -1,0 +1,706 @@
+//! `weir.plan/1`: what is to be run. A plan is a list of connections that may differ; each expands by its
+//! `count` into flows, and each flow can be started and stopped alone.
+//!
+//! A plan is checked before anything starts: every refusal names the field, what was given and what is accepted.
+
+use std::net::IpAddr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::ModelError;
+use crate::content::Content;
+use crate::units::{BitRate, ByteSize, RateLimit, Seed, SendRate, Span};
+
+/// The schema name of a plan.
+pub const PLAN_SCHEMA: &str = "weir.plan/1";
+/// The port of Weir: "WEIR" on a telephone keypad.
+pub const DEFAULT_PORT: u16 = 9347;
+/// Largest UDP payload over IPv4: 65 535 less 20 B of IP and 8 B of UDP header.
+pub const MAX_UDP_PAYLOAD_V4: u64 = 65_507;
+/// Largest UDP payload over IPv6 without jumbograms: the 16-bit length less 8 B of UDP header.
+pub const MAX_UDP_PAYLOAD_V6: u64 = 65_527;
+/// Most flows a plan may expand to.
+pub const MAX_FLOWS: u64 = 100_000;
+
+/// The transport of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema, Default)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// Transmission Control Protocol.
+    #[default]
+    Tcp,
+    /// User Datagram Protocol.
+    Udp,
+}
+
+impl std::fmt::Display for Transport {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.pad(match self {
+            Transport::Tcp => "tcp",
+            Transport::Udp => "udp",
+        })
+    }
+}
+
+/// The IP version of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Family {
+    /// IP version 4.
+    Ipv4,
+    /// IP version 6.
+    Ipv6,
+}
+
+impl std::fmt::Display for Family {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.pad(match self {
+            Family::Ipv4 => "ipv4",
+            Family::Ipv6 => "ipv6",
+        })
+    }
+}
+
+/// Which side of a test sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema, Default)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// The side that runs `weir test` sends.
+    #[default]
+    Forward,
+    /// The answering side sends.
+    Reverse,
+}
+
+impl std::fmt::Display for Direction {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.pad(match self {
+            Direction::Forward => "forward",
+            Direction::Reverse => "reverse",
+        })
+    }
+}
+
+/// How data ports are had (design: one port by default).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
+#[serde(rename_all = "lowercase")]
+pub enum DataPorts {
+    /// Dedicated where an option needs it (receive window, MSS) or beyond 1000 UDP flows, else shared.
+    #[default]
+    Auto,
+    /// All data on the one port; told apart by the 5-tuple.
+    Shared,
+    /// A listener or socket of its own for the session, with its options set before the handshake.
+    Dedicated,
+}
+
+/// Whether an offload or option is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
+#[serde(rename_all = "lowercase")]
+pub enum Switch {
+    /// On where it serves: for unpaced datagrams, where the kernel has it.
+    #[default]
+    Auto,
+    /// Always; refused where the kernel lacks it.
+    On,
+    /// Never.
+    Off,
+}
+
+/// What a paced sender does about slots that it could not serve in time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum CatchUp {
+    /// Late slots are skipped and counted as missed.
+    None,
+    /// Late slots are made up at the nominal rate plus this many percent.
+    Spread(f64),
+    /// At most n late slots are sent back to back.
+    Burst(u32),
+}
+
+impl Default for CatchUp {
+    fn default() -> Self {
+        CatchUp::Spread(5.0)
+    }
+}
+
+impl std::str::FromStr for CatchUp {
+    type Err = ModelError;
+    fn from_str(text: &str) -> Result<Self, ModelError> {
+        let parsed = if text == "none" {
+            Some(CatchUp::None)
+        } else if let Some(p) = text.strip_prefix("spread:") {
+            p.trim_end_matches('%')
+                .parse::<f64>()
+                .ok()
+                .filter(|p| *p > 0.0 && *p <= 1000.0)
+                .map(CatchUp::Spread)
+        } else if let Some(n) = text.strip_prefix("burst:") {
+            n.parse().ok().filter(|n| *n >= 1).map(CatchUp::Burst)
+        } else {
+            None
+        };
+        parsed.ok_or(ModelError::Value {
+            what: "catch-up",
+            given: text.into(),
+            accepted: "none, spread:P% or burst:N",
+        })
+    }
+}
+
+impl std::fmt::Display for CatchUp {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        match self {
+            CatchUp::None => f.write_str("none"),
+            CatchUp::Spread(p) => write!(f, "spread:{p}%"),
+            CatchUp::Burst(n) => write!(f, "burst:{n}"),
+        }
+    }
+}
+
+impl Serialize for CatchUp {
+    fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for CatchUp {
+    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        String::deserialize(d)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl JsonSchema for CatchUp {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "CatchUp".into()
+    }
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "description": "none, spread:P% or burst:N" })
+    }
+}
+
+/// One connection of a plan (or several alike, by `count`). Every field has the default of `weir test`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Connection {
+    /// Name, unique in the plan; flows of a `count` above 1 get `-1`, `-2`, … behind it.
+    pub name: String,
+    /// Transport protocol.
+    pub transport: Transport,
+    /// Which side sends.
+    pub direction: Direction,
+    /// How many flows like this one, 1 to 100 000.
+    pub count: u32,
+    /// Payload bytes of a datagram (0 to 65 507, or 65 527 over IPv6), or bytes of a write to a stream (1 to 16 M). Absent: the largest datagram without fragmentation, or 128K.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub payload: Option<ByteSize>,
+    /// Rate of this connection: payload bit/s or packets/s; `0` is unlimited. Absent: unlimited for TCP, 1M for UDP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<SendRate>,
+    /// Length of sending. Absent and no other limit: 10 s; `0` until stopped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duration: Option<Span>,
+    /// Stop after this many payload bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<ByteSize>,
+    /// Stop after this many datagrams or writes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packets: Option<u64>,
+    /// Start this long after the test's start.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub start_after: Span,
+    /// `false`: waits for a start command over the control socket.
+    #[serde(skip_serializing_if = "is_true")]
+    pub autostart: bool,
+    /// Content of the payload.
+    pub content: Content,
+    /// The receiver verifies the seeded payload: bit errors and truncation are counted.
+    #[serde(skip_serializing_if = "is_false")]
+    pub verify: bool,
+    /// What a paced sender does about late slots.
+    pub catch_up: CatchUp,
+    /// Segmentation offload at the sender (UDP_SEGMENT).
+    pub gso: Switch,
+    /// Receive merging at the receiver (UDP_GRO).
+    pub gro: Switch,
+    /// Socket buffer of both ends ("window"), bytes. Absent: TCP's autotuning; for UDP sized by Weir.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window: Option<ByteSize>,
+    /// TCP maximum segment size, 88 to 32 767 bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mss: Option<u32>,
+    /// TCP_NODELAY: Nagle's algorithm off.
+    #[serde(skip_serializing_if = "is_false")]
+    pub no_delay: bool,
+    /// TCP congestion control by its kernel name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub congestion: Option<String>,
+    /// The whole TOS or traffic-class byte.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tos: Option<u8>,
+    /// IPv6 flow label, 20 bits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flow_label: Option<u32>,
+    /// Time to live or hop limit, 1 to 255.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ttl: Option<u8>,
+    /// Don't-fragment (IPv4) and no local fragmentation.
+    #[serde(skip_serializing_if = "is_false")]
+    pub dont_fragment: bool,
+    /// Sending without a copy (sendfile from memory) on a stream.
+    #[serde(skip_serializing_if = "is_false")]
+    pub zero_copy: bool,
+    /// The receiver of a stream discards in the kernel instead of copying (MSG_TRUNC).
+    #[serde(skip_serializing_if = "is_false")]
+    pub discard: bool,
+    /// The kernel paces as well (SO_MAX_PACING_RATE), bit/s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel_pacing: Option<BitRate>,
+    /// Source port on the side that runs `weir test`; flows of a `count` use the following ports.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_port: Option<u16>,
+}
+
+fn is_zero(s: &Span) -> bool {
+    s.0 == 0
+}
+fn is_true(b: &bool) -> bool {
+    *b
+}
+fn is_false(b: &bool) -> bool {
+    !*b
+}
+
+impl Default for Connection {
+    fn default() -> Self {
+        Connection {
+            name: String::new(),
+            transport: Transport::Tcp,
+            direction: Direction::Forward,
+            count: 1,
+            payload: None,
+            rate: None,
+            duration: None,
+            bytes: None,
+            packets: None,
+            start_after: Span(0),
+            autostart: true,
+            content: Content::Random,
+            verify: false,
+            catch_up: CatchUp::default(),
+            gso: Switch::Auto,
+            gro: Switch::Auto,
+            window: None,
+            mss: None,
+            no_delay: false,
+            congestion: None,
+            tos: None,
+            flow_label: None,
+            ttl: None,
+            dont_fragment: false,
+            zero_copy: false,
+            discard: false,
+            kernel_pacing: None,
+            client_port: None,
+        }
+    }
+}
+
+/// A whole plan, `weir.plan/1`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// `weir.plan/1`.
+    pub schema: String,
+    /// A title, printed with the result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// The answering side: a name or address. A command line's HOST wins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// Its port.
+    #[serde(default = "default_port")]
+    pub port: u16,
+    /// IP version; absent: what the name resolves to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub family: Option<Family>,
+    /// Local address to bind to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bind: Option<IpAddr>,
+    /// Local interface to bind to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// Length of a reporting interval, 10 ms to 1 h; `0` for none.
+    #[serde(default = "default_interval")]
+    pub interval: Span,
+    /// Time at the start that is left out of the totals.
+    #[serde(default)]
+    pub omit: Span,
+    /// Seed of everything random.
+    #[serde(default)]
+    pub seed: Seed,
+    /// How data ports are had.
+    #[serde(default)]
+    pub data_ports: DataPorts,
+    /// A packet is lost when it has not come within this time (RFC 7680). Absent: max(2 s, 4 × RTT).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss_threshold: Option<Span>,
+    /// Round trips measured beside the test, idle before and loaded during it.
+    #[serde(default = "yes")]
+    pub latency: bool,
+    /// Nominal rate of the link, for link usage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nominal: Option<BitRate>,
+    /// The connections.
+    #[serde(rename = "connection")]
+    pub connections: Vec<Connection>,
+}
+
+fn default_port() -> u16 {
+    DEFAULT_PORT
+}
+fn default_interval() -> Span {
+    Span::from_seconds(1)
+}
+fn yes() -> bool {
+    true
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Plan {
+            schema: PLAN_SCHEMA.into(),
+            title: None,
+            host: None,
+            port: DEFAULT_PORT,
+            family: None,
+            bind: None,
+            device: None,
+            interval: default_interval(),
+            omit: Span(0),
+            seed: Seed(0),
+            data_ports: DataPorts::Auto,
+            loss_threshold: None,
+            latency: true,
+            nominal: None,
+            connections: vec![],
+        }
+    }
+}
+
+/// One flow of an expanded plan: every default resolved, ready to run on either side.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FlowSpec {
+    /// Flow number, from 1, unique in the session.
+    pub id: u32,
+    /// Name, unique in the plan.
+    pub name: String,
+    /// Payload bytes of a datagram or of a write.
+    pub payload_bytes: u64,
+    /// Rate, resolved.
+    pub rate: SendRate,
+    /// Length of sending in ns; `None` until another limit or a stop.
+    pub duration_ns: Option<u64>,
+    /// The connection that it came from (its `count` is 1).
+    pub connection: Connection,
+}
+
+impl Plan {
+    /// Reads a plan from TOML, or from JSON when it begins with `{`, and checks it.
+    ///
+    /// # Errors
+    /// [`ModelError::Document`] with line and column, or [`ModelError::Field`] for a value that can't be run.
+    pub fn parse(text: &str) -> Result<Plan, ModelError> {
+        let document = |reason: String| ModelError::Document { document: PLAN_SCHEMA, reason };
+        let plan: Plan = if text.trim_start().starts_with('{') {
+            serde_json::from_str(text).map_err(|e| document(e.to_string()))?
+        } else {
+            toml::from_str(text).map_err(|e| document(e.to_string()))?
+        };
+        plan.check()?;
+        Ok(plan)
+    }
+
+    /// The plan as TOML, as `--save-plan` writes it.
+    ///
+    /// # Errors
+    /// [`ModelError::Document`] when a number does not fit TOML's 64-bit integers.
+    pub fn to_toml(&self) -> Result<String, ModelError> {
+        toml::to_string(self)
+            .map_err(|e| ModelError::Document { document: PLAN_SCHEMA, reason: e.to_string() })
+    }
+
+    /// Checks everything that can be known without a socket.
+    ///
+    /// # Errors
+    /// [`ModelError::Field`] naming the first field that can't be run.
+    pub fn check(&self) -> Result<(), ModelError> {
+        let refuse = |field: &str, given: String, accepted: &str| {
+            Err(ModelError::Field { field: field.into(), given, accepted: accepted.into() })
+        };
+        if self.schema != PLAN_SCHEMA {
+            return refuse("schema", self.schema.clone(), PLAN_SCHEMA);
+        }
+        if self.port == 0 {
+            return refuse("port", "0".into(), "1 to 65535");
+        }
+        if self.interval.0 != 0 && !(10_000_000..=3_600_000_000_000).contains(&self.interval.0) {
+            return refuse("interval", self.interval.to_string(), "0 (none) or 10ms to 1h");
+        }
+        if self.omit.0 > 3_600_000_000_000 {
+            return refuse("omit", self.omit.to_string(), "0 to 1h");
+        }
+        if let Some(t) = self.loss_threshold
+            && !(1_000_000..=600_000_000_000).contains(&t.0)
+        {
+            return refuse("loss_threshold", t.to_string(), "1ms to 10m");
+        }
+        if self.connections.is_empty() {
+            return refuse("connection", "none".into(), "at least one [[connection]]");
+        }
+        let mut flows = 0u64;
+        let mut names = std::collections::HashSet::new();
+        for (i, c) in self.connections.iter().enumerate() {
+            c.check(&format!("connection[{i}]"), self.family)?;
+            flows += u64::from(c.count);
+            if !c.name.is_empty() && !names.insert(&c.name) {
+                return refuse(
+                    &format!("connection[{i}].name"),
+                    c.name.clone(),
+                    "a name used once",
+                );
+            }
+        }
+        if flows > MAX_FLOWS {
+            return refuse("connection", format!("{flows} flows"), "at most 100000 flows in all");
+        }
+        Ok(())
+    }
+
+    /// The flows of this plan over `family`, with every default resolved; ids count from 1.
+    ///
+    /// `path_mtu_bytes` sizes default datagrams so that they are not fragmented (1472 B at 1500 over IPv4).
+    pub fn flows(&self, family: Family, path_mtu_bytes: u32) -> Vec<FlowSpec> {
+        let mut out = vec![];
+        for c in &self.connections {
+            for n in 0..c.count {
+                let id = out.len() as u32 + 1;
+                let base = if c.name.is_empty() {
+                    format!("{}-{}", c.transport, c.direction)
+                } else {
+                    c.name.clone()
+                };
+                let name = if c.count > 1 {
+                    format!("{base}-{}", n + 1)
+                } else if c.name.is_empty() && self.connections.len() > 1 {
+                    format!("{base}-{id}")
+                } else {
+                    base
+                };
+                let mut connection = c.clone();
+                connection.count = 1;
+                connection.client_port = c.client_port.map(|p| p.wrapping_add(n as u16));
+                out.push(FlowSpec {
+                    id,
+                    name,
+                    payload_bytes: c.payload.map_or_else(
+                        || default_payload(c.transport, family, path_mtu_bytes),
+                        |p| p.0,
+                    ),
+                    rate: c.rate.unwrap_or(match c.transport {
+                        Transport::Tcp => SendRate::UNLIMITED,
+                        Transport::Udp => {
+                            SendRate { limit: RateLimit::Bits(BitRate(1_000_000)), burst: 1 }
+                        }
+                    }),
+                    duration_ns: match c.duration {
+                        Some(Span(0)) => None,
+                        Some(d) => Some(d.0),
+                        None if c.bytes.is_some() || c.packets.is_some() => None,
+                        None => Some(10_000_000_000),
+                    },
+                    connection,
+                });
+            }
+        }
+        out
+    }
+}
+
+/// The payload used when a plan names none.
+fn default_payload(transport: Transport, family: Family, mtu: u32) -> u64 {
+    match transport {
+        Transport::Tcp => 128 * 1024,
+        Transport::Udp => {
+            let headers = match family {
+                Family::Ipv4 => 28,
+                Family::Ipv6 => 48,
+            };
+            // Loopback's 65 536 would give a datagram that no other path carries; stay at what Ethernet does.
+            u64::from(mtu.clamp(576, 9000)) - headers
+        }
+    }
+}
+
+impl Connection {
+    /// Checks one connection; `at` is its path in the document.
+    fn check(&self, at: &str, family: Option<Family>) -> Result<(), ModelError> {
+        let refuse = |field: &str, given: String, accepted: &str| {
+            Err(ModelError::Field {
+                field: format!("{at}.{field}"),
+                given,
+                accepted: accepted.into(),
+            })
+        };
+        if self.name.len() > 64 || self.name.chars().any(char::is_control) {
+            return refuse("name", format!("{:?}", self.name), "up to 64 printable characters");
+        }
+        if !(1..=100_000).contains(&self.count) {
+            return refuse("count", self.count.to_string(), "1 to 100000");
+        }
+        if let Some(p) = self.payload {
+            match self.transport {
+                Transport::Udp => {
+                    let most = if family == Some(Family::Ipv6) {
+                        MAX_UDP_PAYLOAD_V6
+                    } else {
+                        MAX_UDP_PAYLOAD_V4
+                    };
+                    if p.0 > most {
+                        return refuse(
+                            "payload",
+                            p.0.to_string(),
+                            &format!("0 to {most} bytes for UDP"),
+                        );
+                    }
+                    if p.0 == 0 && self.rate.is_some_and(|r| matches!(r.limit, RateLimit::Bits(_)))
+                    {
+                        return refuse(
+                            "rate",
+                            "bit/s with an empty payload".into(),
+                            "packets per second (50000pps) or 0",
+                        );
+                    }
+                }
+                Transport::Tcp if !(1..=16 << 20).contains(&p.0) => {
+                    return refuse("payload", p.0.to_string(), "1 to 16M bytes for a write");
+                }
+                Transport::Tcp => {}
+            }
+        }
+        if let Some(m) = self.mss
+            && !(88..=32_767).contains(&m)
+        {
+            return refuse("mss", m.to_string(), "88 to 32767");
+        }
+        if self.mss.is_some() && self.transport != Transport::Tcp {
+            return refuse("mss", "set for udp".into(), "tcp only");
+        }
+        if let Some(w) = self.window
+            && !(1024..=1 << 30).contains(&w.0)
+        {
+            return refuse("window", w.to_string(), "1K to 1G");
+        }
+        if self.flow_label.is_some_and(|l| l >= 1 << 20) {
+            return refuse("flow_label", self.flow_label.unwrap_or(0).to_string(), "0 to 1048575");
+        }
+        if self.ttl == Some(0) {
+            return refuse("ttl", "0".into(), "1 to 255");
+        }
+        if let Some(d) = self.duration
+            && d.0 > 7 * 86_400 * 1_000_000_000
+        {
+            return refuse("duration", d.to_string(), "up to 7 days");
+        }
+        if self.packets == Some(0) {
+            return refuse("packets", "0".into(), "at least 1");
+        }
+        if self.bytes == Some(ByteSize(0)) {
+            return refuse("bytes", "0".into(), "at least 1");
+        }
+        if self.bytes.is_some() && self.payload == Some(ByteSize(0)) {
+            return refuse("bytes", "set with an empty payload".into(), "packets or duration");
+        }
+        if let Some(c) = &self.congestion
+            && (c.is_empty()
+                || c.len() > 15
+                || !c.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-'))
+        {
+            return refuse("congestion", c.clone(), "a kernel name such as cubic, reno, bbr");
+        }
+        if self.verify && !matches!(self.transport, Transport::Udp | Transport::Tcp) {
+            return refuse("verify", "true".into(), "tcp or udp");
+        }
+        if self.client_port == Some(0) {
+            return refuse("client_port", "0".into(), "1 to 65535");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(text: &str) -> Result<Plan, ModelError> {
+        Plan::parse(&format!("schema = \"weir.plan/1\"\n{text}"))
+    }
+
+    #[test]
+    fn small_plan_with_defaults() {
+        let p =
+            plan("[[connection]]\ntransport = \"udp\"\nrate = \"50000pps\"\ncount = 3").unwrap();
+        let flows = p.flows(Family::Ipv4, 1500);
+        assert_eq!(flows.len(), 3);
+        assert_eq!(flows[2].payload_bytes, 1472);
+        assert_eq!(flows[2].name, "udp-forward-3");
+        assert_eq!(flows[0].duration_ns, Some(10_000_000_000));
+        assert_eq!(p.flows(Family::Ipv6, 1500)[0].payload_bytes, 1452);
+    }
+
+    #[test]
+    fn refusals_name_the_field() {
+        let e =
+            plan("[[connection]]\ntransport = \"udp\"\npayload = 65508").unwrap_err().to_string();
+        assert!(
+            e.contains("connection[0].payload") && e.contains("65508") && e.contains("65507"),
+            "{e}"
+        );
+        let e = plan("[[connection]]\nspeed = 3").unwrap_err().to_string();
+        assert!(e.contains("speed") && e.contains("line 3"), "{e}");
+        assert!(plan("").is_err());
+        assert!(plan("port = 0\n[[connection]]").unwrap_err().to_string().contains("port"));
+        assert!(
+            Plan::parse("schema = \"weir.plan/2\"\nconnection = [{}]")
+                .unwrap_err()
+                .to_string()
+                .contains("weir.plan/1")
+        );
+        assert!(plan("[[connection]]\nname='a'\n[[connection]]\nname='a'").is_err());
+    }
+
+    #[test]
+    fn toml_round_trip() {
+        let mut p = Plan { title: Some("t".into()), ..Plan::default() };
+        p.connections.push(Connection {
+            rate: Some("10M/4".parse().unwrap()),
+            bytes: Some(ByteSize(1 << 20)),
+            ..Connection::default()
+        });
+        p.connections.push(Connection {
+            transport: Transport::Udp,
+            start_after: Span(5),
+            catch_up: CatchUp::Burst(3),
+            ..Connection::default()
+        });
+        assert_eq!(Plan::parse(&p.to_toml().unwrap()).unwrap(), p);
+        assert_eq!(Plan::parse(&serde_json::to_string(&p).unwrap()).unwrap(), p);
+    }
+
+    #[test]
+    fn a_size_limit_alone_has_no_duration() {
+        let p = plan("[[connection]]\nbytes = \"1M\"").unwrap();
+        assert_eq!(p.flows(Family::Ipv4, 1500)[0].duration_ns, None);
+    }
+}

@@ -1,0 +1,496 @@
+//! Units as newtypes: what people write is parsed once, here, and printed back in canonical form.
+//!
+//! Rates use powers of ten (`10M` is 10^7 bit/s), sizes powers of two (`64K` is 65 536 bytes), as the
+//! tools of the field do. All parse from strings and, in JSON or TOML, from plain numbers too.
+
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::de::{self, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::ModelError;
+
+/// Splits `12.5M` into its number and suffix.
+fn split_number(text: &str) -> (&str, &str) {
+    let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    text.split_at(end)
+}
+
+/// Multiplies a decimal number by a whole factor exactly, rounds to nearest, and refuses overflow.
+fn scaled(number: &str, factor: u64) -> Option<u64> {
+    let (whole, part) = number.split_once('.').unwrap_or((number, ""));
+    if (whole.is_empty() && part.is_empty()) || part.len() > 18 {
+        return None;
+    }
+    let digits = |text: &str| {
+        if text.is_empty() { Some(0u128) } else { text.parse::<u64>().ok().map(u128::from) }
+    };
+    // 2^64 × 10^12 and 10^18 × 10^14 both fit 128 bits.
+    let factor = u128::from(factor);
+    let unit = 10u128.pow(part.len() as u32);
+    let value = digits(whole)? * factor + (digits(part)? * factor + unit / 2) / unit;
+    u64::try_from(value).ok().filter(|v| *v < 1 << 63)
+}
+
+macro_rules! string_serde {
+    ($name:ident, $expect:literal, $from_number:expr) => {
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct V;
+                impl Visitor<'_> for V {
+                    type Value = $name;
+                    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                        f.write_str($expect)
+                    }
+                    fn visit_str<E: de::Error>(self, v: &str) -> Result<$name, E> {
+                        v.parse().map_err(E::custom)
+                    }
+                    fn visit_u64<E: de::Error>(self, v: u64) -> Result<$name, E> {
+                        let convert: fn(f64) -> Option<$name> = $from_number;
+                        convert(v as f64).ok_or_else(|| E::invalid_value(de::Unexpected::Unsigned(v), &self))
+                    }
+                    fn visit_i64<E: de::Error>(self, v: i64) -> Result<$name, E> {
+                        let convert: fn(f64) -> Option<$name> = $from_number;
+                        convert(v as f64).ok_or_else(|| E::invalid_value(de::Unexpected::Signed(v), &self))
+                    }
+                    fn visit_f64<E: de::Error>(self, v: f64) -> Result<$name, E> {
+                        let convert: fn(f64) -> Option<$name> = $from_number;
+                        convert(v).ok_or_else(|| E::invalid_value(de::Unexpected::Float(v), &self))
+                    }
+                }
+                deserializer.deserialize_any(V)
+            }
+        }
+        impl JsonSchema for $name {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!({ "type": ["string", "number"], "description": $expect })
+            }
+        }
+    };
+}
+
+/// A rate in bits per second. `K M G T` are powers of ten in either case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct BitRate(pub u64);
+
+const RATE_FORM: &str = "bits per second such as 64k, 10M or 2.5G (K, M, G, T are powers of ten)";
+
+impl FromStr for BitRate {
+    type Err = ModelError;
+    fn from_str(text: &str) -> Result<Self, ModelError> {
+        let bad = || ModelError::Value { what: "rate", given: text.into(), accepted: RATE_FORM };
+        let trimmed = text.trim();
+        let (number, suffix) = split_number(trimmed);
+        let suffix = suffix.trim().trim_end_matches("bit/s").trim_end_matches("bps");
+        let factor = match suffix {
+            "" => 1,
+            "k" | "K" => 1000,
+            "m" | "M" => 1_000_000,
+            "g" | "G" => 1_000_000_000,
+            "t" | "T" => 1_000_000_000_000,
+            _ => return Err(bad()),
+        };
+        scaled(number, factor).map(BitRate).ok_or_else(bad)
+    }
+}
+
+impl fmt::Display for BitRate {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        for (factor, suffix) in
+            [(1_000_000_000_000, "T"), (1_000_000_000, "G"), (1_000_000, "M"), (1000, "k")]
+        {
+            if self.0 >= factor && self.0.is_multiple_of(factor / 1000) {
+                return write_thousandths(f, self.0 / (factor / 1000), suffix);
+            }
+        }
+        write!(f, "{}", self.0)
+    }
+}
+
+/// Prints a number of thousandths without trailing zeros: 2500 with `G` is `2.5G`.
+fn write_thousandths(f: &mut fmt::Formatter, thousandths: u64, suffix: &str) -> fmt::Result {
+    let (whole, part) = (thousandths / 1000, thousandths % 1000);
+    if part == 0 {
+        return write!(f, "{whole}{suffix}");
+    }
+    let digits = format!("{part:03}");
+    write!(f, "{whole}.{}{suffix}", digits.trim_end_matches('0'))
+}
+
+string_serde!(
+    BitRate,
+    "bits per second such as 64k, 10M or 2.5G (K, M, G, T are powers of ten)",
+    |v| { (0.0..9.2e18).contains(&v).then_some(BitRate(v as u64)) }
+);
+
+/// A size in bytes. `K M G T` are powers of 1024 in either case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct ByteSize(pub u64);
+
+const SIZE_FORM: &str = "bytes such as 1460, 64K or 1M (K is 1024)";
+
+impl FromStr for ByteSize {
+    type Err = ModelError;
+    fn from_str(text: &str) -> Result<Self, ModelError> {
+        let bad = || ModelError::Value { what: "size", given: text.into(), accepted: SIZE_FORM };
+        let (number, suffix) = split_number(text.trim());
+        let factor = match suffix.trim().trim_end_matches('B').trim_end_matches('i') {
+            "" => 1,
+            "k" | "K" => 1 << 10,
+            "m" | "M" => 1 << 20,
+            "g" | "G" => 1 << 30,
+            "t" | "T" => 1 << 40,
+            _ => return Err(bad()),
+        };
+        scaled(number, factor).map(ByteSize).ok_or_else(bad)
+    }
+}
+
+impl fmt::Display for ByteSize {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        for (shift, suffix) in [(40, "T"), (30, "G"), (20, "M"), (10, "K")] {
+            if self.0 >= 1 << shift && self.0.trailing_zeros() >= shift {
+                return write!(f, "{}{suffix}", self.0 >> shift);
+            }
+        }
+        write!(f, "{}", self.0)
+    }
+}
+
+string_serde!(ByteSize, "bytes such as 1460, 64K or 1M (K is 1024)", |v| {
+    (0.0..9.2e18).contains(&v).then_some(ByteSize(v as u64))
+});
+
+/// A length of time in nanoseconds. Written with `ns us µs ms s m h`; a bare number is seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Span(pub u64);
+
+impl Span {
+    /// A whole number of seconds.
+    pub const fn from_seconds(seconds: u64) -> Self {
+        Span(seconds * 1_000_000_000)
+    }
+    /// The length in seconds.
+    pub fn seconds(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+}
+
+const SPAN_FORM: &str = "a time such as 10, 2.5s, 40ms, 100us or 2m (a bare number is seconds)";
+
+impl FromStr for Span {
+    type Err = ModelError;
+    fn from_str(text: &str) -> Result<Self, ModelError> {
+        let bad =
+            || ModelError::Value { what: "duration", given: text.into(), accepted: SPAN_FORM };
+        let (number, suffix) = split_number(text.trim());
+        let factor = match suffix.trim() {
+            "" | "s" => 1_000_000_000,
+            "ns" => 1,
+            "us" | "µs" | "μs" => 1000,
+            "ms" => 1_000_000,
+            "m" | "min" => 60_000_000_000,
+            "h" => 3_600_000_000_000,
+            _ => return Err(bad()),
+        };
+        scaled(number, factor).map(Span).ok_or_else(bad)
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self.0 {
+            0 => write!(f, "0s"),
+            n if n.is_multiple_of(1_000_000_000) => write!(f, "{}s", n / 1_000_000_000),
+            n if n >= 1_000_000_000 && n.is_multiple_of(1_000_000) => {
+                write_thousandths(f, n / 1_000_000, "s")
+            }
+            n if n.is_multiple_of(1_000_000) => write!(f, "{}ms", n / 1_000_000),
+            n if n.is_multiple_of(1000) => write!(f, "{}us", n / 1000),
+            n => write!(f, "{n}ns"),
+        }
+    }
+}
+
+string_serde!(Span, "a time such as 10, 2.5s, 40ms, 100us or 2m (a bare number is seconds)", |v| {
+    (0.0..9.2e9).contains(&v).then_some(Span((v * 1e9).round() as u64))
+});
+
+/// A seed of the counter-based generator; written in hexadecimal (`0x7`) or decimal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Seed(pub u64);
+
+impl FromStr for Seed {
+    type Err = ModelError;
+    fn from_str(text: &str) -> Result<Self, ModelError> {
+        let t = text.trim();
+        let parsed = match t.strip_prefix("0x").or_else(|| t.strip_prefix("0X")) {
+            Some(hex) => u64::from_str_radix(hex, 16),
+            None => t.parse(),
+        };
+        parsed.map(Seed).map_err(|_| ModelError::Value {
+            what: "seed",
+            given: text.into(),
+            accepted: "a 64-bit number, decimal or 0x hexadecimal",
+        })
+    }
+}
+
+impl fmt::Display for Seed {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{:#x}", self.0)
+    }
+}
+
+string_serde!(Seed, "a 64-bit seed, decimal or 0x hexadecimal, as a string", |v| {
+    ((0.0..=9.0e15).contains(&v) && v.fract() == 0.0).then_some(Seed(v as u64))
+});
+
+/// What a sender aims at: no limit, payload bits per second or packets per second; optionally in bursts of n.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SendRate {
+    /// The limit itself.
+    pub limit: RateLimit,
+    /// Packets sent back to back for each deadline; 1 is evenly spaced.
+    pub burst: u32,
+}
+
+/// The limit of a [`SendRate`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum RateLimit {
+    /// As fast as the path and this host go.
+    Unlimited,
+    /// Payload bits per second.
+    Bits(BitRate),
+    /// Packets (datagrams, or writes of a stream) per second.
+    Packets(f64),
+}
+
+impl SendRate {
+    /// No limit.
+    pub const UNLIMITED: SendRate = SendRate { limit: RateLimit::Unlimited, burst: 1 };
+
+    /// The packets per second that this rate means at a payload size; `None` when unlimited.
+    pub fn packets_per_second(&self, payload_bytes: u64) -> Option<f64> {
+        match self.limit {
+            RateLimit::Unlimited => None,
+            RateLimit::Bits(b) => Some(b.0 as f64 / (8.0 * payload_bytes.max(1) as f64)),
+            RateLimit::Packets(p) => Some(p),
+        }
+    }
+
+    /// This rate shared equally by n connections.
+    pub fn divided(&self, n: u32) -> SendRate {
+        let n = n.max(1);
+        let limit = match self.limit {
+            RateLimit::Unlimited => RateLimit::Unlimited,
+            RateLimit::Bits(b) => RateLimit::Bits(BitRate((b.0 / u64::from(n)).max(1))),
+            RateLimit::Packets(p) => RateLimit::Packets(p / f64::from(n)),
+        };
+        SendRate { limit, burst: self.burst }
+    }
+}
+
+const SEND_RATE_FORM: &str =
+    "a rate such as 10M, 2.5G, 50000pps or 10M/32 (bursts of 32); 0 is unlimited";
+
+impl FromStr for SendRate {
+    type Err = ModelError;
+    fn from_str(text: &str) -> Result<Self, ModelError> {
+        let bad =
+            || ModelError::Value { what: "rate", given: text.into(), accepted: SEND_RATE_FORM };
+        let (rate, burst) = match text.trim().split_once('/') {
+            Some((r, b)) if b != "s" => {
+                (r, b.parse::<u32>().ok().filter(|b| *b >= 1).ok_or_else(bad)?)
+            }
+            _ => (text.trim(), 1),
+        };
+        let limit = if let Some(p) = rate.strip_suffix("pps").or_else(|| rate.strip_suffix("pkt/s"))
+        {
+            let (number, suffix) = split_number(p.trim());
+            let factor = match suffix {
+                "" => 1.0,
+                "k" | "K" => 1e3,
+                "m" | "M" => 1e6,
+                _ => return Err(bad()),
+            };
+            let value = number.parse::<f64>().map_err(|_| bad())? * factor;
+            if !(value > 0.0 && value <= 1e9) {
+                return Err(bad());
+            }
+            RateLimit::Packets(value)
+        } else {
+            match rate.parse::<BitRate>().map_err(|_| bad())? {
+                BitRate(0) => RateLimit::Unlimited,
+                bits => RateLimit::Bits(bits),
+            }
+        };
+        Ok(SendRate { limit, burst })
+    }
+}
+
+impl fmt::Display for SendRate {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self.limit {
+            RateLimit::Unlimited => write!(f, "0")?,
+            RateLimit::Bits(b) => write!(f, "{b}")?,
+            RateLimit::Packets(p) => write!(f, "{p}pps")?,
+        }
+        if self.burst > 1 { write!(f, "/{}", self.burst) } else { Ok(()) }
+    }
+}
+
+string_serde!(
+    SendRate,
+    "a rate such as 10M, 2.5G, 50000pps or 10M/32 (bursts of 32); 0 is unlimited",
+    |v| {
+        if v == 0.0 {
+            return Some(SendRate::UNLIMITED);
+        }
+        (v > 0.0 && v < 9.2e18)
+            .then_some(SendRate { limit: RateLimit::Bits(BitRate(v as u64)), burst: 1 })
+    }
+);
+
+/// A differentiated-services code point, 0 to 63 (RFC 2474), by number or by its IANA name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dscp(pub u8);
+
+/// IANA names of code points; CSn, AFxy and the single ones.
+const DSCP_NAMES: [(&str, u8); 23] = [
+    ("cs0", 0),
+    ("cs1", 8),
+    ("cs2", 16),
+    ("cs3", 24),
+    ("cs4", 32),
+    ("cs5", 40),
+    ("cs6", 48),
+    ("cs7", 56),
+    ("af11", 10),
+    ("af12", 12),
+    ("af13", 14),
+    ("af21", 18),
+    ("af22", 20),
+    ("af23", 22),
+    ("af31", 26),
+    ("af32", 28),
+    ("af33", 30),
+    ("af41", 34),
+    ("af42", 36),
+    ("af43", 38),
+    ("ef", 46),
+    ("voice-admit", 44),
+    ("le", 1),
+];
+
+impl FromStr for Dscp {
+    type Err = ModelError;
+    fn from_str(text: &str) -> Result<Self, ModelError> {
+        let lower = text.trim().to_ascii_lowercase();
+        if let Some((_, v)) = DSCP_NAMES.iter().find(|(n, _)| *n == lower) {
+            return Ok(Dscp(*v));
+        }
+        let number = match lower.strip_prefix("0x") {
+            Some(hex) => u8::from_str_radix(hex, 16).ok(),
+            None => lower.parse().ok(),
+        };
+        number.filter(|v| *v < 64).map(Dscp).ok_or(ModelError::Value {
+            what: "dscp",
+            given: text.into(),
+            accepted: "a code point 0 to 63 or a name such as ef, cs5, af41, le",
+        })
+    }
+}
+
+impl fmt::Display for Dscp {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match DSCP_NAMES.iter().find(|(_, v)| *v == self.0) {
+            Some((name, _)) => f.write_str(name),
+            None => write!(f, "{}", self.0),
+        }
+    }
+}
+
+string_serde!(Dscp, "a DSCP code point 0 to 63 or its name", |v| {
+    ((0.0..64.0).contains(&v) && v.fract() == 0.0).then_some(Dscp(v as u8))
+});
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn rates_are_powers_of_ten_and_sizes_of_two() {
+        assert_eq!("10M".parse::<BitRate>().unwrap(), BitRate(10_000_000));
+        assert_eq!("2.5g".parse::<BitRate>().unwrap(), BitRate(2_500_000_000));
+        assert_eq!("100 Mbit/s".parse::<BitRate>().unwrap(), BitRate(100_000_000));
+        assert_eq!("64K".parse::<ByteSize>().unwrap(), ByteSize(65_536));
+        assert_eq!("1.5M".parse::<ByteSize>().unwrap(), ByteSize(1_572_864));
+        assert_eq!("1MiB".parse::<ByteSize>().unwrap(), ByteSize(1 << 20));
+    }
+
+    #[test]
+    fn spans_default_to_seconds() {
+        assert_eq!("10".parse::<Span>().unwrap(), Span::from_seconds(10));
+        assert_eq!("2.5s".parse::<Span>().unwrap(), Span(2_500_000_000));
+        assert_eq!("100us".parse::<Span>().unwrap(), Span(100_000));
+        assert_eq!("2m".parse::<Span>().unwrap(), Span::from_seconds(120));
+        assert!("-1".parse::<Span>().is_err());
+        assert!("".parse::<Span>().is_err());
+        assert!("10x".parse::<Span>().is_err());
+    }
+
+    #[test]
+    fn send_rates() {
+        assert_eq!("0".parse::<SendRate>().unwrap(), SendRate::UNLIMITED);
+        assert_eq!("50000pps".parse::<SendRate>().unwrap().limit, RateLimit::Packets(50_000.0));
+        let r: SendRate = "10M/32".parse().unwrap();
+        assert_eq!((r.limit, r.burst), (RateLimit::Bits(BitRate(10_000_000)), 32));
+        for bad in ["10M/0", "pps", "-5M", "1e999pps", "0pps", "10Q", "nanpps"] {
+            assert!(bad.parse::<SendRate>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn errors_name_value_and_form() {
+        let e = "10Q".parse::<SendRate>().unwrap_err().to_string();
+        assert!(e.contains("10Q") && e.contains("50000pps"), "{e}");
+    }
+
+    #[test]
+    fn dscp_names() {
+        assert_eq!("EF".parse::<Dscp>().unwrap(), Dscp(46));
+        assert_eq!(Dscp(46).to_string(), "ef");
+        assert!("64".parse::<Dscp>().is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn display_parses_back(bits in 0u64..9_000_000_000_000_000, ns in 0u64..9_000_000_000_000_000, bytes in 0u64..9_000_000_000_000_000) {
+            prop_assert_eq!(BitRate(bits).to_string().parse::<BitRate>().unwrap(), BitRate(bits));
+            prop_assert_eq!(Span(ns).to_string().parse::<Span>().unwrap(), Span(ns));
+            prop_assert_eq!(ByteSize(bytes).to_string().parse::<ByteSize>().unwrap(), ByteSize(bytes));
+            prop_assert_eq!(Seed(bits).to_string().parse::<Seed>().unwrap(), Seed(bits));
+        }
+        #[test]
+        fn any_text_is_refused_or_understood(text in ".{0,24}") {
+            let _ = text.parse::<BitRate>();
+            let _ = text.parse::<ByteSize>();
+            let _ = text.parse::<Span>();
+            let _ = text.parse::<SendRate>();
+            let _ = text.parse::<Dscp>();
+            let _ = text.parse::<Seed>();
+        }
+    }
+}
