@@ -1,1 +1,34 @@
-//! Bytes to values and back: the native data header, control messages, packet views, checksums. No I/O.
+//! Bytes to values and back: the native data header, control datagrams, connection prefaces, frames,
+//! the packet log, packet views and checksums.
+//!
+//! Nothing here reads a clock, opens a socket or starts a thread: bytes, keys and times are arguments.
+//! Every parser takes bytes from outside as hostile: it never panics and never allocates from a length
+//! that it has not checked. The bodies in [`fuzz`] hold them to that.
+//!
+//! The types you meet, by the order in which a test meets them:
+//!
+//! * [`preface`]: the first bytes of a TCP connection to the one port;
+//! * [`frame`]: length-prefixed messages on the control connection;
+//! * [`datagram`]: fixed 64-byte UDP control datagrams (hello, feedback, clock probes);
+//! * [`data`]: the header that every measured datagram carries as far as its size allows;
+//! * [`packets`]: the binary packet log `weir.packets/1`;
+//! * [`packet`] and [`checksum`]: Ethernet, IP and transport views over a frame, and Internet checksums.
+//!
+//! ```
+//! use weir_wire::data::{HeaderFields, HeaderLayout, TagKey, decode, encode};
+//!
+//! let key = TagKey::for_flow(&[7; 16], 1);
+//! let layout = HeaderLayout::for_payload(160);
+//! let mut payload = [0u8; 160];
+//! let fields = HeaderFields { sequence: 42, send_time_ns: 1_000, flow: 1, ..HeaderFields::default() };
+//! encode(layout, &key, &fields, &mut payload);
+//! assert_eq!(decode(layout, &key, &payload)?.sequence, 42);
+//! # Ok::<(), weir_wire::data::DecodeError>(())
+//! ```
+
+pub mod data;
+pub mod datagram;
+pub mod frame;
+#[doc(hidden)]
+pub mod fuzz;
+mod sip;

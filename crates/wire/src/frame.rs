@@ -1,0 +1,175 @@
+//! Length-prefixed frames of the control connection: a u32 big-endian length, then that many bytes.
+//!
+//! The decoder holds what has arrived and nothing more: a length is only believed against the limit, never
+//! allocated for. The limit is small until a peer has said a valid hello, and is raised afterwards.
+
+/// Bytes of the length prefix.
+pub const PREFIX_LEN: usize = 4;
+
+/// Why a stream is not a sequence of frames within the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// A frame announces, or was given with, more bytes than the limit.
+    #[error("frame too long: {len} bytes, at most {limit} are accepted")]
+    TooLong {
+        /// Bytes announced.
+        len: usize,
+        /// Bytes accepted.
+        limit: usize,
+    },
+}
+
+/// Cuts a byte stream, pushed in pieces of any size, into frames.
+///
+/// ```
+/// use weir_wire::frame::{FrameDecoder, encode_frame};
+/// let mut decoder = FrameDecoder::new(1024);
+/// decoder.push(&encode_frame(b"hello")?);
+/// assert_eq!(decoder.next()?.as_deref(), Some(&b"hello"[..]));
+/// assert_eq!(decoder.next()?, None);
+/// # Ok::<(), weir_wire::frame::FrameError>(())
+/// ```
+#[derive(Debug)]
+pub struct FrameDecoder {
+    buffer: Vec<u8>,
+    /// Start of the bytes not yet given out.
+    start: usize,
+    limit: usize,
+}
+
+impl FrameDecoder {
+    /// A decoder that refuses frames of more than `limit` bytes.
+    #[must_use]
+    pub fn new(limit: usize) -> Self {
+        Self { buffer: Vec::new(), start: 0, limit }
+    }
+
+    /// Changes the limit for frames not yet given out, as after a valid hello.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
+    /// Takes what has arrived. Memory in use is what was pushed and not yet given out: call
+    /// [`next`](Self::next) until it is empty before pushing more.
+    pub fn push(&mut self, bytes: &[u8]) {
+        // Bytes given out leave by one move per push, so that cutting many frames stays linear.
+        self.buffer.drain(..self.start);
+        self.start = 0;
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// The next whole frame, without its prefix; `None` when more bytes are needed.
+    ///
+    /// # Errors
+    /// [`FrameError::TooLong`], as soon as the prefix has arrived, and again on every later call: the
+    /// stream cannot be resumed behind it.
+    #[expect(clippy::should_implement_trait, reason = "not an iterator: None means not yet")]
+    pub fn next(&mut self) -> Result<Option<Vec<u8>>, FrameError> {
+        let held = &self.buffer[self.start..];
+        let Some((prefix, rest)) = held.split_first_chunk::<PREFIX_LEN>() else {
+            return Ok(None);
+        };
+        let len = u32::from_be_bytes(*prefix) as usize;
+        if len > self.limit {
+            return Err(FrameError::TooLong { len, limit: self.limit });
+        }
+        let Some(frame) = rest.get(..len) else {
+            return Ok(None);
+        };
+        let frame = frame.to_vec();
+        self.start += PREFIX_LEN + len;
+        Ok(Some(frame))
+    }
+
+    /// Bytes held that belong to no frame given out: not 0 at the end of a stream means it was cut.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.buffer.len() - self.start
+    }
+
+    /// Takes the bytes held out of the decoder, as when the stream changes its form behind a frame.
+    #[must_use]
+    pub fn take_pending(&mut self) -> Vec<u8> {
+        self.buffer.drain(..self.start);
+        self.start = 0;
+        core::mem::take(&mut self.buffer)
+    }
+}
+
+/// `payload` as a frame.
+///
+/// # Errors
+/// [`FrameError::TooLong`] if its length does not fit the prefix.
+pub fn encode_frame(payload: &[u8]) -> Result<Vec<u8>, FrameError> {
+    let len = u32::try_from(payload.len())
+        .map_err(|_| FrameError::TooLong { len: payload.len(), limit: u32::MAX as usize })?;
+    let mut out = Vec::with_capacity(PREFIX_LEN + payload.len());
+    out.extend_from_slice(&len.to_be_bytes());
+    out.extend_from_slice(payload);
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_long_frame_is_refused_at_its_prefix_and_nothing_is_allocated_for_it() {
+        let mut decoder = FrameDecoder::new(1000);
+        decoder.push(&[0xff, 0xff, 0xff]);
+        assert_eq!(decoder.next(), Ok(None));
+        decoder.push(&[0xff]);
+        let error = Err(FrameError::TooLong { len: u32::MAX as usize, limit: 1000 });
+        assert_eq!(decoder.next(), error);
+        assert_eq!(decoder.next(), error);
+
+        let mut decoder = FrameDecoder::new(usize::MAX);
+        decoder.push(&[0x7f, 0xff, 0xff, 0xff, 1]);
+        assert_eq!(decoder.next(), Ok(None));
+        assert!(decoder.buffer.capacity() < 100);
+    }
+
+    #[test]
+    fn the_limit_is_inclusive_and_can_be_raised() {
+        let mut decoder = FrameDecoder::new(4);
+        decoder.push(&encode_frame(&[1; 4]).unwrap());
+        decoder.push(&encode_frame(&[2; 5]).unwrap());
+        assert_eq!(decoder.next(), Ok(Some(vec![1; 4])));
+        assert_eq!(decoder.next(), Err(FrameError::TooLong { len: 5, limit: 4 }));
+        decoder.set_limit(5);
+        assert_eq!(decoder.next(), Ok(Some(vec![2; 5])));
+    }
+
+    #[test]
+    fn what_follows_a_frame_can_be_taken_over() {
+        let mut decoder = FrameDecoder::new(10);
+        let mut stream = encode_frame(b"go").unwrap();
+        stream.extend(b"raw bytes");
+        decoder.push(&stream);
+        assert_eq!(decoder.next(), Ok(Some(b"go".to_vec())));
+        assert_eq!(decoder.pending(), 9);
+        assert_eq!(decoder.take_pending(), b"raw bytes");
+        assert_eq!(decoder.pending(), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn frames_come_out_whole_whatever_the_pieces(
+            frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..10),
+            piece in 1usize..50,
+        ) {
+            let stream: Vec<u8> = frames.iter().flat_map(|f| encode_frame(f).unwrap()).collect();
+            let mut decoder = FrameDecoder::new(40);
+            let mut got = Vec::new();
+            for part in stream.chunks(piece) {
+                decoder.push(part);
+                while let Some(frame) = decoder.next().unwrap() {
+                    got.push(frame);
+                }
+            }
+            prop_assert_eq!(got, frames);
+            prop_assert_eq!(decoder.pending(), 0);
+        }
+    }
+}
