@@ -1,0 +1,57 @@
+//! Narrow sequence numbers (8, 16 or 32 bits on the wire) made 64 bits wide.
+
+/// Extends narrow numbers by nearest match to the next one expected (as RFC 3711 section 3.3.1 does for RTP).
+#[derive(Debug, Clone)]
+pub struct SequenceExtender {
+    bits: u32,
+    next: u64,
+    ambiguous: bool,
+}
+
+/// One extended number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extended {
+    /// The 64-bit sequence number.
+    pub sequence: u64,
+    /// The flow may have moved by more than half the number space since the last packet, so that this number, and
+    /// all after it, may be off by a multiple of the space.
+    pub ambiguous: bool,
+}
+
+impl SequenceExtender {
+    /// For numbers of `bits` bits: 1 to 63 (others are pulled into that range).
+    pub fn new(bits: u32) -> Self {
+        Self { bits: bits.clamp(1, 63), next: 0, ambiguous: false }
+    }
+
+    /// Extends `narrow` (higher bits are ignored).
+    ///
+    /// `packets_since_last` is the number of packets the sender may have sent since the last arrival: time since
+    /// then × expected rate. With half the number space or more, nearest match can be wrong. Pass 0 when unknown:
+    /// then only a step of a quarter of the space or more is flagged.
+    #[inline]
+    pub fn extend(&mut self, narrow: u64, packets_since_last: u64) -> Extended {
+        let space = 1u64 << self.bits;
+        let half = space / 2;
+        let ahead = narrow.wrapping_sub(self.next) & (space - 1);
+        // Below `half` it is a number to come, else one from the past. At the start there is no past.
+        let sequence = if ahead < half || self.next < space - ahead {
+            self.next.saturating_add(ahead)
+        } else {
+            self.next - (space - ahead)
+        };
+        let step = sequence.abs_diff(self.next);
+        if packets_since_last >= half || step >= (space / 4).max(1) {
+            self.ambiguous = true;
+        }
+        if sequence >= self.next {
+            self.next = sequence.saturating_add(1);
+        }
+        Extended { sequence, ambiguous: self.ambiguous }
+    }
+
+    /// Whether any number so far was ambiguous.
+    pub fn is_ambiguous(&self) -> bool {
+        self.ambiguous
+    }
+}

@@ -1,0 +1,20 @@
+//! Exact accounting of a flow's sequence numbers: what came, twice, late, out of order, or not at all.
+
+mod config;
+mod count;
+mod extender;
+mod intervals;
+mod reorder;
+mod runs;
+mod tracker;
+mod window;
+
+#[cfg(test)]
+mod tests;
+
+pub use config::SequenceConfig;
+pub use count::{CountSummary, CountTracker};
+pub use extender::{Extended, SequenceExtender};
+pub use reorder::ReorderExtent;
+pub use runs::LossRuns;
+pub use tracker::{Arrival, Arrivals, SequenceCounts, SequenceSummary, SequenceTracker};
