@@ -4,9 +4,9 @@
 //! ```
 //! use weir_wire::checksum::{Sum, update16};
 //! let mut bytes = [0x45, 0, 0, 20, 1, 2, 3, 4];
-//! let before = Sum::new().add(&bytes).checksum();
+//! let before = Sum::new().add_bytes(&bytes).checksum();
 //! bytes[2..4].copy_from_slice(&[0, 60]);
-//! assert_eq!(update16(before, 20, 60), Sum::new().add(&bytes).checksum());
+//! assert_eq!(update16(before, 20, 60), Sum::new().add_bytes(&bytes).checksum());
 //! ```
 
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -31,7 +31,7 @@ impl Sum {
 
     /// Adds `bytes`, an odd last one padded with zero. Only the last piece of a message may be odd.
     #[inline]
-    pub fn add(self, bytes: &[u8]) -> Self {
+    pub fn add_bytes(self, bytes: &[u8]) -> Self {
         // A sum of 64-bit words folds to the same value, since 2¹⁶ ≡ 1.
         let (words, rest) = bytes.as_chunks::<8>();
         let mut sum = self.0;
@@ -53,16 +53,19 @@ impl Sum {
     /// bytes; for UDP-Lite too (RFC 3828 §3.2).
     #[inline]
     pub fn add_pseudo_v4(self, from: Ipv4Addr, to: Ipv4Addr, protocol: u8, length: u16) -> Self {
-        self.add(&from.octets()).add(&to.octets()).add_u16(protocol.into()).add_u16(length)
+        self.add_bytes(&from.octets())
+            .add_bytes(&to.octets())
+            .add_u16(protocol.into())
+            .add_u16(length)
     }
 
     /// Adds the pseudo header of a transport packet over IPv6. `protocol` is the upper-layer protocol,
     /// behind extension headers; `length` that of the transport packet in bytes.
     #[inline]
     pub fn add_pseudo_v6(self, from: Ipv6Addr, to: Ipv6Addr, protocol: u8, length: u32) -> Self {
-        self.add(&from.octets())
-            .add(&to.octets())
-            .add(&length.to_be_bytes())
+        self.add_bytes(&from.octets())
+            .add_bytes(&to.octets())
+            .add_bytes(&length.to_be_bytes())
             .add_u16(protocol.into())
     }
 
@@ -134,16 +137,16 @@ mod tests {
     fn published_examples() {
         // RFC 1071 §3.
         let bytes = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
-        assert_eq!(Sum::new().add(&bytes).folded(), 0xddf2);
+        assert_eq!(Sum::new().add_bytes(&bytes).folded(), 0xddf2);
         // RFC 1624 §4: the case that equation 2 gets wrong.
         assert_eq!(update16(0xdd2f, 0x5555, 0x3285), 0x0000);
     }
 
     #[test]
     fn udp_sends_no_zero() {
-        let sum = Sum::new().add(&[0xff, 0xff]);
+        let sum = Sum::new().add_bytes(&[0xff, 0xff]);
         assert_eq!((sum.checksum(), sum.udp_checksum()), (0, 0xffff));
-        assert_eq!(Sum::new().add(&[0xff, 0xfe]).udp_checksum(), 1);
+        assert_eq!(Sum::new().add_bytes(&[0xff, 0xfe]).udp_checksum(), 1);
     }
 
     #[test]
@@ -161,19 +164,19 @@ mod tests {
     proptest! {
         #[test]
         fn fast_and_plain_agree(bytes: Vec<u8>, big in 0usize..9000, fill: u8, cut: prop::sample::Index) {
-            prop_assert_eq!(Sum::new().add(&bytes).folded(), plain(&bytes));
+            prop_assert_eq!(Sum::new().add_bytes(&bytes).folded(), plain(&bytes));
             let bytes = vec![fill; big];
-            prop_assert_eq!(Sum::new().add(&bytes).folded(), plain(&bytes));
+            prop_assert_eq!(Sum::new().add_bytes(&bytes).folded(), plain(&bytes));
             let cut = cut.index(big + 1) & !1;
-            prop_assert_eq!(Sum::new().add(&bytes[..cut]).add(&bytes[cut..]).folded(), plain(&bytes));
+            prop_assert_eq!(Sum::new().add_bytes(&bytes[..cut]).add_bytes(&bytes[cut..]).folded(), plain(&bytes));
         }
 
         #[test]
         fn a_message_with_its_checksum_sums_to_all_ones(mut bytes in prop::collection::vec(any::<u8>(), 2..200)) {
             bytes[..2].fill(0);
-            let sum = Sum::new().add(&bytes).checksum();
+            let sum = Sum::new().add_bytes(&bytes).checksum();
             bytes[..2].copy_from_slice(&sum.to_be_bytes());
-            prop_assert_eq!(Sum::new().add(&bytes).folded(), 0xffff);
+            prop_assert_eq!(Sum::new().add_bytes(&bytes).folded(), 0xffff);
         }
 
         #[test]

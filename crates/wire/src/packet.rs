@@ -264,17 +264,19 @@ impl<'a> Packet<'a> {
         };
         let right = |sum: Sum| Some(sum.folded() == 0xffff);
         match &self.transport {
-            Transport::Tcp(t) => right(pseudo(protocol::TCP, t.bytes().len()).add(t.bytes())),
+            Transport::Tcp(t) => right(pseudo(protocol::TCP, t.bytes().len()).add_bytes(t.bytes())),
             Transport::Udp(t) if t.checksum() == 0 => match self.network {
                 Network::Ipv6(_) => Some(false), // RFC 8200 §8.1: not optional there.
                 _ => None,
             },
-            Transport::Udp(t) => right(pseudo(protocol::UDP, t.bytes().len()).add(t.bytes())),
+            Transport::Udp(t) => right(pseudo(protocol::UDP, t.bytes().len()).add_bytes(t.bytes())),
             Transport::UdpLite(t) => {
-                right(pseudo(protocol::UDP_LITE, t.bytes().len()).add(t.covered()))
+                right(pseudo(protocol::UDP_LITE, t.bytes().len()).add_bytes(t.covered()))
             }
-            Transport::Icmp(t) => right(Sum::new().add(t.bytes())),
-            Transport::Icmpv6(t) => right(pseudo(protocol::ICMPV6, t.bytes().len()).add(t.bytes())),
+            Transport::Icmp(t) => right(Sum::new().add_bytes(t.bytes())),
+            Transport::Icmpv6(t) => {
+                right(pseudo(protocol::ICMPV6, t.bytes().len()).add_bytes(t.bytes()))
+            }
             Transport::None | Transport::LaterFragment(..) | Transport::Other(..) => None,
         }
     }

@@ -108,7 +108,7 @@ impl<'a> Ipv4<'a> {
     /// Whether the header's checksum is right.
     #[must_use]
     pub fn header_checksum_ok(&self) -> bool {
-        Sum::new().add(&self.bytes[..self.header_len()]).folded() == 0xffff
+        Sum::new().add_bytes(&self.bytes[..self.header_len()]).folded() == 0xffff
     }
 
     /// Source address.

@@ -25,7 +25,7 @@ fn ipv4(protocol: u8, fragment: u16, options: &[u8], payload: &[u8]) -> Vec<u8> 
     packet.extend(V4.0.octets());
     packet.extend(V4.1.octets());
     packet.extend(options);
-    let sum = Sum::new().add(&packet).checksum();
+    let sum = Sum::new().add_bytes(&packet).checksum();
     packet[10..12].copy_from_slice(&sum.to_be_bytes());
     packet.extend(payload);
     packet
@@ -43,7 +43,7 @@ fn ipv6(next: u8, payload: &[u8]) -> Vec<u8> {
 
 /// `bytes` with the checksum at `at` made right over IPv4.
 fn sealed_v4(number: u8, mut bytes: Vec<u8>, at: usize) -> Vec<u8> {
-    let sum = Sum::new().add_pseudo_v4(V4.0, V4.1, number, bytes.len() as u16).add(&bytes);
+    let sum = Sum::new().add_pseudo_v4(V4.0, V4.1, number, bytes.len() as u16).add_bytes(&bytes);
     bytes[at..at + 2].copy_from_slice(&sum.udp_checksum().to_be_bytes());
     bytes
 }
@@ -125,7 +125,7 @@ fn ipv6_extension_headers() {
     chain.extend([17, 0, 0, 0, 0, 0, 0, 9]); // an atomic fragment
     let headers = 40 + chain.len();
     let mut udp = UDP.to_vec();
-    let sum = Sum::new().add_pseudo_v6(V6.0, V6.1, 17, 13).add(&udp).udp_checksum();
+    let sum = Sum::new().add_pseudo_v6(V6.0, V6.1, 17, 13).add_bytes(&udp).udp_checksum();
     udp[6..8].copy_from_slice(&sum.to_be_bytes());
     chain.extend(&udp);
     let frame = ethernet(&[], ethertype::IPV6, &ipv6(0, &chain));
@@ -214,7 +214,7 @@ fn udp_lite_covers_what_it_says() {
         let mut bytes = UDP.to_vec();
         bytes[5] = coverage;
         let covered = if coverage == 0 { 13 } else { usize::from(coverage).min(13) };
-        let sum = Sum::new().add_pseudo_v4(V4.0, V4.1, 136, 13).add(&bytes[..covered]);
+        let sum = Sum::new().add_pseudo_v4(V4.0, V4.1, 136, 13).add_bytes(&bytes[..covered]);
         bytes[6..8].copy_from_slice(&sum.udp_checksum().to_be_bytes());
         ipv4(136, 0, &[], &bytes)
     };
@@ -235,7 +235,7 @@ fn udp_lite_covers_what_it_says() {
 #[test]
 fn icmp_of_both_families() {
     let mut echo = vec![8, 0, 0, 0, 0x12, 0x34, 0, 7, b'p'];
-    let sum = Sum::new().add(&echo).checksum();
+    let sum = Sum::new().add_bytes(&echo).checksum();
     echo[2..4].copy_from_slice(&sum.to_be_bytes());
     let bytes = ipv4(1, 0, &[], &echo);
     let packet = Packet::from_ip(&bytes).unwrap();
@@ -248,7 +248,7 @@ fn icmp_of_both_families() {
     assert_eq!(packet.transport_checksum_ok(), Some(true));
 
     let mut echo = vec![128, 0, 0, 0, 0x12, 0x34, 0, 7];
-    let sum = Sum::new().add_pseudo_v6(V6.0, V6.1, 58, 8).add(&echo).checksum();
+    let sum = Sum::new().add_pseudo_v6(V6.0, V6.1, 58, 8).add_bytes(&echo).checksum();
     echo[2..4].copy_from_slice(&sum.to_be_bytes());
     let bytes = ipv6(58, &echo);
     let packet = Packet::from_ip(&bytes).unwrap();
