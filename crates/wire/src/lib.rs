@@ -27,6 +27,7 @@
 //! ```
 
 pub mod checksum;
+pub mod control;
 pub mod data;
 pub mod datagram;
 pub mod frame;

@@ -1,0 +1,294 @@
+//! The messages of the control connection: JSON in length-prefixed frames ([`crate::frame`]).
+//!
+//! The order of a test: hello both ways, [`ClientMessage::Open`] / [`ServerMessage::Opened`], data connections and
+//! UDP hellos, clock probes, [`ClientMessage::Start`], the test itself with [`ClientMessage::Clock`] and live
+//! intervals, [`ClientMessage::SenderDone`] / [`ServerMessage::SenderDone`], [`ServerMessage::ReceiverDone`], then the
+//! report in parts. Unknown fields are ignored and unknown messages refused, so that versions that differ can talk
+//! or part clearly.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use weir_model::plan::{Family, Plan};
+use weir_model::record::IntervalCount;
+use weir_model::report::{EndReport, FlowReport};
+
+/// The version of the control protocol. A peer speaks every version from its least to its greatest.
+pub const PROTOCOL: u32 = 1;
+/// Largest frame before the hello is understood.
+pub const HELLO_LIMIT: usize = 16 << 10;
+/// Largest frame a server takes afterwards: a plan.
+pub const SERVER_LIMIT: usize = 1 << 20;
+/// Largest frame a client takes: one flow's report with its intervals.
+pub const CLIENT_LIMIT: usize = 16 << 20;
+
+/// Who a host is for clock purposes: equal identities share CLOCK_MONOTONIC.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClockIdentity {
+    /// The kernel's boot id; empty when it can't be read.
+    pub boot_id: String,
+    /// The time namespace.
+    pub time_namespace: String,
+}
+
+impl ClockIdentity {
+    /// Whether both sides surely read the same monotonic clock.
+    pub fn is_same_clock(&self, other: &ClockIdentity) -> bool {
+        !self.boot_id.is_empty() && self == other
+    }
+}
+
+/// The first message of either side.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Hello {
+    /// Least protocol version spoken.
+    pub protocol_least: u32,
+    /// Greatest protocol version spoken.
+    pub protocol_greatest: u32,
+    /// Version of Weir.
+    pub version: String,
+    /// Optional features by name.
+    pub features: Vec<String>,
+    /// The clock.
+    pub clock: ClockIdentity,
+}
+
+impl Hello {
+    /// The greatest version that both speak.
+    pub fn common_protocol(&self, other: &Hello) -> Option<u32> {
+        let version = self.protocol_greatest.min(other.protocol_greatest);
+        (version >= self.protocol_least.max(other.protocol_least)).then_some(version)
+    }
+}
+
+/// A request for a session.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Open {
+    /// What is to be run; both sides expand it in the same way.
+    pub plan: Plan,
+    /// IP version in use.
+    pub family: Family,
+    /// MTU that default payloads are sized by.
+    pub path_mtu_bytes: u32,
+    /// A packet is lost when it has not come within this time.
+    pub loss_threshold_ns: u64,
+    /// Live intervals are wanted while they stay under the control-traffic budget.
+    pub live: bool,
+}
+
+/// A session that was granted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Opened {
+    /// Number of the session.
+    pub session: u64,
+    /// Key of data tags and datagrams, hexadecimal.
+    pub key: String,
+    /// Secret from which the single-use token of each data connection derives, hexadecimal.
+    pub token_secret: String,
+    /// Port for TCP data.
+    pub tcp_port: u16,
+    /// Port for UDP hellos and data.
+    pub udp_port: u16,
+    /// Ports of flows that have one of their own.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub flow_ports: BTreeMap<u32, u16>,
+}
+
+/// How the client found the server's clock to relate to its own.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct ClockState {
+    /// Server minus client at `reference_ns` of the client's clock.
+    pub offset_ns: i64,
+    /// Growth of the offset, parts per billion.
+    pub skew_ppb: i64,
+    /// Client's time at which the offset holds.
+    pub reference_ns: u64,
+    /// Bound of the error.
+    pub error_ns: u64,
+}
+
+impl ClockState {
+    /// Server minus client when the client's clock reads `client_ns`.
+    pub fn offset_at_client(&self, client_ns: u64) -> i64 {
+        let elapsed = client_ns.wrapping_sub(self.reference_ns) as i64;
+        self.offset_ns + (i128::from(elapsed) * i128::from(self.skew_ppb) / 1_000_000_000) as i64
+    }
+
+    /// Server minus client when the server's clock reads `server_ns`.
+    pub fn offset_at_server(&self, server_ns: u64) -> i64 {
+        // The offset changes by less than 1 ‰ of the time passed; one step is enough.
+        self.offset_at_client(server_ns.wrapping_add_signed(-self.offset_ns))
+    }
+}
+
+/// Final count of a sender.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SenderTotal {
+    /// Flow.
+    pub flow: u32,
+    /// Datagrams or writes.
+    pub packets: u64,
+    /// Payload bytes.
+    pub bytes: u64,
+}
+
+/// From the side that runs the test.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum ClientMessage {
+    /// First.
+    Hello(Hello),
+    /// A session, please.
+    Open(Box<Open>),
+    /// Clock probe over the control connection; also keeps the lease.
+    Probe {
+        /// Client's time of sending.
+        t1_ns: u64,
+    },
+    /// The clocks' relation as now known.
+    Clock(ClockState),
+    /// Time zero of the test, on the server's clock. Flows with autostart begin at it plus their own delay.
+    Start {
+        /// Server's time.
+        at_ns: u64,
+    },
+    /// One flow begins now.
+    StartFlow {
+        /// Which.
+        flow: u32,
+    },
+    /// One flow ends now; without a flow, all of them.
+    StopFlow {
+        /// Which.
+        flow: Option<u32>,
+    },
+    /// A sender on the client's side has ended.
+    SenderDone(SenderTotal),
+    /// Everything is done: the report, please.
+    Report,
+    /// Good-bye.
+    Close,
+}
+
+/// From the answering side.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum ServerMessage {
+    /// First.
+    Hello(Hello),
+    /// Not granted.
+    Refused {
+        /// Stable word: `busy`, `limit`, `version`, `plan`, `key`, `closing`, `unavailable`.
+        code: String,
+        /// In words.
+        text: String,
+    },
+    /// Granted.
+    Opened(Opened),
+    /// Answer to a probe.
+    ProbeReply {
+        /// As in the probe.
+        t1_ns: u64,
+        /// Server's time of receiving it.
+        t2_ns: u64,
+        /// Server's time of sending this.
+        t3_ns: u64,
+    },
+    /// A data connection or UDP flow has arrived and proved itself.
+    FlowReady {
+        /// Which.
+        flow: u32,
+    },
+    /// The test's time zero is set.
+    Started,
+    /// Figures of an interval as now known.
+    Live {
+        /// Index of the interval.
+        interval: u32,
+        /// Flow and its count at this end.
+        flows: Vec<(u32, IntervalCount)>,
+    },
+    /// A sender on the server's side has ended.
+    SenderDone(SenderTotal),
+    /// A receiver on the server's side has accounted for all, or waited the loss threshold.
+    ReceiverDone {
+        /// Which.
+        flow: u32,
+    },
+    /// One flow's part of the report.
+    Flow(Box<FlowReport>),
+    /// The rest of the report, its flows left out; the last message of a report.
+    End(Box<EndReport>),
+    /// Something went wrong with a flow.
+    FlowFailed {
+        /// Which.
+        flow: u32,
+        /// In words.
+        text: String,
+    },
+}
+
+/// A frame that is no message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("control message is not understood: {0}")]
+pub struct MessageError(String);
+
+/// The JSON of a message, to be framed.
+pub fn encode<M: Serialize>(message: &M) -> Vec<u8> {
+    // Serialising these types to memory can't fail: no map has keys other than strings or numbers.
+    serde_json::to_vec(message).unwrap_or_default()
+}
+
+/// Reads the JSON of a frame.
+///
+/// # Errors
+/// [`MessageError`] with the position in the frame.
+pub fn decode<M: DeserializeOwned>(frame: &[u8]) -> Result<M, MessageError> {
+    serde_json::from_slice(frame).map_err(|e| MessageError(e.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_meet_or_part() {
+        let hello = |least, greatest| Hello {
+            protocol_least: least,
+            protocol_greatest: greatest,
+            ..Hello::default()
+        };
+        assert_eq!(hello(1, 3).common_protocol(&hello(2, 5)), Some(3));
+        assert_eq!(hello(1, 1).common_protocol(&hello(2, 5)), None);
+        assert_eq!(hello(0, 0).common_protocol(&hello(1, 1)), None);
+    }
+
+    #[test]
+    fn unknown_fields_are_ignored_and_unknown_messages_refused() {
+        let hello: ClientMessage =
+            decode(br#"{"type":"hello","protocol_least":1,"protocol_greatest":9,"new":true}"#)
+                .unwrap();
+        assert!(matches!(hello, ClientMessage::Hello(h) if h.protocol_greatest == 9));
+        assert!(decode::<ClientMessage>(br#"{"type":"format_disk"}"#).is_err());
+    }
+
+    #[test]
+    fn offset_follows_skew() {
+        let c = ClockState {
+            offset_ns: 1_000_000_000_000,
+            skew_ppb: 100_000,
+            reference_ns: 5_000_000_000,
+            error_ns: 0,
+        };
+        assert_eq!(c.offset_at_client(15_000_000_000), 1_000_000_000_000 + 1_000_000);
+        let server = 15_000_000_000u64 + 1_000_001_000_000;
+        assert!((c.offset_at_server(server) - 1_000_001_000_000).abs() <= 1000);
+    }
+
+    #[test]
+    fn no_boot_id_is_no_shared_clock() {
+        assert!(!ClockIdentity::default().is_same_clock(&ClockIdentity::default()));
+    }
+}
