@@ -1,1 +1,30 @@
-//! A test without I/O: pacing decisions, what to send next, what an arrival means.
+//! A test without I/O: when to send, what to send next, what an arrival means, and how two ends' reports make one
+//! record.
+//!
+//! Time, keys and bytes come in as arguments, so everything here runs under a virtual clock as well as on sockets.
+//!
+//! - [`Pacer`]: the schedule of a paced sender, with its catch-up policy.
+//! - [`Sending`]: the sending side of a flow. Ask [`Sending::next`], [`Sending::fill`], send, report [`Sending::sent`].
+//! - [`Receiving`]: the receiving side of a datagram flow; [`StreamReceiving`] of a stream.
+//! - [`IntervalClock`]: the intervals, the same at both ends.
+//! - [`assemble`]: two [`weir_model::report::EndReport`]s become one [`weir_model::record::Record`].
+
+pub mod assemble;
+mod intervals;
+mod ledger;
+mod pacer;
+mod payload;
+mod receive;
+mod send;
+mod stream;
+mod warnings;
+
+pub use intervals::{IntervalClock, IntervalLog, MAX_INTERVALS};
+pub use pacer::{Due, MAX_BACKLOG_NS, Pacer};
+pub use payload::{MAX_MESSAGE, MAX_SEGMENTS, PayloadRing, StreamPool, bit_errors, ring_slots, segments_per_message};
+pub use receive::{Logged, ReceiveCount, Receiving, SenderClock, delay_record};
+pub use send::{Next, SendCount, Sending};
+pub use stream::{StreamCount, StreamReceiving};
+
+#[cfg(test)]
+mod simulated;

@@ -1,0 +1,246 @@
+//! When a paced sender may send: slots at exact multiples of the period, and what to do when it falls behind.
+//!
+//! Slot k is due at `start + k × period`. The period is kept as a 64.64 fixed-point number of nanoseconds, so that
+//! after 10^12 slots the schedule is still right to the nanosecond: the achieved rate has no rounding error of ours.
+
+use weir_model::plan::CatchUp;
+
+/// A backlog beyond this is not made up: its slots are skipped and counted as missed.
+pub const MAX_BACKLOG_NS: u64 = 100_000_000;
+
+/// The schedule of one paced flow.
+#[derive(Debug, Clone)]
+pub struct Pacer {
+    /// ns × 2^64.
+    period: u128,
+    start_ns: u64,
+    /// Next slot to serve.
+    slot: u64,
+    burst: u32,
+    catch_up: CatchUp,
+    /// Under `spread`: no send before this.
+    not_before_ns: u64,
+    late: u64,
+    missed: u64,
+}
+
+/// What a pacer says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Due {
+    /// Nothing before this time.
+    At(u64),
+    /// This many slots may be served now.
+    Now(u32),
+}
+
+impl Pacer {
+    /// A schedule of `packets_per_second` (above 0, at most 10^9) in groups of `burst`, beginning at `start_ns`.
+    pub fn new(packets_per_second: f64, burst: u32, catch_up: CatchUp, start_ns: u64) -> Self {
+        let rate = if packets_per_second.is_finite() { packets_per_second.clamp(1e-6, 1e9) } else { 1e9 };
+        let nanoseconds = 1e9 / rate;
+        // The whole part exactly, the fraction with the 53 bits that a double has.
+        let whole = nanoseconds.trunc();
+        let period = (whole as u128) << 64 | ((nanoseconds - whole) * 2f64.powi(64)) as u128;
+        Pacer { period, start_ns, slot: 0, burst: burst.max(1), catch_up, not_before_ns: start_ns, late: 0, missed: 0 }
+    }
+
+    /// The time at which a slot is meant to be sent; slots of one burst share that of their first.
+    pub fn intended_ns(&self, slot: u64) -> u64 {
+        let first = slot - slot % u64::from(self.burst);
+        // slot × period needs up to 64 + 104 bits: split so that no step overflows.
+        let whole = (self.period >> 64) as u64;
+        let fraction = self.period as u64;
+        let ns = u128::from(first) * u128::from(whole) + ((u128::from(first) * u128::from(fraction)) >> 64);
+        self.start_ns.saturating_add(u64::try_from(ns).unwrap_or(u64::MAX))
+    }
+
+    /// One period, rounded to nanoseconds.
+    pub fn period_ns(&self) -> u64 {
+        ((self.period + (1 << 63)) >> 64) as u64
+    }
+
+    /// The slot to be served next.
+    pub fn slot(&self) -> u64 {
+        self.slot
+    }
+
+    /// Slots served more than one period after their time.
+    pub fn late(&self) -> u64 {
+        self.late
+    }
+
+    /// Slots skipped.
+    pub fn missed(&self) -> u64 {
+        self.missed
+    }
+
+    /// What may be sent at `now_ns`. Skips slots that are beyond making up.
+    pub fn due(&mut self, now_ns: u64) -> Due {
+        let mut intended = self.intended_ns(self.slot);
+        if now_ns > intended.saturating_add(MAX_BACKLOG_NS) {
+            self.skip_to(now_ns - MAX_BACKLOG_NS);
+            intended = self.intended_ns(self.slot);
+        }
+        let period = self.period_ns();
+        let behind = now_ns.saturating_sub(intended);
+        match self.catch_up {
+            CatchUp::None if behind > period.saturating_mul(u64::from(self.burst)) => {
+                self.skip_to(now_ns - period);
+                intended = self.intended_ns(self.slot);
+            }
+            CatchUp::Burst(most) if behind > period.saturating_mul(u64::from(most)) => {
+                self.skip_to(now_ns - period.saturating_mul(u64::from(most)));
+                intended = self.intended_ns(self.slot);
+            }
+            _ => {}
+        }
+        let at = match self.catch_up {
+            CatchUp::Spread(_) => intended.max(self.not_before_ns),
+            _ => intended,
+        };
+        if at > now_ns {
+            return Due::At(at);
+        }
+        let left_in_burst = self.burst - (self.slot % u64::from(self.burst)) as u32;
+        Due::Now(match self.catch_up {
+            CatchUp::Burst(most) => {
+                let behind = (now_ns - intended) / period.max(1) + 1;
+                u32::try_from(behind.min(u64::from(most))).unwrap_or(most).max(left_in_burst)
+            }
+            _ => left_in_burst,
+        })
+    }
+
+    /// `count` slots were served at `now_ns`.
+    pub fn served(&mut self, count: u32, now_ns: u64) {
+        let period = self.period_ns();
+        for _ in 0..count {
+            if now_ns > self.intended_ns(self.slot).saturating_add(period) {
+                self.late += 1;
+            }
+            self.slot += 1;
+        }
+        if let CatchUp::Spread(percent) = self.catch_up {
+            let gap = self.period_ns() as f64 * f64::from(count) / (1.0 + percent / 100.0);
+            // Counted from when it was due, not from now, so that a late wake-up is not paid for twice; but never
+            // further back than one gap, or a long stall would become a burst.
+            let from = self.not_before_ns.max(now_ns.saturating_sub(gap as u64));
+            self.not_before_ns = from.saturating_add(gap as u64);
+        }
+    }
+
+    /// Skips, as missed, the slots that were due before `then_ns`, in whole bursts.
+    fn skip_to(&mut self, then_ns: u64) {
+        let elapsed = u128::from(then_ns.saturating_sub(self.start_ns));
+        // Slots up to and including one at `then`; elapsed is below 2^64, so the shift stays within 128 bits.
+        let mut target = u64::try_from((elapsed << 64) / self.period.max(1)).unwrap_or(u64::MAX - u64::from(self.burst));
+        target -= target % u64::from(self.burst);
+        if self.intended_ns(target) < then_ns {
+            target += u64::from(self.burst);
+        }
+        if target > self.slot {
+            self.missed += target - self.slot;
+            self.slot = target;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Runs a sender on the virtual clock that is asleep during `stalls`, and returns the send times.
+    fn run(mut p: Pacer, until: u64, stalls: &[(u64, u64)]) -> (Vec<u64>, Pacer) {
+        let (mut now, mut sent) = (0u64, vec![]);
+        while now < until {
+            match p.due(now) {
+                Due::Now(n) => {
+                    for _ in 0..n {
+                        sent.push(now);
+                    }
+                    p.served(n, now);
+                }
+                Due::At(t) => {
+                    now = t;
+                    for (from, to) in stalls {
+                        if now >= *from && now < *to {
+                            now = *to;
+                        }
+                    }
+                }
+            }
+        }
+        (sent, p)
+    }
+
+    #[test]
+    fn on_time_it_serves_every_slot_exactly() {
+        let (sent, p) = run(Pacer::new(997.0, 1, CatchUp::default(), 0), 10_000_000_000, &[]);
+        assert_eq!(sent.len(), 9970);
+        assert_eq!((p.late(), p.missed()), (0, 0));
+        for (k, t) in sent.iter().enumerate() {
+            assert!((*t as f64 - k as f64 * 1e9 / 997.0).abs() <= 1.0);
+        }
+    }
+
+    #[test]
+    fn no_rounding_error_of_the_rate_after_a_long_time() {
+        let p = Pacer::new(3.0e6, 1, CatchUp::None, 0);
+        let slot = 3_000_000u64 * 86_400;
+        assert!((p.intended_ns(slot) as i64 - 86_400_000_000_000).abs() <= 2);
+    }
+
+    #[test]
+    fn spread_makes_up_a_stall_without_a_burst() {
+        let (sent, p) = run(Pacer::new(1000.0, 1, CatchUp::Spread(5.0), 0), 3_000_000_000, &[(500_000_000, 550_000_000)]);
+        assert_eq!(p.missed(), 0);
+        assert!(p.late() > 0);
+        assert_eq!(sent.len(), 3000);
+        let least = sent.windows(2).map(|w| w[1] - w[0]).min().unwrap();
+        assert!(least >= 900_000, "gap of {least} ns");
+    }
+
+    #[test]
+    fn none_skips_and_counts() {
+        let (sent, p) = run(Pacer::new(1000.0, 1, CatchUp::None, 0), 1_000_000_000, &[(500_000_000, 550_000_000)]);
+        assert!((48..=50).contains(&p.missed()), "{}", p.missed());
+        assert_eq!(sent.len() as u64 + p.missed(), 1000);
+    }
+
+    #[test]
+    fn a_long_stall_is_missed_beyond_100_ms() {
+        let (sent, p) = run(Pacer::new(1000.0, 1, CatchUp::Spread(5.0), 0), 2_000_000_000, &[(500_000_000, 900_000_000)]);
+        assert!((299..=301).contains(&p.missed()), "{}", p.missed());
+        assert!(sent.len() as u64 + p.missed() <= 2000);
+    }
+
+    #[test]
+    fn burst_sends_at_most_n_at_once() {
+        let (sent, p) = run(Pacer::new(1000.0, 1, CatchUp::Burst(8), 0), 1_000_000_000, &[(500_000_000, 550_000_000)]);
+        let at_once = sent.iter().filter(|t| **t == 550_000_000).count();
+        assert!((8..=9).contains(&at_once), "{at_once}");
+        assert!((40..=43).contains(&p.missed()));
+    }
+
+    #[test]
+    fn groups_share_a_deadline() {
+        let (sent, _) = run(Pacer::new(1000.0, 10, CatchUp::default(), 0), 1_000_000_000, &[]);
+        assert_eq!(sent.len(), 1000);
+        assert_eq!(sent.iter().collect::<std::collections::BTreeSet<_>>().len(), 100);
+    }
+
+    proptest! {
+        #[test]
+        fn never_more_than_the_schedule(rate in 1.0f64..2e6, burst in 1u32..40, stall in 0u64..300_000_000,
+            policy in prop_oneof![Just(CatchUp::None), Just(CatchUp::Spread(5.0)), Just(CatchUp::Burst(4))]) {
+            let (sent, p) = run(Pacer::new(rate, burst, policy, 0), 100_000_000, &[(20_000_000, 20_000_000 + stall)]);
+            let slots = (0.1 * rate).ceil() as u64 + 2 * u64::from(burst) + (stall as f64 * rate / 1e9) as u64;
+            prop_assert!(sent.len() as u64 + p.missed() <= slots + 1);
+            prop_assert_eq!(p.slot(), sent.len() as u64 + p.missed());
+            for (k, t) in sent.iter().enumerate() {
+                prop_assert!(*t >= p.intended_ns(k as u64), "packet {} before its slot", k);
+            }
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The bytes behind the headers: a ring of payload slots shared by all flows of a worker that look alike.
+//!
+//! Datagram s carries the content of slot s mod `slots`, so both ends know it without sending it: the receiver can
+//! verify each byte. Consecutive datagrams differ, and the ring is larger than the window of the compressors found
+//! on links, so `random` stays incompressible on the path.
+
+use weir_laws::content;
+use weir_model::content::Content;
+
+/// Bytes that a ring aims at.
+const RING_BYTES: usize = 256 << 10;
+/// Most datagrams the kernel cuts from one send (UDP_MAX_SEGMENTS of older kernels).
+pub const MAX_SEGMENTS: usize = 64;
+/// Most bytes of one send.
+pub const MAX_MESSAGE: usize = 65_507;
+
+/// Datagrams of `payload` bytes that fit one segmented send: at least 1.
+pub fn segments_per_message(payload: usize) -> usize {
+    if payload == 0 { 1 } else { (MAX_MESSAGE / payload).clamp(1, MAX_SEGMENTS) }
+}
+
+/// Slots of a ring for `payload` bytes: whole messages, so that a message never wraps.
+pub fn ring_slots(payload: usize) -> usize {
+    let segments = segments_per_message(payload);
+    (RING_BYTES / (payload.max(1) * segments)).clamp(1, 16) * segments
+}
+
+/// A ring of payloads.
+#[derive(Debug, Clone)]
+pub struct PayloadRing {
+    bytes: Vec<u8>,
+    payload: usize,
+    slots: usize,
+}
+
+impl PayloadRing {
+    /// The ring for datagrams of `payload` bytes.
+    pub fn new(content: Content, seed: u64, payload: usize) -> Self {
+        let slots = ring_slots(payload);
+        let mut bytes = vec![0; payload * slots];
+        content::fill(content, seed, 0, &mut bytes);
+        PayloadRing { bytes, payload, slots }
+    }
+
+    /// How many of `count` datagrams from `sequence` lie in a row.
+    pub fn run(&self, sequence: u64, count: usize) -> usize {
+        count.min(self.slots - (sequence % self.slots as u64) as usize)
+    }
+
+    /// The bytes of `count` datagrams from `sequence`; `count` as [`PayloadRing::run`] allows.
+    pub fn slots_mut(&mut self, sequence: u64, count: usize) -> &mut [u8] {
+        let from = (sequence % self.slots as u64) as usize * self.payload;
+        &mut self.bytes[from..from + count * self.payload]
+    }
+
+    /// What datagram `sequence` carries (its header's place holds the content that the header covers).
+    pub fn expected(&self, sequence: u64) -> &[u8] {
+        let from = (sequence % self.slots as u64) as usize * self.payload;
+        &self.bytes[from..from + self.payload]
+    }
+}
+
+/// Content of a stream: position p holds byte p mod `period` of the pool.
+#[derive(Debug, Clone)]
+pub struct StreamPool {
+    bytes: Vec<u8>,
+    period: usize,
+}
+
+/// Period of a stream's content; beyond the window of link compressors.
+const STREAM_PERIOD: usize = 1 << 20;
+
+impl StreamPool {
+    /// A pool that can lend `most` bytes from any position.
+    pub fn new(content: Content, seed: u64, most: usize) -> Self {
+        let mut bytes = vec![0; STREAM_PERIOD + most];
+        content::fill(content, seed, 0, &mut bytes[..STREAM_PERIOD]);
+        for i in STREAM_PERIOD..bytes.len() {
+            bytes[i] = bytes[i - STREAM_PERIOD];
+        }
+        StreamPool { bytes, period: STREAM_PERIOD }
+    }
+
+    /// `length` bytes at `position`; `length` at most what the pool was made for.
+    pub fn at(&self, position: u64, length: usize) -> &[u8] {
+        let from = (position % self.period as u64) as usize;
+        &self.bytes[from..from + length]
+    }
+
+    /// Bits of `data`, received at `position`, that differ.
+    pub fn bit_errors(&self, position: u64, data: &[u8]) -> u64 {
+        let most = self.bytes.len() - self.period;
+        let mut errors = 0;
+        for (i, part) in data.chunks(most.max(1)).enumerate() {
+            errors += bit_errors(self.at(position + (i * most.max(1)) as u64, part.len()), part);
+        }
+        errors
+    }
+}
+
+/// Number of differing bits of two slices of equal length.
+pub fn bit_errors(a: &[u8], b: &[u8]) -> u64 {
+    if a == b {
+        return 0;
+    }
+    a.iter().zip(b).map(|(x, y)| u64::from((x ^ y).count_ones())).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_never_wrap() {
+        for payload in [0, 1, 2, 64, 160, 1472, 9000, 65_507] {
+            let (slots, segments) = (ring_slots(payload), segments_per_message(payload));
+            assert_eq!(slots % segments, 0, "{payload}");
+            assert!(payload * slots <= 2 * RING_BYTES, "{payload}");
+            assert!(segments * payload <= MAX_MESSAGE);
+        }
+    }
+
+    #[test]
+    fn both_ends_make_the_same_ring() {
+        let mut a = PayloadRing::new(Content::Random, 7, 160);
+        let b = PayloadRing::new(Content::Random, 7, 160);
+        assert_eq!(a.slots_mut(65, 1), b.expected(65));
+        assert_ne!(b.expected(0), b.expected(1));
+        let run = b.run(b.slots as u64 - 3, 64);
+        assert_eq!(run, 3);
+    }
+
+    #[test]
+    fn stream_is_periodic_and_verifiable() {
+        let pool = StreamPool::new(Content::Random, 7, 1000);
+        let mut data = pool.at(STREAM_PERIOD as u64 - 10, 1000).to_vec();
+        assert_eq!(pool.at(0, 5), &data[10..15]);
+        assert_eq!(pool.bit_errors(STREAM_PERIOD as u64 - 10, &data), 0);
+        data[500] ^= 0b101;
+        assert_eq!(pool.bit_errors(STREAM_PERIOD as u64 - 10, &data), 2);
+    }
+}

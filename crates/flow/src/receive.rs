@@ -1,0 +1,624 @@
+//! The receiving side of one datagram flow: what an arrival means.
+//!
+//! Sequence accounting is exact for datagrams with a full header; narrow headers are extended by nearest match and
+//! marked ambiguous where they could be wrong. Times are of packets that crossed on their own; a merged message has
+//! one arrival time, so that it counts as one batch.
+
+use std::collections::BTreeMap;
+
+use weir_model::plan::FlowSpec;
+use weir_model::record::{Delay, DelayVariation, Histogram, IntervalCount, Receiver};
+use weir_stats::{
+    Arrival, CountTracker, DelaySummary, Ipdv, Jitter, SequenceConfig, SequenceExtender, SequenceSummary, SequenceTracker,
+    Time32Unwrapper,
+};
+use weir_wire::data::{self, DecodeError, HeaderLayout, SendTime, TagKey};
+
+use crate::intervals::{IntervalClock, IntervalLog};
+use crate::payload::{PayloadRing, bit_errors};
+
+/// The sender's clock as seen from the receiver: sender minus receiver, linear in the receiver's time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SenderClock {
+    /// Offset at the reference, ns.
+    pub offset_ns: i64,
+    /// Growth, parts per billion.
+    pub skew_ppb: i64,
+    /// Receiver's time at which the offset holds.
+    pub reference_ns: u64,
+    /// Bound of the error.
+    pub error_ns: u64,
+}
+
+impl SenderClock {
+    #[inline]
+    fn offset_at(&self, receiver_ns: u64) -> i64 {
+        if self.skew_ppb == 0 {
+            return self.offset_ns;
+        }
+        let elapsed = receiver_ns.wrapping_sub(self.reference_ns) as i64;
+        self.offset_ns + (i128::from(elapsed) * i128::from(self.skew_ppb) / 1_000_000_000) as i64
+    }
+}
+
+/// Counts of one interval.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct ReceiveCount {
+    /// Payload bytes of unique datagrams.
+    pub bytes: u64,
+    /// Unique datagrams.
+    pub packets: u64,
+    /// Copies.
+    pub duplicates: u64,
+    /// Reordered.
+    pub reordered: u64,
+    /// Corrupted.
+    pub corrupted: u64,
+    /// Sum of delays, ns, and how many.
+    pub delay_sum_ns: i64,
+    /// Number of delays in the sum.
+    pub delays: u64,
+    /// Jitter at the end, ns.
+    pub jitter_ns: Option<f64>,
+}
+
+enum Tracking {
+    Counted(CountTracker),
+    Narrow(SequenceTracker, SequenceExtender),
+    Full(SequenceTracker),
+}
+
+/// The receiving side of one datagram flow.
+pub struct Receiving {
+    layout: HeaderLayout,
+    payload: usize,
+    key: TagKey,
+    tracking: Tracking,
+    expected_packets_per_second: f64,
+    clock: SenderClock,
+    worst_error_ns: u64,
+    unwrapper: Time32Unwrapper,
+    jitter: Jitter,
+    delay: DelaySummary,
+    delay_intended: Option<DelaySummary>,
+    paced: bool,
+    ipdv: Ipdv,
+    verify: Option<PayloadRing>,
+    bit_errors: u64,
+    corrupted: u64,
+    truncated: u64,
+    bytes: u64,
+    packets: u64,
+    duplicates: u64,
+    reordered: u64,
+    first_ns: Option<u64>,
+    last_ns: u64,
+    messages: u64,
+    merged_messages: u64,
+    calls: u64,
+    omit_pending: bool,
+    finished: Option<SequenceSummary>,
+    sent_total: Option<u64>,
+    /// Counts by interval.
+    pub log: IntervalLog<ReceiveCount>,
+    base: ReceiveCount,
+}
+
+/// One arrival as the packet log wants it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Logged {
+    /// Sequence number.
+    pub sequence: u64,
+    /// Send time on the sender's clock, where carried.
+    pub send_ns: Option<u64>,
+    /// What the arrival was.
+    pub arrival: Arrival,
+    /// Bytes.
+    pub size: u32,
+}
+
+impl Receiving {
+    /// A receiver for `spec`. `verify` holds the ring that payloads are compared with, when asked.
+    pub fn new(spec: &FlowSpec, key: TagKey, loss_threshold_ns: u64, verify: Option<PayloadRing>) -> Self {
+        let payload = spec.payload_bytes as usize;
+        let layout = HeaderLayout::for_payload(payload);
+        let tracker = || SequenceTracker::new(SequenceConfig { loss_threshold_ns, ..SequenceConfig::default() });
+        let mut tracking = match layout.sequence_bits() {
+            0 => Tracking::Counted(CountTracker::new()),
+            64 => Tracking::Full(tracker()),
+            bits => Tracking::Narrow(tracker(), SequenceExtender::new(bits)),
+        };
+        let by_bytes = spec.connection.bytes.map(|b| b.0.div_ceil(spec.payload_bytes.max(1)));
+        if let (Tracking::Full(t) | Tracking::Narrow(t, _), Some(most)) =
+            (&mut tracking, spec.connection.packets.into_iter().chain(by_bytes).min())
+        {
+            t.announce_total(most);
+        }
+        let rate = spec.rate.packets_per_second(spec.payload_bytes);
+        Receiving {
+            layout,
+            payload,
+            key,
+            tracking,
+            expected_packets_per_second: rate.unwrap_or(0.0),
+            clock: SenderClock::default(),
+            worst_error_ns: 0,
+            unwrapper: Time32Unwrapper::new(0),
+            jitter: Jitter::new(),
+            delay: DelaySummary::new(),
+            delay_intended: None,
+            paced: rate.is_some(),
+            ipdv: Ipdv::new(),
+            verify,
+            bit_errors: 0,
+            corrupted: 0,
+            truncated: 0,
+            bytes: 0,
+            packets: 0,
+            duplicates: 0,
+            reordered: 0,
+            first_ns: None,
+            last_ns: 0,
+            messages: 0,
+            merged_messages: 0,
+            calls: 0,
+            omit_pending: false,
+            finished: None,
+            sent_total: None,
+            log: IntervalLog::default(),
+            base: ReceiveCount::default(),
+        }
+    }
+
+    /// Sets the intervals, at the start of the test.
+    pub fn start(&mut self, clock: IntervalClock) {
+        self.omit_pending = clock.omitted() > 0;
+        self.log.start(clock);
+    }
+
+    /// A newer relation of the clocks.
+    pub fn set_clock(&mut self, clock: SenderClock) {
+        self.clock = clock;
+        self.unwrapper.set_offset(clock.offset_at(self.last_ns.max(clock.reference_ns)));
+        self.worst_error_ns = self.worst_error_ns.max(clock.error_ns);
+    }
+
+    /// Lets time pass: closes intervals, gives up what is overdue.
+    pub fn advance(&mut self, now_ns: u64) {
+        // Datagrams that arrived before the boundary may still wait in the socket: the caller passes the time up to
+        // which it has read.
+        while self.log.is_due(now_ns) {
+            self.close_interval();
+        }
+        match &mut self.tracking {
+            Tracking::Full(t) | Tracking::Narrow(t, _) => t.advance(now_ns),
+            Tracking::Counted(_) => {}
+        }
+    }
+
+    fn close_interval(&mut self) {
+        match &mut self.tracking {
+            Tracking::Full(t) | Tracking::Narrow(t, _) => t.mark_interval(),
+            Tracking::Counted(_) => {}
+        }
+        let jitter = self.jitter.ns();
+        let index = self.log.close(|c| c.jitter_ns = jitter);
+        if self.omit_pending && index + 1 == self.log.omitted() {
+            self.omit_pending = false;
+            self.base = ReceiveCount {
+                bytes: self.bytes,
+                packets: self.packets,
+                duplicates: self.duplicates,
+                reordered: self.reordered,
+                corrupted: self.corrupted,
+                ..ReceiveCount::default()
+            };
+            self.delay = DelaySummary::new();
+            self.delay_intended = None;
+            self.ipdv = Ipdv::new();
+            self.bit_errors = 0;
+            self.truncated = 0;
+            self.first_ns = None;
+        }
+    }
+
+    /// A system call that received.
+    pub fn called(&mut self, calls: u64) {
+        self.calls += calls;
+    }
+
+    /// A message from the socket: one datagram, or several of `segment` bytes merged by the kernel, at `now_ns`.
+    /// `each` is told of every datagram (the packet log).
+    pub fn on_message(&mut self, message: &[u8], segment: Option<usize>, now_ns: u64, mut each: impl FnMut(Logged)) {
+        // Kernel stamps of two sockets' queues can step back by microseconds; accounting wants time that doesn't.
+        let now_ns = now_ns.max(self.last_ns);
+        while self.log.is_due(now_ns) {
+            self.close_interval();
+        }
+        self.first_ns.get_or_insert(now_ns);
+        self.last_ns = now_ns;
+        self.messages += 1;
+        let segment = segment.filter(|s| *s > 0 && *s < message.len()).unwrap_or(message.len());
+        if segment < message.len() {
+            self.merged_messages += 1;
+        }
+        if message.is_empty() {
+            self.on_datagram(message, now_ns, true, &mut each);
+            return;
+        }
+        let mut first = true;
+        let mut chunks = message.chunks(segment).peekable();
+        // Full headers in a row are accounted together: the fast path of merged receiving.
+        if self.layout == HeaderLayout::Full32 && self.verify.is_none() && chunks.len() > 1 {
+            self.on_merged(message, segment, now_ns, &mut each);
+            return;
+        }
+        while let Some(datagram) = chunks.next() {
+            self.on_datagram(datagram, now_ns, first, &mut each);
+            first = false;
+        }
+    }
+
+    /// Merged datagrams with full headers.
+    fn on_merged(&mut self, message: &[u8], segment: usize, now_ns: u64, each: &mut impl FnMut(Logged)) {
+        let mut run: Option<(u64, u32, u64)> = None;
+        let mut timed = false;
+        for datagram in message.chunks(segment) {
+            let Ok(header) = data::decode(self.layout, &self.key, datagram) else {
+                self.flush(&mut run, now_ns);
+                self.on_datagram(datagram, now_ns, false, each);
+                continue;
+            };
+            if datagram.len() != self.payload {
+                self.flush(&mut run, now_ns);
+                self.on_datagram(datagram, now_ns, !timed, each);
+                timed = true;
+                continue;
+            }
+            if !timed {
+                timed = true;
+                if let Some(SendTime::Full(sent)) = header.send_time {
+                    self.on_time(header.sequence, sent, header.lateness_ns, now_ns);
+                }
+            }
+            let send_ns = match header.send_time {
+                Some(SendTime::Full(t)) => Some(t),
+                _ => None,
+            };
+            each(Logged { sequence: header.sequence, send_ns, arrival: Arrival::InOrder, size: datagram.len() as u32 });
+            match &mut run {
+                Some((first, count, bytes)) if *first + u64::from(*count) == header.sequence => {
+                    *count += 1;
+                    *bytes += datagram.len() as u64;
+                }
+                _ => {
+                    self.flush(&mut run, now_ns);
+                    run = Some((header.sequence, 1, datagram.len() as u64));
+                }
+            }
+        }
+        self.flush(&mut run, now_ns);
+    }
+
+    fn flush(&mut self, run: &mut Option<(u64, u32, u64)>, now_ns: u64) {
+        let Some((first, count, bytes)) = run.take() else { return };
+        let Tracking::Full(tracker) = &mut self.tracking else { return };
+        let before = tracker.counts().received;
+        let arrivals = tracker.on_consecutive(first, count, now_ns);
+        let unique = tracker.counts().received - before;
+        let bytes = bytes / u64::from(count) * unique;
+        self.count(unique, bytes, arrivals.duplicates, arrivals.reordered);
+    }
+
+    fn count(&mut self, packets: u64, bytes: u64, duplicates: u64, reordered: u64) {
+        self.packets += packets;
+        self.bytes += bytes;
+        self.duplicates += duplicates;
+        self.reordered += reordered;
+        let c = &mut self.log.current;
+        c.packets += packets;
+        c.bytes += bytes;
+        c.duplicates += duplicates;
+        c.reordered += reordered;
+    }
+
+    /// One datagram. `timed`: its arrival time is its own.
+    fn on_datagram(&mut self, datagram: &[u8], now_ns: u64, timed: bool, each: &mut impl FnMut(Logged)) {
+        let header = match data::decode(self.layout, &self.key, datagram) {
+            Ok(header) => header,
+            Err(e) => {
+                if matches!(e, DecodeError::Truncated { .. }) {
+                    self.truncated += 1;
+                }
+                self.corrupted += 1;
+                self.log.current.corrupted += 1;
+                return;
+            }
+        };
+        let since_last = now_ns.saturating_sub(self.last_ns) as f64 / 1e9 * self.expected_packets_per_second;
+        let (sequence, arrival) = match &mut self.tracking {
+            Tracking::Counted(t) => {
+                t.on_packets(1);
+                (t.received() - 1, Arrival::InOrder)
+            }
+            Tracking::Narrow(t, extender) => {
+                let sequence = extender.extend(header.sequence, since_last as u64).sequence;
+                (sequence, t.on_packet(sequence, now_ns))
+            }
+            Tracking::Full(t) => (header.sequence, t.on_packet(header.sequence, now_ns)),
+        };
+        let sent = match header.send_time {
+            Some(SendTime::Full(t)) => Some(t),
+            Some(SendTime::Low32(low)) => Some(self.unwrapper.unwrap(low, now_ns)),
+            None => None,
+        };
+        each(Logged { sequence, send_ns: sent, arrival, size: datagram.len() as u32 });
+        let size = datagram.len() as u64;
+        match arrival {
+            Arrival::InOrder | Arrival::Gap { .. } => self.count(1, size, 0, 0),
+            Arrival::Reordered { .. } => self.count(1, size, 0, 1),
+            Arrival::Duplicate => {
+                self.count(0, 0, 1, 0);
+                return;
+            }
+            Arrival::Late => return,
+            Arrival::Implausible => {
+                self.corrupted += 1;
+                self.log.current.corrupted += 1;
+                return;
+            }
+        }
+        if datagram.len() < self.payload {
+            self.truncated += 1;
+            self.corrupted += 1;
+            self.log.current.corrupted += 1;
+        } else if let Some(ring) = &self.verify {
+            let head = self.layout.len();
+            let errors = bit_errors(&ring.expected(sequence)[head..], &datagram[head..self.payload.min(datagram.len())]);
+            if errors > 0 || datagram.len() > self.payload {
+                self.bit_errors += errors;
+                self.corrupted += 1;
+                self.log.current.corrupted += 1;
+            }
+        }
+        if timed && let Some(sent) = sent {
+            self.on_time(sequence, sent, header.lateness_ns, now_ns);
+        }
+    }
+
+    #[inline]
+    fn on_time(&mut self, sequence: u64, sent_ns: u64, lateness_ns: Option<i32>, now_ns: u64) {
+        self.jitter.on_packet(sent_ns, now_ns);
+        let sent_here = sent_ns.wrapping_add_signed(-self.clock.offset_at(now_ns));
+        let delay = now_ns.wrapping_sub(sent_here) as i64;
+        self.delay.record(delay);
+        self.ipdv.record(sequence, delay);
+        self.log.current.delay_sum_ns += delay;
+        self.log.current.delays += 1;
+        if self.paced && let Some(late) = lateness_ns {
+            self.delay_intended.get_or_insert_with(DelaySummary::new).record(delay + i64::from(late));
+        }
+    }
+
+    /// The sender's final count.
+    pub fn set_sent_total(&mut self, packets: u64) {
+        self.sent_total = Some(packets);
+    }
+
+    /// Whether all that was sent is accounted for, so that waiting longer changes nothing.
+    pub fn is_complete(&self) -> bool {
+        match (self.sent_total, &self.tracking) {
+            (None, _) => false,
+            (Some(sent), Tracking::Counted(t)) => t.is_complete(sent),
+            (Some(sent), Tracking::Full(t) | Tracking::Narrow(t, _)) => t.is_complete(sent),
+        }
+    }
+
+    /// Packets received and lost as now known: for live lines.
+    pub fn live(&self) -> (u64, u64) {
+        match &self.tracking {
+            Tracking::Full(t) | Tracking::Narrow(t, _) => (t.counts().received, t.counts().lost),
+            Tracking::Counted(t) => (t.received(), 0),
+        }
+    }
+
+    /// Lost packets of each closed interval, as now known.
+    fn interval_lost(&self) -> Vec<u64> {
+        match (&self.finished, &self.tracking) {
+            (Some(summary), _) => summary.interval_lost.clone(),
+            (None, Tracking::Full(t) | Tracking::Narrow(t, _)) => t.interval_lost(),
+            (None, Tracking::Counted(_)) => vec![],
+        }
+    }
+
+    /// Ends the flow: what is missing is lost.
+    pub fn finish(&mut self, now_ns: u64) {
+        if self.finished.is_some() {
+            return;
+        }
+        while self.log.is_due(now_ns.min(self.last_ns)) {
+            self.close_interval();
+        }
+        if self.log.current != ReceiveCount::default() || self.log.closed().is_empty() {
+            self.close_interval();
+        }
+        match &self.tracking {
+            Tracking::Full(t) | Tracking::Narrow(t, _) => self.finished = Some(t.clone().finish(self.sent_total, now_ns)),
+            Tracking::Counted(_) => {}
+        }
+    }
+
+    /// Last arrival, or 0.
+    pub fn last_ns(&self) -> u64 {
+        self.last_ns
+    }
+
+    /// The figures of one closed interval, for a live line.
+    pub fn interval_count(&self, index: usize) -> Option<IntervalCount> {
+        let clock = self.log.clock()?;
+        let c = self.log.closed().get(index)?;
+        let from = clock.start_offset_ns(index);
+        let to = clock.end_offset_ns(index).unwrap_or_else(|| self.last_ns.saturating_sub(clock.start_ns));
+        // The last interval ends with the last arrival, unless that was within 1 % of its boundary.
+        let last = index + 1 == self.log.closed().len() && self.finished.is_some();
+        let cut = self.last_ns.saturating_sub(clock.start_ns).clamp(from + 1, to.max(from + 1));
+        let to = if last && cut - from <= (to - from) / 100 * 99 { cut } else { to };
+        let lost = self.interval_lost().get(index).copied();
+        Some(c.count((to - from) as f64 / 1e9, lost))
+    }
+
+    /// This end's intervals as the record holds them.
+    pub fn interval_counts(&self) -> Vec<IntervalCount> {
+        let lost = self.interval_lost();
+        (0..self.log.closed().len())
+            .filter_map(|i| {
+                let mut c = self.interval_count_without_loss(i)?;
+                c.lost_packets = lost.get(i).copied();
+                Some(c)
+            })
+            .collect()
+    }
+
+    fn interval_count_without_loss(&self, index: usize) -> Option<IntervalCount> {
+        let clock = self.log.clock()?;
+        let c = self.log.closed().get(index)?;
+        let from = clock.start_offset_ns(index);
+        let full_to = clock.end_offset_ns(index).unwrap_or_else(|| self.last_ns.saturating_sub(clock.start_ns).max(from + 1));
+        let last = index + 1 == self.log.closed().len();
+        let cut = self.last_ns.saturating_sub(clock.start_ns).clamp(from + 1, full_to.max(from + 1));
+        let to = if last && cut - from <= (full_to - from) / 100 * 99 { cut } else { full_to };
+        Some(c.count((to - from) as f64 / 1e9, None))
+    }
+
+    /// The receiver's part of the record. Call [`Receiving::finish`] first.
+    pub fn report(&self, method: &str, buffer_bytes: Option<u64>, socket_dropped: Option<u64>) -> Receiver {
+        let seconds = self.first_ns.map_or(0.0, |f| self.last_ns.saturating_sub(f) as f64 / 1e9);
+        let (bytes, packets) = (self.bytes - self.base.bytes, self.packets - self.base.packets);
+        // n packets span n − 1 gaps; for a long run the difference vanishes, for a short one it would not.
+        let span = if packets > 1 { seconds * packets as f64 / (packets - 1) as f64 } else { seconds };
+        let per_second = |n: u64| if span > 0.0 { n as f64 / span } else { 0.0 };
+        let mut out = Receiver {
+            bytes,
+            packets,
+            seconds,
+            bits_per_second: 8.0 * per_second(bytes),
+            packets_per_second: per_second(packets),
+            io_calls: Some(self.calls),
+            method: method.into(),
+            crossing: (self.messages > 0).then(|| if self.merged_messages > 0 { "merged" } else { "cut" }.into()),
+            segments_per_message: (self.messages > 0)
+                .then(|| (self.packets + self.duplicates + self.corrupted) as f64 / self.messages as f64),
+            duplicate_packets: Some(self.duplicates - self.base.duplicates),
+            reordered_packets: Some(self.reordered - self.base.reordered),
+            corrupted_packets: (self.layout.has_tag() || self.verify.is_some())
+                .then(|| self.corrupted - self.base.corrupted),
+            bit_errors: self.verify.is_some().then_some(self.bit_errors),
+            truncated_packets: Some(self.truncated),
+            buffer_bytes,
+            socket_dropped_packets: socket_dropped,
+            ..Receiver::default()
+        };
+        self.report_loss(&mut out);
+        if self.delay.count() > 0 {
+            out.jitter_seconds = self.jitter.ns().map(|j| j / 1e9);
+            out.one_way_delay = delay_record(&self.delay, Some(self.worst_error_ns));
+            out.one_way_delay_from_intended =
+                self.delay_intended.as_ref().and_then(|d| delay_record(d, Some(self.worst_error_ns)));
+            out.delay_variation = Some(DelayVariation {
+                pdv_p99_seconds: self.delay.pdv_quantile_ns(0.99).map(|v| v as f64 / 1e9),
+                ipdv_p99_seconds: self.ipdv.quantile_ns(0.99).map(|v| v as f64 / 1e9),
+            });
+            out.time_unit = Some(if self.merged_messages > 0 { "batch" } else { "packet" }.into());
+        }
+        out
+    }
+
+    fn report_loss(&self, out: &mut Receiver) {
+        let ratio = |lost: u64| {
+            let sent = lost + out.packets;
+            (sent > 0).then(|| lost as f64 / sent as f64)
+        };
+        match (&self.tracking, &self.finished) {
+            (Tracking::Counted(t), _) => {
+                out.duplicate_packets = None;
+                out.reordered_packets = None;
+                if let Some(sent) = self.sent_total {
+                    let summary = t.finish(sent);
+                    out.lost_packets = Some(summary.lost);
+                    out.loss_ratio = ratio(summary.lost);
+                }
+                out.ambiguous = Some(true);
+            }
+            (tracking, Some(s)) => {
+                let omitted = self.log.omitted();
+                let lost: u64 =
+                    if omitted == 0 { s.counts.lost } else { s.interval_lost.iter().skip(omitted).sum() };
+                out.lost_packets = Some(lost);
+                out.loss_ratio = ratio(lost);
+                out.late_packets = Some(s.counts.late);
+                out.reordering_extent_max = (s.counts.reordered > 0).then_some(s.reorder_extent.max);
+                let mut runs: BTreeMap<String, u64> =
+                    s.loss_runs.lengths.iter().map(|(length, count)| (length.to_string(), *count)).collect();
+                if s.loss_runs.overflow_runs > 0 {
+                    runs.insert("more".into(), s.loss_runs.overflow_runs);
+                }
+                out.loss_runs = (!runs.is_empty()).then_some(runs);
+                let narrow = matches!(tracking, Tracking::Narrow(_, e) if e.is_ambiguous());
+                out.ambiguous = Some(s.counts.ambiguous || narrow);
+            }
+            _ => {}
+        }
+    }
+
+    /// Distributions for the record.
+    pub fn histograms(&self, flow: u32) -> Vec<Histogram> {
+        let named = |metric: &str, data: Option<String>| {
+            data.map(|data| Histogram { flow: Some(flow), metric: metric.into(), encoding: "hdr-v2".into(), data })
+        };
+        let mut out = vec![];
+        if self.delay.count() > 0 {
+            out.extend(named("one_way_delay", self.delay.to_hdr_v2()));
+            out.extend(self.delay_intended.as_ref().and_then(|d| named("one_way_delay_from_intended", d.to_hdr_v2())));
+        }
+        out
+    }
+}
+
+impl ReceiveCount {
+    /// As the record holds it, over `seconds`.
+    pub fn count(&self, seconds: f64, lost: Option<u64>) -> IntervalCount {
+        let per_second = |n: u64| if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
+        IntervalCount {
+            bytes: self.bytes,
+            packets: self.packets,
+            bits_per_second: 8.0 * per_second(self.bytes),
+            packets_per_second: per_second(self.packets),
+            lost_packets: lost,
+            duplicate_packets: Some(self.duplicates),
+            reordered_packets: Some(self.reordered),
+            jitter_seconds: self.jitter_ns.map(|j| j / 1e9),
+            mean_delay_seconds: (self.delays > 0).then(|| self.delay_sum_ns as f64 / self.delays as f64 / 1e9),
+            ..IntervalCount::default()
+        }
+    }
+}
+
+/// A delay distribution as the record holds it.
+pub fn delay_record(d: &DelaySummary, error_ns: Option<u64>) -> Option<Delay> {
+    let seconds = |ns: i64| ns as f64 / 1e9;
+    let q = |q: f64| d.quantile_ns(q).map(seconds);
+    Some(Delay {
+        count: d.count(),
+        min_seconds: seconds(d.min_ns()?),
+        mean_seconds: d.mean_ns()? / 1e9,
+        p50_seconds: q(0.5),
+        p90_seconds: q(0.9),
+        p99_seconds: q(0.99),
+        p99_9_seconds: q(0.999),
+        p99_99_seconds: q(0.9999),
+        p99_999_seconds: q(0.99999),
+        max_seconds: seconds(d.max_ns()?),
+        error_seconds: error_ns.map(|e| e as f64 / 1e9),
+        negative_samples: (d.negative() > 0).then_some(d.negative()),
+    })
+}

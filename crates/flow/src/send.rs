@@ -1,0 +1,412 @@
+//! The sending side of one flow, datagrams or stream: what to send next, and what was sent.
+//!
+//! The caller asks [`Sending::next`], fills and sends, and reports with `sent`; nothing is counted that the network
+//! did not take.
+
+use weir_model::plan::{CatchUp, FlowSpec, Transport};
+use weir_model::record::IntervalCount;
+use weir_stats::Histogram;
+use weir_wire::data::{self, HeaderFields, HeaderLayout, TagKey};
+
+use crate::intervals::{IntervalClock, IntervalLog};
+use crate::pacer::{Due, Pacer};
+use crate::payload::{PayloadRing, segments_per_message};
+
+/// What a sending flow wants to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// Nothing before this time.
+    At(u64),
+    /// Up to this many packets now.
+    Now(u32),
+    /// Finished.
+    Done,
+}
+
+/// Counts of one interval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SendCount {
+    /// Payload bytes.
+    pub bytes: u64,
+    /// Packets or writes.
+    pub packets: u64,
+    /// Segments sent again in this interval (TCP).
+    pub retransmits: Option<u64>,
+    /// Congestion window at its end.
+    pub cwnd_bytes: Option<u64>,
+    /// Smoothed round trip at its end.
+    pub rtt_ns: Option<u64>,
+}
+
+/// Deviation of the achieved from the intended spacing.
+#[derive(Debug, Clone, Default)]
+pub struct SpacingCount {
+    last_ns: Option<u64>,
+    last_slot: u64,
+    /// Offset so that early gaps stay above zero: error + one period.
+    early: Histogram,
+    late: Histogram,
+}
+
+impl SpacingCount {
+    fn on_send(&mut self, slot: u64, now_ns: u64, pacer: &Pacer) {
+        if let Some(last) = self.last_ns {
+            let intended = pacer.intended_ns(slot).saturating_sub(pacer.intended_ns(self.last_slot));
+            let error = now_ns.saturating_sub(last) as i64 - intended as i64;
+            if error < 0 {
+                self.early.record(error.unsigned_abs());
+            } else {
+                self.late.record(error as u64);
+            }
+        }
+        self.last_ns = Some(now_ns);
+        self.last_slot = slot;
+    }
+
+    /// The error at quantile q, ns.
+    pub fn quantile_ns(&self, q: f64) -> Option<i64> {
+        let (early, late) = (self.early.count(), self.late.count());
+        let total = early + late;
+        if total == 0 {
+            return None;
+        }
+        let rank = ((q * total as f64).ceil() as u64).clamp(1, total);
+        if rank <= early {
+            // The earliest come first: rank 1 is the largest amount by which one was early.
+            self.early.value_at_rank(early - rank + 1).map(|v| -(v as i64))
+        } else {
+            self.late.value_at_rank(rank - early).map(|v| v as i64)
+        }
+    }
+
+    /// Number of gaps.
+    pub fn count(&self) -> u64 {
+        self.early.count() + self.late.count()
+    }
+
+    /// Largest absolute error, ns.
+    pub fn max_ns(&self) -> Option<u64> {
+        self.early.max().into_iter().chain(self.late.max()).max()
+    }
+
+    /// Quantile of the absolute error, ns.
+    pub fn absolute_quantile_ns(&self, q: f64) -> Option<u64> {
+        let mut both = self.early.clone();
+        both.merge(&self.late);
+        both.quantile(q)
+    }
+}
+
+/// The sending side of one flow.
+#[derive(Debug, Clone)]
+pub struct Sending {
+    transport: Transport,
+    payload: usize,
+    layout: HeaderLayout,
+    key: TagKey,
+    flow: u32,
+    flags: u32,
+    rate: Option<(f64, u32, CatchUp)>,
+    pacer: Option<Pacer>,
+    limit_packets: u64,
+    limit_bytes: u64,
+    duration_ns: Option<u64>,
+    end_ns: u64,
+    started: Option<u64>,
+    stopped: bool,
+    sequence: u64,
+    bytes: u64,
+    first_ns: Option<u64>,
+    last_ns: u64,
+    calls: u64,
+    messages: u64,
+    queue_full: u64,
+    spacing: SpacingCount,
+    /// Counts by interval.
+    pub log: IntervalLog<SendCount>,
+}
+
+impl Sending {
+    /// A flow that has not started. `segmented`: datagrams leave in super-packets, so that a paced flow is served by
+    /// whole messages.
+    pub fn new(spec: &FlowSpec, key: TagKey, omit_ns: u64, segmented: bool) -> Self {
+        let payload = spec.payload_bytes as usize;
+        let rate = spec.rate.packets_per_second(spec.payload_bytes).map(|pps| {
+            let burst = if segmented { spec.rate.burst.max(segments_per_message(payload) as u32) } else { spec.rate.burst };
+            (pps, burst, spec.connection.catch_up)
+        });
+        Sending {
+            transport: spec.connection.transport,
+            payload,
+            layout: HeaderLayout::for_payload(payload),
+            key,
+            flow: spec.id,
+            flags: if spec.connection.verify { data::FLAG_VERIFY } else { 0 },
+            rate,
+            pacer: None,
+            limit_packets: spec.connection.packets.unwrap_or(u64::MAX),
+            limit_bytes: spec.connection.bytes.map_or(u64::MAX, |b| b.0),
+            duration_ns: spec.duration_ns.map(|d| d.saturating_add(omit_ns)),
+            end_ns: u64::MAX,
+            started: None,
+            stopped: false,
+            sequence: 0,
+            bytes: 0,
+            first_ns: None,
+            last_ns: 0,
+            calls: 0,
+            messages: 0,
+            queue_full: 0,
+            spacing: SpacingCount::default(),
+            log: IntervalLog::default(),
+        }
+    }
+
+    /// Sets when it starts, and the intervals of the test.
+    pub fn start(&mut self, at_ns: u64, intervals: IntervalClock) {
+        self.started = Some(at_ns);
+        self.end_ns = self.duration_ns.map_or(u64::MAX, |d| at_ns.saturating_add(d));
+        self.pacer = self.rate.map(|(pps, burst, policy)| Pacer::new(pps, burst, policy, at_ns));
+        if self.log.clock().is_none() {
+            self.log.start(intervals);
+        }
+    }
+
+    /// Ends it now.
+    pub fn stop(&mut self) {
+        self.stopped = true;
+    }
+
+    /// Whether it was started.
+    pub fn is_started(&self) -> bool {
+        self.started.is_some()
+    }
+
+    /// Whether it paces.
+    pub fn is_paced(&self) -> bool {
+        self.rate.is_some()
+    }
+
+    /// What it wants at `now_ns`. Closes intervals that have passed.
+    pub fn next(&mut self, now_ns: u64) -> Next {
+        while self.log.is_due(now_ns) {
+            self.log.close(|_| {});
+        }
+        let Some(started) = self.started else {
+            return if self.stopped { Next::Done } else { Next::At(u64::MAX) };
+        };
+        if self.stopped || now_ns >= self.end_ns {
+            return Next::Done;
+        }
+        let left = self.packets_left();
+        if left == 0 {
+            return Next::Done;
+        }
+        if now_ns < started {
+            return Next::At(started);
+        }
+        match self.pacer.as_mut().map(|p| p.due(now_ns)) {
+            None => Next::Now(left),
+            Some(Due::At(t)) => Next::At(t.min(self.end_ns)),
+            Some(Due::Now(n)) => Next::Now(n.min(left)),
+        }
+    }
+
+    /// Packets that the limits still allow; the last one of a byte limit may be short for a stream.
+    fn packets_left(&self) -> u32 {
+        let by_packets = self.limit_packets.saturating_sub(self.sequence);
+        let by_bytes = match self.limit_bytes {
+            u64::MAX => u64::MAX,
+            limit => limit.saturating_sub(self.bytes).div_ceil(self.payload.max(1) as u64),
+        };
+        u32::try_from(by_packets.min(by_bytes)).unwrap_or(u32::MAX)
+    }
+
+    /// Bytes of the next write of a stream: the payload, less at a byte limit.
+    pub fn write_length(&self) -> usize {
+        let left = self.limit_bytes.saturating_sub(self.bytes);
+        usize::try_from(left).unwrap_or(usize::MAX).min(self.payload)
+    }
+
+    /// Position in a stream.
+    pub fn position(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Writes headers for up to `count` datagrams from the next sequence number into the ring, and returns their bytes
+    /// and how many they are. Nothing is counted until [`Sending::sent`].
+    pub fn fill<'r>(&self, ring: &'r mut PayloadRing, count: u32, now_ns: u64) -> (&'r [u8], u32) {
+        let count = ring.run(self.sequence, count as usize);
+        let bytes = ring.slots_mut(self.sequence, count);
+        if self.layout != HeaderLayout::Empty {
+            let mut fields =
+                HeaderFields { sequence: self.sequence, send_time_ns: now_ns, lateness_ns: 0, flow: self.flow, flags: self.flags };
+            let slot = self.pacer.as_ref().map(Pacer::slot);
+            for (i, packet) in bytes.chunks_exact_mut(self.payload).enumerate() {
+                if let (Some(pacer), Some(slot)) = (&self.pacer, slot) {
+                    let late = now_ns as i64 - pacer.intended_ns(slot + i as u64) as i64;
+                    fields.lateness_ns = late.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32;
+                }
+                data::encode(self.layout, &self.key, &fields, packet);
+                fields.sequence += 1;
+            }
+        }
+        (bytes, count as u32)
+    }
+
+    /// Datagrams that the network took at `now_ns`, in `messages` super-packets or single ones.
+    pub fn sent(&mut self, packets: u32, messages: u32, now_ns: u64) {
+        if packets == 0 {
+            return;
+        }
+        let bytes = u64::from(packets) * self.payload as u64;
+        self.messages += u64::from(messages);
+        self.account(packets, bytes, now_ns);
+    }
+
+    /// Bytes of a stream that the network took at `now_ns` in one call. `whole`: a write came to its end.
+    pub fn wrote(&mut self, bytes: usize, whole: bool, now_ns: u64) {
+        self.messages += 1;
+        self.account(u32::from(whole), bytes as u64, now_ns);
+    }
+
+    fn account(&mut self, packets: u32, bytes: u64, now_ns: u64) {
+        if let Some(pacer) = &mut self.pacer
+            && packets > 0
+        {
+            self.spacing.on_send(pacer.slot(), now_ns, pacer);
+            pacer.served(packets, now_ns);
+        }
+        self.first_ns.get_or_insert(now_ns);
+        self.last_ns = now_ns;
+        self.sequence += u64::from(packets);
+        self.bytes += bytes;
+        self.log.current.bytes += bytes;
+        self.log.current.packets += u64::from(packets);
+    }
+
+    /// System calls made, and how many found the queue below full.
+    pub fn called(&mut self, calls: u64, queue_full: u64) {
+        self.calls += calls;
+        self.queue_full += queue_full;
+    }
+
+    /// Closes the last interval at the end of the test.
+    pub fn finish(&mut self, now_ns: u64) {
+        while self.log.is_due(now_ns) {
+            self.log.close(|_| {});
+        }
+        if self.log.current != SendCount::default() {
+            self.log.close(|_| {});
+        }
+    }
+
+    /// Packets and bytes so far, the omitted time included.
+    pub fn total(&self) -> (u64, u64) {
+        (self.sequence, self.bytes)
+    }
+
+    /// Transport of the flow.
+    pub fn transport(&self) -> Transport {
+        self.transport
+    }
+
+    /// Payload bytes of a packet.
+    pub fn payload(&self) -> usize {
+        self.payload
+    }
+
+    /// When it ends by its duration.
+    pub fn end_ns(&self) -> u64 {
+        self.end_ns
+    }
+
+    /// The sender's part of the record. `method` is how it sent.
+    pub fn report(&self, method: &str, buffer_bytes: Option<u64>) -> weir_model::record::Sender {
+        let omitted = self.log.omitted();
+        let (mut bytes, mut packets) = (self.bytes, self.sequence);
+        for skipped in self.log.closed().iter().take(omitted) {
+            bytes -= skipped.bytes;
+            packets -= skipped.packets;
+        }
+        let omit_end = self.log.clock().filter(|c| c.omit_ns > 0).map(|c| c.start_ns + c.omit_ns);
+        let first = self.first_ns.map(|f| omit_end.map_or(f, |o| f.max(o)));
+        // Time of sending: to the last send, or to the planned end when it sent until then.
+        let seconds = first.map_or(0.0, |f| self.last_ns.saturating_sub(f) as f64 / 1e9);
+        let seconds = match (self.started, self.duration_ns) {
+            (Some(s), Some(_)) if self.last_ns < self.end_ns && !self.stopped && self.packets_left() > 0 => {
+                self.end_ns.saturating_sub(omit_end.map_or(s, |o| o.max(s))) as f64 / 1e9
+            }
+            _ => seconds,
+        };
+        let per_second = |n: u64| if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
+        let paced = self.pacer.as_ref();
+        weir_model::record::Sender {
+            bytes,
+            packets,
+            seconds,
+            bits_per_second: 8.0 * per_second(bytes),
+            packets_per_second: per_second(packets),
+            io_calls: Some(self.calls),
+            method: method.into(),
+            segments_per_message: (self.transport == Transport::Udp && self.messages > 0)
+                .then(|| self.sequence as f64 / self.messages as f64),
+            intended_slots: paced.map(Pacer::slot),
+            missed_slots: paced.map(Pacer::missed),
+            late_slots: paced.map(Pacer::late),
+            asked_packets_per_second: self.rate.map(|(pps, ..)| pps),
+            spacing: paced.and_then(|p| self.spacing_report(p)),
+            buffer_bytes,
+            queue_full: (self.queue_full > 0).then_some(self.queue_full),
+        }
+    }
+
+    fn spacing_report(&self, pacer: &Pacer) -> Option<weir_model::record::Spacing> {
+        let s = &self.spacing;
+        let seconds = |ns: i64| ns as f64 / 1e9;
+        if s.count() < 20 {
+            return None;
+        }
+        Some(weir_model::record::Spacing {
+            intended_seconds: pacer.period_ns() as f64 / 1e9 * self.rate.map_or(1.0, |(_, burst, _)| f64::from(burst)),
+            deviation_seconds: seconds(s.quantile_ns(0.84)? - s.quantile_ns(0.16)?) / 2.0,
+            p50_seconds: seconds(s.quantile_ns(0.5)?),
+            p99_seconds: s.absolute_quantile_ns(0.99).map(|v| v as f64 / 1e9),
+            max_seconds: s.max_ns()? as f64 / 1e9,
+        })
+    }
+
+    /// This end's intervals as the record holds them.
+    pub fn interval_counts(&self) -> Vec<IntervalCount> {
+        let Some(clock) = self.log.clock() else { return vec![] };
+        let closed = self.log.closed();
+        closed.iter().enumerate().map(|(i, c)| c.count(self.seconds_of(clock, i, i + 1 == closed.len()))).collect()
+    }
+
+    /// Length of interval `i`; the last one may have been cut by the end of sending.
+    fn seconds_of(&self, clock: IntervalClock, i: usize, last: bool) -> f64 {
+        let from = clock.start_offset_ns(i);
+        let to = clock.end_offset_ns(i).unwrap_or(u64::MAX);
+        let to = if last { to.min(self.last_ns.saturating_sub(clock.start_ns).max(from + 1)) } else { to };
+        // A sender that ended within 1 % of the boundary ran the whole interval.
+        let full = clock.interval_ns;
+        if full > 0 && to - from > full / 100 * 99 { full as f64 / 1e9 } else { (to - from) as f64 / 1e9 }
+    }
+}
+
+impl SendCount {
+    /// As the record holds it, over `seconds`.
+    pub fn count(&self, seconds: f64) -> IntervalCount {
+        let per_second = |n: u64| if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
+        IntervalCount {
+            bytes: self.bytes,
+            packets: self.packets,
+            bits_per_second: 8.0 * per_second(self.bytes),
+            packets_per_second: per_second(self.packets),
+            retransmits: self.retransmits,
+            cwnd_bytes: self.cwnd_bytes,
+            rtt_seconds: self.rtt_ns.map(|r| r as f64 / 1e9),
+            ..IntervalCount::default()
+        }
+    }
+}

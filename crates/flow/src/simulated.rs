@@ -1,0 +1,219 @@
+//! A sender and a receiver under one virtual clock, with a path between that loses, copies and delays.
+
+use weir_model::plan::{Connection, Family, FlowSpec, Plan, Transport};
+use weir_wire::data::TagKey;
+
+use crate::{IntervalClock, Next, PayloadRing, Receiving, Sending};
+
+const SECOND: u64 = 1_000_000_000;
+
+fn spec(connection: Connection) -> FlowSpec {
+    let plan = Plan { connections: vec![connection], ..Plan::default() };
+    plan.check().unwrap();
+    plan.flows(Family::Ipv4, 1500).remove(0)
+}
+
+fn udp(rate: &str, payload: u64, seconds: u64) -> Connection {
+    Connection {
+        transport: Transport::Udp,
+        rate: Some(rate.parse().unwrap()),
+        payload: Some(weir_model::units::ByteSize(payload)),
+        duration: Some(weir_model::units::Span::from_seconds(seconds)),
+        ..Connection::default()
+    }
+}
+
+/// What happens to packet n: its arrivals as delays.
+type Path<'a> = &'a mut dyn FnMut(u64, &mut Vec<u8>) -> Vec<u64>;
+
+/// Runs a flow to its end; the sender's clock is `offset` ahead of the receiver's.
+fn run(spec: &FlowSpec, clock: IntervalClock, offset: u64, path: Path) -> (Sending, Receiving) {
+    let key = TagKey::for_flow(&[7; 16], spec.id);
+    let mut ring = PayloadRing::new(spec.connection.content, 1, spec.payload_bytes as usize);
+    let mut sending = Sending::new(spec, key.clone(), clock.omit_ns, false);
+    let verify = spec.connection.verify.then(|| ring.clone());
+    let mut receiving = Receiving::new(spec, key, 2 * SECOND, verify);
+    receiving.set_clock(crate::SenderClock { offset_ns: offset as i64, ..Default::default() });
+    receiving.start(clock);
+    sending.start(clock.start_ns + offset, IntervalClock { start_ns: clock.start_ns + offset, ..clock });
+    let mut now = clock.start_ns;
+    let mut flying: Vec<(u64, u64, Vec<u8>)> = vec![];
+    let mut n = 0u64;
+    loop {
+        match sending.next(now + offset) {
+            Next::Done => break,
+            Next::At(t) => now = t - offset,
+            Next::Now(count) => {
+                let (bytes, count) = sending.fill(&mut ring, count.min(32), now + offset);
+                let payload = spec.payload_bytes as usize;
+                for i in 0..count as usize {
+                    let mut datagram = bytes[i * payload..(i + 1) * payload].to_vec();
+                    for delay in path(n, &mut datagram) {
+                        flying.push((now + delay, n, datagram.clone()));
+                    }
+                    n += 1;
+                }
+                sending.sent(count, count, now + offset);
+                sending.called(1, 0);
+            }
+        }
+    }
+    flying.sort_by_key(|f| (f.0, f.1));
+    for (at, _, datagram) in &flying {
+        receiving.on_message(datagram, None, *at, |_| {});
+    }
+    sending.finish(now + offset);
+    receiving.set_sent_total(sending.total().0);
+    receiving.finish(now + 3 * SECOND);
+    (sending, receiving)
+}
+
+fn clock() -> IntervalClock {
+    IntervalClock { start_ns: 5 * SECOND, interval_ns: SECOND, omit_ns: 0 }
+}
+
+#[test]
+fn a_clean_path_is_measured_as_clean() {
+    let s = spec(udp("1000pps", 160, 5));
+    let (sending, receiving) = run(&s, clock(), 1000 * SECOND, &mut |_, _| vec![20_000_000]);
+    let (tx, rx) = (sending.report("send", None), receiving.report("recvmmsg", None, None));
+    assert_eq!((tx.packets, rx.packets, rx.lost_packets), (5000, 5000, Some(0)));
+    assert_eq!(tx.bytes, 800_000);
+    assert!((tx.packets_per_second - 1000.0).abs() < 0.5, "{}", tx.packets_per_second);
+    let delay = rx.one_way_delay.unwrap();
+    assert_eq!((delay.min_seconds, delay.max_seconds), (0.02, 0.02));
+    assert_eq!(rx.jitter_seconds, Some(0.0));
+    assert_eq!(rx.one_way_delay_from_intended.unwrap().max_seconds, 0.02);
+    assert_eq!(sending.interval_counts().iter().map(|i| i.packets).sum::<u64>(), 5000);
+    assert_eq!(receiving.interval_counts().iter().map(|i| i.packets).sum::<u64>(), 5000);
+}
+
+#[test]
+fn loss_copies_and_order_are_told_apart() {
+    for payload in [2, 3, 4, 8, 16, 40, 1472] {
+        let s = spec(udp("1000pps", payload, 4));
+        let (_, receiving) = run(&s, clock(), 0, &mut |n, _| match n {
+            100..=102 | 500 => vec![],
+            1000 => vec![1_000_000, 1_500_000],
+            2000 => vec![6_500_000],
+            _ => vec![1_000_000],
+        });
+        let rx = receiving.report("recvmmsg", None, None);
+        assert_eq!(rx.lost_packets, Some(4), "payload {payload}");
+        assert_eq!(rx.duplicate_packets, Some(1), "payload {payload}");
+        assert_eq!(rx.reordered_packets, Some(1), "payload {payload}");
+        assert_eq!(rx.reordering_extent_max, Some(5), "payload {payload}");
+        let runs = rx.loss_runs.unwrap();
+        assert_eq!((runs.get("1"), runs.get("3")), (Some(&1), Some(&1)), "payload {payload}");
+        assert_eq!(rx.packets, 3996);
+        let lost: u64 = receiving.interval_counts().iter().filter_map(|i| i.lost_packets).sum();
+        assert_eq!(lost, 4);
+    }
+}
+
+#[test]
+fn empty_datagrams_are_counted_by_number_only() {
+    let s = spec(udp("1000pps", 0, 1));
+    let (_, receiving) = run(&s, clock(), 0, &mut |n, _| if n % 10 == 0 { vec![] } else { vec![1000] });
+    let rx = receiving.report("recvmmsg", None, None);
+    assert_eq!((rx.packets, rx.lost_packets, rx.ambiguous), (900, Some(100), Some(true)));
+    assert_eq!((rx.duplicate_packets, rx.one_way_delay, rx.jitter_seconds), (None, None, None));
+}
+
+#[test]
+fn damage_is_never_a_sequence_number() {
+    let mut connection = udp("1000pps", 200, 2);
+    connection.verify = true;
+    let s = spec(connection);
+    let (_, receiving) = run(&s, clock(), 0, &mut |n, d| {
+        match n {
+            50 => d[3] ^= 0x40,       // header: the tag fails, the packet counts as lost
+            60 => d[150] ^= 0b1010,   // payload: arrived, with two bit errors
+            70 => d.truncate(100),    // cut behind the header
+            _ => {}
+        }
+        vec![1000]
+    });
+    let rx = receiving.report("recvmmsg", None, None);
+    assert_eq!((rx.corrupted_packets, rx.lost_packets, rx.bit_errors, rx.truncated_packets), (Some(3), Some(1), Some(2), Some(1)));
+}
+
+#[test]
+fn tail_loss_is_seen_by_reconciliation() {
+    let s = spec(udp("1000pps", 100, 1));
+    let (_, receiving) = run(&s, clock(), 0, &mut |n, _| if n >= 950 { vec![] } else { vec![1000] });
+    let rx = receiving.report("recvmmsg", None, None);
+    assert_eq!(rx.lost_packets, Some(50));
+    assert_eq!(rx.loss_runs.unwrap().get("50"), Some(&1));
+}
+
+#[test]
+fn the_omitted_part_is_left_out_everywhere() {
+    let s = spec(udp("1000pps", 100, 2));
+    let c = IntervalClock { omit_ns: SECOND, ..clock() };
+    let (sending, receiving) = run(&s, c, 0, &mut |n, _| match n {
+        0..900 if n % 2 == 0 => vec![],
+        1500 => vec![],
+        0..900 => vec![80_000_000],
+        _ => vec![1_000_000],
+    });
+    let (tx, rx) = (sending.report("send", None), receiving.report("recvmmsg", None, None));
+    assert_eq!(tx.packets, 2000);
+    assert_eq!(rx.lost_packets, Some(1));
+    assert!((1999..=2001).contains(&(rx.packets + 1)), "{}", rx.packets);
+    assert_eq!(rx.one_way_delay.unwrap().max_seconds, 0.001);
+}
+
+#[test]
+fn merged_messages_count_every_datagram_and_time_once() {
+    let s = spec(udp("0", 160, 1));
+    let key = TagKey::for_flow(&[7; 16], s.id);
+    let mut ring = PayloadRing::new(s.connection.content, 1, 160);
+    let mut sending = Sending::new(&s, key.clone(), 0, true);
+    let mut receiving = Receiving::new(&s, key, 2 * SECOND, None);
+    sending.start(0, IntervalClock { start_ns: 0, interval_ns: SECOND, omit_ns: 0 });
+    receiving.start(IntervalClock { start_ns: 0, interval_ns: SECOND, omit_ns: 0 });
+    let mut logged = 0;
+    for n in 0..100u64 {
+        let now = n * 1000;
+        let (bytes, count) = sending.fill(&mut ring, 64, now);
+        let mut bytes = bytes.to_vec();
+        if n == 50 {
+            bytes.drain(160 * 3..160 * 5); // two datagrams gone from the middle
+        }
+        receiving.on_message(&bytes, Some(160), now + 500, |_| logged += 1);
+        sending.sent(count, 1, now);
+    }
+    receiving.set_sent_total(sending.total().0);
+    receiving.finish(3 * SECOND);
+    let rx = receiving.report("gro", None, None);
+    assert_eq!(rx.packets + 2, sending.total().0);
+    assert_eq!((rx.lost_packets, rx.crossing.as_deref(), rx.time_unit.as_deref()), (Some(2), Some("merged"), Some("batch")));
+    assert_eq!(rx.one_way_delay.unwrap().count, 100);
+    assert_eq!(logged, rx.packets);
+}
+
+#[test]
+fn a_skewed_clock_is_followed() {
+    // The sender's clock runs 100 ppm fast: without the fit the delay would drift by 500 µs in 5 s.
+    let s = spec(udp("100pps", 64, 5));
+    let key = TagKey::for_flow(&[7; 16], s.id);
+    let mut ring = PayloadRing::new(s.connection.content, 1, 64);
+    let mut sending = Sending::new(&s, key.clone(), 0, false);
+    let mut receiving = Receiving::new(&s, key, 2 * SECOND, None);
+    let skewed = |t: u64| t + t / 10_000;
+    sending.start(0, clock());
+    receiving.start(clock());
+    receiving.set_clock(crate::SenderClock { offset_ns: 0, skew_ppb: 100_000, reference_ns: 0, error_ns: 1000 });
+    for n in 0..500u64 {
+        let now = n * 10_000_000;
+        let (bytes, _) = sending.fill(&mut ring, 1, skewed(now));
+        let bytes = bytes.to_vec();
+        sending.sent(1, 1, skewed(now));
+        receiving.on_message(&bytes, None, now + 3_000_000, |_| {});
+    }
+    receiving.finish(10 * SECOND);
+    let delay = receiving.report("recvmmsg", None, None).one_way_delay.unwrap();
+    assert!((delay.min_seconds - 0.003).abs() < 2e-6 && (delay.max_seconds - 0.003).abs() < 2e-6, "{delay:?}");
+    assert_eq!(delay.error_seconds, Some(1e-6));
+}

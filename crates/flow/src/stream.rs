@@ -1,0 +1,177 @@
+//! The receiving side of one stream flow: bytes by interval, and their verification when asked.
+
+use weir_model::record::{IntervalCount, Receiver};
+
+use crate::intervals::{IntervalClock, IntervalLog};
+use crate::payload::StreamPool;
+
+/// Counts of one interval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StreamCount {
+    /// Bytes.
+    pub bytes: u64,
+    /// Reads.
+    pub reads: u64,
+}
+
+/// The receiving side of one stream.
+pub struct StreamReceiving {
+    bytes: u64,
+    reads: u64,
+    first_ns: Option<u64>,
+    last_ns: u64,
+    verify: Option<StreamPool>,
+    bit_errors: u64,
+    ended: bool,
+    sent_total: Option<u64>,
+    /// Counts by interval.
+    pub log: IntervalLog<StreamCount>,
+}
+
+impl StreamReceiving {
+    /// A receiver; `verify` holds the pool that the bytes are compared with.
+    pub fn new(verify: Option<StreamPool>) -> Self {
+        StreamReceiving {
+            bytes: 0,
+            reads: 0,
+            first_ns: None,
+            last_ns: 0,
+            verify,
+            bit_errors: 0,
+            ended: false,
+            sent_total: None,
+            log: IntervalLog::default(),
+        }
+    }
+
+    /// Sets the intervals, at the start of the test.
+    pub fn start(&mut self, clock: IntervalClock) {
+        self.log.start(clock);
+    }
+
+    /// Whether received bytes must be had to be verified.
+    pub fn wants_bytes(&self) -> bool {
+        self.verify.is_some()
+    }
+
+    /// One read of `bytes`, whose content is `data` when it was copied.
+    #[inline]
+    pub fn on_read(&mut self, bytes: usize, data: Option<&[u8]>, now_ns: u64) {
+        self.advance(now_ns);
+        self.first_ns.get_or_insert(now_ns);
+        self.last_ns = now_ns;
+        if let (Some(pool), Some(data)) = (&self.verify, data) {
+            self.bit_errors += pool.bit_errors(self.bytes, data);
+        }
+        self.bytes += bytes as u64;
+        self.reads += 1;
+        self.log.current.bytes += bytes as u64;
+        self.log.current.reads += 1;
+    }
+
+    /// Closes intervals that have passed.
+    #[inline]
+    pub fn advance(&mut self, now_ns: u64) {
+        while self.log.is_due(now_ns) {
+            self.log.close(|_| {});
+        }
+    }
+
+    /// The sender closed its direction.
+    pub fn on_end(&mut self) {
+        self.ended = true;
+    }
+
+    /// Whether the stream has ended.
+    pub fn is_complete(&self) -> bool {
+        self.ended || self.sent_total.is_some_and(|t| self.bytes >= t)
+    }
+
+    /// The sender's final count of bytes.
+    pub fn set_sent_total(&mut self, bytes: u64) {
+        self.sent_total = Some(bytes);
+    }
+
+    /// Bytes so far.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Closes the last interval.
+    pub fn finish(&mut self, now_ns: u64) {
+        self.advance(now_ns.min(self.last_ns));
+        if self.log.current != StreamCount::default() || self.log.closed().is_empty() {
+            self.log.close(|_| {});
+        }
+    }
+
+    /// This end's intervals as the record holds them.
+    pub fn interval_counts(&self) -> Vec<IntervalCount> {
+        (0..self.log.closed().len()).filter_map(|i| self.interval_count(i)).collect()
+    }
+
+    /// One closed interval.
+    pub fn interval_count(&self, index: usize) -> Option<IntervalCount> {
+        let clock = self.log.clock()?;
+        let c = self.log.closed().get(index)?;
+        let from = clock.start_offset_ns(index);
+        let full_to = clock.end_offset_ns(index).unwrap_or_else(|| self.last_ns.saturating_sub(clock.start_ns).max(from + 1));
+        let last = index + 1 == self.log.closed().len();
+        let cut = self.last_ns.saturating_sub(clock.start_ns).clamp(from + 1, full_to.max(from + 1));
+        let to = if last && cut - from <= (full_to - from) / 100 * 99 { cut } else { full_to };
+        let seconds = (to - from) as f64 / 1e9;
+        Some(IntervalCount {
+            bytes: c.bytes,
+            packets: c.reads,
+            bits_per_second: 8.0 * c.bytes as f64 / seconds,
+            packets_per_second: c.reads as f64 / seconds,
+            ..IntervalCount::default()
+        })
+    }
+
+    /// The receiver's part of the record.
+    pub fn report(&self, method: &str, buffer_bytes: Option<u64>) -> Receiver {
+        let omitted = self.log.omitted();
+        let (mut bytes, mut reads) = (self.bytes, self.reads);
+        for skipped in self.log.closed().iter().take(omitted) {
+            bytes -= skipped.bytes;
+            reads -= skipped.reads;
+        }
+        let omit_end = self.log.clock().filter(|c| c.omit_ns > 0).map(|c| c.start_ns + c.omit_ns);
+        let first = self.first_ns.map(|f| omit_end.map_or(f, |o| f.max(o)));
+        let seconds = first.map_or(0.0, |f| self.last_ns.saturating_sub(f) as f64 / 1e9);
+        let per_second = |n: u64| if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
+        Receiver {
+            bytes,
+            packets: reads,
+            seconds,
+            bits_per_second: 8.0 * per_second(bytes),
+            packets_per_second: per_second(reads),
+            io_calls: Some(self.reads),
+            method: method.into(),
+            bit_errors: self.verify.is_some().then_some(self.bit_errors),
+            buffer_bytes,
+            ..Receiver::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn omitted_bytes_are_left_out() {
+        let mut r = StreamReceiving::new(None);
+        r.start(IntervalClock { start_ns: 0, interval_ns: 1_000_000_000, omit_ns: 2_000_000_000 });
+        for ms in 0..5000u64 {
+            r.on_read(1000, None, ms * 1_000_000);
+        }
+        r.finish(5_000_000_000);
+        let report = r.report("copy", None);
+        assert_eq!(report.bytes, 3_000_000);
+        assert!((report.bits_per_second - 8e6).abs() < 8e4, "{}", report.bits_per_second);
+        assert_eq!(r.interval_counts().len(), 5);
+        assert!(r.interval_counts().iter().all(|i| i.bytes == 1_000_000));
+    }
+}
