@@ -1,14 +1,59 @@
-//! What is measured, as pure arithmetic: sequence accounting, jitter, delay, clock fit, histograms, link usage.
+//! What is measured, as pure arithmetic.
+//!
+//! Nothing here has a clock, a socket or a thread: times are `u64` nanoseconds that the caller read, and the same
+//! calls give the same figures on any machine. Each metric is defined, with source, unit and error, at its type and
+//! in docs/METHODOLOGY.md. A figure that can't be told is absent, never zero.
+//!
+//! - Accounting by number: [`SequenceTracker`] (with [`SequenceExtender`] for narrow numbers, [`CountTracker`] for
+//!   packets without one).
+//! - Time of packets: [`Jitter`], [`DelaySummary`], [`Ipdv`], [`Spacing`]; [`Histogram`] under them.
+//! - Clocks: [`ClockEstimator`] and its [`ClockFit`] for the peer's, [`RealtimeMap`] for the kernel's stamps,
+//!   [`Time32Unwrapper`] for short headers.
+//! - Volume: [`IntervalAccumulator`], [`LinkShape`].
+//! - About a run: [`CpuRatios`], [`LossLedger`], [`Sample`] (repetitions).
+//!
+//! ```
+//! use weir_stats::{Arrival, DelaySummary, Jitter, SequenceConfig, SequenceTracker};
+//!
+//! let mut sequence = SequenceTracker::new(SequenceConfig::default());
+//! let (mut jitter, mut delay) = (Jitter::new(), DelaySummary::new());
+//! for (number, sent_ns, received_ns) in [(0, 1_000, 51_000), (2, 3_000, 53_400), (1, 2_000, 53_900)] {
+//!     if !matches!(sequence.on_packet(number, received_ns), Arrival::Duplicate | Arrival::Implausible) {
+//!         jitter.on_packet(sent_ns, received_ns);
+//!         delay.record(received_ns as i64 - sent_ns as i64);
+//!     }
+//! }
+//! let summary = sequence.finish(Some(4), 60_000);
+//! assert_eq!((summary.counts.received, summary.counts.lost, summary.counts.reordered), (3, 1, 1));
+//! assert_eq!(delay.min_ns(), Some(50_000));
+//! ```
 
+mod ci;
+mod clock;
+mod cpu;
 mod delay;
+mod error;
 mod histogram;
+mod interval;
 mod jitter;
+mod ledger;
+mod linkusage;
 mod sequence;
+mod signed;
+mod spacing;
 
+pub use ci::{Sample, student_t_quantile};
+pub use clock::{ClockEstimator, ClockFit, ClockReading, ClockStep, Probe, RealtimeMap};
+pub use cpu::{CpuRatios, CpuTimes};
 pub use delay::{DelaySummary, Ipdv, Time32Unwrapper};
+pub use error::StatsError;
 pub use histogram::{Histogram, samples_needed};
+pub use interval::{Interval, IntervalAccumulator};
 pub use jitter::Jitter;
+pub use ledger::{LedgerBalance, LedgerKind, LedgerRow, LossLedger};
+pub use linkusage::{LinkBytes, LinkFamily, LinkShape, LinkTransport, LinkUsage};
 pub use sequence::{
     Arrival, Arrivals, CountSummary, CountTracker, Extended, LossRuns, ReorderExtent,
     SequenceConfig, SequenceCounts, SequenceExtender, SequenceSummary, SequenceTracker,
 };
+pub use spacing::Spacing;

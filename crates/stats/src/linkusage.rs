@@ -1,0 +1,266 @@
+//! What payload costs on the link: IP, Ethernet and wire bytes, usage of a nominal rate, and the rate a line carries.
+//!
+//! *Ethernet* counts header and check sequence (18 bytes, 4 more for each VLAN tag) and the padding to the minimum
+//! frame of 64 bytes, tags included. *Wire* adds preamble, start delimiter and gap between frames (20 bytes), IEEE
+//! 802.3. IPv4 options, IPv6 extension headers other than Fragment, and link-layer retransmissions are not seen.
+
+const ETHERNET_BYTES: u64 = 18;
+const VLAN_TAG_BYTES: u64 = 4;
+const MINIMUM_FRAME_BYTES: u64 = 64;
+const PREAMBLE_AND_GAP_BYTES: u64 = 20;
+/// IEEE 802.3: a transmitter's rate may differ from the nominal one by 100 ppm.
+const LINE_TOLERANCE: f64 = 100e-6;
+
+/// Transport under the payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinkTransport {
+    /// UDP: a header of 8 bytes (RFC 768).
+    Udp,
+    /// TCP: a header of 20 bytes (RFC 9293) and options: 12 with timestamps, which Linux sends by default.
+    Tcp {
+        /// Bytes of options in each segment, padding included (0 to 40).
+        option_bytes: u8,
+    },
+}
+
+/// IP version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinkFamily {
+    /// IPv4: a header of 20 bytes (RFC 791).
+    Ipv4,
+    /// IPv6: a header of 40 bytes (RFC 8200).
+    Ipv6,
+}
+
+/// How payload is carried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinkShape {
+    /// Transport.
+    pub transport: LinkTransport,
+    /// IP version.
+    pub family: LinkFamily,
+    /// VLAN tags in each frame.
+    pub vlan_tags: u8,
+    /// Largest IP packet, bytes; larger datagrams are counted in fragments. 1500 on plain Ethernet; at least 68 for
+    /// IPv4 and 1280 for IPv6 is assumed.
+    pub mtu_bytes: u32,
+}
+
+/// Bytes at the levels of a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LinkBytes {
+    /// Application payload.
+    pub payload: u64,
+    /// IP packets with their headers.
+    pub ip: u64,
+    /// Ethernet frames: headers, tags, padding and check sequence.
+    pub ethernet: u64,
+    /// Frames with preamble and gap.
+    pub wire: u64,
+    /// Frames.
+    pub frames: u64,
+}
+
+/// Shares of a nominal rate; 1 is all of it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LinkUsage {
+    /// Payload ÷ nominal.
+    pub payload_ratio: f64,
+    /// IP ÷ nominal.
+    pub ip_ratio: f64,
+    /// Ethernet ÷ nominal.
+    pub ethernet_ratio: f64,
+    /// Wire ÷ nominal: what is left to 1 could carry more.
+    pub wire_ratio: f64,
+}
+
+impl LinkShape {
+    /// A shape on plain Ethernet: no tags, MTU 1500.
+    pub fn new(transport: LinkTransport, family: LinkFamily) -> Self {
+        Self { transport, family, vlan_tags: 0, mtu_bytes: 1500 }
+    }
+
+    fn transport_bytes(&self) -> u64 {
+        match self.transport {
+            LinkTransport::Udp => 8,
+            LinkTransport::Tcp { option_bytes } => 20 + u64::from(option_bytes.min(40)),
+        }
+    }
+
+    fn family_bytes(&self) -> (u64, u64) {
+        match self.family {
+            LinkFamily::Ipv4 => (20, 68),
+            LinkFamily::Ipv6 => (40, 1280),
+        }
+    }
+
+    fn frame(&self, ip_bytes: u64) -> LinkBytes {
+        let ethernet = (ip_bytes + ETHERNET_BYTES + VLAN_TAG_BYTES * u64::from(self.vlan_tags))
+            .max(MINIMUM_FRAME_BYTES);
+        let wire = ethernet + PREAMBLE_AND_GAP_BYTES;
+        LinkBytes { payload: 0, ip: ip_bytes, ethernet, wire, frames: 1 }
+    }
+
+    /// Bytes of one datagram or segment with `payload_bytes` of payload. One that exceeds the MTU is counted in
+    /// fragments (RFC 791, RFC 8200 section 4.5); for TCP that means segments of the largest size.
+    pub fn packet(&self, payload_bytes: u64) -> LinkBytes {
+        let (header, least_mtu) = self.family_bytes();
+        let mtu = u64::from(self.mtu_bytes).max(least_mtu);
+        let transport = self.transport_bytes();
+        if header + transport + payload_bytes <= mtu {
+            return LinkBytes {
+                payload: payload_bytes,
+                ..self.frame(header + transport + payload_bytes)
+            };
+        }
+        // Bytes to be cut, the header that each piece carries, and what a piece holds.
+        let (bytes, header, room) = match (self.transport, self.family) {
+            (LinkTransport::Tcp { .. }, _) => {
+                (payload_bytes, header + transport, mtu - header - transport)
+            }
+            (LinkTransport::Udp, LinkFamily::Ipv4) => {
+                (payload_bytes + transport, header, (mtu - header) / 8 * 8)
+            }
+            (LinkTransport::Udp, LinkFamily::Ipv6) => {
+                (payload_bytes + transport, header + 8, (mtu - header - 8) / 8 * 8)
+            }
+        };
+        let room = room.max(8);
+        // The last piece holds what is left: 1 byte to all.
+        let full = (bytes - 1) / room;
+        let last = self.frame(header + bytes - full * room);
+        let whole = self.frame(header + room);
+        LinkBytes {
+            payload: payload_bytes,
+            ip: full * whole.ip + last.ip,
+            ethernet: full * whole.ethernet + last.ethernet,
+            wire: full * whole.wire + last.wire,
+            frames: full + 1,
+        }
+    }
+
+    /// Bytes of `packets` packets with `payload_bytes` of payload in all, taken to be of equal size (as nearly as
+    /// whole bytes allow). For TCP `packets` is the number of segments: payload ÷ MSS where it is not known.
+    pub fn total(&self, payload_bytes: u64, packets: u64) -> LinkBytes {
+        if packets == 0 {
+            return LinkBytes::default();
+        }
+        let small = self.packet(payload_bytes / packets);
+        let large = self.packet(payload_bytes / packets + 1);
+        let larger = payload_bytes % packets;
+        let sum = |of: fn(&LinkBytes) -> u64| {
+            (packets - larger)
+                .saturating_mul(of(&small))
+                .saturating_add(larger.saturating_mul(of(&large)))
+        };
+        LinkBytes {
+            payload: payload_bytes,
+            ip: sum(|bytes| bytes.ip),
+            ethernet: sum(|bytes| bytes.ethernet),
+            wire: sum(|bytes| bytes.wire),
+            frames: sum(|bytes| bytes.frames),
+        }
+    }
+
+    /// Packets of `payload_bytes` that a line of `nominal_bits_per_second` carries each second, at its nominal rate.
+    pub fn line_rate_packets_per_second(
+        &self,
+        nominal_bits_per_second: f64,
+        payload_bytes: u64,
+    ) -> f64 {
+        nominal_bits_per_second / (self.packet(payload_bytes).wire as f64 * 8.0)
+    }
+
+    /// Whether `packets_per_second` exceeds what the line can carry by more than Ethernet's ±100 ppm: then the
+    /// figure, or the nominal rate, is wrong.
+    pub fn exceeds_line(
+        &self,
+        nominal_bits_per_second: f64,
+        payload_bytes: u64,
+        packets_per_second: f64,
+    ) -> bool {
+        let line = self.line_rate_packets_per_second(nominal_bits_per_second, payload_bytes);
+        packets_per_second > line * (1.0 + LINE_TOLERANCE)
+    }
+}
+
+impl LinkBytes {
+    /// Usage of a nominal rate by these bytes in `seconds`; absent when either is not positive.
+    pub fn usage(&self, nominal_bits_per_second: f64, seconds: f64) -> Option<LinkUsage> {
+        let bits = nominal_bits_per_second * seconds;
+        let ratio = |bytes: u64| bytes as f64 * 8.0 / bits;
+        (nominal_bits_per_second > 0.0 && seconds > 0.0).then(|| LinkUsage {
+            payload_ratio: ratio(self.payload),
+            ip_ratio: ratio(self.ip),
+            ethernet_ratio: ratio(self.ethernet),
+            wire_ratio: ratio(self.wire),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TCP: LinkTransport = LinkTransport::Tcp { option_bytes: 0 };
+
+    #[test]
+    fn full_frames_without_options() {
+        for (transport, family, payload) in [
+            (TCP, LinkFamily::Ipv4, 1460),
+            (LinkTransport::Udp, LinkFamily::Ipv4, 1472),
+            (TCP, LinkFamily::Ipv6, 1440),
+            (LinkTransport::Udp, LinkFamily::Ipv6, 1452),
+            (LinkTransport::Tcp { option_bytes: 12 }, LinkFamily::Ipv4, 1448),
+        ] {
+            let shape = LinkShape::new(transport, family);
+            let bytes = LinkBytes { payload, ip: 1500, ethernet: 1518, wire: 1538, frames: 1 };
+            assert_eq!(shape.packet(payload), bytes);
+            assert_eq!(shape.packet(payload + 1).frames, 2);
+        }
+    }
+
+    #[test]
+    fn small_frames_are_padded_and_tags_counted() {
+        let mut shape = LinkShape::new(LinkTransport::Udp, LinkFamily::Ipv4);
+        assert_eq!((shape.packet(0).ethernet, shape.packet(18).ethernet), (64, 64));
+        assert_eq!((shape.packet(19).ethernet, shape.packet(19).wire), (65, 85));
+        shape.vlan_tags = 2;
+        assert_eq!((shape.packet(10).ethernet, shape.packet(11).ethernet), (64, 65));
+    }
+
+    #[test]
+    fn datagrams_above_the_mtu_are_fragments() {
+        let mut shape = LinkShape::new(LinkTransport::Udp, LinkFamily::Ipv4);
+        // 65 515 bytes in pieces of 1480: 44 full and 395 bytes.
+        let bytes = shape.packet(65_507);
+        assert_eq!((bytes.frames, bytes.ip), (45, 65_515 + 45 * 20));
+        assert_eq!(bytes.wire, bytes.ip + 45 * 38);
+        shape.family = LinkFamily::Ipv6;
+        let bytes = shape.packet(1453);
+        assert_eq!((bytes.frames, bytes.ip), (2, 1461 + 2 * 48));
+        assert_eq!(bytes.ethernet, 1448 + 48 + 18 + 13 + 48 + 18);
+    }
+
+    #[test]
+    fn totals_and_usage() {
+        let shape = LinkShape::new(LinkTransport::Udp, LinkFamily::Ipv4);
+        let bytes = shape.total(1001, 10);
+        assert_eq!((bytes.ip, bytes.frames), (1001 + 280, 10));
+        assert_eq!(shape.total(0, 0), LinkBytes::default());
+        let usage =
+            shape.total(12_500_000 / 1538 * 1472, 12_500_000 / 1538).usage(1e8, 1.0).unwrap();
+        assert!((0.999..=1.0).contains(&usage.wire_ratio), "{usage:?}");
+        assert!((usage.ethernet_ratio / usage.payload_ratio - 1518.0 / 1472.0).abs() < 1e-12);
+        assert_eq!(bytes.usage(0.0, 1.0), None);
+    }
+
+    #[test]
+    fn the_published_rate_exceeds_fast_ethernet() {
+        let shape = LinkShape::new(LinkTransport::Udp, LinkFamily::Ipv4);
+        let line = shape.line_rate_packets_per_second(1e8, 160);
+        assert!((line - 55_309.7).abs() < 0.05, "{line}");
+        assert!(shape.exceeds_line(1e8, 160, 55_357.0));
+        assert!(!shape.exceeds_line(1e8, 160, 55_315.0));
+    }
+}
