@@ -1,0 +1,98 @@
+//! What can go wrong when the system is asked for something: the operation, the object it was asked of, the cause.
+//!
+//! Calls of the data path (send, receive, wait) return plain [`std::io::Error`]: they are matched on, not printed.
+
+use std::io;
+
+/// A refused or failed request to the operating system.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A system call, or the reading of a kernel file, failed.
+    #[error("{operation} {object}: {source}")]
+    System {
+        /// What was asked, as a verb phrase: `bind`, `set SO_RCVBUF on`, `read`.
+        operation: &'static str,
+        /// What it was asked of: an address, a path, an interface.
+        object: String,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// This platform has no such thing.
+    #[error("{operation} {object}: not available on this system")]
+    Unsupported {
+        /// What was asked.
+        operation: &'static str,
+        /// What it was asked of.
+        object: String,
+    },
+    /// The system answered with bytes that make no sense.
+    #[error("{operation} {object}: {reason}")]
+    Malformed {
+        /// What was asked.
+        operation: &'static str,
+        /// What it was asked of.
+        object: String,
+        /// What is wrong with the answer.
+        reason: &'static str,
+    },
+    /// An argument the call cannot take; nothing was done.
+    #[error("{operation} {object}: {reason}")]
+    Refused {
+        /// What was asked.
+        operation: &'static str,
+        /// What it was asked of, with the value given.
+        object: String,
+        /// What is accepted.
+        reason: &'static str,
+    },
+}
+
+/// The result of a request to the operating system.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// An error of the system, with the operation and the object.
+    pub fn system(operation: &'static str, object: impl Into<String>, source: io::Error) -> Self {
+        Error::System { operation, object: object.into(), source }
+    }
+
+    /// The last system error of this thread (`errno`), with the operation and the object.
+    pub fn last(operation: &'static str, object: impl Into<String>) -> Self {
+        Error::system(operation, object, io::Error::last_os_error())
+    }
+
+    /// The system's error number, when the error came from the system.
+    pub fn raw_os_error(&self) -> Option<i32> {
+        match self {
+            Error::System { source, .. } => source.raw_os_error(),
+            _ => None,
+        }
+    }
+
+    /// Whether the cause is a missing permission (`EPERM`, `EACCES`).
+    pub fn is_permission(&self) -> bool {
+        matches!(self, Error::System { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)
+    }
+
+    /// Whether this system does not have what was asked for, as against having refused it.
+    pub fn is_unsupported(&self) -> bool {
+        match self {
+            Error::Unsupported { .. } => true,
+            Error::System { source, .. } => source.kind() == io::ErrorKind::Unsupported,
+            _ => false,
+        }
+    }
+}
+
+/// Gives an [`io::Result`] its operation and object.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+pub(crate) trait Context<T> {
+    fn context(self, operation: &'static str, object: impl Into<String>) -> Result<T>;
+}
+
+impl<T> Context<T> for io::Result<T> {
+    fn context(self, operation: &'static str, object: impl Into<String>) -> Result<T> {
+        self.map_err(|source| Error::system(operation, object, source))
+    }
+}

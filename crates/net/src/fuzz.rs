@@ -1,0 +1,5 @@
+//! Fuzz bodies: each takes arbitrary bytes, as the kernel or a file might hand them over, and checks what must hold.
+//! `cargo test` replays them over seeded mutations of a small corpus.
+
+#[cfg(target_os = "linux")]
+pub use crate::sys::control_message::fuzz_control_messages;

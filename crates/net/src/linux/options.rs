@@ -1,0 +1,103 @@
+//! Socket settings that UDP and TCP share.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use super::sockopt;
+use crate::error::{Context, Result};
+
+/// Asks for a buffer past the system's limit when this process may, else within it.
+pub(crate) fn set_buffer(fd: impl AsFd, force: i32, plain: i32, bytes: usize) -> io::Result<()> {
+    // The kernel doubles the figure; half of i32::MAX is the most it can take.
+    let bytes = i32::try_from(bytes).unwrap_or(i32::MAX).min(i32::MAX / 2);
+    sockopt::set(fd.as_fd(), libc::SOL_SOCKET, force, bytes)
+        .or_else(|_| sockopt::set(fd.as_fd(), libc::SOL_SOCKET, plain, bytes))
+}
+
+/// The settings of [`crate::udp::UdpOptions`] and [`crate::tcp::TcpOptions`] that mean the same to both.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Common<'a> {
+    pub(crate) v6: bool,
+    pub(crate) v6_only: bool,
+    pub(crate) reuse_port: bool,
+    pub(crate) send_buffer: Option<usize>,
+    pub(crate) receive_buffer: Option<usize>,
+    pub(crate) tos: Option<u8>,
+    pub(crate) ttl: Option<u8>,
+    pub(crate) flow_label: Option<u32>,
+    pub(crate) device: Option<&'a str>,
+    pub(crate) pacing_bytes_per_second: Option<u64>,
+}
+
+impl Common<'_> {
+    /// Applies them; `object` names the socket in errors.
+    pub(crate) fn apply(&self, socket: &socket2::Socket, object: &str) -> Result<()> {
+        let fd = socket.as_fd();
+        if self.v6 {
+            socket.set_only_v6(self.v6_only).context("set IPV6_V6ONLY on", object)?;
+        }
+        if self.reuse_port {
+            socket.set_reuse_port(true).context("set SO_REUSEPORT on", object)?;
+        }
+        if let Some(bytes) = self.send_buffer {
+            set_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, bytes)
+                .context("set SO_SNDBUF on", object)?;
+        }
+        if let Some(bytes) = self.receive_buffer {
+            set_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, bytes)
+                .context("set SO_RCVBUF on", object)?;
+        }
+        if let Some(tos) = self.tos {
+            if self.v6 {
+                sockopt::set(fd, libc::SOL_IPV6, libc::IPV6_TCLASS, i32::from(tos))
+                    .context("set IPV6_TCLASS on", object)?;
+            }
+            // Also on IPv6 sockets, for IPv4 peers behind mapped addresses; refused there when IPv6 only.
+            let set = sockopt::set(fd, libc::SOL_IP, libc::IP_TOS, i32::from(tos));
+            if !self.v6 {
+                set.context("set IP_TOS on", object)?;
+            }
+        }
+        if let Some(ttl) = self.ttl {
+            if self.v6 {
+                sockopt::set(fd, libc::SOL_IPV6, libc::IPV6_UNICAST_HOPS, i32::from(ttl))
+                    .context("set IPV6_UNICAST_HOPS on", object)?;
+                sockopt::set(fd, libc::SOL_IPV6, libc::IPV6_MULTICAST_HOPS, i32::from(ttl))
+                    .context("set IPV6_MULTICAST_HOPS on", object)?;
+            }
+            let set = sockopt::set(fd, libc::SOL_IP, libc::IP_TTL, i32::from(ttl));
+            if !self.v6 {
+                set.context("set IP_TTL on", object)?;
+                sockopt::set(fd, libc::SOL_IP, libc::IP_MULTICAST_TTL, i32::from(ttl))
+                    .context("set IP_MULTICAST_TTL on", object)?;
+            }
+        }
+        if self.flow_label.is_some() && self.v6 {
+            sockopt::set(fd, libc::SOL_IPV6, libc::IPV6_FLOWINFO_SEND, 1)
+                .context("set IPV6_FLOWINFO_SEND on", object)?;
+        }
+        if let Some(device) = self.device {
+            socket.bind_device(Some(device.as_bytes())).context("bind to device", device)?;
+        }
+        if let Some(rate) = self.pacing_bytes_per_second {
+            sockopt::set(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, rate)
+                .context("set SO_MAX_PACING_RATE on", object)?;
+        }
+        Ok(())
+    }
+}
+
+/// Puts a flow label in an IPv6 address to connect to.
+pub(crate) fn with_flow_label(
+    to: std::net::SocketAddr,
+    label: Option<u32>,
+) -> std::net::SocketAddr {
+    match (to, label) {
+        (std::net::SocketAddr::V6(mut v6), Some(label)) => {
+            // sin6_flowinfo is in network byte order.
+            v6.set_flowinfo((label & 0xf_ffff).to_be());
+            v6.into()
+        }
+        _ => to,
+    }
+}

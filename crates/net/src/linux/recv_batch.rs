@@ -1,0 +1,168 @@
+//! Many messages by one `recvmmsg`, with what the kernel tells beside each.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::AsRawFd;
+
+use super::address::{RAW_ADDRESS_LEN, RawAddress};
+use super::control_message::parse_ancillary;
+use super::sockopt::retry;
+use super::udp::UdpSocket;
+use crate::udp::{RecvMessage, RecvMode};
+
+/// Room for all control messages Weir asks for: stamps (64), GRO (24), overflow (24), TOS (24), TTL (24), and spare.
+const CONTROL_WORDS: usize = 32;
+
+/// Room for a batch of received messages, allocated once.
+pub struct RecvBatch {
+    headers: Box<[libc::mmsghdr]>,
+    // Reached by the kernel through the headers' pointers.
+    _vectors: Box<[libc::iovec]>,
+    addresses: Box<[RawAddress]>,
+    controls: Box<[[u64; CONTROL_WORDS]]>,
+    slab: Box<[u8]>,
+    bytes_each: usize,
+    received: usize,
+}
+
+// SAFETY: the raw pointers inside point only into the batch's own boxes, which move with it.
+unsafe impl Send for RecvBatch {}
+
+impl std::fmt::Debug for RecvBatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RecvBatch")
+            .field("capacity", &self.headers.len())
+            .field("bytes_each", &self.bytes_each)
+            .field("received", &self.received)
+            .finish()
+    }
+}
+
+impl RecvBatch {
+    /// Room for `messages` (at most 1024) of `bytes_each` bytes. With `UDP_GRO` a message has up to 65 535 bytes;
+    /// what does not fit is lost and marked.
+    pub fn new(messages: usize, bytes_each: usize) -> Self {
+        let n = messages.clamp(1, 1024);
+        let bytes_each = bytes_each.max(1);
+        let mut slab = vec![0_u8; n * bytes_each].into_boxed_slice();
+        let mut addresses = vec![RawAddress::zeroed(); n].into_boxed_slice();
+        let mut controls = vec![[0_u64; CONTROL_WORDS]; n].into_boxed_slice();
+        let slab_start = slab.as_mut_ptr();
+        let mut vectors: Box<[libc::iovec]> = (0..n)
+            // SAFETY: `i * bytes_each` is inside the slab of `n * bytes_each` bytes.
+            .map(|i| libc::iovec {
+                iov_base: unsafe { slab_start.add(i * bytes_each) }.cast(),
+                iov_len: bytes_each,
+            })
+            .collect();
+        let (vector, address, control) =
+            (vectors.as_mut_ptr(), addresses.as_mut_ptr(), controls.as_mut_ptr());
+        let headers = (0..n)
+            .map(|i| {
+                // SAFETY: mmsghdr is integers and raw pointers, for which zero (null) is a value.
+                let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
+                // SAFETY: each array has `n` elements.
+                unsafe {
+                    header.msg_hdr.msg_iov = vector.add(i);
+                    header.msg_hdr.msg_name = address.add(i).cast();
+                    header.msg_hdr.msg_control = control.add(i).cast();
+                }
+                header.msg_hdr.msg_iovlen = 1;
+                header
+            })
+            .collect();
+        RecvBatch { headers, _vectors: vectors, addresses, controls, slab, bytes_each, received: 0 }
+    }
+
+    /// How many messages fit.
+    pub fn capacity(&self) -> usize {
+        self.headers.len()
+    }
+
+    /// Receives messages in place of those held before; returns how many. An error leaves none.
+    #[inline]
+    pub fn recv(&mut self, socket: &UdpSocket, mode: RecvMode) -> io::Result<usize> {
+        // The kernel overwrites these, in as many headers as it fills.
+        for header in &mut self.headers {
+            let message = &mut header.msg_hdr;
+            message.msg_namelen = RAW_ADDRESS_LEN;
+            message.msg_controllen = (CONTROL_WORDS * 8) as _;
+            message.msg_flags = 0;
+            header.msg_len = 0;
+        }
+        self.received = 0;
+        let flags = match mode {
+            RecvMode::DontWait => libc::MSG_DONTWAIT,
+            RecvMode::WaitForOne => libc::MSG_WAITFORONE,
+        };
+        let (headers, n) = (self.headers.as_mut_ptr(), self.headers.len() as libc::c_uint);
+        // SAFETY: each header points to a vector, an address and a control buffer of this batch, of the lengths told;
+        // `self` is exclusively borrowed, and every byte the kernel may write is plain data.
+        let received = retry(|| unsafe {
+            libc::recvmmsg(socket.as_raw_fd(), headers, n, flags as _, std::ptr::null_mut())
+                as isize
+        })?;
+        self.received = received.min(self.headers.len());
+        Ok(self.received)
+    }
+
+    /// The messages of the last [`RecvBatch::recv`].
+    #[inline]
+    pub fn messages(&self) -> RecvMessages<'_> {
+        RecvMessages { batch: self, next: 0 }
+    }
+
+    fn message(&self, i: usize) -> RecvMessage<'_> {
+        let header = &self.headers[i];
+        let len = (header.msg_len as usize).min(self.bytes_each);
+        let start = i * self.bytes_each;
+        // A narrower type with some C libraries.
+        #[allow(clippy::unnecessary_cast)]
+        let control_len = (header.msg_hdr.msg_controllen as usize).min(CONTROL_WORDS * 8);
+        let control = &self.controls[i];
+        // SAFETY: the words of `control` are initialised and may be read as bytes; the length is within them.
+        let control =
+            unsafe { std::slice::from_raw_parts(control.as_ptr().cast::<u8>(), control_len) };
+        let told = parse_ancillary(control);
+        let from = self.addresses[i].get(header.msg_hdr.msg_namelen);
+        RecvMessage {
+            data: &self.slab[start..start + len],
+            // The kernel names the sender of every UDP datagram; a datagram without one is from nobody.
+            from: from.unwrap_or(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0)),
+            segment_size: told.segment_size.filter(|&size| usize::from(size) < len),
+            kernel_realtime_ns: told.kernel_realtime_ns,
+            hardware_ns: told.hardware_ns,
+            overflow_total: told.overflow_total,
+            tos: told.tos,
+            ttl: told.ttl,
+            truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
+        }
+    }
+}
+
+/// The messages of one receive.
+#[derive(Clone, Debug)]
+pub struct RecvMessages<'a> {
+    batch: &'a RecvBatch,
+    next: usize,
+}
+
+impl<'a> Iterator for RecvMessages<'a> {
+    type Item = RecvMessage<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<RecvMessage<'a>> {
+        if self.next >= self.batch.received {
+            return None;
+        }
+        self.next += 1;
+        Some(self.batch.message(self.next - 1))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = self.batch.received - self.next;
+        (left, Some(left))
+    }
+}
+
+impl ExactSizeIterator for RecvMessages<'_> {}

@@ -1,0 +1,177 @@
+//! Many datagrams by one `sendmmsg`, each perhaps cut into segments by the kernel or the card.
+
+use std::io;
+use std::marker::PhantomData;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+
+use super::address::RawAddress;
+use super::sockopt::retry;
+use super::udp::UdpSocket;
+use crate::udp::Sent;
+
+/// Room for one control message of two bytes, aligned as the kernel wants it.
+const CONTROL_WORDS: usize = 4;
+
+/// Room for a batch of messages, allocated once. Filled and sent through [`SendBatch::fill`].
+pub struct SendBatch {
+    headers: Box<[libc::mmsghdr]>,
+    vectors: Box<[libc::iovec]>,
+    addresses: Box<[RawAddress]>,
+    controls: Box<[[u64; CONTROL_WORDS]]>,
+}
+
+// SAFETY: the raw pointers inside point into the batch's own boxes, which move with it, or into buffers that are
+// borrowed for as long as a `Filling` exists and are never followed without one.
+unsafe impl Send for SendBatch {}
+
+impl std::fmt::Debug for SendBatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SendBatch").field("capacity", &self.headers.len()).finish()
+    }
+}
+
+impl SendBatch {
+    /// Room for `messages` messages; the kernel takes at most 1024 by one call, and so at most that many are used.
+    pub fn new(messages: usize) -> Self {
+        let n = messages.clamp(1, 1024);
+        // SAFETY: mmsghdr is integers and raw pointers, for which zero (null) is a value.
+        let header: libc::mmsghdr = unsafe { std::mem::zeroed() };
+        let vector = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+        SendBatch {
+            headers: vec![header; n].into_boxed_slice(),
+            vectors: vec![vector; n].into_boxed_slice(),
+            addresses: vec![RawAddress::zeroed(); n].into_boxed_slice(),
+            controls: vec![[0; CONTROL_WORDS]; n].into_boxed_slice(),
+        }
+    }
+
+    /// How many messages fit.
+    pub fn capacity(&self) -> usize {
+        self.headers.len()
+    }
+
+    /// Starts a new batch; what was pushed is borrowed until it is dropped. Allocates nothing.
+    #[inline]
+    pub fn fill<'b>(&mut self) -> Filling<'_, 'b> {
+        Filling { batch: self, filled: 0, sent: 0, buffers: PhantomData }
+    }
+}
+
+/// A batch being filled and sent.
+#[derive(Debug)]
+pub struct Filling<'a, 'b> {
+    batch: &'a mut SendBatch,
+    filled: usize,
+    sent: usize,
+    buffers: PhantomData<&'b [u8]>,
+}
+
+impl<'b> Filling<'_, 'b> {
+    /// Adds a message: `buffer` as one datagram, or cut into datagrams of `segment_size` bytes; to `to`, which must be
+    /// given on an unconnected socket. Fails with `StorageFull` when the batch is full and with `InvalidInput` for a
+    /// segment size of 0; the batch is then as before.
+    #[inline]
+    pub fn push(
+        &mut self,
+        buffer: &'b [u8],
+        segment_size: Option<u16>,
+        to: Option<SocketAddr>,
+    ) -> io::Result<()> {
+        let i = self.filled;
+        let Some(header) = self.batch.headers.get_mut(i) else {
+            return Err(io::ErrorKind::StorageFull.into());
+        };
+        if segment_size == Some(0) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let vector = &mut self.batch.vectors[i];
+        vector.iov_base = buffer.as_ptr().cast_mut().cast();
+        vector.iov_len = buffer.len();
+        header.msg_len = 0;
+        let message = &mut header.msg_hdr;
+        message.msg_iov = vector;
+        message.msg_iovlen = 1;
+        match to {
+            Some(to) => {
+                let address = &mut self.batch.addresses[i];
+                message.msg_namelen = address.set(to);
+                message.msg_name = (&raw mut *address).cast();
+            }
+            None => {
+                message.msg_name = std::ptr::null_mut();
+                message.msg_namelen = 0;
+            }
+        }
+        // A single segment needs no cutting, and some routes refuse the request even then.
+        match segment_size.filter(|&size| usize::from(size) < buffer.len()) {
+            Some(size) => {
+                let control = &mut self.batch.controls[i];
+                message.msg_controllen = segment_control(control, size) as _;
+                message.msg_control = control.as_mut_ptr().cast();
+            }
+            None => {
+                message.msg_control = std::ptr::null_mut();
+                message.msg_controllen = 0;
+            }
+        }
+        self.filled += 1;
+        Ok(())
+    }
+
+    /// Messages pushed and not yet taken by the system.
+    #[inline]
+    pub fn remaining(&self) -> usize {
+        self.filled - self.sent
+    }
+
+    /// Whether no more fits.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.filled == self.batch.headers.len()
+    }
+
+    /// Hands the remaining messages to the system, which may take fewer: call again for the rest. An error means that
+    /// the first remaining message was not taken (a later one's error shows at the next call). Nothing remaining: zero.
+    #[inline]
+    pub fn send(&mut self, socket: &UdpSocket) -> io::Result<Sent> {
+        let remaining = self.remaining();
+        if remaining == 0 {
+            return Ok(Sent { messages: 0 });
+        }
+        let first = self.batch.headers[self.sent..self.filled].as_mut_ptr();
+        // SAFETY: `first` begins `remaining` headers, each filled by `push` with pointers to this batch's own vectors,
+        // addresses and controls, and to buffers borrowed for 'b, which outlives self. The kernel only reads them.
+        let messages = retry(|| unsafe {
+            libc::sendmmsg(socket.as_raw_fd(), first, remaining as libc::c_uint, libc::MSG_NOSIGNAL)
+                as isize
+        })?;
+        let messages = messages.min(remaining);
+        self.sent += messages;
+        Ok(Sent { messages })
+    }
+
+    /// Gives up the first remaining message, for instance after an error that is its own.
+    pub fn skip(&mut self) {
+        if self.sent < self.filled {
+            self.sent += 1;
+        }
+    }
+}
+
+/// Writes the `UDP_SEGMENT` control message; returns its length.
+#[inline]
+pub(crate) fn segment_control(control: &mut [u64; CONTROL_WORDS], size: u16) -> usize {
+    // SAFETY: CMSG_LEN and CMSG_SPACE only compute.
+    let (len, space) = unsafe { (libc::CMSG_LEN(2) as usize, libc::CMSG_SPACE(2) as usize) };
+    const { assert!(size_of::<libc::cmsghdr>() + 8 <= CONTROL_WORDS * 8) };
+    let header = control.as_mut_ptr().cast::<libc::cmsghdr>();
+    // SAFETY: the array is 8-aligned and holds a header and its data (asserted above); all of it is initialised.
+    unsafe {
+        (*header).cmsg_len = len as _;
+        (*header).cmsg_level = libc::SOL_UDP;
+        (*header).cmsg_type = libc::UDP_SEGMENT;
+        libc::CMSG_DATA(header).cast::<u16>().write_unaligned(size);
+    }
+    space
+}

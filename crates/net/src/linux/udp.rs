@@ -1,0 +1,319 @@
+//! The UDP socket of Linux.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::OnceLock;
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::options::{Common, with_flow_label};
+use super::send_batch::segment_control;
+use super::{address::RawAddress, error_queue, sockopt};
+use crate::error::{Context, Error, Result};
+use crate::udp::{QueuedError, SendFault, SocketMemory, UdpOptions};
+
+/// A UDP socket, opened with all its settings by [`UdpSocket::open`].
+#[derive(Debug)]
+pub struct UdpSocket {
+    socket: Socket,
+}
+
+impl AsFd for UdpSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl AsRawFd for UdpSocket {
+    fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+}
+
+impl From<UdpSocket> for OwnedFd {
+    fn from(socket: UdpSocket) -> OwnedFd {
+        socket.socket.into()
+    }
+}
+
+impl UdpSocket {
+    /// Opens, sets, binds and connects a socket. The first setting the system refuses ends it, by name.
+    pub fn open(options: &UdpOptions) -> Result<UdpSocket> {
+        let object = options.bind.to_string();
+        if let Some(to) = options.connect
+            && to.is_ipv4() != options.bind.is_ipv4()
+        {
+            let object = format!("{to} from {object}");
+            return Err(Error::Refused {
+                operation: "connect",
+                object,
+                reason: "both must be of one family",
+            });
+        }
+        let v6 = options.bind.is_ipv6();
+        let domain = if v6 { Domain::IPV6 } else { Domain::IPV4 };
+        let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))
+            .context("open UDP socket for", &object)?;
+        let common = Common {
+            v6,
+            v6_only: options.v6_only,
+            reuse_port: options.reuse_port,
+            send_buffer: options.send_buffer,
+            receive_buffer: options.receive_buffer,
+            tos: options.tos,
+            ttl: options.ttl,
+            flow_label: options.flow_label,
+            device: options.device.as_deref(),
+            pacing_bytes_per_second: options.pacing_bytes_per_second,
+        };
+        common.apply(&socket, &object)?;
+        let fd = socket.as_fd();
+        if let Some(dont) = options.dont_fragment {
+            set_dont_fragment(fd, v6, dont).context("set IP_MTU_DISCOVER on", &object)?;
+        }
+        if options.gro {
+            sockopt::set(fd, libc::SOL_UDP, libc::UDP_GRO, 1).context("set UDP_GRO on", &object)?;
+        }
+        if options.timestamps {
+            let wanted = libc::SOF_TIMESTAMPING_RX_SOFTWARE
+                | libc::SOF_TIMESTAMPING_SOFTWARE
+                | libc::SOF_TIMESTAMPING_RX_HARDWARE
+                | libc::SOF_TIMESTAMPING_RAW_HARDWARE;
+            sockopt::set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, wanted)
+                .context("set SO_TIMESTAMPING on", &object)?;
+        }
+        if options.rxq_overflow {
+            sockopt::set(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)
+                .context("set SO_RXQ_OVFL on", &object)?;
+        }
+        if options.receive_tos_ttl {
+            set_receive_tos_ttl(fd, v6).context("set IP_RECVTOS and IP_RECVTTL on", &object)?;
+        }
+        if options.receive_errors {
+            if v6 {
+                sockopt::set(fd, libc::SOL_IPV6, libc::IPV6_RECVERR, 1)
+                    .context("set IPV6_RECVERR on", &object)?;
+            } else {
+                sockopt::set(fd, libc::SOL_IP, libc::IP_RECVERR, 1)
+                    .context("set IP_RECVERR on", &object)?;
+            }
+        }
+        socket.set_nonblocking(options.nonblocking).context("set non-blocking", &object)?;
+        socket.bind(&options.bind.into()).context("bind UDP socket to", &object)?;
+        let socket = UdpSocket { socket };
+        if let Some(to) = options.connect {
+            let to = with_flow_label(to, options.flow_label);
+            socket.connect(to).context("connect UDP socket to", to.to_string())?;
+        }
+        Ok(socket)
+    }
+
+    /// Fixes the peer: from now on only its datagrams are received.
+    pub fn connect(&self, to: SocketAddr) -> io::Result<()> {
+        self.socket.connect(&to.into())
+    }
+
+    /// The local address; after `connect` with the source address the system chose.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()?.as_socket().ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    /// The connected peer; `NotConnected` when there is none.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.peer_addr()?.as_socket().ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    /// Whether calls return `WouldBlock` where they would wait.
+    pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        self.socket.set_nonblocking(nonblocking)
+    }
+
+    /// Bytes of send buffer in effect: twice what was asked for, within limits, as the kernel counts overhead in.
+    pub fn send_buffer(&self) -> io::Result<usize> {
+        self.socket.send_buffer_size()
+    }
+
+    /// Bytes of receive buffer in effect: twice what was asked for, within limits, as the kernel counts overhead in.
+    pub fn receive_buffer(&self) -> io::Result<usize> {
+        self.socket.recv_buffer_size()
+    }
+
+    /// Sends one datagram to the connected peer.
+    #[inline]
+    pub fn send(&self, buffer: &[u8]) -> io::Result<usize> {
+        // SAFETY: `buffer` is readable for its length through the call.
+        retry(|| unsafe {
+            libc::send(self.as_raw_fd(), buffer.as_ptr().cast(), buffer.len(), libc::MSG_NOSIGNAL)
+        })
+    }
+
+    /// Sends one datagram to `to`.
+    #[inline]
+    pub fn send_to(&self, buffer: &[u8], to: SocketAddr) -> io::Result<usize> {
+        self.send_segmented(buffer, None, Some(to))
+    }
+
+    /// Sends `buffer` by one call, cut by the kernel or card into datagrams of `segment_size` bytes (the last may be
+    /// shorter). At most [`gso_max_segments`] of them, and [`crate::udp::MAX_PAYLOAD_IPV4`] bytes.
+    #[inline]
+    pub fn send_segmented(
+        &self,
+        buffer: &[u8],
+        segment_size: Option<u16>,
+        to: Option<SocketAddr>,
+    ) -> io::Result<usize> {
+        if segment_size == Some(0) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let mut vector =
+            libc::iovec { iov_base: buffer.as_ptr().cast_mut().cast(), iov_len: buffer.len() };
+        let mut control = [0_u64; 4];
+        let mut address = RawAddress::zeroed();
+        // SAFETY: msghdr is integers and raw pointers, for which zero (null) is a value.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_iov = &raw mut vector;
+        message.msg_iovlen = 1;
+        if let Some(to) = to {
+            message.msg_namelen = address.set(to);
+            message.msg_name = (&raw mut address).cast();
+        }
+        if let Some(size) = segment_size.filter(|&size| usize::from(size) < buffer.len()) {
+            message.msg_controllen = segment_control(&mut control, size) as _;
+            message.msg_control = control.as_mut_ptr().cast();
+        }
+        // SAFETY: the message points to `buffer` and to locals, which live through the call; the kernel only reads.
+        retry(|| unsafe { libc::sendmsg(self.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) })
+    }
+
+    /// Receives one message; returns its length (at most that of `buffer`; the rest is lost) and its sender.
+    pub fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        let mut address = RawAddress::zeroed();
+        let mut len = super::address::RAW_ADDRESS_LEN;
+        // SAFETY: `buffer` and the locals are writable for the lengths told.
+        let n = retry(|| unsafe {
+            libc::recvfrom(
+                self.as_raw_fd(),
+                buffer.as_mut_ptr().cast(),
+                buffer.len(),
+                0,
+                (&raw mut address).cast(),
+                &raw mut len,
+            )
+        })?;
+        let from = address.get(len).ok_or(io::ErrorKind::InvalidData)?;
+        Ok((n, from))
+    }
+
+    /// Whether this kernel can cut datagrams for this socket (`UDP_SEGMENT`). A route may still refuse: then the send
+    /// fails with [`SendFault::SegmentationUnsupported`] or [`SendFault::Invalid`].
+    pub fn segmentation_available(&self) -> bool {
+        sockopt::get_i32(self.as_fd(), libc::SOL_UDP, libc::UDP_SEGMENT).is_ok()
+    }
+
+    /// Turns `UDP_GRO` on or off.
+    pub fn set_gro(&self, on: bool) -> io::Result<()> {
+        sockopt::set(self.as_fd(), libc::SOL_UDP, libc::UDP_GRO, i32::from(on))
+    }
+
+    /// Sets the pacing rate used by the fq queueing discipline, bytes per second.
+    pub fn set_pacing_rate(&self, bytes_per_second: u64) -> io::Result<()> {
+        sockopt::set(self.as_fd(), libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, bytes_per_second)
+    }
+
+    /// The socket's memory accounts and drop counter (`SO_MEMINFO`).
+    pub fn socket_memory(&self) -> io::Result<SocketMemory> {
+        socket_memory(self.as_fd())
+    }
+
+    /// Path MTU the kernel knows for the connected peer, bytes of IP packet.
+    pub fn path_mtu(&self) -> io::Result<u32> {
+        let v6 = self.local_addr()?.is_ipv6();
+        let (level, name) =
+            if v6 { (libc::SOL_IPV6, libc::IPV6_MTU) } else { (libc::SOL_IP, libc::IP_MTU) };
+        sockopt::get_i32(self.as_fd(), level, name).map(|mtu| u32::try_from(mtu).unwrap_or(0))
+    }
+
+    /// Takes the pending error of the socket, if any (`SO_ERROR`): a refusal by the peer of a connected socket.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        self.socket.take_error()
+    }
+
+    /// Takes one entry of the error queue; `None` when it is empty. Needs [`UdpOptions::receive_errors`].
+    pub fn read_error_queue(&self) -> io::Result<Option<QueuedError>> {
+        error_queue::read(self.as_fd())
+    }
+}
+
+use sockopt::retry;
+
+fn set_dont_fragment(fd: BorrowedFd<'_>, v6: bool, dont: bool) -> io::Result<()> {
+    if v6 {
+        let mode = if dont { libc::IPV6_PMTUDISC_DO } else { libc::IPV6_PMTUDISC_DONT };
+        sockopt::set(fd, libc::SOL_IPV6, libc::IPV6_MTU_DISCOVER, mode)?;
+        sockopt::set(fd, libc::SOL_IPV6, libc::IPV6_DONTFRAG, i32::from(dont))
+    } else {
+        let mode = if dont { libc::IP_PMTUDISC_DO } else { libc::IP_PMTUDISC_DONT };
+        sockopt::set(fd, libc::SOL_IP, libc::IP_MTU_DISCOVER, mode)
+    }
+}
+
+fn set_receive_tos_ttl(fd: BorrowedFd<'_>, v6: bool) -> io::Result<()> {
+    if v6 {
+        sockopt::set(fd, libc::SOL_IPV6, libc::IPV6_RECVTCLASS, 1)?;
+        sockopt::set(fd, libc::SOL_IPV6, libc::IPV6_RECVHOPLIMIT, 1)?;
+    }
+    sockopt::set(fd, libc::SOL_IP, libc::IP_RECVTOS, 1)?;
+    sockopt::set(fd, libc::SOL_IP, libc::IP_RECVTTL, 1)
+}
+
+pub(crate) fn socket_memory(fd: BorrowedFd<'_>) -> io::Result<SocketMemory> {
+    // struct sk_meminfo order (linux/sock_diag.h): rmem, rcvbuf, wmem, sndbuf, fwd, wmem_queued, optmem, backlog, drops.
+    let mut words = [0_u32; 9];
+    sockopt::get_into(fd, libc::SOL_SOCKET, libc::SO_MEMINFO, &mut words)?;
+    Ok(SocketMemory {
+        receive_allocated_bytes: words[0],
+        receive_buffer_bytes: words[1],
+        send_allocated_bytes: words[2],
+        send_buffer_bytes: words[3],
+        drops: words[8],
+    })
+}
+
+pub(crate) fn send_fault(error: &io::Error) -> SendFault {
+    match error.raw_os_error() {
+        Some(libc::EAGAIN) => SendFault::WouldBlock,
+        Some(libc::ENOBUFS | libc::ENOMEM) => SendFault::NoBuffers,
+        Some(libc::EMSGSIZE) => SendFault::MessageTooLong,
+        Some(libc::EINVAL) => SendFault::Invalid,
+        Some(libc::EIO | libc::EOPNOTSUPP) => SendFault::SegmentationUnsupported,
+        Some(libc::ECONNREFUSED) => SendFault::Refused,
+        Some(
+            libc::ENETUNREACH
+            | libc::EHOSTUNREACH
+            | libc::ENETDOWN
+            | libc::EHOSTDOWN
+            | libc::EADDRNOTAVAIL
+            | libc::ENODEV
+            | libc::ENXIO,
+        ) => SendFault::Unreachable,
+        Some(libc::EPERM | libc::EACCES) => SendFault::NotPermitted,
+        _ => SendFault::Other,
+    }
+}
+
+/// The most segments one send may be cut into: 128 from Linux 6.9, 64 before; 1 where segmentation does not exist.
+/// Found once, by asking the loopback interface.
+pub fn gso_max_segments() -> u16 {
+    static FOUND: OnceLock<u16> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        let local = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+        let probe = |segments: usize| -> bool {
+            let Ok(sink) = UdpSocket::open(&UdpOptions::bind(local)) else { return false };
+            let Ok(to) = sink.local_addr() else { return false };
+            let Ok(source) = UdpSocket::open(&UdpOptions::bind(local)) else { return false };
+            source.send_segmented(&[0; 128][..segments], Some(1), Some(to)).is_ok()
+        };
+        [128, 64].into_iter().find(|&n| probe(usize::from(n))).unwrap_or(1)
+    })
+}

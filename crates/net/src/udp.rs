@@ -1,0 +1,215 @@
+//! UDP sockets whose every setting is known, and batches that send and receive many datagrams by one call.
+//!
+//! A *message* is one system-level send or receive. With segmentation offload (`UDP_SEGMENT`) a message sent is cut
+//! into datagrams of equal size, the last perhaps shorter; with `UDP_GRO` a message received may hold several, of the
+//! size told by [`RecvMessage::segment_size`].
+
+use std::io;
+use std::net::SocketAddr;
+
+pub use crate::sys::error_queue::{ErrorOrigin, QueuedError};
+pub use crate::sys::recv_batch::{RecvBatch, RecvMessages};
+pub use crate::sys::send_batch::{Filling, SendBatch};
+pub use crate::sys::udp::{UdpSocket, gso_max_segments};
+
+/// Largest UDP payload over IPv4: 65 535 less the IP (20) and UDP (8) headers.
+pub const MAX_PAYLOAD_IPV4: usize = 65_507;
+/// Largest UDP payload over IPv6 without jumbograms: the IP payload length of 65 535 less the UDP header.
+pub const MAX_PAYLOAD_IPV6: usize = 65_527;
+
+/// How a UDP socket is to be opened. Settings left at `None` or `false` are the system's defaults.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UdpOptions {
+    /// Local address; its family is the socket's. Port 0 lets the system choose.
+    pub bind: SocketAddr,
+    /// Remote address, of the same family; then only its datagrams are received, and its refusals are reported.
+    pub connect: Option<SocketAddr>,
+    /// Lets several sockets of this user share the local address (`SO_REUSEPORT`).
+    pub reuse_port: bool,
+    /// Keeps an IPv6 socket bound to `::` from also taking IPv4 (`IPV6_V6ONLY`).
+    pub v6_only: bool,
+    /// Bytes of send buffer asked for. The limit `wmem_max` is passed when the process may.
+    pub send_buffer: Option<usize>,
+    /// Bytes of receive buffer asked for. The limit `rmem_max` is passed when the process may.
+    pub receive_buffer: Option<usize>,
+    /// TOS byte (IPv4) or traffic class (IPv6) of what is sent.
+    pub tos: Option<u8>,
+    /// TTL or hop limit of what is sent, 1–255.
+    pub ttl: Option<u8>,
+    /// IPv6 flow label of what a connected socket sends, 20 bits.
+    pub flow_label: Option<u32>,
+    /// Sets the "don't fragment" bit and refuses datagrams over the path MTU (`true`), or fragments them (`false`).
+    pub dont_fragment: Option<bool>,
+    /// Name of the interface to be bound to (`SO_BINDTODEVICE`).
+    pub device: Option<String>,
+    /// Takes in merged datagrams (`UDP_GRO`).
+    pub gro: bool,
+    /// Asks for the kernel's receive stamps (`SO_TIMESTAMPING`, software and raw hardware).
+    pub timestamps: bool,
+    /// Asks for the count of datagrams dropped because the receive buffer was full (`SO_RXQ_OVFL`).
+    pub rxq_overflow: bool,
+    /// Asks for TOS and TTL of each received datagram.
+    pub receive_tos_ttl: bool,
+    /// Puts ICMP errors in the socket's error queue (`IP_RECVERR`), to be read by [`UdpSocket::read_error_queue`].
+    pub receive_errors: bool,
+    /// Pacing rate for the fq queueing discipline, bytes per second (`SO_MAX_PACING_RATE`). Has no effect on UDP under
+    /// any other discipline, without an error.
+    pub pacing_bytes_per_second: Option<u64>,
+    /// Calls return `WouldBlock` where they would wait.
+    pub nonblocking: bool,
+}
+
+impl UdpOptions {
+    /// A socket bound to `address`, unconnected.
+    pub fn bind(address: SocketAddr) -> Self {
+        UdpOptions {
+            bind: address,
+            connect: None,
+            reuse_port: false,
+            v6_only: false,
+            send_buffer: None,
+            receive_buffer: None,
+            tos: None,
+            ttl: None,
+            flow_label: None,
+            dont_fragment: None,
+            device: None,
+            gro: false,
+            timestamps: false,
+            rxq_overflow: false,
+            receive_tos_ttl: false,
+            receive_errors: false,
+            pacing_bytes_per_second: None,
+            nonblocking: false,
+        }
+    }
+
+    /// A socket connected to `remote` from an address and port the system chooses.
+    pub fn connect(remote: SocketAddr) -> Self {
+        let any: std::net::IpAddr = match remote {
+            SocketAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
+        };
+        UdpOptions { connect: Some(remote), ..UdpOptions::bind(SocketAddr::new(any, 0)) }
+    }
+}
+
+/// What one call of send took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// Messages taken by the system, from the front of the batch.
+    pub messages: usize,
+}
+
+/// How a receive waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecvMode {
+    /// Takes what is there, or fails with `WouldBlock`.
+    DontWait,
+    /// Waits for one message (on a blocking socket), then takes what else is there.
+    WaitForOne,
+}
+
+/// One received message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecvMessage<'a> {
+    /// The bytes that fitted in the room given.
+    pub data: &'a [u8],
+    /// Who sent it.
+    pub from: SocketAddr,
+    /// When several datagrams were merged: the size of each but the last, bytes. `None`: one datagram.
+    pub segment_size: Option<u16>,
+    /// When the kernel took it in, by `CLOCK_REALTIME`, ns. With merged datagrams: when the first came.
+    pub kernel_realtime_ns: Option<u64>,
+    /// When the card took it in, by the card's own clock, ns.
+    pub hardware_ns: Option<u64>,
+    /// Messages dropped on this socket so far because its buffer was full, modulo 2^32. The kernel tells it with the
+    /// first message after a drop and all later ones; a merged message counts once.
+    pub overflow_total: Option<u32>,
+    /// TOS byte or traffic class.
+    pub tos: Option<u8>,
+    /// TTL or hop limit.
+    pub ttl: Option<u8>,
+    /// The message was longer than the room given; its end is lost.
+    pub truncated: bool,
+}
+
+impl<'a> RecvMessage<'a> {
+    /// The datagrams in this message, in the order they came.
+    #[inline]
+    pub fn datagrams(&self) -> Datagrams<'a> {
+        let size = match self.segment_size {
+            Some(size) => usize::from(size),
+            None => self.data.len(),
+        };
+        Datagrams { rest: Some(self.data), size: size.max(1) }
+    }
+}
+
+/// The datagrams of one received message; an empty datagram is one.
+#[derive(Clone, Debug)]
+pub struct Datagrams<'a> {
+    rest: Option<&'a [u8]>,
+    size: usize,
+}
+
+impl<'a> Iterator for Datagrams<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let rest = self.rest?;
+        if rest.len() <= self.size {
+            self.rest = None;
+            return Some(rest);
+        }
+        let (first, rest) = rest.split_at(self.size);
+        self.rest = Some(rest);
+        Some(first)
+    }
+}
+
+/// Memory accounts of a socket (`SO_MEMINFO`, `struct sk_meminfo`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SocketMemory {
+    /// Bytes held by received data not yet read, overhead included.
+    pub receive_allocated_bytes: u32,
+    /// Limit of the above.
+    pub receive_buffer_bytes: u32,
+    /// Bytes held by sent data still in queues.
+    pub send_allocated_bytes: u32,
+    /// Limit of the above.
+    pub send_buffer_bytes: u32,
+    /// Messages dropped at this socket, for whatever reason, modulo 2^32; exact in datagrams only when none are merged.
+    pub drops: u32,
+}
+
+/// What kept a send from going out: the cases a sender treats differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendFault {
+    /// `EAGAIN`: the socket's buffer is full; wait until it is writable.
+    WouldBlock,
+    /// `ENOBUFS`, `ENOMEM`: the device queue or the kernel is out of room; try again soon.
+    NoBuffers,
+    /// `EMSGSIZE`: larger than the protocol, the path MTU with "don't fragment", or the segment size allow.
+    MessageTooLong,
+    /// `EINVAL`: with segmentation: too many segments, or a segment size that does not fit.
+    Invalid,
+    /// `EIO`, `EOPNOTSUPP`: segmentation is not possible on this route.
+    SegmentationUnsupported,
+    /// `ECONNREFUSED`: the peer said that nothing listens on the port. The datagram in hand was not sent.
+    Refused,
+    /// `ENETUNREACH`, `EHOSTUNREACH`, `ENETDOWN`, `EHOSTDOWN`, `EADDRNOTAVAIL`, `ENODEV`: no way to the peer.
+    Unreachable,
+    /// `EPERM`, `EACCES`: refused by a firewall rule or a missing permission.
+    NotPermitted,
+    /// Anything else.
+    Other,
+}
+
+impl SendFault {
+    /// Sorts the error of a send.
+    pub fn of(error: &io::Error) -> SendFault {
+        crate::sys::udp::send_fault(error)
+    }
+}
