@@ -85,7 +85,9 @@ impl<C: Default + Clone> IntervalLog<C> {
         finish(&mut self.current);
         self.closed.push(std::mem::take(&mut self.current));
         self.next_end_ns = match self.clock {
-            Some(clock) if self.closed.len() < MAX_INTERVALS => clock.end_ns(self.closed.len()).unwrap_or(u64::MAX),
+            Some(clock) if self.closed.len() < MAX_INTERVALS => {
+                clock.end_ns(self.closed.len()).unwrap_or(u64::MAX)
+            }
             _ => u64::MAX,
         };
         self.closed.len() - 1

@@ -36,12 +36,22 @@ pub enum Due {
 impl Pacer {
     /// A schedule of `packets_per_second` (above 0, at most 10^9) in groups of `burst`, beginning at `start_ns`.
     pub fn new(packets_per_second: f64, burst: u32, catch_up: CatchUp, start_ns: u64) -> Self {
-        let rate = if packets_per_second.is_finite() { packets_per_second.clamp(1e-6, 1e9) } else { 1e9 };
+        let rate =
+            if packets_per_second.is_finite() { packets_per_second.clamp(1e-6, 1e9) } else { 1e9 };
         let nanoseconds = 1e9 / rate;
         // The whole part exactly, the fraction with the 53 bits that a double has.
         let whole = nanoseconds.trunc();
         let period = (whole as u128) << 64 | ((nanoseconds - whole) * 2f64.powi(64)) as u128;
-        Pacer { period, start_ns, slot: 0, burst: burst.max(1), catch_up, not_before_ns: start_ns, late: 0, missed: 0 }
+        Pacer {
+            period,
+            start_ns,
+            slot: 0,
+            burst: burst.max(1),
+            catch_up,
+            not_before_ns: start_ns,
+            late: 0,
+            missed: 0,
+        }
     }
 
     /// The time at which a slot is meant to be sent; slots of one burst share that of their first.
@@ -50,7 +60,8 @@ impl Pacer {
         // slot × period needs up to 64 + 104 bits: split so that no step overflows.
         let whole = (self.period >> 64) as u64;
         let fraction = self.period as u64;
-        let ns = u128::from(first) * u128::from(whole) + ((u128::from(first) * u128::from(fraction)) >> 64);
+        let rounded = (u128::from(first) * u128::from(fraction) + (1 << 63)) >> 64;
+        let ns = u128::from(first) * u128::from(whole) + rounded;
         self.start_ns.saturating_add(u64::try_from(ns).unwrap_or(u64::MAX))
     }
 
@@ -122,9 +133,9 @@ impl Pacer {
         }
         if let CatchUp::Spread(percent) = self.catch_up {
             let gap = self.period_ns() as f64 * f64::from(count) / (1.0 + percent / 100.0);
-            // Counted from when it was due, not from now, so that a late wake-up is not paid for twice; but never
-            // further back than one gap, or a long stall would become a burst.
-            let from = self.not_before_ns.max(now_ns.saturating_sub(gap as u64));
+            // Counted from when it was due, not from now, so that a late wake-up is not paid for twice; but at most
+            // half a gap back, so that a stall does not end in two packets at once.
+            let from = self.not_before_ns.max(now_ns.saturating_sub(gap as u64 / 2));
             self.not_before_ns = from.saturating_add(gap as u64);
         }
     }
@@ -133,7 +144,8 @@ impl Pacer {
     fn skip_to(&mut self, then_ns: u64) {
         let elapsed = u128::from(then_ns.saturating_sub(self.start_ns));
         // Slots up to and including one at `then`; elapsed is below 2^64, so the shift stays within 128 bits.
-        let mut target = u64::try_from((elapsed << 64) / self.period.max(1)).unwrap_or(u64::MAX - u64::from(self.burst));
+        let mut target = u64::try_from((elapsed << 64) / self.period.max(1))
+            .unwrap_or(u64::MAX - u64::from(self.burst));
         target -= target % u64::from(self.burst);
         if self.intended_ns(target) < then_ns {
             target += u64::from(self.burst);
@@ -193,31 +205,47 @@ mod tests {
 
     #[test]
     fn spread_makes_up_a_stall_without_a_burst() {
-        let (sent, p) = run(Pacer::new(1000.0, 1, CatchUp::Spread(5.0), 0), 3_000_000_000, &[(500_000_000, 550_000_000)]);
+        let (sent, p) = run(
+            Pacer::new(1000.0, 1, CatchUp::Spread(5.0), 0),
+            3_000_000_000,
+            &[(500_000_000, 550_000_000)],
+        );
         assert_eq!(p.missed(), 0);
         assert!(p.late() > 0);
         assert_eq!(sent.len(), 3000);
         let least = sent.windows(2).map(|w| w[1] - w[0]).min().unwrap();
-        assert!(least >= 900_000, "gap of {least} ns");
+        assert!(least >= 450_000, "gap of {least} ns");
     }
 
     #[test]
     fn none_skips_and_counts() {
-        let (sent, p) = run(Pacer::new(1000.0, 1, CatchUp::None, 0), 1_000_000_000, &[(500_000_000, 550_000_000)]);
+        let (sent, p) = run(
+            Pacer::new(1000.0, 1, CatchUp::None, 0),
+            1_000_000_000,
+            &[(500_000_000, 550_000_000)],
+        );
         assert!((48..=50).contains(&p.missed()), "{}", p.missed());
         assert_eq!(sent.len() as u64 + p.missed(), 1000);
     }
 
     #[test]
     fn a_long_stall_is_missed_beyond_100_ms() {
-        let (sent, p) = run(Pacer::new(1000.0, 1, CatchUp::Spread(5.0), 0), 2_000_000_000, &[(500_000_000, 900_000_000)]);
+        let (sent, p) = run(
+            Pacer::new(1000.0, 1, CatchUp::Spread(5.0), 0),
+            2_000_000_000,
+            &[(500_000_000, 900_000_000)],
+        );
         assert!((299..=301).contains(&p.missed()), "{}", p.missed());
         assert!(sent.len() as u64 + p.missed() <= 2000);
     }
 
     #[test]
     fn burst_sends_at_most_n_at_once() {
-        let (sent, p) = run(Pacer::new(1000.0, 1, CatchUp::Burst(8), 0), 1_000_000_000, &[(500_000_000, 550_000_000)]);
+        let (sent, p) = run(
+            Pacer::new(1000.0, 1, CatchUp::Burst(8), 0),
+            1_000_000_000,
+            &[(500_000_000, 550_000_000)],
+        );
         let at_once = sent.iter().filter(|t| **t == 550_000_000).count();
         assert!((8..=9).contains(&at_once), "{at_once}");
         assert!((40..=43).contains(&p.missed()));

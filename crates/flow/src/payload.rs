@@ -16,7 +16,7 @@ pub const MAX_MESSAGE: usize = 65_507;
 
 /// Datagrams of `payload` bytes that fit one segmented send: at least 1.
 pub fn segments_per_message(payload: usize) -> usize {
-    if payload == 0 { 1 } else { (MAX_MESSAGE / payload).clamp(1, MAX_SEGMENTS) }
+    MAX_MESSAGE.checked_div(payload).map_or(1, |n| n.clamp(1, MAX_SEGMENTS))
 }
 
 /// Slots of a ring for `payload` bytes: whole messages, so that a message never wraps.

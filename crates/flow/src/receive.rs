@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use weir_model::plan::FlowSpec;
 use weir_model::record::{Delay, DelayVariation, Histogram, IntervalCount, Receiver};
 use weir_stats::{
-    Arrival, CountTracker, DelaySummary, Ipdv, Jitter, SequenceConfig, SequenceExtender, SequenceSummary, SequenceTracker,
-    Time32Unwrapper,
+    Arrival, CountTracker, DelaySummary, Ipdv, Jitter, SequenceConfig, SequenceExtender,
+    SequenceSummary, SequenceTracker, Time32Unwrapper,
 };
 use weir_wire::data::{self, DecodeError, HeaderLayout, SendTime, TagKey};
 
@@ -119,10 +119,17 @@ pub struct Logged {
 
 impl Receiving {
     /// A receiver for `spec`. `verify` holds the ring that payloads are compared with, when asked.
-    pub fn new(spec: &FlowSpec, key: TagKey, loss_threshold_ns: u64, verify: Option<PayloadRing>) -> Self {
+    pub fn new(
+        spec: &FlowSpec,
+        key: TagKey,
+        loss_threshold_ns: u64,
+        verify: Option<PayloadRing>,
+    ) -> Self {
         let payload = spec.payload_bytes as usize;
         let layout = HeaderLayout::for_payload(payload);
-        let tracker = || SequenceTracker::new(SequenceConfig { loss_threshold_ns, ..SequenceConfig::default() });
+        let tracker = || {
+            SequenceTracker::new(SequenceConfig { loss_threshold_ns, ..SequenceConfig::default() })
+        };
         let mut tracking = match layout.sequence_bits() {
             0 => Tracking::Counted(CountTracker::new()),
             64 => Tracking::Full(tracker()),
@@ -229,7 +236,13 @@ impl Receiving {
 
     /// A message from the socket: one datagram, or several of `segment` bytes merged by the kernel, at `now_ns`.
     /// `each` is told of every datagram (the packet log).
-    pub fn on_message(&mut self, message: &[u8], segment: Option<usize>, now_ns: u64, mut each: impl FnMut(Logged)) {
+    pub fn on_message(
+        &mut self,
+        message: &[u8],
+        segment: Option<usize>,
+        now_ns: u64,
+        mut each: impl FnMut(Logged),
+    ) {
         // Kernel stamps of two sockets' queues can step back by microseconds; accounting wants time that doesn't.
         let now_ns = now_ns.max(self.last_ns);
         while self.log.is_due(now_ns) {
@@ -247,20 +260,26 @@ impl Receiving {
             return;
         }
         let mut first = true;
-        let mut chunks = message.chunks(segment).peekable();
+        let chunks = message.chunks(segment);
         // Full headers in a row are accounted together: the fast path of merged receiving.
         if self.layout == HeaderLayout::Full32 && self.verify.is_none() && chunks.len() > 1 {
             self.on_merged(message, segment, now_ns, &mut each);
             return;
         }
-        while let Some(datagram) = chunks.next() {
+        for datagram in chunks {
             self.on_datagram(datagram, now_ns, first, &mut each);
             first = false;
         }
     }
 
     /// Merged datagrams with full headers.
-    fn on_merged(&mut self, message: &[u8], segment: usize, now_ns: u64, each: &mut impl FnMut(Logged)) {
+    fn on_merged(
+        &mut self,
+        message: &[u8],
+        segment: usize,
+        now_ns: u64,
+        each: &mut impl FnMut(Logged),
+    ) {
         let mut run: Option<(u64, u32, u64)> = None;
         let mut timed = false;
         for datagram in message.chunks(segment) {
@@ -285,7 +304,12 @@ impl Receiving {
                 Some(SendTime::Full(t)) => Some(t),
                 _ => None,
             };
-            each(Logged { sequence: header.sequence, send_ns, arrival: Arrival::InOrder, size: datagram.len() as u32 });
+            each(Logged {
+                sequence: header.sequence,
+                send_ns,
+                arrival: Arrival::InOrder,
+                size: datagram.len() as u32,
+            });
             match &mut run {
                 Some((first, count, bytes)) if *first + u64::from(*count) == header.sequence => {
                     *count += 1;
@@ -323,7 +347,13 @@ impl Receiving {
     }
 
     /// One datagram. `timed`: its arrival time is its own.
-    fn on_datagram(&mut self, datagram: &[u8], now_ns: u64, timed: bool, each: &mut impl FnMut(Logged)) {
+    fn on_datagram(
+        &mut self,
+        datagram: &[u8],
+        now_ns: u64,
+        timed: bool,
+        each: &mut impl FnMut(Logged),
+    ) {
         let header = match data::decode(self.layout, &self.key, datagram) {
             Ok(header) => header,
             Err(e) => {
@@ -335,7 +365,8 @@ impl Receiving {
                 return;
             }
         };
-        let since_last = now_ns.saturating_sub(self.last_ns) as f64 / 1e9 * self.expected_packets_per_second;
+        let since_last =
+            now_ns.saturating_sub(self.last_ns) as f64 / 1e9 * self.expected_packets_per_second;
         let (sequence, arrival) = match &mut self.tracking {
             Tracking::Counted(t) => {
                 t.on_packets(1);
@@ -374,7 +405,10 @@ impl Receiving {
             self.log.current.corrupted += 1;
         } else if let Some(ring) = &self.verify {
             let head = self.layout.len();
-            let errors = bit_errors(&ring.expected(sequence)[head..], &datagram[head..self.payload.min(datagram.len())]);
+            let errors = bit_errors(
+                &ring.expected(sequence)[head..],
+                &datagram[head..self.payload.min(datagram.len())],
+            );
             if errors > 0 || datagram.len() > self.payload {
                 self.bit_errors += errors;
                 self.corrupted += 1;
@@ -395,8 +429,12 @@ impl Receiving {
         self.ipdv.record(sequence, delay);
         self.log.current.delay_sum_ns += delay;
         self.log.current.delays += 1;
-        if self.paced && let Some(late) = lateness_ns {
-            self.delay_intended.get_or_insert_with(DelaySummary::new).record(delay + i64::from(late));
+        if self.paced
+            && let Some(late) = lateness_ns
+        {
+            self.delay_intended
+                .get_or_insert_with(DelaySummary::new)
+                .record(delay + i64::from(late));
         }
     }
 
@@ -443,7 +481,9 @@ impl Receiving {
             self.close_interval();
         }
         match &self.tracking {
-            Tracking::Full(t) | Tracking::Narrow(t, _) => self.finished = Some(t.clone().finish(self.sent_total, now_ns)),
+            Tracking::Full(t) | Tracking::Narrow(t, _) => {
+                self.finished = Some(t.clone().finish(self.sent_total, now_ns))
+            }
             Tracking::Counted(_) => {}
         }
     }
@@ -458,7 +498,9 @@ impl Receiving {
         let clock = self.log.clock()?;
         let c = self.log.closed().get(index)?;
         let from = clock.start_offset_ns(index);
-        let to = clock.end_offset_ns(index).unwrap_or_else(|| self.last_ns.saturating_sub(clock.start_ns));
+        let to = clock
+            .end_offset_ns(index)
+            .unwrap_or_else(|| self.last_ns.saturating_sub(clock.start_ns));
         // The last interval ends with the last arrival, unless that was within 1 % of its boundary.
         let last = index + 1 == self.log.closed().len() && self.finished.is_some();
         let cut = self.last_ns.saturating_sub(clock.start_ns).clamp(from + 1, to.max(from + 1));
@@ -483,19 +525,28 @@ impl Receiving {
         let clock = self.log.clock()?;
         let c = self.log.closed().get(index)?;
         let from = clock.start_offset_ns(index);
-        let full_to = clock.end_offset_ns(index).unwrap_or_else(|| self.last_ns.saturating_sub(clock.start_ns).max(from + 1));
+        let full_to = clock
+            .end_offset_ns(index)
+            .unwrap_or_else(|| self.last_ns.saturating_sub(clock.start_ns).max(from + 1));
         let last = index + 1 == self.log.closed().len();
-        let cut = self.last_ns.saturating_sub(clock.start_ns).clamp(from + 1, full_to.max(from + 1));
+        let cut =
+            self.last_ns.saturating_sub(clock.start_ns).clamp(from + 1, full_to.max(from + 1));
         let to = if last && cut - from <= (full_to - from) / 100 * 99 { cut } else { full_to };
         Some(c.count((to - from) as f64 / 1e9, None))
     }
 
     /// The receiver's part of the record. Call [`Receiving::finish`] first.
-    pub fn report(&self, method: &str, buffer_bytes: Option<u64>, socket_dropped: Option<u64>) -> Receiver {
+    pub fn report(
+        &self,
+        method: &str,
+        buffer_bytes: Option<u64>,
+        socket_dropped: Option<u64>,
+    ) -> Receiver {
         let seconds = self.first_ns.map_or(0.0, |f| self.last_ns.saturating_sub(f) as f64 / 1e9);
         let (bytes, packets) = (self.bytes - self.base.bytes, self.packets - self.base.packets);
         // n packets span n − 1 gaps; for a long run the difference vanishes, for a short one it would not.
-        let span = if packets > 1 { seconds * packets as f64 / (packets - 1) as f64 } else { seconds };
+        let span =
+            if packets > 1 { seconds * packets as f64 / (packets - 1) as f64 } else { seconds };
         let per_second = |n: u64| if span > 0.0 { n as f64 / span } else { 0.0 };
         let mut out = Receiver {
             bytes,
@@ -505,9 +556,11 @@ impl Receiving {
             packets_per_second: per_second(packets),
             io_calls: Some(self.calls),
             method: method.into(),
-            crossing: (self.messages > 0).then(|| if self.merged_messages > 0 { "merged" } else { "cut" }.into()),
-            segments_per_message: (self.messages > 0)
-                .then(|| (self.packets + self.duplicates + self.corrupted) as f64 / self.messages as f64),
+            crossing: (self.messages > 0)
+                .then(|| if self.merged_messages > 0 { "merged" } else { "cut" }.into()),
+            segments_per_message: (self.messages > 0).then(|| {
+                (self.packets + self.duplicates + self.corrupted) as f64 / self.messages as f64
+            }),
             duplicate_packets: Some(self.duplicates - self.base.duplicates),
             reordered_packets: Some(self.reordered - self.base.reordered),
             corrupted_packets: (self.layout.has_tag() || self.verify.is_some())
@@ -522,8 +575,10 @@ impl Receiving {
         if self.delay.count() > 0 {
             out.jitter_seconds = self.jitter.ns().map(|j| j / 1e9);
             out.one_way_delay = delay_record(&self.delay, Some(self.worst_error_ns));
-            out.one_way_delay_from_intended =
-                self.delay_intended.as_ref().and_then(|d| delay_record(d, Some(self.worst_error_ns)));
+            out.one_way_delay_from_intended = self
+                .delay_intended
+                .as_ref()
+                .and_then(|d| delay_record(d, Some(self.worst_error_ns)));
             out.delay_variation = Some(DelayVariation {
                 pdv_p99_seconds: self.delay.pdv_quantile_ns(0.99).map(|v| v as f64 / 1e9),
                 ipdv_p99_seconds: self.ipdv.quantile_ns(0.99).map(|v| v as f64 / 1e9),
@@ -551,14 +606,22 @@ impl Receiving {
             }
             (tracking, Some(s)) => {
                 let omitted = self.log.omitted();
-                let lost: u64 =
-                    if omitted == 0 { s.counts.lost } else { s.interval_lost.iter().skip(omitted).sum() };
+                let lost: u64 = if omitted == 0 {
+                    s.counts.lost
+                } else {
+                    s.interval_lost.iter().skip(omitted).sum()
+                };
                 out.lost_packets = Some(lost);
                 out.loss_ratio = ratio(lost);
                 out.late_packets = Some(s.counts.late);
-                out.reordering_extent_max = (s.counts.reordered > 0).then_some(s.reorder_extent.max);
-                let mut runs: BTreeMap<String, u64> =
-                    s.loss_runs.lengths.iter().map(|(length, count)| (length.to_string(), *count)).collect();
+                out.reordering_extent_max =
+                    (s.counts.reordered > 0).then_some(s.reorder_extent.max);
+                let mut runs: BTreeMap<String, u64> = s
+                    .loss_runs
+                    .lengths
+                    .iter()
+                    .map(|(length, count)| (length.to_string(), *count))
+                    .collect();
                 if s.loss_runs.overflow_runs > 0 {
                     runs.insert("more".into(), s.loss_runs.overflow_runs);
                 }
@@ -573,12 +636,21 @@ impl Receiving {
     /// Distributions for the record.
     pub fn histograms(&self, flow: u32) -> Vec<Histogram> {
         let named = |metric: &str, data: Option<String>| {
-            data.map(|data| Histogram { flow: Some(flow), metric: metric.into(), encoding: "hdr-v2".into(), data })
+            data.map(|data| Histogram {
+                flow: Some(flow),
+                metric: metric.into(),
+                encoding: "hdr-v2".into(),
+                data,
+            })
         };
         let mut out = vec![];
         if self.delay.count() > 0 {
             out.extend(named("one_way_delay", self.delay.to_hdr_v2()));
-            out.extend(self.delay_intended.as_ref().and_then(|d| named("one_way_delay_from_intended", d.to_hdr_v2())));
+            out.extend(
+                self.delay_intended
+                    .as_ref()
+                    .and_then(|d| named("one_way_delay_from_intended", d.to_hdr_v2())),
+            );
         }
         out
     }
@@ -597,7 +669,8 @@ impl ReceiveCount {
             duplicate_packets: Some(self.duplicates),
             reordered_packets: Some(self.reordered),
             jitter_seconds: self.jitter_ns.map(|j| j / 1e9),
-            mean_delay_seconds: (self.delays > 0).then(|| self.delay_sum_ns as f64 / self.delays as f64 / 1e9),
+            mean_delay_seconds: (self.delays > 0)
+                .then(|| self.delay_sum_ns as f64 / self.delays as f64 / 1e9),
             ..IntervalCount::default()
         }
     }

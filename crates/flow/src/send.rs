@@ -5,7 +5,7 @@
 
 use weir_model::plan::{CatchUp, FlowSpec, Transport};
 use weir_model::record::IntervalCount;
-use weir_stats::Histogram;
+use weir_stats::Spacing;
 use weir_wire::data::{self, HeaderFields, HeaderLayout, TagKey};
 
 use crate::intervals::{IntervalClock, IntervalLog};
@@ -38,65 +38,6 @@ pub struct SendCount {
     pub rtt_ns: Option<u64>,
 }
 
-/// Deviation of the achieved from the intended spacing.
-#[derive(Debug, Clone, Default)]
-pub struct SpacingCount {
-    last_ns: Option<u64>,
-    last_slot: u64,
-    /// Offset so that early gaps stay above zero: error + one period.
-    early: Histogram,
-    late: Histogram,
-}
-
-impl SpacingCount {
-    fn on_send(&mut self, slot: u64, now_ns: u64, pacer: &Pacer) {
-        if let Some(last) = self.last_ns {
-            let intended = pacer.intended_ns(slot).saturating_sub(pacer.intended_ns(self.last_slot));
-            let error = now_ns.saturating_sub(last) as i64 - intended as i64;
-            if error < 0 {
-                self.early.record(error.unsigned_abs());
-            } else {
-                self.late.record(error as u64);
-            }
-        }
-        self.last_ns = Some(now_ns);
-        self.last_slot = slot;
-    }
-
-    /// The error at quantile q, ns.
-    pub fn quantile_ns(&self, q: f64) -> Option<i64> {
-        let (early, late) = (self.early.count(), self.late.count());
-        let total = early + late;
-        if total == 0 {
-            return None;
-        }
-        let rank = ((q * total as f64).ceil() as u64).clamp(1, total);
-        if rank <= early {
-            // The earliest come first: rank 1 is the largest amount by which one was early.
-            self.early.value_at_rank(early - rank + 1).map(|v| -(v as i64))
-        } else {
-            self.late.value_at_rank(rank - early).map(|v| v as i64)
-        }
-    }
-
-    /// Number of gaps.
-    pub fn count(&self) -> u64 {
-        self.early.count() + self.late.count()
-    }
-
-    /// Largest absolute error, ns.
-    pub fn max_ns(&self) -> Option<u64> {
-        self.early.max().into_iter().chain(self.late.max()).max()
-    }
-
-    /// Quantile of the absolute error, ns.
-    pub fn absolute_quantile_ns(&self, q: f64) -> Option<u64> {
-        let mut both = self.early.clone();
-        both.merge(&self.late);
-        both.quantile(q)
-    }
-}
-
 /// The sending side of one flow.
 #[derive(Debug, Clone)]
 pub struct Sending {
@@ -121,7 +62,7 @@ pub struct Sending {
     calls: u64,
     messages: u64,
     queue_full: u64,
-    spacing: SpacingCount,
+    spacing: Spacing,
     /// Counts by interval.
     pub log: IntervalLog<SendCount>,
 }
@@ -132,7 +73,11 @@ impl Sending {
     pub fn new(spec: &FlowSpec, key: TagKey, omit_ns: u64, segmented: bool) -> Self {
         let payload = spec.payload_bytes as usize;
         let rate = spec.rate.packets_per_second(spec.payload_bytes).map(|pps| {
-            let burst = if segmented { spec.rate.burst.max(segments_per_message(payload) as u32) } else { spec.rate.burst };
+            let burst = if segmented {
+                spec.rate.burst.max(segments_per_message(payload) as u32)
+            } else {
+                spec.rate.burst
+            };
             (pps, burst, spec.connection.catch_up)
         });
         Sending {
@@ -157,7 +102,7 @@ impl Sending {
             calls: 0,
             messages: 0,
             queue_full: 0,
-            spacing: SpacingCount::default(),
+            spacing: Spacing::new(),
             log: IntervalLog::default(),
         }
     }
@@ -239,13 +184,19 @@ impl Sending {
         let count = ring.run(self.sequence, count as usize);
         let bytes = ring.slots_mut(self.sequence, count);
         if self.layout != HeaderLayout::Empty {
-            let mut fields =
-                HeaderFields { sequence: self.sequence, send_time_ns: now_ns, lateness_ns: 0, flow: self.flow, flags: self.flags };
+            let mut fields = HeaderFields {
+                sequence: self.sequence,
+                send_time_ns: now_ns,
+                lateness_ns: 0,
+                flow: self.flow,
+                flags: self.flags,
+            };
             let slot = self.pacer.as_ref().map(Pacer::slot);
             for (i, packet) in bytes.chunks_exact_mut(self.payload).enumerate() {
                 if let (Some(pacer), Some(slot)) = (&self.pacer, slot) {
                     let late = now_ns as i64 - pacer.intended_ns(slot + i as u64) as i64;
-                    fields.lateness_ns = late.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32;
+                    fields.lateness_ns =
+                        late.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32;
                 }
                 data::encode(self.layout, &self.key, &fields, packet);
                 fields.sequence += 1;
@@ -274,7 +225,7 @@ impl Sending {
         if let Some(pacer) = &mut self.pacer
             && packets > 0
         {
-            self.spacing.on_send(pacer.slot(), now_ns, pacer);
+            self.spacing.on_sent(pacer.intended_ns(pacer.slot()), now_ns, pacer.period_ns());
             pacer.served(packets, now_ns);
         }
         self.first_ns.get_or_insert(now_ns);
@@ -334,7 +285,9 @@ impl Sending {
         // Time of sending: to the last send, or to the planned end when it sent until then.
         let seconds = first.map_or(0.0, |f| self.last_ns.saturating_sub(f) as f64 / 1e9);
         let seconds = match (self.started, self.duration_ns) {
-            (Some(s), Some(_)) if self.last_ns < self.end_ns && !self.stopped && self.packets_left() > 0 => {
+            (Some(s), Some(_))
+                if self.last_ns < self.end_ns && !self.stopped && self.packets_left() > 0 =>
+            {
                 self.end_ns.saturating_sub(omit_end.map_or(s, |o| o.max(s))) as f64 / 1e9
             }
             _ => seconds,
@@ -364,15 +317,15 @@ impl Sending {
     fn spacing_report(&self, pacer: &Pacer) -> Option<weir_model::record::Spacing> {
         let s = &self.spacing;
         let seconds = |ns: i64| ns as f64 / 1e9;
-        if s.count() < 20 {
-            return None;
-        }
+        let absolute_max = s.errors().map(|(error, _)| error.unsigned_abs()).max()?;
         Some(weir_model::record::Spacing {
-            intended_seconds: pacer.period_ns() as f64 / 1e9 * self.rate.map_or(1.0, |(_, burst, _)| f64::from(burst)),
-            deviation_seconds: seconds(s.quantile_ns(0.84)? - s.quantile_ns(0.16)?) / 2.0,
+            intended_seconds: pacer.period_ns() as f64 / 1e9
+                * self.rate.map_or(1.0, |(_, burst, _)| f64::from(burst)),
+            deviation_seconds: s.half_range_ns()? / 1e9,
             p50_seconds: seconds(s.quantile_ns(0.5)?),
-            p99_seconds: s.absolute_quantile_ns(0.99).map(|v| v as f64 / 1e9),
-            max_seconds: s.max_ns()? as f64 / 1e9,
+            p01_seconds: s.quantile_ns(0.01).map(seconds),
+            p99_seconds: s.quantile_ns(0.99).map(seconds),
+            max_seconds: absolute_max as f64 / 1e9,
         })
     }
 
@@ -380,17 +333,29 @@ impl Sending {
     pub fn interval_counts(&self) -> Vec<IntervalCount> {
         let Some(clock) = self.log.clock() else { return vec![] };
         let closed = self.log.closed();
-        closed.iter().enumerate().map(|(i, c)| c.count(self.seconds_of(clock, i, i + 1 == closed.len()))).collect()
+        closed
+            .iter()
+            .enumerate()
+            .map(|(i, c)| c.count(self.seconds_of(clock, i, i + 1 == closed.len())))
+            .collect()
     }
 
     /// Length of interval `i`; the last one may have been cut by the end of sending.
     fn seconds_of(&self, clock: IntervalClock, i: usize, last: bool) -> f64 {
         let from = clock.start_offset_ns(i);
         let to = clock.end_offset_ns(i).unwrap_or(u64::MAX);
-        let to = if last { to.min(self.last_ns.saturating_sub(clock.start_ns).max(from + 1)) } else { to };
+        let to = if last {
+            to.min(self.last_ns.saturating_sub(clock.start_ns).max(from + 1))
+        } else {
+            to
+        };
         // A sender that ended within 1 % of the boundary ran the whole interval.
         let full = clock.interval_ns;
-        if full > 0 && to - from > full / 100 * 99 { full as f64 / 1e9 } else { (to - from) as f64 / 1e9 }
+        if full > 0 && to - from > full / 100 * 99 {
+            full as f64 / 1e9
+        } else {
+            (to - from) as f64 / 1e9
+        }
     }
 }
 

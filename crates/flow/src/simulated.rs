@@ -30,12 +30,15 @@ type Path<'a> = &'a mut dyn FnMut(u64, &mut Vec<u8>) -> Vec<u64>;
 fn run(spec: &FlowSpec, clock: IntervalClock, offset: u64, path: Path) -> (Sending, Receiving) {
     let key = TagKey::for_flow(&[7; 16], spec.id);
     let mut ring = PayloadRing::new(spec.connection.content, 1, spec.payload_bytes as usize);
-    let mut sending = Sending::new(spec, key.clone(), clock.omit_ns, false);
+    let mut sending = Sending::new(spec, key, clock.omit_ns, false);
     let verify = spec.connection.verify.then(|| ring.clone());
     let mut receiving = Receiving::new(spec, key, 2 * SECOND, verify);
     receiving.set_clock(crate::SenderClock { offset_ns: offset as i64, ..Default::default() });
     receiving.start(clock);
-    sending.start(clock.start_ns + offset, IntervalClock { start_ns: clock.start_ns + offset, ..clock });
+    sending.start(
+        clock.start_ns + offset,
+        IntervalClock { start_ns: clock.start_ns + offset, ..clock },
+    );
     let mut now = clock.start_ns;
     let mut flying: Vec<(u64, u64, Vec<u8>)> = vec![];
     let mut n = 0u64;
@@ -114,7 +117,8 @@ fn loss_copies_and_order_are_told_apart() {
 #[test]
 fn empty_datagrams_are_counted_by_number_only() {
     let s = spec(udp("1000pps", 0, 1));
-    let (_, receiving) = run(&s, clock(), 0, &mut |n, _| if n % 10 == 0 { vec![] } else { vec![1000] });
+    let (_, receiving) =
+        run(&s, clock(), 0, &mut |n, _| if n % 10 == 0 { vec![] } else { vec![1000] });
     let rx = receiving.report("recvmmsg", None, None);
     assert_eq!((rx.packets, rx.lost_packets, rx.ambiguous), (900, Some(100), Some(true)));
     assert_eq!((rx.duplicate_packets, rx.one_way_delay, rx.jitter_seconds), (None, None, None));
@@ -127,21 +131,25 @@ fn damage_is_never_a_sequence_number() {
     let s = spec(connection);
     let (_, receiving) = run(&s, clock(), 0, &mut |n, d| {
         match n {
-            50 => d[3] ^= 0x40,       // header: the tag fails, the packet counts as lost
-            60 => d[150] ^= 0b1010,   // payload: arrived, with two bit errors
-            70 => d.truncate(100),    // cut behind the header
+            50 => d[3] ^= 0x40,     // header: the tag fails, the packet counts as lost
+            60 => d[150] ^= 0b1010, // payload: arrived, with two bit errors
+            70 => d.truncate(100),  // cut behind the header
             _ => {}
         }
         vec![1000]
     });
     let rx = receiving.report("recvmmsg", None, None);
-    assert_eq!((rx.corrupted_packets, rx.lost_packets, rx.bit_errors, rx.truncated_packets), (Some(3), Some(1), Some(2), Some(1)));
+    assert_eq!(
+        (rx.corrupted_packets, rx.lost_packets, rx.bit_errors, rx.truncated_packets),
+        (Some(3), Some(1), Some(2), Some(1))
+    );
 }
 
 #[test]
 fn tail_loss_is_seen_by_reconciliation() {
     let s = spec(udp("1000pps", 100, 1));
-    let (_, receiving) = run(&s, clock(), 0, &mut |n, _| if n >= 950 { vec![] } else { vec![1000] });
+    let (_, receiving) =
+        run(&s, clock(), 0, &mut |n, _| if n >= 950 { vec![] } else { vec![1000] });
     let rx = receiving.report("recvmmsg", None, None);
     assert_eq!(rx.lost_packets, Some(50));
     assert_eq!(rx.loss_runs.unwrap().get("50"), Some(&1));
@@ -169,7 +177,7 @@ fn merged_messages_count_every_datagram_and_time_once() {
     let s = spec(udp("0", 160, 1));
     let key = TagKey::for_flow(&[7; 16], s.id);
     let mut ring = PayloadRing::new(s.connection.content, 1, 160);
-    let mut sending = Sending::new(&s, key.clone(), 0, true);
+    let mut sending = Sending::new(&s, key, 0, true);
     let mut receiving = Receiving::new(&s, key, 2 * SECOND, None);
     sending.start(0, IntervalClock { start_ns: 0, interval_ns: SECOND, omit_ns: 0 });
     receiving.start(IntervalClock { start_ns: 0, interval_ns: SECOND, omit_ns: 0 });
@@ -188,7 +196,10 @@ fn merged_messages_count_every_datagram_and_time_once() {
     receiving.finish(3 * SECOND);
     let rx = receiving.report("gro", None, None);
     assert_eq!(rx.packets + 2, sending.total().0);
-    assert_eq!((rx.lost_packets, rx.crossing.as_deref(), rx.time_unit.as_deref()), (Some(2), Some("merged"), Some("batch")));
+    assert_eq!(
+        (rx.lost_packets, rx.crossing.as_deref(), rx.time_unit.as_deref()),
+        (Some(2), Some("merged"), Some("batch"))
+    );
     assert_eq!(rx.one_way_delay.unwrap().count, 100);
     assert_eq!(logged, rx.packets);
 }
@@ -199,12 +210,17 @@ fn a_skewed_clock_is_followed() {
     let s = spec(udp("100pps", 64, 5));
     let key = TagKey::for_flow(&[7; 16], s.id);
     let mut ring = PayloadRing::new(s.connection.content, 1, 64);
-    let mut sending = Sending::new(&s, key.clone(), 0, false);
+    let mut sending = Sending::new(&s, key, 0, false);
     let mut receiving = Receiving::new(&s, key, 2 * SECOND, None);
     let skewed = |t: u64| t + t / 10_000;
     sending.start(0, clock());
     receiving.start(clock());
-    receiving.set_clock(crate::SenderClock { offset_ns: 0, skew_ppb: 100_000, reference_ns: 0, error_ns: 1000 });
+    receiving.set_clock(crate::SenderClock {
+        offset_ns: 0,
+        skew_ppb: 100_000,
+        reference_ns: 0,
+        error_ns: 1000,
+    });
     for n in 0..500u64 {
         let now = n * 10_000_000;
         let (bytes, _) = sending.fill(&mut ring, 1, skewed(now));
@@ -214,6 +230,9 @@ fn a_skewed_clock_is_followed() {
     }
     receiving.finish(10 * SECOND);
     let delay = receiving.report("recvmmsg", None, None).one_way_delay.unwrap();
-    assert!((delay.min_seconds - 0.003).abs() < 2e-6 && (delay.max_seconds - 0.003).abs() < 2e-6, "{delay:?}");
+    assert!(
+        (delay.min_seconds - 0.003).abs() < 2e-6 && (delay.max_seconds - 0.003).abs() < 2e-6,
+        "{delay:?}"
+    );
     assert_eq!(delay.error_seconds, Some(1e-6));
 }

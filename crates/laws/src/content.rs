@@ -3,77 +3,16 @@
 //!
 //! Content is a function of kind, seed and offset. It can be made from any offset and in any pieces.
 
-use core::fmt;
-use core::str::FromStr;
+use weir_model::content::Content;
 
 /// Bytes of the block in which [`Content::Ratio`] mixes random bytes and zeros.
 pub const RATIO_BLOCK_LEN: u64 = 4096;
 /// The highest ratio of [`Content::Ratio`].
-pub const MAX_RATIO: f64 = 100.0;
+pub const MAX_RATIO: f64 = 1000.0;
 
 const ASCII_FIRST: u8 = 0x20;
 /// The printable characters, space to tilde.
 const ASCII_COUNT: u64 = 95;
-
-/// What payload bytes are.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum Content {
-    /// Random bytes of the seed: no compressor gains on them.
-    #[default]
-    Random,
-    /// Zeros.
-    Zeros,
-    /// The printable characters 0x20 to 0x7E, over and over.
-    Ascii,
-    /// Compressible by about this ratio, 1 to [`MAX_RATIO`]: of each block of [`RATIO_BLOCK_LEN`] bytes the
-    /// first 1/ratio (rounded to whole bytes) are random and the rest zeros.
-    Ratio(f64),
-}
-
-/// Why a text is no content.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ContentError {
-    /// Another word.
-    #[error(
-        "content '{0}' is not known: random, zeros, ascii or ratio:R (R from 1 to {MAX_RATIO})"
-    )]
-    Unknown(String),
-    /// A ratio that is not a number in range.
-    #[error("content ratio '{0}' is not a number from 1 to {MAX_RATIO}")]
-    Ratio(String),
-}
-
-impl FromStr for Content {
-    type Err = ContentError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "random" => Ok(Self::Random),
-            "zeros" => Ok(Self::Zeros),
-            "ascii" => Ok(Self::Ascii),
-            _ => {
-                let Some(ratio) = text.strip_prefix("ratio:") else {
-                    return Err(ContentError::Unknown(text.to_owned()));
-                };
-                match ratio.parse() {
-                    Ok(ratio) if (1.0..=MAX_RATIO).contains(&ratio) => Ok(Self::Ratio(ratio)),
-                    _ => Err(ContentError::Ratio(ratio.to_owned())),
-                }
-            }
-        }
-    }
-}
-
-impl fmt::Display for Content {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Random => f.write_str("random"),
-            Self::Zeros => f.write_str("zeros"),
-            Self::Ascii => f.write_str("ascii"),
-            Self::Ratio(ratio) => write!(f, "ratio:{ratio}"),
-        }
-    }
-}
 
 /// Fills `out` with the content from byte `offset` on (offsets wrap at 2⁶⁴). The same seed and offset give
 /// the same byte, whatever the pieces. A [`Content::Ratio`] made by hand out of range is taken as the
@@ -159,20 +98,6 @@ mod tests {
         let mut out = vec![0xaa; len];
         fill(content, seed, offset, &mut out);
         out
-    }
-
-    #[test]
-    fn words_and_their_texts() {
-        for text in ["random", "zeros", "ascii", "ratio:1", "ratio:2.5", "ratio:100"] {
-            assert_eq!(text.parse::<Content>().unwrap().to_string(), text);
-        }
-        for text in ["", "Random", "zero", "ratio", "2"] {
-            assert_eq!(text.parse::<Content>(), Err(ContentError::Unknown(text.into())));
-        }
-        for ratio in ["", "0.9", "100.1", "NaN", "inf", "-2", "two"] {
-            let error = format!("ratio:{ratio}").parse::<Content>();
-            assert_eq!(error, Err(ContentError::Ratio(ratio.into())));
-        }
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! * [`Philox`]: Philox4x32-10 under a run's seed, a function from a 128-bit counter to 128 random bits;
 //! * [`Place`] and [`Draws`]: which counter belongs to which flow, direction, law, packet and draw (the
 //!   layout is fixed in `docs/randomness.md`, with vectors);
-//! * [`Content`] and [`fill`]: payload bytes that a receiver can make again and compare.
+//! * [`fill`] ([`weir_model::content::Content`]): payload bytes that a receiver can make again and compare.
 //!
 //! ```
 //! use weir_laws::{Direction, Philox, Place, flow_hash};
@@ -18,10 +18,10 @@
 //! assert_eq!(lost, place.draws(&philox).uniform() < 0.01);
 //! ```
 
-mod content;
+pub mod content;
 mod draws;
 mod philox;
 
-pub use content::{Content, ContentError, MAX_RATIO, RATIO_BLOCK_LEN, fill};
+pub use content::{MAX_RATIO, RATIO_BLOCK_LEN, fill};
 pub use draws::{Direction, Draws, MAX_SLOT, Place, flow_hash, unit_interval};
 pub use philox::{Philox, philox4x32_10};

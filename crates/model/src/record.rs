@@ -334,7 +334,10 @@ record! {
         deviation_seconds: f64,
         /// Median of the error.
         p50_seconds: f64,
-        /// 99th percentile of the absolute error.
+        /// 1st percentile of the error (early).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        p01_seconds: Option<f64>,
+        /// 99th percentile of the error (late).
         #[serde(skip_serializing_if = "Option::is_none")]
         p99_seconds: Option<f64>,
         /// Largest absolute error.

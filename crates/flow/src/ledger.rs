@@ -1,0 +1,152 @@
+//! The loss ledger: every datagram that was sent and did not count as received is placed, or stays as remainder.
+
+use weir_model::plan::{Direction, Transport};
+use weir_model::record::{Host, LedgerRow, LossLedger, Record};
+
+/// The ledger of a record's datagram flows; `None` when there is none, or when one end did not report.
+pub(crate) fn ledger(record: &Record) -> Option<LossLedger> {
+    let (mut missing, mut any) = (0i64, false);
+    let mut rows = vec![];
+    for f in record.flows.iter().filter(|f| f.transport == Transport::Udp) {
+        let (Some(s), Some(r)) = (&f.sender, &f.receiver) else { return None };
+        any = true;
+        // With an omitted start the two ends cut it at slightly different packets: the receiver's own figure holds.
+        missing += match (record.omitted_seconds, r.lost_packets) {
+            (Some(_), Some(lost)) => lost as i64,
+            _ => s.packets as i64 - r.packets as i64,
+        };
+        let receiver_side = match f.direction {
+            Direction::Forward => "remote",
+            Direction::Reverse => "local",
+        };
+        let mut row = |stage: &str, packets: u64, source: &str, exact: bool, side: &str| {
+            if packets > 0 {
+                rows.push(LedgerRow {
+                    stage: stage.into(),
+                    packets,
+                    source: format!("{source} (flow {})", f.id),
+                    kind: if exact { "exact" } else { "bound" }.into(),
+                    side: Some(side.into()),
+                });
+            }
+        };
+        // One drop is counted for each buffer, which may hold many merged datagrams.
+        let cut = r.crossing.as_deref() != Some("merged");
+        row(
+            "socket overflow",
+            r.socket_dropped_packets.unwrap_or(0),
+            "SK_MEMINFO drops",
+            cut,
+            receiver_side,
+        );
+        row(
+            "late",
+            r.late_packets.unwrap_or(0),
+            "sequence, after the loss threshold",
+            true,
+            receiver_side,
+        );
+        if r.bit_errors.is_none() {
+            row(
+                "damaged header",
+                r.corrupted_packets.unwrap_or(0),
+                "tag or size",
+                true,
+                receiver_side,
+            );
+        }
+    }
+    if !any {
+        return None;
+    }
+    for (host, side) in [(&record.local, "local"), (&record.remote, "remote")] {
+        if let Some(host) = host {
+            host_rows(host, side, &mut rows);
+        }
+    }
+    let sum =
+        |kind: &str| rows.iter().filter(|r| r.kind == kind).map(|r| r.packets as i64).sum::<i64>();
+    let left = missing - sum("exact");
+    // A bound may count other traffic, or fewer buffers than datagrams: it explains at most what is left.
+    let remainder = if left > 0 { left - sum("bound").min(left) } else { left };
+    Some(LossLedger { rows, remainder_packets: remainder, missing_packets: missing })
+}
+
+/// Counters of the whole host and its interfaces: bounds, since other traffic counts there too.
+fn host_rows(host: &Host, side: &str, rows: &mut Vec<LedgerRow>) {
+    let mut row = |stage: &str, packets: u64, source: String| {
+        if packets > 0 {
+            rows.push(LedgerRow {
+                stage: stage.into(),
+                packets,
+                source,
+                kind: "bound".into(),
+                side: Some(side.into()),
+            });
+        }
+    };
+    for i in &host.interfaces {
+        for (key, stage) in [
+            ("tx_dropped", "card tx"),
+            ("rx_dropped", "card rx"),
+            ("rx_missed_errors", "card rx"),
+            ("rx_crc_errors", "card rx"),
+        ] {
+            let (before, after) = (i.counters_before.get(key), i.counters_after.get(key));
+            if let (Some(b), Some(a)) = (before, after) {
+                row(stage, a.saturating_sub(*b), format!("{} {key}", i.name));
+            }
+        }
+    }
+    row(
+        "softnet",
+        host.counters.get("softnet_dropped").copied().unwrap_or(0),
+        "/proc/net/softnet_stat dropped".into(),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_model::record::{Flow, Receiver, Sender};
+
+    fn record(sent: u64, received: u64, dropped: u64, late: u64, crossing: &str) -> Record {
+        let flow = Flow {
+            id: 1,
+            transport: Transport::Udp,
+            sender: Some(Sender { packets: sent, ..Sender::default() }),
+            receiver: Some(Receiver {
+                packets: received,
+                lost_packets: Some(sent - received),
+                socket_dropped_packets: Some(dropped),
+                late_packets: Some(late),
+                crossing: Some(crossing.into()),
+                ..Receiver::default()
+            }),
+            ..Flow::default()
+        };
+        Record { flows: vec![flow], ..Record::default() }
+    }
+
+    #[test]
+    fn sums_are_conserved() {
+        let l = ledger(&record(1000, 900, 70, 5, "cut")).unwrap();
+        assert_eq!((l.missing_packets, l.remainder_packets), (100, 25));
+        let exact: u64 = l.rows.iter().filter(|r| r.kind == "exact").map(|r| r.packets).sum();
+        assert_eq!(exact as i64 + l.remainder_packets, l.missing_packets);
+    }
+
+    #[test]
+    fn merged_drops_are_a_bound() {
+        let l = ledger(&record(1000, 900, 2, 0, "merged")).unwrap();
+        assert_eq!(l.rows[0].kind, "bound");
+        assert_eq!(l.remainder_packets, 98);
+    }
+
+    #[test]
+    fn nothing_missing_is_an_empty_ledger() {
+        let l = ledger(&record(10, 10, 0, 0, "cut")).unwrap();
+        assert!(l.rows.is_empty() && l.remainder_packets == 0);
+        assert!(ledger(&Record::default()).is_none());
+    }
+}

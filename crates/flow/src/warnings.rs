@@ -1,0 +1,229 @@
+//! What a reader must know before trusting the figures, found by looking at the record itself.
+
+use weir_model::plan::{CatchUp, Direction, FlowSpec, Transport};
+use weir_model::record::{CpuEnd, Flow, Record};
+use weir_model::warning::{Severity, Warning};
+
+/// A processor busier than this was the limit.
+const BUSY: f64 = 0.95;
+/// Steal beyond this share disturbs times and rates.
+const STEAL: f64 = 0.02;
+
+/// Adds to `record.warnings` what its figures call for.
+pub(crate) fn add(record: &mut Record, specs: &[FlowSpec]) {
+    let mut out = vec![];
+    cpu(record, &mut out);
+    for (flow, spec) in record.flows.iter().zip(specs) {
+        match flow.transport {
+            Transport::Udp => datagrams(flow, spec, &mut out),
+            Transport::Tcp => stream(record, flow, spec, &mut out),
+        }
+        paced(flow, spec, &mut out);
+    }
+    line(record, &mut out);
+    delays(record, &mut out);
+    record.warnings.extend(collapse(out));
+}
+
+/// Many flows with the same warning become one that says how many.
+fn collapse(warnings: Vec<Warning>) -> Vec<Warning> {
+    const MOST: usize = 4;
+    let mut out: Vec<Warning> = vec![];
+    let mut counts: std::collections::BTreeMap<String, usize> = Default::default();
+    for w in warnings {
+        let n = counts.entry(w.code.clone()).or_default();
+        *n += 1;
+        if *n <= MOST {
+            out.push(w);
+        }
+    }
+    for (code, n) in counts.into_iter().filter(|(_, n)| *n > MOST) {
+        if let Some(last) = out.iter_mut().rev().find(|w| w.code == code) {
+            last.text.push_str(&format!(" (and {} more flows)", n - MOST));
+        }
+    }
+    out
+}
+
+fn end_of(record: &Record, local: bool) -> Option<&CpuEnd> {
+    let cpu = record.cpu.as_ref()?;
+    if local { cpu.local.as_ref() } else { cpu.remote.as_ref() }
+}
+
+fn cpu(record: &Record, out: &mut Vec<Warning>) {
+    for (local, name) in [(true, "this host"), (false, "the other host")] {
+        let Some(end) = end_of(record, local) else { continue };
+        if end.steal_ratio > STEAL {
+            out.push(
+                Warning::new(
+                    "cpu-stolen",
+                    Severity::Warning,
+                    format!("the hypervisor took {:.1} % of {name}'s processor time: rates and times were disturbed", 100.0 * end.steal_ratio),
+                )
+                .with_value(end.steal_ratio, STEAL),
+            );
+        }
+        let Some(busiest) = end.busiest_core_ratio.filter(|b| *b >= BUSY) else { continue };
+        let unlimited = |direction: Direction| {
+            record.flows.iter().any(|f| {
+                f.direction == direction
+                    && f.sender.as_ref().is_some_and(|s| s.asked_packets_per_second.is_none())
+            })
+        };
+        let sends = unlimited(if local { Direction::Forward } else { Direction::Reverse });
+        let receives = unlimited(if local { Direction::Reverse } else { Direction::Forward });
+        let short = record
+            .flows
+            .iter()
+            .any(|f| f.sender.as_ref().and_then(|s| s.missed_slots).unwrap_or(0) > 0);
+        let (code, what) = match (sends, receives) {
+            (true, _) => {
+                ("sender-cpu-bound", "the figure is what it can send, not what the path carries")
+            }
+            (_, true) => (
+                "receiver-cpu-bound",
+                "the figure is what it can receive, not what the path carries",
+            ),
+            _ if short => ("sender-cpu-bound", "it could not keep the rate that was asked for"),
+            _ => continue,
+        };
+        out.push(
+            Warning::new(
+                code,
+                Severity::Warning,
+                format!("a processor of {name} was {:.0} % busy: {what}", 100.0 * busiest),
+            )
+            .with_value(busiest, BUSY),
+        );
+    }
+}
+
+fn datagrams(f: &Flow, spec: &FlowSpec, out: &mut Vec<Warning>) {
+    let Some(r) = &f.receiver else { return };
+    if let Some(dropped) = r.socket_dropped_packets.filter(|d| *d > 0) {
+        let buffer = r.buffer_bytes.unwrap_or(0);
+        out.push(
+            Warning::new(
+                "socket-overflow",
+                Severity::Warning,
+                format!(
+                    "the receiver's socket buffer ({buffer} bytes) overflowed: {dropped} {} dropped at the receiving host, not on the path; it could not keep up, or net.core.rmem_max is too small",
+                    if r.crossing.as_deref() == Some("merged") { "buffers (each may hold many datagrams)" } else { "datagrams" },
+                ),
+            )
+            .with_value(dropped as f64, 0.0)
+            .for_flow(f.id),
+        );
+    }
+    if r.crossing.as_deref() == Some("merged") {
+        out.push(
+            Warning::new(
+                "merged",
+                Severity::Info,
+                "datagrams reached the receiver merged into super-packets: packet rates are not those of packets that cross on their own, and times are of batches; '--gso off --gro off' measures cut",
+            )
+            .for_flow(f.id),
+        );
+    }
+    if r.ambiguous == Some(true) {
+        out.push(
+            Warning::new(
+                "ambiguous-sequence",
+                Severity::Info,
+                format!("payloads of {} bytes carry a short sequence number or none: runs, duplicates and reordering may be wrong; totals are reconciled", f.payload_bytes),
+            )
+            .for_flow(f.id),
+        );
+    }
+    if r.packets == 0 && f.sender.as_ref().is_some_and(|s| s.packets > 0) {
+        out.push(Warning::new("nothing-arrived", Severity::Error, "no datagram arrived, although the session's hello did: look for a firewall or an MTU on the path").for_flow(f.id));
+    }
+    if let (Some(got), Some(asked)) = (r.buffer_bytes, spec.connection.window)
+        && got < asked.0
+    {
+        out.push(Warning::new("buffer-small", Severity::Warning, format!("the receive buffer is {got} bytes, less than the {asked} that were asked for (net.core.rmem_max)")).with_value(got as f64, asked.0 as f64).for_flow(f.id));
+    }
+}
+
+fn stream(record: &Record, f: &Flow, spec: &FlowSpec, out: &mut Vec<Warning>) {
+    let Some(tcp) = &f.tcp else { return };
+    let limits = [
+        ("receive-window-limited", tcp.receive_window_limited_ratio, "the receiver's window"),
+        ("send-buffer-limited", tcp.send_buffer_limited_ratio, "the send buffer"),
+    ];
+    for (code, ratio, what) in limits {
+        if let Some(ratio) = ratio.filter(|r| *r > 0.5)
+            && spec.connection.window.is_some()
+        {
+            let nominal = record.link_usage.as_ref().map(|l| l.nominal_bits_per_second as f64);
+            let product = nominal.map(|n| n * tcp.rtt_seconds / 8.0);
+            let mut text =
+                format!("{what} limited the stream {:.0} % of its busy time", 100.0 * ratio);
+            if let (Some(product), Some(window)) = (product, spec.connection.window) {
+                text.push_str(&format!("; the window asked for is {window}, the bandwidth-delay product {product:.0} bytes"));
+            }
+            out.push(
+                Warning::new(code, Severity::Warning, text).with_value(ratio, 0.5).for_flow(f.id),
+            );
+        }
+    }
+}
+
+fn paced(f: &Flow, spec: &FlowSpec, out: &mut Vec<Warning>) {
+    let Some(s) = &f.sender else { return };
+    let (Some(slots), Some(missed)) = (s.intended_slots, s.missed_slots) else { return };
+    if missed > 0 {
+        let share = missed as f64 / slots.max(1) as f64;
+        let policy = match spec.connection.catch_up {
+            CatchUp::None => "the catch-up policy is none",
+            _ => "the backlog passed what the catch-up policy makes up",
+        };
+        out.push(
+            Warning::new(
+                "missed-slots",
+                if share > 0.001 { Severity::Warning } else { Severity::Info },
+                format!("{missed} of {slots} sending slots were skipped ({:.3} %): {policy}; the sent rate is lower than asked by that share", 100.0 * share),
+            )
+            .with_value(missed as f64, 0.0)
+            .for_flow(f.id),
+        );
+    }
+    if spec.connection.kernel_pacing.is_some() && f.transport == Transport::Udp {
+        out.push(
+            Warning::new(
+                "kernel-pacing",
+                Severity::Info,
+                "SO_MAX_PACING_RATE paces UDP only under the fq qdisc at the egress interface",
+            )
+            .for_flow(f.id),
+        );
+    }
+}
+
+fn line(record: &Record, out: &mut Vec<Warning>) {
+    let Some(usage) = &record.link_usage else { return };
+    // IEEE 802.3 allows a transmitter 100 ppm.
+    let bound = 1.0 + 100e-6;
+    if usage.wire_ratio > bound {
+        out.push(
+            Warning::new(
+                "above-line-rate",
+                Severity::Error,
+                format!("{:.2} % of the nominal rate on the wire: more than a line of {} bit/s can carry; the nominal rate is not that of the path, or a figure is wrong", 100.0 * usage.wire_ratio, usage.nominal_bits_per_second),
+            )
+            .with_value(usage.wire_ratio, bound),
+        );
+    }
+}
+
+fn delays(record: &Record, out: &mut Vec<Warning>) {
+    for f in &record.flows {
+        let Some(d) = f.receiver.as_ref().and_then(|r| r.one_way_delay.as_ref()) else { continue };
+        let error = d.error_seconds.unwrap_or(0.0);
+        if d.negative_samples.is_some() && -d.min_seconds > error {
+            out.push(Warning::new("clock-relation", Severity::Error, format!("one-way delays below zero by more than the stated error: the clocks' relation did not hold (least {:.6} s, error {error:.6} s)", d.min_seconds)).with_value(d.min_seconds, -error).for_flow(f.id));
+        } else if error > d.mean_seconds.abs() && d.count > 0 {
+            out.push(Warning::new("delay-error", Severity::Info, format!("the error bound of one-way delay ({:.0} us) is larger than the delay itself: the hosts' clocks are related no better than half the round trip", 1e6 * error)).with_value(error, d.mean_seconds).for_flow(f.id));
+        }
+    }
+}
