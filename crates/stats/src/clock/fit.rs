@@ -162,7 +162,7 @@ fn least_squares(samples: &[Sample], reference_ns: u64) -> Line {
             let x = signed_difference(sample.at_ns, reference_ns) as f64;
             let y = sample.offset_ns.saturating_sub(base_ns) as f64;
             let noise =
-                (sample.rtt_ns - min_rtt_ns) as f64 / 2.0 + min_rtt_ns as f64 * 0.01 + 100.0;
+                (sample.rtt_ns - min_rtt_ns) as f64 / 2.0 + min_rtt_ns as f64 * 0.003 + 100.0;
             (x, y, 1.0 / (noise * noise))
         })
         .collect();
