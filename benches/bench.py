@@ -106,6 +106,8 @@ class Bench:
             if not isinstance(rule, scenarios.Best):
                 rules.append(rule)
                 continue
+            if rule.a not in self.tools:
+                continue
             rivals = [r for r in rule.rivals if r in self.tools]
             for rival in rivals:
                 if rival not in medians:

@@ -33,7 +33,7 @@ def dependency_tables(manifest):
 
 def code_only(text):
     """The source without comments and string literals, lines kept, so that prose may say the word."""
-    pattern = re.compile(r'//[^\n]*|/\*.*?\*/|r(#*)".*?"\1|"(?:\\.|[^"\\])*"', re.S)
+    pattern = re.compile(r"""//[^\n]*|/\*.*?\*/|\br(#*)".*?"\1|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])'""", re.S)
     return pattern.sub(lambda match: "\n" * match.group().count("\n"), text)
 
 

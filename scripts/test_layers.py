@@ -39,6 +39,10 @@ class Layers(unittest.TestCase):
     def test_words_about_unsafe_are_not_unsafe(self):
         self.assertEqual(self.found({"flow": ("", '// unsafe { no }\nconst A: &str = "unsafe { no }"; /* unsafe fn */')}), [])
 
+    def test_a_quote_character_hides_nothing(self):
+        source = "const Q: char = '\"'; fn f() { unsafe { g() } } const R: char = '\"';"
+        self.assertEqual(len(self.found({"flow": ("", source)})), 1)
+
 
 if __name__ == "__main__":
     unittest.main()
