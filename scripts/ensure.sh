@@ -30,7 +30,8 @@ esac
 compiler_works() { echo 'int main(void) { return 0; }' | cc -x c -o /dev/null - 2>/dev/null; }
 
 have() {
-    if [ "$1" = cc ]; then compiler_works; else command -v "$1" >/dev/null; fi
+    local path
+    if [ "$1" = cc ]; then compiler_works; else path=$(type -P "$1") && [ -x "$path" ]; fi
 }
 
 # Each missing package once; asking for the compiler twice would link twice.
@@ -46,6 +47,8 @@ missing_packages() {
         fi
         case $list in *" $package "*) ;; *) list+="$package " ;; esac
     done
+    # Unquoted: the padding goes.
+    # shellcheck disable=SC2086
     echo $list
 }
 

@@ -1,5 +1,6 @@
 """Two namespaces on one veth pair, and the processes in them; both are gone afterwards, whatever happens."""
 
+import ctypes
 import os
 import re
 import signal
@@ -8,6 +9,8 @@ import tempfile
 import time
 
 PREFIX = "wbench-"
+LIBC = ctypes.CDLL(None)
+PR_SET_PDEATHSIG = 1
 ADDRESS = {"a": "198.18.0.1", "b": "198.18.0.2"}
 
 
@@ -36,6 +39,8 @@ class Process:
             stderr=self.err if self.err else subprocess.DEVNULL,
             cwd=cwd,
             start_new_session=True,
+            # Killed with us, even by SIGKILL: a sender without end must not outlive its harness.
+            preexec_fn=lambda: LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL),
         )
 
     @property
@@ -161,4 +166,6 @@ def heal():
         name = line.split()[0] if line.split() else ""
         match = re.fullmatch(rf"{PREFIX}(\d+)-[ab]", name)
         if match and not os.path.exists(f"/proc/{match.group(1)}"):
+            for pid in ip("netns", "pids", name).split():
+                os.kill(int(pid), signal.SIGKILL)
             subprocess.run(["ip", "netns", "del", name], capture_output=True)
