@@ -1,0 +1,75 @@
+# The commands people and CI type. Each first installs what it lacks (scripts/ensure.sh), then works.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+CARGO ?= cargo
+CC ?= cc
+PYTHON ?= python3
+PREFIX ?= /usr/local
+DESTDIR ?=
+FUZZ_SECONDS ?= 60
+TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
+WEIR := $(TARGET_DIR)/release/weir
+
+.PHONY: help demo build test lint bench bench-udp bench-udp-merged bench-udp-cut bench-tcp bench-pacing bench-programs fuzz install dist clean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+
+demo: ## build, then two hosts, real tests, one table
+	@scripts/ensure.sh demo
+	$(CARGO) build --release --locked -p weir
+	$(WEIR) demo
+
+build: ## the release program
+	@scripts/ensure.sh demo
+	$(CARGO) build --release --locked -p weir
+
+# clippy shares nothing with the build of the tests; `--no-run` builds them all before the first one starts.
+test: ## formatting, lints, layers, every test
+	@scripts/ensure.sh test
+	$(MAKE) --no-print-directory lint
+	$(CARGO) test --workspace --locked --no-run
+	$(CARGO) test --workspace --locked
+
+lint: ## formatting, clippy, layers, licences when cargo-deny is here
+	$(CARGO) fmt --all -- --check
+	$(PYTHON) scripts/layers.py
+	$(PYTHON) -m unittest discover --start-directory scripts --pattern 'test_*.py' --quiet
+	$(PYTHON) -m unittest discover --start-directory benches --pattern 'test_*.py' --quiet
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --all-features check; else echo 'licences not checked: cargo-deny is not installed'; fi
+
+# -O2, no -march: the limits are compared with a program built the same way.
+BARE_SOURCES := $(wildcard benches/bare/*.c)
+BARE := $(patsubst benches/bare/%.c,$(TARGET_DIR)/bare/%,$(BARE_SOURCES))
+
+$(TARGET_DIR)/bare/%: benches/bare/%.c $(wildcard benches/bare/*.h)
+	@mkdir -p $(@D)
+	$(CC) -std=gnu11 -O2 -Wall -Wextra -pthread -o $@ $< -lm
+
+bench-programs: $(BARE)
+
+bench: bench-udp bench-tcp bench-pacing ## all speed comparisons (each group at most 10 minutes)
+bench-udp: bench-udp-merged bench-udp-cut ## UDP, merged and cut
+
+bench-udp-merged bench-udp-cut bench-tcp bench-pacing: bench-%:
+	@scripts/ensure.sh bench
+	$(MAKE) --no-print-directory bench-programs
+	$(CARGO) build --release --locked -p weir
+	$(PYTHON) benches/bench.py --weir $(WEIR) --bare $(TARGET_DIR)/bare --only $*
+
+fuzz: ## every fuzz target for FUZZ_SECONDS (60) each
+	@scripts/ensure.sh fuzz
+	FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz.sh
+
+install: build ## program, man pages, completions under DESTDIR/PREFIX
+	scripts/place.sh $(WEIR) "$(DESTDIR)$(PREFIX)"
+
+dist: build ## dist/weir-VERSION-TARGET.tar.gz, stripped
+	scripts/dist.sh $(WEIR)
+
+clean: ## what was built; benchruns/ stays
+	$(CARGO) clean
+	rm -rf dist fuzz/target fuzz/artifacts $(TARGET_DIR)/bare

@@ -1,0 +1,1 @@
+"""The speed harness: a lab, the contenders, the scenarios and the judge. Standard library only."""

@@ -1,0 +1,86 @@
+"""What is compared, and the bars. One round of a scenario runs each contender once; ratios are taken within rounds."""
+
+from dataclasses import dataclass
+
+PPS, BPS, LOST = "packets_per_second", "bits_per_second", "lost_packets"
+DEVIATION, RATE_ERROR = "spacing_deviation_seconds", "rate_error_ratio"
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """median(a / b) `operator` bar; without a bar the figure is only told."""
+
+    a: str
+    b: str
+    metric: str
+    bar: float = None
+    operator: str = ">="
+
+
+@dataclass(frozen=True)
+class Best:
+    """As Ratio, against the best of `rivals`: three rounds screen them, the two best stay for the judged rounds."""
+
+    a: str
+    rivals: tuple
+    metric: str
+    bar: float
+    operator: str = ">="
+
+
+@dataclass(frozen=True)
+class Bound:
+    """median(a's metric) `operator` bar."""
+
+    a: str
+    metric: str
+    bar: float
+    operator: str = "<="
+
+
+@dataclass(frozen=True)
+class Scenario:
+    group: str
+    name: str
+    merged: bool
+    values: dict
+    rules: tuple
+
+
+def scenarios():
+    found = []
+    for payload in ("160", "1472"):
+        values = {"payload": payload}
+        found.append(Scenario("udp-merged", f"udp-merged-{payload}", True, values, (
+            Ratio("weir-merged", "bare-gso", PPS, 0.8),
+            Ratio("weir-merged", "iperf3-new-gsro", PPS, 1.2),
+            Ratio("weir-merged", "iperf3-udp", PPS, 20.0),
+            Bound("weir-merged", LOST, 0),
+            Ratio("bare-gso", "iperf3-new-gsro", PPS),
+            Ratio("bare-gso", "iperf3-udp", PPS),
+        )))
+        peers = ("iperf3-udp", "iperf-udp", "nuttcp-udp", "ditg-udp")
+        rules = []
+        for kind in ("cut", "packet"):
+            rules += [Ratio(f"weir-{kind}", f"bare-{kind}", PPS, 0.9), Best(f"weir-{kind}", peers, PPS, 1.0),
+                      Ratio(f"weir-{kind}", "mgen-udp", PPS, 0.85), Bound(f"weir-{kind}", LOST, 0)]
+        # The peers send per packet whatever the offloads are: one set of their runs serves both comparisons.
+        rules += [Ratio("bare-cut", "iperf3-udp", PPS), Ratio("bare-packet", "iperf3-udp", PPS), Ratio("bare-packet", "mgen-udp", PPS)]
+        found.append(Scenario("udp-cut", f"udp-cut-{payload}", False, values, tuple(rules)))
+    for streams in ("1", "16"):
+        found.append(Scenario("tcp", f"tcp-{streams}", True, {"streams": streams}, (
+            Ratio("weir-tcp", "iperf3-tcp", BPS, 1.1),
+            Ratio("weir-tcp", "iperf3-new-tcp", BPS, 1.1),
+            Ratio("weir-tcp-best", "iperf3-new-tcp-best", BPS, 1.0),
+            Ratio("weir-tcp", "bare-tcp-copy", BPS, 0.9),
+            Ratio("weir-tcp-best", "bare-tcp-best", BPS, 0.9),
+            Ratio("bare-tcp-copy", "iperf3-tcp", BPS),
+            Ratio("bare-tcp-best", "iperf3-new-tcp-best", BPS),
+        )))
+    for pps in ("1000", "50000", "997"):
+        found.append(Scenario("pacing", f"pacing-{pps}", True, {"payload": "160", "pps": pps}, (
+            Best("weir-paced", ("nuttcp-paced", "mgen-paced", "sockperf-paced"), DEVIATION, 0.8, "<="),
+            Bound("weir-paced", RATE_ERROR, 0.001),
+            Ratio("mgen-paced", "nuttcp-paced", DEVIATION),
+        )))
+    return found

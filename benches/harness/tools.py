@@ -1,0 +1,233 @@
+"""The contenders: how each is started, and how what it says becomes one sample.
+
+A sample is a dict: `packets_per_second` and `lost_packets` (UDP), `bits_per_second` (TCP),
+`spacing_deviation_seconds` and `rate_error_ratio` (pacing). Delivered packets are counted, not sent ones.
+"""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from dataclasses import dataclass, field
+
+from .lab import ADDRESS, RunFailed
+
+HOST = ADDRESS["b"]
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One way of running one program. Words may hold {host} {seconds} {milliseconds} {payload} {streams} {pps}."""
+
+    name: str
+    server: list
+    client: list
+    port: tuple  # ("tcp"|"udp", number) that says the server is ready
+    parse: object = None  # (server text, client text) -> sample; None: counted by the kernel of host b
+    server_ends: bool = False
+    quiet: bool = False
+    extra_seconds: float = 0.0  # run longer than measured, where the kernel's counters are the measure
+    environment: dict = field(default_factory=dict)
+
+
+def words(template, values):
+    return [part.format(**values) for part in template]
+
+
+def run(lab, tool, values, seconds):
+    """One run of one tool: a sample."""
+    values = {"host": HOST, **values, "seconds": f"{seconds + tool.extra_seconds:g}",
+              "whole_seconds": str(max(1, round(seconds + tool.extra_seconds))),
+              "milliseconds": str(int((seconds + tool.extra_seconds) * 1000))}
+    try:
+        server = lab.start("b", words(tool.server, values), tool.quiet)
+        server.await_port(*tool.port)
+        judge = None
+        if "pps" in values:
+            judge = lab.start("b", [BARE + "spacing", "-i", "vb", "-t", "30", "-l", values["payload"]])
+            await_ready(judge)
+        counting = tool.parse is None and judge is None
+        before = server.udp_counters()
+        client = lab.start("a", words(tool.client, values), tool.quiet)
+        if counting:
+            return count_by_kernel(server, client, before, seconds)
+        code = client.wait(seconds + 15)
+        if judge is not None:
+            return spacing(judge, float(values["pps"]))
+        if code != 0:
+            raise RunFailed(f"{tool.name}: exit {code}: {(client.stderr() or client.stdout()).strip()[-300:]}")
+        if tool.server_ends:
+            server.wait(seconds + 15)
+        return tool.parse(server.stdout(), client.stdout())
+    finally:
+        lab.stop_all()
+
+
+def count_by_kernel(server, client, before, seconds):
+    """Datagrams read by the receiving program over a window inside the run: fair to tools that report nothing."""
+    end = time.monotonic() + 5
+    while server.udp_counters()[0] < before[0] + 1000:
+        if time.monotonic() > end or client.popen.poll() not in (None, 0):
+            raise RunFailed(f"{client.words[0]} delivered nothing: {client.stderr().strip()[-300:]}")
+        time.sleep(0.005)
+    t0, first = time.monotonic(), server.udp_counters()
+    time.sleep(seconds)
+    t1, last = time.monotonic(), server.udp_counters()
+    if client.popen.poll() is not None:
+        raise RunFailed(f"{client.words[0]} ended inside the measured window")
+    return {"packets_per_second": (last[0] - first[0]) / (t1 - t0), "lost_packets": last[1] - first[1]}
+
+
+def await_ready(judge):
+    end = time.monotonic() + 5
+    while "ready" not in judge.stderr():
+        if time.monotonic() > end or judge.popen.poll() is not None:
+            raise RunFailed(f"spacing is not ready: {judge.stderr().strip()[-300:]}")
+        time.sleep(0.005)
+
+
+def spacing(judge, asked):
+    judge.popen.send_signal(signal.SIGTERM)
+    judge.wait(10)
+    found = last_json(judge.stdout() or "", "spacing: " + judge.stderr())
+    if found["dropped_packets"]:
+        raise RunFailed(f"the capture itself dropped {found['dropped_packets']} packets")
+    found["rate_error_ratio"] = abs(found["packets_per_second"] / asked - 1)
+    return found
+
+
+def last_json(text, name):
+    for line in reversed(text.strip().splitlines()):
+        if line.startswith("{"):
+            return json.loads(line)
+    raise RunFailed(f"{name.strip()[-300:]}: no JSON line")
+
+
+def whole_json(text, name):
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise RunFailed(f"{name}: {error}: {text[:200]!r}") from None
+
+
+def parse_bare_udp(server, client):
+    received, sent = last_json(server, "bare receiver"), last_json(client, "bare sender")
+    return {"packets_per_second": received["packets_per_second"], "lost_packets": sent["packets"] - received["packets"]}
+
+
+def parse_bare_tcp(server, _client):
+    return {"bits_per_second": last_json(server, "bare receiver")["bits_per_second"]}
+
+
+def parse_iperf3_udp(_server, client):
+    end = whole_json(client, "iperf3")["end"]
+    total = end.get("sum_received") or end["sum"]
+    # 3.12 tells the receiver's loss in `sum`, beside the sender's packets and time.
+    delivered = total["packets"] - total["lost_packets"]
+    return {"packets_per_second": delivered / end["sum"]["seconds"], "lost_packets": total["lost_packets"]}
+
+
+def parse_iperf3_tcp(_server, client):
+    return {"bits_per_second": whole_json(client, "iperf3")["end"]["sum_received"]["bits_per_second"]}
+
+
+def parse_nuttcp_udp(_server, client):
+    found = dict(re.findall(r"(\w+)=([\d.]+)", client))
+    if "pkt" not in found:
+        raise RunFailed(f"nuttcp: {client.strip()[:200]!r}")
+    delivered = int(found["pkt"]) - int(found["drop"])
+    return {"packets_per_second": delivered / float(found["real_seconds"]), "lost_packets": int(found["drop"])}
+
+
+def parse_weir(_server, client):
+    """weir.run/1: what arrived, as the receiver saw it."""
+    record = whole_json(client, "weir")
+    if record.get("schema") != "weir.run/1" or record.get("status") != "complete":
+        raise RunFailed(f"weir: schema {record.get('schema')}, status {record.get('status')}: {record.get('end_reason')}")
+    receiver = record["total"]["forward"]["receiver"]
+    sample = {"bits_per_second": receiver["bits_per_second"], "warnings": [w["code"] for w in record.get("warnings", [])]}
+    for key in ("packets_per_second", "lost_packets"):
+        if key in receiver:
+            sample[key] = receiver[key]
+    return sample
+
+
+BARE = WEIR = ""  # set by `catalogue`
+
+
+def catalogue(bare_directory, weir, iperf3_new):
+    """All contenders by name; those whose program is not here are left out and named in the second value."""
+    global BARE, WEIR
+    BARE, WEIR = bare_directory.rstrip("/") + "/", weir
+    tools, missing = {}, {}
+
+    def add(tool, *programs):
+        lacking = [p for p in programs if not (p and shutil.which(p))]
+        if lacking:
+            missing[tool.name] = ", ".join(p or "IPERF3_NEW unset" for p in lacking)
+        else:
+            tools[tool.name] = tool
+
+    udp, tcp = ("udp", 9347), ("tcp", 9347)
+    for name, kind_send, kind_recv in (("bare-gso", "udp_gso_send", "udp_gro_recv"), ("bare-cut", "udp_gso_send", "udp_recv"),
+                                       ("bare-packet", "udp_send", "udp_recv")):
+        add(Tool(name, [BARE + kind_recv], [BARE + kind_send, "-c", "{host}", "-l", "{payload}", "-t", "{seconds}"], udp,
+                 parse_bare_udp, server_ends=True), BARE + kind_send, BARE + kind_recv)
+    for name, send, receive in (("bare-tcp-copy", "copy", "copy"), ("bare-tcp-best", "sendfile", "discard")):
+        add(Tool(name, [BARE + "tcp_recv", "-m", receive, "-P", "{streams}"],
+                 [BARE + "tcp_send", "-m", send, "-P", "{streams}", "-c", "{host}", "-t", "{seconds}"], tcp, parse_bare_tcp,
+                 server_ends=True), BARE + "tcp_send", BARE + "tcp_recv")
+
+    for name, program in (("iperf3", "iperf3"), ("iperf3-new", iperf3_new)):
+        server, client = [program, "-s", "-1"], [program, "-c", "{host}", "-J", "-i", "0", "-t", "{whole_seconds}"]
+        end = dict(port=("tcp", 5201), server_ends=True)
+        add(Tool(f"{name}-udp", server, client + ["-u", "-b", "0", "-l", "{payload}"], parse=parse_iperf3_udp, **end), program)
+        add(Tool(f"{name}-tcp", server, client + ["-P", "{streams}"], parse=parse_iperf3_tcp, **end), program)
+        if name == "iperf3-new":
+            add(Tool("iperf3-new-gsro", server, client + ["-u", "-b", "0", "-l", "{payload}", "--gsro"], parse=parse_iperf3_udp, **end), program)
+            add(Tool("iperf3-new-tcp-best", server, client + ["-P", "{streams}", "-Z", "--skip-rx-copy"], parse=parse_iperf3_tcp, **end), program)
+
+    add(Tool("iperf-udp", ["iperf", "-s", "-u"], ["iperf", "-u", "-c", "{host}", "-b", "100g", "-l", "{payload}", "-t", "{seconds}"],
+             ("udp", 5001), extra_seconds=0.5), "iperf")
+    add(Tool("nuttcp-udp", ["nuttcp", "-S", "--nofork"], ["nuttcp", "-u", "-Ru", "-l{payload}", "-T{whole_seconds}", "-fparse", "{host}"],
+             ("tcp", 5000), parse_nuttcp_udp), "nuttcp")
+    add(Tool("ditg-udp", ["ITGRecv"], ["ITGSend", "-a", "{host}", "-T", "UDP", "-C", "10000000", "-c", "{payload}", "-t", "{milliseconds}"],
+             ("tcp", 9000), quiet=True, extra_seconds=0.5), "ITGSend", "ITGRecv")
+    mgen_server = ["mgen", "port", "5001", "rxbuffer", "4194304", "output", "/dev/null"]
+    mgen_on = "0.0 ON 1 UDP DST {host}/5001 PERIODIC "
+    add(Tool("mgen-udp", mgen_server, ["mgen", "txbuffer", "4194304", "event", mgen_on + "[-1 {payload}]", "output", "/dev/null"],
+             ("udp", 5001), quiet=True), "mgen")
+
+    add(Tool("nuttcp-paced", ["nuttcp", "-S", "--nofork"], ["nuttcp", "-u", "-R{pps}p", "-l{payload}", "-T{whole_seconds}", "{host}"],
+             ("tcp", 5000)), "nuttcp")
+    add(Tool("mgen-paced", mgen_server, ["mgen", "event", mgen_on + "[{pps} {payload}]", "event", "{seconds} OFF 1", "output", "/dev/null"],
+             ("udp", 5001), quiet=True), "mgen")
+    add(Tool("sockperf-paced", ["sockperf", "sr", "-p", "5002"],
+             ["sockperf", "tp", "-i", "{host}", "-p", "5002", "-m", "{payload}", "-t", "{whole_seconds}", "--mps", "{pps}"],
+             ("udp", 5002)), "sockperf")
+
+    serve = [WEIR, "serve", "-1"]
+    test = [WEIR, "test", "{host}", "-t", "{seconds}", "--json", "--no-store"]
+    weir_udp = test + ["-u", "-l", "{payload}"]
+    # TCP and UDP 9347 are opened together; the TCP listener is what a client meets first.
+    for name, client in (
+            ("weir-merged", weir_udp + ["-b", "0", "--gso", "on", "--gro", "on"]),
+            ("weir-cut", weir_udp + ["-b", "0", "--gso", "on", "--gro", "off"]),
+            ("weir-packet", weir_udp + ["-b", "0", "--gso", "off", "--gro", "off"]),
+            ("weir-paced", weir_udp + ["-b", "{pps}pps"]),
+            ("weir-tcp", test + ["-P", "{streams}"]),
+            ("weir-tcp-best", test + ["-P", "{streams}", "-Z", "--skip-rx-copy"])):
+        add(Tool(name, serve, client, tcp, parse_weir, server_ends=True), weir_if_real(weir))
+    return tools, missing
+
+
+def weir_if_real(path):
+    """The path when it answers `--version`; else a name that is found nowhere, so that its rows are left out."""
+    try:
+        done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=5)
+        return path if done.returncode == 0 and done.stdout.strip() else path + " (no version)"
+    except (OSError, subprocess.TimeoutExpired):
+        return os.path.basename(path) + " (not built)"

@@ -1,0 +1,49 @@
+"""The judge must tell met, missed and undecided apart, and parsers must count what arrived."""
+
+import random
+import unittest
+
+from harness import judge, tools
+
+
+class Verdicts(unittest.TestCase):
+    def ratios(self, middle, spread, count=15):
+        draw = random.Random(7)
+        return [draw.gauss(middle, spread) for _ in range(count)]
+
+    def test_met_missed_undecided(self):
+        self.assertEqual(judge.verdict(self.ratios(1.0, 0.02), ">=", 0.8)["verdict"], "met")
+        self.assertEqual(judge.verdict(self.ratios(0.6, 0.02), ">=", 0.8)["verdict"], "missed")
+        self.assertEqual(judge.verdict(self.ratios(0.8, 0.2), ">=", 0.8)["verdict"], "undecided")
+        self.assertEqual(judge.verdict(self.ratios(0.6, 0.02), "<=", 0.8)["verdict"], "met")
+        self.assertEqual(judge.verdict(self.ratios(1.0, 0.02), "<=", 0.8)["verdict"], "missed")
+
+    def test_fourteen_pairs_decide_nothing(self):
+        self.assertEqual(judge.verdict([2.0] * 14, ">=", 0.8)["verdict"], "undecided")
+
+    def test_bounds_enclose_the_median_and_repeat(self):
+        values = self.ratios(1.0, 0.1, 30)
+        middle, low, high = judge.bounds(values)
+        self.assertTrue(low <= middle <= high)
+        self.assertEqual(judge.bounds(values), (middle, low, high))
+
+
+class Parsers(unittest.TestCase):
+    def test_iperf3_old_and_new(self):
+        old = '{"end":{"sum":{"seconds":2.0,"packets":1000,"lost_packets":100}}}'
+        new = ('{"end":{"sum":{"seconds":2.0,"packets":1000,"lost_packets":100},'
+               '"sum_received":{"packets":990,"lost_packets":100}}}')
+        self.assertEqual(tools.parse_iperf3_udp("", old), {"packets_per_second": 450.0, "lost_packets": 100})
+        self.assertEqual(tools.parse_iperf3_udp("", new)["packets_per_second"], 445.0)
+
+    def test_nuttcp(self):
+        line = "megabytes=11.2 real_seconds=2.00 rate_Mbps=94 tx_cpu=61 rx_cpu=19 drop=100 pkt=1100 data_loss=9"
+        self.assertEqual(tools.parse_nuttcp_udp("", line), {"packets_per_second": 500.0, "lost_packets": 100})
+
+    def test_weir_partial_run_is_no_sample(self):
+        with self.assertRaises(tools.RunFailed):
+            tools.parse_weir("", '{"schema":"weir.run/1","status":"partial"}')
+
+
+if __name__ == "__main__":
+    unittest.main()

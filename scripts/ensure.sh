@@ -1,0 +1,107 @@
+#!/bin/bash
+# Installs what a bare Debian 12 with Rust, Node and Python lacks for one purpose; does nothing when all is there.
+#
+#   scripts/ensure.sh demo|test|bench|fuzz
+#
+# As root it installs; as anyone else it prints the one command to run. Exit: 0 all there, 2 usage,
+# 4 something is missing and can't be installed from here.
+set -euo pipefail
+
+# An ordinary user's PATH lacks the directories where nft and ethtool are.
+PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
+
+purpose=${1:-}
+# What is looked for, then the package that has it. `cc` stands for a compiler that links a program.
+demo=(cc:gcc cc:libc6-dev)
+test=("${demo[@]}" ip:iproute2 tc:iproute2 ping:iputils-ping iperf3:iperf3 tshark:tshark nft:nftables ethtool:ethtool python3:python3)
+bench=("${demo[@]}" ip:iproute2 ethtool:ethtool python3:python3 iperf3:iperf3 iperf:iperf nuttcp:nuttcp ITGSend:d-itg mgen:mgen sockperf:sockperf)
+fuzz=("${demo[@]}" c++:g++)
+case $purpose in
+demo) wanted=("${demo[@]}") ;;
+test) wanted=("${test[@]}") ;;
+bench) wanted=("${bench[@]}") ;;
+fuzz) wanted=("${fuzz[@]}") ;;
+*)
+    echo "usage: scripts/ensure.sh demo|test|bench|fuzz (given: ${purpose:-nothing})" >&2
+    exit 2
+    ;;
+esac
+
+compiler_works() { echo 'int main(void) { return 0; }' | cc -x c -o /dev/null - 2>/dev/null; }
+
+have() {
+    local path
+    if [ "$1" = cc ]; then compiler_works; else path=$(type -P "$1") && [ -x "$path" ]; fi
+}
+
+# Each missing package once; asking for the compiler twice would link twice.
+missing_packages() {
+    local entry tool package cc_state='' list=' '
+    for entry in "${wanted[@]}"; do
+        tool=${entry%%:*} package=${entry#*:}
+        if [ "$tool" = cc ]; then
+            if [ -z "$cc_state" ]; then if have cc; then cc_state=there; else cc_state=missing; fi; fi
+            [ "$cc_state" = there ] && continue
+        elif have "$tool"; then
+            continue
+        fi
+        case $list in *" $package "*) ;; *) list+="$package " ;; esac
+    done
+    # Unquoted: the padding goes.
+    # shellcheck disable=SC2086
+    echo $list
+}
+
+rust_least=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$(dirname "$0")/../Cargo.toml")
+if ! command -v cargo >/dev/null; then
+    echo "Rust is missing: cargo $rust_least or newer is needed (rustup installs it)" >&2
+    exit 4
+fi
+rust_here=$(cd "$(dirname "$0")/.." && cargo --version | cut -d' ' -f2)
+if [ "$(printf '%s\n' "$rust_least" "${rust_here%%-*}" | sort -V | head -n1)" != "$rust_least" ]; then
+    echo "cargo is $rust_here; $rust_least or newer is needed: rustup update stable" >&2
+    exit 4
+fi
+if [ "$purpose" = test ]; then
+    for component in rustfmt clippy; do
+        case $component in rustfmt) probe=cargo-fmt ;; *) probe=cargo-clippy ;; esac
+        if ! "$probe" --version >/dev/null 2>&1; then
+            if ! command -v rustup >/dev/null; then
+                echo "$component is missing and so is rustup: install the $component of your Rust $rust_here" >&2
+                exit 4
+            fi
+            rustup component add "$component"
+        fi
+    done
+fi
+
+packages=$(missing_packages)
+[ -z "$packages" ] && exit 0
+
+install="apt-get install -y --no-install-recommends $packages"
+if ! command -v apt-get >/dev/null; then
+    echo "missing for $purpose: $packages (Debian's names); there is no apt-get here: install them by hand" >&2
+    exit 4
+fi
+if [ "$(id -u)" != 0 ]; then
+    echo "missing for $purpose: $packages; run this once:" >&2
+    echo "sudo sh -c 'apt-get update && DEBIAN_FRONTEND=noninteractive $install'"
+    exit 4
+fi
+echo "installing for $purpose: $packages" >&2
+export DEBIAN_FRONTEND=noninteractive
+# tshark's package asks whether others than root may capture: no, which is also its default.
+case " $packages " in *" tshark "*)
+    if command -v debconf-set-selections >/dev/null; then
+        echo 'wireshark-common wireshark-common/install-setuid boolean false' | debconf-set-selections
+    fi ;;
+esac
+if ! { apt-get update -qq && $install -qq >/dev/null; }; then
+    echo "could not install: $packages (apt-get's reason is above)" >&2
+    exit 4
+fi
+still=$(missing_packages)
+if [ -n "$still" ]; then
+    echo "installed, and yet not found: $still" >&2
+    exit 4
+fi

@@ -1,0 +1,27 @@
+#!/bin/bash
+# Puts the program, its man pages and its completions under one root, for `make install` and `make dist`.
+#   scripts/place.sh PROGRAM ROOT
+set -euo pipefail
+if [ $# != 2 ]; then
+    echo "usage: scripts/place.sh PROGRAM ROOT" >&2
+    exit 2
+fi
+weir=$1 root=$2
+here=$(dirname "$0")/..
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+# All is made before anything is placed: nothing half-installed.
+"$weir" man >"$work/weir.1"
+for shell in bash zsh fish; do "$weir" completions "$shell" >"$work/$shell"; done
+for made in weir.1 bash zsh fish; do
+    if [ ! -s "$work/$made" ]; then
+        echo "$weir wrote an empty $made: nothing was installed" >&2
+        exit 1
+    fi
+done
+install -D -m 755 "$weir" "$root/bin/weir"
+install -D -m 644 "$work/weir.1" "$root/share/man/man1/weir.1"
+install -D -m 644 "$work/bash" "$root/share/bash-completion/completions/weir"
+install -D -m 644 "$work/zsh" "$root/share/zsh/site-functions/_weir"
+install -D -m 644 "$work/fish" "$root/share/fish/vendor_completions.d/weir.fish"
+install -D -m 644 -t "$root/share/doc/weir" "$here/LICENSE-MIT" "$here/LICENSE-APACHE"
