@@ -32,11 +32,17 @@
 //! # }
 //! ```
 
+pub mod capability;
 pub mod clock;
+pub mod counters;
 pub mod error;
 #[doc(hidden)]
 pub mod fuzz;
+pub mod host;
+pub mod interface;
 pub mod poll;
+pub mod tcp;
+pub mod thread;
 pub mod udp;
 
 #[cfg(target_os = "linux")]

@@ -44,7 +44,9 @@ pub struct UdpOptions {
     pub device: Option<String>,
     /// Takes in merged datagrams (`UDP_GRO`).
     pub gro: bool,
-    /// Asks for the kernel's receive stamps (`SO_TIMESTAMPING`, software and raw hardware).
+    /// Asks for the kernel's receive stamps (`SO_TIMESTAMPING`, software and raw hardware). When no socket of the system
+    /// had asked before, the kernel begins a little later (milliseconds on a busy machine): the first messages carry no
+    /// stamp.
     pub timestamps: bool,
     /// Asks for the count of datagrams dropped because the receive buffer was full (`SO_RXQ_OVFL`).
     pub rxq_overflow: bool,
