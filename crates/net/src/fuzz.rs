@@ -2,4 +2,6 @@
 //! `cargo test` replays them over seeded mutations of a small corpus.
 
 #[cfg(target_os = "linux")]
-pub use crate::sys::control_message::fuzz_control_messages;
+pub use crate::sys::{
+    control_message::fuzz_control_messages, netlink::fuzz_netlink, proc_text::fuzz_proc_text,
+};

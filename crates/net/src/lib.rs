@@ -5,8 +5,8 @@
 //! the handshake, [`poll::Poller`] to wait on many of them, and the facts of the host: [`host`], [`interface`],
 //! [`counters`], [`capability`]. Settings of interfaces are changed here and nowhere else.
 //!
-//! Only Linux is built in full; elsewhere the portable subset over the standard library stands in, and says
-//! "not available on this system" where it stops. All `unsafe` of the data path is in this crate.
+//! Only Linux is built in full; elsewhere [`clock`], [`udp`] and [`thread`] stand on the standard library, say "not
+//! available on this system" where that stops, and the other modules are absent. All `unsafe` of the data path is in this crate.
 //!
 //! ```
 //! use weir_net::udp::{RecvBatch, RecvMode, SendBatch, UdpOptions, UdpSocket};
@@ -32,16 +32,34 @@
 //! # }
 //! ```
 
+#[cfg(target_os = "linux")]
+pub mod capability;
 pub mod clock;
+#[cfg(target_os = "linux")]
+pub mod counters;
 pub mod error;
 #[doc(hidden)]
 pub mod fuzz;
+#[cfg(target_os = "linux")]
+pub mod host;
+#[cfg(target_os = "linux")]
+pub mod interface;
+#[cfg(target_os = "linux")]
 pub mod poll;
+#[cfg(target_os = "linux")]
+pub mod tcp;
+pub mod thread;
 pub mod udp;
 
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(target_os = "linux")]
 use linux as sys;
+
+// macOS, Windows and other systems: what the standard library offers, until each has a room of its own beside `linux`.
+#[cfg(any(not(target_os = "linux"), weir_portable))]
+mod portable;
+#[cfg(not(target_os = "linux"))]
+use portable as sys;
 
 pub use error::{Error, Result};

@@ -5,9 +5,8 @@
 //! size told by [`RecvMessage::segment_size`].
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
-pub use crate::sys::error_queue::{ErrorOrigin, QueuedError};
 pub use crate::sys::recv_batch::{RecvBatch, RecvMessages};
 pub use crate::sys::send_batch::{Filling, SendBatch};
 pub use crate::sys::udp::{UdpSocket, gso_max_segments};
@@ -44,7 +43,9 @@ pub struct UdpOptions {
     pub device: Option<String>,
     /// Takes in merged datagrams (`UDP_GRO`).
     pub gro: bool,
-    /// Asks for the kernel's receive stamps (`SO_TIMESTAMPING`, software and raw hardware).
+    /// Asks for the kernel's receive stamps (`SO_TIMESTAMPING`, software and raw hardware). When no socket of the system
+    /// had asked before, the kernel begins a little later (milliseconds on a busy machine): the first messages carry no
+    /// stamp.
     pub timestamps: bool,
     /// Asks for the count of datagrams dropped because the receive buffer was full (`SO_RXQ_OVFL`).
     pub rxq_overflow: bool,
@@ -182,6 +183,47 @@ pub struct SocketMemory {
     pub send_buffer_bytes: u32,
     /// Messages dropped at this socket, for whatever reason, modulo 2^32; exact in datagrams only when none are merged.
     pub drops: u32,
+}
+
+/// Who reported a queued error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorOrigin {
+    /// This host's own stack.
+    Local,
+    /// An ICMP message.
+    Icmp,
+    /// An ICMPv6 message.
+    Icmp6,
+    /// Not an error: a zero-copy send is done with its buffer.
+    ZeroCopy,
+    /// Anything else, by the kernel's number.
+    Other(u8),
+}
+
+/// One entry of a socket's error queue (`struct sock_extended_err`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueuedError {
+    /// The system's error number; 0 for completions.
+    pub errno: i32,
+    /// Who reported it.
+    pub origin: ErrorOrigin,
+    /// ICMP type.
+    pub icmp_type: u8,
+    /// ICMP code. For zero-copy completions, 1 when the kernel copied after all.
+    pub icmp_code: u8,
+    /// Extra: the MTU for "message too long"; for zero-copy the first send completed.
+    pub info: u32,
+    /// Extra: for zero-copy the last send completed.
+    pub data: u32,
+    /// The host that sent the ICMP message.
+    pub offender: Option<IpAddr>,
+}
+
+impl QueuedError {
+    /// The error as a send or receive would have reported it.
+    pub fn to_io_error(&self) -> io::Error {
+        io::Error::from_raw_os_error(self.errno)
+    }
 }
 
 /// What kept a send from going out: the cases a sender treats differently.

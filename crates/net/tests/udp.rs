@@ -1,5 +1,6 @@
 //! UDP over loopback: what is sent arrives, with what the kernel tells about it.
 #![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
 use std::net::SocketAddr;
 
@@ -166,9 +167,10 @@ fn kernel_stamps_tos_and_ttl_are_told() {
         let options = UdpOptions { tos: Some(0xb8), ttl: Some(9), ..UdpOptions::connect(to) };
         let source = UdpSocket::open(&options).unwrap();
         let mut batch = RecvBatch::new(1, 100);
-        // The first packets after stamps are switched on in an idle system may carry none: the kernel defers the switch.
+        // The kernel switches stamping on by a work item some time after it is asked: the first packets carry none.
         let mut stamp = None;
-        for _ in 0..1000 {
+        let give_up = Clock::System.monotonic_ns() + 20_000_000_000;
+        while Clock::System.monotonic_ns() < give_up {
             let before = Clock::System.realtime_ns();
             source.send(b"x").unwrap();
             batch.recv(&sink, RecvMode::WaitForOne).unwrap();
@@ -181,7 +183,7 @@ fn kernel_stamps_tos_and_ttl_are_told() {
                 break;
             }
         }
-        assert!(stamp.is_some(), "no kernel stamp in 1000 datagrams");
+        assert!(stamp.is_some(), "no kernel stamp in 20 s");
     }
 }
 

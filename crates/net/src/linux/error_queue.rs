@@ -1,52 +1,12 @@
 //! The error queue of a socket: ICMP errors with who sent them, and the completions of zero-copy sends.
 
+use crate::udp::{ErrorOrigin, QueuedError};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::control_message::{ControlMessages, u32_at};
 use super::sockopt::retry;
-
-/// Who reported a queued error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ErrorOrigin {
-    /// This host's own stack.
-    Local,
-    /// An ICMP message.
-    Icmp,
-    /// An ICMPv6 message.
-    Icmp6,
-    /// Not an error: a zero-copy send is done with its buffer.
-    ZeroCopy,
-    /// Anything else, by the kernel's number.
-    Other(u8),
-}
-
-/// One entry of a socket's error queue (`struct sock_extended_err`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueuedError {
-    /// The system's error number; 0 for completions.
-    pub errno: i32,
-    /// Who reported it.
-    pub origin: ErrorOrigin,
-    /// ICMP type.
-    pub icmp_type: u8,
-    /// ICMP code. For zero-copy completions, 1 when the kernel copied after all.
-    pub icmp_code: u8,
-    /// Extra: the MTU for "message too long"; for zero-copy the first send completed.
-    pub info: u32,
-    /// Extra: for zero-copy the last send completed.
-    pub data: u32,
-    /// The host that sent the ICMP message.
-    pub offender: Option<IpAddr>,
-}
-
-impl QueuedError {
-    /// The error as a send or receive would have reported it.
-    pub fn to_io_error(&self) -> io::Error {
-        io::Error::from_raw_os_error(self.errno)
-    }
-}
 
 /// Reads `struct sock_extended_err` and the address behind it.
 pub(crate) fn parse_extended_error(data: &[u8]) -> Option<QueuedError> {

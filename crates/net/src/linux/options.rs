@@ -18,6 +18,8 @@ pub(crate) fn set_buffer(fd: impl AsFd, force: i32, plain: i32, bytes: usize) ->
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Common<'a> {
     pub(crate) v6: bool,
+    /// Not a stream: multicast settings exist.
+    pub(crate) datagram: bool,
     pub(crate) v6_only: bool,
     pub(crate) reuse_port: bool,
     pub(crate) send_buffer: Option<usize>,
@@ -59,18 +61,7 @@ impl Common<'_> {
             }
         }
         if let Some(ttl) = self.ttl {
-            if self.v6 {
-                sockopt::set(fd, libc::SOL_IPV6, libc::IPV6_UNICAST_HOPS, i32::from(ttl))
-                    .context("set IPV6_UNICAST_HOPS on", object)?;
-                sockopt::set(fd, libc::SOL_IPV6, libc::IPV6_MULTICAST_HOPS, i32::from(ttl))
-                    .context("set IPV6_MULTICAST_HOPS on", object)?;
-            }
-            let set = sockopt::set(fd, libc::SOL_IP, libc::IP_TTL, i32::from(ttl));
-            if !self.v6 {
-                set.context("set IP_TTL on", object)?;
-                sockopt::set(fd, libc::SOL_IP, libc::IP_MULTICAST_TTL, i32::from(ttl))
-                    .context("set IP_MULTICAST_TTL on", object)?;
-            }
+            self.set_ttl(socket, i32::from(ttl), object)?;
         }
         if self.flow_label.is_some() && self.v6 {
             sockopt::set(fd, libc::SOL_IPV6, libc::IPV6_FLOWINFO_SEND, 1)
@@ -82,6 +73,26 @@ impl Common<'_> {
         if let Some(rate) = self.pacing_bytes_per_second {
             sockopt::set(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, rate)
                 .context("set SO_MAX_PACING_RATE on", object)?;
+        }
+        Ok(())
+    }
+
+    fn set_ttl(&self, socket: &socket2::Socket, ttl: i32, object: &str) -> Result<()> {
+        let set = |level, name, operation| {
+            sockopt::set(socket.as_fd(), level, name, ttl).context(operation, object)
+        };
+        if self.v6 {
+            set(libc::SOL_IPV6, libc::IPV6_UNICAST_HOPS, "set IPV6_UNICAST_HOPS on")?;
+            if self.datagram {
+                set(libc::SOL_IPV6, libc::IPV6_MULTICAST_HOPS, "set IPV6_MULTICAST_HOPS on")?;
+            }
+            // For IPv4 peers behind mapped addresses; refused when the socket is IPv6 only.
+            let _ = set(libc::SOL_IP, libc::IP_TTL, "set IP_TTL on");
+            return Ok(());
+        }
+        set(libc::SOL_IP, libc::IP_TTL, "set IP_TTL on")?;
+        if self.datagram {
+            set(libc::SOL_IP, libc::IP_MULTICAST_TTL, "set IP_MULTICAST_TTL on")?;
         }
         Ok(())
     }

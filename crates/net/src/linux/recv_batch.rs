@@ -15,17 +15,18 @@ const CONTROL_WORDS: usize = 32;
 
 /// Room for a batch of received messages, allocated once.
 pub struct RecvBatch {
-    headers: Box<[libc::mmsghdr]>,
+    headers: Vec<libc::mmsghdr>,
     // Reached by the kernel through the headers' pointers.
-    _vectors: Box<[libc::iovec]>,
-    addresses: Box<[RawAddress]>,
-    controls: Box<[[u64; CONTROL_WORDS]]>,
-    slab: Box<[u8]>,
+    _vectors: Vec<libc::iovec>,
+    addresses: Vec<RawAddress>,
+    controls: Vec<[u64; CONTROL_WORDS]>,
+    slab: Vec<u8>,
     bytes_each: usize,
     received: usize,
 }
 
-// SAFETY: the raw pointers inside point only into the batch's own boxes, which move with it.
+// SAFETY: the raw pointers inside point only into the heap blocks of the batch's own vectors, which
+// are never resized and stay where they are when the batch moves.
 unsafe impl Send for RecvBatch {}
 
 impl std::fmt::Debug for RecvBatch {
@@ -44,15 +45,15 @@ impl RecvBatch {
     pub fn new(messages: usize, bytes_each: usize) -> Self {
         let n = messages.clamp(1, 1024);
         let bytes_each = bytes_each.max(1);
-        let mut slab = vec![0_u8; n * bytes_each].into_boxed_slice();
-        let mut addresses = vec![RawAddress::zeroed(); n].into_boxed_slice();
-        let mut controls = vec![[0_u64; CONTROL_WORDS]; n].into_boxed_slice();
+        let mut slab = vec![0_u8; n * bytes_each];
+        let mut addresses = vec![RawAddress::zeroed(); n];
+        let mut controls = vec![[0_u64; CONTROL_WORDS]; n];
         let slab_start = slab.as_mut_ptr();
-        let mut vectors: Box<[libc::iovec]> = (0..n)
-            // SAFETY: `i * bytes_each` is inside the slab of `n * bytes_each` bytes.
-            .map(|i| libc::iovec {
-                iov_base: unsafe { slab_start.add(i * bytes_each) }.cast(),
-                iov_len: bytes_each,
+        let mut vectors: Vec<libc::iovec> = (0..n)
+            .map(|i| {
+                // SAFETY: `i * bytes_each` is inside the slab of `n * bytes_each` bytes.
+                let start = unsafe { slab_start.add(i * bytes_each) };
+                libc::iovec { iov_base: start.cast(), iov_len: bytes_each }
             })
             .collect();
         let (vector, address, control) =

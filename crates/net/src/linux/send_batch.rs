@@ -15,13 +15,14 @@ const CONTROL_WORDS: usize = 4;
 
 /// Room for a batch of messages, allocated once. Filled and sent through [`SendBatch::fill`].
 pub struct SendBatch {
-    headers: Box<[libc::mmsghdr]>,
-    vectors: Box<[libc::iovec]>,
-    addresses: Box<[RawAddress]>,
-    controls: Box<[[u64; CONTROL_WORDS]]>,
+    headers: Vec<libc::mmsghdr>,
+    vectors: Vec<libc::iovec>,
+    addresses: Vec<RawAddress>,
+    controls: Vec<[u64; CONTROL_WORDS]>,
 }
 
-// SAFETY: the raw pointers inside point into the batch's own boxes, which move with it, or into buffers that are
+// SAFETY: the raw pointers inside point into the heap blocks of the batch's own vectors, which are never
+// resized and stay where they are when the batch moves, or into buffers that are
 // borrowed for as long as a `Filling` exists and are never followed without one.
 unsafe impl Send for SendBatch {}
 
@@ -39,10 +40,10 @@ impl SendBatch {
         let header: libc::mmsghdr = unsafe { std::mem::zeroed() };
         let vector = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
         SendBatch {
-            headers: vec![header; n].into_boxed_slice(),
-            vectors: vec![vector; n].into_boxed_slice(),
-            addresses: vec![RawAddress::zeroed(); n].into_boxed_slice(),
-            controls: vec![[0; CONTROL_WORDS]; n].into_boxed_slice(),
+            headers: vec![header; n],
+            vectors: vec![vector; n],
+            addresses: vec![RawAddress::zeroed(); n],
+            controls: vec![[0; CONTROL_WORDS]; n],
         }
     }
 

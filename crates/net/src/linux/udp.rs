@@ -57,6 +57,7 @@ impl UdpSocket {
             .context("open UDP socket for", &object)?;
         let common = Common {
             v6,
+            datagram: true,
             v6_only: options.v6_only,
             reuse_port: options.reuse_port,
             send_buffer: options.send_buffer,

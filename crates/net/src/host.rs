@@ -1,0 +1,30 @@
+//! What this host is: the facts printed beside each result.
+
+pub use crate::sys::host::{host, sysctl};
+
+/// Facts of the host. What it does not tell is `None`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Host {
+    /// Name.
+    pub hostname: String,
+    /// Operating system, as its release file has it: `Debian GNU/Linux 12 (bookworm)`.
+    pub os: String,
+    /// Kernel release.
+    pub kernel: String,
+    /// Machine architecture: `x86_64`.
+    pub architecture: String,
+    /// CPU model.
+    pub cpu_model: Option<String>,
+    /// CPUs online.
+    pub cpu_cores: u32,
+    /// Frequency governor, when all CPUs have one and the same.
+    pub governor: Option<String>,
+    /// Memory, bytes.
+    pub memory_bytes: Option<u64>,
+    /// What the machine runs on, when it is virtual: the firmware's vendor and product, or `hypervisor`, or `container`.
+    pub virtualisation: Option<String>,
+    /// The kernel's clocksource.
+    pub clocksource: Option<String>,
+    /// Settings that bear on measurements, by dotted name, with the values they have.
+    pub sysctls: Vec<(String, String)>,
+}

@@ -1,0 +1,177 @@
+//! Host facts from uname, `/proc`, and `/sys`.
+
+use std::fs;
+
+use super::clock;
+use crate::error::{Context, Result};
+use crate::host::Host;
+
+/// Settings that bear on what a measurement can reach.
+const SYSCTLS: [&str; 16] = [
+    "net.core.rmem_max",
+    "net.core.wmem_max",
+    "net.core.rmem_default",
+    "net.core.wmem_default",
+    "net.core.optmem_max",
+    "net.core.default_qdisc",
+    "net.core.netdev_max_backlog",
+    "net.core.netdev_budget",
+    "net.core.somaxconn",
+    "net.core.busy_poll",
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_wmem",
+    "net.ipv4.tcp_congestion_control",
+    "net.ipv4.tcp_available_congestion_control",
+    "net.ipv4.ip_local_port_range",
+    "net.ipv4.udp_mem",
+];
+
+/// One setting by its dotted name, white space made single; `None` when the kernel has none of that name here.
+pub fn sysctl(name: &str) -> Option<String> {
+    // Dots separate, except that interface names may hold them: those are written with slashes, as sysctl(8) has it.
+    let path = if name.contains('/') { name.to_owned() } else { name.replace('.', "/") };
+    if path.split('/').any(|part| part.is_empty() || part == "..") {
+        return None;
+    }
+    let text = fs::read_to_string(format!("/proc/sys/{path}")).ok()?;
+    Some(text.split_ascii_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+/// Gathers the facts. Only the system's name for itself is required; the rest may be missing.
+pub fn host() -> Result<Host> {
+    // SAFETY: utsname is arrays of bytes, for which zero is a value.
+    let mut names: libc::utsname = unsafe { std::mem::zeroed() };
+    // SAFETY: `names` is exclusively borrowed.
+    if unsafe { libc::uname(&raw mut names) } != 0 {
+        return Err(std::io::Error::last_os_error()).context("read", "the system's name");
+    }
+    let field = |array: &[libc::c_char]| {
+        let bytes: Vec<u8> = array.iter().map(|&c| c as u8).collect();
+        super::netlink::text(&bytes)
+    };
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let os_release = fs::read_to_string("/etc/os-release").unwrap_or_default();
+    Ok(Host {
+        hostname: field(&names.nodename),
+        os: os_name(&os_release).unwrap_or_else(|| field(&names.sysname)),
+        kernel: field(&names.release),
+        architecture: field(&names.machine),
+        cpu_model: cpu_model(&cpuinfo),
+        cpu_cores: online_cpus(),
+        governor: governor(),
+        memory_bytes: fs::read_to_string("/proc/meminfo").ok().as_deref().and_then(memory_bytes),
+        virtualisation: virtualisation(&cpuinfo),
+        clocksource: clock::clocksource(),
+        sysctls: SYSCTLS
+            .iter()
+            .filter_map(|name| Some(((*name).to_owned(), sysctl(name)?)))
+            .collect(),
+    })
+}
+
+fn online_cpus() -> u32 {
+    // SAFETY: takes an integer only.
+    u32::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }).unwrap_or(1).max(1)
+}
+
+fn os_name(os_release: &str) -> Option<String> {
+    let value = os_release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="))?;
+    let value = value.trim().trim_matches(['"', '\'']);
+    (!value.is_empty()).then(|| value.to_owned())
+}
+
+/// `model name` on x86, `Model`, `cpu` or `Hardware` elsewhere.
+fn cpu_model(cpuinfo: &str) -> Option<String> {
+    ["model name", "Model", "cpu", "Hardware"].into_iter().find_map(|key| {
+        cpuinfo.lines().find_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            (name.trim() == key && !value.trim().is_empty()).then(|| value.trim().to_owned())
+        })
+    })
+}
+
+fn memory_bytes(meminfo: &str) -> Option<u64> {
+    let value = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+fn governor() -> Option<String> {
+    let mut found: Option<String> = None;
+    for entry in fs::read_dir("/sys/devices/system/cpu").ok()?.flatten() {
+        let name = entry.file_name();
+        let is_cpu = name
+            .to_str()
+            .and_then(|n| n.strip_prefix("cpu"))
+            .is_some_and(|n| n.parse::<u32>().is_ok());
+        if !is_cpu {
+            continue;
+        }
+        if let Ok(text) = fs::read_to_string(entry.path().join("cpufreq/scaling_governor")) {
+            let this = text.trim().to_owned();
+            if found.as_ref().is_some_and(|f| *f != this) {
+                return None;
+            }
+            found = Some(this);
+        }
+    }
+    found
+}
+
+fn virtualisation(cpuinfo: &str) -> Option<String> {
+    if fs::metadata("/run/.containerenv").is_ok() || fs::metadata("/.dockerenv").is_ok() {
+        return Some("container".to_owned());
+    }
+    if !has_hypervisor_flag(cpuinfo) {
+        return None;
+    }
+    let dmi = |name: &str| {
+        fs::read_to_string(format!("/sys/class/dmi/id/{name}")).ok().map(|t| t.trim().to_owned())
+    };
+    let parts: Vec<String> = [dmi("sys_vendor"), dmi("product_name")]
+        .into_iter()
+        .flatten()
+        .filter(|t| !t.is_empty())
+        .collect();
+    if parts.is_empty() { Some("hypervisor".to_owned()) } else { Some(parts.join(" ")) }
+}
+
+fn has_hypervisor_flag(cpuinfo: &str) -> bool {
+    let flags = cpuinfo.lines().find(|line| line.starts_with("flags"));
+    flags.is_some_and(|line| line.split_ascii_whitespace().any(|word| word == "hypervisor"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn facts_are_read_from_text() {
+        assert_eq!(
+            os_name("NAME=x\nPRETTY_NAME=\"Debian GNU/Linux 12\"\n").as_deref(),
+            Some("Debian GNU/Linux 12")
+        );
+        assert_eq!(os_name("PRETTY_NAME=\"\"\n"), None);
+        assert_eq!(
+            cpu_model("processor : 0\nmodel name\t: AMD EPYC\n").as_deref(),
+            Some("AMD EPYC")
+        );
+        assert_eq!(memory_bytes("MemTotal:       16 kB\n"), Some(16_384));
+        assert_eq!(memory_bytes("MemTotal: 99999999999999999999 kB\n"), None);
+        assert!(has_hypervisor_flag("flags\t\t: fpu hypervisor sse\n"));
+        assert!(!has_hypervisor_flag("flags\t\t: fpu nohypervisor\n"));
+    }
+
+    #[test]
+    fn this_host_tells_itself() {
+        let host = host().unwrap();
+        assert!(
+            !host.kernel.is_empty() && host.cpu_cores >= 1 && host.memory_bytes > Some(1 << 20)
+        );
+        let ostype = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+        assert_eq!(host.kernel, ostype.trim());
+        assert!(host.sysctls.iter().any(|(name, _)| name == "net.ipv4.tcp_rmem"));
+        assert_eq!(sysctl("kernel.no_such_setting"), None);
+        assert_eq!(sysctl("../kernel/osrelease"), None);
+        assert_eq!(sysctl("net/ipv4/conf/lo/forwarding").map(|v| v.len()), Some(1));
+    }
+}

@@ -1,0 +1,184 @@
+//! Raw netlink: one request, its answers, read without trusting their lengths (`netlink(7)`, `rtnetlink(7)`).
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use super::sockopt::retry;
+
+const HEADER: usize = 16;
+/// The most that is read of one answer: enough for a million routes, an end to a kernel gone mad.
+const MOST_BYTES: usize = 256 << 20;
+
+/// One netlink message: type, flags and payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Message<'a> {
+    pub(crate) kind: u16,
+    pub(crate) flags: u16,
+    pub(crate) sequence: u32,
+    pub(crate) payload: &'a [u8],
+}
+
+/// Walks the messages in a buffer; ends at the first that does not fit.
+pub(crate) struct Messages<'a>(pub(crate) &'a [u8]);
+
+/// Walks the attributes in a message: type (without its flags) and payload.
+pub(crate) struct Attributes<'a>(pub(crate) &'a [u8]);
+
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(bytes.get(at..at.checked_add(2)?)?.try_into().ok()?))
+}
+
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
+}
+
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_ne_bytes(bytes.get(at..at.checked_add(8)?)?.try_into().ok()?))
+}
+
+/// The text of a NUL-terminated attribute, 255 bytes at most.
+pub(crate) fn text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len()).min(255);
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
+
+impl<'a> Iterator for Messages<'a> {
+    type Item = Message<'a>;
+
+    fn next(&mut self) -> Option<Message<'a>> {
+        let all = self.0;
+        let len = usize::try_from(u32_at(all, 0)?).ok()?;
+        let message = Message {
+            kind: u16_at(all, 4)?,
+            flags: u16_at(all, 6)?,
+            sequence: u32_at(all, 8)?,
+            payload: all.get(HEADER..len)?,
+        };
+        self.0 = &all[len.checked_next_multiple_of(4)?.min(all.len())..];
+        Some(message)
+    }
+}
+
+impl<'a> Iterator for Attributes<'a> {
+    type Item = (u16, &'a [u8]);
+
+    fn next(&mut self) -> Option<(u16, &'a [u8])> {
+        let all = self.0;
+        let len = usize::from(u16_at(all, 0)?);
+        // The two top bits say "nested" and "network byte order".
+        let kind = u16_at(all, 2)? & 0x3fff;
+        let payload = all.get(4..len)?;
+        self.0 = &all[len.next_multiple_of(4).min(all.len())..];
+        Some((kind, payload))
+    }
+}
+
+/// Appends an attribute, padded.
+pub(crate) fn push_attribute(body: &mut Vec<u8>, kind: u16, payload: &[u8]) {
+    // Callers pass addresses and numbers: far below the limit of 16 bits.
+    let len = u16::try_from(payload.len() + 4).unwrap_or(u16::MAX);
+    body.extend(len.to_ne_bytes());
+    body.extend(kind.to_ne_bytes());
+    body.extend(payload);
+    body.resize(body.len().next_multiple_of(4), 0);
+}
+
+/// A netlink socket in the calling thread's network namespace.
+pub(crate) struct Netlink {
+    socket: OwnedFd,
+    sequence: u32,
+}
+
+impl Netlink {
+    pub(crate) fn open() -> io::Result<Self> {
+        // SAFETY: takes integers only.
+        let fd = unsafe {
+            libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_ROUTE)
+        };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor is new and owned by nobody else.
+        Ok(Netlink { socket: unsafe { OwnedFd::from_raw_fd(fd) }, sequence: 0 })
+    }
+
+    /// Asks for everything of a kind; `each` sees every answer (type, payload) in turn.
+    pub(crate) fn dump(
+        &mut self,
+        kind: u16,
+        body: &[u8],
+        each: impl FnMut(u16, &[u8]),
+    ) -> io::Result<()> {
+        self.request(kind, (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16, body, each)
+    }
+
+    /// Asks for one thing; `each` sees the answer.
+    pub(crate) fn get(
+        &mut self,
+        kind: u16,
+        body: &[u8],
+        each: impl FnMut(u16, &[u8]),
+    ) -> io::Result<()> {
+        self.request(kind, (libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16, body, each)
+    }
+
+    fn request(
+        &mut self,
+        kind: u16,
+        flags: u16,
+        body: &[u8],
+        mut each: impl FnMut(u16, &[u8]),
+    ) -> io::Result<()> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut request = Vec::with_capacity(HEADER + body.len());
+        let len = u32::try_from(HEADER + body.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+        request.extend(len.to_ne_bytes());
+        request.extend(kind.to_ne_bytes());
+        request.extend(flags.to_ne_bytes());
+        request.extend(self.sequence.to_ne_bytes());
+        request.extend([0; 4]);
+        request.extend(body);
+        let fd = self.socket.as_raw_fd();
+        // SAFETY: `request` is readable for its length. An unbound, unconnected netlink socket sends to the kernel.
+        retry(|| unsafe { libc::send(fd, request.as_ptr().cast(), request.len(), 0) })?;
+        let mut buffer = vec![0_u8; 65_536];
+        let mut total = 0_usize;
+        loop {
+            // SAFETY: `buffer` is writable for its length.
+            let n =
+                retry(|| unsafe { libc::recv(fd, buffer.as_mut_ptr().cast(), buffer.len(), 0) })?;
+            total = total.saturating_add(n);
+            if n == 0 || total > MOST_BYTES {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+            for message in
+                Messages(&buffer[..n.min(65_536)]).filter(|m| m.sequence == self.sequence)
+            {
+                match i32::from(message.kind) {
+                    libc::NLMSG_DONE => return Ok(()),
+                    libc::NLMSG_ERROR => {
+                        let code =
+                            u32_at(message.payload, 0).ok_or(io::ErrorKind::InvalidData)? as i32;
+                        return match code {
+                            0 => Ok(()),
+                            code => Err(io::Error::from_raw_os_error(code.wrapping_neg())),
+                        };
+                    }
+                    _ => each(message.kind, message.payload),
+                }
+            }
+        }
+    }
+}
+
+/// Fuzz body: both walks end and stay inside their buffers.
+pub fn fuzz_netlink(data: &[u8]) {
+    let mut total = 0;
+    for message in Messages(data) {
+        total += HEADER + message.payload.len();
+        let within: usize = Attributes(message.payload).map(|(_, payload)| 4 + payload.len()).sum();
+        assert!(within <= message.payload.len());
+    }
+    assert!(total <= data.len());
+    super::rtnetlink::fuzz_payload(data);
+}

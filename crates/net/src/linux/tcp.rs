@@ -1,0 +1,384 @@
+//! The TCP sockets of Linux.
+
+use std::io;
+use std::net::{Shutdown, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+
+use super::memfile::MemFile;
+use super::options::{Common, with_flow_label};
+use super::sockopt::{self, retry};
+use super::tcp_info::TcpInfo;
+use super::{error_queue, udp};
+use crate::error::{Context, Error, Result};
+use crate::tcp::{TcpOptions, ZeroCopyCompletion};
+use crate::udp::{ErrorOrigin, SocketMemory};
+
+/// A TCP connection.
+#[derive(Debug)]
+pub struct TcpStream {
+    socket: Socket,
+}
+
+/// A listening TCP socket; its connections inherit its settings.
+#[derive(Debug)]
+pub struct TcpListener {
+    socket: Socket,
+}
+
+macro_rules! descriptor {
+    ($name:ident, $std:ty) => {
+        impl AsFd for $name {
+            fn as_fd(&self) -> BorrowedFd<'_> {
+                self.socket.as_fd()
+            }
+        }
+
+        impl AsRawFd for $name {
+            fn as_raw_fd(&self) -> RawFd {
+                self.socket.as_raw_fd()
+            }
+        }
+
+        impl From<$name> for OwnedFd {
+            fn from(this: $name) -> OwnedFd {
+                this.socket.into()
+            }
+        }
+
+        impl From<$name> for $std {
+            fn from(this: $name) -> $std {
+                this.socket.into()
+            }
+        }
+
+        impl From<$std> for $name {
+            fn from(this: $std) -> $name {
+                $name { socket: this.into() }
+            }
+        }
+    };
+}
+
+descriptor!(TcpStream, std::net::TcpStream);
+descriptor!(TcpListener, std::net::TcpListener);
+
+fn open(like: SocketAddr, options: &TcpOptions, object: &str) -> Result<Socket> {
+    let v6 = like.is_ipv6();
+    let domain = if v6 { Domain::IPV6 } else { Domain::IPV4 };
+    let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))
+        .context("open TCP socket for", object)?;
+    let common = Common {
+        v6,
+        datagram: false,
+        v6_only: options.v6_only,
+        reuse_port: options.reuse_port,
+        send_buffer: options.send_buffer,
+        receive_buffer: options.receive_buffer,
+        tos: options.tos,
+        ttl: options.ttl,
+        flow_label: options.flow_label,
+        device: options.device.as_deref(),
+        pacing_bytes_per_second: options.pacing_bytes_per_second,
+    };
+    common.apply(&socket, object)?;
+    let fd = socket.as_fd();
+    if let Some(mss) = options.mss {
+        sockopt::set(fd, libc::SOL_TCP, libc::TCP_MAXSEG, i32::from(mss))
+            .context("set TCP_MAXSEG on", object)?;
+    }
+    if let Some(name) = &options.congestion_control {
+        sockopt::set_slice(fd, libc::SOL_TCP, libc::TCP_CONGESTION, name.as_bytes())
+            .context("set congestion control to", name.as_str())?;
+    }
+    if options.nodelay {
+        socket.set_tcp_nodelay(true).context("set TCP_NODELAY on", object)?;
+    }
+    if let Some(seconds) = options.keepalive_seconds {
+        let idle = Duration::from_secs(u64::from(seconds.max(1)));
+        let keepalive = TcpKeepalive::new().with_time(idle).with_interval(idle);
+        socket.set_tcp_keepalive(&keepalive).context("set SO_KEEPALIVE on", object)?;
+    }
+    if let Some(ms) = options.user_timeout_ms {
+        sockopt::set(fd, libc::SOL_TCP, libc::TCP_USER_TIMEOUT, ms)
+            .context("set TCP_USER_TIMEOUT on", object)?;
+    }
+    if options.zerocopy {
+        sockopt::set(fd, libc::SOL_SOCKET, libc::SO_ZEROCOPY, 1)
+            .context("set SO_ZEROCOPY on", object)?;
+    }
+    Ok(socket)
+}
+
+impl TcpListener {
+    /// Listens on `address` with room for `backlog` connections not yet accepted (the system's `somaxconn` at most).
+    /// `SO_REUSEADDR` is set, so that a server can start again at once.
+    pub fn open(address: SocketAddr, options: &TcpOptions, backlog: u32) -> Result<Self> {
+        let object = address.to_string();
+        let socket = open(address, options, &object)?;
+        socket.set_reuse_address(true).context("set SO_REUSEADDR on", &object)?;
+        socket.bind(&address.into()).context("bind TCP listener to", &object)?;
+        socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX)).context("listen on", &object)?;
+        socket.set_nonblocking(options.nonblocking).context("set non-blocking", &object)?;
+        Ok(TcpListener { socket })
+    }
+
+    /// Takes the next connection, blocking or not as `nonblocking` says.
+    pub fn accept(&self, nonblocking: bool) -> io::Result<(TcpStream, SocketAddr)> {
+        let (socket, from) = self.socket.accept()?;
+        socket.set_nonblocking(nonblocking)?;
+        let from = from.as_socket().ok_or(io::ErrorKind::InvalidData)?;
+        Ok((TcpStream { socket }, from))
+    }
+
+    /// The address listened on.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()?.as_socket().ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    /// Whether `accept` returns `WouldBlock` where it would wait.
+    pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        self.socket.set_nonblocking(nonblocking)
+    }
+}
+
+impl TcpStream {
+    /// Connects to `to`; gives up with `TimedOut` after `timeout_ns` (the system's own limit, about two minutes: `None`).
+    pub fn connect(to: SocketAddr, options: &TcpOptions, timeout_ns: Option<u64>) -> Result<Self> {
+        let object = to.to_string();
+        let socket = Self::prepare(to, options, &object)?;
+        let to = with_flow_label(to, options.flow_label).into();
+        match timeout_ns {
+            Some(ns) => socket.connect_timeout(&to, Duration::from_nanos(ns.max(1))),
+            None => socket.connect(&to),
+        }
+        .context("connect to", &object)?;
+        socket.set_nonblocking(options.nonblocking).context("set non-blocking", &object)?;
+        Ok(TcpStream { socket })
+    }
+
+    /// Begins to connect and returns at once with a non-blocking socket: it is connected when it becomes writable and
+    /// [`TcpStream::take_error`] has nothing.
+    pub fn start_connect(to: SocketAddr, options: &TcpOptions) -> Result<Self> {
+        let object = to.to_string();
+        let socket = Self::prepare(to, options, &object)?;
+        socket.set_nonblocking(true).context("set non-blocking", &object)?;
+        match socket.connect(&with_flow_label(to, options.flow_label).into()) {
+            Err(e) if e.raw_os_error() != Some(libc::EINPROGRESS) => {
+                Err(e).context("connect to", &object)
+            }
+            _ => Ok(TcpStream { socket }),
+        }
+    }
+
+    fn prepare(to: SocketAddr, options: &TcpOptions, object: &str) -> Result<Socket> {
+        let socket = open(to, options, object)?;
+        if let Some(bind) = options.bind {
+            if bind.is_ipv4() != to.is_ipv4() {
+                let object = format!("{to} from {bind}");
+                return Err(Error::Refused {
+                    operation: "connect",
+                    object,
+                    reason: "both must be of one family",
+                });
+            }
+            if bind.port() != 0 {
+                socket.set_reuse_address(true).context("set SO_REUSEADDR on", object)?;
+            } else {
+                // Leaves the choice of port to connect, so that one port serves several destinations.
+                sockopt::set(socket.as_fd(), libc::SOL_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)
+                    .context("set IP_BIND_ADDRESS_NO_PORT on", object)?;
+            }
+            socket.bind(&bind.into()).context("bind TCP socket to", bind.to_string())?;
+        }
+        Ok(socket)
+    }
+
+    /// The local address.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()?.as_socket().ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    /// The peer's address.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.peer_addr()?.as_socket().ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    /// Whether calls return `WouldBlock` where they would wait.
+    pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        self.socket.set_nonblocking(nonblocking)
+    }
+
+    /// Sends from `buffer`; returns how many bytes were taken.
+    #[inline]
+    pub fn send(&self, buffer: &[u8]) -> io::Result<usize> {
+        self.send_flags(buffer, 0)
+    }
+
+    fn send_flags(&self, buffer: &[u8], flags: i32) -> io::Result<usize> {
+        let flags = flags | libc::MSG_NOSIGNAL;
+        // SAFETY: `buffer` is readable for its length through the call.
+        retry(|| unsafe {
+            libc::send(self.as_raw_fd(), buffer.as_ptr().cast(), buffer.len(), flags)
+        })
+    }
+
+    /// Receives into `buffer`; 0 is the end of what the peer sends.
+    #[inline]
+    pub fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.recv_flags(buffer, 0)
+    }
+
+    /// Reads ahead: the bytes stay for the next receive.
+    pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.recv_flags(buffer, libc::MSG_PEEK)
+    }
+
+    fn recv_flags(&self, buffer: &mut [u8], flags: i32) -> io::Result<usize> {
+        // SAFETY: `buffer` is writable for its length through the call.
+        retry(|| unsafe {
+            libc::recv(self.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), flags)
+        })
+    }
+
+    /// Takes up to `most` received bytes without copying them anywhere (`MSG_TRUNC`, `tcp(7)`); 0 is the end.
+    #[inline]
+    pub fn recv_discard(&self, most: usize) -> io::Result<usize> {
+        // SAFETY: with MSG_TRUNC on TCP the kernel writes nothing, and a null buffer is accepted.
+        retry(|| unsafe {
+            libc::recv(self.as_raw_fd(), std::ptr::null_mut(), most, libc::MSG_TRUNC)
+        })
+    }
+
+    /// Sends up to `len` bytes of `file` from `offset` on, without copying them through this process (`sendfile(2)`).
+    /// Returns how many were taken; 0 at the end of the file.
+    #[inline]
+    pub fn send_file(&self, file: &MemFile, offset: u64, len: usize) -> io::Result<usize> {
+        let start = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
+        retry(|| {
+            let mut at = start;
+            // SAFETY: `at` is a valid off_t; both descriptors are open.
+            unsafe { libc::sendfile(self.as_raw_fd(), file.as_fd().as_raw_fd(), &raw mut at, len) }
+        })
+    }
+
+    /// Sends from `buffer` without copying (`MSG_ZEROCOPY`); needs [`TcpOptions::zerocopy`]. The kernel keeps the pages,
+    /// so this is safe, but what they hold when they leave is what is sent: keep `buffer` alive and unchanged until
+    /// [`TcpStream::zerocopy_completion`] has told of this send. `NoBuffers` means that too many are outstanding.
+    #[inline]
+    pub fn send_zerocopy(&self, buffer: &[u8]) -> io::Result<usize> {
+        self.send_flags(buffer, libc::MSG_ZEROCOPY)
+    }
+
+    /// Takes the next completion of zero-copy sends, `None` when there is none yet.
+    pub fn zerocopy_completion(&self) -> io::Result<Option<ZeroCopyCompletion>> {
+        loop {
+            match error_queue::read(self.as_fd())? {
+                None => return Ok(None),
+                Some(e) if e.origin == ErrorOrigin::ZeroCopy => {
+                    return Ok(Some(ZeroCopyCompletion {
+                        first: e.info,
+                        last: e.data,
+                        copied: e.icmp_code & 1 != 0,
+                    }));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Ends our direction; the peer's goes on (`SHUT_WR`).
+    pub fn half_close(&self) -> io::Result<()> {
+        self.socket.shutdown(Shutdown::Write)
+    }
+
+    /// Ends both directions.
+    pub fn shutdown(&self) -> io::Result<()> {
+        self.socket.shutdown(Shutdown::Both)
+    }
+
+    /// Makes closing send a reset instead of the usual end (`SO_LINGER` 0): no TIME-WAIT, unsent data is lost.
+    pub fn set_reset_on_close(&self) -> io::Result<()> {
+        self.socket.set_linger(Some(Duration::ZERO))
+    }
+
+    /// Sends small writes at once (`TCP_NODELAY`).
+    pub fn set_nodelay(&self, on: bool) -> io::Result<()> {
+        self.socket.set_tcp_nodelay(on)
+    }
+
+    /// Acknowledges at once for now (`TCP_QUICKACK`); the kernel may fall back by itself.
+    pub fn set_quickack(&self, on: bool) -> io::Result<()> {
+        sockopt::set(self.as_fd(), libc::SOL_TCP, libc::TCP_QUICKACK, i32::from(on))
+    }
+
+    /// Holds back partial segments (`TCP_CORK`), 200 ms at most.
+    pub fn set_cork(&self, on: bool) -> io::Result<()> {
+        sockopt::set(self.as_fd(), libc::SOL_TCP, libc::TCP_CORK, i32::from(on))
+    }
+
+    /// Sets the pacing rate, bytes per second; `u64::MAX` lifts it.
+    pub fn set_pacing_rate(&self, bytes_per_second: u64) -> io::Result<()> {
+        sockopt::set(self.as_fd(), libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, bytes_per_second)
+    }
+
+    /// Reports the socket writable only while fewer than `bytes` wait unsent (`TCP_NOTSENT_LOWAT`).
+    pub fn set_not_sent_low_water(&self, bytes: u32) -> io::Result<()> {
+        sockopt::set(self.as_fd(), libc::SOL_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
+    }
+
+    /// Bytes of send buffer in effect: twice what was asked for, within limits, as the kernel counts overhead in.
+    pub fn send_buffer(&self) -> io::Result<usize> {
+        self.socket.send_buffer_size()
+    }
+
+    /// Bytes of receive buffer in effect, counted likewise.
+    pub fn receive_buffer(&self) -> io::Result<usize> {
+        self.socket.recv_buffer_size()
+    }
+
+    /// Maximum segment size in effect, bytes.
+    pub fn mss(&self) -> io::Result<u32> {
+        sockopt::get_i32(self.as_fd(), libc::SOL_TCP, libc::TCP_MAXSEG)
+            .map(|v| u32::try_from(v).unwrap_or(0))
+    }
+
+    /// Name of the congestion control in use.
+    pub fn congestion_control(&self) -> io::Result<String> {
+        let mut name = [0_u8; 16];
+        let len = sockopt::get_into(self.as_fd(), libc::SOL_TCP, libc::TCP_CONGESTION, &mut name)?;
+        let text: Vec<u8> = name[..len].iter().copied().take_while(|&b| b != 0).collect();
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+
+    /// What the kernel knows of the connection.
+    pub fn info(&self) -> io::Result<TcpInfo> {
+        let mut bytes = [0_u8; 320];
+        let len = sockopt::get_into(self.as_fd(), libc::SOL_TCP, libc::TCP_INFO, &mut bytes)?;
+        TcpInfo::parse(&bytes[..len]).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    /// Bytes written and not yet acknowledged by the peer (`SIOCOUTQ`).
+    pub fn unacknowledged_bytes(&self) -> io::Result<u32> {
+        let mut bytes: libc::c_int = 0;
+        // SAFETY: SIOCOUTQ (the same number as TIOCOUTQ) writes one int.
+        let rc = unsafe { libc::ioctl(self.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+        if rc == 0 {
+            Ok(u32::try_from(bytes).unwrap_or(0))
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    }
+
+    /// The socket's memory accounts (`SO_MEMINFO`).
+    pub fn socket_memory(&self) -> io::Result<SocketMemory> {
+        udp::socket_memory(self.as_fd())
+    }
+
+    /// Takes the pending error of the socket, if any (`SO_ERROR`).
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        self.socket.take_error()
+    }
+}

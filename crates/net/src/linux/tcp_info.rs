@@ -1,0 +1,200 @@
+//! `struct tcp_info`, read by offset, since kernels differ in how much of it they fill.
+
+/// What the kernel knows of a TCP connection (`TCP_INFO`). Fields that an older kernel does not tell are `None`.
+/// Times keep the kernel's microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpInfo {
+    /// State by the kernel's number; 1 is ESTABLISHED.
+    pub state: u8,
+    /// Congestion state: 0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss.
+    pub congestion_state: u8,
+    /// Timestamps (RFC 7323) in use.
+    pub timestamps: bool,
+    /// Selective acknowledgement (RFC 2018) in use.
+    pub sack: bool,
+    /// Window scaling (RFC 7323) in use.
+    pub window_scaling: bool,
+    /// ECN (RFC 3168) negotiated.
+    pub ecn: bool,
+    /// Window scale the peer asked for: shift of the windows it sends us.
+    pub send_window_scale: u8,
+    /// Window scale we asked for.
+    pub receive_window_scale: u8,
+    /// Retransmission timeout, µs.
+    pub rto_us: u32,
+    /// Sender's maximum segment size, bytes of payload.
+    pub send_mss_bytes: u32,
+    /// Largest segment received of late, bytes.
+    pub receive_mss_bytes: u32,
+    /// Segments sent and not yet acknowledged.
+    pub unacked_segments: u32,
+    /// Segments selectively acknowledged, now.
+    pub sacked_segments: u32,
+    /// Segments thought lost, now.
+    pub lost_segments: u32,
+    /// Segments retransmitted and not yet acknowledged, now.
+    pub retransmitting_segments: u32,
+    /// Path MTU, bytes.
+    pub path_mtu_bytes: u32,
+    /// Smoothed round-trip time (RFC 6298), µs.
+    pub rtt_us: u32,
+    /// Round-trip time variation (mean deviation), µs.
+    pub rttvar_us: u32,
+    /// Slow-start threshold, segments; 2^31−1 and more mean "none yet".
+    pub ssthresh_segments: u32,
+    /// Congestion window, segments.
+    pub cwnd_segments: u32,
+    /// MSS we announced, bytes.
+    pub advertised_mss_bytes: u32,
+    /// Degree of reordering the sender tolerates, segments.
+    pub reordering_segments: u32,
+    /// Receiver's estimate of the round trip, µs.
+    pub receive_rtt_us: u32,
+    /// Receiver's estimate of the space its reader needs per round trip, bytes.
+    pub receive_space_bytes: u32,
+    /// Segments retransmitted so far.
+    pub total_retransmits: u32,
+    /// Pacing rate, bytes per second; `u64::MAX` means unlimited.
+    pub pacing_rate_bytes_per_second: Option<u64>,
+    /// Bytes acknowledged by the peer so far (RFC 4898).
+    pub bytes_acked: Option<u64>,
+    /// Bytes received in order so far.
+    pub bytes_received: Option<u64>,
+    /// Segments sent so far, with and without data.
+    pub segments_out: Option<u32>,
+    /// Segments received so far.
+    pub segments_in: Option<u32>,
+    /// Bytes written and not yet sent.
+    pub not_sent_bytes: Option<u32>,
+    /// Least round-trip time seen of late, µs.
+    pub min_rtt_us: Option<u32>,
+    /// Most recent rate of delivery, bytes per second.
+    pub delivery_rate_bytes_per_second: Option<u64>,
+    /// The delivery rate was limited by the application.
+    pub delivery_rate_app_limited: bool,
+    /// Time with data in flight or waiting, µs; counted in the kernel's ticks (1–10 ms).
+    pub busy_us: Option<u64>,
+    /// Part of it limited by the receive window, µs.
+    pub receive_window_limited_us: Option<u64>,
+    /// Part of it limited by the send buffer, µs.
+    pub send_buffer_limited_us: Option<u64>,
+    /// Segments delivered, with those delivered again.
+    pub delivered_segments: Option<u32>,
+    /// Of these, acknowledged with an ECN mark.
+    pub delivered_ce_segments: Option<u32>,
+    /// Bytes sent so far, with retransmissions.
+    pub bytes_sent: Option<u64>,
+    /// Bytes retransmitted so far.
+    pub bytes_retransmitted: Option<u64>,
+    /// Duplicate acknowledgements by DSACK (RFC 2883).
+    pub dsack_duplicates: Option<u32>,
+    /// Reordering events seen.
+    pub reordering_seen: Option<u32>,
+    /// Segments received out of order.
+    pub out_of_order_segments: Option<u32>,
+    /// Window announced by the peer, scaled, bytes.
+    pub send_window_bytes: Option<u32>,
+    /// Window we announce, scaled, bytes.
+    pub receive_window_bytes: Option<u32>,
+}
+
+/// Bytes that every kernel since 2.6 fills: up to `tcpi_total_retrans`.
+const BASE: usize = 104;
+
+impl TcpInfo {
+    /// Reads as much of `struct tcp_info` as `bytes` hold; `None` when shorter than any kernel's.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<TcpInfo> {
+        if bytes.len() < BASE {
+            return None;
+        }
+        let long = |at: usize| -> Option<u32> {
+            Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+        };
+        let wide = |at: usize| -> Option<u64> {
+            Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+        };
+        let options = bytes[5];
+        // Two bit-fields of four, in the order the compiler lays them out: low bits first on little-endian machines.
+        let (first, second) = (bytes[6] & 0xf, bytes[6] >> 4);
+        let (send_scale, receive_scale) =
+            if cfg!(target_endian = "little") { (first, second) } else { (second, first) };
+        let app_limited = if cfg!(target_endian = "little") { bytes[7] & 1 } else { bytes[7] >> 7 };
+        Some(TcpInfo {
+            state: bytes[0],
+            congestion_state: bytes[1],
+            timestamps: options & 1 != 0,
+            sack: options & 2 != 0,
+            window_scaling: options & 4 != 0,
+            ecn: options & 8 != 0,
+            send_window_scale: send_scale,
+            receive_window_scale: receive_scale,
+            rto_us: long(8)?,
+            send_mss_bytes: long(16)?,
+            receive_mss_bytes: long(20)?,
+            unacked_segments: long(24)?,
+            sacked_segments: long(28)?,
+            lost_segments: long(32)?,
+            retransmitting_segments: long(36)?,
+            path_mtu_bytes: long(60)?,
+            rtt_us: long(68)?,
+            rttvar_us: long(72)?,
+            ssthresh_segments: long(76)?,
+            cwnd_segments: long(80)?,
+            advertised_mss_bytes: long(84)?,
+            reordering_segments: long(88)?,
+            receive_rtt_us: long(92)?,
+            receive_space_bytes: long(96)?,
+            total_retransmits: long(100)?,
+            pacing_rate_bytes_per_second: wide(104),
+            bytes_acked: wide(120),
+            bytes_received: wide(128),
+            segments_out: long(136),
+            segments_in: long(140),
+            not_sent_bytes: long(144),
+            min_rtt_us: long(148),
+            delivery_rate_bytes_per_second: wide(160),
+            delivery_rate_app_limited: app_limited != 0,
+            busy_us: wide(168),
+            receive_window_limited_us: wide(176),
+            send_buffer_limited_us: wide(184),
+            delivered_segments: long(192),
+            delivered_ce_segments: long(196),
+            bytes_sent: wide(200),
+            bytes_retransmitted: wide(208),
+            dsack_duplicates: long(216),
+            reordering_seen: long(220),
+            out_of_order_segments: long(224),
+            send_window_bytes: long(228),
+            receive_window_bytes: long(232),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shorter_structs_leave_later_fields_untold() {
+        let mut bytes = [0_u8; 240];
+        bytes[68..72].copy_from_slice(&150_u32.to_ne_bytes());
+        bytes[208..216].copy_from_slice(&(1_u64 << 40).to_ne_bytes());
+        bytes[5] = 0b0111;
+        let full = TcpInfo::parse(&bytes).unwrap();
+        assert_eq!((full.rtt_us, full.bytes_retransmitted), (150, Some(1 << 40)));
+        assert_eq!(
+            (full.timestamps, full.sack, full.window_scaling, full.ecn),
+            (true, true, true, false)
+        );
+        for len in 0..bytes.len() {
+            match TcpInfo::parse(&bytes[..len]) {
+                None => assert!(len < BASE),
+                Some(info) => {
+                    assert_eq!(info.rtt_us, 150);
+                    assert_eq!(info.bytes_retransmitted.is_some(), len >= 216);
+                    assert_eq!(info.pacing_rate_bytes_per_second.is_some(), len >= 112);
+                }
+            }
+        }
+    }
+}

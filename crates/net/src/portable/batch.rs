@@ -1,0 +1,158 @@
+//! Batches in form only: a call per datagram.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+
+use super::udp::UdpSocket;
+use crate::udp::{RecvMessage, RecvMode, Sent};
+
+/// Room for a batch of messages to send.
+#[derive(Debug)]
+pub struct SendBatch {
+    capacity: usize,
+}
+
+impl SendBatch {
+    /// Room for `messages` messages, at most 1024.
+    pub fn new(messages: usize) -> Self {
+        SendBatch { capacity: messages.clamp(1, 1024) }
+    }
+
+    /// How many messages fit.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Starts a new batch.
+    pub fn fill<'b>(&mut self) -> Filling<'_, 'b> {
+        Filling { batch: self, messages: Vec::new(), sent: 0 }
+    }
+}
+
+type Message<'b> = (&'b [u8], Option<u16>, Option<SocketAddr>);
+
+/// A batch being filled and sent.
+#[derive(Debug)]
+pub struct Filling<'a, 'b> {
+    batch: &'a mut SendBatch,
+    messages: Vec<Message<'b>>,
+    sent: usize,
+}
+
+impl<'b> Filling<'_, 'b> {
+    /// Adds a message.
+    pub fn push(
+        &mut self,
+        buffer: &'b [u8],
+        segment_size: Option<u16>,
+        to: Option<SocketAddr>,
+    ) -> io::Result<()> {
+        if self.is_full() {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        if segment_size == Some(0) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        self.messages.push((buffer, segment_size, to));
+        Ok(())
+    }
+
+    /// Messages pushed and not yet taken by the system.
+    pub fn remaining(&self) -> usize {
+        self.messages.len() - self.sent
+    }
+
+    /// Whether no more fits.
+    pub fn is_full(&self) -> bool {
+        self.messages.len() == self.batch.capacity
+    }
+
+    /// Sends until one is not taken; an error means that the first was not.
+    pub fn send(&mut self, socket: &UdpSocket) -> io::Result<Sent> {
+        let mut messages = 0;
+        for (buffer, segment_size, to) in &self.messages[self.sent..] {
+            match socket.send_segmented(buffer, *segment_size, *to) {
+                Ok(_) => messages += 1,
+                Err(e) if messages == 0 => return Err(e),
+                Err(_) => break,
+            }
+        }
+        self.sent += messages;
+        Ok(Sent { messages })
+    }
+
+    /// Gives up the first remaining message.
+    pub fn skip(&mut self) {
+        self.sent = (self.sent + 1).min(self.messages.len());
+    }
+}
+
+/// Room for received messages: one at a time here.
+#[derive(Debug)]
+pub struct RecvBatch {
+    buffer: Vec<u8>,
+    capacity: usize,
+    received: Option<(usize, SocketAddr)>,
+}
+
+impl RecvBatch {
+    /// Room for `messages` of `bytes_each` bytes.
+    pub fn new(messages: usize, bytes_each: usize) -> Self {
+        RecvBatch {
+            buffer: vec![0; bytes_each.max(1)],
+            capacity: messages.clamp(1, 1024),
+            received: None,
+        }
+    }
+
+    /// How many messages fit.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Receives one message. `DontWait` needs a non-blocking socket here.
+    pub fn recv(&mut self, socket: &UdpSocket, _mode: RecvMode) -> io::Result<usize> {
+        self.received = None;
+        self.received = Some(socket.recv_from(&mut self.buffer)?);
+        Ok(1)
+    }
+
+    /// The messages of the last receive.
+    pub fn messages(&self) -> RecvMessages<'_> {
+        RecvMessages { batch: self, left: usize::from(self.received.is_some()) }
+    }
+}
+
+/// The messages of one receive.
+#[derive(Clone, Debug)]
+pub struct RecvMessages<'a> {
+    batch: &'a RecvBatch,
+    left: usize,
+}
+
+impl<'a> Iterator for RecvMessages<'a> {
+    type Item = RecvMessage<'a>;
+
+    fn next(&mut self) -> Option<RecvMessage<'a>> {
+        self.left = self.left.checked_sub(1)?;
+        let (len, from) =
+            self.batch.received.unwrap_or((0, SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0)));
+        Some(RecvMessage {
+            data: &self.batch.buffer[..len],
+            from,
+            segment_size: None,
+            kernel_realtime_ns: None,
+            hardware_ns: None,
+            overflow_total: None,
+            tos: None,
+            ttl: None,
+            truncated: false,
+        })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl ExactSizeIterator for RecvMessages<'_> {}

@@ -1,0 +1,71 @@
+//! Clocks of the standard library.
+
+use std::sync::OnceLock;
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::clock::ProcessCpu;
+use crate::error::{Error, Result};
+
+fn origin() -> Instant {
+    static ORIGIN: OnceLock<Instant> = OnceLock::new();
+    *ORIGIN.get_or_init(Instant::now)
+}
+
+pub(crate) fn monotonic_ns() -> u64 {
+    // From 1 on, so that a reading is never mistaken for "none".
+    u64::try_from(origin().elapsed().as_nanos()).unwrap_or(u64::MAX - 1) + 1
+}
+
+pub(crate) fn realtime_ns() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+pub(crate) fn sleep_until(until_ns: u64) {
+    loop {
+        let left = until_ns.saturating_sub(monotonic_ns());
+        if left == 0 {
+            return;
+        }
+        std::thread::sleep(Duration::from_nanos(left));
+    }
+}
+
+fn unsupported<T>(operation: &'static str, object: &str) -> Result<T> {
+    Err(Error::Unsupported { operation, object: object.to_owned() })
+}
+
+/// Resolution of the monotonic clock, ns, as far as the standard library lets it be known.
+pub fn monotonic_resolution_ns() -> u64 {
+    100
+}
+
+/// Not available.
+pub fn set_timer_slack(_slack_ns: u64) -> Result<()> {
+    unsupported("set timer slack of", "this thread")
+}
+
+/// Not available: always 0.
+pub fn thread_cpu_ns() -> u64 {
+    0
+}
+
+/// Not available: always 0.
+pub fn process_cpu() -> ProcessCpu {
+    ProcessCpu::default()
+}
+
+/// Not available.
+pub fn boot_id() -> Result<String> {
+    unsupported("read", "the boot id")
+}
+
+/// Not available.
+pub fn time_namespace() -> Result<String> {
+    unsupported("read", "the time namespace")
+}
+
+/// Not available.
+pub fn clocksource() -> Option<String> {
+    None
+}

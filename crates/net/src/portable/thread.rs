@@ -1,0 +1,41 @@
+//! Threads as the standard library has them.
+
+use crate::error::{Error, Result};
+
+fn unsupported<T>(operation: &'static str, object: &str) -> Result<T> {
+    Err(Error::Unsupported { operation, object: object.to_owned() })
+}
+
+/// As many CPUs as may run in parallel, numbered from 0.
+pub fn allowed_cpus() -> Result<Vec<usize>> {
+    let n = std::thread::available_parallelism();
+    n.map(|n| (0..n.get()).collect()).map_err(|e| Error::system("count", "CPUs", e))
+}
+
+/// Not available.
+pub fn pin_to_cpu(_cpu: usize) -> Result<()> {
+    unsupported("pin to a CPU", "this thread")
+}
+
+/// Not available.
+pub fn current_cpu() -> Option<usize> {
+    None
+}
+
+/// Not available.
+pub fn try_fifo(_priority: u8) -> Result<()> {
+    unsupported("schedule in real time", "this thread")
+}
+
+/// Nothing to do: scheduling is never anything else.
+pub fn set_normal() -> Result<()> {
+    Ok(())
+}
+
+/// Not available: does nothing.
+pub fn set_name(_name: &str) {}
+
+/// Not available.
+pub fn raise_descriptor_limit(_wanted: u64) -> Result<u64> {
+    unsupported("raise", "the limit of open files")
+}

@@ -1,0 +1,181 @@
+//! UDP over the standard library, with what socket2 adds everywhere.
+
+use std::io;
+use std::net::SocketAddr;
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::error::{Context, Error, Result};
+use crate::udp::{QueuedError, SendFault, SocketMemory, UdpOptions};
+
+/// A UDP socket, opened with all its settings by [`UdpSocket::open`].
+#[derive(Debug)]
+pub struct UdpSocket {
+    socket: std::net::UdpSocket,
+}
+
+fn unsupported<T>() -> io::Result<T> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+impl UdpSocket {
+    /// Opens, sets, binds and connects a socket; refuses by name what this system does not have.
+    pub fn open(options: &UdpOptions) -> Result<UdpSocket> {
+        let object = options.bind.to_string();
+        let missing = [
+            (options.gro, "merge received datagrams on"),
+            (options.timestamps, "ask for kernel stamps on"),
+            (options.rxq_overflow, "ask for the overflow count on"),
+            (options.receive_tos_ttl, "ask for TOS and TTL on"),
+            (options.receive_errors, "ask for the error queue on"),
+            (options.reuse_port, "share the port of"),
+            (options.device.is_some(), "bind to a device"),
+            (options.pacing_bytes_per_second.is_some(), "pace"),
+            (options.dont_fragment.is_some(), "set \"don't fragment\" on"),
+            (options.flow_label.is_some(), "set a flow label on"),
+            (options.tos.is_some(), "set TOS on"),
+        ];
+        if let Some((_, operation)) = missing.into_iter().find(|(asked, _)| *asked) {
+            return Err(Error::Unsupported { operation, object });
+        }
+        let socket =
+            Socket::new(Domain::for_address(options.bind), Type::DGRAM, Some(Protocol::UDP))
+                .context("open UDP socket for", &object)?;
+        if let Some(bytes) = options.send_buffer {
+            socket.set_send_buffer_size(bytes).context("set SO_SNDBUF on", &object)?;
+        }
+        if let Some(bytes) = options.receive_buffer {
+            socket.set_recv_buffer_size(bytes).context("set SO_RCVBUF on", &object)?;
+        }
+        if options.bind.is_ipv6() {
+            socket.set_only_v6(options.v6_only).context("set IPV6_V6ONLY on", &object)?;
+        }
+        socket.set_nonblocking(options.nonblocking).context("set non-blocking", &object)?;
+        socket.bind(&options.bind.into()).context("bind UDP socket to", &object)?;
+        let socket: std::net::UdpSocket = socket.into();
+        if let Some(ttl) = options.ttl {
+            socket.set_ttl(u32::from(ttl)).context("set TTL on", &object)?;
+        }
+        if let Some(to) = options.connect {
+            socket.connect(to).context("connect UDP socket to", to.to_string())?;
+        }
+        Ok(UdpSocket { socket })
+    }
+
+    /// Fixes the peer.
+    pub fn connect(&self, to: SocketAddr) -> io::Result<()> {
+        self.socket.connect(to)
+    }
+
+    /// The local address.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// The connected peer.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.peer_addr()
+    }
+
+    /// Whether calls return `WouldBlock` where they would wait.
+    pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        self.socket.set_nonblocking(nonblocking)
+    }
+
+    /// Bytes of send buffer in effect.
+    pub fn send_buffer(&self) -> io::Result<usize> {
+        socket2::SockRef::from(&self.socket).send_buffer_size()
+    }
+
+    /// Bytes of receive buffer in effect.
+    pub fn receive_buffer(&self) -> io::Result<usize> {
+        socket2::SockRef::from(&self.socket).recv_buffer_size()
+    }
+
+    /// Sends one datagram to the connected peer.
+    pub fn send(&self, buffer: &[u8]) -> io::Result<usize> {
+        self.socket.send(buffer)
+    }
+
+    /// Sends one datagram to `to`.
+    pub fn send_to(&self, buffer: &[u8], to: SocketAddr) -> io::Result<usize> {
+        self.socket.send_to(buffer, to)
+    }
+
+    /// Sends `buffer` as one datagram; `Unsupported` when it would have to be cut.
+    pub fn send_segmented(
+        &self,
+        buffer: &[u8],
+        segment_size: Option<u16>,
+        to: Option<SocketAddr>,
+    ) -> io::Result<usize> {
+        if segment_size.is_some_and(|size| usize::from(size) < buffer.len()) {
+            return unsupported();
+        }
+        match to {
+            Some(to) => self.socket.send_to(buffer, to),
+            None => self.socket.send(buffer),
+        }
+    }
+
+    /// Receives one message.
+    pub fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.socket.recv_from(buffer)
+    }
+
+    /// Never.
+    pub fn segmentation_available(&self) -> bool {
+        false
+    }
+
+    /// Not available.
+    pub fn set_gro(&self, on: bool) -> io::Result<()> {
+        if on { unsupported() } else { Ok(()) }
+    }
+
+    /// Not available.
+    pub fn set_pacing_rate(&self, _bytes_per_second: u64) -> io::Result<()> {
+        unsupported()
+    }
+
+    /// Not available.
+    pub fn socket_memory(&self) -> io::Result<SocketMemory> {
+        unsupported()
+    }
+
+    /// Not available.
+    pub fn path_mtu(&self) -> io::Result<u32> {
+        unsupported()
+    }
+
+    /// Takes the pending error of the socket, if any.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        self.socket.take_error()
+    }
+
+    /// Not available: nothing is ever queued.
+    pub fn read_error_queue(&self) -> io::Result<Option<QueuedError>> {
+        Ok(None)
+    }
+}
+
+pub(crate) fn send_fault(error: &io::Error) -> SendFault {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => SendFault::WouldBlock,
+        io::ErrorKind::OutOfMemory => SendFault::NoBuffers,
+        io::ErrorKind::InvalidInput => SendFault::Invalid,
+        io::ErrorKind::Unsupported => SendFault::SegmentationUnsupported,
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => SendFault::Refused,
+        io::ErrorKind::HostUnreachable
+        | io::ErrorKind::NetworkUnreachable
+        | io::ErrorKind::NetworkDown
+        | io::ErrorKind::AddrNotAvailable => SendFault::Unreachable,
+        io::ErrorKind::PermissionDenied => SendFault::NotPermitted,
+        _ => SendFault::Other,
+    }
+}
+
+/// No segmentation: 1.
+pub fn gso_max_segments() -> u16 {
+    1
+}
