@@ -4,6 +4,9 @@
 use crate::data::{self, HeaderFields, HeaderLayout, SendTime, TagKey};
 use crate::datagram::{ControlDatagram, DatagramKey, looks_like_control};
 use crate::frame::{FrameDecoder, encode_frame};
+use crate::packet::{Ethernet, Icmp, Ipv4, Ipv6, Network, Packet, Tcp, Transport, Udp, UdpLite};
+use crate::packets::{PacketLogReader, PacketLogWriter, PacketsError};
+use crate::preface::{self, Preface};
 
 /// The key under which corpora are made.
 const KEY: [u8; 16] = *b"weir fuzz corpus";
@@ -77,6 +80,139 @@ pub fn fuzz_frame(data: &[u8]) {
     }
     assert_eq!(again, stream[..again.len()]);
     assert!(whole.1 || again.len() + whole.2 == stream.len());
+}
+
+/// Preface: the verdict does not change as bytes are added, and is the earliest that can be had.
+pub fn fuzz_preface(data: &[u8]) {
+    let mut first = None;
+    for len in 0..=data.len().min(preface::DATA_LEN + 8) {
+        let now = Preface::decode(&data[..len]);
+        match first {
+            None if now == Preface::NeedMore => assert!(len < preface::DATA_LEN),
+            None => first = Some(now),
+            Some(before) => assert_eq!(now, before),
+        }
+    }
+    match Preface::decode(data) {
+        Preface::Data(got) => assert_eq!(got.encode(), data[..preface::DATA_LEN]),
+        Preface::Control { mode } => {
+            assert_eq!(preface::encode_control(mode), data[..preface::CONTROL_LEN]);
+        }
+        Preface::NeedMore | Preface::OtherVersion(_) | Preface::Foreign => {}
+    }
+}
+
+/// Packet log: what is read writes back to the same records, and no more of them than fit the input.
+pub fn fuzz_packets(data: &[u8]) {
+    let Ok(mut reader) = PacketLogReader::new(data) else { return };
+    let metadata = reader.metadata().to_owned();
+    assert!(metadata.len() <= data.len());
+    let mut writer = PacketLogWriter::new(Vec::new(), &metadata).ok();
+    let mut records = Vec::new();
+    loop {
+        match reader.read() {
+            Ok(Some(record)) => records.push(record),
+            Ok(None) => break,
+            Err(PacketsError::TruncatedRecord { records: before }) => {
+                assert_eq!(before, records.len() as u64);
+                assert!(matches!(reader.read(), Ok(None)));
+                break;
+            }
+            Err(other) => panic!("a slice cannot fail: {other}"),
+        }
+    }
+    assert!(records.len() * crate::packets::RECORD_LEN <= data.len());
+    let Some(mut writer) = writer.take() else { return };
+    for record in &records {
+        assert!(writer.write(record).is_ok());
+    }
+    let Ok(again) = writer.finish() else { return };
+    let reread: Vec<_> = PacketLogReader::new(&again[..]).into_iter().flatten().flatten().collect();
+    assert_eq!(reread, records);
+}
+
+/// Packet views: every accessor of every view that can be made, and lengths that stay within the input.
+pub fn fuzz_packet(data: &[u8]) {
+    if let Ok(packet) = Packet::from_ethernet(data) {
+        look_at(&packet, data);
+    }
+    if let Ok(packet) = Packet::from_ip(data) {
+        look_at(&packet, data);
+    }
+    // The views on their own, without what the headers before them would have ruled out.
+    let alone = [
+        Tcp::new(data).map(Transport::Tcp),
+        Udp::new(data).map(Transport::Udp),
+        Udp::first_fragment(data).map(Transport::Udp),
+        UdpLite::new(data).map(Transport::UdpLite),
+        UdpLite::first_fragment(data).map(Transport::UdpLite),
+        Icmp::new(data).map(Transport::Icmp),
+    ];
+    for transport in alone.into_iter().flatten() {
+        let network = Network::Other(0, &[]);
+        look_at(&Packet { ethernet: None, network, transport }, data);
+    }
+}
+
+fn look_at(packet: &Packet<'_>, data: &[u8]) {
+    let within = |part: &[u8]| assert!(data.as_ptr_range().end >= part.as_ptr_range().end);
+    if let Some(view) = &packet.ethernet {
+        let view: &Ethernet<'_> = view;
+        let _ = (view.source(), view.destination(), view.ethertype());
+        assert_eq!(view.header_len(), 14 + 4 * view.vlan_tags().count());
+        assert_eq!(view.payload().len() + view.header_len(), data.len());
+    }
+    match &packet.network {
+        Network::Ipv4(ip) => {
+            let ip: &Ipv4<'_> = ip;
+            let _ = (ip.source(), ip.destination(), ip.dscp(), ip.ecn(), ip.ttl(), ip.id());
+            let _ = (ip.dont_fragment(), ip.fragment(), ip.header_checksum_ok());
+            assert!(ip.options().len() <= 40);
+            assert_eq!(ip.header_len() + ip.payload().len(), ip.bytes().len());
+            within(ip.bytes());
+        }
+        Network::Ipv6(ip) => {
+            let ip: &Ipv6<'_> = ip;
+            let _ = (ip.source(), ip.destination(), ip.dscp(), ip.ecn(), ip.hop_limit());
+            assert!(ip.flow_label() < 1 << 20);
+            assert_eq!(ip.header_len() + ip.payload().len(), ip.bytes().len());
+            within(ip.bytes());
+        }
+        Network::Arp(part) | Network::Other(_, part) => {
+            if !part.is_empty() {
+                within(part);
+            }
+        }
+    }
+    match &packet.transport {
+        Transport::Tcp(t) => {
+            let _ = (t.sequence(), t.acknowledgement(), t.window(), t.checksum());
+            let _ = t.urgent_pointer();
+            assert!(t.flags() < 0x200);
+            assert!(t.options().count() <= 20);
+            assert_eq!(t.header_len() + t.payload().len(), t.bytes().len());
+            within(t.bytes());
+        }
+        Transport::Udp(t) => {
+            let _ = (t.length_field(), t.checksum());
+            assert_eq!(8 + t.payload().len(), t.bytes().len());
+            within(t.bytes());
+        }
+        Transport::UdpLite(t) => {
+            let _ = (t.coverage_field(), t.checksum());
+            assert!((8..=t.bytes().len()).contains(&t.covered().len()));
+            assert_eq!(8 + t.payload().len(), t.bytes().len());
+        }
+        Transport::Icmp(t) | Transport::Icmpv6(t) => {
+            let _ = (t.message_type(), t.code(), t.checksum(), t.rest_of_header());
+            let _ = (t.echo_id(), t.echo_sequence());
+            assert_eq!(8 + t.payload().len(), t.bytes().len());
+        }
+        Transport::LaterFragment(_, part) | Transport::Other(_, part) => within(part),
+        Transport::None => {}
+    }
+    let _ = (packet.addresses(), packet.ports(), packet.fragment());
+    let _ = packet.transport_checksum_ok();
 }
 
 #[cfg(test)]
@@ -165,5 +301,48 @@ mod tests {
             stream.extend(encode_frame(&vec![len as u8; len]).unwrap());
         }
         replay(&[stream], fuzz_frame);
+    }
+
+    #[test]
+    fn preface() {
+        let data = preface::DataPreface { session: 1, flow: 2, token: [3; 16] };
+        let control = preface::encode_control(preface::ControlMode::Noise);
+        replay(&[data.encode().to_vec(), control.to_vec()], fuzz_preface);
+    }
+
+    #[test]
+    fn packets() {
+        let mut writer = PacketLogWriter::new(Vec::new(), r#"{"flows":[]}"#).unwrap();
+        let bytes: [u8; 40] = core::array::from_fn(|i| i as u8);
+        for _ in 0..3 {
+            writer.write(&crate::packets::Record::decode(&bytes)).unwrap();
+        }
+        replay(&[writer.finish().unwrap()], fuzz_packets);
+    }
+
+    #[test]
+    fn packet() {
+        let hex = |text: &str| -> Vec<u8> {
+            let digits: Vec<u32> = text.chars().filter_map(|c| c.to_digit(16)).collect();
+            digits.chunks(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect()
+        };
+        let corpus = [
+            // Two tags, IPv4 with options, UDP, padding.
+            "02000000000b 02000000000a 88a8f064 81000fff 0800 \
+             46b90025 12344000 40110000 c6120001 c6130002 01010100 24833039000d0000 68656c6c6f eeee",
+            // IPv6, hop by hop, destination options, fragment, TCP with options.
+            "02000000000b 02000000000a 86dd 6b9abcde 0044 003f \
+             20010002000000000000000000000001 20010002000100000000000000000002 \
+             3c00010400000000 2c00010400000000 0600000000000009 \
+             2483303900000001 00000002a112fffe 00000003 020405b4 0402080a 00000007 00000008 0103030a \
+             64617461",
+            // A bare IPv4 packet with ICMP echo, and one with UDP-Lite.
+            "4500001d 00000000 40010000 c6120001 c6130002 08000000 12340007 70",
+            "4500001d 00000000 40880000 c6120001 c6130002 24833039 00080000 70",
+        ];
+        let corpus: Vec<_> = corpus.into_iter().map(hex).collect();
+        assert!(corpus[..2].iter().all(|frame| Packet::from_ethernet(frame).is_ok()));
+        assert!(corpus[2..].iter().all(|packet| Packet::from_ip(packet).is_ok()));
+        replay(&corpus, fuzz_packet);
     }
 }

@@ -26,9 +26,13 @@
 //! # Ok::<(), weir_wire::data::DecodeError>(())
 //! ```
 
+pub mod checksum;
 pub mod data;
 pub mod datagram;
 pub mod frame;
 #[doc(hidden)]
 pub mod fuzz;
+pub mod packet;
+pub mod packets;
+pub mod preface;
 mod sip;

@@ -1,0 +1,322 @@
+//! Views over the bytes of a frame: Ethernet with stacked VLAN tags, IPv4, IPv6, TCP, UDP, UDP-Lite, ICMP.
+//!
+//! A view is checked once, when it is made, and is then read without further errors. Nothing is copied and
+//! nothing is allocated; chains that a sender controls (tags, extension headers, options) are bounded.
+//!
+//! [`Packet`] walks from the outermost header to the transport; each view can also be made on its own.
+//!
+//! ```
+//! use weir_wire::packet::{Network, Packet, Transport};
+//! let mut frame = vec![0u8; 12];
+//! frame.extend([0x08, 0x00]); // IPv4
+//! frame.extend([0x45, 0, 0, 30, 0, 0, 0, 0, 64, 17, 0, 0, 198, 18, 0, 1, 198, 19, 0, 1]);
+//! frame.extend([0x24, 0x83, 0x24, 0x83, 0, 10, 0, 0, b'h', b'i']);
+//! let packet = Packet::from_ethernet(&frame)?;
+//! let Transport::Udp(udp) = packet.transport else { panic!("not UDP") };
+//! assert_eq!((udp.destination_port(), udp.payload()), (9347, &b"hi"[..]));
+//! # Ok::<(), weir_wire::packet::PacketError>(())
+//! ```
+
+mod ethernet;
+mod icmp;
+mod ipv4;
+mod ipv6;
+mod tcp;
+mod udp;
+
+pub use ethernet::{Ethernet, MAX_VLAN_TAGS, VlanTag, ethertype};
+pub use icmp::Icmp;
+pub use ipv4::Ipv4;
+pub use ipv6::{Ipv6, MAX_EXTENSION_HEADERS};
+pub use tcp::{Tcp, TcpOption, TcpOptions, flag as tcp_flag};
+pub use udp::{Udp, UdpLite};
+
+use crate::checksum::Sum;
+use core::net::IpAddr;
+
+/// IP protocol numbers of the transports known here.
+pub mod protocol {
+    /// ICMP for IPv4 (RFC 792).
+    pub const ICMP: u8 = 1;
+    /// TCP (RFC 9293).
+    pub const TCP: u8 = 6;
+    /// UDP (RFC 768).
+    pub const UDP: u8 = 17;
+    /// ICMPv6 (RFC 4443).
+    pub const ICMPV6: u8 = 58;
+    /// UDP-Lite (RFC 3828).
+    pub const UDP_LITE: u8 = 136;
+}
+
+/// The header at fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Layer {
+    /// Ethernet II and its VLAN tags.
+    Ethernet,
+    /// IPv4.
+    Ipv4,
+    /// IPv6 and its extension headers.
+    Ipv6,
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+    /// UDP-Lite.
+    UdpLite,
+    /// ICMP or ICMPv6.
+    Icmp,
+}
+
+/// Why bytes are not the packet that they claim to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PacketError {
+    /// The bytes end before the header or the length it states.
+    #[error("{layer:?}: {have} bytes, {need} are needed")]
+    Truncated {
+        /// The header.
+        layer: Layer,
+        /// Bytes there.
+        have: usize,
+        /// Bytes needed, as far as is known.
+        need: usize,
+    },
+    /// A field has a value that its specification rules out.
+    #[error("{layer:?}: {field} cannot be {value}")]
+    BadField {
+        /// The header.
+        layer: Layer,
+        /// The field.
+        field: &'static str,
+        /// Its value.
+        value: u32,
+    },
+    /// More VLAN tags or extension headers than are followed.
+    #[error("{layer:?}: more than {limit} headers in a chain")]
+    TooDeep {
+        /// The header.
+        layer: Layer,
+        /// Headers followed.
+        limit: usize,
+    },
+}
+
+fn need(layer: Layer, bytes: &[u8], need: usize) -> Result<(), PacketError> {
+    if bytes.len() < need {
+        return Err(PacketError::Truncated { layer, have: bytes.len(), need });
+    }
+    Ok(())
+}
+
+// Readers for views: every caller has checked, when its view was made, that the bytes are there.
+
+#[inline]
+fn be16(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
+
+#[inline]
+fn be32(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+/// Where a fragment stands in its datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Fragment {
+    /// Identification, 16 bits in IPv4, 32 in IPv6.
+    pub id: u32,
+    /// Offset of this fragment's data in bytes, a multiple of 8.
+    pub offset: u32,
+    /// Whether more fragments follow.
+    pub more: bool,
+}
+
+impl Fragment {
+    /// Whether this fragment carries the transport header.
+    #[must_use]
+    pub const fn is_first(&self) -> bool {
+        self.offset == 0
+    }
+}
+
+/// The network layer of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Network<'a> {
+    /// IPv4.
+    Ipv4(Ipv4<'a>),
+    /// IPv6.
+    Ipv6(Ipv6<'a>),
+    /// ARP; not looked into.
+    Arp(&'a [u8]),
+    /// Something else, by EtherType (or, below 1536, an IEEE 802.3 length).
+    Other(u16, &'a [u8]),
+}
+
+/// The transport layer of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport<'a> {
+    /// None: not an IP packet, or one without a next header.
+    None,
+    /// TCP.
+    Tcp(Tcp<'a>),
+    /// UDP.
+    Udp(Udp<'a>),
+    /// UDP-Lite.
+    UdpLite(UdpLite<'a>),
+    /// ICMP over IPv4.
+    Icmp(Icmp<'a>),
+    /// ICMPv6 over IPv6.
+    Icmpv6(Icmp<'a>),
+    /// A fragment after the first: data of this protocol, without its header.
+    LaterFragment(u8, &'a [u8]),
+    /// Another protocol, by number.
+    Other(u8, &'a [u8]),
+}
+
+/// A frame or IP packet, walked to its transport.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet<'a> {
+    /// The link layer; `None` for a bare IP packet.
+    pub ethernet: Option<Ethernet<'a>>,
+    /// The network layer.
+    pub network: Network<'a>,
+    /// The transport layer.
+    pub transport: Transport<'a>,
+}
+
+impl<'a> Packet<'a> {
+    /// Walks an Ethernet frame (without preamble and check sequence).
+    ///
+    /// # Errors
+    /// [`PacketError`], naming the header at fault. The headers before it are sound: each can be looked at
+    /// by its own view.
+    pub fn from_ethernet(frame: &'a [u8]) -> Result<Self, PacketError> {
+        let ethernet = Ethernet::new(frame)?;
+        let payload = ethernet.payload();
+        let (network, transport) = match ethernet.ethertype() {
+            ethertype::IPV4 => walk_v4(payload)?,
+            ethertype::IPV6 => walk_v6(payload)?,
+            ethertype::ARP => (Network::Arp(payload), Transport::None),
+            other => (Network::Other(other, payload), Transport::None),
+        };
+        Ok(Self { ethernet: Some(ethernet), network, transport })
+    }
+
+    /// Walks a bare IP packet, of either version.
+    ///
+    /// # Errors
+    /// As [`Packet::from_ethernet`]; an empty packet or another version is a fault of IPv4.
+    pub fn from_ip(packet: &'a [u8]) -> Result<Self, PacketError> {
+        let (network, transport) = match packet.first().map(|byte| byte >> 4) {
+            Some(6) => walk_v6(packet)?,
+            _ => walk_v4(packet)?,
+        };
+        Ok(Self { ethernet: None, network, transport })
+    }
+
+    /// Source and destination address of an IP packet.
+    #[must_use]
+    pub fn addresses(&self) -> Option<(IpAddr, IpAddr)> {
+        match &self.network {
+            Network::Ipv4(ip) => Some((ip.source().into(), ip.destination().into())),
+            Network::Ipv6(ip) => Some((ip.source().into(), ip.destination().into())),
+            Network::Arp(_) | Network::Other(..) => None,
+        }
+    }
+
+    /// Source and destination port of TCP, UDP and UDP-Lite.
+    #[must_use]
+    pub fn ports(&self) -> Option<(u16, u16)> {
+        match &self.transport {
+            Transport::Tcp(t) => Some((t.source_port(), t.destination_port())),
+            Transport::Udp(t) => Some((t.source_port(), t.destination_port())),
+            Transport::UdpLite(t) => Some((t.source_port(), t.destination_port())),
+            _ => None,
+        }
+    }
+
+    /// The fragment that an IP packet is, if it is one.
+    #[must_use]
+    pub fn fragment(&self) -> Option<Fragment> {
+        match &self.network {
+            Network::Ipv4(ip) => ip.fragment(),
+            Network::Ipv6(ip) => ip.fragment(),
+            Network::Arp(_) | Network::Other(..) => None,
+        }
+    }
+
+    /// Whether the transport's checksum is right; `None` when there is none to check: another transport, a
+    /// fragment, or UDP over IPv4 sent without one.
+    #[must_use]
+    pub fn transport_checksum_ok(&self) -> Option<bool> {
+        if self.fragment().is_some() {
+            return None;
+        }
+        let pseudo = |number: u8, length: usize| match &self.network {
+            // A transport packet in IPv4 is below 64 KiB but for super-packets, whose length field cannot
+            // hold it; the sum then is of what the kernel sums, the low bits.
+            Network::Ipv4(ip) => {
+                Sum::new().add_pseudo_v4(ip.source(), ip.destination(), number, length as u16)
+            }
+            Network::Ipv6(ip) => {
+                Sum::new().add_pseudo_v6(ip.source(), ip.destination(), number, length as u32)
+            }
+            Network::Arp(_) | Network::Other(..) => Sum::new(),
+        };
+        let right = |sum: Sum| Some(sum.folded() == 0xffff);
+        match &self.transport {
+            Transport::Tcp(t) => right(pseudo(protocol::TCP, t.bytes().len()).add_bytes(t.bytes())),
+            Transport::Udp(t) if t.checksum() == 0 => match self.network {
+                Network::Ipv6(_) => Some(false), // RFC 8200 §8.1: not optional there.
+                _ => None,
+            },
+            Transport::Udp(t) => right(pseudo(protocol::UDP, t.bytes().len()).add_bytes(t.bytes())),
+            Transport::UdpLite(t) => {
+                right(pseudo(protocol::UDP_LITE, t.bytes().len()).add_bytes(t.covered()))
+            }
+            Transport::Icmp(t) => right(Sum::new().add_bytes(t.bytes())),
+            Transport::Icmpv6(t) => {
+                right(pseudo(protocol::ICMPV6, t.bytes().len()).add_bytes(t.bytes()))
+            }
+            Transport::None | Transport::LaterFragment(..) | Transport::Other(..) => None,
+        }
+    }
+}
+
+fn walk_v4(bytes: &[u8]) -> Result<(Network<'_>, Transport<'_>), PacketError> {
+    let ip = Ipv4::new(bytes)?;
+    let transport = walk_transport(ip.protocol(), ip.payload(), ip.fragment())?;
+    Ok((Network::Ipv4(ip), transport))
+}
+
+fn walk_v6(bytes: &[u8]) -> Result<(Network<'_>, Transport<'_>), PacketError> {
+    let ip = Ipv6::new(bytes)?;
+    let transport = walk_transport(ip.protocol(), ip.payload(), ip.fragment())?;
+    Ok((Network::Ipv6(ip), transport))
+}
+
+fn walk_transport(
+    number: u8,
+    bytes: &[u8],
+    fragment: Option<Fragment>,
+) -> Result<Transport<'_>, PacketError> {
+    const NO_NEXT_HEADER: u8 = 59;
+    if fragment.is_some_and(|f| !f.is_first()) {
+        return Ok(Transport::LaterFragment(number, bytes));
+    }
+    // A first fragment states the length of the whole datagram, which is not all here.
+    let whole = fragment.is_none();
+    Ok(match number {
+        protocol::TCP => Transport::Tcp(Tcp::new(bytes)?),
+        protocol::UDP if whole => Transport::Udp(Udp::new(bytes)?),
+        protocol::UDP => Transport::Udp(Udp::first_fragment(bytes)?),
+        protocol::UDP_LITE if whole => Transport::UdpLite(UdpLite::new(bytes)?),
+        protocol::UDP_LITE => Transport::UdpLite(UdpLite::first_fragment(bytes)?),
+        protocol::ICMP => Transport::Icmp(Icmp::new(bytes)?),
+        protocol::ICMPV6 => Transport::Icmpv6(Icmp::new(bytes)?),
+        NO_NEXT_HEADER => Transport::None,
+        other => Transport::Other(other, bytes),
+    })
+}
+
+#[cfg(test)]
+mod tests;

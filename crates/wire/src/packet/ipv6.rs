@@ -1,0 +1,158 @@
+//! IPv6 and its extension headers (RFC 8200).
+
+use super::{Fragment, Layer, PacketError, be16, be32, need};
+use core::net::Ipv6Addr;
+
+const HEADER_LEN: usize = 40;
+/// Most extension headers followed in one packet.
+pub const MAX_EXTENSION_HEADERS: usize = 16;
+
+const HOP_BY_HOP: u8 = 0;
+const ROUTING: u8 = 43;
+const FRAGMENT: u8 = 44;
+const AUTHENTICATION: u8 = 51;
+const DESTINATION: u8 = 60;
+const MOBILITY: u8 = 135;
+const HIP: u8 = 139;
+const SHIM6: u8 = 140;
+
+/// An IPv6 packet, cut to its payload length (an Ethernet frame may be padded).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ipv6<'a> {
+    bytes: &'a [u8],
+    protocol: u8,
+    payload_at: usize,
+    fragment: Option<Fragment>,
+}
+
+impl<'a> Ipv6<'a> {
+    /// Checks version and lengths and walks the extension headers up to the transport, a header that is not
+    /// known (ESP among them), or the data of a fragment after the first.
+    ///
+    /// A payload length of 0 is taken for "all that is there" when more than 65 535 bytes are: a jumbogram
+    /// (RFC 2675) or a super-packet of the host's segmentation offload.
+    ///
+    /// # Errors
+    /// [`PacketError`]; [`PacketError::TooDeep`] over [`MAX_EXTENSION_HEADERS`].
+    pub fn new(bytes: &'a [u8]) -> Result<Self, PacketError> {
+        let layer = Layer::Ipv6;
+        need(layer, bytes, HEADER_LEN)?;
+        let version = bytes[0] >> 4;
+        if version != 6 {
+            return Err(PacketError::BadField { layer, field: "version", value: version.into() });
+        }
+        let stated = usize::from(be16(bytes, 4));
+        let there = bytes.len() - HEADER_LEN;
+        let len = if stated == 0 && there > usize::from(u16::MAX) { there } else { stated };
+        need(layer, bytes, HEADER_LEN + len)?;
+        let bytes = &bytes[..HEADER_LEN + len];
+        let mut view = Self { bytes, protocol: bytes[6], payload_at: HEADER_LEN, fragment: None };
+        for _ in 0..=MAX_EXTENSION_HEADERS {
+            if !view.step()? {
+                return Ok(view);
+            }
+        }
+        Err(PacketError::TooDeep { layer, limit: MAX_EXTENSION_HEADERS })
+    }
+
+    /// Steps over one extension header; false when there is none to step over.
+    fn step(&mut self) -> Result<bool, PacketError> {
+        let at = self.payload_at;
+        let unit = match self.protocol {
+            HOP_BY_HOP | ROUTING | DESTINATION | MOBILITY | HIP | SHIM6 | FRAGMENT => 8,
+            AUTHENTICATION => 4, // RFC 4302 §2.2: 32-bit words minus 2.
+            _ => return Ok(false),
+        };
+        need(Layer::Ipv6, self.bytes, at + 8)?;
+        let len = match self.protocol {
+            FRAGMENT => 8,
+            AUTHENTICATION => (usize::from(self.bytes[at + 1]) + 2) * unit,
+            _ => (usize::from(self.bytes[at + 1]) + 1) * unit,
+        };
+        // The shortest authentication header is as long as the eight bytes checked above, or longer.
+        need(Layer::Ipv6, self.bytes, at + len)?;
+        let is_fragment = self.protocol == FRAGMENT;
+        self.protocol = self.bytes[at];
+        self.payload_at = at + len;
+        if is_fragment {
+            let field = be16(self.bytes, at + 2);
+            let (offset, more) = (u32::from(field & 0xfff8), field & 1 != 0);
+            // RFC 6946: an atomic fragment (offset 0, no more) is a whole packet.
+            if offset != 0 || more {
+                self.fragment = Some(Fragment { id: be32(self.bytes, at + 4), offset, more });
+            }
+            return Ok(offset == 0);
+        }
+        Ok(true)
+    }
+
+    /// The packet, without padding.
+    #[must_use]
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Differentiated services code point, 0 to 63.
+    #[must_use]
+    pub fn dscp(&self) -> u8 {
+        self.traffic_class() >> 2
+    }
+
+    /// ECN field, 0 to 3 (RFC 3168).
+    #[must_use]
+    pub fn ecn(&self) -> u8 {
+        self.traffic_class() & 3
+    }
+
+    fn traffic_class(&self) -> u8 {
+        self.bytes[0] << 4 | self.bytes[1] >> 4
+    }
+
+    /// Flow label, 20 bits.
+    #[must_use]
+    pub fn flow_label(&self) -> u32 {
+        be32(self.bytes, 0) & 0x000f_ffff
+    }
+
+    /// Hop limit.
+    #[must_use]
+    pub fn hop_limit(&self) -> u8 {
+        self.bytes[7]
+    }
+
+    /// Source address.
+    #[must_use]
+    pub fn source(&self) -> Ipv6Addr {
+        Ipv6Addr::from_octets(core::array::from_fn(|i| self.bytes[8 + i]))
+    }
+
+    /// Destination address of the fixed header; with a routing header the final one may differ.
+    #[must_use]
+    pub fn destination(&self) -> Ipv6Addr {
+        Ipv6Addr::from_octets(core::array::from_fn(|i| self.bytes[24 + i]))
+    }
+
+    /// Number of the first header that is not an extension header known here.
+    #[must_use]
+    pub fn protocol(&self) -> u8 {
+        self.protocol
+    }
+
+    /// The fragment that this packet is; `None` for a whole packet.
+    #[must_use]
+    pub fn fragment(&self) -> Option<Fragment> {
+        self.fragment
+    }
+
+    /// Bytes of the fixed and the extension headers.
+    #[must_use]
+    pub fn header_len(&self) -> usize {
+        self.payload_at
+    }
+
+    /// What follows the extension headers, without padding.
+    #[must_use]
+    pub fn payload(&self) -> &'a [u8] {
+        &self.bytes[self.payload_at..]
+    }
+}

@@ -1,0 +1,484 @@
+//! The binary packet log `weir.packets/1`: what a receiver saw, or an emulator decided, of each packet.
+//!
+//! A header with JSON metadata, then fixed-size little-endian records until the end of the file. The byte
+//! layout is documented in `docs/packets.md`. Reader and writer stream; give them buffered ends.
+
+use std::io::{self, ErrorKind, Read, Write};
+
+/// The first eight bytes of a log.
+pub const MAGIC: [u8; 8] = *b"\x89WEIRPK\n";
+/// The version this code writes and reads.
+pub const VERSION: u16 = 1;
+/// Bytes of a record as written here.
+pub const RECORD_LEN: usize = 40;
+/// Most bytes of metadata.
+pub const MAX_METADATA_LEN: usize = 1 << 20;
+/// Largest record that a reader takes from a later writer.
+const MAX_RECORD_LEN: usize = 256;
+/// A time that was not measured.
+const NO_TIME: u64 = u64::MAX;
+
+/// What happened to a packet. Kinds that this version does not know are passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Kind(pub u8);
+
+impl Kind {
+    /// Receiver: arrived within the loss threshold.
+    pub const ARRIVED: Self = Self(1);
+    /// Receiver: arrived after the loss threshold (RFC 7680).
+    pub const LATE: Self = Self(2);
+    /// Receiver: a further copy of a datagram that had arrived (RFC 5560).
+    pub const DUPLICATE: Self = Self(3);
+    /// Receiver: tag or content wrong.
+    pub const CORRUPTED: Self = Self(4);
+    /// Receiver: shorter than it was sent.
+    pub const TRUNCATED: Self = Self(5);
+    /// Emulator: sent on.
+    pub const FORWARDED: Self = Self(16);
+    /// Emulator: dropped by a loss law, as planned.
+    pub const LOST: Self = Self(17);
+    /// Emulator: dropped by the planned queue.
+    pub const QUEUE_DROPPED: Self = Self(18);
+    /// Emulator: dropped because the emulator or its host could not keep up.
+    pub const UNPLANNED: Self = Self(19);
+
+    /// The kind's name in the documentation; `None` for one that this version does not know.
+    #[must_use]
+    pub const fn name(self) -> Option<&'static str> {
+        Some(match self {
+            Self::ARRIVED => "arrived",
+            Self::LATE => "late",
+            Self::DUPLICATE => "duplicate",
+            Self::CORRUPTED => "corrupted",
+            Self::TRUNCATED => "truncated",
+            Self::FORWARDED => "forwarded",
+            Self::LOST => "lost",
+            Self::QUEUE_DROPPED => "queue_dropped",
+            Self::UNPLANNED => "unplanned",
+            _ => return None,
+        })
+    }
+}
+
+/// Flag: content changed (emulator), or found changed (receiver).
+pub const FLAG_MODIFIED: u32 = 1;
+/// Flag: arrived, or was sent on, after a later sequence number.
+pub const FLAG_REORDERED: u32 = 2;
+/// Flag: carries ECN Congestion Experienced.
+pub const FLAG_MARKED: u32 = 4;
+/// Flag: held back by a delay law.
+pub const FLAG_DELAYED: u32 = 8;
+/// Flag: in the time that is left out of results.
+pub const FLAG_WARM_UP: u32 = 16;
+/// Flag: the time is that of the batch that the packet came in.
+pub const FLAG_MERGED: u32 = 32;
+
+/// One packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Sequence number in its flow, extended to 64 bits.
+    pub sequence: u64,
+    /// Receiver: the sender's send time. Emulator: arrival at its entry. ns, below 2⁶⁴ − 1.
+    pub time1_ns: Option<u64>,
+    /// Receiver: the arrival. Emulator: the departure. ns, below 2⁶⁴ − 1.
+    pub time2_ns: Option<u64>,
+    /// Number of the flow.
+    pub flow: u32,
+    /// Receiver: bytes of the UDP payload. Emulator: bytes of the frame without check sequence.
+    pub size_bytes: u32,
+    /// 0 for the first packet of a sequence number, 1 for its first duplicate, …
+    pub copy: u16,
+    /// What happened.
+    pub kind: Kind,
+    /// 0 forward (A→B), 1 reverse (B→A).
+    pub direction: u8,
+    /// Bits such as [`FLAG_MODIFIED`].
+    pub flags: u32,
+}
+
+impl Record {
+    /// The record's bytes.
+    #[must_use]
+    pub fn encode(&self) -> [u8; RECORD_LEN] {
+        let mut out = [0; RECORD_LEN];
+        out[..8].copy_from_slice(&self.sequence.to_le_bytes());
+        out[8..16].copy_from_slice(&self.time1_ns.unwrap_or(NO_TIME).to_le_bytes());
+        out[16..24].copy_from_slice(&self.time2_ns.unwrap_or(NO_TIME).to_le_bytes());
+        out[24..28].copy_from_slice(&self.flow.to_le_bytes());
+        out[28..32].copy_from_slice(&self.size_bytes.to_le_bytes());
+        out[32..34].copy_from_slice(&self.copy.to_le_bytes());
+        out[34] = self.kind.0;
+        out[35] = self.direction;
+        out[36..].copy_from_slice(&self.flags.to_le_bytes());
+        out
+    }
+
+    /// Reads a record; every value of every byte has a meaning.
+    #[must_use]
+    pub fn decode(bytes: &[u8; RECORD_LEN]) -> Self {
+        let (words, _) = bytes.as_chunks::<8>();
+        let word = |i: usize| u64::from_le_bytes(words[i]);
+        let time = |i: usize| Some(word(i)).filter(|&time| time != NO_TIME);
+        Self {
+            sequence: word(0),
+            time1_ns: time(1),
+            time2_ns: time(2),
+            flow: word(3) as u32,
+            size_bytes: (word(3) >> 32) as u32,
+            copy: word(4) as u16,
+            kind: Kind(bytes[34]),
+            direction: bytes[35],
+            flags: (word(4) >> 32) as u32,
+        }
+    }
+}
+
+/// Why a packet log could not be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum PacketsError {
+    /// The output failed.
+    #[error("packet log: cannot write {what}")]
+    Write {
+        /// What was being written.
+        what: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// The input failed.
+    #[error("packet log: cannot read {what}")]
+    Read {
+        /// What was being read.
+        what: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// The input does not begin as a packet log.
+    #[error("packet log: the file does not begin as one")]
+    Magic,
+    /// A version that this code does not read.
+    #[error("packet log: version {0} is not read here (this is version {VERSION})")]
+    Version(u16),
+    /// A record size outside what version 1 allows.
+    #[error("packet log: records of {0} bytes, accepted are {RECORD_LEN} to {MAX_RECORD_LEN}")]
+    RecordLen(usize),
+    /// Metadata over the limit.
+    #[error("packet log: metadata of {0} bytes, at most {MAX_METADATA_LEN} are accepted")]
+    MetadataLen(usize),
+    /// Metadata that is not UTF-8.
+    #[error("packet log: metadata is not UTF-8")]
+    MetadataText,
+    /// The input ends inside the header.
+    #[error("packet log: the file ends inside its header")]
+    TruncatedHeader,
+    /// The input ends inside a record, as that of an interrupted run may.
+    #[error("packet log: the file ends inside a record, after {records} whole ones")]
+    TruncatedRecord {
+        /// Whole records before it.
+        records: u64,
+    },
+}
+
+/// Writes a packet log.
+#[derive(Debug)]
+pub struct PacketLogWriter<W> {
+    out: W,
+    records: u64,
+}
+
+impl<W: Write> PacketLogWriter<W> {
+    /// Writes the header. `metadata` is one JSON object; it is not looked into.
+    ///
+    /// # Errors
+    /// [`PacketsError::MetadataLen`] when it is over [`MAX_METADATA_LEN`], [`PacketsError::Write`].
+    pub fn new(mut out: W, metadata: &str) -> Result<Self, PacketsError> {
+        // Spaces behind JSON mean nothing; they align the records for readers that map the file.
+        let len = metadata.len().next_multiple_of(8);
+        let declared = u32::try_from(len)
+            .ok()
+            .filter(|_| len <= MAX_METADATA_LEN)
+            .ok_or(PacketsError::MetadataLen(metadata.len()))?;
+        let mut header = Vec::with_capacity(16 + len);
+        header.extend(MAGIC);
+        header.extend(VERSION.to_le_bytes());
+        header.extend((RECORD_LEN as u16).to_le_bytes());
+        header.extend(declared.to_le_bytes());
+        header.extend(metadata.as_bytes());
+        header.resize(16 + len, b' ');
+        out.write_all(&header)
+            .map_err(|source| PacketsError::Write { what: "its header", source })?;
+        Ok(Self { out, records: 0 })
+    }
+
+    /// Writes one record.
+    ///
+    /// # Errors
+    /// [`PacketsError::Write`].
+    #[inline]
+    pub fn write(&mut self, record: &Record) -> Result<(), PacketsError> {
+        self.out
+            .write_all(&record.encode())
+            .map_err(|source| PacketsError::Write { what: "a record", source })?;
+        self.records += 1;
+        Ok(())
+    }
+
+    /// Records written so far.
+    #[must_use]
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// Flushes, and gives the output back.
+    ///
+    /// # Errors
+    /// [`PacketsError::Write`].
+    pub fn finish(mut self) -> Result<W, PacketsError> {
+        self.out.flush().map_err(|source| PacketsError::Write { what: "its end", source })?;
+        Ok(self.out)
+    }
+}
+
+/// Reads a packet log, record by record.
+#[derive(Debug)]
+pub struct PacketLogReader<R> {
+    input: R,
+    metadata: String,
+    record_len: usize,
+    records: u64,
+    ended: bool,
+}
+
+/// Fills `out` as far as the input goes; the count is short only at its end.
+fn read_full(input: &mut impl Read, out: &mut [u8]) -> io::Result<usize> {
+    let mut have = 0;
+    while have < out.len() {
+        match input.read(&mut out[have..]) {
+            Ok(0) => break,
+            // A reader that claims more than it was given room for breaks its contract; stay in bounds.
+            Ok(n) => have = (have + n).min(out.len()),
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(have)
+}
+
+impl<R: Read> PacketLogReader<R> {
+    /// Reads the header.
+    ///
+    /// # Errors
+    /// See [`PacketsError`]. Memory for the metadata grows as it arrives, up to [`MAX_METADATA_LEN`].
+    pub fn new(mut input: R) -> Result<Self, PacketsError> {
+        let read = |source| PacketsError::Read { what: "its header", source };
+        let mut head = [0; 16];
+        let have = read_full(&mut input, &mut head).map_err(read)?;
+        if !head[..have].starts_with(&MAGIC[..have.min(MAGIC.len())]) || have == 0 {
+            return Err(PacketsError::Magic);
+        }
+        if have < head.len() {
+            return Err(PacketsError::TruncatedHeader);
+        }
+        let version = u16::from_le_bytes([head[8], head[9]]);
+        if version != VERSION {
+            return Err(PacketsError::Version(version));
+        }
+        let record_len = usize::from(u16::from_le_bytes([head[10], head[11]]));
+        if !(RECORD_LEN..=MAX_RECORD_LEN).contains(&record_len) {
+            return Err(PacketsError::RecordLen(record_len));
+        }
+        let len = u32::from_le_bytes([head[12], head[13], head[14], head[15]]) as usize;
+        if len > MAX_METADATA_LEN {
+            return Err(PacketsError::MetadataLen(len));
+        }
+        let mut metadata = Vec::new();
+        input.by_ref().take(len as u64).read_to_end(&mut metadata).map_err(read)?;
+        if metadata.len() < len {
+            return Err(PacketsError::TruncatedHeader);
+        }
+        let mut metadata = String::from_utf8(metadata).map_err(|_| PacketsError::MetadataText)?;
+        metadata.truncate(metadata.trim_end_matches(' ').len());
+        Ok(Self { input, metadata, record_len, records: 0, ended: false })
+    }
+
+    /// The metadata, without its padding.
+    #[must_use]
+    pub fn metadata(&self) -> &str {
+        &self.metadata
+    }
+
+    /// The next record; `None` at the end.
+    ///
+    /// # Errors
+    /// [`PacketsError::Read`], or [`PacketsError::TruncatedRecord`] when the input ends inside a record;
+    /// after either there are no more records.
+    pub fn read(&mut self) -> Result<Option<Record>, PacketsError> {
+        if self.ended {
+            return Ok(None);
+        }
+        let mut buffer = [0; MAX_RECORD_LEN];
+        let have =
+            read_full(&mut self.input, &mut buffer[..self.record_len]).map_err(|source| {
+                self.ended = true;
+                PacketsError::Read { what: "a record", source }
+            })?;
+        let fields = buffer.first_chunk::<RECORD_LEN>();
+        match fields {
+            Some(fields) if have == self.record_len => {
+                self.records += 1;
+                Ok(Some(Record::decode(fields)))
+            }
+            _ => {
+                self.ended = true;
+                if have == 0 {
+                    Ok(None)
+                } else {
+                    Err(PacketsError::TruncatedRecord { records: self.records })
+                }
+            }
+        }
+    }
+}
+
+impl<R: Read> Iterator for PacketLogReader<R> {
+    type Item = Result<Record, PacketsError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.read().transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const RECORD: Record = Record {
+        sequence: 0x0102_0304_0506_0708,
+        time1_ns: Some(9),
+        time2_ns: None,
+        flow: 0x0a0b,
+        size_bytes: 1472,
+        copy: 1,
+        kind: Kind::DUPLICATE,
+        direction: 1,
+        flags: FLAG_MERGED,
+    };
+
+    #[test]
+    fn bytes_as_documented() {
+        let mut writer = PacketLogWriter::new(Vec::new(), r#"{"a":1}"#).unwrap();
+        writer.write(&RECORD).unwrap();
+        assert_eq!(writer.records(), 1);
+        let bytes = writer.finish().unwrap();
+        assert_eq!(bytes[..24], *b"\x89WEIRPK\n\x01\0\x28\0\x08\0\0\0{\"a\":1} ");
+        let mut want = vec![8, 7, 6, 5, 4, 3, 2, 1, 9, 0, 0, 0, 0, 0, 0, 0];
+        want.extend([0xff; 8]);
+        want.extend([0x0b, 0x0a, 0, 0, 0xc0, 5, 0, 0, 1, 0, 3, 1, 32, 0, 0, 0]);
+        assert_eq!(bytes[24..], want);
+    }
+
+    fn log(records: &[Record]) -> Vec<u8> {
+        let mut writer = PacketLogWriter::new(Vec::new(), "{}").unwrap();
+        records.iter().for_each(|r| writer.write(r).unwrap());
+        writer.finish().unwrap()
+    }
+
+    #[test]
+    fn an_interrupted_log_gives_its_whole_records() {
+        let bytes = log(&[RECORD; 3]);
+        let mut reader = PacketLogReader::new(&bytes[..bytes.len() - 1]).unwrap();
+        assert_eq!(reader.read().unwrap(), Some(RECORD));
+        assert_eq!(reader.read().unwrap(), Some(RECORD));
+        assert!(matches!(reader.read(), Err(PacketsError::TruncatedRecord { records: 2 })));
+        assert!(matches!(reader.read(), Ok(None)));
+    }
+
+    #[test]
+    fn each_bad_header_has_its_name() {
+        let good = log(&[]);
+        let open = |at: usize, with: &[u8]| {
+            let mut bytes = good.clone();
+            bytes[at..at + with.len()].copy_from_slice(with);
+            PacketLogReader::new(&bytes[..]).unwrap_err()
+        };
+        assert!(matches!(PacketLogReader::new(&b""[..]), Err(PacketsError::Magic)));
+        assert!(matches!(PacketLogReader::new(&b"PK\x03\x04"[..]), Err(PacketsError::Magic)));
+        assert!(matches!(open(3, b"X"), PacketsError::Magic));
+        assert!(matches!(open(8, &[2]), PacketsError::Version(2)));
+        assert!(matches!(open(10, &[39]), PacketsError::RecordLen(39)));
+        assert!(matches!(open(10, &[1, 1]), PacketsError::RecordLen(257)));
+        assert!(matches!(open(12, &[1, 0, 0x10]), PacketsError::MetadataLen(0x0010_0001)));
+        assert!(matches!(open(12, &[9]), PacketsError::TruncatedHeader));
+        assert!(matches!(open(17, &[0xff]), PacketsError::MetadataText));
+        assert!(matches!(PacketLogReader::new(&good[..9]), Err(PacketsError::TruncatedHeader)));
+        let long = " ".repeat(MAX_METADATA_LEN + 1);
+        let error = PacketLogWriter::new(Vec::new(), &long).unwrap_err();
+        assert!(matches!(error, PacketsError::MetadataLen(len) if len == MAX_METADATA_LEN + 1));
+    }
+
+    #[test]
+    fn longer_records_of_a_later_writer_are_read() {
+        let mut bytes = log(&[]);
+        bytes[10] = 48;
+        for _ in 0..2 {
+            bytes.extend(RECORD.encode());
+            bytes.extend([0xab; 8]);
+        }
+        let read: Vec<_> = PacketLogReader::new(&bytes[..]).unwrap().map(Result::unwrap).collect();
+        assert_eq!(read, [RECORD; 2]);
+    }
+
+    /// A full disk after a few bytes.
+    #[derive(Debug)]
+    struct Full(usize);
+    impl Write for Full {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            if self.0 == 0 {
+                return Err(ErrorKind::StorageFull.into());
+            }
+            let n = bytes.len().min(self.0);
+            self.0 -= n;
+            Ok(n)
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_full_disk_is_an_error_of_what_was_written() {
+        let error = PacketLogWriter::new(Full(10), "{}").unwrap_err();
+        assert_eq!(error.to_string(), "packet log: cannot write its header");
+        let mut writer = PacketLogWriter::new(Full(30), "{}").unwrap();
+        let error = writer.write(&RECORD).unwrap_err();
+        assert_eq!(error.to_string(), "packet log: cannot write a record");
+        assert_eq!(writer.records(), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_written_is_read(
+            bytes in prop::collection::vec(any::<[u64; 5]>(), 0..20),
+            metadata in "\\{[a-zé]{0,20}\\}",
+        ) {
+            let records: Vec<Record> = bytes
+                .iter()
+                .map(|words| {
+                    let mut raw = [0; RECORD_LEN];
+                    for (chunk, word) in raw.chunks_mut(8).zip(words) {
+                        chunk.copy_from_slice(&word.to_ne_bytes());
+                    }
+                    Record::decode(&raw)
+                })
+                .collect();
+            let mut writer = PacketLogWriter::new(Vec::new(), &metadata).unwrap();
+            records.iter().for_each(|r| writer.write(r).unwrap());
+            let bytes = writer.finish().unwrap();
+            prop_assert_eq!(bytes.len() % 8, 0);
+            let mut reader = PacketLogReader::new(&bytes[..]).unwrap();
+            prop_assert_eq!(reader.metadata(), metadata);
+            let read: Result<Vec<_>, _> = reader.by_ref().collect();
+            prop_assert_eq!(read.unwrap(), records);
+        }
+    }
+}
