@@ -1,1 +1,27 @@
-//! Seeded randomness: counter-based generator, distributions. No clock, no global state.
+//! Seeded randomness: a counter-based generator, its draws, and seeded payload content.
+//!
+//! Nothing here holds global state or reads a clock: the same seed and the same place give the same value,
+//! on any machine, in any order. The types you meet:
+//!
+//! * [`Philox`]: Philox4x32-10 under a run's seed, a function from a 128-bit counter to 128 random bits;
+//! * [`Place`] and [`Draws`]: which counter belongs to which flow, direction, law, packet and draw (the
+//!   layout is fixed in `docs/randomness.md`, with vectors);
+//! * [`Content`] and [`fill`]: payload bytes that a receiver can make again and compare.
+//!
+//! ```
+//! use weir_laws::{Direction, Philox, Place, flow_hash};
+//!
+//! let philox = Philox::new(7);
+//! let place = Place { flow: flow_hash("voice"), direction: Direction::Forward, slot: 0, packet: 1_000 };
+//! let mut draws = place.draws(&philox);
+//! let lost = draws.uniform() < 0.01;
+//! assert_eq!(lost, place.draws(&philox).uniform() < 0.01);
+//! ```
+
+mod content;
+mod draws;
+mod philox;
+
+pub use content::{Content, ContentError, MAX_RATIO, RATIO_BLOCK_LEN, fill};
+pub use draws::{Direction, Draws, MAX_SLOT, Place, flow_hash, unit_interval};
+pub use philox::{Philox, philox4x32_10};
