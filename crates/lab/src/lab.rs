@@ -74,7 +74,7 @@ impl Lab {
         found.map(|node| &node.namespace).ok_or_else(|| self.no_such(node))
     }
 
-    /// A command prepared to run inside `node`.
+    /// A command prepared to run inside `node`. The command keeps the namespace alive while it lives.
     pub fn command(&self, node: &str, program: impl AsRef<OsStr>) -> Result<Command, Error> {
         command_inside(self.namespace(node)?, program.as_ref())
     }
