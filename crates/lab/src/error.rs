@@ -90,6 +90,15 @@ pub enum Error {
         /// Which rule it breaks.
         why: String,
     },
+    /// A program that cannot be started inside a host.
+    #[error("cannot run {program}: {source}")]
+    Program {
+        /// As it was given.
+        program: String,
+        /// What the system answered.
+        #[source]
+        source: io::Error,
+    },
     /// The holder process failed or went away.
     #[error("{text}")]
     Holder {
@@ -115,7 +124,12 @@ impl Error {
             | Self::NoSuchLab { .. }
             | Self::NoSuchHost { .. } => ErrorClass::Usage,
             Self::Namespace(error) if error.is_not_permitted() => ErrorClass::NotPermitted,
-            Self::Netlink { source, .. } | Self::Registry { source, .. } => of_io(source),
+            Self::Program { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                ErrorClass::Usage
+            }
+            Self::Program { source, .. }
+            | Self::Netlink { source, .. }
+            | Self::Registry { source, .. } => of_io(source),
             Self::Unsafe { .. } => ErrorClass::NotPermitted,
             Self::Holder { class, .. } => *class,
             Self::Namespace(_) | Self::Damaged { .. } => ErrorClass::Internal,

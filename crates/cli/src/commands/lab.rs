@@ -157,15 +157,7 @@ fn exec(args: ExecArgs) -> Result<i32, Error> {
         return Ok(2); // clap requires one
     };
     let error = lab.command(&args.host, program)?.args(rest).exec();
-    let given = program.to_string_lossy().into_owned();
-    match error.kind() {
-        io::ErrorKind::NotFound => Err(Error::Invalid {
-            flag: "CMD",
-            given,
-            accepted: "a program that is installed, or a path to one".to_owned(),
-        }),
-        _ => Err(Error::Registry { operation: "run", path: given.into(), source: error }),
-    }
+    Err(Error::Program { program: program.to_string_lossy().into_owned(), source: error })
 }
 
 fn list(as_json: bool) -> Result<i32, Error> {

@@ -101,8 +101,7 @@ pub(super) fn run(socket: RawFd) -> ! {
     let mut orders = [Order::default(); MOST_ACTIONS];
     let mut count = 0;
     let mut bytes = [0_u8; MESSAGE_BYTES];
-    loop {
-        let Ok((length, _descriptors)) = raw::receive_message(socket, &mut bytes) else { break };
+    while let Ok((length, _descriptors)) = raw::receive_message(socket, &mut bytes) {
         if length != MESSAGE_BYTES {
             break;
         }
