@@ -1,4 +1,6 @@
 //! `weir lab` as a user meets it: the program, its files, its processes.
+// Helper functions of tests: a failure is a failed test.
+#![allow(clippy::unwrap_used)]
 
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};

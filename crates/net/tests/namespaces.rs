@@ -1,5 +1,7 @@
 //! Namespaces and the watchdog, against the kernel. Needs root; the ordinary user's way is tried by
 //! running this very program again as nobody.
+// Helper functions of tests: a failure is a failed test.
+#![allow(clippy::unwrap_used)]
 #![cfg(target_os = "linux")]
 // The MTU is read and set by ioctl here, apart from the code under test.
 #![allow(unsafe_code)]
