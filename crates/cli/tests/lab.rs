@@ -202,7 +202,7 @@ fn life(user: &User) -> String {
 
     // A process inside that left its parent and its session goes with the lab.
     let said_pid =
-        user.ok(&["exec", "a", "--", "sh", "-c", "setsid sleep 300 >/dev/null 2>&1 & echo $!"]);
+        user.ok(&["exec", "a", "--", "sh", "-c", "setsid sleep 60 >/dev/null 2>&1 & echo $!"]);
     let inside: u32 = said_pid.trim().parse().unwrap();
     assert!(lives(inside));
     let holder = user.holder("default");
@@ -230,7 +230,7 @@ fn life_of_a_lab_of_an_ordinary_user() {
 /// SIGKILL gives the holder no chance: the kernel and the watchdog do it all.
 fn killed_holder(user: &User) {
     user.ok(&["up", "--lab", "wlab-k"]);
-    let mut inside = user.command(&["exec", "--lab", "wlab-k", "b", "--", "sleep", "300"]);
+    let mut inside = user.command(&["exec", "--lab", "wlab-k", "b", "--", "sleep", "60"]);
     let mut inside = inside.spawn().unwrap();
     let cable = || {
         let text = fs::read_to_string(format!("/proc/{}/net/dev", inside.id())).unwrap_or_default();
@@ -318,6 +318,26 @@ fn an_interrupt_during_up_leaves_nothing() {
 }
 
 #[test]
+fn a_starter_that_never_says_keep_leaves_nothing() {
+    let Some(user) = User::root("a_starter_that_never_says_keep_leaves_nothing") else { return };
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+    let mut command = user.command(&["hold"]);
+    let mut holder = command.stdin(std::os::fd::OwnedFd::from(theirs)).spawn().unwrap();
+    drop(command);
+    let spec = json!({ "topology": "pair", "mtu_bytes": null, "cut": false,
+        "transmit_queue_packets": null });
+    let order = json!({ "name": "wlab-keep", "spec": spec });
+    std::io::Write::write_all(&mut &ours, format!("{order}\n").as_bytes()).unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(&ours), &mut line).unwrap();
+    assert!(line.contains("wlab-keep"), "{line}");
+    assert_eq!(user.names(), ["wlab-keep"]);
+    drop(ours);
+    assert!(holder.wait().unwrap().success());
+    assert_eq!(files(&user.entries()), [".lock"]);
+}
+
+#[test]
 fn a_hostile_registry_is_survived() {
     let Some(user) = User::root("a_hostile_registry_is_survived") else { return };
     user.ok(&["up", "--lab", "wlab-good"]);
@@ -336,7 +356,7 @@ fn a_hostile_registry_is_survived() {
     assert_eq!(files(&user.entries()), [".lock", "no entry.json", "wlab-good.json"]);
     assert_eq!(fs::read_to_string(&secret).unwrap(), "untouched");
     // Locked, and so believed to be alive, but a lie: refused, and no process is touched.
-    let mut bystander = Command::new("sleep").arg("300").spawn().unwrap();
+    let mut bystander = Command::new("sleep").arg("60").spawn().unwrap();
     let mut entry: Value = serde_json::from_slice(&good).unwrap();
     entry["name"] = json!("wlab-lie");
     entry["holder"]["pid"] = json!(bystander.id());

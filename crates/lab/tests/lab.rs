@@ -139,7 +139,7 @@ fn dropping_a_lab_leaves_nothing() {
     };
     assert!(has_cable());
     let mut command = lab.command("b", "sleep").unwrap();
-    let mut inside = command.arg("300").stdout(Stdio::null()).spawn().unwrap();
+    let mut inside = command.arg("60").stdout(Stdio::null()).spawn().unwrap();
     drop(command); // it could start another, so it keeps the namespace
     drop(lab);
     assert_eq!(inside.wait().unwrap().signal(), Some(libc::SIGTERM));

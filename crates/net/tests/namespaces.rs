@@ -292,9 +292,9 @@ fn processes_inside_are_ended_even_stubborn_ones() {
         std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut byte).unwrap();
         child
     };
-    let mut meek = start("echo x; exec sleep 300");
-    let mut stubborn = start("trap '' TERM; echo x; while :; do sleep 300; done");
-    let mut bystander = Command::new("sleep").arg("300").spawn().unwrap();
+    let mut meek = start("echo x; exec sleep 60");
+    let mut stubborn = start("trap '' TERM; echo x; while :; do sleep 60; done");
+    let mut bystander = Command::new("sleep").arg("60").spawn().unwrap();
     let inside = [parts.namespace.clone()];
     let told = end_processes_in(&inside, Duration::from_millis(50)).unwrap();
     assert!(told >= 2, "{told}");
