@@ -333,7 +333,12 @@ fn a_starter_that_never_says_keep_leaves_nothing() {
     assert!(line.contains("wlab-keep"), "{line}");
     assert_eq!(user.names(), ["wlab-keep"]);
     drop(ours);
-    assert!(holder.wait().unwrap().success());
+    let mut status = None;
+    until("the holder's end", || {
+        status = holder.try_wait().unwrap();
+        status.is_some()
+    });
+    assert!(status.unwrap().success());
     assert_eq!(files(&user.entries()), [".lock"]);
 }
 
