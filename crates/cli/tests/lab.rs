@@ -32,7 +32,10 @@ impl User {
     fn nobody(test: &str) -> Option<Self> {
         let directory = tempfile::Builder::new().prefix("wlab-").tempdir().unwrap();
         let program = directory.path().join("weir");
-        fs::copy(env!("CARGO_BIN_EXE_weir"), &program).unwrap();
+        // Not fs::copy: a fork of another test at that moment would keep the file open for writing,
+        // and running it would fail with ETXTBSY.
+        let copy = [Path::new(env!("CARGO_BIN_EXE_weir")), &program];
+        assert!(Command::new("cp").args(copy).status().unwrap().success());
         // Refused to all but root, which is then told by `if_able`.
         let _ = chown(directory.path(), Some(NOBODY), Some(NOBODY));
         Self { directory, program, id: Some(NOBODY) }.if_able(test)

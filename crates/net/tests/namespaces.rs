@@ -162,7 +162,10 @@ fn an_ordinary_user_gets_a_user_namespace() {
         let directory = std::env::temp_dir().join(format!("wlab-test-{}", std::process::id()));
         fs::create_dir(&directory).unwrap();
         let program = directory.join("test");
-        fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+        // Not fs::copy: a fork of another test at that moment would keep the file open for writing,
+        // and running it would fail with ETXTBSY.
+        let copy = [std::env::current_exe().unwrap(), program.clone()];
+        assert!(Command::new("cp").args(copy).status().unwrap().success());
         let mut copy = Command::new(&program);
         copy.args(["--exact", NAME, "--nocapture"]).env(PART, "1");
         let output = copy.current_dir("/").uid(NOBODY).gid(NOBODY).output();
