@@ -33,7 +33,14 @@ pub struct Registry {
 
 /// Held while entries change.
 pub(crate) struct ChangeLock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for ChangeLock {
+    fn drop(&mut self) {
+        // Closing alone would not release it while a child forked meanwhile has a copy.
+        let _ = self.file.unlock();
+    }
 }
 
 impl Registry {
@@ -133,7 +140,7 @@ impl Registry {
         let deadline = Instant::now() + LOCK_PATIENCE;
         loop {
             match file.try_lock() {
-                Ok(()) => return Ok(ChangeLock { _file: file }),
+                Ok(()) => return Ok(ChangeLock { file }),
                 Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
                     std::thread::sleep(Duration::from_millis(5));
                 }
