@@ -114,8 +114,7 @@ fn packets(items: &mut Items, record: &Record) {
         }
         let Some(total) = record.direction(direction) else { continue };
         let end = |sums: &Option<Sums>, what: &str| {
-            sums.as_ref()
-                .map(|s| format!("{} {what} ({}/s)", s.packets, significant(s.packets_per_second)))
+            sums.as_ref().map(|s| format!("{} {what} ({}/s)", s.packets, pps(s.packets_per_second)))
         };
         let parts: Vec<String> = [end(&total.sender, "sent"), end(&total.receiver, "received")]
             .into_iter()
@@ -133,7 +132,7 @@ fn loss(items: &mut Items, record: &Record) {
         let ratio = ratio.unwrap_or(if sent == 0 { 0.0 } else { lost as f64 / sent as f64 });
         let mut text = format!("{lost} of {sent} packets lost ({})", percent(ratio));
         if !runs.is_empty() {
-            text += &format!("; in runs of {}", run_lengths(runs));
+            text += &format!("; {}", run_lengths(runs));
         }
         text
     };
@@ -179,7 +178,7 @@ fn loss(items: &mut Items, record: &Record) {
     );
 }
 
-/// `1 (8 times), 2 (twice …)`: lengths in numeric order, the gathered rest last.
+/// `6 runs of 1, 1 of 2`: lengths in numeric order, the gathered rest last.
 fn run_lengths(runs: &BTreeMap<String, u64>) -> String {
     let mut list: Vec<(u64, &str, u64)> = runs
         .iter()
@@ -188,8 +187,14 @@ fn run_lengths(runs: &BTreeMap<String, u64>) -> String {
         .collect();
     list.sort_unstable();
     let most = 8;
-    let mut parts: Vec<String> =
-        list.iter().take(most).map(|(_, length, n)| format!("{}: {n}", clean(length))).collect();
+    let mut parts: Vec<String> = list
+        .iter()
+        .take(most)
+        .enumerate()
+        .map(|(i, (_, length, n))| {
+            format!("{n}{} of {}", if i == 0 { " runs" } else { "" }, clean(length))
+        })
+        .collect();
     if list.len() > most {
         parts.push(format!("{} longer lengths", list.len() - most));
     }
@@ -221,13 +226,11 @@ fn arrivals(items: &mut Items, flows: &[Flow]) {
         flows,
         |f| {
             let r = f.receiver.as_ref()?;
-            let text = tell(counts(r))?;
-            let extent = r.reordering_extent_max.filter(|e| *e > 0);
-            Some(
-                text + &extent
-                    .map(|e| format!(" (reordering extent up to {e})"))
-                    .unwrap_or_default(),
-            )
+            let mut text = tell(counts(r))?;
+            if let Some(extent) = r.reordering_extent_max.filter(|e| *e > 0) {
+                text += &format!("; reordering extent up to {extent} packets");
+            }
+            Some(text)
         },
         |flows| {
             let mut sums = counts(&Receiver::default());

@@ -23,6 +23,8 @@ pub(super) struct Line {
     pub(super) bits_per_second: f64,
     pub(super) tcp: bool,
     pub(super) udp: bool,
+    /// The row tells one end only; what the other end counts stays blank.
+    pub(super) end: Option<End>,
     pub(super) retransmits: Option<u64>,
     pub(super) cwnd_bytes: Option<u64>,
     pub(super) rtt_seconds: Option<f64>,
@@ -30,6 +32,13 @@ pub(super) struct Line {
     pub(super) lost_packets: Option<u64>,
     pub(super) total_packets: u64,
     pub(super) note: String,
+}
+
+/// Which end a line of the summary is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Sender,
+    Receiver,
 }
 
 /// The columns that a test's lines have.
@@ -98,14 +107,16 @@ impl Layout {
         let cell = |shown: bool, value: Option<String>| {
             value.unwrap_or_else(|| if shown { "-".into() } else { String::new() })
         };
+        let tcp = line.tcp && line.end != Some(End::Receiver);
         if self.tcp {
             out += &format!(
                 "  {:>5}  {:>11}  {:>8}",
-                cell(line.tcp, line.retransmits.map(|r| r.to_string())),
-                cell(line.tcp && line.id.is_some(), line.cwnd_bytes.map(volume)),
-                cell(line.tcp && line.id.is_some(), line.rtt_seconds.map(duration)),
+                cell(tcp, line.retransmits.map(|r| r.to_string())),
+                cell(tcp && line.id.is_some(), line.cwnd_bytes.map(volume)),
+                cell(tcp && line.id.is_some(), line.rtt_seconds.map(duration)),
             );
         }
+        let jitter = line.udp && line.id.is_some() && line.end != Some(End::Sender);
         if self.udp {
             // A sum of both transports has no count of datagrams of its own.
             let datagrams = (line.udp && !line.tcp).then(|| match line.lost_packets {
@@ -119,7 +130,7 @@ impl Layout {
             });
             out += &format!(
                 "  {:>8}  {:<20}",
-                cell(line.udp && line.id.is_some(), line.jitter_seconds.map(duration)),
+                cell(jitter, line.jitter_seconds.map(duration)),
                 cell(false, datagrams),
             );
         }
@@ -219,6 +230,7 @@ impl IntervalTable {
             rtt_seconds: sender.and_then(|s| s.rtt_seconds),
             jitter_seconds: receiver.and_then(|r| r.jitter_seconds),
             lost_packets: lost,
+            end: None,
             total_packets: shown.packets.saturating_add(lost.unwrap_or(0)),
             note: note.into(),
         })

@@ -4,7 +4,7 @@ use weir_model::plan::{Direction, Transport};
 use weir_model::record::{Flow, Record, Status, Sums};
 
 use super::details::details;
-use super::lines::{Layout, Line};
+use super::lines::{End, Layout, Line};
 use super::{FLOWS_SHOWN, TextOptions, warning, wrap::wrap};
 use crate::meta::FlowMeta;
 use crate::style::clean;
@@ -96,6 +96,7 @@ fn flow_rows(flow: &Flow, layout: &Layout) -> String {
     let mut out = String::new();
     if let Some(s) = &flow.sender {
         out += &layout.line(&Line {
+            end: Some(End::Sender),
             end_seconds: s.seconds,
             bytes: s.bytes,
             bits_per_second: s.bits_per_second,
@@ -109,6 +110,7 @@ fn flow_rows(flow: &Flow, layout: &Layout) -> String {
     }
     if let Some(r) = &flow.receiver {
         out += &layout.line(&Line {
+            end: Some(End::Receiver),
             end_seconds: r.seconds,
             bytes: r.bytes,
             bits_per_second: r.bits_per_second,
@@ -136,6 +138,7 @@ fn sum_line(
     Line {
         id: None,
         direction,
+        end: Some(if receiver { End::Receiver } else { End::Sender }),
         end_seconds: sums.seconds,
         bytes: sums.bytes,
         bits_per_second: sums.bits_per_second,
