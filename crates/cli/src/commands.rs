@@ -1,2 +1,0 @@
-//! One module for each command.
-pub(crate) mod lab;
