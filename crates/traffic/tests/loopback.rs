@@ -232,6 +232,7 @@ fn dedicated_ports_carry_options_before_the_handshake() {
     assert_eq!(flow.receiver.as_ref().unwrap().buffer_bytes, Some(16_384));
     let mut u = connection(Transport::Udp);
     u.packets = Some(50);
+    u.payload = Some(ByteSize(100));
     let mut p = plan(vec![u]);
     p.data_ports = DataPorts::Dedicated;
     let record = server.test(p).unwrap();
