@@ -24,6 +24,7 @@ fn main() {
         .ok()
         .filter(|c| !c.is_empty())
         .or_else(|| git(&["rev-parse", "--short=12", "HEAD"]));
+    println!("cargo::rustc-env=WEIR_COMMIT_OR_UNKNOWN={}", commit.as_deref().unwrap_or("unknown"));
     if let Some(commit) = commit {
         println!("cargo::rustc-env=WEIR_COMMIT={commit}");
     }

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use weir_model::ModelError;
-use weir_runs::StoreError;
-
+use crate::commands::runs::RunsError;
 use crate::engine::TrafficError;
 
 /// An error that ends the program.
@@ -47,8 +46,7 @@ pub(crate) enum CliError {
     Daemon { reason: String, exit_code: i32 },
     /// The kept runs.
     #[error(transparent)]
-    #[allow(dead_code, reason = "for the commands over kept runs")]
-    Store(#[from] StoreError),
+    Runs(#[from] RunsError),
     /// The engine.
     #[error(transparent)]
     Traffic(#[from] TrafficError),
@@ -81,17 +79,11 @@ impl CliError {
             | CliError::Plan { .. }
             | CliError::Model(_) => 2,
             CliError::Io { source, .. } => match source.kind() {
-                std::io::ErrorKind::PermissionDenied => 4,
-                std::io::ErrorKind::StorageFull | std::io::ErrorKind::Other => 70,
+                std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::StorageFull => 4,
                 _ => 2,
             },
             CliError::Control { exit_code, .. } | CliError::Daemon { exit_code, .. } => *exit_code,
-            CliError::Store(error) => match error {
-                StoreError::NotFound { .. }
-                | StoreError::Ambiguous { .. }
-                | StoreError::Import { .. } => 2,
-                _ => 4,
-            },
+            CliError::Runs(error) => error.exit_code(),
             CliError::Traffic(error) => error.exit_code(),
             CliError::Internal(_) => 70,
         }
@@ -107,7 +99,7 @@ impl CliError {
             CliError::Io { .. } => "file",
             CliError::Control { .. } => "control-socket",
             CliError::Daemon { .. } => "daemon",
-            CliError::Store(_) => "runs",
+            CliError::Runs(_) => "runs",
             CliError::Traffic(error) => match error.exit_code() {
                 2 => "usage",
                 3 => "peer",

@@ -1,2 +1,18 @@
-//! The `weir` program.
-fn main() {}
+//! The `weir` program. What it does is in [`app`]; each command is a module of [`commands`].
+
+mod app;
+mod commands;
+mod engine;
+mod error;
+mod key;
+mod output;
+mod random;
+mod signals;
+mod stamp;
+mod time;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    app::main()
+}
