@@ -87,7 +87,14 @@ fn runs(args: &commands::runs::RunsArgs) -> Result<i32, CliError> {
     let options = TextOptions { style: style(), ..Default::default() };
     let place = weir_runs::Place::of_this_user().map_err(commands::runs::RunsError::from)?;
     let now = crate::time::since_epoch(std::time::SystemTime::now()).as_millis() as i64;
-    Ok(commands::runs::run(&args, &place, now, &options, &mut stdout().lock(), &mut stderr().lock())?)
+    Ok(commands::runs::run(
+        &args,
+        &place,
+        now,
+        &options,
+        &mut stdout().lock(),
+        &mut stderr().lock(),
+    )?)
 }
 
 /// Colour on a terminal, unless NO_COLOR is set to something (no-color.org).
@@ -183,9 +190,8 @@ mod tests {
 
     #[test]
     fn the_form_of_errors_is_known_without_parsing() {
-        let form = |words: &[&str]| {
-            ErrorForm::of(&words.iter().map(OsString::from).collect::<Vec<_>>())
-        };
+        let form =
+            |words: &[&str]| ErrorForm::of(&words.iter().map(OsString::from).collect::<Vec<_>>());
         assert_eq!(form(&["weir", "test", "h", "-J"]), ErrorForm::Json);
         assert_eq!(form(&["weir", "test", "h", "-uJ"]), ErrorForm::Json);
         assert_eq!(form(&["weir", "test", "h", "-TJ"]), ErrorForm::Text);

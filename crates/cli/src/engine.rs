@@ -77,7 +77,7 @@ pub(crate) struct ClientConfig {
 pub(crate) enum Event {
     Connected { local: SocketAddr, remote: SocketAddr },
     Started { specs: Vec<FlowSpec>, family: Family },
-    Interval(Interval),
+    Interval(Box<Interval>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,11 +114,7 @@ pub(crate) struct Failure {
     pub(crate) partial: Option<Box<Record>>,
 }
 
-pub(crate) fn run(
-    _: ClientConfig,
-    _: Stop,
-    _: &mut dyn FnMut(Event),
-) -> Result<Record, Failure> {
+pub(crate) fn run(_: ClientConfig, _: Stop, _: &mut dyn FnMut(Event)) -> Result<Record, Failure> {
     Err(Failure { error: TrafficError("the engine is not built in".into()), partial: None })
 }
 

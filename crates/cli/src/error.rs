@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use serde::Serialize;
-use weir_model::ModelError;
 use crate::commands::runs::RunsError;
 use crate::engine::TrafficError;
+use serde::Serialize;
+use weir_model::ModelError;
 
 /// An error that ends the program.
 #[derive(Debug, thiserror::Error)]
@@ -178,9 +178,8 @@ mod tests {
 
     #[test]
     fn what_is_not_permitted_is_4() {
-        let error = CliError::io("write", "x")(std::io::Error::from(
-            std::io::ErrorKind::PermissionDenied,
-        ));
+        let error =
+            CliError::io("write", "x")(std::io::Error::from(std::io::ErrorKind::PermissionDenied));
         assert_eq!(error.exit_code(), 4);
     }
 }

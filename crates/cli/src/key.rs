@@ -46,7 +46,11 @@ impl KeyArgs {
             let text = read(path, "read passphrase file")?;
             let phrase = text.lines().next().unwrap_or_default();
             if phrase.is_empty() {
-                return Err(CliError::flag("--passphrase-file", "an empty first line", "a passphrase"));
+                return Err(CliError::flag(
+                    "--passphrase-file",
+                    "an empty first line",
+                    "a passphrase",
+                ));
             }
             Some(Key::from_passphrase(phrase).map_err(|e| {
                 CliError::flag("--passphrase-file", chain(&e), "a passphrase on the first line")

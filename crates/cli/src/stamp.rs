@@ -59,8 +59,7 @@ impl Identity {
         record.schema = RUN_SCHEMA.into();
         record.id.clone_from(&self.id);
         record.version = VERSION.into();
-        record.build =
-            Build { commit: COMMIT.map(Into::into), target: TARGET.into() };
+        record.build = Build { commit: COMMIT.map(Into::into), target: TARGET.into() };
         record.started_at.clone_from(&self.started_at);
         record.command.clone_from(&self.command);
         record.labels.clone_from(&self.labels);

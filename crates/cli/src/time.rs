@@ -68,7 +68,9 @@ impl FromStr for Format {
         let mut rest = text.chars();
         while let Some(c) = rest.next() {
             if c == '%' && !rest.next().is_some_and(|s| SPECIFIERS.contains(s)) {
-                return Err("expected % followed by one of Y m d H M S L (ms) N (ns) F T s Z z %".into());
+                return Err(
+                    "expected % followed by one of Y m d H M S L (ms) N (ns) F T s Z z %".into()
+                );
             }
         }
         Ok(Format(text.into()))
@@ -156,7 +158,10 @@ mod tests {
         let at = Duration::new(1_795_293_009, 125_000_001);
         let show = |f: &str| f.parse::<Format>().unwrap().render(at);
         assert_eq!(show("%FT%T.%LZ "), "2026-11-21T20:30:09.125Z ");
-        assert_eq!(show("%Y/%m/%d %H:%M:%S %N %s 100%% %Z%z"), "2026/11/21 20:30:09 125000001 1795293009 100% UTC+0000");
+        assert_eq!(
+            show("%Y/%m/%d %H:%M:%S %N %s 100%% %Z%z"),
+            "2026/11/21 20:30:09 125000001 1795293009 100% UTC+0000"
+        );
         for bad in ["%", "%q", "%F %"] {
             assert!(bad.parse::<Format>().is_err(), "{bad}");
         }

@@ -9,7 +9,9 @@ use crate::output::print;
 
 /// Print a completion script for a shell
 #[derive(Debug, Args)]
-#[command(after_help = "For bash: weir completions bash > ~/.local/share/bash-completion/completions/weir")]
+#[command(
+    after_help = "For bash: weir completions bash > ~/.local/share/bash-completion/completions/weir"
+)]
 pub(crate) struct CompletionsArgs {
     /// The shell
     #[arg(value_enum)]

@@ -131,7 +131,10 @@ mod tests {
         let args = CtlArgs { socket: "s".into(), verb: Verb::Status { name: None } };
         assert_eq!(understood(&args, "{\"ok\":true}\n").unwrap(), "{\"ok\":true}\n");
         let error = understood(&args, r#"{"error":{"message":"no connection 'x'"}}"#).unwrap_err();
-        assert_eq!((error.exit_code(), error.to_string().as_str()), (2, "control socket s: no connection 'x'"));
+        assert_eq!(
+            (error.exit_code(), error.to_string().as_str()),
+            (2, "control socket s: no connection 'x'")
+        );
         assert_eq!(understood(&args, r#"{"error":"x"}"#).unwrap_err().exit_code(), 2);
         assert_eq!(understood(&args, "").unwrap_err().exit_code(), 3);
         assert_eq!(understood(&args, "]").unwrap_err().exit_code(), 3);

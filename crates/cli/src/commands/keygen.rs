@@ -8,7 +8,9 @@ use crate::output::print;
 
 /// Print a new 256-bit key
 #[derive(Debug, Args)]
-#[command(after_help = "Keep it in a file that only you can read:\n  (umask 077; weir keygen > key)\n  weir serve --key-file key")]
+#[command(
+    after_help = "Keep it in a file that only you can read:\n  (umask 077; weir keygen > key)\n  weir serve --key-file key"
+)]
 pub(crate) struct KeygenArgs {}
 
 /// Prints the key.

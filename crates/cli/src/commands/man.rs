@@ -24,7 +24,8 @@ pub(crate) fn run(args: &ManArgs) -> Result<i32, CliError> {
         page.render(&mut text).map(|()| text)
     };
     let Some(directory) = &args.out else {
-        let text = render(&Man::new(command_line())).map_err(CliError::io("make page", "weir.1"))?;
+        let text =
+            render(&Man::new(command_line())).map_err(CliError::io("make page", "weir.1"))?;
         return print(&String::from_utf8_lossy(&text));
     };
     std::fs::create_dir_all(directory).map_err(CliError::io("make directory", directory))?;

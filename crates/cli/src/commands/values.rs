@@ -102,9 +102,9 @@ impl FromStr for Bind {
         let inner = address.strip_prefix('[').and_then(|a| a.strip_suffix(']')).unwrap_or(address);
         let parsed = match inner {
             "" if interface.is_some() => None,
-            _ => Some(inner.parse().map_err(|_| {
-                "expected an address of this host, such as 192.0.2.1, fe80::1%eth0 or %eth0"
-            })?),
+            _ => Some(inner.parse().map_err(
+                |_| "expected an address of this host, such as 192.0.2.1, fe80::1%eth0 or %eth0",
+            )?),
         };
         if interface.is_some_and(|i| !is_interface(i)) {
             return Err("expected an interface name of 1 to 15 characters behind %".into());
@@ -212,7 +212,10 @@ mod tests {
     #[test]
     fn binds() {
         let b: Bind = "fe80::1%eth0".parse().unwrap();
-        assert_eq!((b.address.unwrap().to_string(), b.interface.unwrap()), ("fe80::1".into(), "eth0".into()));
+        assert_eq!(
+            (b.address.unwrap().to_string(), b.interface.unwrap()),
+            ("fe80::1".into(), "eth0".into())
+        );
         let b: Bind = "%eth0".parse().unwrap();
         assert_eq!((b.address, b.interface.as_deref()), (None, Some("eth0")));
         assert!("[2001:db8::1]".parse::<Bind>().unwrap().address.is_some());

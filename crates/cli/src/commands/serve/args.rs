@@ -107,7 +107,11 @@ pub(crate) struct OutputArgs {
 fn seconds(text: &str) -> Result<Span, String> {
     values::positive(text)?;
     let span: Span = text.parse().map_err(|e: weir_model::ModelError| e.to_string())?;
-    if span.0 % 1_000_000_000 == 0 { Ok(span) } else { Err("expected whole seconds from 1s".into()) }
+    if span.0.is_multiple_of(1_000_000_000) {
+        Ok(span)
+    } else {
+        Err("expected whole seconds from 1s".into())
+    }
 }
 
 /// The configuration that the flags make.
@@ -159,7 +163,12 @@ mod tests {
         assert_eq!((config.port, config.bind.len(), config.one_off), (9347, 0, false));
         assert_eq!(config.limits, Limits::default());
         assert_eq!(
-            (config.limits.sessions, config.limits.session_seconds, config.limits.flows, config.limits.hello_seconds),
+            (
+                config.limits.sessions,
+                config.limits.session_seconds,
+                config.limits.flows,
+                config.limits.hello_seconds
+            ),
             (64, 3600, 10_000, 10)
         );
         assert_eq!((config.idle_timeout, config.cpus), (None, None));
@@ -167,9 +176,11 @@ mod tests {
 
     #[test]
     fn every_flag_has_its_place() {
-        let config = of("-p 5000 -B 127.0.0.1 -B ::1 -1 -A 1 --max-sessions 3 --max-flows 7 --session-time 2m \
-                         --hello-time 1 --idle-timeout 500ms --packet-log f")
-            .unwrap();
+        let config = of(
+            "-p 5000 -B 127.0.0.1 -B ::1 -1 -A 1 --max-sessions 3 --max-flows 7 --session-time 2m \
+                         --hello-time 1 --idle-timeout 500ms --packet-log f",
+        )
+        .unwrap();
         assert_eq!(config.bind, ["127.0.0.1".parse::<IpAddr>().unwrap(), "::1".parse().unwrap()]);
         assert_eq!((config.port, config.one_off, config.cpus), (5000, true, Some(vec![1])));
         let l = config.limits;

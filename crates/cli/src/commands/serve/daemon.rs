@@ -68,7 +68,7 @@ pub(crate) fn start(args: &ServeArgs, words: &[OsString]) -> Result<i32, CliErro
 pub(crate) fn hand_over(lines: &str) {
     let mut stdout = std::io::stdout();
     // A foreground that is gone was ended by its user; the server stays.
-    let _ = write!(stdout, "{lines}{READY}\n").and_then(|()| stdout.flush());
+    let _ = writeln!(stdout, "{lines}{READY}").and_then(|()| stdout.flush());
 }
 
 /// Where the background's output goes: the logfile, else nowhere.

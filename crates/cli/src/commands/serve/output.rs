@@ -99,7 +99,8 @@ mod tests {
         assert!(text.contains("0.0.0.0:9347, [::]:9347"), "{text}");
         assert!(text.contains("open: no key"), "{text}");
         assert!(!telling(false, false).lines(&listening(false)).contains("open"));
-        let line: Value = serde_json::from_str(&telling(true, false).lines(&listening(true))).unwrap();
+        let line: Value =
+            serde_json::from_str(&telling(true, false).lines(&listening(true))).unwrap();
         assert_eq!(line["event"], "listening");
         assert_eq!(line["data"]["open"], true);
         assert_eq!(line["data"]["addresses"][1], "[::]:9347");

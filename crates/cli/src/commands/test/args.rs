@@ -16,10 +16,12 @@ use crate::key::KeyArgs;
 #[derive(Debug, Args)]
 #[command(
     override_usage = "weir test [OPTIONS] HOST\n       weir test [OPTIONS] --plan FILE [HOST]",
-    after_help = "Rates: K, M, G, T are powers of ten (10M is 10 000 000 bit/s). Sizes: powers of 1024 (64K is 65 536 bytes).\n\
+    after_help = "Rates: K, M, G, T are powers of ten (10M is 10 000 000 bit/s).\n\
+                  Sizes: K, M, G, T are powers of 1024 (64K is 65 536 bytes).\n\
                   Times: a bare number is seconds; also ns, us, ms, s, m, h.\n\
-                  Exit codes: 0 done, 2 bad input, 3 peer unreachable or lost, 4 not permitted or not available, 5 inconclusive,\n\
-                  70 internal error, 130 interrupted, 143 terminated (what was measured is printed and kept)."
+                  Exit codes: 0 done, 2 bad input, 3 peer unreachable or lost, 4 not permitted or not\n\
+                  available, 5 inconclusive, 70 internal error, 130 interrupted, 143 terminated (what was\n\
+                  measured is printed and kept)."
 )]
 pub(crate) struct TestArgs {
     /// Who answers: NAME, ADDRESS, NAME:PORT, [V6ADDRESS]:PORT or V6ADDRESS%INTERFACE
@@ -43,8 +45,49 @@ pub(crate) struct TestArgs {
     pub(crate) later: LaterArgs,
 }
 
-/// The groups whose flags a plan file replaces.
-const SHAPE: [&str; 4] = ["TrafficArgs", "RateArgs", "SocketArgs", "MeasureArgs"];
+/// The flags that a plan file replaces, one by one, so that a refusal names those that were given.
+const SHAPE: [&str; 40] = [
+    "udp",
+    "transport",
+    "time",
+    "bytes",
+    "packets",
+    "parallel",
+    "reverse",
+    "bidir",
+    "omit",
+    "content",
+    "seed",
+    "data_ports",
+    "bitrate",
+    "total_rate",
+    "catch_up",
+    "fq_rate",
+    "length",
+    "ipv4",
+    "ipv6",
+    "bind",
+    "bind_dev",
+    "cport",
+    "window",
+    "set_mss",
+    "no_delay",
+    "congestion",
+    "tos",
+    "dscp",
+    "flowlabel",
+    "ttl",
+    "dont_fragment",
+    "zerocopy",
+    "skip_rx_copy",
+    "gso",
+    "gro",
+    "interval",
+    "loss_threshold",
+    "no_latency",
+    "verify",
+    "nominal",
+];
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "General")]
@@ -169,7 +212,7 @@ pub(crate) struct SocketArgs {
     #[arg(long, value_name = "DSCP")]
     pub(crate) dscp: Option<Dscp>,
     /// IPv6 flow label, 0 to 1048575
-    #[arg(short = 'L', long, value_name = "LABEL", value_parser = clap::value_parser!(u32).range(0..1 << 20))]
+    #[arg(short = 'L', long, value_name = "LABEL", value_parser = clap::value_parser!(u32).range(0..=1_048_575))]
     pub(crate) flowlabel: Option<u32>,
     /// Time to live or hop limit, 1 to 255
     #[arg(long, value_name = "HOPS", value_parser = clap::value_parser!(u8).range(1..))]
@@ -183,11 +226,11 @@ pub(crate) struct SocketArgs {
     /// TCP: the receiver discards in the kernel instead of copying (MSG_TRUNC)
     #[arg(long)]
     pub(crate) skip_rx_copy: bool,
-    /// UDP segmentation offload at the sender: auto, on or off; bare --gso is on [default: auto: on unless paced]
-    #[arg(long, value_name = "SWITCH", num_args = 0..=1, require_equals = false, default_missing_value = "on", value_parser = values::switch)]
+    /// UDP segmentation offload at the sender: auto, on or off [default: auto: on unless paced]
+    #[arg(long, value_name = "SWITCH", value_parser = values::switch)]
     pub(crate) gso: Option<Switch>,
-    /// UDP receive merging at the receiver: auto, on or off; bare --gro is on [default: auto: on unless paced]
-    #[arg(long, value_name = "SWITCH", num_args = 0..=1, require_equals = false, default_missing_value = "on", value_parser = values::switch)]
+    /// UDP receive merging at the receiver: auto, on or off [default: auto: on unless paced]
+    #[arg(long, value_name = "SWITCH", value_parser = values::switch)]
     pub(crate) gro: Option<Switch>,
 }
 
@@ -282,5 +325,32 @@ impl SocketArgs {
     /// The address to send from.
     pub(crate) fn address(&self) -> Option<IpAddr> {
         self.bind.as_ref().and_then(|b| b.address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        _args: TestArgs,
+    }
+
+    #[test]
+    fn a_plan_replaces_every_flag_that_shapes_traffic() {
+        let command = Line::command();
+        let shaping = ["TrafficArgs", "RateArgs", "SocketArgs", "MeasureArgs"];
+        let mut ids: Vec<&str> = command
+            .get_groups()
+            .filter(|g| shaping.contains(&g.get_id().as_str()))
+            .flat_map(|g| g.get_args().map(|a| a.as_str()))
+            .collect();
+        let mut listed = SHAPE.to_vec();
+        ids.sort_unstable();
+        listed.sort_unstable();
+        assert_eq!(ids, listed);
     }
 }

@@ -140,7 +140,7 @@ impl Outputs {
             let heading = self.table.as_ref().map(IntervalTable::heading).unwrap_or_default();
             self.sink.text(&heading);
         }
-        self.to_csv(|csv| {
+        self.csv_rows(|csv| {
             csv.start(&start);
             Ok(())
         });
@@ -156,7 +156,7 @@ impl Outputs {
             Form::Stream => drop(JsonStream::new(&mut self.sink).interval(interval)),
             Form::Json => {}
         }
-        self.to_csv(|csv| csv.interval(interval));
+        self.csv_rows(|csv| csv.interval(interval));
     }
 
     /// The record is there, whole or partial.
@@ -169,7 +169,7 @@ impl Outputs {
             Form::Stream => drop(JsonStream::new(&mut self.sink).end(record)),
             Form::Json => self.sink.raw(&json_pretty(record)),
         }
-        self.to_csv(|csv| csv.end(record));
+        self.csv_rows(|csv| csv.end(record));
     }
 
     /// The test failed. `--json` prints one object: the record where there is one, and the error goes to stderr.
@@ -188,7 +188,7 @@ impl Outputs {
     }
 
     /// Writes to the CSV file; after a failure it is left alone.
-    fn to_csv(
+    fn csv_rows(
         &mut self,
         write: impl FnOnce(&mut CsvWriter<BufWriter<File>>) -> std::io::Result<()>,
     ) {

@@ -42,10 +42,8 @@ pub(crate) fn plan(
 ) -> Result<Planned, CliError> {
     refuse_later(&args.later)?;
     let mut plan = match (file, &args.general.plan) {
-        (Some(text), path) => Plan::parse(text).map_err(|error| CliError::Plan {
-            path: path.clone().unwrap_or_default(),
-            error,
-        })?,
+        (Some(text), path) => Plan::parse(text)
+            .map_err(|error| CliError::Plan { path: path.clone().unwrap_or_default(), error })?,
         (None, _) => shape(args, fresh_seed)?,
     };
     let target = match &args.host {
@@ -70,7 +68,11 @@ pub(crate) fn plan(
         plan.title = Some(title.clone());
     }
     if target.is_none() && args.general.save_plan.is_none() {
-        return Err(CliError::flag("HOST", "missing, and the plan names no host", "NAME or ADDRESS"));
+        return Err(CliError::flag(
+            "HOST",
+            "missing, and the plan names no host",
+            "NAME or ADDRESS",
+        ));
     }
     if file.is_none() {
         plan.check().map_err(by_flag)?;
@@ -85,8 +87,7 @@ pub(crate) fn plan(
 
 /// The plan that the shaping flags make.
 fn shape(args: &TestArgs, fresh_seed: Seed) -> Result<Plan, CliError> {
-    let (traffic, rate, socket, measure) =
-        (&args.traffic, &args.rate, &args.socket, &args.measure);
+    let (traffic, rate, socket, measure) = (&args.traffic, &args.rate, &args.socket, &args.measure);
     refuse_other_transport(args)?;
     let like = connection(args);
     let count = like.count;
@@ -130,7 +131,11 @@ fn shape(args: &TestArgs, fresh_seed: Seed) -> Result<Plan, CliError> {
     if let (Some(address), Some(family)) = (bind, family)
         && (family == Family::Ipv4) != address.is_ipv4()
     {
-        return Err(CliError::flag("-B/--bind", format!("{address}"), &format!("an {family} address")));
+        return Err(CliError::flag(
+            "-B/--bind",
+            format!("{address}"),
+            &format!("an {family} address"),
+        ));
     }
     Ok(Plan {
         family,
@@ -244,7 +249,11 @@ fn refuse_later(later: &LaterArgs) -> Result<(), CliError> {
         (later.runs.is_some(), "--runs", "repeated runs come later; this version runs a test once"),
         (later.confidence.is_some(), "--confidence", "repeated runs come later"),
         (later.precision.is_some(), "--precision", "repeated runs come later"),
-        (later.file.is_some(), "-F/--file", "sending a file comes later; --content names what is sent"),
+        (
+            later.file.is_some(),
+            "-F/--file",
+            "sending a file comes later; --content names what is sent",
+        ),
     ];
     match given.iter().find(|(set, ..)| *set) {
         Some((_, flag, why)) => Err(CliError::NotYet { flag: (*flag).into(), why: (*why).into() }),

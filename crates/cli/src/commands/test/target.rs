@@ -95,8 +95,21 @@ mod tests {
     #[test]
     fn refusals_name_what_was_given() {
         for bad in [
-            "", ":9347", "host:0", "host:65536", "host:", "host:+1", "[::1", "[host]:1", "[::1]x",
-            "1:2:3", "fe80::1%", "ho st", "a/b", "-x", "http://host",
+            "",
+            ":9347",
+            "host:0",
+            "host:65536",
+            "host:",
+            "host:+1",
+            "[::1",
+            "[host]:1",
+            "[::1]x",
+            "1:2:3",
+            "fe80::1%",
+            "ho st",
+            "a/b",
+            "-x",
+            "http://host",
         ] {
             let error = Target::parse(bad).unwrap_err();
             assert!(error.to_string().contains(&format!("'{bad}'")), "{bad}: {error}");
