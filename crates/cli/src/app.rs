@@ -36,6 +36,8 @@ enum Command {
     Serve(commands::serve::ServeArgs),
     /// Start, stop and query the connections of a running test (`weir test --control-socket`)
     Ctl(commands::ctl::CtlArgs),
+    /// Hosts in network namespaces: set up, run inside, take down
+    Lab(commands::lab::LabArgs),
     /// Kept results: list, show, export, import, remove
     Runs(commands::runs::RunsArgs),
     /// Print a new 256-bit key
@@ -71,6 +73,7 @@ fn dispatch(command: Command, words: &[OsString]) -> i32 {
         Command::Test(args) => return commands::test::run(&args, words),
         Command::Serve(args) => commands::serve::run(&args, words),
         Command::Ctl(args) => commands::ctl::run(&args),
+        Command::Lab(args) => commands::lab::run(args).map_err(CliError::from),
         Command::Runs(args) => runs(&args),
         Command::Keygen(_) => commands::keygen::run(),
         Command::Schema(args) => commands::schema::run(&args),
@@ -88,7 +91,7 @@ fn runs(args: &commands::runs::RunsArgs) -> Result<i32, CliError> {
     let place = weir_runs::Place::of_this_user().map_err(commands::runs::RunsError::from)?;
     let now = crate::time::since_epoch(std::time::SystemTime::now()).as_millis() as i64;
     Ok(commands::runs::run(
-        &args,
+        args,
         &place,
         now,
         &options,

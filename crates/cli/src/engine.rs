@@ -1,24 +1,23 @@
 //! The generator and the answering side, as this program calls them.
 //!
-//! Until the crate `traffic` is there these are its types with an engine that refuses; then they become
-//! `pub(crate) use weir_traffic::…`.
+//! Until the crate `traffic` is there these are its types with an engine that refuses; then this file becomes
+//! `pub(crate) use weir_traffic::{ClientConfig, Event, …, run, serve};`.
 #![allow(dead_code)] // The stand-in makes none of its own events.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::str::FromStr;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use weir_model::plan::{Family, FlowSpec, Plan};
+use weir_model::plan::{DEFAULT_PORT, Family, FlowSpec, Plan};
 use weir_model::record::{Interval, Record};
+use weir_model::report::EndReport;
 
 /// A shared secret of 256 bits.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) enum Key {
-    Raw([u8; 32]),
-}
+pub(crate) struct Key([u8; 32]);
 
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -28,40 +27,41 @@ impl fmt::Debug for Key {
 
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let Key::Raw(bytes) = self;
-        bytes.iter().try_for_each(|b| write!(f, "{b:02x}"))
+        self.0.iter().try_for_each(|b| write!(f, "{b:02x}"))
     }
 }
 
 impl Key {
-    pub(crate) fn generate() -> Key {
+    pub(crate) fn generate() -> Result<Key, TrafficError> {
         let mut bytes = [0; 32];
-        let read = std::fs::File::open("/dev/urandom")
-            .and_then(|mut f| std::io::Read::read_exact(&mut f, &mut bytes));
-        assert!(read.is_ok(), "no system generator: a key can't be made");
-        Key::Raw(bytes)
-    }
-
-    pub(crate) fn from_text(text: &str) -> Result<Key, TrafficError> {
-        let bad = || TrafficError("a key is 64 hexadecimal digits or 44 of base64".into());
-        let text = text.trim();
-        let mut bytes = [0; 32];
-        if text.len() != 64 || !text.is_ascii() {
-            return Err(bad());
-        }
-        for (byte, digits) in bytes.iter_mut().zip(text.as_bytes().chunks(2)) {
-            let digits = std::str::from_utf8(digits).map_err(|_| bad())?;
-            *byte = u8::from_str_radix(digits, 16).map_err(|_| bad())?;
-        }
-        Ok(Key::Raw(bytes))
+        std::fs::File::open("/dev/urandom")
+            .and_then(|mut f| std::io::Read::read_exact(&mut f, &mut bytes))
+            .map_err(|_| TrafficError::Stopped("no system generator", 4))?;
+        Ok(Key(bytes))
     }
 
     pub(crate) fn from_passphrase(_: &str) -> Result<Key, TrafficError> {
-        Err(TrafficError("passphrases: not built in".into()))
+        Err(TrafficError::Stopped("passphrases are not built in", 4))
     }
 }
 
-#[derive(Debug)]
+impl FromStr for Key {
+    type Err = TrafficError;
+    fn from_str(text: &str) -> Result<Key, TrafficError> {
+        let bad = TrafficError::Stopped("a key is 64 hexadecimal digits", 2);
+        let mut bytes = [0; 32];
+        if text.len() != 64 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Err(bad);
+        }
+        for (byte, digits) in bytes.iter_mut().zip(text.as_bytes().chunks(2)) {
+            let digits = std::str::from_utf8(digits).unwrap_or_default();
+            *byte = u8::from_str_radix(digits, 16).unwrap_or_default();
+        }
+        Ok(Key(bytes))
+    }
+}
+
+#[derive(Debug, Clone)]
 pub(crate) struct ClientConfig {
     pub(crate) plan: Plan,
     pub(crate) host: String,
@@ -71,9 +71,26 @@ pub(crate) struct ClientConfig {
     pub(crate) packet_log: Option<PathBuf>,
     pub(crate) cpus: Option<Vec<usize>>,
     pub(crate) nominal_auto: bool,
+    pub(crate) clock: (),
 }
 
-#[derive(Debug)]
+impl ClientConfig {
+    pub(crate) fn new(plan: Plan, host: impl Into<String>) -> Self {
+        ClientConfig {
+            plan,
+            host: host.into(),
+            key: None,
+            connect_timeout: Duration::from_secs(3),
+            control_socket: None,
+            packet_log: None,
+            cpus: None,
+            nominal_auto: false,
+            clock: (),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Event {
     Connected { local: SocketAddr, remote: SocketAddr },
     Started { specs: Vec<FlowSpec>, family: Family },
@@ -86,25 +103,42 @@ pub(crate) enum StopReason {
     Terminated,
 }
 
+impl StopReason {
+    pub(crate) fn exit_code(self) -> i32 {
+        match self {
+            StopReason::Interrupted => 130,
+            StopReason::Terminated => 143,
+        }
+    }
+}
+
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Stop(Arc<AtomicU8>);
+pub(crate) struct Stop(Arc<Mutex<Option<StopReason>>>);
 
 impl Stop {
     pub(crate) fn new() -> Stop {
         Stop::default()
     }
-    pub(crate) fn request(&self, _: StopReason) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn request(&self, reason: StopReason) {
+        if let Ok(mut first) = self.0.lock() {
+            first.get_or_insert(reason);
+        }
+    }
+    pub(crate) fn reason(&self) -> Option<StopReason> {
+        self.0.lock().ok().and_then(|r| *r)
     }
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct TrafficError(pub(crate) String);
+pub(crate) enum TrafficError {
+    #[error("{0}")]
+    Stopped(&'static str, i32),
+}
 
 impl TrafficError {
     pub(crate) fn exit_code(&self) -> i32 {
-        70
+        let TrafficError::Stopped(_, code) = self;
+        *code
     }
 }
 
@@ -115,16 +149,16 @@ pub(crate) struct Failure {
 }
 
 pub(crate) fn run(_: ClientConfig, _: Stop, _: &mut dyn FnMut(Event)) -> Result<Record, Failure> {
-    Err(Failure { error: TrafficError("the engine is not built in".into()), partial: None })
+    Err(Failure { error: TrafficError::Stopped("the engine is not built in", 70), partial: None })
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Limits {
-    pub(crate) sessions: u32,
+    pub(crate) sessions: u64,
     pub(crate) session_seconds: u64,
-    pub(crate) flows: u32,
+    pub(crate) flows: u64,
     pub(crate) hello_seconds: u64,
-    pub(crate) half_open: u32,
+    pub(crate) half_open: u64,
 }
 
 impl Default for Limits {
@@ -134,12 +168,12 @@ impl Default for Limits {
             session_seconds: 3600,
             flows: 10_000,
             hello_seconds: 10,
-            half_open: 1024,
+            half_open: 20_000,
         }
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct ServerConfig {
     pub(crate) bind: Vec<IpAddr>,
     pub(crate) port: u16,
@@ -149,20 +183,46 @@ pub(crate) struct ServerConfig {
     pub(crate) idle_timeout: Option<Duration>,
     pub(crate) packet_log: Option<PathBuf>,
     pub(crate) cpus: Option<Vec<usize>>,
+    pub(crate) clock: (),
 }
 
-#[derive(Debug)]
+impl Default for ServerConfig {
+    fn default() -> Self {
+        ServerConfig {
+            bind: vec![],
+            port: DEFAULT_PORT,
+            key: None,
+            limits: Limits::default(),
+            one_off: false,
+            idle_timeout: None,
+            packet_log: None,
+            cpus: None,
+            clock: (),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum ServerEvent {
     Listening { addresses: Vec<SocketAddr>, open: bool },
-    SessionOpened { session: u64, peer: SocketAddr, flows: u32 },
-    SessionClosed { session: u64, peer: SocketAddr, reason: String, record: Option<Box<Record>> },
+    SessionOpened { session: u64, peer: SocketAddr, flows: usize },
+    SessionClosed { session: u64, peer: SocketAddr, reason: String, report: Option<Box<EndReport>> },
     Refused { peer: SocketAddr, reason: String },
 }
 
+/// Listens and serves nobody, so that what is around it can be tried.
 pub(crate) fn serve(
-    _: ServerConfig,
-    _: Stop,
-    _: &mut dyn FnMut(ServerEvent),
+    config: ServerConfig,
+    stop: Stop,
+    observe: &mut dyn FnMut(ServerEvent),
 ) -> Result<(), TrafficError> {
-    Err(TrafficError("the engine is not built in".into()))
+    let addresses: Vec<SocketAddr> =
+        config.bind.iter().map(|address| (*address, config.port).into()).collect();
+    let listeners: Result<Vec<_>, _> = addresses.iter().map(std::net::TcpListener::bind).collect();
+    let _listeners = listeners.map_err(|_| TrafficError::Stopped("the port is in use", 4))?;
+    observe(ServerEvent::Listening { addresses, open: config.key.is_none() });
+    while stop.reason().is_none() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
 }

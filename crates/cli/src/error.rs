@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use crate::commands::lab;
 use crate::commands::runs::RunsError;
 use crate::engine::TrafficError;
 use serde::Serialize;
@@ -47,6 +48,9 @@ pub(crate) enum CliError {
     /// The kept runs.
     #[error(transparent)]
     Runs(#[from] RunsError),
+    /// A lab.
+    #[error(transparent)]
+    Lab(#[from] weir_lab::Error),
     /// The engine.
     #[error(transparent)]
     Traffic(#[from] TrafficError),
@@ -84,6 +88,7 @@ impl CliError {
             },
             CliError::Control { exit_code, .. } | CliError::Daemon { exit_code, .. } => *exit_code,
             CliError::Runs(error) => error.exit_code(),
+            CliError::Lab(error) => lab::exit_code(error),
             CliError::Traffic(error) => error.exit_code(),
             CliError::Internal(_) => 70,
         }
@@ -100,6 +105,7 @@ impl CliError {
             CliError::Control { .. } => "control-socket",
             CliError::Daemon { .. } => "daemon",
             CliError::Runs(_) => "runs",
+            CliError::Lab(_) => "lab",
             CliError::Traffic(error) => match error.exit_code() {
                 2 => "usage",
                 3 => "peer",

@@ -70,7 +70,8 @@ impl KeyArgs {
 
 /// The key in a text; the text itself is never printed, since it is likely a mistyped secret.
 fn from_text(origin: &str, text: &str) -> Result<Key, CliError> {
-    Key::from_text(text.trim())
+    text.trim()
+        .parse()
         .map_err(|_| CliError::flag(origin, "not a key", "256 bits as `weir keygen` prints them"))
 }
 

@@ -1,4 +1,6 @@
 //! Golden tests: every rendering of four records against committed files. `WEIR_BLESS=1` writes them anew.
+// Clippy knows test functions, not their helpers.
+#![allow(clippy::unwrap_used)]
 
 mod support;
 

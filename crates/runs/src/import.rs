@@ -12,9 +12,12 @@ use crate::{Store, StoreError};
 
 /// Largest record that is read, in bytes of JSON.
 pub const MAX_RECORD_BYTES: u64 = 256 << 20;
-/// Most objects and arrays in one record: each may become a value of a kilobyte, from two bytes of input.
+/// Most objects and arrays in one record: each may become a value of a kilobyte in memory.
 /// A thousand flows for ten minutes of intervals have 1.8 million.
-const MAX_RECORD_NODES: u64 = 4_000_000;
+const MAX_RECORD_NODES: u64 = 2_000_000;
+/// Beyond the first ten thousand, an object or array has this many bytes of input on average: what was measured
+/// has figures in it, and two bytes can't ask for a kilobyte.
+const BYTES_PER_NODE: u64 = 16;
 /// Records put in under one lock, so that a test that ends meanwhile need not wait long to be kept.
 const BATCH: usize = 50;
 
@@ -128,22 +131,17 @@ fn first_byte(input: &mut dyn BufRead) -> io::Result<Option<u8>> {
     }
 }
 
-/// What one record may still take.
+/// What the record that is being read has taken.
+#[derive(Default)]
 struct Budget {
     bytes: Cell<u64>,
     nodes: Cell<u64>,
 }
 
-impl Default for Budget {
-    fn default() -> Self {
-        Budget { bytes: Cell::new(MAX_RECORD_BYTES), nodes: Cell::new(MAX_RECORD_NODES) }
-    }
-}
-
 impl Budget {
     fn renew(&self) {
-        self.bytes.set(MAX_RECORD_BYTES);
-        self.nodes.set(MAX_RECORD_NODES);
+        self.bytes.set(0);
+        self.nodes.set(0);
     }
 }
 
@@ -157,14 +155,19 @@ impl Read for Bounded<'_> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let n = self.input.read(out)?;
         let nodes = out[..n].iter().filter(|b| matches!(b, b'{' | b'[')).count() as u64;
-        for (left, used, what, most) in [
-            (&self.budget.bytes, n as u64, "bytes", MAX_RECORD_BYTES),
-            (&self.budget.nodes, nodes, "objects and arrays", MAX_RECORD_NODES),
-        ] {
-            let Some(rest) = left.get().checked_sub(used) else {
-                return Err(io::Error::other(format!("a record has at most {most} {what}")));
-            };
-            left.set(rest);
+        let spent = |used: &Cell<u64>, more: u64| {
+            used.set(used.get().saturating_add(more));
+            used.get()
+        };
+        let bytes = spent(&self.budget.bytes, n as u64);
+        let nodes = spent(&self.budget.nodes, nodes);
+        if bytes > MAX_RECORD_BYTES {
+            return Err(io::Error::other(format!("a record has at most {MAX_RECORD_BYTES} bytes")));
+        }
+        if nodes > MAX_RECORD_NODES || nodes > 10_000 + bytes / BYTES_PER_NODE {
+            return Err(io::Error::other(format!(
+                "a record has at most {MAX_RECORD_NODES} objects and arrays, of {BYTES_PER_NODE} bytes on average"
+            )));
         }
         Ok(n)
     }

@@ -1,4 +1,6 @@
 //! The store from outside: what is kept comes back, and every failure names its file.
+// Clippy knows test functions, not their helpers.
+#![allow(clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Barrier};

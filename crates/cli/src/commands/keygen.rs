@@ -15,5 +15,5 @@ pub(crate) struct KeygenArgs {}
 
 /// Prints the key.
 pub(crate) fn run() -> Result<i32, CliError> {
-    print(&format!("{}\n", Key::generate()))
+    print(&format!("{}\n", Key::generate()?))
 }

@@ -3,6 +3,7 @@
 pub(crate) mod completions;
 pub(crate) mod ctl;
 pub(crate) mod keygen;
+pub(crate) mod lab;
 pub(crate) mod man;
 pub(crate) mod runs;
 pub(crate) mod schema;

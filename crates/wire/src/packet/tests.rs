@@ -85,6 +85,7 @@ fn udp_over_ipv4_with_tags_options_and_padding() {
     assert!(ip.dont_fragment() && ip.fragment().is_none() && ip.header_checksum_ok());
     assert_eq!(packet.addresses(), Some((V4.0.into(), V4.1.into())));
     assert_eq!(packet.ports(), Some((9347, 12345)));
+    assert_eq!(ip.payload().len(), 13, "without the padding");
     let Transport::Udp(udp) = packet.transport else { panic!("{packet:?}") };
     assert_eq!(udp.payload(), b"hello");
     assert_eq!(packet.transport_checksum_ok(), Some(true));
@@ -146,6 +147,11 @@ fn ipv6_fragments() {
     let packet = Packet::from_ip(&packet).unwrap();
     assert_eq!(packet.fragment(), Some(Fragment { id: 0x0102_0304, offset: 8, more: true }));
     assert_eq!(packet.transport, Transport::LaterFragment(17, b"hello"));
+    // Data of a later fragment is no header, whatever the datagram's next header is.
+    bytes[0] = 60;
+    let packet = ipv6(44, &bytes);
+    let packet = Packet::from_ip(&packet).unwrap();
+    assert_eq!(packet.transport, Transport::LaterFragment(60, b"hello"));
 }
 
 #[test]

@@ -89,7 +89,7 @@ pub(crate) struct OutputArgs {
     /// Print one JSON object a line: listening, session_opened, session_closed, refused
     #[arg(long)]
     pub(crate) json_stream: bool,
-    /// Print each session's result
+    /// Print what each flow of a session carried
     #[arg(short = 'V', long)]
     pub(crate) verbose: bool,
     /// Append the output to this file instead of printing it
@@ -127,9 +127,9 @@ pub(crate) fn config(args: &ServeArgs, key: Option<Key>) -> ServerConfig {
         port: general.port,
         key,
         limits: Limits {
-            sessions: limits.max_sessions,
+            sessions: limits.max_sessions.into(),
             session_seconds: limits.session_time.0 / 1_000_000_000,
-            flows: limits.max_flows,
+            flows: limits.max_flows.into(),
             hello_seconds: limits.hello_time.0 / 1_000_000_000,
             ..Limits::default()
         },
@@ -137,6 +137,7 @@ pub(crate) fn config(args: &ServeArgs, key: Option<Key>) -> ServerConfig {
         idle_timeout: limits.idle_timeout.map(|t| Duration::from_nanos(t.0)),
         packet_log: args.output.packet_log.clone(),
         cpus: general.affinity.as_ref().map(|c| c.0.clone()),
+        ..ServerConfig::default()
     }
 }
 

@@ -23,7 +23,7 @@ const MAX_ERROR_BYTES: u64 = 64 << 10;
 /// [`CliError::Daemon`] with its words and exit code when it ends before it listens.
 pub(crate) fn start(args: &ServeArgs, words: &[OsString]) -> Result<i32, CliError> {
     let failed = |reason: String| CliError::Daemon { reason, exit_code: 70 };
-    let program = std::env::current_exe().map_err(|e| failed(format!("own program: {e}")))?;
+    let program = own_program().map_err(|e| failed(format!("own program: {e}")))?;
     let mut command = Command::new(program);
     command
         .args(words.iter().skip(1))
@@ -62,6 +62,12 @@ pub(crate) fn start(args: &ServeArgs, words: &[OsString]) -> Result<i32, CliErro
     let reason = error.trim().trim_start_matches("error: ").to_string();
     let reason = if reason.is_empty() { "it ended without a word".into() } else { reason };
     Err(CliError::Daemon { reason, exit_code: if code == 0 { 70 } else { code } })
+}
+
+/// This program, also when its file was replaced since it started.
+fn own_program() -> std::io::Result<PathBuf> {
+    let running = Path::new("/proc/self/exe");
+    if running.exists() { Ok(running.into()) } else { std::env::current_exe() }
 }
 
 /// The background's side: passes the first lines to the foreground and lets it go.

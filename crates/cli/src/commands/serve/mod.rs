@@ -6,15 +6,13 @@ mod output;
 
 use std::ffi::OsString;
 
-use weir_report::{Style, TextOptions};
-
 pub(crate) use args::ServeArgs;
 
-use crate::app::{note, style};
+use crate::app::note;
 use crate::engine::{self, ServerConfig, ServerEvent, Stop, TrafficError};
 use crate::error::CliError;
 use crate::output::Sink;
-use crate::signals::Signals;
+use crate::signals;
 use daemon::PidFile;
 use output::Telling;
 
@@ -34,13 +32,13 @@ pub(crate) fn run(args: &ServeArgs, words: &[OsString]) -> Result<i32, CliError>
         Sink::open(args.output.logfile.as_deref(), args.output.timestamps.clone())?
     };
     let stop = Stop::new();
-    let signals = Signals::listen(&stop)?;
+    signals::listen(&stop)?;
     let ended = answer(args, args::config(args, key), &stop, &mut sink, engine::serve);
     ended?;
     if let Some(failure) = sink.failure() {
         return Err(failure);
     }
-    Ok(signals.exit_code().unwrap_or(0))
+    Ok(stop.reason().map_or(0, |reason| reason.exit_code()))
 }
 
 /// Runs the engine and tells its events.
@@ -51,15 +49,7 @@ fn answer(
     sink: &mut Sink,
     engine: impl FnOnce(ServerConfig, Stop, &mut dyn FnMut(ServerEvent)) -> Result<(), TrafficError>,
 ) -> Result<(), CliError> {
-    let plain = args.general.in_background || args.output.logfile.is_some();
-    let telling = Telling {
-        json: args.output.json_stream,
-        verbose: args.output.verbose,
-        text: TextOptions {
-            style: if plain { Style::PLAIN } else { style() },
-            ..TextOptions::default()
-        },
-    };
+    let telling = Telling { json: args.output.json_stream, verbose: args.output.verbose };
     let mut pid_file = None;
     let mut observe = |event: ServerEvent| {
         let lines = telling.lines(&event);

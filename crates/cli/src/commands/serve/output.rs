@@ -1,7 +1,8 @@
 //! What a server prints: where it listens, who comes, how it ends.
 
-use serde_json::{Value, json};
-use weir_report::{TextOptions, json_line, summary};
+use serde_json::json;
+use weir_model::report::FlowReport;
+use weir_report::{Units, clean, percent, volume};
 
 use crate::engine::ServerEvent;
 use crate::stamp::VERSION;
@@ -13,8 +14,6 @@ pub(crate) struct Telling {
     pub(crate) json: bool,
     /// Each session's result, in text.
     pub(crate) verbose: bool,
-    /// How results look.
-    pub(crate) text: TextOptions,
 }
 
 impl Telling {
@@ -37,12 +36,12 @@ impl Telling {
             ServerEvent::SessionOpened { session, peer, flows } => {
                 format!("session {session}: {peer}, {flows} {}\n", plural(*flows, "flow"))
             }
-            ServerEvent::SessionClosed { session, peer, reason, record } => {
+            ServerEvent::SessionClosed { session, peer, reason, report } => {
                 let mut text = format!("session {session}: {peer} ended: {reason}\n");
                 if self.verbose
-                    && let Some(record) = record
+                    && let Some(report) = report
                 {
-                    text += &summary(record, &TextOptions { stored: false, ..self.text });
+                    text.extend(report.flows.iter().map(flow_line));
                 }
                 text
             }
@@ -58,12 +57,10 @@ impl Telling {
             ServerEvent::SessionOpened { session, peer, flows } => {
                 ("session_opened", json!({ "session": session, "peer": peer, "flows": flows }))
             }
-            ServerEvent::SessionClosed { session, peer, reason, record } => {
+            ServerEvent::SessionClosed { session, peer, reason, report } => {
                 let mut data = json!({ "session": session, "peer": peer, "reason": reason });
-                if let Some(record) = record {
-                    // The record's own writer decides how its numbers look.
-                    data["record"] =
-                        serde_json::from_str(&json_line(record)).unwrap_or(Value::Null);
+                if let Some(report) = report {
+                    data["report"] = json!(report);
                 }
                 ("session_closed", data)
             }
@@ -75,17 +72,38 @@ impl Telling {
     }
 }
 
-fn plural(n: u32, word: &str) -> String {
+/// What this side sent or received of a flow, on one line.
+fn flow_line(flow: &FlowReport) -> String {
+    let rate = |bits: f64| Units::ADAPTIVE.rate(bits);
+    let mut text = format!("[{:>3}] {} <-> {}", flow.id, clean(&flow.local), clean(&flow.remote));
+    if let Some(s) = &flow.sender {
+        text += &format!(": sent {}, {}", volume(s.bytes), rate(s.bits_per_second));
+    }
+    if let Some(r) = &flow.receiver {
+        text += &format!(": received {}, {}", volume(r.bytes), rate(r.bits_per_second));
+        if let (Some(lost), Some(ratio)) = (r.lost_packets, r.loss_ratio) {
+            text += &format!(", lost {lost} ({})", percent(ratio));
+        }
+    }
+    if let Some(error) = &flow.error {
+        text += &format!(", ended early: {}", clean(error));
+    }
+    text + "\n"
+}
+
+fn plural(n: usize, word: &str) -> String {
     if n == 1 { word.into() } else { format!("{word}s") }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_model::record::Record;
+    use serde_json::Value;
+    use weir_model::record::Receiver;
+    use weir_model::report::EndReport;
 
     fn telling(json: bool, verbose: bool) -> Telling {
-        Telling { json, verbose, text: TextOptions::default() }
+        Telling { json, verbose }
     }
 
     fn listening(open: bool) -> ServerEvent {
@@ -108,19 +126,27 @@ mod tests {
 
     #[test]
     fn a_result_is_shown_when_asked_for() {
+        let receiver = Receiver {
+            bytes: 1 << 20,
+            bits_per_second: 1e6,
+            lost_packets: Some(3),
+            loss_ratio: Some(0.01),
+            ..Default::default()
+        };
+        let flow = FlowReport { id: 1, receiver: Some(receiver), ..Default::default() };
         let event = ServerEvent::SessionClosed {
             session: 3,
             peer: "192.0.2.1:40000".parse().unwrap(),
             reason: "complete".into(),
-            record: Some(Box::new(Record { id: "the-id".into(), ..Default::default() })),
+            report: Some(Box::new(EndReport { flows: vec![flow], ..Default::default() })),
         };
-        assert!(!telling(false, false).lines(&event).contains("the-id"));
+        assert!(!telling(false, false).lines(&event).contains("received"));
         let verbose = telling(false, true).lines(&event);
         assert!(verbose.starts_with("session 3: 192.0.2.1:40000 ended: complete\n"), "{verbose}");
-        assert!(verbose.len() > 60, "{verbose}");
+        assert!(verbose.contains("received 1.00 MBytes, 1.00 Mbits/sec, lost 3"), "{verbose}");
         let line = telling(true, false).lines(&event);
         assert_eq!(line.lines().count(), 1);
         let line: Value = serde_json::from_str(&line).unwrap();
-        assert_eq!(line["data"]["record"]["id"], "the-id");
+        assert_eq!(line["data"]["report"]["flows"][0]["receiver"]["lost_packets"], 3);
     }
 }

@@ -23,7 +23,7 @@ use crate::app::{ErrorForm, note, tell};
 use crate::engine::{self, ClientConfig, Event, Failure, Stop, StopReason};
 use crate::error::{CliError, chain};
 use crate::random;
-use crate::signals::Signals;
+use crate::signals;
 use crate::stamp::Identity;
 use crate::time::since_epoch;
 use output::{Options, Outputs};
@@ -45,12 +45,12 @@ pub(crate) fn run(args: &TestArgs, words: &[OsString]) -> i32 {
     let form = ErrorForm::of(words);
     let stop = Stop::new();
     let ready = prepare(args, words).and_then(|job| match job {
-        Some(job) => Ok(Some((job, Signals::listen(&stop)?))),
+        Some(job) => signals::listen(&stop).map(|()| Some(job)),
         None => Ok(None),
     });
     match ready {
         Ok(None) => 0,
-        Ok(Some((job, signals))) => execute(job, &stop, &signals, engine::run, &mut keep),
+        Ok(Some(job)) => execute(job, &stop, engine::run, &mut keep),
         Err(error) => {
             tell(&error, form);
             error.exit_code()
@@ -79,14 +79,13 @@ fn prepare(args: &TestArgs, words: &[OsString]) -> Result<Option<Job>, CliError>
     let outputs = Outputs::open(&args.output, options, identity.clone(), plan.clone())?;
     Ok(Some(Job {
         config: ClientConfig {
-            plan,
-            host,
             key,
             connect_timeout,
             control_socket: args.general.control_socket.clone(),
             packet_log: args.output.packet_log.clone(),
             cpus: args.general.affinity.as_ref().map(|c| c.0.clone()),
             nominal_auto,
+            ..ClientConfig::new(plan, host)
         },
         outputs,
         identity,
@@ -114,7 +113,6 @@ fn keep(record: &Record) -> Result<(), StoreError> {
 fn execute(
     mut job: Job,
     stop: &Stop,
-    signals: &Signals,
     engine: impl FnOnce(ClientConfig, Stop, &mut dyn FnMut(Event)) -> Result<Record, Failure>,
     keep: &mut dyn FnMut(&Record) -> Result<(), StoreError>,
 ) -> i32 {
@@ -133,7 +131,7 @@ fn execute(
         if outputs.is_abandoned() && !left {
             // Nobody reads and nothing else is written: end as SIGPIPE would, and keep what there is.
             left = true;
-            signals.request(stop, StopReason::Terminated);
+            stop.request(StopReason::Terminated);
         }
     };
     let outcome = engine(job.config, stop.clone(), &mut observe);
@@ -161,7 +159,7 @@ fn execute(
     }
     let code = match (&error, &record) {
         (Some(error), _) => error.exit_code(),
-        (None, Some(record)) => exit_code(record, signals),
+        (None, Some(record)) => exit_code(record, stop),
         (None, None) => 70,
     };
     let problems = job.outputs.problems();
@@ -175,9 +173,9 @@ fn execute(
 }
 
 /// The exit code of a record.
-fn exit_code(record: &Record, signals: &Signals) -> i32 {
+fn exit_code(record: &Record, stop: &Stop) -> i32 {
     match record.status {
-        Status::Interrupted => signals.exit_code().unwrap_or(130),
+        Status::Interrupted => stop.reason().unwrap_or(StopReason::Interrupted).exit_code(),
         Status::Partial => 3,
         Status::Complete if record.verdict.as_ref().is_some_and(|v| !v.passed) => 1,
         Status::Complete => 0,

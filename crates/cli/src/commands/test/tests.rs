@@ -25,7 +25,7 @@ struct Seen {
 type Script = Box<dyn FnOnce(ClientConfig, Stop, &mut dyn FnMut(Event)) -> Result<Record, Failure>>;
 
 /// Runs a command line against a script, its output in a logfile.
-fn play(flags: &str, signals: &Signals, script: Script) -> Seen {
+fn play(flags: &str, stop: &Stop, script: Script) -> Seen {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("log");
     let line = format!("test h -u -t 1 --logfile {} {flags}", log.display());
@@ -37,7 +37,7 @@ fn play(flags: &str, signals: &Signals, script: Script) -> Seen {
         *kept.borrow_mut() = Some(record.clone());
         Ok(())
     };
-    let code = execute(job, &Stop::new(), signals, script, &mut keep);
+    let code = execute(job, stop, script, &mut keep);
     let output = std::fs::read_to_string(&log).unwrap();
     Seen { code, output, kept: kept.into_inner() }
 }
@@ -62,19 +62,22 @@ fn two_intervals(end: impl FnOnce(Record) -> Result<Record, Failure> + 'static) 
             specs: config.plan.flows(Family::Ipv4, 1500),
             family: Family::Ipv4,
         });
-        observe(Event::Interval(interval(0)));
-        observe(Event::Interval(interval(1)));
+        observe(Event::Interval(Box::new(interval(0))));
+        observe(Event::Interval(Box::new(interval(1))));
         end(Record { plan: config.plan, ..Default::default() })
     })
 }
 
 fn lost(record: Option<Record>) -> Result<Record, Failure> {
-    Err(Failure { error: TrafficError("the peer is gone".into()), partial: record.map(Box::new) })
+    Err(Failure {
+        error: TrafficError::Stopped("the peer is gone", 3),
+        partial: record.map(Box::new),
+    })
 }
 
 #[test]
 fn a_whole_test_prints_header_intervals_and_summary_and_is_kept() {
-    let seen = play("--label site=lab", &Signals::default(), two_intervals(Ok));
+    let seen = play("--label site=lab", &Stop::new(), two_intervals(Ok));
     assert_eq!(seen.code, 0);
     assert!(seen.output.contains("test with h, port 9347"), "{}", seen.output);
     assert!(
@@ -90,13 +93,13 @@ fn a_whole_test_prints_header_intervals_and_summary_and_is_kept() {
 
 #[test]
 fn a_run_that_is_not_to_be_kept_is_not() {
-    let seen = play("--no-store", &Signals::default(), two_intervals(Ok));
+    let seen = play("--no-store", &Stop::new(), two_intervals(Ok));
     assert_eq!((seen.code, seen.kept.is_some()), (0, false));
 }
 
 #[test]
 fn json_is_one_record() {
-    let seen = play("--json", &Signals::default(), two_intervals(Ok));
+    let seen = play("--json", &Stop::new(), two_intervals(Ok));
     let record: Record = serde_json::from_str(&seen.output).unwrap();
     assert_eq!(record.schema, "weir.run/1");
     assert_eq!(record.plan_sha256.len(), 64);
@@ -105,7 +108,7 @@ fn json_is_one_record() {
 
 #[test]
 fn the_stream_is_one_event_a_line() {
-    let seen = play("--json-stream", &Signals::default(), two_intervals(|r| lost(Some(r))));
+    let seen = play("--json-stream", &Stop::new(), two_intervals(|r| lost(Some(r))));
     let events: Vec<serde_json::Value> =
         seen.output.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
     let names: Vec<&str> = events.iter().map(|e| e["event"].as_str().unwrap()).collect();
@@ -116,16 +119,16 @@ fn the_stream_is_one_event_a_line() {
 
 #[test]
 fn what_was_measured_before_a_failure_is_printed_and_kept() {
-    let seen = play("", &Signals::default(), two_intervals(|r| lost(Some(r))));
-    assert_eq!(seen.code, TrafficError(String::new()).exit_code());
+    let seen = play("", &Stop::new(), two_intervals(|r| lost(Some(r))));
+    assert_eq!(seen.code, 3);
     assert!(seen.output.contains(&seen.kept.unwrap().id), "{}", seen.output);
-    let seen = play("--json", &Signals::default(), two_intervals(|r| lost(Some(r))));
+    let seen = play("--json", &Stop::new(), two_intervals(|r| lost(Some(r))));
     assert!(serde_json::from_str::<Record>(&seen.output).is_ok(), "one object: {}", seen.output);
 }
 
 #[test]
 fn a_failure_without_a_record_is_an_error_object() {
-    let seen = play("--json", &Signals::default(), two_intervals(|_| lost(None)));
+    let seen = play("--json", &Stop::new(), two_intervals(|_| lost(None)));
     let object: serde_json::Value = serde_json::from_str(&seen.output).unwrap();
     assert_eq!(object["error"]["message"], "the peer is gone");
     assert_eq!(object["error"]["exit_code"], seen.code);
@@ -135,15 +138,15 @@ fn a_failure_without_a_record_is_an_error_object() {
 #[test]
 fn exit_codes_follow_the_record_and_the_signal() {
     let code = |status: Status, verdict: Option<bool>, signal: Option<StopReason>| {
-        let signals = Signals::default();
+        let stop = Stop::new();
         if let Some(reason) = signal {
-            signals.request(&Stop::new(), reason);
+            stop.request(reason);
         }
         let end = move |r: Record| {
             let verdict = verdict.map(|passed| Verdict { passed, expectations: vec![] });
             Ok(Record { status, verdict, ..r })
         };
-        play("", &signals, two_intervals(end)).code
+        play("", &stop, two_intervals(end)).code
     };
     assert_eq!(code(Status::Complete, None, None), 0);
     assert_eq!(code(Status::Complete, Some(true), None), 0);
@@ -162,7 +165,7 @@ fn exit_codes_follow_the_record_and_the_signal() {
 fn csv_has_intervals_and_summary() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("out.csv");
-    play(&format!("--csv {}", path.display()), &Signals::default(), two_intervals(Ok));
+    play(&format!("--csv {}", path.display()), &Stop::new(), two_intervals(Ok));
     let csv = std::fs::read_to_string(&path).unwrap();
     assert_eq!(csv.lines().filter(|l| l.starts_with("interval,")).count(), 2, "{csv}");
 }
@@ -180,7 +183,7 @@ fn a_result_outlives_a_store_that_fails_and_a_csv_that_is_full() {
     let mut keep = |record: &Record| {
         Err(StoreError::Refused { id: record.id.clone(), reason: "a test".into() })
     };
-    let code = execute(job, &Stop::new(), &Signals::default(), two_intervals(Ok), &mut keep);
+    let code = execute(job, &Stop::new(), two_intervals(Ok), &mut keep);
     let output = std::fs::read_to_string(&log).unwrap();
     assert!(output.contains("1.00-2.00"), "{output}");
     assert_eq!(code, 4, "the CSV file could not be written");
