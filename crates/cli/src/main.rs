@@ -1,29 +1,18 @@
-//! The `weir` program.
+//! The `weir` program. What it does is in [`app`]; each command is a module of [`commands`].
+
+mod app;
 mod commands;
+mod engine;
+mod error;
+mod key;
+mod output;
+mod random;
+mod signals;
+mod stamp;
+mod time;
 
-use clap::{Parser, Subcommand};
+use std::process::ExitCode;
 
-#[derive(Parser)]
-#[command(name = "weir", version, about)]
-struct Cli {
-    #[command(subcommand)]
-    command: Commands,
-}
-
-#[derive(Subcommand)]
-enum Commands {
-    /// Hosts in network namespaces: set up, run inside, take down
-    Lab(commands::lab::LabArgs),
-}
-
-fn main() {
-    let Commands::Lab(args) = Cli::parse().command;
-    let code = match commands::lab::run(args) {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("weir lab: {error}");
-            commands::lab::exit_code(&error)
-        }
-    };
-    std::process::exit(code);
+fn main() -> ExitCode {
+    app::main()
 }

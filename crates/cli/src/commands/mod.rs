@@ -1,3 +1,12 @@
 //! One module for each command: its flags and what it does.
 
+pub(crate) mod completions;
+pub(crate) mod ctl;
+pub(crate) mod keygen;
 pub(crate) mod lab;
+pub(crate) mod man;
+pub(crate) mod runs;
+pub(crate) mod schema;
+pub(crate) mod serve;
+pub(crate) mod test;
+pub(crate) mod values;

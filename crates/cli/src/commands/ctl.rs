@@ -1,0 +1,142 @@
+//! `weir ctl`: a line to the control socket of a running test and its answer.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use crate::error::CliError;
+use crate::output::print;
+
+/// Start, stop and query the connections of a running test (`weir test --control-socket`)
+#[derive(Debug, Args)]
+pub(crate) struct CtlArgs {
+    /// The socket that the test listens on
+    #[arg(long, value_name = "PATH")]
+    socket: PathBuf,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Start a connection that waits
+    Start {
+        /// Its name in the plan; without a name all
+        name: Option<String>,
+    },
+    /// Stop a connection
+    Stop {
+        /// Its name in the plan; without a name all
+        name: Option<String>,
+    },
+    /// Print the state of a connection
+    Status {
+        /// Its name in the plan; without a name all
+        name: Option<String>,
+    },
+}
+
+/// An answer is read up to this many bytes.
+const MAX_ANSWER_BYTES: u64 = 16 << 20;
+
+/// The one line that is sent.
+fn request(verb: &Verb) -> String {
+    let (verb, name) = match verb {
+        Verb::Start { name } => ("start", name),
+        Verb::Stop { name } => ("stop", name),
+        Verb::Status { name } => ("status", name),
+    };
+    match name {
+        Some(name) => json!({ "verb": verb, "connection": name }),
+        None => json!({ "verb": verb }),
+    }
+    .to_string()
+}
+
+/// The text to print for an answer, or the refusal in it.
+fn understood(args: &CtlArgs, line: &str) -> Result<String, CliError> {
+    let refused = |reason: String, exit_code| CliError::Control {
+        path: args.socket.clone(),
+        reason,
+        exit_code,
+    };
+    if line.trim().is_empty() {
+        return Err(refused("closed without an answer".into(), 3));
+    }
+    let answer: Value = serde_json::from_str(line)
+        .map_err(|e| refused(format!("the answer is not JSON: {e}"), 3))?;
+    match answer.get("error") {
+        None | Some(Value::Null) => Ok(format!("{answer}\n")),
+        Some(error) => {
+            let words = error.get("message").unwrap_or(error);
+            Err(refused(words.as_str().map_or_else(|| words.to_string(), Into::into), 2))
+        }
+    }
+}
+
+/// Sends the request and prints the answer.
+#[cfg(unix)]
+pub(crate) fn run(args: &CtlArgs) -> Result<i32, CliError> {
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::os::unix::net::UnixStream;
+    use std::time::Duration;
+
+    const PATIENCE: Duration = Duration::from_secs(5);
+    let failed = |e: std::io::Error| CliError::Control {
+        path: args.socket.clone(),
+        reason: match e.kind() {
+            std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused => {
+                format!("no test listens there ({e})")
+            }
+            std::io::ErrorKind::WouldBlock => "no answer within 5 s".into(),
+            _ => e.to_string(),
+        },
+        exit_code: if e.kind() == std::io::ErrorKind::PermissionDenied { 4 } else { 3 },
+    };
+    let mut stream = UnixStream::connect(&args.socket).map_err(failed)?;
+    stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+    stream.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
+    stream.write_all(format!("{}\n", request(&args.verb)).as_bytes()).map_err(failed)?;
+    let mut line = String::new();
+    BufReader::new(stream.take(MAX_ANSWER_BYTES)).read_line(&mut line).map_err(failed)?;
+    print(&understood(args, &line)?)
+}
+
+/// Unix sockets are had on Unix.
+#[cfg(not(unix))]
+pub(crate) fn run(args: &CtlArgs) -> Result<i32, CliError> {
+    Err(CliError::Control {
+        path: args.socket.clone(),
+        reason: "not available on this system".into(),
+        exit_code: 4,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_name_verb_and_connection() {
+        assert_eq!(
+            request(&Verb::Start { name: Some("a \"b\"".into()) }),
+            r#"{"connection":"a \"b\"","verb":"start"}"#
+        );
+        assert_eq!(request(&Verb::Status { name: None }), r#"{"verb":"status"}"#);
+    }
+
+    #[test]
+    fn answers() {
+        let args = CtlArgs { socket: "s".into(), verb: Verb::Status { name: None } };
+        assert_eq!(understood(&args, "{\"ok\":true}\n").unwrap(), "{\"ok\":true}\n");
+        let error = understood(&args, r#"{"error":{"message":"no connection 'x'"}}"#).unwrap_err();
+        assert_eq!(
+            (error.exit_code(), error.to_string().as_str()),
+            (2, "control socket s: no connection 'x'")
+        );
+        assert_eq!(understood(&args, r#"{"error":"x"}"#).unwrap_err().exit_code(), 2);
+        assert_eq!(understood(&args, "").unwrap_err().exit_code(), 3);
+        assert_eq!(understood(&args, "]").unwrap_err().exit_code(), 3);
+    }
+}

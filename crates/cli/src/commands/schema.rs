@@ -1,0 +1,32 @@
+//! `weir schema`: the published JSON Schemas, as this program was built with them.
+
+use clap::{Args, ValueEnum};
+use weir_model::schema::{plan_schema, run_schema};
+
+use crate::error::CliError;
+use crate::output::print;
+
+/// Print the JSON Schema of a run's record or of a plan
+#[derive(Debug, Args)]
+pub(crate) struct SchemaArgs {
+    /// Which one
+    #[arg(value_enum)]
+    which: Which,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Which {
+    /// weir.run/1, what --json prints
+    Run,
+    /// weir.plan/1, what --plan reads
+    Plan,
+}
+
+/// Prints the schema.
+pub(crate) fn run(args: &SchemaArgs) -> Result<i32, CliError> {
+    let schema = match args.which {
+        Which::Run => run_schema(),
+        Which::Plan => plan_schema(),
+    };
+    print(&format!("{schema:#}\n"))
+}

@@ -1,0 +1,213 @@
+//! The flags of `weir serve`, by heading, and the configuration that they make.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use weir_model::plan::DEFAULT_PORT;
+use weir_model::units::Span;
+
+use crate::commands::values::{self, Cpus};
+use crate::engine::{Key, Limits, ServerConfig};
+use crate::key::KeyArgs;
+
+/// Answer tests
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Without a key the server is open to whoever reaches it. One port, TCP and UDP, carries everything.\n\
+                  Times: a bare number is seconds; also ns, us, ms, s, m, h."
+)]
+pub(crate) struct ServeArgs {
+    #[command(flatten)]
+    pub(crate) general: GeneralArgs,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    #[command(flatten)]
+    pub(crate) key: KeyArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "General")]
+#[group(id = "ServeGeneral")]
+pub(crate) struct GeneralArgs {
+    /// Port for TCP and UDP, 1 to 65535
+    #[arg(short = 'p', long, value_name = "PORT", default_value_t = DEFAULT_PORT, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) port: u16,
+    /// Listen on this address only; may be repeated [default: all addresses of both families]
+    #[arg(short = 'B', long, value_name = "ADDRESS", conflicts_with_all = ["ipv4", "ipv6"])]
+    pub(crate) bind: Vec<IpAddr>,
+    /// Only IPv4
+    #[arg(short = '4', long, conflicts_with = "ipv6")]
+    pub(crate) ipv4: bool,
+    /// Only IPv6
+    #[arg(short = '6', long)]
+    pub(crate) ipv6: bool,
+    /// Serve one client, then end
+    #[arg(short = '1', long)]
+    pub(crate) one_off: bool,
+    /// Go to the background once listening; output goes to --logfile or nowhere
+    #[arg(short = 'D', long)]
+    pub(crate) daemon: bool,
+    /// Write the process id to this file while listening
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pidfile: Option<PathBuf>,
+    /// Run on these CPUs only, such as 0, 0,2 or 1-3
+    #[arg(short = 'A', long, value_name = "CPUS")]
+    pub(crate) affinity: Option<Cpus>,
+    /// Set by -D for the process in the background.
+    #[arg(long, hide = true)]
+    pub(crate) in_background: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Limits")]
+pub(crate) struct LimitArgs {
+    /// Most sessions at once, from 1
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_sessions: u32,
+    /// Most flows of a session, 1 to 100 000
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) max_flows: u32,
+    /// Longest session
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = seconds)]
+    pub(crate) session_time: Span,
+    /// Time for a client to say hello
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = seconds)]
+    pub(crate) hello_time: Span,
+    /// End when no client has come for this time [default: never]
+    #[arg(long, value_name = "TIME", value_parser = values::positive)]
+    pub(crate) idle_timeout: Option<Span>,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+#[group(id = "ServeOutput")]
+pub(crate) struct OutputArgs {
+    /// Print one JSON object a line: listening, session_opened, session_closed, refused
+    #[arg(long)]
+    pub(crate) json_stream: bool,
+    /// Print what each flow of a session carried
+    #[arg(short = 'V', long)]
+    pub(crate) verbose: bool,
+    /// Append the output to this file instead of printing it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) logfile: Option<PathBuf>,
+    /// Put the time, UTC, before each line of text, by a strftime format (%Y %m %d %H %M %S %L %F %T %s %%) [default: %FT%T.%LZ]
+    #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "%FT%T.%LZ ", value_parser = values::time_format)]
+    pub(crate) timestamps: Option<crate::time::Format>,
+    /// Write one entry for each packet received to this file (weir.packets/1)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) packet_log: Option<PathBuf>,
+}
+
+/// A limit that the engine keeps in whole seconds.
+fn seconds(text: &str) -> Result<Span, String> {
+    values::positive(text)?;
+    let span: Span = text.parse().map_err(|e: weir_model::ModelError| e.to_string())?;
+    if span.0.is_multiple_of(1_000_000_000) {
+        Ok(span)
+    } else {
+        Err("expected whole seconds from 1s".into())
+    }
+}
+
+/// The configuration that the flags make.
+pub(crate) fn config(args: &ServeArgs, key: Option<Key>) -> ServerConfig {
+    let (general, limits) = (&args.general, &args.limits);
+    let bind = match (general.ipv4, general.ipv6) {
+        (true, _) => vec![Ipv4Addr::UNSPECIFIED.into()],
+        (_, true) => vec![Ipv6Addr::UNSPECIFIED.into()],
+        _ => general.bind.clone(),
+    };
+    ServerConfig {
+        bind,
+        port: general.port,
+        key,
+        limits: Limits {
+            sessions: limits.max_sessions.into(),
+            session_seconds: limits.session_time.0 / 1_000_000_000,
+            flows: limits.max_flows.into(),
+            hello_seconds: limits.hello_time.0 / 1_000_000_000,
+            ..Limits::default()
+        },
+        one_off: general.one_off,
+        idle_timeout: limits.idle_timeout.map(|t| Duration::from_nanos(t.0)),
+        packet_log: args.output.packet_log.clone(),
+        cpus: general.affinity.as_ref().map(|c| c.0.clone()),
+        ..ServerConfig::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: ServeArgs,
+    }
+
+    fn of(words: &str) -> Result<ServerConfig, String> {
+        Line::try_parse_from(std::iter::once("serve").chain(words.split_whitespace()))
+            .map(|line| config(&line.args, None))
+            .map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_design() {
+        let config = of("").unwrap();
+        assert_eq!((config.port, config.bind.len(), config.one_off), (9347, 0, false));
+        assert_eq!(config.limits, Limits::default());
+        assert_eq!(
+            (
+                config.limits.sessions,
+                config.limits.session_seconds,
+                config.limits.flows,
+                config.limits.hello_seconds
+            ),
+            (64, 3600, 10_000, 10)
+        );
+        assert_eq!((config.idle_timeout, config.cpus), (None, None));
+    }
+
+    #[test]
+    fn every_flag_has_its_place() {
+        let config = of(
+            "-p 5000 -B 127.0.0.1 -B ::1 -1 -A 1 --max-sessions 3 --max-flows 7 --session-time 2m \
+                         --hello-time 1 --idle-timeout 500ms --packet-log f",
+        )
+        .unwrap();
+        assert_eq!(config.bind, ["127.0.0.1".parse::<IpAddr>().unwrap(), "::1".parse().unwrap()]);
+        assert_eq!((config.port, config.one_off, config.cpus), (5000, true, Some(vec![1])));
+        let l = config.limits;
+        assert_eq!((l.sessions, l.flows, l.session_seconds, l.hello_seconds), (3, 7, 120, 1));
+        assert_eq!(config.idle_timeout, Some(Duration::from_millis(500)));
+        assert_eq!(config.packet_log, Some("f".into()));
+        assert_eq!(of("-4").unwrap().bind, [IpAddr::from(Ipv4Addr::UNSPECIFIED)]);
+        assert_eq!(of("-6").unwrap().bind, [IpAddr::from(Ipv6Addr::UNSPECIFIED)]);
+    }
+
+    #[test]
+    fn refusals_name_the_flag() {
+        for (words, flag) in [
+            ("-p 0", "--port"),
+            ("-p 65536", "--port"),
+            ("-B host", "--bind"),
+            ("-4 -6", "--ipv4"),
+            ("-4 -B ::1", "--ipv4"),
+            ("--max-sessions 0", "--max-sessions"),
+            ("--session-time 0", "--session-time"),
+            ("--hello-time 1500ms", "--hello-time"),
+            ("--idle-timeout 0", "--idle-timeout"),
+            ("--key a --key-file b", "--key"),
+        ] {
+            let error = of(words).unwrap_err();
+            assert!(error.contains(flag), "{words}: {error}");
+        }
+    }
+}

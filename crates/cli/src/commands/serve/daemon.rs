@@ -1,0 +1,136 @@
+//! `weir serve -D`: the same command again in the background; the foreground stays until it listens.
+//!
+//! Starting anew instead of forking keeps threads and locks out of question. The background process has a process
+//! group of its own, so that a terminal's keys don't reach it, and none of the terminal's streams.
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::args::ServeArgs;
+use crate::error::CliError;
+use crate::output::{Sink, print};
+
+/// The line by which the background says that it listens.
+const READY: &str = "weir: in the background";
+/// What is read of an error that keeps it from starting.
+const MAX_ERROR_BYTES: u64 = 64 << 10;
+
+/// Starts the background process, prints what it says until it listens, and returns.
+///
+/// # Errors
+/// [`CliError::Daemon`] with its words and exit code when it ends before it listens.
+pub(crate) fn start(args: &ServeArgs, words: &[OsString]) -> Result<i32, CliError> {
+    let failed = |reason: String| CliError::Daemon { reason, exit_code: 70 };
+    let program = own_program().map_err(|e| failed(format!("own program: {e}")))?;
+    let mut command = Command::new(program);
+    command
+        .args(words.iter().skip(1))
+        .arg("--in-background")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    let mut child = command.spawn().map_err(|e| failed(e.to_string()))?;
+
+    let mut said = String::new();
+    let mut ready = false;
+    if let Some(stdout) = child.stdout.take() {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            ready = line == READY;
+            if ready {
+                break;
+            }
+            said += &line;
+            said.push('\n');
+        }
+    }
+    if ready {
+        if !args.output.json_stream {
+            said += &format!("in the background, process {}\n", child.id());
+        }
+        return print(&said);
+    }
+    let mut error = String::new();
+    if let Some(stderr) = child.stderr.take() {
+        // What can't be read is not told; the exit code is.
+        let _ = stderr.take(MAX_ERROR_BYTES).read_to_string(&mut error);
+    }
+    let code = child.wait().ok().and_then(|status| status.code()).unwrap_or(70);
+    let reason = error.trim().trim_start_matches("error: ").to_string();
+    let reason = if reason.is_empty() { "it ended without a word".into() } else { reason };
+    Err(CliError::Daemon { reason, exit_code: if code == 0 { 70 } else { code } })
+}
+
+/// This program, also when its file was replaced since it started.
+fn own_program() -> std::io::Result<PathBuf> {
+    let running = Path::new("/proc/self/exe");
+    if running.exists() { Ok(running.into()) } else { std::env::current_exe() }
+}
+
+/// The background's side: passes the first lines to the foreground and lets it go.
+pub(crate) fn hand_over(lines: &str) {
+    let mut stdout = std::io::stdout();
+    // A foreground that is gone was ended by its user; the server stays.
+    let _ = writeln!(stdout, "{lines}{READY}").and_then(|()| stdout.flush());
+}
+
+/// Where the background's output goes: the logfile, else nowhere.
+///
+/// # Errors
+/// [`CliError::Io`] when the file can't be opened.
+pub(crate) fn sink(args: &ServeArgs) -> Result<Sink, CliError> {
+    match &args.output.logfile {
+        Some(path) => Sink::open(Some(path), args.output.timestamps.clone()),
+        None => Ok(Sink::to(Box::new(std::io::sink()))),
+    }
+}
+
+/// A process id in a file, for as long as this lives.
+pub(crate) struct PidFile {
+    path: PathBuf,
+    text: String,
+}
+
+impl PidFile {
+    /// Writes the file.
+    ///
+    /// # Errors
+    /// [`CliError::Io`] naming it.
+    pub(crate) fn write(path: &Path) -> Result<PidFile, CliError> {
+        let text = format!("{}\n", std::process::id());
+        std::fs::write(path, &text).map_err(CliError::io("write pidfile", path))?;
+        Ok(PidFile { path: path.into(), text })
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        // Another server may have taken the name since; a file that can't be removed harms nobody.
+        if std::fs::read_to_string(&self.path).is_ok_and(|now| now == self.text) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pid_file_goes_with_its_process_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pid");
+        let file = PidFile::write(&path).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap().trim(), std::process::id().to_string());
+        drop(file);
+        assert!(!path.exists());
+        let file = PidFile::write(&path).unwrap();
+        std::fs::write(&path, "1\n").unwrap();
+        drop(file);
+        assert!(path.exists(), "another's file stays");
+        assert!(PidFile::write(&dir.path().join("none/pid")).is_err());
+    }
+}

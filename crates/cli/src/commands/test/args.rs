@@ -1,0 +1,356 @@
+//! The flags of `weir test`, by heading. What they mean together is decided in [`super::plan`].
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+use weir_model::content::Content;
+use weir_model::plan::{CatchUp, DataPorts, Direction, Switch, Transport};
+use weir_model::units::{BitRate, ByteSize, Dscp, Seed, SendRate, Span};
+use weir_report::Units;
+
+use crate::commands::values::{self, Bind, Cpus, Label, Nominal};
+use crate::key::KeyArgs;
+
+/// Run one test against a host where `weir serve` answers
+#[derive(Debug, Args)]
+#[command(
+    override_usage = "weir test [OPTIONS] HOST\n       weir test [OPTIONS] --plan FILE [HOST]",
+    after_help = "Rates: K, M, G, T are powers of ten (10M is 10 000 000 bit/s).\n\
+                  Sizes: K, M, G, T are powers of 1024 (64K is 65 536 bytes).\n\
+                  Times: a bare number is seconds; also ns, us, ms, s, m, h.\n\
+                  Exit codes: 0 done, 2 bad input, 3 peer unreachable or lost, 4 not permitted or not\n\
+                  available, 5 inconclusive, 70 internal error, 130 interrupted, 143 terminated (what was\n\
+                  measured is printed and kept)."
+)]
+pub(crate) struct TestArgs {
+    /// Who answers: NAME, ADDRESS, NAME:PORT, [V6ADDRESS]:PORT or V6ADDRESS%INTERFACE
+    #[arg(value_name = "HOST", required_unless_present_any = ["plan", "save_plan"])]
+    pub(crate) host: Option<String>,
+    #[command(flatten)]
+    pub(crate) general: GeneralArgs,
+    #[command(flatten)]
+    pub(crate) traffic: TrafficArgs,
+    #[command(flatten)]
+    pub(crate) rate: RateArgs,
+    #[command(flatten)]
+    pub(crate) socket: SocketArgs,
+    #[command(flatten)]
+    pub(crate) measure: MeasureArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    #[command(flatten)]
+    pub(crate) key: KeyArgs,
+    #[command(flatten)]
+    pub(crate) later: LaterArgs,
+}
+
+/// The flags that a plan file replaces, one by one, so that a refusal names those that were given.
+const SHAPE: [&str; 40] = [
+    "udp",
+    "transport",
+    "time",
+    "bytes",
+    "packets",
+    "parallel",
+    "reverse",
+    "bidir",
+    "omit",
+    "content",
+    "seed",
+    "data_ports",
+    "bitrate",
+    "total_rate",
+    "catch_up",
+    "fq_rate",
+    "length",
+    "ipv4",
+    "ipv6",
+    "bind",
+    "bind_dev",
+    "cport",
+    "window",
+    "set_mss",
+    "no_delay",
+    "congestion",
+    "tos",
+    "dscp",
+    "flowlabel",
+    "ttl",
+    "dont_fragment",
+    "zerocopy",
+    "skip_rx_copy",
+    "gso",
+    "gro",
+    "interval",
+    "loss_threshold",
+    "no_latency",
+    "verify",
+    "nominal",
+];
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "General")]
+pub(crate) struct GeneralArgs {
+    /// Port of the answering side, 1 to 65535 [default: 9347]
+    #[arg(short = 'p', long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) port: Option<u16>,
+    /// Give up connecting after this time, 1ms to 10m (a bare number is seconds, not iperf3's milliseconds)
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = values::connect_timeout)]
+    pub(crate) connect_timeout: Span,
+    /// Take the connections from a plan (weir.plan/1, TOML or JSON); flags that would change it are refused
+    #[arg(long, value_name = "FILE", conflicts_with_all = SHAPE)]
+    pub(crate) plan: Option<PathBuf>,
+    /// Write the plan that these flags make as TOML; without HOST nothing is run
+    #[arg(long, value_name = "FILE")]
+    pub(crate) save_plan: Option<PathBuf>,
+    /// Listen on this Unix socket for `weir ctl`: start, stop and status of each connection
+    #[arg(long, value_name = "PATH")]
+    pub(crate) control_socket: Option<PathBuf>,
+    /// Run this side's threads on these CPUs only, such as 0, 0,2 or 1-3
+    #[arg(short = 'A', long, value_name = "CPUS")]
+    pub(crate) affinity: Option<Cpus>,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Traffic")]
+pub(crate) struct TrafficArgs {
+    /// Send UDP datagrams; the same as --transport udp
+    #[arg(short = 'u', long)]
+    pub(crate) udp: bool,
+    /// Transport: tcp or udp [default: tcp]
+    #[arg(long, value_name = "NAME", value_parser = values::transport, conflicts_with = "udp")]
+    pub(crate) transport: Option<Transport>,
+    /// Send for this long, up to 7 days; 0 is until stopped [default: 10s]
+    #[arg(short = 't', long, value_name = "TIME", conflicts_with_all = ["bytes", "packets"])]
+    pub(crate) time: Option<Span>,
+    /// Instead of -t: stop each connection after this many payload bytes, at least 1
+    #[arg(short = 'n', long, value_name = "SIZE", conflicts_with = "packets")]
+    pub(crate) bytes: Option<ByteSize>,
+    /// Instead of -t: stop each connection after this many datagrams or writes, at least 1 (K, M, G: thousands)
+    #[arg(short = 'k', long, alias = "blockcount", value_name = "COUNT", value_parser = values::count)]
+    pub(crate) packets: Option<u64>,
+    /// Connections in each direction, 1 to 100 000 [default: 1]
+    #[arg(short = 'P', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) parallel: Option<u32>,
+    /// The answering side sends
+    #[arg(short = 'R', long, conflicts_with = "bidir")]
+    pub(crate) reverse: bool,
+    /// Both sides send: one connection (or -P) in each direction
+    #[arg(long)]
+    pub(crate) bidir: bool,
+    /// Leave the first part of the test out of the totals, 0 to 1h [default: 0]
+    #[arg(short = 'O', long, value_name = "TIME")]
+    pub(crate) omit: Option<Span>,
+    /// Content of the payload: random, zeros, ascii or ratio:R (compressible by about R, 1 to 1000) [default: random]
+    #[arg(long, value_name = "KIND")]
+    pub(crate) content: Option<Content>,
+    /// Seed of everything random, decimal or 0x hexadecimal, 64 bits [default: a fresh one, kept with the result]
+    #[arg(long, value_name = "SEED")]
+    pub(crate) seed: Option<Seed>,
+    /// Data on the one port, on ports of its own, or as the plan needs: auto, shared or dedicated [default: auto]
+    #[arg(long, value_name = "MODE", value_parser = values::data_ports)]
+    pub(crate) data_ports: Option<DataPorts>,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Rate and size")]
+pub(crate) struct RateArgs {
+    /// Rate of each connection: payload bit/s (10M, 2.5G) or packets/s (50000pps), /N sends bursts of N; 0 is unlimited
+    /// [default: unlimited for TCP, 1M for UDP, 1000pps with -l 0]
+    #[arg(short = 'b', long, value_name = "RATE[/BURST]")]
+    pub(crate) bitrate: Option<SendRate>,
+    /// -b is the rate of all connections of a direction together, shared equally
+    #[arg(long, requires = "bitrate")]
+    pub(crate) total_rate: bool,
+    /// What a paced sender does about slots it could not serve in time: none, spread:P% or burst:N [default: spread:5%]
+    #[arg(long, value_name = "POLICY")]
+    pub(crate) catch_up: Option<CatchUp>,
+    /// The kernel paces as well (SO_MAX_PACING_RATE), bit/s
+    #[arg(long, value_name = "RATE")]
+    pub(crate) fq_rate: Option<BitRate>,
+    /// Payload bytes of a datagram, 0 to 65507 (IPv6: 65527), or of a TCP write, 1 to 16M
+    /// [default: the largest datagram without fragmentation, or 128K]
+    #[arg(short = 'l', long, value_name = "SIZE")]
+    pub(crate) length: Option<ByteSize>,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Sockets")]
+pub(crate) struct SocketArgs {
+    /// Only IPv4
+    #[arg(short = '4', long, conflicts_with_all = ["ipv6", "flowlabel"])]
+    pub(crate) ipv4: bool,
+    /// Only IPv6
+    #[arg(short = '6', long)]
+    pub(crate) ipv6: bool,
+    /// Local address to send from, optionally with its interface
+    #[arg(short = 'B', long, value_name = "ADDRESS[%INTERFACE]")]
+    pub(crate) bind: Option<Bind>,
+    /// Local interface to send through
+    #[arg(long, value_name = "INTERFACE")]
+    pub(crate) bind_dev: Option<String>,
+    /// Local port of the first connection, 1 to 65535; further ones follow [default: the system's choice]
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) cport: Option<u16>,
+    /// Socket buffer of both ends ("window"), 1K to 1G [default: TCP tunes itself; for UDP sized by Weir]
+    #[arg(short = 'w', long, value_name = "SIZE")]
+    pub(crate) window: Option<ByteSize>,
+    /// TCP maximum segment size, 88 to 32767 bytes
+    #[arg(short = 'M', long, value_name = "BYTES")]
+    pub(crate) set_mss: Option<u32>,
+    /// TCP: turn Nagle's algorithm off (TCP_NODELAY)
+    #[arg(short = 'N', long)]
+    pub(crate) no_delay: bool,
+    /// TCP congestion control by its kernel name, such as cubic, reno or bbr
+    #[arg(short = 'C', long, value_name = "NAME")]
+    pub(crate) congestion: Option<String>,
+    /// The whole TOS or traffic-class byte, 0 to 255; decimal, 0x hexadecimal or 0 octal
+    #[arg(short = 'S', long, value_name = "BYTE", value_parser = values::tos, conflicts_with = "dscp")]
+    pub(crate) tos: Option<u8>,
+    /// DSCP code point, 0 to 63, or its name (ef, cs5, af41, le); ECN bits stay 0
+    #[arg(long, value_name = "DSCP")]
+    pub(crate) dscp: Option<Dscp>,
+    /// IPv6 flow label, 0 to 1048575
+    #[arg(short = 'L', long, value_name = "LABEL", value_parser = clap::value_parser!(u32).range(0..=1_048_575))]
+    pub(crate) flowlabel: Option<u32>,
+    /// Time to live or hop limit, 1 to 255
+    #[arg(long, value_name = "HOPS", value_parser = clap::value_parser!(u8).range(1..))]
+    pub(crate) ttl: Option<u8>,
+    /// Set don't-fragment, and never fragment here
+    #[arg(long)]
+    pub(crate) dont_fragment: bool,
+    /// TCP: send without copying
+    #[arg(short = 'Z', long)]
+    pub(crate) zerocopy: bool,
+    /// TCP: the receiver discards in the kernel instead of copying (MSG_TRUNC)
+    #[arg(long)]
+    pub(crate) skip_rx_copy: bool,
+    /// UDP segmentation offload at the sender: auto, on or off [default: auto: on unless paced]
+    #[arg(long, value_name = "SWITCH", value_parser = values::switch)]
+    pub(crate) gso: Option<Switch>,
+    /// UDP receive merging at the receiver: auto, on or off [default: auto: on unless paced]
+    #[arg(long, value_name = "SWITCH", value_parser = values::switch)]
+    pub(crate) gro: Option<Switch>,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Measurement")]
+pub(crate) struct MeasureArgs {
+    /// Length of a reporting interval, 10ms to 1h; 0 for none [default: 1s]
+    #[arg(short = 'i', long, value_name = "TIME")]
+    pub(crate) interval: Option<Span>,
+    /// A packet is lost when it has not come within this time, 1ms to 10m [default: 2s or 4 round trips, the longer]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) loss_threshold: Option<Span>,
+    /// No round trips beside the test
+    #[arg(long)]
+    pub(crate) no_latency: bool,
+    /// The receiver checks every payload byte: bit errors and truncation are counted
+    #[arg(long)]
+    pub(crate) verify: bool,
+    /// Nominal rate of the link, for link usage: bit/s, or auto for the interface's speed
+    #[arg(long, value_name = "RATE|auto")]
+    pub(crate) nominal: Option<Nominal>,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct OutputArgs {
+    /// Print one JSON record (weir.run/1) at the end instead of text
+    #[arg(short = 'J', long, conflicts_with = "json_stream")]
+    pub(crate) json: bool,
+    /// Print one JSON object a line while running: start, interval, end, error
+    #[arg(long)]
+    pub(crate) json_stream: bool,
+    /// Also write intervals and summary as CSV to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
+    /// Unit of rates: k, m, g, t (bits, powers of ten), K, M, G, T (bytes, powers of 1024), a or A (fitting) [default: a]
+    #[arg(short = 'f', long, value_name = "UNIT")]
+    pub(crate) format: Option<Units>,
+    /// Every connection and every figure
+    #[arg(short = 'V', long)]
+    pub(crate) verbose: bool,
+    /// A title, printed and kept with the result
+    #[arg(short = 'T', long, value_name = "TEXT")]
+    pub(crate) title: Option<String>,
+    /// Put the time, UTC, before each line of text, by a strftime format (%Y %m %d %H %M %S %L %F %T %s %%) [default: %FT%T.%LZ]
+    #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "%FT%T.%LZ ", value_parser = values::time_format)]
+    pub(crate) timestamps: Option<crate::time::Format>,
+    /// Append the output to this file instead of printing it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) logfile: Option<PathBuf>,
+    /// Write one entry for each packet received to this file (weir.packets/1)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) packet_log: Option<PathBuf>,
+    /// Keep a label with the result; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) label: Vec<Label>,
+    /// Don't keep the result among the runs
+    #[arg(long)]
+    pub(crate) no_store: bool,
+}
+
+/// Flags of the contract whose issues come later: known, so that they are refused by what they are.
+#[derive(Debug, Args)]
+pub(crate) struct LaterArgs {
+    #[arg(long, value_name = "N", hide = true)]
+    pub(crate) runs: Option<String>,
+    #[arg(long, value_name = "PERCENT", hide = true)]
+    pub(crate) confidence: Option<String>,
+    #[arg(long, value_name = "PERCENT", hide = true)]
+    pub(crate) precision: Option<String>,
+    #[arg(short = 'F', long = "file", value_name = "FILE", hide = true)]
+    pub(crate) file: Option<PathBuf>,
+}
+
+impl TrafficArgs {
+    /// The transport that these flags name.
+    pub(crate) fn transport(&self) -> Transport {
+        if self.udp { Transport::Udp } else { self.transport.unwrap_or_default() }
+    }
+
+    /// Who sends: one entry for each group of connections.
+    pub(crate) fn directions(&self) -> &'static [Direction] {
+        match (self.bidir, self.reverse) {
+            (true, _) => &[Direction::Forward, Direction::Reverse],
+            (_, true) => &[Direction::Reverse],
+            _ => &[Direction::Forward],
+        }
+    }
+}
+
+impl SocketArgs {
+    /// The address to send from.
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        self.bind.as_ref().and_then(|b| b.address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        _args: TestArgs,
+    }
+
+    #[test]
+    fn a_plan_replaces_every_flag_that_shapes_traffic() {
+        let command = Line::command();
+        let shaping = ["TrafficArgs", "RateArgs", "SocketArgs", "MeasureArgs"];
+        let mut ids: Vec<&str> = command
+            .get_groups()
+            .filter(|g| shaping.contains(&g.get_id().as_str()))
+            .flat_map(|g| g.get_args().map(|a| a.as_str()))
+            .collect();
+        let mut listed = SHAPE.to_vec();
+        ids.sort_unstable();
+        listed.sort_unstable();
+        assert_eq!(ids, listed);
+    }
+}

@@ -1,0 +1,186 @@
+//! `weir test`: flags become a plan, the plan runs, its events become output, its record is kept.
+
+mod args;
+mod output;
+mod plan;
+#[cfg(test)]
+mod plan_tests;
+mod target;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::{IsTerminal, stderr};
+use std::path::Path;
+use std::time::SystemTime;
+
+use weir_model::record::{Record, Status};
+use weir_model::units::Seed;
+use weir_runs::{Place, Store, StoreError};
+
+pub(crate) use args::TestArgs;
+
+use crate::app::{ErrorForm, note, tell};
+use crate::engine::{self, ClientConfig, Event, Failure, Stop, StopReason};
+use crate::error::{CliError, chain};
+use crate::random;
+use crate::signals;
+use crate::stamp::Identity;
+use crate::time::since_epoch;
+use output::{Options, Outputs};
+use plan::Planned;
+
+/// A plan file is read up to this many bytes.
+const MAX_PLAN_BYTES: u64 = 16 << 20;
+
+/// Everything that a test needs, refused or ready before the first packet.
+struct Job {
+    config: ClientConfig,
+    outputs: Outputs,
+    identity: Identity,
+    store: bool,
+}
+
+/// Runs the command; errors are told here, in the form that the flags ask for.
+pub(crate) fn run(args: &TestArgs, words: &[OsString]) -> i32 {
+    let form = ErrorForm::of(words);
+    let stop = Stop::new();
+    let ready = prepare(args, words).and_then(|job| match job {
+        Some(job) => signals::listen(&stop).map(|()| Some(job)),
+        None => Ok(None),
+    });
+    match ready {
+        Ok(None) => 0,
+        Ok(Some(job)) => execute(job, &stop, engine::run, &mut keep),
+        Err(error) => {
+            tell(&error, form);
+            error.exit_code()
+        }
+    }
+}
+
+/// Checks everything that can be checked and opens every file. `None`: a plan was saved and there is nothing to run.
+fn prepare(args: &TestArgs, words: &[OsString]) -> Result<Option<Job>, CliError> {
+    let file = args.general.plan.as_deref().map(read_plan).transpose()?;
+    let Planned { plan, host, nominal_auto, connect_timeout } =
+        plan::plan(args, file.as_deref(), Seed(random::u64()))?;
+    let (key, warnings) = args.key.resolve()?;
+    if let Some(path) = &args.general.save_plan {
+        let text = plan.to_toml().map_err(CliError::Model)?;
+        std::fs::write(path, text).map_err(CliError::io("write plan", path))?;
+    }
+    let Some(host) = host else { return Ok(None) };
+    warnings.iter().for_each(|w| note(&format!("warning: {w}")));
+
+    let labels: BTreeMap<_, _> =
+        args.output.label.iter().map(|l| (l.key.clone(), l.value.clone())).collect();
+    let now = since_epoch(SystemTime::now());
+    let identity = Identity::new(words, labels, now, random::u64());
+    let options = Options::of(&args.output);
+    let outputs = Outputs::open(&args.output, options, identity.clone(), plan.clone())?;
+    Ok(Some(Job {
+        config: ClientConfig {
+            key,
+            connect_timeout,
+            control_socket: args.general.control_socket.clone(),
+            packet_log: args.output.packet_log.clone(),
+            cpus: args.general.affinity.as_ref().map(|c| c.0.clone()),
+            nominal_auto,
+            ..ClientConfig::new(plan, host)
+        },
+        outputs,
+        identity,
+        store: !args.output.no_store,
+    }))
+}
+
+fn read_plan(path: &Path) -> Result<String, CliError> {
+    use std::io::Read;
+    let mut text = String::new();
+    let read = std::fs::File::open(path)
+        .and_then(|f| f.take(MAX_PLAN_BYTES + 1).read_to_string(&mut text));
+    match read.map_err(CliError::io("read plan", path))? as u64 {
+        0..=MAX_PLAN_BYTES => Ok(text),
+        _ => Err(CliError::flag("--plan", format!("{} is longer", path.display()), "up to 16M")),
+    }
+}
+
+/// Keeps a record among this user's runs.
+fn keep(record: &Record) -> Result<(), StoreError> {
+    Store::open_at(&Place::of_this_user()?)?.insert(record)
+}
+
+/// Runs the engine and turns what comes into output and an exit code.
+fn execute(
+    mut job: Job,
+    stop: &Stop,
+    engine: impl FnOnce(ClientConfig, Stop, &mut dyn FnMut(Event)) -> Result<Record, Failure>,
+    keep: &mut dyn FnMut(&Record) -> Result<(), StoreError>,
+) -> i32 {
+    let talkative = job.outputs.is_text() && stderr().is_terminal();
+    if talkative {
+        note(&format!("connecting to {}, port {} …", job.config.host, job.config.plan.port));
+    }
+    let outputs = &mut job.outputs;
+    let mut left = false;
+    let mut observe = |event: Event| {
+        match event {
+            Event::Connected { local, remote } => outputs.connected(local, remote),
+            Event::Started { specs, family } => outputs.started(&specs, family),
+            Event::Interval(interval) => outputs.interval(&interval),
+        }
+        if outputs.is_abandoned() && !left {
+            // Nobody reads and nothing else is written: end as SIGPIPE would, and keep what there is.
+            left = true;
+            stop.request(StopReason::Terminated);
+        }
+    };
+    let outcome = engine(job.config, stop.clone(), &mut observe);
+
+    let (record, error) = match outcome {
+        Ok(record) => (Some(record), None),
+        Err(Failure { error, partial }) => (partial.map(|p| *p), Some(CliError::from(error))),
+    };
+    let record = record.map(|mut record| {
+        job.identity.stamp(&mut record);
+        record
+    });
+    let mut stored = false;
+    if let Some(record) = record.as_ref().filter(|_| job.store) {
+        match keep(record) {
+            Ok(()) => stored = true,
+            Err(e) => note(&format!("warning: the result was not kept: {}", chain(&e))),
+        }
+    }
+    if let Some(error) = &error {
+        job.outputs.failed(error, record.is_some());
+    }
+    if let Some(record) = &record {
+        job.outputs.finish(record, stored);
+    }
+    let code = match (&error, &record) {
+        (Some(error), _) => error.exit_code(),
+        (None, Some(record)) => exit_code(record, stop),
+        (None, None) => 70,
+    };
+    let problems = job.outputs.problems();
+    for problem in &problems {
+        note(&format!("error: {}", problem.chain()));
+    }
+    match problems.first() {
+        Some(problem) if code == 0 => problem.exit_code(),
+        _ => code,
+    }
+}
+
+/// The exit code of a record.
+fn exit_code(record: &Record, stop: &Stop) -> i32 {
+    match record.status {
+        Status::Interrupted => stop.reason().unwrap_or(StopReason::Interrupted).exit_code(),
+        Status::Partial => 3,
+        Status::Complete if record.verdict.as_ref().is_some_and(|v| !v.passed) => 1,
+        Status::Complete => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests;

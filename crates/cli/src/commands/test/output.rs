@@ -1,0 +1,202 @@
+//! What a test prints and writes while it runs and at its end.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use weir_model::plan::{Family, FlowSpec, Plan};
+use weir_model::record::{Interval, Record};
+use weir_report::{
+    CsvWriter, FlowMeta, IntervalTable, JsonStream, Start, Style, TextOptions, Units, header,
+    json_pretty, summary,
+};
+
+use super::args::OutputArgs;
+use crate::app::{note, style};
+use crate::error::CliError;
+use crate::output::Sink;
+use crate::stamp::{Identity, VERSION};
+
+/// What goes to stdout or the logfile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Text for people.
+    Text,
+    /// One record at the end.
+    Json,
+    /// One event a line.
+    Stream,
+}
+
+/// How output is to look.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Options {
+    /// Its form.
+    pub(crate) form: Form,
+    /// Details of text.
+    pub(crate) text: TextOptions,
+}
+
+impl Options {
+    /// What the flags ask for; colour only on a terminal.
+    pub(crate) fn of(args: &OutputArgs) -> Options {
+        let form = match (args.json, args.json_stream) {
+            (true, _) => Form::Json,
+            (_, true) => Form::Stream,
+            _ => Form::Text,
+        };
+        let plain = args.logfile.is_some();
+        Options {
+            form,
+            text: TextOptions {
+                units: args.format.unwrap_or(Units::ADAPTIVE),
+                style: if plain { Style::PLAIN } else { style() },
+                verbose: args.verbose,
+                ..TextOptions::default()
+            },
+        }
+    }
+}
+
+/// The open outputs of one test.
+pub(crate) struct Outputs {
+    options: Options,
+    sink: Sink,
+    csv: Option<Csv>,
+    identity: Identity,
+    plan: Plan,
+    table: Option<IntervalTable>,
+    problems: Vec<CliError>,
+}
+
+/// The file of `--csv`.
+struct Csv {
+    writer: CsvWriter<BufWriter<File>>,
+    path: PathBuf,
+}
+
+impl Outputs {
+    /// Opens every output, so that a wrong path is refused before anything runs.
+    ///
+    /// # Errors
+    /// [`CliError::Io`] naming the file.
+    pub(crate) fn open(
+        args: &OutputArgs,
+        options: Options,
+        identity: Identity,
+        plan: Plan,
+    ) -> Result<Outputs, CliError> {
+        let sink = Sink::open(args.logfile.as_deref(), args.timestamps.clone())?;
+        let csv = match &args.csv {
+            None => None,
+            Some(path) => {
+                let file = File::create(path).map_err(CliError::io("create CSV file", path))?;
+                let writer = CsvWriter::new(BufWriter::new(file))
+                    .map_err(CliError::io("write CSV file", path))?;
+                Some(Csv { writer, path: path.clone() })
+            }
+        };
+        let (table, problems) = (None, vec![]);
+        Ok(Outputs { options, sink, csv, identity, plan, table, problems })
+    }
+
+    /// Whether people read along.
+    pub(crate) fn is_text(&self) -> bool {
+        self.options.form == Form::Text
+    }
+
+    /// Whether the only reader is gone.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.sink.is_gone() && self.csv.is_none()
+    }
+
+    /// The control connection stands.
+    pub(crate) fn connected(&mut self, local: SocketAddr, remote: SocketAddr) {
+        if self.is_text() && self.options.text.verbose {
+            note(&format!("connected: {local} -> {remote}"));
+        }
+    }
+
+    /// Traffic starts.
+    pub(crate) fn started(&mut self, specs: &[FlowSpec], family: Family) {
+        self.plan.family = Some(family);
+        let start = Start {
+            id: self.identity.id.clone(),
+            version: VERSION.into(),
+            started_at: self.identity.started_at.clone(),
+            plan: self.plan.clone(),
+            flows: specs.iter().map(FlowMeta::from).collect(),
+            ..Start::default()
+        };
+        match self.options.form {
+            Form::Text => self.sink.text(&header(&start, &self.options.text)),
+            // A failure is kept in the sink.
+            Form::Stream => drop(JsonStream::new(&mut self.sink).start(&start)),
+            Form::Json => {}
+        }
+        self.table = Some(IntervalTable::new(&start.flows, &self.options.text));
+        if self.is_text() && self.plan.interval.0 > 0 {
+            let heading = self.table.as_ref().map(IntervalTable::heading).unwrap_or_default();
+            self.sink.text(&heading);
+        }
+        self.csv_rows(|csv| {
+            csv.start(&start);
+            Ok(())
+        });
+    }
+
+    /// An interval is over.
+    pub(crate) fn interval(&mut self, interval: &Interval) {
+        match self.options.form {
+            Form::Text => {
+                let rows = self.table.as_ref().map(|t| t.rows(interval)).unwrap_or_default();
+                self.sink.text(&rows);
+            }
+            Form::Stream => drop(JsonStream::new(&mut self.sink).interval(interval)),
+            Form::Json => {}
+        }
+        self.csv_rows(|csv| csv.interval(interval));
+    }
+
+    /// The record is there, whole or partial.
+    pub(crate) fn finish(&mut self, record: &Record, stored: bool) {
+        match self.options.form {
+            Form::Text => {
+                let options = TextOptions { stored, ..self.options.text };
+                self.sink.text(&summary(record, &options));
+            }
+            Form::Stream => drop(JsonStream::new(&mut self.sink).end(record)),
+            Form::Json => self.sink.raw(&json_pretty(record)),
+        }
+        self.csv_rows(|csv| csv.end(record));
+    }
+
+    /// The test failed. `--json` prints one object: the record where there is one, and the error goes to stderr.
+    pub(crate) fn failed(&mut self, error: &CliError, with_record: bool) {
+        match self.options.form {
+            Form::Stream => self.sink.raw(&(error.body().event() + "\n")),
+            Form::Json if !with_record => self.sink.raw(&(error.body().json() + "\n")),
+            Form::Json | Form::Text => note(&format!("error: {}", error.chain())),
+        }
+    }
+
+    /// What could not be written.
+    pub(crate) fn problems(&mut self) -> Vec<CliError> {
+        self.problems.extend(self.sink.failure());
+        std::mem::take(&mut self.problems)
+    }
+
+    /// Writes to the CSV file; after a failure it is left alone.
+    fn csv_rows(
+        &mut self,
+        write: impl FnOnce(&mut CsvWriter<BufWriter<File>>) -> std::io::Result<()>,
+    ) {
+        if let Some(csv) = &mut self.csv
+            && let Err(e) = write(&mut csv.writer)
+        {
+            self.problems.push(CliError::io("write CSV file", &csv.path)(e));
+            self.csv = None;
+        }
+    }
+}

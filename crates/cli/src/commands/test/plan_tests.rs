@@ -1,0 +1,198 @@
+//! Command lines and the plans that they mean: `tests/golden/plans.txt`, written anew with WEIR_BLESS=1.
+
+use clap::Parser;
+use weir_model::plan::Plan;
+use weir_model::units::Seed;
+
+use super::TestArgs;
+use super::plan::{Planned, plan};
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    args: TestArgs,
+}
+
+fn try_planned(line: &str, file: Option<&str>) -> Result<Planned, String> {
+    let words = std::iter::once("test").chain(line.split_whitespace());
+    let parsed = Line::try_parse_from(words).map_err(|e| e.to_string())?;
+    plan(&parsed.args, file, Seed(0x77)).map_err(|e| e.chain())
+}
+
+fn planned(line: &str) -> Planned {
+    try_planned(line, None).unwrap_or_else(|e| panic!("{line}: {e}"))
+}
+
+/// Each meaning that iperf3 users rely on, and each flag once.
+const LINES: [&str; 31] = [
+    "h",
+    "h -u",
+    "h -u -b 0",
+    "h -u -b 10M -P 4",
+    "h -u -b 10M -P 4 --total-rate",
+    "h -u -b 50000pps/32 -l 160 -t 2.5",
+    "h -u -l 0",
+    "h -u -l 0 -b 0 -k 100",
+    "h -n 1G",
+    "h -n 1M -P 4",
+    "h -k 5K -l 64K",
+    "h -t 0",
+    "h -R -t 30 -O 2 -i 0",
+    "h --bidir -P 2 -b 1G --cport 5000",
+    "h --transport udp --catch-up burst:4 --loss-threshold 500ms --data-ports dedicated",
+    "h -w 256K -M 1400 -N -C bbr -Z --skip-rx-copy",
+    "h -S 0x10",
+    "h --dscp ef",
+    "h -6 -L 1000 --ttl 3",
+    "h -L 7",
+    "h -4 -B 192.0.2.7 --dont-fragment",
+    "h -B fe80::1%eth0",
+    "h --bind-dev eth0 --fq-rate 100M",
+    "h:5000",
+    "[2001:db8::1]:5000 -p 5000",
+    "fe80::1%eth0 -6",
+    "h -p 5000 -T title --seed 0x7 --content ratio:4 --verify -u --gso off --gro on",
+    "h --no-latency --nominal 100M",
+    "h --nominal auto --connect-timeout 500ms",
+    "h -A 0,2-3 --no-store --label site=lab --csv f --json --packet-log p --control-socket s -V -f M",
+    "--save-plan f -u",
+];
+
+#[test]
+fn command_lines_mean_these_plans() {
+    let mut text = String::new();
+    for line in LINES {
+        let p = planned(line);
+        let toml = p.plan.to_toml().unwrap();
+        assert_eq!(Plan::parse(&toml).unwrap(), p.plan, "{line}: a saved plan reads back");
+        text += &format!("$ weir test {line}\n{toml}");
+        if p.nominal_auto {
+            text += "# nominal: the interface's speed\n";
+        }
+        text.push('\n');
+    }
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/plans.txt");
+    if std::env::var_os("WEIR_BLESS").is_some() {
+        std::fs::create_dir_all(std::path::Path::new(path).parent().unwrap()).unwrap();
+        std::fs::write(path, &text).unwrap();
+    }
+    let committed = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(committed == text, "plans.txt differs: WEIR_BLESS=1 writes it; got\n{text}");
+}
+
+#[test]
+fn what_only_iperf3_users_would_notice() {
+    let one = |line: &str| planned(line).plan.connections[0].clone();
+    assert_eq!(one("h -b 10M -P 4").rate, "10M".parse().ok(), "-b is per connection");
+    assert_eq!(one("h -u").rate, None, "-u alone leaves the default, 1M");
+    assert_eq!(one("h -n 1M").duration, None, "-n replaces -t");
+    assert_eq!(one("h --dscp 46").tos, Some(184), "a code point is the upper six bits");
+    assert_eq!(one("h -S 46").tos, Some(46), "-S is the whole byte");
+    assert_eq!(planned("h --bidir").plan.connections.len(), 2);
+    assert_eq!(planned("h --connect-timeout 500ms").connect_timeout.as_millis(), 500);
+}
+
+#[test]
+fn refusals_name_the_flag_what_was_given_and_what_is_accepted() {
+    for (line, parts) in [
+        ("", vec!["HOST"]),
+        ("h -t 5 -n 1", vec!["--time", "--bytes"]),
+        ("h -n 1 -k 1", vec!["--bytes", "--packets"]),
+        ("h -R --bidir", vec!["--reverse", "--bidir"]),
+        ("h -u --transport tcp", vec!["--udp", "--transport"]),
+        ("h -S 1 --dscp 1", vec!["--tos", "--dscp"]),
+        ("h --json --json-stream", vec!["--json", "--json-stream"]),
+        ("h -4 -6", vec!["--ipv4", "--ipv6"]),
+        ("h -4 -L 1", vec!["--ipv4", "--flowlabel"]),
+        ("h -b 10Q", vec!["--bitrate", "10Q", "50000pps"]),
+        ("h -b -5", vec!["-5"]),
+        ("h --total-rate", vec!["--bitrate"]),
+        ("h -u -l 65508", vec!["--length", "65508", "65507"]),
+        ("h -6 -u -l 65528", vec!["--length", "65528", "65527"]),
+        ("h -l 0", vec!["--length", "16M"]),
+        ("h -u -l 0 -b 1M", vec!["--bitrate", "50000pps"]),
+        ("h -u -l 0 -n 5", vec!["--bytes", "empty"]),
+        ("h -i 5ms", vec!["--interval", "5ms", "10ms to 1h"]),
+        ("h -O 2h", vec!["--omit", "7200s"]),
+        ("h -t 8000000", vec!["--time", "7 days"]),
+        ("h -n 0", vec!["--bytes", "at least 1"]),
+        ("h -k 0", vec!["--packets"]),
+        ("h -P 0", vec!["--parallel", "100000"]),
+        ("h -P 100001", vec!["--parallel"]),
+        ("h --bidir -P 60000", vec!["--parallel", "120000"]),
+        ("h -M 40", vec!["--set-mss", "40", "88 to 32767"]),
+        ("h -w 10", vec!["--window", "1K"]),
+        ("h -C no/such", vec!["--congestion", "no/such"]),
+        ("h -u -M 1000", vec!["--set-mss", "tcp only"]),
+        ("h -u -N", vec!["--no-delay", "tcp only"]),
+        ("h -u -C reno", vec!["--congestion", "tcp only"]),
+        ("h -u -Z", vec!["--zerocopy", "tcp only"]),
+        ("h --gso on", vec!["--gso", "udp only"]),
+        ("h -S 256", vec!["--tos", "0 to 255"]),
+        ("h --dscp 64", vec!["--dscp", "0 to 63"]),
+        ("h -L 1048576", vec!["--flowlabel", "1048575"]),
+        ("h --ttl 0", vec!["--ttl"]),
+        ("h -p 0", vec!["--port"]),
+        ("h -p 70000", vec!["--port"]),
+        ("h:1 -p 2", vec!["--port", "2", "1"]),
+        ("h --cport 65535 -P 2", vec!["--cport", "65535"]),
+        ("h -B host", vec!["--bind"]),
+        ("h -6 -B 192.0.2.1", vec!["--bind", "ipv6"]),
+        ("h -B fe80::1%eth0 --bind-dev eth1", vec!["--bind-dev", "eth0", "eth1"]),
+        ("h --bind-dev toolonganinterface", vec!["--bind-dev", "15"]),
+        ("h -f x", vec!["--format"]),
+        ("h --content noise", vec!["--content", "ratio:R"]),
+        ("h --catch-up fast", vec!["--catch-up", "spread"]),
+        ("h --label x", vec!["--label", "KEY=VALUE"]),
+        ("h --timestamps=%q", vec!["--timestamps"]),
+        ("h --loss-threshold 1us", vec!["--loss-threshold", "1ms"]),
+        ("h --nominal 0", vec!["--nominal", "auto"]),
+        ("h --transport sctp", vec!["--transport", "comes later"]),
+        ("h --runs 5", vec!["--runs", "later"]),
+        ("h --confidence 99%", vec!["--confidence", "later"]),
+        ("h -F file", vec!["--file", "later"]),
+        ("h -A x", vec!["--affinity"]),
+        ("h --plan f -b 1M", vec!["--plan", "--bitrate"]),
+        ("h --plan f -i 1 --bidir", vec!["--plan", "--interval", "--bidir"]),
+    ] {
+        let error = try_planned(line, None).expect_err(line);
+        for part in parts {
+            assert!(error.contains(part), "{line}: {part:?} is not in: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_plan_and_flags_that_conflict_name_only_those_given() {
+    let error = try_planned("h --plan f -b 1M", None).unwrap_err();
+    assert!(!error.contains("--reverse"), "{error}");
+}
+
+const FILE: &str =
+    "schema = 'weir.plan/1'\nhost = 'from-plan'\nport = 7000\n[[connection]]\ntransport = 'udp'\n";
+
+#[test]
+fn a_plan_file_is_taken_and_the_command_line_s_host_wins() {
+    let p = try_planned("--plan f", Some(FILE)).unwrap();
+    assert_eq!((p.host.as_deref(), p.plan.port), (Some("from-plan"), 7000));
+    let p = try_planned("other:8000 --plan f -T title", Some(FILE)).unwrap();
+    assert_eq!((p.host.as_deref(), p.plan.port), (Some("other"), 8000));
+    assert_eq!((p.plan.host.as_deref(), p.plan.title.as_deref()), (Some("other"), Some("title")));
+    let error =
+        try_planned("--plan f", Some("schema = 'weir.plan/1'\n[[connection]]")).unwrap_err();
+    assert!(error.contains("HOST"), "{error}");
+}
+
+#[test]
+fn a_wrong_plan_file_is_refused_with_its_line() {
+    let error =
+        try_planned("h --plan f.toml", Some("schema = 'weir.plan/1'\n[[connection]]\nspeed = 3"))
+            .unwrap_err();
+    assert!(
+        error.contains("f.toml") && error.contains("line 3") && error.contains("speed"),
+        "{error}"
+    );
+    let error = try_planned("h --plan f", Some("schema = 'weir.plan/1'\n[[connection]]\nmss = 5"))
+        .unwrap_err();
+    assert!(error.contains("connection[0].mss"), "{error}");
+}

@@ -1,0 +1,250 @@
+//! Values of flags that are no plain unit: each says what was given and what is accepted.
+
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use weir_model::plan::{DataPorts, Switch, Transport};
+use weir_model::units::{BitRate, Span};
+
+use crate::time;
+
+/// `tcp` or `udp`; other transports are named as still missing.
+pub(crate) fn transport(text: &str) -> Result<Transport, String> {
+    match text {
+        "tcp" => Ok(Transport::Tcp),
+        "udp" => Ok(Transport::Udp),
+        "icmp" | "icmpv6" | "sctp" | "udplite" | "mptcp" | "quic" | "unix" | "link" => {
+            Err(format!("{text} comes later; this version has tcp and udp"))
+        }
+        _ => Err("expected tcp or udp".into()),
+    }
+}
+
+/// `auto`, `shared` or `dedicated`.
+pub(crate) fn data_ports(text: &str) -> Result<DataPorts, String> {
+    match text {
+        "auto" => Ok(DataPorts::Auto),
+        "shared" => Ok(DataPorts::Shared),
+        "dedicated" => Ok(DataPorts::Dedicated),
+        _ => Err("expected auto, shared or dedicated".into()),
+    }
+}
+
+/// `auto`, `on` or `off`.
+pub(crate) fn switch(text: &str) -> Result<Switch, String> {
+    match text {
+        "auto" => Ok(Switch::Auto),
+        "on" => Ok(Switch::On),
+        "off" => Ok(Switch::Off),
+        _ => Err("expected auto, on or off".into()),
+    }
+}
+
+/// The TOS byte as iperf3 reads it: decimal, `0x` hexadecimal, a leading 0 for octal.
+pub(crate) fn tos(text: &str) -> Result<u8, String> {
+    let lower = text.trim().to_ascii_lowercase();
+    let parsed = if let Some(hex) = lower.strip_prefix("0x") {
+        u8::from_str_radix(hex, 16)
+    } else if lower.len() > 1 && lower.starts_with('0') {
+        u8::from_str_radix(&lower, 8)
+    } else {
+        lower.parse()
+    };
+    parsed.map_err(|_| {
+        "expected the whole byte, 0 to 255: decimal, 0x hexadecimal or 0 octal".to_string()
+    })
+}
+
+/// A number of packets; `K`, `M`, `G` are thousands, as packets are counted and not stored.
+pub(crate) fn count(text: &str) -> Result<u64, String> {
+    text.parse::<BitRate>()
+        .ok()
+        .filter(|n| n.0 >= 1 && !text.contains("b"))
+        .map(|n| n.0)
+        .ok_or_else(|| "expected a whole number from 1, such as 5000, 10K or 1M".into())
+}
+
+/// A time within the range of connecting.
+pub(crate) fn connect_timeout(text: &str) -> Result<Span, String> {
+    let span: Span = text.parse().map_err(|e: weir_model::ModelError| e.to_string())?;
+    if (1_000_000..=600_000_000_000).contains(&span.0) {
+        Ok(span)
+    } else {
+        Err("expected 1ms to 10m; a bare number is seconds, so write milliseconds as 3000ms".into())
+    }
+}
+
+/// A time above zero.
+pub(crate) fn positive(text: &str) -> Result<Span, String> {
+    let span: Span = text.parse().map_err(|e: weir_model::ModelError| e.to_string())?;
+    if span.0 > 0 { Ok(span) } else { Err("expected a time above 0".into()) }
+}
+
+/// A format of the time before lines.
+pub(crate) fn time_format(text: &str) -> Result<time::Format, String> {
+    text.parse()
+}
+
+/// `ADDRESS[%INTERFACE]`, or `%INTERFACE` alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Bind {
+    pub(crate) address: Option<IpAddr>,
+    pub(crate) interface: Option<String>,
+}
+
+impl FromStr for Bind {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (address, interface) = match text.split_once('%') {
+            Some((a, i)) => (a, Some(i)),
+            None => (text, None),
+        };
+        let inner = address.strip_prefix('[').and_then(|a| a.strip_suffix(']')).unwrap_or(address);
+        let parsed = match inner {
+            "" if interface.is_some() => None,
+            _ => Some(inner.parse().map_err(
+                |_| "expected an address of this host, such as 192.0.2.1, fe80::1%eth0 or %eth0",
+            )?),
+        };
+        if interface.is_some_and(|i| !is_interface(i)) {
+            return Err("expected an interface name of 1 to 15 characters behind %".into());
+        }
+        Ok(Bind { address: parsed, interface: interface.map(Into::into) })
+    }
+}
+
+/// Whether a name could be an interface's (Linux: up to 15 bytes, no `/`, no white space).
+pub(crate) fn is_interface(name: &str) -> bool {
+    (1..=15).contains(&name.len())
+        && !name.chars().any(|c| c == '/' || c == '%' || c.is_whitespace() || c.is_control())
+}
+
+/// CPUs by number: `0`, `0,2`, `1-3`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Cpus(pub(crate) Vec<usize>);
+
+/// Linux is built for at most this many.
+const MAX_CPUS: usize = 8192;
+
+impl FromStr for Cpus {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = |t: &str| t.trim().parse::<usize>().ok().filter(|n| *n < MAX_CPUS);
+        let mut all = vec![];
+        for part in text.split(',') {
+            let range = match part.split_once('-') {
+                Some((a, b)) => number(a).zip(number(b)).filter(|(a, b)| a <= b),
+                None => number(part).map(|n| (n, n)),
+            };
+            let (a, b) = range.ok_or("expected CPU numbers such as 0, 0,2 or 1-3")?;
+            all.extend(a..=b);
+        }
+        all.sort_unstable();
+        all.dedup();
+        Ok(Cpus(all))
+    }
+}
+
+/// A nominal rate, stated or the interface's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Nominal {
+    Auto,
+    Stated(BitRate),
+}
+
+impl FromStr for Nominal {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "auto" {
+            return Ok(Nominal::Auto);
+        }
+        text.parse::<BitRate>()
+            .ok()
+            .filter(|r| r.0 > 0)
+            .map(Nominal::Stated)
+            .ok_or_else(|| "expected auto, or bits per second above 0 such as 100M or 2.5G".into())
+    }
+}
+
+/// A label of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Label {
+    pub(crate) key: String,
+    pub(crate) value: String,
+}
+
+impl FromStr for Label {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('=') {
+            Some((key, value)) if !key.trim().is_empty() => {
+                Ok(Label { key: key.trim().into(), value: value.into() })
+            }
+            _ => Err("expected KEY=VALUE".into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tos_is_the_whole_byte_in_three_bases() {
+        assert_eq!(tos("0x10"), Ok(16));
+        assert_eq!(tos("020"), Ok(16));
+        assert_eq!(tos("16"), Ok(16));
+        assert_eq!(tos("0"), Ok(0));
+        for bad in ["256", "0x100", "08", "", "ef", "-1"] {
+            assert!(tos(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn counts_are_thousands() {
+        assert_eq!(count("10K"), Ok(10_000));
+        assert_eq!(count("5000"), Ok(5000));
+        for bad in ["0", "", "x", "10bps", "-1"] {
+            assert!(count(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn binds() {
+        let b: Bind = "fe80::1%eth0".parse().unwrap();
+        assert_eq!(
+            (b.address.unwrap().to_string(), b.interface.unwrap()),
+            ("fe80::1".into(), "eth0".into())
+        );
+        let b: Bind = "%eth0".parse().unwrap();
+        assert_eq!((b.address, b.interface.as_deref()), (None, Some("eth0")));
+        assert!("[2001:db8::1]".parse::<Bind>().unwrap().address.is_some());
+        for bad in ["", "eth0", "1.2.3", "1.2.3.4%", "1.2.3.4%a/b"] {
+            assert!(bad.parse::<Bind>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn cpu_lists() {
+        assert_eq!("3,0-1,1".parse::<Cpus>().unwrap().0, [0, 1, 3]);
+        for bad in ["", "a", "3-1", "0,,1", "99999999999", "0-99999999"] {
+            assert!(bad.parse::<Cpus>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn nominal_and_labels() {
+        assert_eq!("auto".parse(), Ok(Nominal::Auto));
+        assert_eq!("100M".parse(), Ok(Nominal::Stated(BitRate(100_000_000))));
+        assert!("0".parse::<Nominal>().is_err());
+        assert_eq!("a=b=c".parse(), Ok(Label { key: "a".into(), value: "b=c".into() }));
+        assert!("=b".parse::<Label>().is_err());
+        assert!("b".parse::<Label>().is_err());
+    }
+
+    #[test]
+    fn connecting_in_iperf3_milliseconds_is_caught() {
+        assert!(connect_timeout("3000").unwrap_err().contains("3000ms"));
+        assert_eq!(connect_timeout("3000ms"), Ok(Span::from_seconds(3)));
+    }
+}

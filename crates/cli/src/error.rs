@@ -1,0 +1,191 @@
+//! What can go wrong on the outside, with the exit code of the contract and a stable code for scripts.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use crate::commands::lab;
+use crate::commands::runs::RunsError;
+use crate::engine::TrafficError;
+use serde::Serialize;
+use weir_model::ModelError;
+
+/// An error that ends the program.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CliError {
+    /// A flag's value, or flags that don't go together.
+    #[error("{flag}: {given}; accepted: {accepted}")]
+    Flag { flag: String, given: String, accepted: String },
+    /// A flag that a later version will have.
+    #[error("{flag}: {why}")]
+    NotYet { flag: String, why: String },
+    /// A command line that clap refused; its text is complete.
+    #[error("{0}")]
+    Usage(String),
+    /// A plan file.
+    #[error("plan {}", path.display())]
+    Plan {
+        path: PathBuf,
+        #[source]
+        error: ModelError,
+    },
+    /// A value of the model.
+    #[error(transparent)]
+    Model(ModelError),
+    /// A file or a stream.
+    #[error("{operation} {}", path.display())]
+    Io {
+        operation: &'static str,
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    /// A running test's control socket.
+    #[error("control socket {}: {reason}", path.display())]
+    Control { path: PathBuf, reason: String, exit_code: i32 },
+    /// The background process did not start.
+    #[error("the daemon did not start: {reason}")]
+    Daemon { reason: String, exit_code: i32 },
+    /// The kept runs.
+    #[error(transparent)]
+    Runs(#[from] RunsError),
+    /// A lab.
+    #[error(transparent)]
+    Lab(#[from] weir_lab::Error),
+    /// The engine.
+    #[error(transparent)]
+    Traffic(#[from] TrafficError),
+    /// What cannot be.
+    #[error("internal error: {0}")]
+    Internal(String),
+}
+
+impl CliError {
+    /// A refusal of a flag by its name.
+    pub(crate) fn flag(flag: &str, given: impl Into<String>, accepted: &str) -> CliError {
+        CliError::Flag { flag: flag.into(), given: given.into(), accepted: accepted.into() }
+    }
+
+    /// A file that can't be opened, read or written.
+    pub(crate) fn io(
+        operation: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(std::io::Error) -> CliError {
+        let path = path.into();
+        move |source| CliError::Io { operation, path, source }
+    }
+
+    /// The exit code of the contract.
+    pub(crate) fn exit_code(&self) -> i32 {
+        match self {
+            CliError::Flag { .. }
+            | CliError::NotYet { .. }
+            | CliError::Usage(_)
+            | CliError::Plan { .. }
+            | CliError::Model(_) => 2,
+            CliError::Io { source, .. } => match source.kind() {
+                std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::StorageFull => 4,
+                _ => 2,
+            },
+            CliError::Control { exit_code, .. } | CliError::Daemon { exit_code, .. } => *exit_code,
+            CliError::Runs(error) => error.exit_code(),
+            CliError::Lab(error) => lab::exit_code(error),
+            CliError::Traffic(error) => error.exit_code(),
+            CliError::Internal(_) => 70,
+        }
+    }
+
+    /// A stable name for scripts.
+    pub(crate) fn code(&self) -> &'static str {
+        match self {
+            CliError::Flag { .. } | CliError::Usage(_) => "usage",
+            CliError::NotYet { .. } => "not-yet",
+            CliError::Plan { .. } => "plan",
+            CliError::Model(_) => "value",
+            CliError::Io { .. } => "file",
+            CliError::Control { .. } => "control-socket",
+            CliError::Daemon { .. } => "daemon",
+            CliError::Runs(_) => "runs",
+            CliError::Lab(_) => "lab",
+            CliError::Traffic(error) => match error.exit_code() {
+                2 => "usage",
+                3 => "peer",
+                4 => "not-available",
+                5 => "inconclusive",
+                130 => "interrupted",
+                143 => "terminated",
+                _ => "internal",
+            },
+            CliError::Internal(_) => "internal",
+        }
+    }
+
+    /// The chain of reasons on one line.
+    pub(crate) fn chain(&self) -> String {
+        chain(self)
+    }
+
+    /// The same as an object.
+    pub(crate) fn body(&self) -> ErrorBody {
+        ErrorBody { code: self.code(), message: self.chain(), exit_code: self.exit_code() }
+    }
+}
+
+/// An error and its sources, joined by colons; a source that its outer error quotes already is not repeated.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(source) = next {
+        let words = source.to_string();
+        if !text.ends_with(&words) {
+            // Writing into a string cannot fail.
+            let _ = write!(text, ": {words}");
+        }
+        next = source.source();
+    }
+    text
+}
+
+/// An error in JSON: `{"error":{"code":…,"message":…,"exit_code":…}}`, or the data of an `error` event.
+#[derive(Debug, Clone, Serialize, PartialEq, Eq)]
+pub(crate) struct ErrorBody {
+    pub(crate) code: &'static str,
+    pub(crate) message: String,
+    pub(crate) exit_code: i32,
+}
+
+impl ErrorBody {
+    /// The object that `--json` prints.
+    pub(crate) fn json(&self) -> String {
+        serde_json::json!({ "error": self }).to_string()
+    }
+
+    /// The line that `--json-stream` prints.
+    pub(crate) fn event(&self) -> String {
+        serde_json::json!({ "event": "error", "data": self }).to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chains_name_operation_object_and_reason() {
+        let error = CliError::io("read plan", "/no/such")(std::io::Error::from(
+            std::io::ErrorKind::NotFound,
+        ));
+        assert_eq!(error.chain(), "read plan /no/such: entity not found");
+        assert_eq!(error.exit_code(), 2);
+        assert_eq!(
+            error.body().json(),
+            r#"{"error":{"code":"file","exit_code":2,"message":"read plan /no/such: entity not found"}}"#
+        );
+    }
+
+    #[test]
+    fn what_is_not_permitted_is_4() {
+        let error =
+            CliError::io("write", "x")(std::io::Error::from(std::io::ErrorKind::PermissionDenied));
+        assert_eq!(error.exit_code(), 4);
+    }
+}

@@ -1,0 +1,158 @@
+//! Where output goes: stdout or a file, with the time before its lines if asked for.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::error::CliError;
+use crate::time::{Format, since_epoch};
+
+/// A stream of output that outlives its reader.
+///
+/// When the reader of a pipe is gone it swallows what comes, and says so by [`Sink::is_gone`]. Any other failure is
+/// kept for the end ([`Sink::failure`]), since a result must not be lost because one of its copies could not be written.
+pub(crate) struct Sink {
+    out: Box<dyn Write>,
+    path: PathBuf,
+    stamp: Option<Format>,
+    gone: bool,
+    failure: Option<io::Error>,
+}
+
+impl Sink {
+    /// Output to stdout, or appended to a file.
+    ///
+    /// # Errors
+    /// [`CliError::Io`] when the file can't be opened.
+    pub(crate) fn open(logfile: Option<&Path>, stamp: Option<Format>) -> Result<Sink, CliError> {
+        let (out, path): (Box<dyn Write>, PathBuf) = match logfile {
+            None => (Box::new(io::stdout()), "stdout".into()),
+            Some(path) => {
+                let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
+                (Box::new(file.map_err(CliError::io("open logfile", path))?), path.into())
+            }
+        };
+        Ok(Sink { out, path, stamp, gone: false, failure: None })
+    }
+
+    /// Output into any writer.
+    pub(crate) fn to(out: Box<dyn Write>) -> Sink {
+        Sink { out, path: "output".into(), stamp: None, gone: false, failure: None }
+    }
+
+    /// Whole lines of text.
+    pub(crate) fn text(&mut self, text: &str) {
+        let stamped;
+        let text = match &self.stamp {
+            None => text,
+            Some(format) => {
+                let time = format.render(since_epoch(std::time::SystemTime::now()));
+                stamped = text
+                    .split_inclusive('\n')
+                    .map(|line| format!("{time}{line}"))
+                    .collect::<String>();
+                &stamped
+            }
+        };
+        self.raw(text);
+    }
+
+    /// Text without the time before it: JSON.
+    pub(crate) fn raw(&mut self, text: &str) {
+        // A failure is kept inside.
+        let _ = self.write_all(text.as_bytes());
+        let _ = self.flush();
+    }
+
+    /// Whether the reader is gone.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone
+    }
+
+    /// The first failure that was not the reader's leaving.
+    pub(crate) fn failure(&mut self) -> Option<CliError> {
+        self.failure.take().map(CliError::io("write", self.path.clone()))
+    }
+
+    fn keep(&mut self, error: io::Error) {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => self.gone = true,
+            _ => drop(self.failure.get_or_insert(error)),
+        }
+    }
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.gone || self.failure.is_some() {
+            return Ok(bytes.len());
+        }
+        match self.out.write(bytes) {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => Err(e),
+            Err(e) => {
+                self.keep(e);
+                Ok(bytes.len())
+            }
+            done => done,
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if let Err(e) = self.out.flush() {
+            self.keep(e);
+        }
+        Ok(())
+    }
+}
+
+/// Prints text to stdout for a command that does nothing else. A reader that is gone is no error.
+///
+/// # Errors
+/// [`CliError::Io`] for any other failure, such as a full disk.
+pub(crate) fn print(text: &str) -> Result<i32, CliError> {
+    let mut sink = Sink::open(None, None)?;
+    sink.raw(text);
+    sink.failure().map_or(Ok(0), Err)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Failing(io::ErrorKind);
+    impl Write for Failing {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(self.0.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_reader_that_left_is_no_failure() {
+        let mut sink = Sink::to(Box::new(Failing(io::ErrorKind::BrokenPipe)));
+        sink.text("a\n");
+        assert!(sink.is_gone() && sink.failure().is_none());
+    }
+
+    #[test]
+    fn a_full_disk_is_kept_for_the_end() {
+        let mut sink = Sink::to(Box::new(Failing(io::ErrorKind::StorageFull)));
+        sink.text("a\n");
+        assert!(!sink.is_gone());
+        assert_eq!(sink.failure().unwrap().exit_code(), 4);
+    }
+
+    #[test]
+    fn every_line_has_its_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let mut sink = Sink::open(Some(&path), Some("T%% ".parse().unwrap())).unwrap();
+        sink.text("a\nb\n");
+        sink.raw("{}\n");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "T% a\nT% b\n{}\n");
+        let mut again = Sink::open(Some(&path), None).unwrap();
+        again.text("c\n");
+        assert!(std::fs::read_to_string(&path).unwrap().ends_with("{}\nc\n"), "appended");
+    }
+}

@@ -1,0 +1,76 @@
+//! Signals become requests to stop; the first lets the test end in order, the second at once.
+
+use crate::engine::Stop;
+#[cfg(unix)]
+use crate::engine::StopReason;
+use crate::error::CliError;
+
+/// Listens until the program ends: SIGINT, SIGTERM, and SIGHUP unless it is ignored (`nohup`).
+///
+/// The third signal ends the process whatever it is doing: nothing may make it unstoppable.
+///
+/// # Errors
+/// [`CliError::Internal`] when the system takes no handler.
+#[cfg(unix)]
+pub(crate) fn listen(stop: &Stop) -> Result<(), CliError> {
+    use tokio::signal::unix::{SignalKind, signal};
+
+    let failed = |e: std::io::Error| CliError::Internal(format!("signal handler: {e}"));
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(failed)?;
+    let (mut interrupts, mut terminations, mut hangups) = {
+        // Handlers are in place before this returns: a signal from now on is not lost.
+        let _inside = runtime.enter();
+        (
+            signal(SignalKind::interrupt()).map_err(failed)?,
+            signal(SignalKind::terminate()).map_err(failed)?,
+            if hangup_is_ignored() {
+                None
+            } else {
+                Some(signal(SignalKind::hangup()).map_err(failed)?)
+            },
+        )
+    };
+    let stop = stop.clone();
+    let listener = async move {
+        for count in 1u32.. {
+            let hangup = async {
+                match &mut hangups {
+                    Some(signal) => signal.recv().await,
+                    None => std::future::pending().await,
+                }
+            };
+            let reason = tokio::select! {
+                _ = interrupts.recv() => StopReason::Interrupted,
+                _ = terminations.recv() => StopReason::Terminated,
+                _ = hangup => StopReason::Terminated,
+            };
+            if count >= 3 {
+                std::process::exit(reason.exit_code());
+            }
+            stop.request(reason);
+        }
+    };
+    std::thread::Builder::new()
+        .name("weir-signals".into())
+        .spawn(move || runtime.block_on(listener))
+        .map_err(failed)?;
+    Ok(())
+}
+
+/// Nothing to listen for yet: the system's default ends the program.
+#[cfg(not(unix))]
+pub(crate) fn listen(_: &Stop) -> Result<(), CliError> {
+    Ok(())
+}
+
+/// Whether SIGHUP (signal 1) is ignored, by the mask that Linux shows; unknown counts as not.
+#[cfg(unix)]
+fn hangup_is_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask & 1 != 0)
+}

@@ -1,0 +1,145 @@
+//! Who made a record: id, version, build, command, plan hash, labels. The engine fills in what it measured.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+use weir_model::plan::Plan;
+use weir_model::record::{Build, RUN_SCHEMA, Record};
+
+use crate::time;
+
+/// Version of Weir.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+const TARGET: &str = env!("WEIR_TARGET");
+const COMMIT: Option<&str> = option_env!("WEIR_COMMIT");
+/// Version with its build, for `--version`.
+pub(crate) const LONG_VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    " (",
+    env!("WEIR_TARGET"),
+    ", commit ",
+    env!("WEIR_COMMIT_OR_UNKNOWN"),
+    ")"
+);
+
+/// What identifies a run, known before it starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// Unique, sortable by time.
+    pub(crate) id: String,
+    /// RFC 3339, UTC.
+    pub(crate) started_at: String,
+    /// As it was given, without secrets.
+    pub(crate) command: Vec<String>,
+    /// `--label`.
+    pub(crate) labels: BTreeMap<String, String>,
+}
+
+impl Identity {
+    /// The identity of a run that starts now.
+    pub(crate) fn new(
+        words: &[OsString],
+        labels: BTreeMap<String, String>,
+        now: Duration,
+        random: u64,
+    ) -> Identity {
+        Identity {
+            id: weir_runs::new_run_id(now.as_millis() as u64, random),
+            started_at: time::rfc3339(now),
+            command: without_secrets(words),
+            labels,
+        }
+    }
+
+    /// Puts the identity into a record.
+    pub(crate) fn stamp(&self, record: &mut Record) {
+        record.schema = RUN_SCHEMA.into();
+        record.id.clone_from(&self.id);
+        record.version = VERSION.into();
+        record.build = Build { commit: COMMIT.map(Into::into), target: TARGET.into() };
+        record.started_at.clone_from(&self.started_at);
+        record.command.clone_from(&self.command);
+        record.labels.clone_from(&self.labels);
+        record.seed = record.plan.seed;
+        record.plan_sha256 = plan_sha256(&record.plan);
+        if record.peer.is_empty() {
+            record.peer = "weir".into();
+        }
+    }
+}
+
+/// SHA-256 of the plan's canonical JSON: keys sorted, no white space.
+pub(crate) fn plan_sha256(plan: &Plan) -> String {
+    // Maps of serde_json are sorted by key; a plan has only string keys, so nothing can be refused.
+    let canonical = serde_json::to_value(plan).map(|v| v.to_string()).unwrap_or_default();
+    Sha256::digest(canonical.as_bytes()).iter().fold(String::new(), |mut text, byte| {
+        // Writing into a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// The words of the command with the value of `--key` taken out.
+fn without_secrets(words: &[OsString]) -> Vec<String> {
+    const REMOVED: &str = "(removed)";
+    let mut out: Vec<String> = vec![];
+    for word in words.iter().map(|w| w.to_string_lossy().into_owned()) {
+        let text = if out.last().is_some_and(|before| before == "--key") {
+            REMOVED.into()
+        } else if word.starts_with("--key=") {
+            format!("--key={REMOVED}")
+        } else {
+            word
+        };
+        out.push(text);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_not_kept() {
+        let words: Vec<OsString> =
+            ["weir", "test", "h", "--key", "s3cret", "--key=s3cret", "--key-file", "f"]
+                .iter()
+                .map(OsString::from)
+                .collect();
+        assert_eq!(
+            without_secrets(&words),
+            ["weir", "test", "h", "--key", "(removed)", "--key=(removed)", "--key-file", "f"]
+        );
+    }
+
+    #[test]
+    fn a_plan_has_one_hash_and_another_has_another() {
+        let plan = Plan { host: Some("h".into()), ..Plan::default() };
+        assert_eq!(plan_sha256(&plan), plan_sha256(&plan.clone()));
+        assert_eq!(plan_sha256(&plan).len(), 64);
+        assert_ne!(plan_sha256(&plan), plan_sha256(&Plan { port: 1, ..plan }));
+    }
+
+    #[test]
+    fn a_stamped_record_says_who_made_it() {
+        let identity = Identity::new(
+            &["weir".into(), "test".into()],
+            BTreeMap::from([("site".into(), "lab".into())]),
+            Duration::from_millis(1_795_293_009_125),
+            0xab12cd,
+        );
+        let mut record = Record::default();
+        identity.stamp(&mut record);
+        assert_eq!(record.id, "20261121-203009-ab12cd");
+        assert_eq!(record.started_at, "2026-11-21T20:30:09.125Z");
+        assert_eq!(record.schema, "weir.run/1");
+        assert_eq!(record.version, VERSION);
+        assert!(record.build.target.contains('-'));
+        assert_eq!(record.labels["site"], "lab");
+        assert_eq!(record.peer, "weir");
+    }
+}
