@@ -1,1 +1,35 @@
 //! Network-namespace labs: set up, run inside, tear down, heal.
+//!
+//! A lab is a handful of hosts (`a`, `b`, …), each a network namespace without a name, joined by
+//! virtual Ethernet. [`Lab::up`] makes one that lasts as long as the value; [`Registry::start`]
+//! leaves one behind in a holder process, which others find through the [`Registry`] and join.
+//! Either way nothing outlives the holder: namespaces die with their last descriptor, and a watchdog
+//! ends the processes inside. Root needs nothing else; an ordinary user gets a user namespace.
+//!
+//! ```no_run
+//! use weir_lab::{Lab, LabSpec, Topology};
+//! let lab = Lab::up(&LabSpec { topology: Topology::Pair, ..LabSpec::default() })?;
+//! let b = lab.host("b")?;
+//! let status = lab.command("a", "ping")?.args(["-c1", &b.ipv4.to_string()]).status()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod directory;
+mod entry;
+mod error;
+mod holder;
+mod lab;
+mod netlink;
+mod registry;
+mod spec;
+mod wiring;
+
+#[doc(hidden)]
+pub mod fuzz;
+
+pub use directory::runtime_directory;
+pub use error::{Error, ErrorClass};
+pub use holder::hold;
+pub use lab::{Host, Lab};
+pub use registry::{JoinedLab, Registry};
+pub use spec::{LabName, LabSpec, MOST_HOSTS, Topology};

@@ -45,11 +45,15 @@ pub mod host;
 #[cfg(target_os = "linux")]
 pub mod interface;
 #[cfg(target_os = "linux")]
+pub mod namespace;
+#[cfg(target_os = "linux")]
 pub mod poll;
 #[cfg(target_os = "linux")]
 pub mod tcp;
 pub mod thread;
 pub mod udp;
+#[cfg(target_os = "linux")]
+pub mod watchdog;
 
 #[cfg(target_os = "linux")]
 mod linux;

@@ -1,0 +1,2 @@
+//! One module for each command.
+pub(crate) mod lab;

@@ -1,0 +1,212 @@
+//! `weir lab`: hosts in network namespaces.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use clap::{Args, Subcommand};
+use weir_lab::{Error, ErrorClass, JoinedLab, LabName, LabSpec, Registry, Topology, hold};
+
+/// Flags of `weir lab`.
+#[derive(Debug, Args)]
+pub(crate) struct LabArgs {
+    #[command(subcommand)]
+    command: LabCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum LabCommand {
+    /// Make a lab; it stays until `down` or the death of its holder process
+    Up(UpArgs),
+    /// Run a command inside a host; its exit code is returned
+    Exec(ExecArgs),
+    /// Show the labs that are up
+    List {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// End a lab and the processes inside
+    Down {
+        /// Which lab
+        #[arg(long, value_name = "NAME", default_value = "default", conflicts_with = "all")]
+        lab: LabName,
+        /// All labs of this user
+        #[arg(long)]
+        all: bool,
+    },
+    /// The holder process of a lab; started by `up`
+    #[command(hide = true)]
+    Hold,
+}
+
+#[derive(Debug, Args)]
+struct UpArgs {
+    /// Name of the lab
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    lab: LabName,
+    /// Number of hosts, 2 to 16; more than two are joined by a switch
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    hosts: usize,
+    /// MTU of the links, 1280 to 65535 bytes [default: 1500]
+    #[arg(long, value_name = "BYTES")]
+    mtu: Option<u32>,
+    /// Turn segmentation and receive offloads off, so that each packet crosses on its own
+    #[arg(long)]
+    cut: bool,
+    /// Transmit queue length of the links, packets [default: the kernel's, 1000]
+    #[arg(long, value_name = "PACKETS")]
+    txqueuelen: Option<u32>,
+    /// Put a namespace `m` between a and b, for an emulator; a and b reach each other only through it
+    #[arg(long)]
+    middle: bool,
+}
+
+#[derive(Debug, Args)]
+struct ExecArgs {
+    /// Which lab
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    lab: LabName,
+    /// Host: a, b, … (m: the middle)
+    host: String,
+    /// Command and its arguments, after `--`
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "CMD"
+    )]
+    command: Vec<OsString>,
+}
+
+/// Runs `weir lab …` and returns the exit code. Must be called before the program has threads:
+/// `exec` and the holder enter namespaces that only a process with one thread may enter.
+pub(crate) fn run(args: LabArgs) -> Result<i32, Error> {
+    match args.command {
+        LabCommand::Up(args) => up(args),
+        LabCommand::Exec(args) => exec(args),
+        LabCommand::List { json } => list(json),
+        LabCommand::Down { all: true, .. } => down_all(),
+        LabCommand::Down { lab, .. } => Registry::open()?.down(&lab).map(|()| 0),
+        LabCommand::Hold => hold().map(|()| 0),
+    }
+}
+
+/// The contract's exit code for an error.
+pub(crate) fn exit_code(error: &Error) -> i32 {
+    match error.class() {
+        ErrorClass::Usage => 2,
+        ErrorClass::NotPermitted => 4,
+        ErrorClass::Internal => 70,
+    }
+}
+
+fn up(args: UpArgs) -> Result<i32, Error> {
+    let topology = match (args.middle, args.hosts) {
+        (true, 2) => Topology::Middle,
+        (true, hosts) => {
+            return Err(Error::Invalid {
+                flag: "--hosts",
+                given: hosts.to_string(),
+                accepted: "2 together with --middle".to_owned(),
+            });
+        }
+        (false, 2) => Topology::Pair,
+        (false, hosts) => Topology::Switch(hosts),
+    };
+    let spec = LabSpec {
+        topology,
+        mtu_bytes: args.mtu,
+        cut: args.cut,
+        transmit_queue_packets: args.txqueuelen,
+    };
+    // Not current_exe: the path leads to this very program even if its file was replaced since.
+    let mut holder = Command::new("/proc/self/exe");
+    holder.arg0("weir").args(["lab", "hold"]);
+    let lab = Registry::open()?.start(&args.lab, &spec, holder)?;
+    let mut text = format!("lab {} is up (holder process {})\n", lab.name(), lab.holder_pid());
+    text += &hosts_table(&lab);
+    if topology == Topology::Middle {
+        text += "  m     interfaces to-a and to-b; a and b are joined only while an emulator runs there\n";
+    }
+    for limit in lab.limits() {
+        text += &format!("note: {limit}\n");
+    }
+    let flag = if *lab.name() == LabName::default() {
+        String::new()
+    } else {
+        format!("--lab {} ", lab.name())
+    };
+    text += &format!("run a program inside: weir lab exec {flag}a -- CMD\n");
+    print(&text);
+    Ok(0)
+}
+
+fn hosts_table(lab: &JoinedLab) -> String {
+    let row = |host: &weir_lab::Host| {
+        format!("  {:<4}  {:<12}  {:<10}  {}\n", host.name, host.ipv4, host.ipv6, host.interface)
+    };
+    lab.hosts().map(row).collect()
+}
+
+/// Becomes the command, so that signals, terminal and exit code are the command's own.
+fn exec(args: ExecArgs) -> Result<i32, Error> {
+    let lab = Registry::open()?.join(&args.lab)?;
+    let Some((program, rest)) = args.command.split_first() else {
+        return Ok(2); // clap requires one
+    };
+    let error = lab.command(&args.host, program)?.args(rest).exec();
+    Err(Error::Program { program: program.to_string_lossy().into_owned(), source: error })
+}
+
+fn list(as_json: bool) -> Result<i32, Error> {
+    let labs = Registry::open()?.list()?;
+    if as_json {
+        // By hand in this order, which is easier to read: name first, a before b.
+        let labs: Vec<_> = labs.iter().map(lab_json).collect();
+        print(&format!("{{\"labs\":[{}]}}\n", labs.join(",")));
+    } else if labs.is_empty() {
+        eprintln!("no lab is up (weir lab up makes one)");
+    } else {
+        let text: String = labs
+            .iter()
+            .map(|lab| {
+                format!(
+                    "{} (holder process {})\n{}",
+                    lab.name(),
+                    lab.holder_pid(),
+                    hosts_table(lab)
+                )
+            })
+            .collect();
+        print(&text);
+    }
+    Ok(0)
+}
+
+fn lab_json(lab: &JoinedLab) -> String {
+    // Names and addresses hold no character that JSON escapes.
+    let host = |host: &weir_lab::Host| {
+        format!(r#"{{"name":"{}","ipv4":"{}","ipv6":"{}"}}"#, host.name, host.ipv4, host.ipv6)
+    };
+    let hosts: Vec<_> = lab.hosts().map(host).collect();
+    format!(r#"{{"name":"{}","hosts":[{}]}}"#, lab.name(), hosts.join(","))
+}
+
+fn down_all() -> Result<i32, Error> {
+    let registry = Registry::open()?;
+    for lab in registry.list()? {
+        match registry.down(lab.name()) {
+            // Ended by someone else meanwhile.
+            Err(Error::NoSuchLab { .. }) | Ok(()) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(0)
+}
+
+/// A reader that closed the pipe is no error.
+fn print(text: &str) {
+    let _ = io::stdout().lock().write_all(text.as_bytes());
+}

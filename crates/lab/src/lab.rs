@@ -1,0 +1,138 @@
+//! A lab that lasts as long as a value.
+
+use std::ffi::OsStr;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::process::Command;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use weir_net::namespace::{ChildSetup, NetNamespace, end_processes_in};
+use weir_net::watchdog::{RestoreAction, Watchdog};
+
+use crate::error::Error;
+use crate::spec::LabSpec;
+use crate::wiring::{Node, wire};
+
+/// How long a process inside has between SIGTERM and SIGKILL when the lab goes down.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// A host of a lab.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Host {
+    /// `a`, `b`, …
+    pub name: String,
+    /// Its address in 198.18.0.0/15.
+    pub ipv4: Ipv4Addr,
+    /// Its address in 2001:2::/48.
+    pub ipv6: Ipv6Addr,
+    /// Its interface on the lab's link.
+    pub interface: String,
+}
+
+/// A running lab. Dropping it ends the processes inside and removes everything; so does the death
+/// of the process, even by SIGKILL.
+#[derive(Debug)]
+pub struct Lab {
+    nodes: Vec<Node>,
+    watchdog: Option<Watchdog>,
+}
+
+impl Lab {
+    /// Makes a lab and waits until its links carry packets.
+    ///
+    /// # Errors
+    /// A specification that cannot be, by flag; whatever the system refuses. Nothing is left then.
+    pub fn up(spec: &LabSpec) -> Result<Self, Error> {
+        spec.check()?;
+        let nodes = wire(spec)?;
+        let mut watchdog = Watchdog::spawn()?;
+        for node in &nodes {
+            watchdog.add(&RestoreAction::EndProcesses { namespace: node.namespace.clone() })?;
+        }
+        Ok(Self { nodes, watchdog: Some(watchdog) })
+    }
+
+    /// The hosts, `a` first.
+    pub fn hosts(&self) -> impl Iterator<Item = &Host> {
+        self.nodes.iter().filter_map(|node| node.host.as_ref())
+    }
+
+    /// A host by name.
+    pub fn host(&self, name: &str) -> Result<&Host, Error> {
+        self.hosts().find(|host| host.name == name).ok_or_else(|| self.no_such(name))
+    }
+
+    /// Names of all namespaces: hosts, and `m` (the middle) or `switch` where the topology has one.
+    pub fn node_names(&self) -> impl Iterator<Item = &str> {
+        self.nodes.iter().map(|node| node.name.as_str())
+    }
+
+    /// Network namespace of a host, the middle or the switch.
+    pub fn namespace(&self, node: &str) -> Result<&NetNamespace, Error> {
+        let found = self.nodes.iter().find(|n| n.name == node);
+        found.map(|node| &node.namespace).ok_or_else(|| self.no_such(node))
+    }
+
+    /// A command prepared to run inside `node`. The command keeps the namespace alive while it lives.
+    pub fn command(&self, node: &str, program: impl AsRef<OsStr>) -> Result<Command, Error> {
+        command_inside(self.namespace(node)?, program.as_ref())
+    }
+
+    /// Runs `work` on a fresh thread inside `node`; see [`NetNamespace::run_in`], also for what an
+    /// ordinary user must do first.
+    pub fn run_in<T: Send>(&self, node: &str, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
+        Ok(self.namespace(node)?.run_in(work)?)
+    }
+
+    /// Whether the lab had to be made inside a user namespace, where some things stay forbidden;
+    /// see [`Self::limits`].
+    pub fn is_in_user_namespace(&self) -> bool {
+        self.nodes.first().is_some_and(|node| node.namespace.user_fd().is_some())
+    }
+
+    /// What programs inside cannot do, each as a sentence for the user.
+    pub fn limits(&self) -> Vec<String> {
+        limits(self.is_in_user_namespace())
+    }
+
+    fn no_such(&self, name: &str) -> Error {
+        let known: Vec<_> = self.node_names().collect();
+        Error::NoSuchHost { host: name.to_owned(), known: known.join(", ") }
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let namespaces: Vec<_> = self.nodes.iter().map(|node| node.namespace.clone()).collect();
+        match end_processes_in(&namespaces, GRACE) {
+            Ok(_) => {
+                if let Some(watchdog) = self.watchdog.take() {
+                    watchdog.disarm();
+                }
+            }
+            // Dropped without disarming, the watchdog does it instead.
+            Err(_) => drop(self.watchdog.take()),
+        }
+    }
+}
+
+pub(crate) fn command_inside(namespace: &NetNamespace, program: &OsStr) -> Result<Command, Error> {
+    let mut command = Command::new(program);
+    ChildSetup::new().namespace(namespace).apply(&mut command)?;
+    Ok(command)
+}
+
+pub(crate) fn limits(in_user_namespace: bool) -> Vec<String> {
+    if !in_user_namespace {
+        return Vec::new();
+    }
+    vec![
+        "made in a user namespace: BPF is not permitted there, so no AF_XDP and no XDP programs \
+         (packet links fall back to AF_PACKET); as root they are"
+            .to_owned(),
+        "made in a user namespace: real-time scheduling and changes to the machine's own settings \
+         are not permitted there"
+            .to_owned(),
+    ]
+}

@@ -1,0 +1,308 @@
+//! Running labs by name: one file each, held locked by the lab's holder, and one lock for changes.
+//!
+//! A lab is up while its file is locked: the kernel releases the lock with the holder's death,
+//! however it died. A file nobody locks is stale and removed by whoever sees it first.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use weir_net::namespace::{NetNamespace, Process, boot_id, effective_user_id};
+
+use crate::directory::{runtime_directory, secure};
+use crate::entry::{Entry, MOST_ENTRY_BYTES};
+use crate::error::Error;
+use crate::lab::{Host, command_inside, limits};
+use crate::spec::LabName;
+
+const SUFFIX: &str = ".json";
+const LOCK: &str = ".lock";
+const LOCK_PATIENCE: Duration = Duration::from_secs(15);
+/// How long a holder may take to end by itself.
+const DOWN_PATIENCE: Duration = Duration::from_secs(10);
+
+/// The running labs of this user.
+#[derive(Debug)]
+pub struct Registry {
+    directory: PathBuf,
+}
+
+/// Held while entries change.
+pub(crate) struct ChangeLock {
+    _file: File,
+}
+
+impl Registry {
+    /// The registry in [`runtime_directory`].
+    pub fn open() -> Result<Self, Error> {
+        Self::at(&runtime_directory()?)
+    }
+
+    /// The registry in `labs` below a directory of one's choice, which must be the caller's own
+    /// with mode 0700.
+    pub fn at(runtime: &Path) -> Result<Self, Error> {
+        let user = effective_user_id();
+        secure(runtime, user)?;
+        let directory = runtime.join("labs");
+        secure(&directory, user)?;
+        Ok(Self { directory })
+    }
+
+    /// The runtime directory that this registry is in.
+    pub(crate) fn runtime(&self) -> &Path {
+        self.directory.parent().unwrap_or(&self.directory)
+    }
+
+    /// The labs that are up, by name. Removes what the dead left.
+    pub fn list(&self) -> Result<Vec<JoinedLab>, Error> {
+        let _lock = self.lock()?;
+        let mut labs = Vec::new();
+        let read = fs::read_dir(&self.directory);
+        for file in read.map_err(|e| self.failed("read", &self.directory, e))? {
+            let file = file.map_err(|e| self.failed("read", &self.directory, e))?;
+            let path = file.path();
+            match lab_name_of(&file.file_name()) {
+                Some(name) => labs.extend(self.read(&name)?),
+                // Writers hold the lock, so a temporary file seen under it has no writer.
+                None if path.extension() == Some(OsStr::new("tmp")) => self.remove(&path)?,
+                None => {}
+            }
+        }
+        labs.sort_by(|one, other| one.entry.name.cmp(&other.entry.name));
+        Ok(labs)
+    }
+
+    /// A lab that is up.
+    pub fn join(&self, name: &LabName) -> Result<JoinedLab, Error> {
+        let found = {
+            let _lock = self.lock()?;
+            self.read(name)?
+        };
+        match found {
+            Some(lab) => Ok(lab),
+            None => Err(self.no_such(name)),
+        }
+    }
+
+    /// Ends a lab and the processes inside, and waits until its holder is gone.
+    pub fn down(&self, name: &LabName) -> Result<(), Error> {
+        let lab = self.join(name)?;
+        if let Some(process) = lab.holder()? {
+            process.signal(libc::SIGTERM)?;
+            if !process.wait(DOWN_PATIENCE)? {
+                process.signal(libc::SIGKILL)?;
+                process.wait(DOWN_PATIENCE)?;
+            }
+        }
+        // The holder removed its entry, or else this does.
+        let _lock = self.lock()?;
+        match self.read(name)? {
+            Some(still) if still.entry.holder == lab.entry.holder => Err(Error::Holder {
+                class: crate::ErrorClass::Internal,
+                text: format!(
+                    "the holder of lab {name}, process {}, does not end",
+                    lab.holder_pid()
+                ),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn no_such(&self, name: &LabName) -> Error {
+        let known = self.list().unwrap_or_default();
+        let known: Vec<_> = known.iter().map(|lab| lab.name().as_str()).collect();
+        let known = (!known.is_empty()).then(|| known.join(", "));
+        Error::NoSuchLab { name: name.to_string(), known }
+    }
+
+    pub(crate) fn lock(&self) -> Result<ChangeLock, Error> {
+        let path = self.directory.join(LOCK);
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+            .open(&path)
+            .map_err(|error| self.failed("open", &path, error))?;
+        let deadline = Instant::now() + LOCK_PATIENCE;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(ChangeLock { _file: file }),
+                Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                Err(error) => return Err(self.failed("lock", &path, error.into())),
+            }
+        }
+    }
+
+    /// Reads an entry, with the change lock held. A stale or damaged one is removed: `None`.
+    pub(crate) fn read(&self, name: &LabName) -> Result<Option<JoinedLab>, Error> {
+        let path = self.path(name);
+        let opened = OpenOptions::new()
+            .read(true)
+            // Not blocked by a FIFO, not led away by a link.
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+            .open(&path);
+        let mut file = match opened {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.raw_os_error() == Some(libc::ELOOP) => {
+                self.remove(&path)?;
+                return Ok(None);
+            }
+            Err(error) => return Err(self.failed("open", &path, error)),
+        };
+        let metadata = file.metadata().map_err(|error| self.failed("look at", &path, error))?;
+        if metadata.is_dir() {
+            return Ok(None); // never ours, and not to be removed lightly
+        }
+        let own = metadata.is_file() && metadata.uid() == effective_user_id();
+        let held = own && matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
+        let mut bytes = Vec::new();
+        if held {
+            (&mut file)
+                .take(MOST_ENTRY_BYTES as u64 + 1)
+                .read_to_end(&mut bytes)
+                .map_err(|error| self.failed("read", &path, error))?;
+            // A locked file that cannot be parsed has an owner all the same: leave it.
+            let entry = Entry::parse(&bytes, Some(name))?;
+            if Some(&entry.boot_id) == boot_id().as_ref() {
+                return Ok(Some(JoinedLab { entry }));
+            }
+        }
+        self.remove(&path)?;
+        Ok(None)
+    }
+
+    /// Writes the entry of a new lab, with the change lock held; the lab counts as up while the file
+    /// returned is open.
+    pub(crate) fn write(&self, entry: &Entry) -> Result<File, Error> {
+        let temporary = self.directory.join(format!(".{}.tmp", entry.name));
+        self.remove(&temporary)?;
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&temporary)
+            .map_err(|error| self.failed("make", &temporary, error))?;
+        file.try_lock().map_err(|error| self.failed("lock", &temporary, error.into()))?;
+        let path = self.path(&entry.name);
+        file.write_all(&entry.to_bytes()?).and_then(|()| fs::rename(&temporary, &path)).map_err(
+            |error| {
+                let _ = fs::remove_file(&temporary);
+                self.failed("write", &path, error)
+            },
+        )?;
+        Ok(file)
+    }
+
+    /// Removes the entry of a lab that its own holder takes down.
+    pub(crate) fn unregister(&self, name: &LabName) -> Result<(), Error> {
+        let _lock = self.lock()?;
+        self.remove(&self.path(name))
+    }
+
+    fn remove(&self, path: &Path) -> Result<(), Error> {
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(self.failed("remove", path, error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn path(&self, name: &LabName) -> PathBuf {
+        self.directory.join(format!("{name}{SUFFIX}"))
+    }
+
+    fn failed(&self, operation: &'static str, path: &Path, source: io::Error) -> Error {
+        Error::Registry { operation, path: path.to_owned(), source }
+    }
+}
+
+fn lab_name_of(file: &OsStr) -> Option<LabName> {
+    file.to_str()?.strip_suffix(SUFFIX)?.parse().ok()
+}
+
+/// A lab held by another process.
+#[derive(Debug, Clone)]
+pub struct JoinedLab {
+    entry: Entry,
+}
+
+impl JoinedLab {
+    pub(crate) fn from_entry(entry: Entry) -> Self {
+        Self { entry }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &LabName {
+        &self.entry.name
+    }
+
+    /// Process id of its holder.
+    pub fn holder_pid(&self) -> u32 {
+        self.entry.holder.pid
+    }
+
+    /// The hosts, `a` first.
+    pub fn hosts(&self) -> impl Iterator<Item = &Host> {
+        self.entry.hosts()
+    }
+
+    /// A host by name.
+    pub fn host(&self, name: &str) -> Result<&Host, Error> {
+        self.hosts().find(|host| host.name == name).ok_or_else(|| self.no_such(name))
+    }
+
+    /// Names of all namespaces: hosts, and `m` (the middle) or `switch` where there is one.
+    pub fn node_names(&self) -> impl Iterator<Item = &str> {
+        self.entry.nodes.iter().map(|node| node.name.as_str())
+    }
+
+    /// What programs inside cannot do, each as a sentence for the user.
+    pub fn limits(&self) -> Vec<String> {
+        limits(self.entry.user_descriptor.is_some())
+    }
+
+    /// Network namespace of a host, the middle or the switch, opened through the holder.
+    pub fn namespace(&self, node: &str) -> Result<NetNamespace, Error> {
+        let wanted = self.entry.nodes.iter().find(|n| n.name == node);
+        let wanted = wanted.ok_or_else(|| self.no_such(node))?;
+        // Kept open while /proc is read, so that the pid stays this process's.
+        let Some(_holder) = self.holder()? else { return Err(self.gone()) };
+        let descriptor =
+            |number: u32| PathBuf::from(format!("/proc/{}/fd/{number}", self.entry.holder.pid));
+        let user = self.entry.user_descriptor.map(descriptor);
+        let namespace = NetNamespace::open(descriptor(wanted.net_descriptor), user.as_deref())?;
+        if namespace.id()?.inode != wanted.inode {
+            return Err(self.gone());
+        }
+        Ok(namespace)
+    }
+
+    /// A command prepared to run inside `node`, by `spawn` or by `exec`.
+    pub fn command(&self, node: &str, program: impl AsRef<OsStr>) -> Result<Command, Error> {
+        command_inside(&self.namespace(node)?, program.as_ref())
+    }
+
+    fn holder(&self) -> Result<Option<Process>, Error> {
+        Ok(Process::open(self.entry.holder.pid, self.entry.holder.start_time)?)
+    }
+
+    fn gone(&self) -> Error {
+        Error::NoSuchLab { name: self.entry.name.to_string(), known: None }
+    }
+
+    fn no_such(&self, name: &str) -> Error {
+        let known: Vec<_> = self.node_names().collect();
+        Error::NoSuchHost { host: name.to_owned(), known: known.join(", ") }
+    }
+}

@@ -1,0 +1,184 @@
+//! What a lab is to be: parsed and checked before anything is made.
+
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+
+/// Most hosts of a lab.
+pub const MOST_HOSTS: usize = 16;
+
+/// How the hosts are joined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Topology {
+    /// `a` and `b`, joined by one virtual cable.
+    #[default]
+    Pair,
+    /// This many hosts (2 to [`MOST_HOSTS`]), each joined to a bridge in a namespace of its own.
+    Switch(usize),
+    /// `a` and `b`, each joined to a namespace `m` between them, whose interfaces `to-a` and `to-b`
+    /// have no addresses and are not joined to each other: a place for an emulator.
+    Middle,
+}
+
+/// A lab to be made.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LabSpec {
+    /// How the hosts are joined.
+    pub topology: Topology,
+    /// MTU of every link, bytes, 1280 (what IPv6 needs) to 65 535; 1500 when absent.
+    pub mtu_bytes: Option<u32>,
+    /// Whether segmentation and receive offloads are off on every link, so that each packet crosses
+    /// on its own.
+    pub cut: bool,
+    /// Transmit queue length of every link, packets; the kernel's default (1000) when absent.
+    pub transmit_queue_packets: Option<u32>,
+}
+
+impl LabSpec {
+    /// Refuses what cannot be made, by flag.
+    pub fn check(&self) -> Result<(), Error> {
+        let refuse = |flag, given: &dyn fmt::Display, accepted: &str| {
+            Err(Error::Invalid { flag, given: given.to_string(), accepted: accepted.to_owned() })
+        };
+        match self.topology {
+            Topology::Switch(hosts) if !(2..=MOST_HOSTS).contains(&hosts) => {
+                return refuse("--hosts", &hosts, "2 to 16");
+            }
+            _ => {}
+        }
+        match self.mtu_bytes {
+            Some(mtu) if !(1280..=65_535).contains(&mtu) => {
+                return refuse("--mtu", &mtu, "1280 (the least that IPv6 allows) to 65535 bytes");
+            }
+            _ => {}
+        }
+        match self.transmit_queue_packets {
+            Some(packets) if !(1..=1_000_000).contains(&packets) => {
+                refuse("--txqueuelen", &packets, "1 to 1000000 packets")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// How many hosts have addresses.
+    pub(crate) fn hosts(&self) -> usize {
+        match self.topology {
+            Topology::Pair | Topology::Middle => 2,
+            Topology::Switch(hosts) => hosts,
+        }
+    }
+}
+
+/// Name of the host with this index: `a` to `p`.
+pub(crate) fn host_name(index: usize) -> String {
+    // At most MOST_HOSTS, so always a letter.
+    char::from(b'a' + (index % 26) as u8).to_string()
+}
+
+/// Bits of [`host_ipv4`]'s network, 198.18.0.0/15 (RFC 2544 appendix C.2.2, RFC 6890).
+pub(crate) const IPV4_PREFIX_BITS: u8 = 15;
+/// Bits of [`host_ipv6`]'s network, 2001:2::/48 (RFC 5180 section 8 with its erratum 1752).
+pub(crate) const IPV6_PREFIX_BITS: u8 = 48;
+
+/// Address of the host with this index, from the benchmarking range: 198.18.0.1 and up.
+pub(crate) fn host_ipv4(index: usize) -> Ipv4Addr {
+    Ipv4Addr::new(198, 18, 0, index as u8 + 1)
+}
+
+/// Address of the host with this index, from the benchmarking range: 2001:2::1 and up.
+pub(crate) fn host_ipv6(index: usize) -> Ipv6Addr {
+    Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, index as u16 + 1)
+}
+
+/// Name of a lab: 1 to 32 letters, digits, `-` and `_`, the first a letter or digit.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct LabName(String);
+
+impl LabName {
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for LabName {
+    fn default() -> Self {
+        Self("default".to_owned())
+    }
+}
+
+impl std::str::FromStr for LabName {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let word = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
+        let good = (1..=32).contains(&text.len())
+            && text.bytes().all(word)
+            && text.as_bytes()[0].is_ascii_alphanumeric();
+        if good {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(Error::Invalid {
+                flag: "--lab",
+                given: format!("{text:?}"),
+                accepted: "1 to 32 letters, digits, - and _, the first a letter or digit"
+                    .to_owned(),
+            })
+        }
+    }
+}
+
+impl TryFrom<String> for LabName {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self, Error> {
+        text.parse()
+    }
+}
+
+impl From<LabName> for String {
+    fn from(name: LabName) -> Self {
+        name.0
+    }
+}
+
+impl fmt::Display for LabName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_could_leave_the_registry_are_refused() {
+        for bad in ["", ".", "..", "a/b", "a b", "-x", "_x", "ä", "a\n", &"x".repeat(33)] {
+            assert!(bad.parse::<LabName>().is_err(), "{bad:?}");
+        }
+        for good in ["default", "a", "9", "wlab-1", "A_b", &"x".repeat(32)] {
+            assert!(good.parse::<LabName>().is_ok(), "{good:?}");
+        }
+    }
+
+    #[test]
+    fn refusals_name_the_flag() {
+        let text = |spec: LabSpec| spec.check().unwrap_err().to_string();
+        let switch = |n| LabSpec { topology: Topology::Switch(n), ..LabSpec::default() };
+        assert!(text(switch(1)).starts_with("--hosts 1"));
+        assert!(text(switch(17)).starts_with("--hosts 17"));
+        let mtu = |n| LabSpec { mtu_bytes: Some(n), ..LabSpec::default() };
+        assert!(text(mtu(1279)).starts_with("--mtu 1279"));
+        assert!(text(mtu(65_536)).starts_with("--mtu 65536"));
+        assert!(mtu(1280).check().is_ok() && mtu(65_535).check().is_ok());
+        let queue = LabSpec { transmit_queue_packets: Some(0), ..LabSpec::default() };
+        assert!(text(queue).starts_with("--txqueuelen 0"));
+        assert!(switch(2).check().is_ok() && switch(16).check().is_ok());
+    }
+}

@@ -1,0 +1,153 @@
+//! From a specification to namespaces, cables, addresses.
+
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use weir_net::namespace::{LinkControl, NamespaceOptions, NamespaceParts, NetNamespace, create};
+
+use crate::error::Error;
+use crate::lab::Host;
+use crate::netlink::{LinkParameters, Route};
+use crate::spec::{
+    IPV4_PREFIX_BITS, IPV6_PREFIX_BITS, LabSpec, Topology, host_ipv4, host_ipv6, host_name,
+};
+
+/// Interface of every host.
+pub(crate) const HOST_INTERFACE: &str = "eth0";
+const BRIDGE: &str = "br0";
+const DEFAULT_MTU_BYTES: u32 = 1500;
+
+/// A namespace of the lab: a host, the middle or the switch.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) name: String,
+    pub(crate) namespace: NetNamespace,
+    /// Present for a host.
+    pub(crate) host: Option<Host>,
+    route: Route,
+    control: LinkControl,
+    /// Its ends of virtual cables.
+    links: Vec<String>,
+}
+
+impl Node {
+    fn new(name: String, host: Option<Host>, parts: NamespaceParts) -> Self {
+        let NamespaceParts { namespace, route, control } = parts;
+        Self { name, namespace, host, route: Route::new(route), control, links: Vec::new() }
+    }
+}
+
+/// Makes and joins the namespaces. Hosts come first, in order; then the inner one, if any.
+/// What was made before an error goes with the values that held it.
+pub(crate) fn wire(spec: &LabSpec) -> Result<Vec<Node>, Error> {
+    let hosts = spec.hosts();
+    let inner = match spec.topology {
+        Topology::Pair => None,
+        Topology::Switch(_) => Some("switch"),
+        Topology::Middle => Some("m"),
+    };
+    let mut options = vec![NamespaceOptions { ipv6: true }; hosts];
+    // Frames only pass through: no address, no neighbour discovery of its own.
+    options.extend(inner.map(|_| NamespaceOptions { ipv6: false }));
+    let mut nodes = Vec::with_capacity(options.len());
+    for (index, parts) in create(&options)?.into_iter().enumerate() {
+        let node = if index < hosts {
+            let host = Host {
+                name: host_name(index),
+                ipv4: host_ipv4(index),
+                ipv6: host_ipv6(index),
+                interface: HOST_INTERFACE.to_owned(),
+            };
+            Node::new(host.name.clone(), Some(host), parts)
+        } else {
+            Node::new(inner.unwrap_or_default().to_owned(), None, parts)
+        };
+        nodes.push(node);
+    }
+    let parameters = LinkParameters {
+        mtu_bytes: spec.mtu_bytes.unwrap_or(DEFAULT_MTU_BYTES),
+        transmit_queue_packets: spec.transmit_queue_packets,
+    };
+    if inner.is_none() {
+        cable(&mut nodes, 0, HOST_INTERFACE, 1, HOST_INTERFACE, parameters)?;
+    } else {
+        for host in 0..hosts {
+            let leg = format!("to-{}", nodes[host].name);
+            cable(&mut nodes, host, HOST_INTERFACE, hosts, &leg, parameters)?;
+        }
+    }
+    if let Topology::Switch(_) = spec.topology {
+        let switch = &mut nodes[hosts];
+        switch.route.create_bridge(BRIDGE)?;
+        for leg in switch.links.clone() {
+            switch.route.set_master(&leg, BRIDGE)?;
+        }
+        switch.route.set_up(BRIDGE)?;
+    }
+    for node in &mut nodes {
+        configure(node, spec.cut)?;
+    }
+    for node in &mut nodes {
+        for link in &node.links {
+            await_up(&mut node.route, link)?;
+        }
+    }
+    Ok(nodes)
+}
+
+fn cable(
+    nodes: &mut [Node],
+    here: usize,
+    name: &str,
+    there: usize,
+    peer: &str,
+    parameters: LinkParameters,
+) -> Result<(), Error> {
+    let far = nodes[there].namespace.clone();
+    nodes[here].route.create_veth(name, peer, far.net_fd().as_fd(), parameters)?;
+    nodes[here].links.push(name.to_owned());
+    nodes[there].links.push(peer.to_owned());
+    Ok(())
+}
+
+fn configure(node: &mut Node, cut: bool) -> Result<(), Error> {
+    node.route.set_up("lo")?;
+    for link in &node.links {
+        if cut {
+            cut_offloads(&node.control, link)?;
+        }
+        node.route.set_up(link)?;
+        if let Some(host) = &node.host {
+            node.route.add_address(link, IpAddr::V4(host.ipv4), IPV4_PREFIX_BITS)?;
+            node.route.add_address(link, IpAddr::V6(host.ipv6), IPV6_PREFIX_BITS)?;
+        }
+    }
+    Ok(())
+}
+
+/// Nothing is merged on the way in and nothing is left for the link to cut on the way out.
+fn cut_offloads(control: &LinkControl, link: &str) -> Result<(), Error> {
+    let names = control.feature_names(link)?;
+    // The TCP ones differ between kernels: -tcp, -tcp6, -tcp-ecn, -tcp-mangleid, …
+    let merges = |name: &str| {
+        matches!(name, "rx-gro" | "tx-generic-segmentation" | "tx-udp-segmentation")
+            || (name.starts_with("tx-tcp") && name.ends_with("-segmentation"))
+    };
+    let off: Vec<_> = names.iter().filter(|n| merges(n)).map(|n| (n.as_str(), false)).collect();
+    Ok(control.set_features(link, &off)?)
+}
+
+/// The kernel tells a new link's carrier to the stack by a work queue; packets sent before that
+/// are lost.
+fn await_up(route: &mut Route, link: &str) -> Result<(), Error> {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while !route.link(link)?.is_up {
+        if Instant::now() > deadline {
+            let source = std::io::Error::from(std::io::ErrorKind::TimedOut);
+            return Err(Error::Netlink { operation: "bring up", object: link.to_owned(), source });
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}

@@ -1,0 +1,217 @@
+//! The watchdog's child: async-signal-safe from end to end (see [`crate::namespace`]'s `raw`).
+
+use std::ffi::c_int;
+use std::os::fd::RawFd;
+
+use crate::namespace::{interface_ioctl, raw, request_for, set_feature_bit};
+
+/// Most actions one watchdog keeps.
+pub const MOST_ACTIONS: usize = 128;
+
+const MESSAGE_BYTES: usize = 48;
+
+/// What an order asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u8)]
+pub(super) enum Kind {
+    #[default]
+    Disarm,
+    Mtu,
+    TransmitQueueLength,
+    LinkFlags,
+    FeatureOn,
+    FeatureOff,
+    DeleteQdisc,
+    DeleteLink,
+    EndProcesses,
+}
+
+impl Kind {
+    fn from_byte(byte: u8) -> Option<Self> {
+        const ALL: [Kind; 9] = [
+            Kind::Disarm,
+            Kind::Mtu,
+            Kind::TransmitQueueLength,
+            Kind::LinkFlags,
+            Kind::FeatureOn,
+            Kind::FeatureOff,
+            Kind::DeleteQdisc,
+            Kind::DeleteLink,
+            Kind::EndProcesses,
+        ];
+        ALL.into_iter().find(|&kind| kind as u8 == byte)
+    }
+}
+
+/// An action as it crosses the socket: plain values of fixed size.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Order {
+    pub(super) kind: Kind,
+    pub(super) interface: [u8; libc::IFNAMSIZ],
+    pub(super) value: u32,
+    pub(super) detail: u32,
+    pub(super) device: u64,
+    pub(super) inode: u64,
+    /// Filled in by the child.
+    pub(super) index: c_int,
+}
+
+impl Order {
+    pub(super) fn to_bytes(self) -> [u8; MESSAGE_BYTES] {
+        let mut bytes = [0; MESSAGE_BYTES];
+        bytes[0] = self.kind as u8;
+        bytes[4..8].copy_from_slice(&self.value.to_ne_bytes());
+        bytes[8..12].copy_from_slice(&self.detail.to_ne_bytes());
+        bytes[16..24].copy_from_slice(&self.device.to_ne_bytes());
+        bytes[24..32].copy_from_slice(&self.inode.to_ne_bytes());
+        bytes[32..48].copy_from_slice(&self.interface);
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8; MESSAGE_BYTES]) -> Option<Self> {
+        let mut order = Self { kind: Kind::from_byte(bytes[0])?, ..Self::default() };
+        let [_, _, _, _, a, b, c, d, e, f, g, h, ..] = *bytes;
+        order.value = u32::from_ne_bytes([a, b, c, d]);
+        order.detail = u32::from_ne_bytes([e, f, g, h]);
+        let mut long = [0; 8];
+        long.copy_from_slice(&bytes[16..24]);
+        order.device = u64::from_ne_bytes(long);
+        long.copy_from_slice(&bytes[24..32]);
+        order.inode = u64::from_ne_bytes(long);
+        order.interface.copy_from_slice(&bytes[32..48]);
+        Some(order)
+    }
+}
+
+/// Keeps orders until the socket closes, then carries them out. Never returns.
+pub(super) fn run(socket: RawFd) -> ! {
+    // Every other descriptor goes: a copy of the parent's end of a pipe or socket would hide the
+    // parent's death from others, and from this child itself.
+    raw::close_all_except(socket);
+    // SAFETY: no pointers but a NUL-terminated literal. A session of its own keeps the child away
+    // from the terminal; "/" keeps no mount busy.
+    unsafe {
+        libc::setsid();
+        libc::prctl(libc::PR_SET_NAME, c"weir-watchdog".as_ptr());
+        libc::chdir(c"/".as_ptr());
+    }
+    let (Ok(control), Ok(route)) = (raw::control_socket(), raw::route_socket()) else {
+        raw::exit_now(1)
+    };
+    let mut orders = [Order::default(); MOST_ACTIONS];
+    let mut count = 0;
+    let mut bytes = [0_u8; MESSAGE_BYTES];
+    while let Ok((length, _descriptors)) = raw::receive_message(socket, &mut bytes) {
+        if length != MESSAGE_BYTES {
+            break;
+        }
+        // A descriptor received stays open on purpose: it pins the namespace and so its number.
+        let answer = match Order::from_bytes(&bytes) {
+            Some(order) if order.kind == Kind::Disarm => raw::exit_now(0),
+            Some(_) if count == MOST_ACTIONS => libc::ENOSPC,
+            Some(mut order) => match pin(control, &mut order) {
+                Ok(()) => {
+                    orders[count] = order;
+                    count += 1;
+                    0
+                }
+                Err(errno) => errno,
+            },
+            None => libc::EINVAL,
+        };
+        if raw::send_message(socket, &answer.to_ne_bytes(), &[]).is_err() {
+            break;
+        }
+    }
+    for order in orders[..count].iter().rev() {
+        carry_out(control, route, order);
+    }
+    raw::exit_now(0)
+}
+
+/// Notes which interface has the name now.
+fn pin(control: RawFd, order: &mut Order) -> Result<(), c_int> {
+    if order.kind != Kind::EndProcesses {
+        order.index = index_of(control, &order.interface)?;
+    }
+    Ok(())
+}
+
+fn index_of(control: RawFd, interface: &[u8; libc::IFNAMSIZ]) -> Result<c_int, c_int> {
+    let mut request = request_for(interface);
+    interface_ioctl(control, libc::SIOCGIFINDEX as libc::c_ulong, &mut request)?;
+    // SAFETY: SIOCGIFINDEX fills this member.
+    Ok(unsafe { request.ifr_ifru.ifru_ifindex })
+}
+
+/// Errors have nowhere to go: the parent is dead, and the other actions must still have their turn.
+fn carry_out(control: RawFd, route: RawFd, order: &Order) {
+    if order.kind == Kind::EndProcesses {
+        let namespace = [(order.device, order.inode)];
+        // Until none is left: one may have been between fork and exec. A second at most.
+        for _ in 0..200 {
+            if raw::signal_processes_in(&namespace, libc::SIGKILL) == 0 {
+                break;
+            }
+            raw::sleep_milliseconds(5);
+        }
+        return;
+    }
+    if index_of(control, &order.interface) != Ok(order.index) {
+        return;
+    }
+    let mut request = request_for(&order.interface);
+    let _ = match order.kind {
+        Kind::Mtu => {
+            request.ifr_ifru.ifru_mtu = order.value as c_int;
+            interface_ioctl(control, libc::SIOCSIFMTU as libc::c_ulong, &mut request)
+        }
+        Kind::TransmitQueueLength => {
+            // ifr_qlen shares its place with ifr_ifindex: both are the union's one int.
+            request.ifr_ifru.ifru_ifindex = order.value as c_int;
+            interface_ioctl(control, libc::SIOCSIFTXQLEN as libc::c_ulong, &mut request)
+        }
+        Kind::LinkFlags => set_flags(control, &mut request, order),
+        Kind::FeatureOn | Kind::FeatureOff => {
+            let on = order.kind == Kind::FeatureOn;
+            set_feature_bit(control, &order.interface, order.value, order.detail, on)
+        }
+        Kind::DeleteQdisc => delete_qdisc(route, order.index, order.value),
+        Kind::DeleteLink => delete_link(route, order.index),
+        Kind::Disarm | Kind::EndProcesses => Ok(()),
+    };
+}
+
+fn set_flags(control: RawFd, request: &mut libc::ifreq, order: &Order) -> Result<(), c_int> {
+    interface_ioctl(control, libc::SIOCGIFFLAGS as libc::c_ulong, request)?;
+    // SAFETY: SIOCGIFFLAGS filled this member.
+    let now = unsafe { request.ifr_ifru.ifru_flags } as u16;
+    let (value, mask) = (order.value as u16, order.detail as u16);
+    request.ifr_ifru.ifru_flags = ((now & !mask) | (value & mask)) as libc::c_short;
+    interface_ioctl(control, libc::SIOCSIFFLAGS as libc::c_ulong, request)
+}
+
+/// RTM_DELQDISC: nlmsghdr (16 bytes) and tcmsg (20 bytes: family, index, handle, parent, info).
+fn delete_qdisc(route: RawFd, index: c_int, parent: u32) -> Result<(), c_int> {
+    let mut message = [0_u8; 36];
+    header(&mut message, libc::RTM_DELQDISC);
+    message[20..24].copy_from_slice(&index.to_ne_bytes());
+    message[28..32].copy_from_slice(&parent.to_ne_bytes());
+    raw::send_message(route, &message, &[])
+}
+
+/// RTM_DELLINK: nlmsghdr (16 bytes) and ifinfomsg (16 bytes: family, type, index, flags, change).
+fn delete_link(route: RawFd, index: c_int) -> Result<(), c_int> {
+    let mut message = [0_u8; 32];
+    header(&mut message, libc::RTM_DELLINK);
+    message[20..24].copy_from_slice(&index.to_ne_bytes());
+    raw::send_message(route, &message, &[])
+}
+
+/// The kernel acts on a request within the send, so no answer is asked for.
+fn header(message: &mut [u8], kind: u16) {
+    let length = message.len() as u32;
+    message[0..4].copy_from_slice(&length.to_ne_bytes());
+    message[4..6].copy_from_slice(&kind.to_ne_bytes());
+    message[6..8].copy_from_slice(&(libc::NLM_F_REQUEST as u16).to_ne_bytes());
+}
