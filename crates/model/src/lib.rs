@@ -7,6 +7,7 @@
 //! - [`plan`]: `weir.plan/1`, what is to be run; a [`plan::Plan`] expands to [`plan::FlowSpec`]s.
 //! - [`record`]: `weir.run/1`, everything that was measured. A part not measured is absent, never zero.
 //! - [`report`]: what one end of a test hands to the other afterwards; two of them make a record.
+//! - [`json`]: the JSON of all of these, without `null`.
 //! - [`schema`]: the published JSON Schemas, generated from the types.
 //!
 //! ```
@@ -17,6 +18,7 @@
 
 pub mod content;
 pub mod fuzz;
+pub mod json;
 pub mod plan;
 pub mod record;
 pub mod report;

@@ -1,1 +1,38 @@
-//! Every rendering of a run record: terminal text, JSON, CSV.
+//! Every rendering of a run record: terminal text, JSON, CSV and small tables.
+//!
+//! A pure room: a record goes in, a string or bytes come out. Nothing here asks whether stdout is a terminal,
+//! how wide it is or whether `NO_COLOR` is set: the caller decides and says so in [`TextOptions`].
+//!
+//! The types you meet:
+//! - [`Start`] and [`FlowMeta`]: what is known when a test starts; also made from a kept record.
+//! - [`header`], [`IntervalTable`], [`summary`]: the three parts of the human output, for [`TextOptions`].
+//! - [`Units`]: `-f k|m|g|t|K|M|G|T`.
+//! - [`CsvWriter`]: `--csv`, one row for each interval and flow, then the summary.
+//! - [`JsonStream`]: `--json-stream`; [`json_pretty`] and [`json_line`] for `--json` and for storage.
+//! - [`Table`]: aligned columns for lists.
+//!
+//! ```
+//! use weir_model::record::Record;
+//! use weir_report::{TextOptions, summary};
+//! let record = Record { id: "20261121-203009-ab12cd".into(), ..Default::default() };
+//! assert!(summary(&record, &TextOptions::default()).contains("20261121-203009-ab12cd"));
+//! ```
+
+mod csv;
+mod json;
+mod meta;
+mod number;
+mod style;
+mod table;
+mod text;
+
+#[doc(hidden)]
+pub mod fuzz;
+
+pub use csv::{CSV_COLUMNS, CsvWriter};
+pub use json::{ErrorEvent, JsonStream, json_line, json_pretty};
+pub use meta::{FlowMeta, Start};
+pub use number::{Units, duration, percent, significant, volume};
+pub use style::{Style, clean};
+pub use table::{Align, Table};
+pub use text::{IntervalTable, TextOptions, header, summary, warning};

@@ -1,0 +1,43 @@
+//! Fuzz body: a record of any content is rendered in every form.
+
+use crate::{CSV_COLUMNS, CsvWriter, IntervalTable, Start, Style, TextOptions};
+
+/// Whatever record the bytes hold, no rendering panics, text holds no control character but the newline,
+/// and each CSV row has all columns.
+pub fn fuzz_render(data: &[u8]) {
+    let Ok(record) = serde_json::from_slice::<weir_model::record::Record>(data) else { return };
+    for (verbose, width) in [(false, 100), (true, 1)] {
+        let options = TextOptions { verbose, width, style: Style::PLAIN, ..Default::default() };
+        let start = Start::from(&record);
+        let table = IntervalTable::new(&start.flows, &options);
+        let mut text = crate::header(&start, &options) + &table.heading();
+        for interval in &record.intervals {
+            text += &table.rows(interval);
+        }
+        text += &crate::summary(&record, &options);
+        assert!(text.ends_with('\n'));
+        assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text:?}");
+    }
+    if let Ok(mut csv) = CsvWriter::new(vec![])
+        && csv.record(&record).is_ok()
+    {
+        let bytes = csv.into_inner();
+        let text = String::from_utf8_lossy(&bytes);
+        let mut quoted = false;
+        let mut commas = 0;
+        for c in text.chars() {
+            match c {
+                '"' => quoted = !quoted,
+                ',' if !quoted => commas += 1,
+                '\n' if !quoted => {
+                    assert_eq!(commas + 1, CSV_COLUMNS.len(), "{text}");
+                    commas = 0;
+                }
+                _ => {}
+            }
+        }
+        assert!(!quoted && commas == 0, "{text}");
+    }
+    let line = crate::json_line(&record);
+    assert!(line.len() > 2 && line.matches('\n').count() == 1);
+}

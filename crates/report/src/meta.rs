@@ -1,0 +1,88 @@
+//! What is known when a test starts: the header is made of it, and the lines of intervals refer to it.
+
+use serde::{Deserialize, Serialize};
+use weir_model::plan::{Direction, FlowSpec, Plan, Transport};
+use weir_model::record::{Flow, Record};
+
+/// What a line about a flow needs to know of it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FlowMeta {
+    /// Flow number.
+    pub id: u32,
+    /// Name.
+    pub name: String,
+    /// Transport.
+    pub transport: Transport,
+    /// Who sends.
+    pub direction: Direction,
+    /// The sender's address and port, where known.
+    pub source: String,
+    /// The receiver's.
+    pub destination: String,
+    /// Payload of a datagram or of a write.
+    pub payload_bytes: u64,
+    /// Rate asked for, as it was understood (`10M`, `50000pps`, `0`: unlimited); empty where unknown.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub rate: String,
+}
+
+impl From<&Flow> for FlowMeta {
+    fn from(flow: &Flow) -> Self {
+        FlowMeta {
+            id: flow.id,
+            name: flow.name.clone(),
+            transport: flow.transport,
+            direction: flow.direction,
+            source: flow.source.clone(),
+            destination: flow.destination.clone(),
+            payload_bytes: flow.payload_bytes,
+            rate: String::new(),
+        }
+    }
+}
+
+impl From<&FlowSpec> for FlowMeta {
+    fn from(spec: &FlowSpec) -> Self {
+        FlowMeta {
+            id: spec.id,
+            name: spec.name.clone(),
+            transport: spec.connection.transport,
+            direction: spec.connection.direction,
+            payload_bytes: spec.payload_bytes,
+            rate: spec.rate.to_string(),
+            ..Default::default()
+        }
+    }
+}
+
+/// A test that starts: the header's content and the data of the `start` event.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Start {
+    /// Id that the run will have.
+    pub id: String,
+    /// Version of Weir.
+    pub version: String,
+    /// RFC 3339, UTC.
+    pub started_at: String,
+    /// Name of this host, where known.
+    pub host: String,
+    /// The plan as understood.
+    pub plan: Plan,
+    /// The flows that it expands to.
+    pub flows: Vec<FlowMeta>,
+}
+
+impl From<&Record> for Start {
+    fn from(record: &Record) -> Self {
+        Start {
+            id: record.id.clone(),
+            version: record.version.clone(),
+            started_at: record.started_at.clone(),
+            host: record.local.as_ref().map(|l| l.host.clone()).unwrap_or_default(),
+            plan: record.plan.clone(),
+            flows: record.flows.iter().map(FlowMeta::from).collect(),
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! The lines with bracketed ids: one for each flow of an interval, and the sums.
+//!
+//! Columns are fixed when the test starts, from the kinds of flows that it has, so that lines printed a second
+//! apart stand under each other.
+
+use std::collections::BTreeMap;
+
+use weir_model::plan::{Direction, Transport};
+use weir_model::record::{Interval, IntervalCount, IntervalEnds};
+
+use super::{FLOWS_SHOWN, TextOptions};
+use crate::meta::FlowMeta;
+use crate::number::{duration, percent, volume};
+
+/// One line's content; absent cells print as `-` where the flow's transport has such a figure, else blank.
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    pub(super) id: Option<u32>,
+    pub(super) direction: Direction,
+    pub(super) start_seconds: f64,
+    pub(super) end_seconds: f64,
+    pub(super) bytes: u64,
+    pub(super) bits_per_second: f64,
+    pub(super) tcp: bool,
+    pub(super) udp: bool,
+    /// The row tells one end only; what the other end counts stays blank.
+    pub(super) end: Option<End>,
+    pub(super) retransmits: Option<u64>,
+    pub(super) cwnd_bytes: Option<u64>,
+    pub(super) rtt_seconds: Option<f64>,
+    pub(super) jitter_seconds: Option<f64>,
+    pub(super) lost_packets: Option<u64>,
+    pub(super) total_packets: u64,
+    pub(super) note: String,
+}
+
+/// Which end a line of the summary is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Sender,
+    Receiver,
+}
+
+/// The columns that a test's lines have.
+#[derive(Debug, Clone)]
+pub(super) struct Layout {
+    tcp: bool,
+    udp: bool,
+    both_directions: bool,
+    options: TextOptions,
+}
+
+impl Layout {
+    pub(super) fn new<'a>(
+        flows: impl IntoIterator<Item = &'a FlowMeta>,
+        options: &TextOptions,
+    ) -> Self {
+        let (mut tcp, mut udp, mut forward, mut reverse) = (false, false, false, false);
+        for flow in flows {
+            match flow.transport {
+                Transport::Tcp => tcp = true,
+                Transport::Udp => udp = true,
+            }
+            match flow.direction {
+                Direction::Forward => forward = true,
+                Direction::Reverse => reverse = true,
+            }
+        }
+        Layout { tcp, udp, both_directions: forward && reverse, options: *options }
+    }
+
+    pub(super) fn heading(&self) -> String {
+        let mut out = String::from("[ ID]");
+        if self.both_directions {
+            out += "[Role]";
+        }
+        out += " Interval           Transfer     ";
+        out += &format!("{:<width$}", "Bitrate", width = self.options.units.rate_width());
+        if self.tcp {
+            out += "   Retr         Cwnd       RTT";
+        }
+        if self.udp {
+            out += "    Jitter  Lost/Total Datagrams";
+        }
+        self.options.style.bold(&out) + "\n"
+    }
+
+    pub(super) fn line(&self, line: &Line) -> String {
+        let mut out = match line.id {
+            Some(id) => format!("[{id:>3}]"),
+            None => "[SUM]".into(),
+        };
+        if self.both_directions {
+            out += match line.direction {
+                Direction::Forward => "[TX-C]",
+                Direction::Reverse => "[RX-C]",
+            };
+        }
+        out += &format!(
+            " {:>6.2}-{:<6.2} sec  {:>11}  {:>width$}",
+            line.start_seconds,
+            line.end_seconds,
+            volume(line.bytes),
+            self.options.units.rate(line.bits_per_second),
+            width = self.options.units.rate_width(),
+        );
+        let cell = |shown: bool, value: Option<String>| {
+            value.unwrap_or_else(|| if shown { "-".into() } else { String::new() })
+        };
+        let tcp = line.tcp && line.end != Some(End::Receiver);
+        if self.tcp {
+            out += &format!(
+                "  {:>5}  {:>11}  {:>8}",
+                cell(tcp, line.retransmits.map(|r| r.to_string())),
+                cell(tcp && line.id.is_some(), line.cwnd_bytes.map(volume)),
+                cell(tcp && line.id.is_some(), line.rtt_seconds.map(duration)),
+            );
+        }
+        let jitter = line.udp && line.id.is_some() && line.end != Some(End::Sender);
+        if self.udp {
+            // A sum of both transports has no count of datagrams of its own.
+            let datagrams = (line.udp && !line.tcp).then(|| match line.lost_packets {
+                Some(lost) if line.total_packets > 0 => format!(
+                    "{lost}/{} ({})",
+                    line.total_packets,
+                    percent(lost as f64 / line.total_packets as f64)
+                ),
+                Some(lost) => format!("{lost}/0"),
+                None => format!("-/{}", line.total_packets),
+            });
+            out += &format!(
+                "  {:>8}  {:<20}",
+                cell(jitter, line.jitter_seconds.map(duration)),
+                cell(false, datagrams),
+            );
+        }
+        if !line.note.is_empty() {
+            out += "  ";
+            out += &line.note;
+        }
+        out.truncate(out.trim_end().len());
+        out.push('\n');
+        out
+    }
+}
+
+/// The lines of intervals: [`IntervalTable::heading`] once, then [`IntervalTable::rows`] for each interval.
+///
+/// A rate is the receiver's where that end's figure is there, else the sender's. Datagrams of which only the
+/// sender is known show as `-/sent`.
+#[derive(Debug, Clone)]
+pub struct IntervalTable {
+    layout: Layout,
+    flows: BTreeMap<u32, FlowMeta>,
+    show_flows: bool,
+}
+
+impl IntervalTable {
+    /// The table of a test with these flows.
+    pub fn new(flows: &[FlowMeta], options: &TextOptions) -> Self {
+        IntervalTable {
+            layout: Layout::new(flows, options),
+            flows: flows.iter().map(|f| (f.id, f.clone())).collect(),
+            show_flows: options.verbose || flows.len() <= FLOWS_SHOWN,
+        }
+    }
+
+    /// The line of column names.
+    pub fn heading(&self) -> String {
+        self.layout.heading()
+    }
+
+    /// One line for each flow, and a sum for each direction that has more than one.
+    pub fn rows(&self, interval: &Interval) -> String {
+        let mut out = String::new();
+        let note = if interval.omitted { "(omitted)" } else { "" };
+        if self.show_flows {
+            for flow in &interval.flows {
+                let Some(meta) = self.flows.get(&flow.id) else { continue };
+                let ends =
+                    IntervalEnds { sender: flow.sender.clone(), receiver: flow.receiver.clone() };
+                let kinds = (meta.transport == Transport::Tcp, meta.transport == Transport::Udp);
+                out += &self.line(Some(flow.id), meta.direction, kinds, interval, &ends, note);
+            }
+        }
+        for direction in [Direction::Forward, Direction::Reverse] {
+            let members = || self.flows.values().filter(|f| f.direction == direction);
+            let ends = match direction {
+                Direction::Forward => &interval.total.forward,
+                Direction::Reverse => &interval.total.reverse,
+            };
+            if let Some(ends) = ends
+                && (members().count() > 1 || !self.show_flows)
+            {
+                let kinds = (
+                    members().any(|f| f.transport == Transport::Tcp),
+                    members().any(|f| f.transport == Transport::Udp),
+                );
+                out += &self.line(None, direction, kinds, interval, ends, note);
+            }
+        }
+        out
+    }
+
+    fn line(
+        &self,
+        id: Option<u32>,
+        direction: Direction,
+        (tcp, udp): (bool, bool),
+        interval: &Interval,
+        ends: &IntervalEnds,
+        note: &str,
+    ) -> String {
+        let none = IntervalCount::default();
+        let sender = ends.sender.as_ref();
+        let receiver = ends.receiver.as_ref();
+        let shown = receiver.or(sender).unwrap_or(&none);
+        let lost = receiver.and_then(|r| r.lost_packets);
+        self.layout.line(&Line {
+            id,
+            direction,
+            start_seconds: interval.start_seconds,
+            end_seconds: interval.end_seconds,
+            bytes: shown.bytes,
+            bits_per_second: shown.bits_per_second,
+            tcp,
+            udp,
+            retransmits: sender.and_then(|s| s.retransmits),
+            cwnd_bytes: sender.and_then(|s| s.cwnd_bytes),
+            rtt_seconds: sender.and_then(|s| s.rtt_seconds),
+            jitter_seconds: receiver.and_then(|r| r.jitter_seconds),
+            lost_packets: lost,
+            end: None,
+            total_packets: shown.packets.saturating_add(lost.unwrap_or(0)),
+            note: note.into(),
+        })
+    }
+}

@@ -1,0 +1,164 @@
+//! The human output: a header, a line for each interval and flow, a summary. An iperf3 user reads it at once.
+
+mod details;
+mod lines;
+mod summary;
+mod wrap;
+
+pub use lines::IntervalTable;
+pub use summary::summary;
+
+use weir_model::plan::{Direction, Transport};
+use weir_model::units::{BitRate, Span};
+use weir_model::warning::{Severity, Warning};
+
+use crate::meta::{FlowMeta, Start};
+use crate::number::Units;
+use crate::style::{Style, clean};
+
+/// Above this many flows only sums are shown, unless verbose.
+pub(crate) const FLOWS_SHOWN: usize = 16;
+
+/// How text is to look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TextOptions {
+    /// Unit of rates (`-f`).
+    pub units: Units,
+    /// Colour or none.
+    pub style: Style,
+    /// Every flow and every figure (`-V`).
+    pub verbose: bool,
+    /// Columns of the terminal, for wrapped sentences; tables keep their width.
+    pub width: usize,
+    /// The run is kept: the summary says how to show it again.
+    pub stored: bool,
+}
+
+impl Default for TextOptions {
+    fn default() -> Self {
+        TextOptions {
+            units: Units::ADAPTIVE,
+            style: Style::PLAIN,
+            verbose: false,
+            width: 100,
+            stored: true,
+        }
+    }
+}
+
+/// The first lines of a test: who, what, how long.
+pub fn header(start: &Start, options: &TextOptions) -> String {
+    let plan = &start.plan;
+    let mut out = String::new();
+    let mut line = |text: String| {
+        out.push_str(&text);
+        out.push('\n');
+    };
+    let host = plan.host.as_deref().unwrap_or("the peer");
+    line(options.style.bold(&format!(
+        "weir {}: test with {}, port {}",
+        clean(&start.version),
+        clean(host),
+        plan.port
+    )));
+    if let Some(title) = &plan.title {
+        line(format!("Title: {}", clean(title)));
+    }
+    if start.flows.len() <= FLOWS_SHOWN || options.verbose {
+        for flow in &start.flows {
+            line(format!("[{:>3}] {}", flow.id, describe(flow)));
+        }
+    } else {
+        let mut kinds: Vec<(Transport, Direction, usize)> = vec![];
+        for flow in &start.flows {
+            match kinds.iter_mut().find(|(t, d, _)| (*t, *d) == (flow.transport, flow.direction)) {
+                Some((_, _, n)) => *n += 1,
+                None => kinds.push((flow.transport, flow.direction, 1)),
+            }
+        }
+        for (transport, direction, n) in kinds {
+            line(format!("{n} flows {transport} {direction}; sums are shown (-V for each flow)"));
+        }
+    }
+    if !plan.connections.is_empty() {
+        line(format!("Starting: {}", length(start)));
+    }
+    out
+}
+
+/// `udp forward 198.18.0.1:40000 -> 198.18.0.2:9347, 1472-byte datagrams, 10M`.
+fn describe(flow: &FlowMeta) -> String {
+    let mut text = format!("{} {}", flow.transport, flow.direction);
+    match (flow.source.is_empty(), flow.destination.is_empty()) {
+        (true, true) => {}
+        _ => text += &format!(" {} -> {}", clean(&flow.source), clean(&flow.destination)),
+    }
+    text += &match flow.transport {
+        Transport::Udp => format!(", {}-byte datagrams", flow.payload_bytes),
+        Transport::Tcp => format!(", {}-byte writes", flow.payload_bytes),
+    };
+    match flow.rate.as_str() {
+        "" => {}
+        "0" => text += ", unlimited",
+        rate => {
+            text += ", ";
+            text += &clean(rate);
+            if !rate.contains("pps") {
+                text += "bit/s";
+            }
+        }
+    }
+    if !flow.name.is_empty() {
+        text += &format!(" ({})", clean(&flow.name));
+    }
+    text
+}
+
+/// How long and with what left out.
+fn length(start: &Start) -> String {
+    let plan = &start.plan;
+    let mut parts = vec![];
+    let one = |value: Option<String>| value.unwrap_or_default();
+    let mut limits: Vec<String> = plan
+        .connections
+        .iter()
+        .map(|c| match (c.duration, c.bytes, c.packets) {
+            (_, Some(bytes), _) => format!("{bytes} bytes"),
+            (_, _, Some(packets)) => format!("{packets} packets"),
+            (Some(Span(0)), ..) => "until stopped".into(),
+            (Some(d), ..) => d.to_string(),
+            _ => "10s".into(),
+        })
+        .collect();
+    limits.dedup();
+    parts.push(if limits.len() == 1 {
+        one(limits.pop())
+    } else {
+        "until each connection's end".into()
+    });
+    if plan.omit.0 > 0 {
+        parts.push(format!("the first {} left out", plan.omit));
+    }
+    if plan.interval.0 > 0 {
+        parts.push(format!("interval {}", plan.interval));
+    }
+    if let Some(BitRate(nominal)) = plan.nominal {
+        parts.push(format!("nominal {}bit/s", BitRate(nominal)));
+    }
+    parts.join(", ")
+}
+
+/// One warning in words, wrapped: `warning: …` (or `note:`, `error:`), with its flow and code.
+pub fn warning(warning: &Warning, options: &TextOptions) -> String {
+    let style = &options.style;
+    let (word, coloured) = match warning.severity {
+        Severity::Info => ("note:", "note:".to_string()),
+        Severity::Warning => ("warning:", style.yellow("warning:")),
+        Severity::Error => ("error:", style.red("error:")),
+    };
+    let flow = warning.flow.map(|f| format!("flow {f}: ")).unwrap_or_default();
+    let text = format!("{word} {flow}{} [{}]", clean(&warning.text), clean(&warning.code));
+    let wrapped = wrap::wrap(&text, options.width, word.len() + 1);
+    // The word stands first, so colouring it after wrapping moves no column.
+    wrapped.replacen(word, &coloured, 1)
+}

@@ -1,0 +1,169 @@
+//! The summary: each flow's two ends, sums, what was found out about delay and loss, warnings, the run's id.
+
+use weir_model::plan::{Direction, Transport};
+use weir_model::record::{Flow, Record, Status, Sums};
+
+use super::details::details;
+use super::lines::{End, Layout, Line};
+use super::{FLOWS_SHOWN, TextOptions, warning, wrap::wrap};
+use crate::meta::FlowMeta;
+use crate::style::clean;
+
+/// The human summary of a record, as `weir test` prints it at the end and `weir runs show` later.
+pub fn summary(record: &Record, options: &TextOptions) -> String {
+    let style = &options.style;
+    let mut out = String::from("- - - - - - - - - - - - - - - - - - - - - - - - -\n");
+    if record.status != Status::Complete {
+        let word = match record.status {
+            Status::Interrupted => "Interrupted",
+            _ => "Partial result",
+        };
+        let text = if record.end_reason.is_empty() {
+            format!("{word}: what was measured until then")
+        } else {
+            format!("{word}: {}", clean(&record.end_reason))
+        };
+        out += &wrap(&text, options.width, 4).replacen(word, &style.red(word), 1);
+    }
+    if record.flows.is_empty() {
+        out += "No flow was measured.\n";
+    } else {
+        out += &rows(record, options);
+        out += &details(record, options);
+    }
+    for w in &record.warnings {
+        out += &warning(w, options);
+    }
+    if let Some(verdict) = &record.verdict {
+        for e in &verdict.expectations {
+            let word = if e.passed { "met".to_string() } else { style.red("NOT met") };
+            let measured = e.measured.map(|m| format!(" (measured {m})")).unwrap_or_default();
+            out += &format!("expectation {word}: {}{measured}\n", clean(&e.text));
+        }
+        out += &if verdict.passed { style.bold("passed") } else { style.red("failed") };
+        out.push('\n');
+    }
+    if !record.id.is_empty() {
+        let id = clean(&record.id);
+        out += &if options.stored {
+            format!("run {id} (again: weir runs show {id})\n")
+        } else {
+            format!("run {id} (not kept)\n")
+        };
+    }
+    out
+}
+
+/// The bracketed lines: sender and receiver of each flow and of each direction's sum.
+fn rows(record: &Record, options: &TextOptions) -> String {
+    let metas: Vec<FlowMeta> = record.flows.iter().map(FlowMeta::from).collect();
+    let layout = Layout::new(&metas, options);
+    let mut out = layout.heading();
+    let show_flows = options.verbose || record.flows.len() <= FLOWS_SHOWN;
+    if show_flows {
+        for flow in &record.flows {
+            out += &flow_rows(flow, &layout);
+        }
+    }
+    for direction in [Direction::Forward, Direction::Reverse] {
+        let members: Vec<&Flow> =
+            record.flows.iter().filter(|f| f.direction == direction).collect();
+        if (members.len() > 1 || (!show_flows && !members.is_empty()))
+            && let Some(total) = record.direction(direction)
+        {
+            let label = crossing(&members);
+            if let Some(sums) = &total.sender {
+                out += &layout.line(&sum_line(direction, &members, sums, false, "sender".into()));
+            }
+            if let Some(sums) = &total.receiver {
+                out += &layout.line(&sum_line(
+                    direction,
+                    &members,
+                    sums,
+                    true,
+                    format!("receiver{label}"),
+                ));
+            }
+        }
+    }
+    out
+}
+
+fn flow_rows(flow: &Flow, layout: &Layout) -> String {
+    let (tcp, udp) = (flow.transport == Transport::Tcp, flow.transport == Transport::Udp);
+    let line =
+        || Line { id: Some(flow.id), direction: flow.direction, tcp, udp, ..Default::default() };
+    let mut out = String::new();
+    if let Some(s) = &flow.sender {
+        out += &layout.line(&Line {
+            end: Some(End::Sender),
+            end_seconds: s.seconds,
+            bytes: s.bytes,
+            bits_per_second: s.bits_per_second,
+            retransmits: flow.tcp.as_ref().map(|t| t.retransmits),
+            cwnd_bytes: flow.tcp.as_ref().map(|t| t.cwnd_bytes),
+            rtt_seconds: flow.tcp.as_ref().map(|t| t.rtt_seconds),
+            total_packets: s.packets,
+            note: "sender".into(),
+            ..line()
+        });
+    }
+    if let Some(r) = &flow.receiver {
+        out += &layout.line(&Line {
+            end: Some(End::Receiver),
+            end_seconds: r.seconds,
+            bytes: r.bytes,
+            bits_per_second: r.bits_per_second,
+            jitter_seconds: r.jitter_seconds,
+            lost_packets: r.lost_packets,
+            total_packets: r.packets.saturating_add(r.lost_packets.unwrap_or(0)),
+            note: format!("receiver{}", crossing(&[flow])),
+            ..line()
+        });
+    }
+    if flow.sender.is_none() && flow.receiver.is_none() {
+        out += &format!("[{:>3}] nothing was measured\n", flow.id);
+    }
+    out
+}
+
+fn sum_line(
+    direction: Direction,
+    members: &[&Flow],
+    sums: &Sums,
+    receiver: bool,
+    note: String,
+) -> Line {
+    let lost = if receiver { sums.lost_packets } else { None };
+    Line {
+        id: None,
+        direction,
+        end: Some(if receiver { End::Receiver } else { End::Sender }),
+        end_seconds: sums.seconds,
+        bytes: sums.bytes,
+        bits_per_second: sums.bits_per_second,
+        tcp: members.iter().any(|f| f.transport == Transport::Tcp),
+        udp: members.iter().any(|f| f.transport == Transport::Udp),
+        retransmits: if receiver { None } else { sums.retransmits },
+        lost_packets: lost,
+        total_packets: sums.packets.saturating_add(lost.unwrap_or(0)),
+        note,
+        ..Default::default()
+    }
+}
+
+/// How UDP datagrams reached the socket: a rate of merged ones is not to be compared with one of cut ones.
+fn crossing(flows: &[&Flow]) -> String {
+    let mut labels: Vec<&str> = flows
+        .iter()
+        .filter(|f| f.transport == Transport::Udp)
+        .filter_map(|f| f.receiver.as_ref()?.crossing.as_deref())
+        .collect();
+    labels.sort_unstable();
+    labels.dedup();
+    match labels.as_slice() {
+        [] => String::new(),
+        [one] => format!(", {}", clean(one)),
+        _ => ", partly merged".into(),
+    }
+}

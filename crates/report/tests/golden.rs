@@ -1,0 +1,205 @@
+//! Golden tests: every rendering of four records against committed files. `WEIR_BLESS=1` writes them anew.
+
+mod support;
+
+use std::path::PathBuf;
+
+use weir_model::record::Record;
+use weir_report::{
+    CSV_COLUMNS, CsvWriter, ErrorEvent, IntervalTable, JsonStream, Start, Style, TextOptions,
+    header, json_line, json_pretty, summary,
+};
+
+fn golden(name: &str, text: &str) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    if std::env::var_os("WEIR_BLESS").is_some() {
+        std::fs::write(&path, text).unwrap();
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    if committed != text {
+        let at = committed.lines().zip(text.lines()).position(|(a, b)| a != b);
+        let at = at.unwrap_or(committed.lines().count().min(text.lines().count()));
+        panic!(
+            "{name} differs at line {}:\n  committed: {:?}\n  now:       {:?}\nlook at the change, then run with WEIR_BLESS=1 and commit",
+            at + 1,
+            committed.lines().nth(at),
+            text.lines().nth(at)
+        );
+    }
+}
+
+/// All that a terminal would see of a run.
+fn terminal(record: &Record, options: &TextOptions) -> String {
+    let start = Start::from(record);
+    let table = IntervalTable::new(&start.flows, options);
+    let mut out = header(&start, options) + &table.heading();
+    for interval in &record.intervals {
+        out += &table.rows(interval);
+    }
+    out + &summary(record, options)
+}
+
+fn csv(record: &Record) -> String {
+    let mut writer = CsvWriter::new(vec![]).unwrap();
+    writer.record(record).unwrap();
+    String::from_utf8(writer.into_inner()).unwrap()
+}
+
+#[test]
+fn text() {
+    let plain = TextOptions::default();
+    let verbose = TextOptions { verbose: true, ..plain };
+    golden("udp_loss.txt", &terminal(&support::udp_loss(), &plain));
+    golden("udp_loss_verbose.txt", &terminal(&support::udp_loss(), &verbose));
+    let bytes = TextOptions { units: "K".parse().unwrap(), width: 60, stored: false, ..plain };
+    golden("udp_loss_kbytes_narrow.txt", &terminal(&support::udp_loss(), &bytes));
+    golden("tcp_bidir.txt", &terminal(&support::tcp_bidir(), &plain));
+    golden("tcp_bidir_verbose.txt", &terminal(&support::tcp_bidir(), &verbose));
+    golden("partial.txt", &terminal(&support::partial(), &plain));
+    golden("thousand.txt", &terminal(&support::thousand(), &plain));
+}
+
+#[test]
+fn colour_adds_escape_sequences_and_nothing_else() {
+    for record in [support::udp_loss(), support::tcp_bidir(), support::partial()] {
+        let plain = terminal(&record, &TextOptions::default());
+        let colour = terminal(&record, &TextOptions { style: Style::COLOUR, ..Default::default() });
+        assert!(colour.contains("\x1b[1m"));
+        let mut bare = colour;
+        for code in ["\x1b[1m", "\x1b[33m", "\x1b[31m", "\x1b[0m"] {
+            bare = bare.replace(code, "");
+        }
+        assert_eq!(bare, plain);
+    }
+}
+
+#[test]
+fn json() {
+    golden("udp_loss.json", &json_pretty(&support::udp_loss()));
+    golden("tcp_bidir.json", &json_pretty(&support::tcp_bidir()));
+    golden("partial.json", &json_pretty(&support::partial()));
+    for record in
+        [support::udp_loss(), support::tcp_bidir(), support::partial(), support::thousand()]
+    {
+        for text in [json_pretty(&record), json_line(&record)] {
+            assert_eq!(serde_json::from_str::<Record>(&text).unwrap(), record);
+        }
+    }
+}
+
+#[test]
+fn json_stream() {
+    let record = support::udp_loss();
+    let mut stream = JsonStream::new(vec![]);
+    stream.start(&Start::from(&record)).unwrap();
+    for interval in &record.intervals {
+        stream.interval(interval).unwrap();
+    }
+    stream
+        .error(&ErrorEvent { message: "connect to 198.18.0.2: refused".into(), exit_code: 3 })
+        .unwrap();
+    stream.end(&record).unwrap();
+    let text = String::from_utf8(stream.into_inner()).unwrap();
+    golden("udp_loss.jsonl", &text);
+    let events: Vec<serde_json::Value> =
+        text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let names: Vec<_> = events.iter().map(|e| e["event"].as_str().unwrap()).collect();
+    assert_eq!(names, ["start", "interval", "interval", "interval", "error", "end"]);
+    assert_eq!(serde_json::from_value::<Record>(events[5]["data"].clone()).unwrap(), record);
+    assert_eq!(
+        ErrorEvent { message: "m".into(), exit_code: 2 }.to_json(),
+        "{\"error\":{\"message\":\"m\",\"exit_code\":2}}\n"
+    );
+}
+
+#[test]
+fn csv_files() {
+    golden("udp_loss.csv", &csv(&support::udp_loss()));
+    golden("partial.csv", &csv(&support::partial()));
+    let thousand = csv(&support::thousand());
+    let kind = |k: &str| thousand.lines().filter(|l| l.split(',').next() == Some(k)).count();
+    assert_eq!((kind("interval"), kind("summary"), kind("total")), (1000, 1000, 1));
+    // No name of that record needs quotes, so a plain split must find each column.
+    assert!(thousand.lines().all(|l| l.split(',').count() == CSV_COLUMNS.len()));
+}
+
+#[test]
+fn a_csv_cell_stands_under_its_column() {
+    let text = csv(&support::tcp_bidir());
+    let rows: Vec<Vec<&str>> = text.lines().map(|l| l.split(',').collect()).collect();
+    let column = |name: &str| rows[0].iter().position(|c| *c == name).unwrap();
+    let flow3 = rows.iter().find(|r| r[0] == "summary" && r[column("flow_id")] == "3").unwrap();
+    assert_eq!(flow3[column("flow_name")], "tcp-forward-3");
+    assert_eq!(flow3[column("sender_bytes")], "1111000000");
+    assert_eq!(flow3[column("tcp_mss_bytes")], "1448");
+    assert_eq!(flow3[column("receiver_jitter_seconds")], "", "not measured: empty, never zero");
+    let interval = rows.iter().find(|r| r[0] == "interval" && r[column("flow_id")] == "8").unwrap();
+    assert_eq!(interval[column("flow_direction")], "reverse");
+    assert_eq!(interval[column("sender_cwnd_bytes")], "1310720");
+}
+
+/// Seeded mutations of good records: every rendering holds.
+#[test]
+fn mutated_records_render() {
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut next = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let pieces: [&[u8]; 10] = [
+        b"1e308",
+        b"-1",
+        b"0",
+        b"18446744073709551615",
+        b"\\u001b[31m",
+        b"\\n",
+        b"=",
+        b"\\\"",
+        b"null",
+        b"-0.0",
+    ];
+    let mut rendered = 0;
+    for record in [support::udp_loss(), support::tcp_bidir(), support::partial()] {
+        let seed = json_line(&record).into_bytes();
+        weir_report::fuzz::fuzz_render(&seed);
+        for _ in 0..1500 {
+            let mut data = seed.clone();
+            for _ in 0..=next() % 3 {
+                let at = (next() as usize) % data.len();
+                // A figure or a character of a string is replaced, mostly leaving JSON that reads.
+                match data[at] {
+                    b'0'..=b'9' if next() % 2 == 0 => data[at] = b'0' + (next() % 10) as u8,
+                    b'0'..=b'9' | b'a'..=b'z' => {
+                        let piece = pieces[(next() as usize) % pieces.len()];
+                        data.splice(at..=at, piece.iter().copied());
+                    }
+                    _ => {}
+                }
+            }
+            rendered += usize::from(serde_json::from_slice::<Record>(&data).is_ok());
+            weir_report::fuzz::fuzz_render(&data);
+        }
+    }
+    assert!(rendered > 500, "only {rendered} mutations were still records");
+}
+
+/// The page on formats lists the columns as they are. `WEIR_BLESS=1` writes them anew.
+#[test]
+fn documented_columns_are_current() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/formats.md");
+    let page = std::fs::read_to_string(&path).unwrap();
+    let (before, rest) = page.split_once("<!-- columns -->\n").unwrap();
+    let after = &rest[rest.find("\n## ").unwrap()..];
+    let columns: Vec<String> = CSV_COLUMNS.iter().map(|c| format!("`{c}`")).collect();
+    let now = format!("{before}<!-- columns -->\n{}\n{after}", columns.join(",\n"));
+    if std::env::var_os("WEIR_BLESS").is_some() {
+        std::fs::write(&path, &now).unwrap();
+    } else {
+        assert!(
+            page == now,
+            "docs/formats.md: the list of columns differs; run with WEIR_BLESS=1 and commit"
+        );
+    }
+}
