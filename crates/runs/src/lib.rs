@@ -1,1 +1,40 @@
-//! Kept results: SQLite storage of run records.
+//! Kept results: run records and calibrations in one SQLite file.
+//!
+//! The types you meet:
+//! - [`Store`]: the open file. [`Store::insert`], [`Store::list`], [`Store::get`], [`Store::remove`],
+//!   [`Store::export`], [`Store::import`]; [`Store::put_calibration`], [`Store::latest_calibration`].
+//! - [`Place`]: where the file is for this user, also under sudo.
+//! - [`Filter`] and [`RunRow`]: what a list asks for and what it is made of.
+//! - [`new_run_id`]: an id that sorts by time and can be typed.
+//! - [`StoreError`]: what failed, on which file. A record is never lost by it: the caller still holds it.
+//!
+//! ```
+//! use weir_model::record::{RUN_SCHEMA, Record};
+//! use weir_runs::{Filter, Store, new_run_id};
+//! # let dir = tempfile::tempdir().unwrap();
+//! let mut store = Store::open(&dir.path().join("runs.db"))?;
+//! let id = new_run_id(1_795_293_009_125, 0xab12cd);
+//! store.insert(&Record { schema: RUN_SCHEMA.into(), id: id.clone(), ..Default::default() })?;
+//! assert_eq!(store.get("last")?.id, id);
+//! assert_eq!(store.list(&Filter::default())?.len(), 1);
+//! # Ok::<(), weir_runs::StoreError>(())
+//! ```
+
+mod calibration;
+mod error;
+mod import;
+mod place;
+mod row;
+mod store;
+mod time;
+
+#[doc(hidden)]
+pub mod fuzz;
+
+pub use calibration::KeptCalibration;
+pub use error::StoreError;
+pub use import::{Imported, MAX_RECORD_BYTES};
+pub use place::Place;
+pub use row::{Filter, RunRow};
+pub use store::Store;
+pub use time::{new_run_id, unix_ms_of};

@@ -1,0 +1,57 @@
+//! Calibrations: the noise floor of a host, stored to be printed beside its results.
+
+use rusqlite::{OptionalExtension, params};
+use serde_json::Value;
+
+use crate::{Store, StoreError};
+
+/// A kept calibration.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KeptCalibration {
+    /// Id.
+    pub id: String,
+    /// The host that it is of: homes are shared between hosts, noise floors are not.
+    pub host: String,
+    /// When, RFC 3339.
+    pub at: String,
+    /// What was measured.
+    pub calibration: Value,
+}
+
+impl Store {
+    /// Keeps a calibration; one of the same id is replaced.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    pub fn put_calibration(&mut self, kept: &KeptCalibration) -> Result<(), StoreError> {
+        let fail = self.fail("keep the calibration");
+        let transaction = self.write("keep the calibration")?;
+        let sql =
+            "INSERT OR REPLACE INTO calibrations (id, host, at, calibration) VALUES (?, ?, ?, ?)";
+        let values = params![kept.id, kept.host, kept.at, kept.calibration.to_string()];
+        transaction.execute(sql, values).map_err(&fail)?;
+        transaction.commit().map_err(fail)
+    }
+
+    /// The calibration of a host that was kept last.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`], [`StoreError::Unreadable`].
+    pub fn latest_calibration(&self, host: &str) -> Result<Option<KeptCalibration>, StoreError> {
+        let sql = "SELECT id, host, at, calibration FROM calibrations WHERE host = ? ORDER BY number DESC LIMIT 1";
+        let found = self
+            .connection
+            .query_row(sql, [host], |r| {
+                Ok((r.get::<_, String>(0)?, r.get(1)?, r.get(2)?, r.get::<_, String>(3)?))
+            })
+            .optional()
+            .map_err(self.fail("read the calibration"))?;
+        let Some((id, host, at, text)) = found else { return Ok(None) };
+        let calibration = serde_json::from_str(&text).map_err(|e| StoreError::Unreadable {
+            what: format!("calibration {id}"),
+            path: self.path().into(),
+            reason: e.to_string(),
+        })?;
+        Ok(Some(KeptCalibration { id, host, at, calibration }))
+    }
+}

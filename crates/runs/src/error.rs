@@ -1,0 +1,137 @@
+//! What can go wrong with kept runs: the operation, the file, the reason and what helps.
+
+use std::path::PathBuf;
+
+use rusqlite::ErrorCode;
+
+/// An error of the store.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// A file or directory could not be made or read.
+    #[error("{operation} {}: {source}", path.display())]
+    Io {
+        /// What was tried.
+        operation: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// SQLite refused: the file is full, locked, read-only, damaged or no database.
+    #[error("{operation} in {}: {}", path.display(), explain(source))]
+    Database {
+        /// What was tried.
+        operation: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// SQLite's reason.
+        source: rusqlite::Error,
+    },
+    /// The file is of a later Weir.
+    #[error(
+        "{} has layout {found}, written by a later version of Weir; this one knows up to {known}: update Weir, or set WEIR_DATA_DIR to another directory",
+        path.display()
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: i64,
+        /// The newest that this program knows.
+        known: i64,
+    },
+    /// The file is somebody else's: another program's database, or not safe to write as root.
+    #[error("{}: {reason}", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// Why it is not used.
+        reason: String,
+    },
+    /// There is no directory to keep runs in.
+    #[error("no place to keep runs: set WEIR_DATA_DIR, XDG_DATA_HOME or HOME to a directory")]
+    NoPlace,
+    /// No run has this id or begins with it.
+    #[error("no run '{selector}' in {}; 'weir runs list' shows the kept ones", path.display())]
+    NotFound {
+        /// What was asked for.
+        selector: String,
+        /// The file.
+        path: PathBuf,
+    },
+    /// Several runs begin with this.
+    #[error("'{selector}' begins more than one run: {}", matches.join(", "))]
+    Ambiguous {
+        /// What was asked for.
+        selector: String,
+        /// Some of the ids.
+        matches: Vec<String>,
+    },
+    /// A run with this id is kept already.
+    #[error("run {id} is in {} already", path.display())]
+    Exists {
+        /// The id.
+        id: String,
+        /// The file.
+        path: PathBuf,
+    },
+    /// A record that can't be kept.
+    #[error("record {id:?}: {reason}")]
+    Refused {
+        /// Its id.
+        id: String,
+        /// Why.
+        reason: String,
+    },
+    /// A kept record or calibration that does not read.
+    #[error("{what} in {} does not read: {reason}", path.display())]
+    Unreadable {
+        /// Which one.
+        what: String,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// An import stopped.
+    #[error("import, record {number}: {reason} ({kept} records before it are kept)")]
+    Import {
+        /// Which record of the input, from 1.
+        number: u64,
+        /// Why.
+        reason: String,
+        /// How many of the input are in the store now, old ones included.
+        kept: u64,
+    },
+    /// What was to be exported could not be written.
+    #[error("export of run {id}: {source}")]
+    Export {
+        /// The run.
+        id: String,
+        /// The writer's reason.
+        source: std::io::Error,
+    },
+}
+
+/// SQLite's reason in words that say what to do.
+fn explain(error: &rusqlite::Error) -> String {
+    let help = match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => "the disk is full",
+        Some(ErrorCode::ReadOnly) => "the file or its directory is read-only",
+        Some(ErrorCode::NotADatabase) => {
+            "this is not a database: move it away, or set WEIR_DATA_DIR to another directory"
+        }
+        Some(ErrorCode::DatabaseCorrupt) => {
+            "the file is damaged: move it away, and import what 'weir runs export' still reads from it"
+        }
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            "another program has held the file for too long"
+        }
+        Some(ErrorCode::CannotOpen) => {
+            "the file can't be opened: permissions or a missing directory"
+        }
+        Some(ErrorCode::PermissionDenied) => "not permitted",
+        _ => return error.to_string(),
+    };
+    format!("{help} ({error})")
+}

@@ -1,0 +1,199 @@
+//! Import of records from outside: JSON lines, one record, or an array of them. Hostile until read.
+
+use std::cell::Cell;
+use std::io::{self, BufRead, Read};
+use std::rc::Rc;
+
+use serde::de::{Deserializer, SeqAccess, Visitor};
+use weir_model::record::Record;
+
+use crate::store::insert;
+use crate::{Store, StoreError};
+
+/// Largest record that is read, in bytes of JSON.
+pub const MAX_RECORD_BYTES: u64 = 256 << 20;
+/// Most objects and arrays in one record: each may become a value of a kilobyte, from two bytes of input.
+/// A thousand flows for ten minutes of intervals have 1.8 million.
+const MAX_RECORD_NODES: u64 = 4_000_000;
+/// Records put in under one lock, so that a test that ends meanwhile need not wait long to be kept.
+const BATCH: usize = 50;
+
+/// What an import did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Imported {
+    /// Records that are new.
+    pub added: u64,
+    /// Records whose id was there: left as they are.
+    pub already_there: u64,
+}
+
+impl Store {
+    /// Reads records and keeps those whose id is new.
+    ///
+    /// # Errors
+    /// [`StoreError::Import`] names the first record that does not read or is refused; those before it are kept, and
+    /// the same import can be run again. [`StoreError::Database`] as for [`Store::insert`].
+    pub fn import(&mut self, input: &mut dyn BufRead) -> Result<Imported, StoreError> {
+        let mut done = Imported::default();
+        let mut batch = Vec::with_capacity(BATCH);
+        let mut failure = None;
+        let outcome = each_record(input, &mut |record| {
+            batch.push(record);
+            if batch.len() < BATCH {
+                return true;
+            }
+            match self.keep(&mut batch, &mut done) {
+                Ok(()) => true,
+                Err(e) => {
+                    failure = Some(e);
+                    false
+                }
+            }
+        });
+        if let Some(e) = failure {
+            return Err(e);
+        }
+        self.keep(&mut batch, &mut done)?;
+        let kept = done.added + done.already_there;
+        outcome.map_err(|(number, reason)| StoreError::Import { number, reason, kept })?;
+        Ok(done)
+    }
+
+    /// Puts a batch in under one lock.
+    fn keep(&mut self, batch: &mut Vec<Record>, done: &mut Imported) -> Result<(), StoreError> {
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let fail = self.fail("import");
+        let transaction = self.write("import")?;
+        let mut now = *done;
+        let mut stopped = None;
+        for record in batch.drain(..) {
+            match insert(&transaction, &record, &fail) {
+                Ok(true) => now.added += 1,
+                Ok(false) => now.already_there += 1,
+                Err(StoreError::Refused { reason, .. }) => {
+                    let kept = now.added + now.already_there;
+                    stopped = Some(StoreError::Import { number: kept + 1, reason, kept });
+                    break;
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        transaction.commit().map_err(fail)?;
+        *done = now;
+        stopped.map_or(Ok(()), Err)
+    }
+}
+
+/// Calls `each` with every record until it says `false`; else the number of the bad one and the reason.
+pub(crate) fn each_record(
+    input: &mut dyn BufRead,
+    each: &mut dyn FnMut(Record) -> bool,
+) -> Result<(), (u64, String)> {
+    let first = first_byte(input).map_err(|e| (1, e.to_string()))?;
+    let budget = Rc::new(Budget::default());
+    let mut number = 1;
+    let reader = Bounded { input, budget: budget.clone() };
+    let mut json = serde_json::Deserializer::from_reader(reader);
+    if first == Some(b'[') {
+        let mut stopped = false;
+        let array = Array { budget: &budget, number: &mut number, stopped: &mut stopped, each };
+        let read = json.deserialize_seq(array).and_then(|()| json.end());
+        return if stopped { Ok(()) } else { read.map_err(|e| (number, e.to_string())) };
+    }
+    for record in json.into_iter::<Record>() {
+        if !each(record.map_err(|e| (number, e.to_string()))?) {
+            return Ok(());
+        }
+        number += 1;
+        budget.renew();
+    }
+    Ok(())
+}
+
+/// The first byte that is no white space, left in the input.
+fn first_byte(input: &mut dyn BufRead) -> io::Result<Option<u8>> {
+    loop {
+        let buffer = input.fill_buf()?;
+        if buffer.is_empty() {
+            return Ok(None);
+        }
+        let white = buffer.iter().take_while(|b| b.is_ascii_whitespace()).count();
+        let found = buffer.get(white).copied();
+        input.consume(white);
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+}
+
+/// What one record may still take.
+struct Budget {
+    bytes: Cell<u64>,
+    nodes: Cell<u64>,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Budget { bytes: Cell::new(MAX_RECORD_BYTES), nodes: Cell::new(MAX_RECORD_NODES) }
+    }
+}
+
+impl Budget {
+    fn renew(&self) {
+        self.bytes.set(MAX_RECORD_BYTES);
+        self.nodes.set(MAX_RECORD_NODES);
+    }
+}
+
+/// A reader that stops when the record that is being read passes its budget.
+struct Bounded<'a> {
+    input: &'a mut dyn BufRead,
+    budget: Rc<Budget>,
+}
+
+impl Read for Bounded<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let n = self.input.read(out)?;
+        let nodes = out[..n].iter().filter(|b| matches!(b, b'{' | b'[')).count() as u64;
+        for (left, used, what, most) in [
+            (&self.budget.bytes, n as u64, "bytes", MAX_RECORD_BYTES),
+            (&self.budget.nodes, nodes, "objects and arrays", MAX_RECORD_NODES),
+        ] {
+            let Some(rest) = left.get().checked_sub(used) else {
+                return Err(io::Error::other(format!("a record has at most {most} {what}")));
+            };
+            left.set(rest);
+        }
+        Ok(n)
+    }
+}
+
+/// An array of records, one at a time.
+struct Array<'a> {
+    budget: &'a Budget,
+    number: &'a mut u64,
+    stopped: &'a mut bool,
+    each: &'a mut dyn FnMut(Record) -> bool,
+}
+
+impl<'de> Visitor<'de> for Array<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str("an array of run records")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        while let Some(record) = items.next_element()? {
+            if !(self.each)(record) {
+                *self.stopped = true;
+                return Err(serde::de::Error::custom("stopped"));
+            }
+            *self.number += 1;
+            self.budget.renew();
+        }
+        Ok(())
+    }
+}

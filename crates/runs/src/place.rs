@@ -1,0 +1,275 @@
+//! Where runs are kept, and for whom: under sudo they belong to the user who called.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use crate::StoreError;
+
+/// Name of the file in the data directory.
+const FILE: &str = "runs.db";
+
+/// The directory of kept runs, and the owner that new files there get.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    directory: PathBuf,
+    /// User and group to give new files to; absent: whoever runs.
+    owner: Option<(u32, u32)>,
+}
+
+impl Place {
+    /// The place for this process: `WEIR_DATA_DIR`, else under sudo the calling user's `~/.local/share/weir`, else
+    /// `$XDG_DATA_HOME/weir`, else `~/.local/share/weir`.
+    ///
+    /// # Errors
+    /// [`StoreError::NoPlace`] when none of these is known.
+    pub fn of_this_user() -> Result<Place, StoreError> {
+        Place::resolve(&|name| std::env::var_os(name), effective_user() == Some(0), &|| {
+            std::fs::read_to_string("/etc/passwd").unwrap_or_default()
+        })
+    }
+
+    /// The same with environment, privilege and the list of users as arguments.
+    fn resolve(
+        variable: &dyn Fn(&str) -> Option<OsString>,
+        root: bool,
+        passwd: &dyn Fn() -> String,
+    ) -> Result<Place, StoreError> {
+        // The XDG specification: a relative path is to be ignored.
+        let path = |name: &str| variable(name).map(PathBuf::from).filter(|p| p.is_absolute());
+        let number = |name: &str| variable(name)?.to_str()?.parse::<u32>().ok();
+        let caller = number("SUDO_UID")
+            .filter(|uid| root && *uid != 0)
+            .map(|uid| (uid, number("SUDO_GID").unwrap_or(uid)));
+        if let Some(own) = variable("WEIR_DATA_DIR").filter(|v| !v.is_empty()) {
+            return Ok(Place { directory: own.into(), owner: caller });
+        }
+        if let Some((uid, gid)) = caller
+            && let Some(home) = home_of(uid, &passwd())
+        {
+            return Ok(Place {
+                directory: home.join(".local/share/weir"),
+                owner: Some((uid, gid)),
+            });
+        }
+        let base = path("XDG_DATA_HOME").or_else(|| path("HOME").map(|h| h.join(".local/share")));
+        match base {
+            Some(base) => Ok(Place { directory: base.join("weir"), owner: None }),
+            None => Err(StoreError::NoPlace),
+        }
+    }
+
+    /// A place in a directory of the caller's choice.
+    pub fn in_directory(directory: impl Into<PathBuf>) -> Place {
+        Place { directory: directory.into(), owner: None }
+    }
+
+    /// The directory; it may not exist yet.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The file; it may not exist yet.
+    pub fn file(&self) -> PathBuf {
+        self.directory.join(FILE)
+    }
+
+    /// Makes the directory and an empty file where missing, private to the owner.
+    ///
+    /// Only what is made here changes hands, and by its name without following links: in a directory that another
+    /// user can write, a link would otherwise give that user a file of root's.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] and, as root for another user, [`StoreError::Foreign`] when directory or file isn't that user's.
+    pub fn prepare(&self) -> Result<PathBuf, StoreError> {
+        let io = |operation, path: &Path| {
+            let path = path.to_path_buf();
+            move |source| StoreError::Io { operation, path, source }
+        };
+        let mut missing: Vec<&Path> = self
+            .directory
+            .ancestors()
+            .take_while(|p| !p.as_os_str().is_empty() && !p.exists())
+            .collect();
+        while let Some(directory) = missing.pop() {
+            match make_directory(directory) {
+                Ok(()) => self.hand_over(directory).map_err(io("give to its user:", directory))?,
+                // Another weir was quicker.
+                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists && directory.is_dir() => {}
+                Err(e) => return Err(io("create directory", directory)(e)),
+            }
+        }
+        self.check_owner(&self.directory, false)?;
+        let file = self.file();
+        match make_file(&file) {
+            Ok(()) => self.hand_over(&file).map_err(io("give to its user:", &file))?,
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
+                self.check_owner(&file, true)?
+            }
+            Err(e) => return Err(io("create", &file)(e)),
+        }
+        Ok(file)
+    }
+
+    #[cfg(unix)]
+    fn hand_over(&self, path: &Path) -> std::io::Result<()> {
+        match self.owner {
+            Some((uid, gid)) => std::os::unix::fs::lchown(path, Some(uid), Some(gid)),
+            None => Ok(()),
+        }
+    }
+
+    #[cfg(not(unix))]
+    fn hand_over(&self, _: &Path) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    #[cfg(unix)]
+    fn check_owner(&self, path: &Path, file: bool) -> Result<(), StoreError> {
+        use std::os::unix::fs::MetadataExt;
+        let Some((uid, _)) = self.owner else { return Ok(()) };
+        let foreign =
+            |reason: String| Err(StoreError::Foreign { path: path.to_path_buf(), reason });
+        let found = if file { path.symlink_metadata() } else { path.metadata() };
+        let found = found.map_err(|source| StoreError::Io {
+            operation: "look at",
+            path: path.to_path_buf(),
+            source,
+        })?;
+        if file && !found.file_type().is_file() {
+            return foreign("not a plain file: as root it is not written for another user".into());
+        }
+        if found.uid() != uid && found.uid() != 0 || (!file && found.uid() != uid) {
+            return foreign(format!(
+                "belongs to user {}, not to {uid} who called sudo: as root it is not written; set WEIR_DATA_DIR",
+                found.uid()
+            ));
+        }
+        Ok(())
+    }
+
+    #[cfg(not(unix))]
+    fn check_owner(&self, _: &Path, _: bool) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+/// Results name hosts and addresses: directory and file are the user's alone.
+fn make_directory(path: &Path) -> std::io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)
+}
+
+fn make_file(path: &Path) -> std::io::Result<()> {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path).map(drop)
+}
+
+/// The home directory of a user in the text of `/etc/passwd`.
+fn home_of(uid: u32, passwd: &str) -> Option<PathBuf> {
+    passwd.lines().find_map(|line| {
+        let mut fields = line.split(':').skip(2);
+        let found = fields.next()?.parse::<u32>().ok()? == uid;
+        let home = PathBuf::from(fields.nth(2)?);
+        (found && home.is_absolute()).then_some(home)
+    })
+}
+
+/// The effective user, where the system shows it.
+#[cfg(unix)]
+fn effective_user() -> Option<u32> {
+    std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").ok()?).into()
+}
+
+#[cfg(not(unix))]
+fn effective_user() -> Option<u32> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PASSWD: &str =
+        "root:x:0:0:root:/root:/bin/bash\nann:x:1000:1000::/home/ann:/bin/sh\nbad\n";
+
+    fn place(variables: &[(&str, &str)], root: bool) -> Result<Place, StoreError> {
+        let get = |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, v)| v.into());
+        Place::resolve(&get, root, &|| PASSWD.into())
+    }
+
+    #[test]
+    fn the_nearest_word_wins() {
+        let at = |v: &[(&str, &str)]| place(v, false).unwrap().file();
+        assert_eq!(at(&[("HOME", "/h")]), Path::new("/h/.local/share/weir/runs.db"));
+        assert_eq!(at(&[("HOME", "/h"), ("XDG_DATA_HOME", "/x")]), Path::new("/x/weir/runs.db"));
+        assert_eq!(
+            at(&[("HOME", "/h"), ("XDG_DATA_HOME", "x")]),
+            Path::new("/h/.local/share/weir/runs.db")
+        );
+        assert_eq!(at(&[("HOME", "/h"), ("WEIR_DATA_DIR", "/w")]), Path::new("/w/runs.db"));
+        assert!(matches!(place(&[], false), Err(StoreError::NoPlace)));
+    }
+
+    #[test]
+    fn under_sudo_runs_belong_to_the_caller() {
+        let sudo = [("HOME", "/root"), ("SUDO_UID", "1000"), ("SUDO_GID", "100")];
+        let ann = place(&sudo, true).unwrap();
+        assert_eq!(
+            (ann.directory(), ann.owner),
+            (Path::new("/home/ann/.local/share/weir"), Some((1000, 100)))
+        );
+        // `sudo -u other`: not root, so not able to write there.
+        assert_eq!(place(&sudo, false).unwrap().directory(), Path::new("/root/.local/share/weir"));
+        let unknown = [("HOME", "/root"), ("SUDO_UID", "4242")];
+        assert_eq!(place(&unknown, true).unwrap().owner, None);
+    }
+
+    #[test]
+    fn directories_are_made_and_private() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = Place::in_directory(dir.path().join("a/b"));
+        let file = place.prepare().unwrap();
+        assert_eq!(place.prepare().unwrap(), file);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = |p: &Path| p.metadata().unwrap().permissions().mode() & 0o777;
+            assert_eq!((mode(&file), mode(place.directory())), (0o600, 0o700));
+        }
+    }
+
+    #[test]
+    fn a_file_in_the_way_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a"), "x").unwrap();
+        let error = Place::in_directory(dir.path().join("a/b")).prepare().unwrap_err().to_string();
+        assert!(error.contains("create directory") && error.contains("/a/b"), "{error}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn root_does_not_follow_a_users_link() {
+        if effective_user() != Some(0) {
+            eprintln!("SKIPPED root_does_not_follow_a_users_link: needs root");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        std::os::unix::fs::chown(dir.path(), Some(1000), None).unwrap();
+        let target = dir.path().join("target");
+        std::fs::write(&target, "root's").unwrap();
+        let place = Place { directory: dir.path().into(), owner: Some((1000, 1000)) };
+        std::os::unix::fs::symlink(&target, place.file()).unwrap();
+        assert!(matches!(place.prepare(), Err(StoreError::Foreign { .. })));
+        std::fs::remove_file(place.file()).unwrap();
+        place.prepare().unwrap();
+        let uid = |p: &Path| std::os::unix::fs::MetadataExt::uid(&p.metadata().unwrap());
+        assert_eq!((uid(&place.file()), uid(&target)), (1000, 0));
+        let elsewhere = Place { directory: "/etc".into(), owner: Some((1000, 1000)) };
+        assert!(matches!(elsewhere.prepare(), Err(StoreError::Foreign { .. })));
+    }
+}

@@ -1,0 +1,105 @@
+//! The columns that runs are listed by, taken from a record when it is kept.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use weir_model::plan::Transport;
+use weir_model::record::{Record, Status};
+
+/// Which runs to list, newest first.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Filter {
+    /// At most this many; absent: all.
+    pub limit: Option<u32>,
+    /// Started at or after this, milliseconds since 1970.
+    pub since_unix_ms: Option<i64>,
+    /// The peer's name or address as it was given, exactly.
+    pub host: Option<String>,
+    /// A label's key and, when given, its value.
+    pub label: Option<(String, Option<String>)>,
+}
+
+/// One run in a list.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RunRow {
+    /// Id.
+    pub id: String,
+    /// RFC 3339.
+    pub started_at: String,
+    /// Title, if it had one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// The peer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// Number and transport of its flows: `4 tcp, 1 udp`.
+    pub transport: String,
+    /// Received rate, forward.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forward_bits_per_second: Option<f64>,
+    /// Received rate, reverse.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reverse_bits_per_second: Option<f64>,
+    /// Lost / sent over all flows that know.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss_ratio: Option<f64>,
+    /// How many warnings it carries.
+    pub warnings: u64,
+    /// `complete`, `partial` or `interrupted`.
+    pub status: String,
+    /// Version of Weir.
+    pub version: String,
+}
+
+impl From<&Record> for RunRow {
+    fn from(record: &Record) -> Self {
+        let received = |total: &Option<weir_model::record::DirectionTotal>| {
+            total.as_ref()?.receiver.as_ref().map(|r| r.bits_per_second).filter(|r| r.is_finite())
+        };
+        let (mut lost, mut sent, mut known) = (0u64, 0u64, false);
+        for receiver in record.flows.iter().filter_map(|f| f.receiver.as_ref()) {
+            if let Some(n) = receiver.lost_packets {
+                known = true;
+                lost = lost.saturating_add(n);
+                sent = sent.saturating_add(n).saturating_add(receiver.packets);
+            }
+        }
+        let host = record.plan.host.clone().filter(|h| !h.is_empty());
+        RunRow {
+            id: record.id.clone(),
+            started_at: record.started_at.clone(),
+            title: record.plan.title.clone(),
+            host: host.or_else(|| record.remote.as_ref().map(|r| r.host.clone())),
+            transport: transports(record),
+            forward_bits_per_second: received(&record.total.forward),
+            reverse_bits_per_second: received(&record.total.reverse),
+            loss_ratio: known.then(|| if sent == 0 { 0.0 } else { lost as f64 / sent as f64 }),
+            warnings: record.warnings.len() as u64,
+            status: match record.status {
+                Status::Complete => "complete",
+                Status::Partial => "partial",
+                Status::Interrupted => "interrupted",
+            }
+            .into(),
+            version: record.version.clone(),
+        }
+    }
+}
+
+/// What ran, or where nothing did, what was planned.
+fn transports(record: &Record) -> String {
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    let name = |transport| match transport {
+        Transport::Tcp => "tcp",
+        Transport::Udp => "udp",
+    };
+    for flow in &record.flows {
+        *counts.entry(name(flow.transport)).or_default() += 1;
+    }
+    if record.flows.is_empty() {
+        for connection in &record.plan.connections {
+            *counts.entry(name(connection.transport)).or_default() += u64::from(connection.count);
+        }
+    }
+    counts.iter().map(|(name, n)| format!("{n} {name}")).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,422 @@
+//! The SQLite file: opening, migrations, and what is done with runs.
+//!
+//! A rollback journal and not WAL: results are written once a test, homes may be on a network file system where
+//! WAL's shared memory does not work, and a reader of a read-only directory needs no second file. Writers take the
+//! lock at the start of a transaction and wait for each other for [`BUSY_MS`].
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use rusqlite::{
+    Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params,
+};
+use weir_model::json::to_line;
+use weir_model::record::{RUN_SCHEMA, Record};
+
+use crate::StoreError;
+use crate::place::Place;
+use crate::row::{Filter, RunRow};
+use crate::time::unix_ms_of;
+
+/// How long a writer waits for another one.
+const BUSY_MS: u64 = 10_000;
+/// `application_id` of the file: "Weir".
+const APPLICATION: i64 = 0x5765_6972;
+
+/// Steps from one layout to the next; `user_version` counts those that were done.
+const MIGRATIONS: &[&str] = &["
+    CREATE TABLE runs (
+        id TEXT PRIMARY KEY NOT NULL,
+        started_unix_ms INTEGER,
+        started_at TEXT NOT NULL,
+        title TEXT,
+        host TEXT,
+        transport TEXT NOT NULL,
+        forward_bits_per_second REAL,
+        reverse_bits_per_second REAL,
+        loss_ratio REAL,
+        warnings INTEGER NOT NULL,
+        status TEXT NOT NULL,
+        version TEXT NOT NULL,
+        record TEXT NOT NULL
+    );
+    CREATE INDEX runs_by_start ON runs (started_unix_ms, id);
+    CREATE INDEX runs_by_host ON runs (host, started_unix_ms, id);
+    CREATE TABLE labels (
+        key TEXT NOT NULL,
+        value TEXT NOT NULL,
+        run TEXT NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+        PRIMARY KEY (key, value, run)
+    ) WITHOUT ROWID;
+    CREATE INDEX labels_by_run ON labels (run);
+    CREATE TABLE calibrations (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        id TEXT NOT NULL UNIQUE,
+        host TEXT NOT NULL,
+        at TEXT NOT NULL,
+        calibration TEXT NOT NULL
+    );
+    CREATE INDEX calibrations_by_host ON calibrations (host, number);
+"];
+
+/// The kept runs.
+#[derive(Debug)]
+pub struct Store {
+    pub(crate) connection: Connection,
+    path: PathBuf,
+}
+
+impl Store {
+    /// Opens the file of this user, made where it is missing.
+    ///
+    /// # Errors
+    /// As [`Store::open`], and those of [`Place`].
+    pub fn open_at(place: &Place) -> Result<Store, StoreError> {
+        Store::open(&place.prepare()?)
+    }
+
+    /// Opens the file of this user if there is one; absent when nothing was kept yet. A file that can't be written
+    /// still opens, and refuses writes.
+    ///
+    /// # Errors
+    /// As [`Store::open_at`].
+    pub fn open_existing(place: &Place) -> Result<Option<Store>, StoreError> {
+        if place.file().symlink_metadata().is_ok() {
+            Store::open_at(place).map(Some)
+        } else {
+            Ok(None)
+        }
+    }
+
+    /// Opens a file for reading and writing, made where it is missing, brought to the present layout.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`] for a file that can't be opened, is damaged, locked or full, [`StoreError::Newer`],
+    /// [`StoreError::Foreign`] for another program's database.
+    pub fn open(path: &Path) -> Result<Store, StoreError> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+        let mut store = Store::connect(path, flags)?;
+        store.migrate()?;
+        Ok(store)
+    }
+
+    /// Opens a file for reading. Writing through it is refused.
+    ///
+    /// # Errors
+    /// As [`Store::open`]; also when the file does not exist or its layout is older than this program's.
+    pub fn open_read_only(path: &Path) -> Result<Store, StoreError> {
+        let store = Store::connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        if store.version()? < MIGRATIONS.len() as i64 {
+            return Err(StoreError::Foreign {
+                path: path.into(),
+                reason:
+                    "has an older layout; open it once for writing ('weir runs import' or a test)"
+                        .into(),
+            });
+        }
+        Ok(store)
+    }
+
+    fn connect(path: &Path, flags: OpenFlags) -> Result<Store, StoreError> {
+        let fail = |source| StoreError::Database { operation: "open", path: path.into(), source };
+        // Without NO_MUTEX the library would lock for threads that do not share it; without URI a path is a path.
+        let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)
+            .map_err(fail)?;
+        connection.busy_timeout(std::time::Duration::from_millis(BUSY_MS)).map_err(fail)?;
+        connection.pragma_update(None, "foreign_keys", true).map_err(fail)?;
+        // A damaged or hostile file must not run SQL of its own.
+        connection.pragma_update(None, "trusted_schema", false).map_err(fail)?;
+        let store = Store { connection, path: path.into() };
+        store.version()?;
+        Ok(store)
+    }
+
+    /// The layout's version; refuses later ones and other programs' files.
+    fn version(&self) -> Result<i64, StoreError> {
+        let get = |name| self.connection.pragma_query_value(None, name, |r| r.get::<_, i64>(0));
+        let fail = self.fail("open");
+        let (version, application) = (get("user_version"), get("application_id"));
+        let (version, application) =
+            (version.map_err(fail)?, application.map_err(self.fail("open"))?);
+        let tables: i64 = self
+            .connection
+            .query_row("SELECT count(*) FROM sqlite_schema", [], |r| r.get(0))
+            .map_err(self.fail("open"))?;
+        if application != APPLICATION && (application != 0 || version != 0 || tables != 0) {
+            return Err(StoreError::Foreign {
+                path: self.path.clone(),
+                reason: "a database of another program".into(),
+            });
+        }
+        let known = MIGRATIONS.len() as i64;
+        if version > known {
+            return Err(StoreError::Newer { path: self.path.clone(), found: version, known });
+        }
+        Ok(version)
+    }
+
+    fn migrate(&mut self) -> Result<(), StoreError> {
+        if self.version()? == MIGRATIONS.len() as i64 {
+            return Ok(());
+        }
+        let path = self.path.clone();
+        let fail =
+            |source| StoreError::Database { operation: "set up", path: path.clone(), source };
+        let transaction = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .map_err(fail)?;
+        // Another program may have done it while this one waited for the lock.
+        let version: i64 =
+            transaction.pragma_query_value(None, "user_version", |r| r.get(0)).map_err(fail)?;
+        for step in MIGRATIONS.iter().skip(usize::try_from(version).unwrap_or(0)) {
+            transaction.execute_batch(step).map_err(fail)?;
+        }
+        let version = version.max(MIGRATIONS.len() as i64);
+        transaction.pragma_update(None, "user_version", version).map_err(fail)?;
+        transaction.pragma_update(None, "application_id", APPLICATION).map_err(fail)?;
+        transaction.commit().map_err(fail)
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Caps the file of this connection at so many pages, for tests of a full disk.
+    #[doc(hidden)]
+    pub fn set_page_limit_for_test(&self, pages: u32) -> Result<(), StoreError> {
+        let sql = format!("PRAGMA max_page_count = {pages}");
+        self.connection.query_row(&sql, [], |_| Ok(())).map_err(self.fail("limit"))
+    }
+
+    /// Makes an error of this file.
+    pub(crate) fn fail(
+        &self,
+        operation: &'static str,
+    ) -> impl Fn(rusqlite::Error) -> StoreError + use<> {
+        let path = self.path.clone();
+        move |source| StoreError::Database { operation, path: path.clone(), source }
+    }
+
+    /// A transaction that holds the write lock from its start.
+    pub(crate) fn write(&mut self, operation: &'static str) -> Result<Transaction<'_>, StoreError> {
+        let fail = self.fail(operation);
+        self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(fail)
+    }
+
+    /// Keeps a record.
+    ///
+    /// # Errors
+    /// [`StoreError::Exists`], [`StoreError::Refused`] for an id or schema that is none,
+    /// [`StoreError::Database`] when the file can't take it: the caller still has the record and can print it.
+    pub fn insert(&mut self, record: &Record) -> Result<(), StoreError> {
+        let fail = self.fail("keep the run");
+        let path = self.path.clone();
+        let transaction = self.write("keep the run")?;
+        if !insert(&transaction, record, &fail)? {
+            return Err(StoreError::Exists { id: record.id.clone(), path });
+        }
+        transaction.commit().map_err(fail)
+    }
+
+    /// Runs, newest first, without their records.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    pub fn list(&self, filter: &Filter) -> Result<Vec<RunRow>, StoreError> {
+        let fail = self.fail("list runs");
+        let mut sql = String::from(
+            "SELECT id, started_at, title, host, transport, forward_bits_per_second,
+                    reverse_bits_per_second, loss_ratio, warnings, status, version FROM runs WHERE 1",
+        );
+        let mut values: Vec<rusqlite::types::Value> = vec![];
+        let mut and = |condition: &str, value: rusqlite::types::Value| {
+            sql += condition;
+            values.push(value);
+        };
+        if let Some(since) = filter.since_unix_ms {
+            and(" AND started_unix_ms >= ?", since.into());
+        }
+        if let Some(host) = &filter.host {
+            and(" AND host = ?", host.clone().into());
+        }
+        match &filter.label {
+            Some((key, Some(value))) => {
+                and(" AND id IN (SELECT run FROM labels WHERE key = ?", key.clone().into());
+                and(" AND value = ?)", value.clone().into());
+            }
+            Some((key, None)) => {
+                and(" AND id IN (SELECT run FROM labels WHERE key = ?)", key.clone().into());
+            }
+            None => {}
+        }
+        and(
+            " ORDER BY started_unix_ms DESC, id DESC LIMIT ?",
+            filter.limit.map_or(-1, i64::from).into(),
+        );
+        let mut statement = self.connection.prepare(&sql).map_err(&fail)?;
+        let rows = statement.query_map(rusqlite::params_from_iter(values), |r| {
+            Ok(RunRow {
+                id: r.get(0)?,
+                started_at: r.get(1)?,
+                title: r.get(2)?,
+                host: r.get(3)?,
+                transport: r.get(4)?,
+                forward_bits_per_second: r.get(5)?,
+                reverse_bits_per_second: r.get(6)?,
+                loss_ratio: r.get(7)?,
+                warnings: u64::try_from(r.get::<_, i64>(8)?).unwrap_or(0),
+                status: r.get(9)?,
+                version: r.get(10)?,
+            })
+        });
+        rows.map_err(&fail)?.collect::<Result<_, _>>().map_err(&fail)
+    }
+
+    /// The id that a word means: `last` for the newest run, a whole id, or a beginning that only one has.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], [`StoreError::Ambiguous`], [`StoreError::Database`].
+    pub fn resolve(&self, selector: &str) -> Result<String, StoreError> {
+        let fail = self.fail("find a run");
+        let not_found =
+            || StoreError::NotFound { selector: selector.into(), path: self.path.clone() };
+        if selector == "last" {
+            let newest = "SELECT id FROM runs ORDER BY started_unix_ms DESC, id DESC LIMIT 1";
+            let found = self.connection.query_row(newest, [], |r| r.get(0)).optional();
+            return found.map_err(fail)?.ok_or_else(not_found);
+        }
+        if selector.is_empty() {
+            return Err(not_found());
+        }
+        // Ids are ASCII, so everything that begins with the selector lies below it and this.
+        let end = format!("{selector}\u{10ffff}");
+        let sql = "SELECT id FROM runs WHERE id >= ?1 AND id < ?2 ORDER BY id LIMIT 6";
+        let mut statement = self.connection.prepare(sql).map_err(&fail)?;
+        let found = statement.query_map(params![selector, end], |r| r.get::<_, String>(0));
+        let mut ids: Vec<String> =
+            found.map_err(&fail)?.collect::<Result<_, _>>().map_err(&fail)?;
+        match ids.as_slice() {
+            [] => Err(not_found()),
+            [first, ..] if ids.len() == 1 || first == selector => Ok(ids.swap_remove(0)),
+            _ => Err(StoreError::Ambiguous { selector: selector.into(), matches: ids }),
+        }
+    }
+
+    /// The record that a word means (see [`Store::resolve`]).
+    ///
+    /// # Errors
+    /// Those of [`Store::resolve`]; [`StoreError::Unreadable`] for a damaged record.
+    pub fn get(&self, selector: &str) -> Result<Record, StoreError> {
+        let id = self.resolve(selector)?;
+        serde_json::from_str(&self.text(&id)?).map_err(|e| StoreError::Unreadable {
+            what: format!("run {id}"),
+            path: self.path.clone(),
+            reason: e.to_string(),
+        })
+    }
+
+    /// The JSON of a kept record.
+    fn text(&self, id: &str) -> Result<String, StoreError> {
+        let sql = "SELECT record FROM runs WHERE id = ?";
+        let found = self.connection.query_row(sql, [id], |r| r.get(0)).optional();
+        found
+            .map_err(self.fail("read a run"))?
+            .ok_or_else(|| StoreError::NotFound { selector: id.into(), path: self.path.clone() })
+    }
+
+    /// Removes the runs that the words mean, all or none; returns their ids.
+    ///
+    /// # Errors
+    /// Those of [`Store::resolve`].
+    pub fn remove<S: AsRef<str>>(&mut self, selectors: &[S]) -> Result<Vec<String>, StoreError> {
+        let mut ids =
+            selectors.iter().map(|s| self.resolve(s.as_ref())).collect::<Result<Vec<_>, _>>()?;
+        ids.sort_unstable();
+        ids.dedup();
+        let fail = self.fail("remove runs");
+        let transaction = self.write("remove runs")?;
+        for id in &ids {
+            transaction.execute("DELETE FROM runs WHERE id = ?", [id]).map_err(&fail)?;
+        }
+        transaction.commit().map_err(fail)?;
+        Ok(ids)
+    }
+
+    /// Writes the records that the words mean, one a line, as they are kept.
+    ///
+    /// # Errors
+    /// Those of [`Store::resolve`] before anything is written; [`StoreError::Export`] of the writer.
+    pub fn export<S: AsRef<str>>(
+        &self,
+        selectors: &[S],
+        out: &mut dyn Write,
+    ) -> Result<(), StoreError> {
+        let ids =
+            selectors.iter().map(|s| self.resolve(s.as_ref())).collect::<Result<Vec<_>, _>>()?;
+        for id in ids {
+            let text = self.text(&id)?;
+            let written = out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n"));
+            written.map_err(|source| StoreError::Export { id, source })?;
+        }
+        Ok(())
+    }
+}
+
+/// Why a record can't be kept, if so.
+fn refusal(record: &Record) -> Option<String> {
+    let id = &record.id;
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if record.schema != RUN_SCHEMA {
+        Some(format!("schema is {:?}; expected {RUN_SCHEMA:?}", record.schema))
+    } else if id.is_empty() || id.len() > 64 || !id.chars().all(plain) || id.starts_with('-') {
+        Some("an id is 1 to 64 letters, digits, '-', '_' and '.', not beginning with '-'".into())
+    } else if id == "last" {
+        Some("'last' means the newest run and can't be an id".into())
+    } else {
+        None
+    }
+}
+
+/// Puts a record in; `false` when its id is there already.
+pub(crate) fn insert(
+    transaction: &Transaction<'_>,
+    record: &Record,
+    fail: &dyn Fn(rusqlite::Error) -> StoreError,
+) -> Result<bool, StoreError> {
+    let refused = |reason| StoreError::Refused { id: record.id.chars().take(80).collect(), reason };
+    if let Some(reason) = refusal(record) {
+        return Err(refused(reason));
+    }
+    let text = to_line(record).map_err(|e| refused(e.to_string()))?;
+    let row = RunRow::from(record);
+    let new = transaction
+        .execute(
+            "INSERT INTO runs VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT (id) DO NOTHING",
+            params![
+                row.id,
+                unix_ms_of(&row.started_at),
+                row.started_at,
+                row.title,
+                row.host,
+                row.transport,
+                row.forward_bits_per_second,
+                row.reverse_bits_per_second,
+                row.loss_ratio,
+                i64::try_from(row.warnings).unwrap_or(i64::MAX),
+                row.status,
+                row.version,
+                text
+            ],
+        )
+        .map_err(fail)?;
+    if new == 0 {
+        return Ok(false);
+    }
+    for (key, value) in &record.labels {
+        let sql = "INSERT INTO labels (key, value, run) VALUES (?, ?, ?)";
+        transaction.execute(sql, params![key, value, record.id]).map_err(fail)?;
+    }
+    Ok(true)
+}
