@@ -49,7 +49,9 @@ pub(crate) fn wait_until(clock: &Clock, due_ns: u64) -> u64 {
 }
 
 /// Runs `work` on a thread that wakes without slack.
-pub(crate) fn without_slack<T: Send>(work: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
+pub(crate) fn without_slack<T: Send>(
+    work: impl FnOnce() -> Result<T, Error> + Send,
+) -> Result<T, Error> {
     let result = std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             set_timer_slack(1)?;

@@ -141,7 +141,11 @@ impl Calibration {
 }
 
 /// What the figures themselves say about their worth.
-pub(crate) fn warnings(figures: &Figures, busiest_core_ratio: Option<f64>, steal_ratio: Option<f64>) -> Vec<Warning> {
+pub(crate) fn warnings(
+    figures: &Figures,
+    busiest_core_ratio: Option<f64>,
+    steal_ratio: Option<f64>,
+) -> Vec<Warning> {
     let mut found = Vec::new();
     let mut above = |code: &str, value: Option<f64>, bound: f64, text: &str| {
         if let Some(value) = value.filter(|v| *v > bound) {
@@ -213,7 +217,13 @@ mod tests {
     fn arrival(sequence: u64, late: u64, way: u64, read: u64) -> Arrival {
         let intended_ns = 1_000_000 + sequence * 1000;
         let sent_ns = intended_ns + late;
-        Arrival { sequence, intended_ns, sent_ns, stamped_ns: Some(sent_ns + way), read_ns: sent_ns + way + read }
+        Arrival {
+            sequence,
+            intended_ns,
+            sent_ns,
+            stamped_ns: Some(sent_ns + way),
+            read_ns: sent_ns + way + read,
+        }
     }
 
     #[test]
@@ -222,7 +232,10 @@ mod tests {
         let all: Vec<_> = (0..2000).map(|n| arrival(n, n % 2 * 40, 300, 900)).collect();
         let paced = Paced::of(&all, 1000);
         assert_eq!(paced.spacing.half_range_ns(), Some(40.0));
-        assert_eq!((paced.delay.quantile_ns(0.5), paced.delay.quantile_ns(0.99)), (Some(300), Some(300)));
+        assert_eq!(
+            (paced.delay.quantile_ns(0.5), paced.delay.quantile_ns(0.99)),
+            (Some(300), Some(300))
+        );
         assert_eq!(paced.stamp_to_read.quantile_ns(0.99), Some(900));
         assert_eq!(paced.sender_late.max_ns(), Some(40));
     }
@@ -256,14 +269,22 @@ mod tests {
     #[test]
     fn rates_and_medians() {
         assert_eq!(rate(1001, 5, 1_000_000_005), Some(1000.0));
-        assert_eq!((rate(1, 0, 10), rate(0, 0, 10), rate(5, 10, 10), rate(5, 10, 9)), (None, None, None, None));
-        assert_eq!((median(&mut [3, 1, 2]), median(&mut [4, 1, 3, 2]), median(&mut [])), (Some(2), Some(2), None));
+        assert_eq!(
+            (rate(1, 0, 10), rate(0, 0, 10), rate(5, 10, 10), rate(5, 10, 9)),
+            (None, None, None, None)
+        );
+        assert_eq!(
+            (median(&mut [3, 1, 2]), median(&mut [4, 1, 3, 2]), median(&mut [])),
+            (Some(2), Some(2), None)
+        );
     }
 
     #[test]
     fn warnings_pass_their_bounds() {
         let figures: Figures = [("wakeup_late_p99_seconds".to_owned(), 2e-3)].into();
-        let codes = |f: &Figures, busy, steal| warnings(f, busy, steal).into_iter().map(|w| w.code).collect::<Vec<_>>();
+        let codes = |f: &Figures, busy, steal| {
+            warnings(f, busy, steal).into_iter().map(|w| w.code).collect::<Vec<_>>()
+        };
         assert_eq!(codes(&figures, Some(0.2), Some(0.0)), ["late-wake-up"]);
         assert_eq!(codes(&Figures::new(), Some(0.6), Some(0.02)), ["busy-host", "stolen-time"]);
         assert_eq!(codes(&Figures::new(), None, None), [""; 0]);
@@ -276,7 +297,11 @@ mod tests {
             id: "20261121-203009-ab12cd".into(),
             at: "2026-11-21T20:30:09.125Z".into(),
             version: "0".into(),
-            host: CalibratedHost { hostname: "h".into(), cpu_cores: 2, ..CalibratedHost::default() },
+            host: CalibratedHost {
+                hostname: "h".into(),
+                cpu_cores: 2,
+                ..CalibratedHost::default()
+            },
             figures: [("clock_read_seconds".to_owned(), 64e-9)].into(),
             warnings: warnings(&Figures::new(), Some(0.9), None),
         };
@@ -284,7 +309,10 @@ mod tests {
         assert!(json["host"].get("governor").is_none());
         assert_eq!(serde_json::from_value::<Calibration>(json).unwrap(), calibration);
         let reference = calibration.to_reference();
-        assert_eq!((reference.id.as_str(), reference.noise_floor["clock_read_seconds"]), ("20261121-203009-ab12cd", 64e-9));
+        assert_eq!(
+            (reference.id.as_str(), reference.noise_floor["clock_read_seconds"]),
+            ("20261121-203009-ab12cd", 64e-9)
+        );
     }
 
     #[test]

@@ -53,7 +53,13 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { lab: true, wakeups: 1000, slow_packets: 1200, fast_packets: 25_000, rate_ns: 1_000_000_000 }
+        Options {
+            lab: true,
+            wakeups: 1000,
+            slow_packets: 1200,
+            fast_packets: 25_000,
+            rate_ns: 1_000_000_000,
+        }
     }
 }
 
@@ -71,7 +77,8 @@ pub fn calibrate(
     let mut extra = Vec::new();
     progress("looking at the load");
     let load = cpu_sample(300);
-    let busiest = load.value().and_then(|s| s.busy_ratio.iter().map(|c| c.1).max_by(f64::total_cmp));
+    let busiest =
+        load.value().and_then(|s| s.busy_ratio.iter().map(|c| c.1).max_by(f64::total_cmp));
     let stolen = load.value().map(|s| s.steal_ratio);
 
     progress("clock");
@@ -142,6 +149,8 @@ fn lab(progress: &mut dyn FnMut(&str), warnings: &mut Vec<Warning>) -> Option<La
 }
 
 fn no_lab(why: &dyn std::fmt::Display) -> Warning {
-    let text = format!("measured over loopback only: {why}; as root the figures between two hosts are added");
+    let text = format!(
+        "measured over loopback only: {why}; as root the figures between two hosts are added"
+    );
     Warning::new("loopback-only", Severity::Info, text)
 }

@@ -21,6 +21,8 @@ use crate::error::Context;
 const PAYLOAD: usize = 160;
 /// So long after the last send a packet may still come.
 const DRAIN_NS: u64 = 100_000_000;
+/// A sender that is silent for so many drains is gone, whatever it said.
+const SILENT_DRAINS: u32 = 30;
 /// Before the first slot: the kernel needs a moment to begin stamping.
 const LEAD_NS: u64 = 20_000_000;
 
@@ -59,7 +61,9 @@ pub(crate) fn measure(
         stepped |= fast.clock_stepped;
     }
     if stepped {
-        let text = format!("the realtime clock was stepped during the measurement over {name}: delays there are wrong by up to the step");
+        let text = format!(
+            "the realtime clock was stepped during the measurement over {name}: delays there are wrong by up to the step"
+        );
         warnings.push(Warning::new("clock-step", Severity::Warning, text));
     }
     Ok(())
@@ -130,7 +134,8 @@ fn send(clock: &Clock, socket: &UdpSocket, mut pacer: Pacer, count: u64) -> Resu
         match socket.send(&payload) {
             Ok(_) => {}
             // A full queue loses this packet: the stream goes on.
-            Err(e) if matches!(SendFault::of(&e), SendFault::NoBuffers | SendFault::WouldBlock) => {}
+            Err(e) if matches!(SendFault::of(&e), SendFault::NoBuffers | SendFault::WouldBlock) => {
+            }
             Err(e) => return Err(e).context("send to", "the receiver of paced packets"),
         }
         pacer.served(1, now);
@@ -140,18 +145,29 @@ fn send(clock: &Clock, socket: &UdpSocket, mut pacer: Pacer, count: u64) -> Resu
 }
 
 /// Takes what comes until all are there, or none comes any more. Stamps are still realtime.
-fn receive(clock: &Clock, socket: &UdpSocket, count: u64, done: &AtomicBool) -> Result<Vec<Arrival>, Error> {
+fn receive(
+    clock: &Clock,
+    socket: &UdpSocket,
+    count: u64,
+    done: &AtomicBool,
+) -> Result<Vec<Arrival>, Error> {
     let object = "the receiver of paced packets";
     let poller = Poller::new().context("wait on", object)?;
     poller.add(socket, 0, Interest::READ).context("wait on", object)?;
     let mut events = Events::new(1);
     let mut batch = RecvBatch::new(64, PAYLOAD);
     let mut arrivals = Vec::with_capacity(count.min(1 << 20) as usize);
+    let mut silent = 0;
     while (arrivals.len() as u64) < count {
         let finished = done.load(Ordering::Acquire);
-        if poller.wait(&mut events, Some(DRAIN_NS)).context("wait on", object)? == 0 && finished {
-            break;
+        if poller.wait(&mut events, Some(DRAIN_NS)).context("wait on", object)? == 0 {
+            silent += 1;
+            if finished || silent > SILENT_DRAINS {
+                break;
+            }
+            continue;
         }
+        silent = 0;
         match batch.recv(socket, RecvMode::DontWait) {
             Ok(_) => {}
             Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => continue,
@@ -159,7 +175,9 @@ fn receive(clock: &Clock, socket: &UdpSocket, count: u64, done: &AtomicBool) -> 
         }
         let read_ns = clock.monotonic_ns();
         arrivals.extend(batch.messages().filter_map(|message| {
-            let word = |at: usize| Some(u64::from_le_bytes(message.data.get(at..at + 8)?.try_into().ok()?));
+            let word = |at: usize| {
+                Some(u64::from_le_bytes(message.data.get(at..at + 8)?.try_into().ok()?))
+            };
             Some(Arrival {
                 sequence: word(0)?,
                 intended_ns: word(8)?,

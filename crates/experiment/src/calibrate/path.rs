@@ -57,7 +57,8 @@ impl<'a> Path<'a> {
         };
         let receiver = self.at("b", || UdpSocket::open(&receive))??;
         let to = receiver.local_addr().context("read address of", "the receiver")?;
-        let send = UdpOptions { connect: Some(to), ..UdpOptions::bind(SocketAddr::new(self.from, 0)) };
+        let send =
+            UdpOptions { connect: Some(to), ..UdpOptions::bind(SocketAddr::new(self.from, 0)) };
         let sender = self.at("a", || UdpSocket::open(&send))??;
         Ok((sender, receiver))
     }

@@ -33,7 +33,11 @@ pub(crate) fn measure(path: &Path<'_>, length_ns: u64, figures: &mut Figures) ->
 }
 
 /// Delivered datagrams per second, and the sender's CPU time for each, ns.
-fn udp(path: &Path<'_>, segments: u16, length_ns: u64) -> Result<(Option<f64>, Option<f64>), Error> {
+fn udp(
+    path: &Path<'_>,
+    segments: u16,
+    length_ns: u64,
+) -> Result<(Option<f64>, Option<f64>), Error> {
     let (sender, receiver) = path.udp(false, segments > 1)?;
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -59,12 +63,19 @@ fn flood(socket: &UdpSocket, segments: u16, length_ns: u64) -> Result<Option<f64
     while clock.monotonic_ns() < end {
         let mut filling = batch.fill();
         for _ in 0..messages {
-            filling.push(&payload, (segments > 1).then_some(PAYLOAD), None).context("fill", "a batch")?;
+            filling
+                .push(&payload, (segments > 1).then_some(PAYLOAD), None)
+                .context("fill", "a batch")?;
         }
         while filling.remaining() > 0 {
             match filling.send(socket) {
                 Ok(taken) => sent += taken.messages as u64 * u64::from(segments),
-                Err(e) if matches!(SendFault::of(&e), SendFault::NoBuffers | SendFault::WouldBlock) => {
+                Err(e)
+                    if matches!(
+                        SendFault::of(&e),
+                        SendFault::NoBuffers | SendFault::WouldBlock
+                    ) =>
+                {
                     if clock.monotonic_ns() >= end {
                         break;
                     }
@@ -84,7 +95,8 @@ fn count(socket: &UdpSocket, segments: u16, done: &AtomicBool) -> Result<Option<
     let poller = Poller::new().context("wait on", object)?;
     poller.add(socket, 0, Interest::READ).context("wait on", object)?;
     let mut events = Events::new(1);
-    let mut batch = if segments > 1 { RecvBatch::new(16, 65_535) } else { RecvBatch::new(64, 2048) };
+    let mut batch =
+        if segments > 1 { RecvBatch::new(16, 65_535) } else { RecvBatch::new(64, 2048) };
     // Datagrams after those of the first call, and the times of the first and the last call.
     let (mut later, mut first, mut last) = (0_u64, None, 0_u64);
     loop {
@@ -92,7 +104,9 @@ fn count(socket: &UdpSocket, segments: u16, done: &AtomicBool) -> Result<Option<
             Ok(_) => {}
             Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {
                 let finished = done.load(Ordering::Acquire);
-                if poller.wait(&mut events, Some(DRAIN_NS)).context("wait on", object)? == 0 && finished {
+                if poller.wait(&mut events, Some(DRAIN_NS)).context("wait on", object)? == 0
+                    && finished
+                {
                     break;
                 }
                 continue;
@@ -118,10 +132,13 @@ fn tcp(path: &Path<'_>, length_ns: u64) -> Result<Option<f64>, Error> {
         let sending = scope.spawn(|| {
             let payload = vec![0_u8; 256 << 10];
             let end = clock.monotonic_ns() + length_ns;
-            while clock.monotonic_ns() < end {
-                sender.send(&payload).context("send on", object)?;
+            let mut sent = Ok(0);
+            while sent.is_ok() && clock.monotonic_ns() < end {
+                sent = sender.send(&payload);
             }
-            sender.half_close().context("close", object)
+            // Whatever happened, or the receiver would wait for ever.
+            let closed = sender.half_close().context("close", object);
+            sent.context("send on", object).and(closed)
         });
         let mut buffer = vec![0_u8; 1 << 20];
         let (mut later, mut first, mut last) = (0_u64, None, 0_u64);
