@@ -84,10 +84,11 @@ fn one(out: &mut String, finding: &Finding, style: &Style) {
         Severity::Error => style.red(&format!("{:<8}", "error")),
     };
     // Writing to a String does not fail.
-    let _ = writeln!(out, "  {mark} {}", clean(&finding.title));
     if finding.severity == Severity::Ok {
+        let _ = writeln!(out, "  {mark} {} ({})", clean(&finding.title), clean(&finding.evidence));
         return;
     }
+    let _ = writeln!(out, "  {mark} {}", clean(&finding.title));
     let mut line = |name: &str, value: &str| {
         let _ = writeln!(out, "           {name:<9} {}", clean(value));
     };
@@ -122,7 +123,7 @@ mod tests {
         );
         assert!(
             text.contains(
-                "\n\nKernel\n  ok       UDP_SEGMENT works\n\nVerdict: ready, with one warning"
+                "\n\nKernel\n  ok       UDP_SEGMENT works (UDP_SEGMENT: 128 segments in one send)\n\nVerdict: ready, with one warning"
             ),
             "{text}"
         );

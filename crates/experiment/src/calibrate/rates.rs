@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use weir_net::clock::{Clock, thread_cpu_ns};
-use weir_net::poll::{Events, Interest, Poller};
 use weir_net::udp::{RecvBatch, RecvMode, SendBatch, SendFault, UdpSocket, gso_max_segments};
 
+use super::clocks::without_slack;
 use super::figures::{Figures, put, rate};
 use super::path::Path;
 use crate::Error;
@@ -16,6 +16,7 @@ const PAYLOAD: u16 = 1472;
 /// Segments of one merged send that stay below 64 KiB.
 const SEGMENTS: u16 = 44;
 const DRAIN_NS: u64 = 50_000_000;
+const LOOK_NS: u64 = 100_000;
 
 /// All three rates, each for `length_ns`.
 pub(crate) fn measure(path: &Path<'_>, length_ns: u64, figures: &mut Figures) -> Result<(), Error> {
@@ -41,7 +42,7 @@ fn udp(
     let (sender, receiver) = path.udp(false, segments > 1)?;
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let receiving = scope.spawn(|| count(&receiver, segments, &done));
+        let receiving = scope.spawn(|| without_slack(|| count(&receiver, segments, &done)));
         // A thread of its own, so that its CPU time is that of the sending.
         let sending = scope.spawn(|| flood(&sender, segments, length_ns));
         let sent = sending.join();
@@ -89,29 +90,26 @@ fn flood(socket: &UdpSocket, segments: u16, length_ns: u64) -> Result<Option<f64
     Ok((sent > 0).then(|| spent as f64 / sent as f64))
 }
 
+/// Counts what arrives. Looks every 100 µs instead of waiting to be woken: a wake-up for each datagram would be paid by
+/// the sender, and the buffer holds far more than comes in between.
 fn count(socket: &UdpSocket, segments: u16, done: &AtomicBool) -> Result<Option<f64>, Error> {
-    let object = "the receiver of a rate";
     let clock = Clock::System;
-    let poller = Poller::new().context("wait on", object)?;
-    poller.add(socket, 0, Interest::READ).context("wait on", object)?;
-    let mut events = Events::new(1);
     let mut batch =
         if segments > 1 { RecvBatch::new(16, 65_535) } else { RecvBatch::new(64, 2048) };
     // Datagrams after those of the first call, and the times of the first and the last call.
-    let (mut later, mut first, mut last) = (0_u64, None, 0_u64);
+    let (mut later, mut first, mut last) = (0_u64, None, clock.monotonic_ns());
     loop {
         match batch.recv(socket, RecvMode::DontWait) {
             Ok(_) => {}
             Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {
-                let finished = done.load(Ordering::Acquire);
-                if poller.wait(&mut events, Some(DRAIN_NS)).context("wait on", object)? == 0
-                    && finished
-                {
+                let now = clock.monotonic_ns();
+                if done.load(Ordering::Acquire) && now > last + DRAIN_NS {
                     break;
                 }
+                clock.sleep_until(now + LOOK_NS);
                 continue;
             }
-            Err(e) => return Err(e).context("receive on", object),
+            Err(e) => return Err(e).context("receive on", "the receiver of a rate"),
         }
         last = clock.monotonic_ns();
         let datagrams: usize = batch.messages().map(|m| m.datagrams().count()).sum();

@@ -105,16 +105,13 @@ fn link(facts: &InterfaceFacts) -> Vec<Finding> {
             .change(mtu),
         );
     } else if i.mtu_bytes < 1500 {
-        let effect = "datagrams of 1472 bytes leave in fragments or are refused; rates in bit/s are lower than on others' links";
-        found.push(
-            finding(
-                Severity::Info,
-                id("mtu", facts),
-                format!("{name}: MTU {} is below Ethernet's", i.mtu_bytes),
-                effect,
-            )
-            .change(mtu),
-        );
+        let effect = "right where the network below asks for it; datagrams of 1472 bytes leave in fragments or are refused";
+        found.push(finding(
+            Severity::Info,
+            id("mtu", facts),
+            format!("{name}: MTU {} is below Ethernet's", i.mtu_bytes),
+            effect,
+        ));
     }
     if c.rx_errors + c.tx_errors + c.rx_missed_errors + c.rx_fifo_errors > 0 {
         found.push(Finding::new(
