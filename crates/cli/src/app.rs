@@ -36,6 +36,12 @@ enum Command {
     Serve(commands::serve::ServeArgs),
     /// Start, stop and query the connections of a running test (`weir test --control-socket`)
     Ctl(commands::ctl::CtlArgs),
+    /// Measure between two hosts made of namespaces: asked beside measured
+    Demo(commands::demo::DemoArgs),
+    /// What this host would do to a measurement, and what to change
+    Doctor(commands::doctor::DoctorArgs),
+    /// Measure and keep this host's noise floor
+    Calibrate(commands::calibrate::CalibrateArgs),
     /// Hosts in network namespaces: set up, run inside, take down
     Lab(commands::lab::LabArgs),
     /// Kept results: list, show, export, import, remove
@@ -74,6 +80,9 @@ fn dispatch(command: Command, words: &[OsString]) -> i32 {
         Command::Serve(args) => commands::serve::run(&args, words),
         Command::Ctl(args) => commands::ctl::run(&args),
         Command::Lab(args) => commands::lab::run(args).map_err(CliError::from),
+        Command::Demo(args) => commands::demo::run(&args, words),
+        Command::Doctor(args) => commands::doctor::run(args).map_err(unavailable),
+        Command::Calibrate(args) => commands::calibrate::run(args).map_err(unavailable),
         Command::Runs(args) => runs(&args),
         Command::Keygen(_) => commands::keygen::run(),
         Command::Schema(args) => commands::schema::run(&args),
@@ -84,6 +93,11 @@ fn dispatch(command: Command, words: &[OsString]) -> i32 {
         tell(&error, form);
         error.exit_code()
     })
+}
+
+/// What keeps doctor or calibrate from looking is this system's.
+fn unavailable(error: Box<dyn std::error::Error>) -> CliError {
+    CliError::Unavailable(error.to_string())
 }
 
 fn runs(args: &commands::runs::RunsArgs) -> Result<i32, CliError> {

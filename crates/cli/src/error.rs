@@ -54,6 +54,9 @@ pub(crate) enum CliError {
     /// The engine.
     #[error(transparent)]
     Traffic(#[from] TrafficError),
+    /// Not to be had on this system.
+    #[error("{0}")]
+    Unavailable(String),
     /// What cannot be.
     #[error("internal error: {0}")]
     Internal(String),
@@ -90,6 +93,7 @@ impl CliError {
             CliError::Runs(error) => error.exit_code(),
             CliError::Lab(error) => lab::exit_code(error),
             CliError::Traffic(error) => error.exit_code(),
+            CliError::Unavailable(_) => 4,
             CliError::Internal(_) => 70,
         }
     }
@@ -115,6 +119,7 @@ impl CliError {
                 143 => "terminated",
                 _ => "internal",
             },
+            CliError::Unavailable(_) => "unavailable",
             CliError::Internal(_) => "internal",
         }
     }

@@ -4,6 +4,7 @@ mod app;
 mod commands;
 mod engine;
 mod error;
+mod kept;
 mod key;
 mod output;
 mod random;

@@ -1,7 +1,10 @@
 //! One module for each command: its flags and what it does.
 
+pub(crate) mod calibrate;
 pub(crate) mod completions;
 pub(crate) mod ctl;
+pub(crate) mod demo;
+pub(crate) mod doctor;
 pub(crate) mod keygen;
 pub(crate) mod lab;
 pub(crate) mod man;

@@ -74,7 +74,8 @@ pub fn figures(record: &Record) -> Figures {
         }
     }
     if let Some(flow) = record.flows.first() {
-        out.spacing_seconds = flow.sender.as_ref().and_then(|s| s.spacing.as_ref()).map(|s| s.deviation_seconds);
+        out.spacing_seconds =
+            flow.sender.as_ref().and_then(|s| s.spacing.as_ref()).map(|s| s.deviation_seconds);
         if let Some(r) = &flow.receiver {
             out.jitter_seconds = r.jitter_seconds;
             out.crossing = r.crossing.clone();
@@ -99,10 +100,15 @@ pub fn judge(case: &Case, record: &Record) -> Verdict {
     }
     match case.expectation {
         Expectation::EveryByte if f.sent_bytes == f.received_bytes => Verdict::Passed,
-        Expectation::EveryByte => Verdict::Failed(format!("{} bytes sent, {} received", f.sent_bytes, f.received_bytes)),
+        Expectation::EveryByte => {
+            Verdict::Failed(format!("{} bytes sent, {} received", f.sent_bytes, f.received_bytes))
+        }
         Expectation::EveryLossPlaced => match &record.loss_ledger {
             Some(l) if l.remainder_packets == 0 => Verdict::Passed,
-            Some(l) => Verdict::Failed(format!("{} of {} missing packets could not be placed", l.remainder_packets, l.missing_packets)),
+            Some(l) => Verdict::Failed(format!(
+                "{} of {} missing packets could not be placed",
+                l.remainder_packets, l.missing_packets
+            )),
             None => Verdict::Failed("no loss ledger".into()),
         },
         Expectation::EveryPacketAt { packets_per_second } => paced(record, &f, packets_per_second),
@@ -112,8 +118,12 @@ pub fn judge(case: &Case, record: &Record) -> Verdict {
 fn paced(record: &Record, f: &Figures, asked: f64) -> Verdict {
     let lost = f.sent_packets.saturating_sub(f.received_packets);
     if lost > 0 {
-        let dropped: u64 = record.flows.iter().filter_map(|f| f.receiver.as_ref()?.socket_dropped_packets).sum();
-        let text = format!("{lost} of {} packets lost, {dropped} of them by the receiver's socket", f.sent_packets);
+        let dropped: u64 =
+            record.flows.iter().filter_map(|f| f.receiver.as_ref()?.socket_dropped_packets).sum();
+        let text = format!(
+            "{lost} of {} packets lost, {dropped} of them by the receiver's socket",
+            f.sent_packets
+        );
         // A socket that overflowed means that the receiver did not get the processor; loss on a plain link is a fault.
         return if dropped >= lost { Verdict::Undecided(text) } else { Verdict::Failed(text) };
     }
@@ -121,7 +131,10 @@ fn paced(record: &Record, f: &Figures, asked: f64) -> Verdict {
         return Verdict::Failed("the sender did not report".into());
     };
     if f.missed_slots > 0 {
-        return Verdict::Undecided(format!("{} sending slots missed: the host was busy", f.missed_slots));
+        return Verdict::Undecided(format!(
+            "{} sending slots missed: the host was busy",
+            f.missed_slots
+        ));
     }
     // Slots served over the time between the first and the last of them: n packets span n - 1 periods.
     let rate = sender.packets.saturating_sub(1) as f64 / sender.seconds.max(1e-9);
@@ -141,12 +154,26 @@ mod tests {
     fn record(sent: u64, received: u64, missed: u64, dropped: u64) -> Record {
         let mut r = Record::default();
         r.flows.push(Flow {
-            sender: Some(Sender { packets: sent, seconds: 1.0, missed_slots: Some(missed), ..Sender::default() }),
-            receiver: Some(Receiver { packets: received, socket_dropped_packets: Some(dropped), ..Receiver::default() }),
+            sender: Some(Sender {
+                packets: sent,
+                seconds: 1.0,
+                missed_slots: Some(missed),
+                ..Sender::default()
+            }),
+            receiver: Some(Receiver {
+                packets: received,
+                socket_dropped_packets: Some(dropped),
+                ..Receiver::default()
+            }),
             ..Flow::default()
         });
         r.total.forward = Some(DirectionTotal {
-            sender: Some(Sums { packets: sent, bytes: sent * 100, missed_slots: Some(missed), ..Sums::default() }),
+            sender: Some(Sums {
+                packets: sent,
+                bytes: sent * 100,
+                missed_slots: Some(missed),
+                ..Sums::default()
+            }),
             receiver: Some(Sums { packets: received, bytes: received * 100, ..Sums::default() }),
         });
         r

@@ -78,7 +78,10 @@ pub fn demo(
     let mut serve = lab.command("b", &program)?;
     serve.arg("serve").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut server =
-        Running(serve.spawn().map_err(|e| DemoError::Program { what: "weir serve".into(), reason: e.to_string() })?);
+        Running(serve.spawn().map_err(|e| DemoError::Program {
+            what: "weir serve".into(),
+            reason: e.to_string(),
+        })?);
     wait_for_listening(&mut server.0)?;
     let mut rows = vec![];
     for case in cases(seconds) {
@@ -88,7 +91,8 @@ pub fn demo(
         let address = if case.ipv6 { host.ipv6.to_string() } else { host.ipv4.to_string() };
         let mut test = lab.command("a", &program)?;
         test.arg("test").arg(&address).args(&case.arguments).args(["--json", "--no-store"]);
-        let outcome = measure(test, Duration::from_secs(u64::from(seconds)) + TEST_GRACE, is_stopped)?;
+        let outcome =
+            measure(test, Duration::from_secs(u64::from(seconds)) + TEST_GRACE, is_stopped)?;
         let verdict = match &outcome {
             Ok(record) => judge(&case, record),
             Err(reason) => Verdict::Failed(reason.clone()),
@@ -102,7 +106,8 @@ pub fn demo(
 
 /// Waits for the first line of a server, which says that it listens.
 fn wait_for_listening(server: &mut Child) -> Result<(), DemoError> {
-    let failed = |reason: &str| DemoError::Program { what: "weir serve".into(), reason: reason.into() };
+    let failed =
+        |reason: &str| DemoError::Program { what: "weir serve".into(), reason: reason.into() };
     let stdout = server.stdout.take().ok_or_else(|| failed("its output is missing"))?;
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
@@ -145,7 +150,9 @@ fn measure(
         match stdout.recv_timeout(Duration::from_millis(50)) {
             Ok(text) => break text,
             Err(_) if is_stopped() => return Err(DemoError::Interrupted),
-            Err(_) if std::time::Instant::now() >= end => return Ok(Err(format!("no result within {} s", limit.as_secs()))),
+            Err(_) if std::time::Instant::now() >= end => {
+                return Ok(Err(format!("no result within {} s", limit.as_secs())));
+            }
             Err(_) => {}
         }
     };

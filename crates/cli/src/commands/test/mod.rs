@@ -15,13 +15,14 @@ use std::time::SystemTime;
 
 use weir_model::record::{Record, Status};
 use weir_model::units::Seed;
-use weir_runs::{Place, Store, StoreError};
+use weir_runs::StoreError;
 
 pub(crate) use args::TestArgs;
 
 use crate::app::{ErrorForm, note, tell};
 use crate::engine::{self, ClientConfig, Event, Failure, Stop, StopReason};
 use crate::error::{CliError, chain};
+use crate::kept;
 use crate::random;
 use crate::signals;
 use crate::stamp::Identity;
@@ -50,7 +51,7 @@ pub(crate) fn run(args: &TestArgs, words: &[OsString]) -> i32 {
     });
     match ready {
         Ok(None) => 0,
-        Ok(Some(job)) => execute(job, &stop, engine::run, &mut keep),
+        Ok(Some(job)) => execute(job, &stop, engine::run, &mut kept::keep),
         Err(error) => {
             tell(&error, form);
             error.exit_code()
@@ -104,11 +105,6 @@ fn read_plan(path: &Path) -> Result<String, CliError> {
     }
 }
 
-/// Keeps a record among this user's runs.
-fn keep(record: &Record) -> Result<(), StoreError> {
-    Store::open_at(&Place::of_this_user()?)?.insert(record)
-}
-
 /// Runs the engine and turns what comes into output and an exit code.
 fn execute(
     mut job: Job,
@@ -142,6 +138,7 @@ fn execute(
     };
     let record = record.map(|mut record| {
         job.identity.stamp(&mut record);
+        kept::add_calibration(&mut record);
         record
     });
     let mut stored = false;

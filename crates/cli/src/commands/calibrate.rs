@@ -1,0 +1,180 @@
+//! `weir calibrate`: this host's noise floor, kept and printed beside results.
+
+use std::error::Error;
+use std::hash::{BuildHasher, Hasher};
+use std::io::{self, IsTerminal, Write};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use weir_experiment::calibrate::{Calibration, Options, calibrate, rfc3339};
+use weir_report::{Align, Style, Table, TextOptions, Units, clean, significant};
+use weir_runs::{KeptCalibration, Place, Store, new_run_id};
+
+use super::doctor::style;
+
+/// Flags of `weir calibrate`.
+#[derive(Debug, Args)]
+pub(crate) struct CalibrateArgs {
+    /// Show the calibration kept last instead of measuring
+    #[arg(long)]
+    show: bool,
+    /// As JSON
+    #[arg(long, short = 'J')]
+    json: bool,
+    /// Measure over loopback only, without the two hosts of a lab
+    #[arg(long)]
+    no_lab: bool,
+    /// Don't keep the result
+    #[arg(long, conflicts_with = "show")]
+    no_store: bool,
+}
+
+/// Runs the command; returns its exit code: 0, or 4 when `--show` finds nothing kept.
+pub(crate) fn run(args: CalibrateArgs) -> Result<i32, Box<dyn Error>> {
+    let found = if args.show {
+        match kept()? {
+            Some(found) => found,
+            None => {
+                eprintln!("weir calibrate: nothing kept for this host yet; run 'weir calibrate'");
+                return Ok(4);
+            }
+        }
+    } else {
+        measure(&args)?
+    };
+    let mut out = io::stdout().lock();
+    let written = if args.json {
+        serde_json::to_writer_pretty(&mut out, &found)?;
+        writeln!(out)
+    } else {
+        out.write_all(text(&found, &style()).as_bytes())
+    };
+    match written {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(0),
+    }
+}
+
+fn measure(args: &CalibrateArgs) -> Result<Calibration, Box<dyn Error>> {
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64);
+    // Seeded by the system: two calibrations of one second get different ids.
+    let random = std::hash::RandomState::new().build_hasher().finish();
+    let id = new_run_id(now_ms, random);
+    let options = Options { lab: !args.no_lab, ..Options::default() };
+    let talk = io::stderr().is_terminal();
+    let found = calibrate(&id, &rfc3339(now_ms), &options, &mut |step| {
+        if talk {
+            eprintln!("{step} …");
+        }
+    })?;
+    if !args.no_store {
+        let kept = KeptCalibration {
+            id: found.id.clone(),
+            host: found.host.hostname.clone(),
+            at: found.at.clone(),
+            calibration: serde_json::to_value(&found)?,
+        };
+        // The result is shown even if it can't be kept.
+        if let Err(error) = keep(&kept) {
+            eprintln!("weir calibrate: not kept: {error}");
+        }
+    }
+    Ok(found)
+}
+
+fn keep(kept: &KeptCalibration) -> Result<(), Box<dyn Error>> {
+    Store::open_at(&Place::of_this_user()?)?.put_calibration(kept)?;
+    Ok(())
+}
+
+fn kept() -> Result<Option<Calibration>, Box<dyn Error>> {
+    let file = Place::of_this_user()?.file();
+    if !file.exists() {
+        return Ok(None);
+    }
+    let host = weir_net::host::host()?.hostname;
+    let Some(kept) = Store::open_read_only(&file)?.latest_calibration(&host)? else {
+        return Ok(None);
+    };
+    Ok(Some(serde_json::from_value(kept.calibration)?))
+}
+
+fn text(found: &Calibration, style: &Style) -> String {
+    let host = &found.host;
+    let mut facts = vec![format!("Linux {}", host.kernel), format!("{} cores", host.cpu_cores)];
+    facts.extend(host.cpu_model.clone());
+    facts.extend(host.clocksource.as_ref().map(|c| format!("clocksource {c}")));
+    facts.extend(host.virtualisation.as_ref().map(|v| format!("virtual: {v}")));
+    let mut out = format!(
+        "{}\n{}\n\n",
+        style.bold(&clean(&format!(
+            "Noise floor of {}, {} ({})",
+            host.hostname, found.at, found.id
+        ))),
+        clean(&facts.join(", "))
+    );
+    let mut table = Table::new([("figure", Align::Left), ("value", Align::Right)]);
+    for (name, value) in &found.figures {
+        let (name, value) = shown(name, *value);
+        table.row([name, value]);
+    }
+    out.push_str(&table.render(style));
+    if !found.warnings.is_empty() {
+        out.push('\n');
+    }
+    let options = TextOptions { style: *style, ..TextOptions::default() };
+    for warning in &found.warnings {
+        out.push_str(&weir_report::warning(warning, &options));
+        out.push('\n');
+    }
+    out
+}
+
+/// A figure for a person: its name without the unit, its value with one chosen by size.
+fn shown(name: &str, value: f64) -> (String, String) {
+    let words = |name: &str| name.replace('_', " ");
+    if let Some(name) = name.strip_suffix("_packets_per_second") {
+        return (words(name), format!("{} packets/s", significant(value)));
+    }
+    if let Some(name) = name.strip_suffix("_bits_per_second") {
+        return (words(name), Units::ADAPTIVE.rate(value));
+    }
+    if let Some(name) = name.strip_suffix("_seconds") {
+        let (scaled, unit) = match value.abs() {
+            v if v < 1e-6 => (value * 1e9, "ns"),
+            v if v < 1e-3 => (value * 1e6, "µs"),
+            v if v < 1.0 => (value * 1e3, "ms"),
+            _ => (value, "s"),
+        };
+        return (words(name), format!("{} {unit}", significant(scaled)));
+    }
+    match name.strip_suffix("_ratio") {
+        Some(name) => (words(name), format!("{} %", significant(value * 100.0))),
+        None => (words(name), significant(value)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_the_unit_of_their_name() {
+        let both = |name, value| {
+            let (n, v) = shown(name, value);
+            format!("{n}: {v}")
+        };
+        assert_eq!(both("clock_read_seconds", 64e-9), "clock read: 64.0 ns");
+        assert_eq!(
+            both("lab_one_way_delay_p99_seconds", 12.34e-6),
+            "lab one way delay p99: 12.3 µs"
+        );
+        assert_eq!(both("wakeup_late_max_seconds", 2.5e-3), "wakeup late max: 2.50 ms");
+        assert_eq!(both("lab_tcp_bits_per_second", 9.41e9), "lab tcp: 9.41 Gbits/sec");
+        assert_eq!(
+            both("lab_udp_cut_packets_per_second", 450_000.0),
+            "lab udp cut: 450000 packets/s"
+        );
+        assert_eq!(both("missed_slots_50000pps_ratio", 0.0), "missed slots 50000pps: 0.00 %");
+    }
+}

@@ -1,0 +1,28 @@
+//! What this host can do for a measurement, and what stands in its way.
+//!
+//! Two steps, kept apart: [`gather()`] reads [`Facts`] from the kernel, by asking and by trying; [`check`] judges them
+//! without looking anywhere, so that each judgement is tested with facts made for the purpose. A fact that can't be
+//! read is itself a finding, never a failure.
+
+mod checks;
+mod facts;
+mod finding;
+mod gather;
+mod ruleset;
+mod text;
+
+pub use checks::{PORT, check};
+pub use facts::{Consumer, CpuSample, Fact, Facts, InterfaceFacts, Lateness, PortUse, Steering};
+pub use finding::{Diagnosis, Finding, Group, Severity};
+pub(crate) use gather::cpu_sample;
+pub use gather::{Options, gather};
+pub use ruleset::{Blocked, Ruleset};
+pub use text::fuzz_doctor_text;
+
+/// Gathers the facts of this host, in the calling thread's network namespace, and judges them. Takes about a second.
+///
+/// # Errors
+/// [`crate::Error::NoInterface`] when [`Options::interface`] names none; nothing else fails.
+pub fn examine(options: &Options) -> Result<Diagnosis, crate::Error> {
+    Ok(Diagnosis::new(check(&gather(options)?)))
+}
