@@ -140,6 +140,11 @@ impl Pacer {
         }
     }
 
+    /// Sending has ended at `end_ns`: slots that were due before it and not served are missed.
+    pub fn end(&mut self, end_ns: u64) {
+        self.skip_to(end_ns);
+    }
+
     /// Skips, as missed, the slots that were due before `then_ns`, in whole bursts.
     fn skip_to(&mut self, then_ns: u64) {
         let elapsed = u128::from(then_ns.saturating_sub(self.start_ns));
@@ -249,6 +254,16 @@ mod tests {
         let at_once = sent.iter().filter(|t| **t == 550_000_000).count();
         assert!((8..=9).contains(&at_once), "{at_once}");
         assert!((40..=43).contains(&p.missed()));
+    }
+
+    #[test]
+    fn a_stall_at_the_end_is_missed_too() {
+        let mut p = Pacer::new(100.0, 1, CatchUp::default(), 0);
+        for k in 0..60 {
+            p.served(1, k * 10_000_000);
+        }
+        p.end(1_000_000_000);
+        assert_eq!((p.missed(), p.slot()), (40, 100));
     }
 
     #[test]

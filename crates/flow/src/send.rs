@@ -62,6 +62,7 @@ pub struct Sending {
     calls: u64,
     messages: u64,
     queue_full: u64,
+    retransmits_seen: u64,
     spacing: Spacing,
     /// Counts by interval.
     pub log: IntervalLog<SendCount>,
@@ -102,6 +103,7 @@ impl Sending {
             calls: 0,
             messages: 0,
             queue_full: 0,
+            retransmits_seen: 0,
             spacing: Spacing::new(),
             log: IntervalLog::default(),
         }
@@ -141,6 +143,11 @@ impl Sending {
             return if self.stopped { Next::Done } else { Next::At(u64::MAX) };
         };
         if self.stopped || now_ns >= self.end_ns {
+            if let Some(pacer) = &mut self.pacer
+                && self.sequence < self.limit_packets
+            {
+                pacer.end(now_ns.min(self.end_ns));
+            }
             return Next::Done;
         }
         let left = self.packets_left();
@@ -242,12 +249,22 @@ impl Sending {
         self.queue_full += queue_full;
     }
 
+    /// TCP information now: totals so far, kept with the current interval.
+    pub fn note_tcp(&mut self, retransmits_total: u64, cwnd_bytes: u64, rtt_ns: u64) {
+        let current = &mut self.log.current;
+        *current.retransmits.get_or_insert(0) +=
+            retransmits_total.saturating_sub(self.retransmits_seen);
+        self.retransmits_seen = retransmits_total;
+        current.cwnd_bytes = Some(cwnd_bytes);
+        current.rtt_ns = Some(rtt_ns);
+    }
+
     /// Closes the last interval at the end of the test.
     pub fn finish(&mut self, now_ns: u64) {
         while self.log.is_due(now_ns) {
             self.log.close(|_| {});
         }
-        if self.log.current != SendCount::default() {
+        if self.log.current.bytes > 0 || self.log.current.packets > 0 {
             self.log.close(|_| {});
         }
     }

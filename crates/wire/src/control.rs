@@ -6,8 +6,6 @@
 //! report in parts. Unknown fields are ignored and unknown messages refused, so that versions that differ can talk
 //! or part clearly.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use weir_model::plan::{Family, Plan};
 use weir_model::record::IntervalCount;
@@ -91,9 +89,9 @@ pub struct Opened {
     pub tcp_port: u16,
     /// Port for UDP hellos and data.
     pub udp_port: u16,
-    /// Ports of flows that have one of their own.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub flow_ports: BTreeMap<u32, u16>,
+    /// Flows that have a port of their own, and which.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub flow_ports: Vec<(u32, u16)>,
 }
 
 /// How the client found the server's clock to relate to its own.

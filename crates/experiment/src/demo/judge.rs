@@ -1,0 +1,189 @@
+//! What to think of a row: counts are exact or they fail; rates and times are held against the asked ones, and a
+//! disturbed run is undecided rather than passed or failed.
+
+use weir_model::plan::Direction;
+use weir_model::record::{Record, Status};
+
+use super::cases::{Case, Expectation};
+
+/// A verdict with its reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// What was claimed holds.
+    Passed,
+    /// It does not.
+    Failed(String),
+    /// The host was too busy to tell.
+    Undecided(String),
+}
+
+/// Relative error of a paced rate that is still the asked one, after missed slots.
+const RATE_TOLERANCE: f64 = 0.001;
+
+/// The figures of a row, summed over both directions.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Figures {
+    /// Packets or writes sent.
+    pub sent_packets: u64,
+    /// Bytes sent.
+    pub sent_bytes: u64,
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// Packets received.
+    pub received_packets: u64,
+    /// Rate received, bit/s.
+    pub bits_per_second: f64,
+    /// Rate received, packets/s.
+    pub packets_per_second: f64,
+    /// Lost packets.
+    pub lost_packets: Option<u64>,
+    /// Slots that were skipped.
+    pub missed_slots: u64,
+    /// Jitter of the first flow.
+    pub jitter_seconds: Option<f64>,
+    /// Median one-way delay of the first flow.
+    pub delay_p50_seconds: Option<f64>,
+    /// Its error bound.
+    pub delay_error_seconds: Option<f64>,
+    /// Deviation of the first flow's sending spacing.
+    pub spacing_seconds: Option<f64>,
+    /// Wire usage of the nominal rate.
+    pub wire_ratio: Option<f64>,
+    /// `merged` or `cut`.
+    pub crossing: Option<String>,
+}
+
+/// The figures of a record.
+pub fn figures(record: &Record) -> Figures {
+    let mut out = Figures::default();
+    for direction in [Direction::Forward, Direction::Reverse] {
+        let Some(total) = record.direction(direction) else { continue };
+        if let Some(s) = &total.sender {
+            out.sent_packets += s.packets;
+            out.sent_bytes += s.bytes;
+            out.missed_slots += s.missed_slots.unwrap_or(0);
+        }
+        if let Some(r) = &total.receiver {
+            out.received_bytes += r.bytes;
+            out.received_packets += r.packets;
+            out.bits_per_second += r.bits_per_second;
+            out.packets_per_second += r.packets_per_second;
+            if let Some(lost) = r.lost_packets {
+                *out.lost_packets.get_or_insert(0) += lost;
+            }
+        }
+    }
+    if let Some(flow) = record.flows.first() {
+        out.spacing_seconds = flow.sender.as_ref().and_then(|s| s.spacing.as_ref()).map(|s| s.deviation_seconds);
+        if let Some(r) = &flow.receiver {
+            out.jitter_seconds = r.jitter_seconds;
+            out.crossing = r.crossing.clone();
+            if let Some(d) = &r.one_way_delay {
+                out.delay_p50_seconds = d.p50_seconds;
+                out.delay_error_seconds = d.error_seconds;
+            }
+        }
+    }
+    out.wire_ratio = record.link_usage.as_ref().map(|u| u.wire_ratio);
+    out
+}
+
+/// Judges a record against its case.
+pub fn judge(case: &Case, record: &Record) -> Verdict {
+    if record.status != Status::Complete {
+        return Verdict::Failed(record.end_reason.clone());
+    }
+    let f = figures(record);
+    if f.received_bytes == 0 {
+        return Verdict::Failed("nothing was received".into());
+    }
+    match case.expectation {
+        Expectation::EveryByte if f.sent_bytes == f.received_bytes => Verdict::Passed,
+        Expectation::EveryByte => Verdict::Failed(format!("{} bytes sent, {} received", f.sent_bytes, f.received_bytes)),
+        Expectation::EveryLossPlaced => match &record.loss_ledger {
+            Some(l) if l.remainder_packets == 0 => Verdict::Passed,
+            Some(l) => Verdict::Failed(format!("{} of {} missing packets could not be placed", l.remainder_packets, l.missing_packets)),
+            None => Verdict::Failed("no loss ledger".into()),
+        },
+        Expectation::EveryPacketAt { packets_per_second } => paced(record, &f, packets_per_second),
+    }
+}
+
+fn paced(record: &Record, f: &Figures, asked: f64) -> Verdict {
+    let lost = f.sent_packets.saturating_sub(f.received_packets);
+    if lost > 0 {
+        let dropped: u64 = record.flows.iter().filter_map(|f| f.receiver.as_ref()?.socket_dropped_packets).sum();
+        let text = format!("{lost} of {} packets lost, {dropped} of them by the receiver's socket", f.sent_packets);
+        // A socket that overflowed means that the receiver did not get the processor; loss on a plain link is a fault.
+        return if dropped >= lost { Verdict::Undecided(text) } else { Verdict::Failed(text) };
+    }
+    let Some(sender) = record.flows.first().and_then(|f| f.sender.as_ref()) else {
+        return Verdict::Failed("the sender did not report".into());
+    };
+    if f.missed_slots > 0 {
+        return Verdict::Undecided(format!("{} sending slots missed: the host was busy", f.missed_slots));
+    }
+    // Slots served over the time between the first and the last of them: n packets span n - 1 periods.
+    let rate = sender.packets.saturating_sub(1) as f64 / sender.seconds.max(1e-9);
+    let planned = sender.packets as f64 / sender.seconds.max(1e-9);
+    let error = ((rate - asked) / asked).abs().min(((planned - asked) / asked).abs());
+    if error > RATE_TOLERANCE {
+        return Verdict::Undecided(format!("sent {planned:.1} packets/s instead of {asked:.1}"));
+    }
+    Verdict::Passed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_model::record::{DirectionTotal, Flow, LossLedger, Receiver, Sender, Sums};
+
+    fn record(sent: u64, received: u64, missed: u64, dropped: u64) -> Record {
+        let mut r = Record::default();
+        r.flows.push(Flow {
+            sender: Some(Sender { packets: sent, seconds: 1.0, missed_slots: Some(missed), ..Sender::default() }),
+            receiver: Some(Receiver { packets: received, socket_dropped_packets: Some(dropped), ..Receiver::default() }),
+            ..Flow::default()
+        });
+        r.total.forward = Some(DirectionTotal {
+            sender: Some(Sums { packets: sent, bytes: sent * 100, missed_slots: Some(missed), ..Sums::default() }),
+            receiver: Some(Sums { packets: received, bytes: received * 100, ..Sums::default() }),
+        });
+        r
+    }
+
+    fn case(expectation: Expectation) -> Case {
+        Case { name: "t", asked: String::new(), ipv6: false, arguments: vec![], expectation }
+    }
+
+    #[test]
+    fn counts_fail_and_disturbance_is_undecided() {
+        let paced = case(Expectation::EveryPacketAt { packets_per_second: 1000.0 });
+        assert_eq!(judge(&paced, &record(1000, 1000, 0, 0)), Verdict::Passed);
+        assert!(matches!(judge(&paced, &record(1000, 999, 0, 0)), Verdict::Failed(_)));
+        assert!(matches!(judge(&paced, &record(1000, 999, 0, 1)), Verdict::Undecided(_)));
+        assert!(matches!(judge(&paced, &record(990, 990, 10, 0)), Verdict::Undecided(_)));
+        assert!(matches!(judge(&paced, &record(950, 950, 0, 0)), Verdict::Undecided(_)));
+        let bytes = case(Expectation::EveryByte);
+        assert_eq!(judge(&bytes, &record(10, 10, 0, 0)), Verdict::Passed);
+        assert!(matches!(judge(&bytes, &record(10, 9, 0, 0)), Verdict::Failed(_)));
+    }
+
+    #[test]
+    fn a_remainder_in_the_ledger_fails() {
+        let placed = case(Expectation::EveryLossPlaced);
+        let mut r = record(10, 5, 0, 5);
+        r.loss_ledger = Some(LossLedger { rows: vec![], remainder_packets: 0, missing_packets: 5 });
+        assert_eq!(judge(&placed, &r), Verdict::Passed);
+        r.loss_ledger = Some(LossLedger { rows: vec![], remainder_packets: 5, missing_packets: 5 });
+        assert!(matches!(judge(&placed, &r), Verdict::Failed(_)));
+    }
+
+    #[test]
+    fn an_incomplete_run_fails_with_its_reason() {
+        let mut r = record(10, 10, 0, 0);
+        r.status = Status::Partial;
+        r.end_reason = "peer lost".into();
+        assert_eq!(judge(&case(Expectation::EveryByte), &r), Verdict::Failed("peer lost".into()));
+    }
+}

@@ -1,0 +1,216 @@
+//! The control connection: framed JSON over TCP, in the clear or inside Noise NNpsk0, with every byte counted.
+//!
+//! Reading is cancel-safe: what has arrived stays in the decoder, so that it can stand in a `select!`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use weir_wire::control;
+use weir_wire::frame::{FrameDecoder, encode_frame};
+
+use crate::key::Key;
+
+/// The handshake: two messages, both sides proved by the pre-shared key, forward secret.
+const NOISE_PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
+/// Mixed into the handshake, so that another protocol's bytes can't be replayed here.
+const PROLOGUE: &[u8] = b"weir control 1";
+/// Largest Noise message.
+const NOISE_MAX: usize = 65_535;
+/// Bytes of its tag.
+const NOISE_TAG: usize = 16;
+
+/// Why a control connection ended.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ChannelError {
+    #[error("it was closed")]
+    Closed,
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    #[error("{0}")]
+    Frame(#[from] weir_wire::frame::FrameError),
+    #[error("{0}")]
+    Message(#[from] control::MessageError),
+    #[error("the key does not match")]
+    Key,
+    #[error("an encrypted message was damaged")]
+    Crypto,
+}
+
+/// Bytes of control traffic, both directions.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Meter(Arc<AtomicU64>);
+
+impl Meter {
+    pub(crate) fn add(&self, bytes: usize) {
+        self.0.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+    pub(crate) fn bytes(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Both halves' cipher: Noise's counters make each direction independent.
+type Cipher = Arc<std::sync::Mutex<snow::TransportState>>;
+
+/// The reading half.
+pub(crate) struct Reader {
+    half: OwnedReadHalf,
+    /// Frames of plain bytes.
+    frames: FrameDecoder,
+    /// Frames of encrypted messages, when there is a key.
+    sealed: Option<(FrameDecoder, Cipher)>,
+    buffer: Box<[u8]>,
+    meter: Meter,
+}
+
+/// The writing half.
+pub(crate) struct Writer {
+    half: OwnedWriteHalf,
+    cipher: Option<Cipher>,
+    meter: Meter,
+}
+
+/// Makes a channel of a connection whose preface has been sent or read. With a key, runs the handshake first.
+pub(crate) async fn open(
+    mut stream: TcpStream,
+    key: Option<&Key>,
+    initiator: bool,
+    limit: usize,
+    meter: Meter,
+) -> Result<(Reader, Writer), ChannelError> {
+    stream.set_nodelay(true)?;
+    let cipher = match key {
+        None => None,
+        Some(key) => Some(Arc::new(std::sync::Mutex::new(
+            handshake(&mut stream, key, initiator, &meter).await?,
+        ))),
+    };
+    let (read, write) = stream.into_split();
+    let reader = Reader {
+        half: read,
+        frames: FrameDecoder::new(limit),
+        sealed: cipher.clone().map(|c| (FrameDecoder::new(NOISE_MAX), c)),
+        buffer: vec![0; 16 << 10].into_boxed_slice(),
+        meter: meter.clone(),
+    };
+    Ok((reader, Writer { half: write, cipher, meter }))
+}
+
+async fn handshake(
+    stream: &mut TcpStream,
+    key: &Key,
+    initiator: bool,
+    meter: &Meter,
+) -> Result<snow::TransportState, ChannelError> {
+    let builder = snow::Builder::new(NOISE_PATTERN.parse().map_err(|_| ChannelError::Crypto)?)
+        .psk(0, key.bytes())
+        .and_then(|b| b.prologue(PROLOGUE))
+        .map_err(|_| ChannelError::Crypto)?;
+    let mut state = if initiator { builder.build_initiator() } else { builder.build_responder() }
+        .map_err(|_| ChannelError::Crypto)?;
+    let mut out = [0; 256];
+    if initiator {
+        let n = state.write_message(&[], &mut out).map_err(|_| ChannelError::Crypto)?;
+        write_small(stream, &out[..n], meter).await?;
+    }
+    let message = read_small(stream, meter).await?;
+    state.read_message(&message, &mut out).map_err(|_| ChannelError::Key)?;
+    if !initiator {
+        let n = state.write_message(&[], &mut out).map_err(|_| ChannelError::Crypto)?;
+        write_small(stream, &out[..n], meter).await?;
+    }
+    state.into_transport_mode().map_err(|_| ChannelError::Crypto)
+}
+
+async fn write_small(
+    stream: &mut TcpStream,
+    bytes: &[u8],
+    meter: &Meter,
+) -> Result<(), ChannelError> {
+    let frame = encode_frame(bytes)?;
+    meter.add(frame.len());
+    Ok(stream.write_all(&frame).await?)
+}
+
+async fn read_small(stream: &mut TcpStream, meter: &Meter) -> Result<Vec<u8>, ChannelError> {
+    let length = stream.read_u32().await.map_err(closed)? as usize;
+    // A handshake message of this pattern has 48 bytes.
+    if length > 128 {
+        return Err(ChannelError::Key);
+    }
+    let mut message = vec![0; length];
+    stream.read_exact(&mut message).await.map_err(closed)?;
+    meter.add(length + 4);
+    Ok(message)
+}
+
+fn closed(e: std::io::Error) -> ChannelError {
+    match e.kind() {
+        std::io::ErrorKind::UnexpectedEof => ChannelError::Closed,
+        _ => ChannelError::Io(e),
+    }
+}
+
+impl Reader {
+    /// Raises or lowers the largest message taken.
+    pub(crate) fn set_limit(&mut self, limit: usize) {
+        self.frames.set_limit(limit);
+    }
+
+    /// The next message. Cancel-safe.
+    pub(crate) async fn read<M: DeserializeOwned>(&mut self) -> Result<M, ChannelError> {
+        loop {
+            if let Some(frame) = self.frames.next()? {
+                return Ok(control::decode(&frame)?);
+            }
+            if let Some((sealed, cipher)) = &mut self.sealed
+                && let Some(message) = sealed.next()?
+            {
+                let mut plain = vec![0; message.len()];
+                let mut cipher = cipher.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                let n =
+                    cipher.read_message(&message, &mut plain).map_err(|_| ChannelError::Crypto)?;
+                self.frames.push(&plain[..n]);
+                continue;
+            }
+            let n = self.half.read(&mut self.buffer).await?;
+            if n == 0 {
+                return Err(ChannelError::Closed);
+            }
+            self.meter.add(n);
+            match &mut self.sealed {
+                Some((sealed, _)) => sealed.push(&self.buffer[..n]),
+                None => self.frames.push(&self.buffer[..n]),
+            }
+        }
+    }
+}
+
+impl Writer {
+    /// Sends a message. Not cancel-safe: a part of it may be gone.
+    pub(crate) async fn write<M: Serialize>(&mut self, message: &M) -> Result<(), ChannelError> {
+        let frame = encode_frame(&control::encode(message))?;
+        let bytes = match &self.cipher {
+            None => frame,
+            Some(cipher) => {
+                let mut out = Vec::with_capacity(frame.len() + 64);
+                let mut sealed = vec![0; NOISE_MAX];
+                let mut cipher = cipher.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                for part in frame.chunks(NOISE_MAX - NOISE_TAG) {
+                    let n = cipher
+                        .write_message(part, &mut sealed)
+                        .map_err(|_| ChannelError::Crypto)?;
+                    out.extend_from_slice(&encode_frame(&sealed[..n])?);
+                }
+                out
+            }
+        };
+        self.meter.add(bytes.len());
+        Ok(self.half.write_all(&bytes).await?)
+    }
+}

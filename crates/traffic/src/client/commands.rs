@@ -1,0 +1,117 @@
+//! The control socket of a running test: connections are started and stopped alone by one line of JSON each.
+//!
+//! `{"verb":"start","connection":"NAME"}`, `stop`, `status`; a connection is named as in the plan, or by a flow's name.
+//! The answer is one line: `{"ok":true,"flows":[…]}` or `{"ok":false,"error":"…"}`.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::TrafficError;
+
+/// Longest line taken.
+const LINE: u64 = 4096;
+
+/// What is asked.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Request {
+    pub(super) verb: String,
+    #[serde(default)]
+    pub(super) connection: Option<String>,
+}
+
+/// One flow in an answer.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct FlowState {
+    pub(super) id: u32,
+    pub(super) name: String,
+    pub(super) state: String,
+}
+
+/// The answer.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Reply {
+    pub(super) ok: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) flows: Vec<FlowState>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) error: Option<String>,
+}
+
+impl Reply {
+    pub(super) fn error(text: impl Into<String>) -> Self {
+        Reply { ok: false, flows: vec![], error: Some(text.into()) }
+    }
+}
+
+/// A request with the way back.
+pub(super) type Asked = (Request, oneshot::Sender<Reply>);
+
+/// The listening socket; its file goes with it.
+pub(super) struct CommandSocket {
+    path: PathBuf,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for CommandSocket {
+    fn drop(&mut self) {
+        self.task.abort();
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Listens at `path`, for this user alone.
+pub(super) fn listen(
+    path: &Path,
+    requests: mpsc::UnboundedSender<Asked>,
+) -> Result<CommandSocket, TrafficError> {
+    use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+    let failed = |e| TrafficError::system(format!("control socket {}", path.display()), e);
+    // A socket left by a killed test is in the way; anything else there is not ours to remove.
+    if std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket())
+        && std::os::unix::net::UnixStream::connect(path).is_err()
+    {
+        std::fs::remove_file(path).map_err(failed)?;
+    }
+    let listener = UnixListener::bind(path).map_err(failed)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+    let task = tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(serve(stream, requests.clone()));
+        }
+    });
+    Ok(CommandSocket { path: path.into(), task })
+}
+
+async fn serve(stream: UnixStream, requests: mpsc::UnboundedSender<Asked>) {
+    let (read, mut write) = stream.into_split();
+    let mut reader = BufReader::new(read);
+    loop {
+        let mut line = String::new();
+        match (&mut reader).take(LINE).read_line(&mut line).await {
+            Ok(n) if n > 0 => {}
+            _ => return,
+        }
+        let reply = match serde_json::from_str::<Request>(&line) {
+            Ok(request) => {
+                let (sender, receiver) = oneshot::channel();
+                if requests.send((request, sender)).is_err() {
+                    return;
+                }
+                receiver.await.unwrap_or_else(|_| Reply::error("the test is ending"))
+            }
+            Err(e) => Reply::error(format!(
+                "not a request: {e}; accepted: {{\"verb\":\"start|stop|status\",\"connection\":\"NAME\"}}"
+            )),
+        };
+        let Ok(mut text) = serde_json::to_string(&reply) else { return };
+        text.push('\n');
+        if write.write_all(text.as_bytes()).await.is_err() {
+            return;
+        }
+    }
+}

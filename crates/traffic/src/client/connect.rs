@@ -1,0 +1,213 @@
+//! From a host's name to a session: resolve, connect, hello, ask.
+
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use weir_model::plan::{Family, Plan};
+use weir_net::tcp::TcpOptions;
+use weir_wire::control::{
+    CLIENT_LIMIT, ClientMessage, HELLO_LIMIT, Hello, Open, Opened, ServerMessage,
+};
+use weir_wire::preface::{self, ControlMode};
+
+use super::ClientConfig;
+use crate::TrafficError;
+use crate::channel::{self, ChannelError, Meter, Reader, Writer};
+use crate::hello;
+
+/// A granted session.
+pub(super) struct Connected {
+    pub(super) reader: Reader,
+    pub(super) writer: Writer,
+    pub(super) server: Hello,
+    pub(super) local: SocketAddr,
+    pub(super) remote: SocketAddr,
+}
+
+/// The addresses of a host in the wanted family, in the resolver's order.
+pub(super) fn resolve(
+    host: &str,
+    port: u16,
+    family: Option<Family>,
+) -> Result<Vec<SocketAddr>, TrafficError> {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let found = (bare, port)
+        .to_socket_addrs()
+        .map_err(|e| TrafficError::Resolve { host: host.into(), reason: e.to_string() })?;
+    let wanted: Vec<SocketAddr> = found
+        .filter(|a| match family {
+            None => true,
+            Some(Family::Ipv4) => a.is_ipv4(),
+            Some(Family::Ipv6) => a.is_ipv6(),
+        })
+        .collect();
+    if wanted.is_empty() {
+        let reason = match family {
+            Some(f) => format!("it has no {f} address"),
+            None => "the resolver gave none".into(),
+        };
+        return Err(TrafficError::Resolve { host: host.into(), reason });
+    }
+    Ok(wanted)
+}
+
+/// Local address to bind to for a peer of this family.
+pub(super) fn bind_address(plan: &Plan, peer: SocketAddr, port: u16) -> Option<SocketAddr> {
+    let ip: IpAddr = match plan.bind {
+        Some(ip) => ip,
+        None if port == 0 => return None,
+        None if peer.is_ipv4() => std::net::Ipv4Addr::UNSPECIFIED.into(),
+        None => std::net::Ipv6Addr::UNSPECIFIED.into(),
+    };
+    Some(SocketAddr::new(ip, port))
+}
+
+async fn tcp(config: &ClientConfig, address: SocketAddr) -> Result<TcpStream, TrafficError> {
+    let failed = |reason: String| TrafficError::Connect { address, reason };
+    let plan = &config.plan;
+    if plan.bind.is_some_and(|b| b.is_ipv4() != address.is_ipv4()) {
+        return Err(TrafficError::Input {
+            what: "bind",
+            given: plan.bind.map(|b| b.to_string()).unwrap_or_default(),
+            accepted: format!("an address of the family of {}", address.ip()),
+        });
+    }
+    let options = TcpOptions {
+        bind: bind_address(plan, address, 0),
+        device: plan.device.clone(),
+        nodelay: true,
+        keepalive_seconds: Some(15),
+        nonblocking: true,
+        ..TcpOptions::default()
+    };
+    let stream = weir_net::tcp::TcpStream::start_connect(address, &options)?;
+    let stream = TcpStream::from_std(stream.into()).map_err(|e| failed(e.to_string()))?;
+    let connecting = async {
+        stream.writable().await?;
+        stream.take_error()?.map_or(Ok(()), Err)
+    };
+    match tokio::time::timeout(config.connect_timeout, connecting).await {
+        Ok(Ok(())) => Ok(stream),
+        Ok(Err(e)) => Err(failed(e.to_string())),
+        Err(_) => {
+            Err(failed(format!("no answer within {} s", config.connect_timeout.as_secs_f64())))
+        }
+    }
+}
+
+/// Connects to the first address that answers and says hello.
+pub(super) async fn connect(
+    config: &ClientConfig,
+    meter: &Meter,
+) -> Result<Connected, TrafficError> {
+    let addresses = resolve(&config.host, config.plan.port, config.plan.family)?;
+    let mut last = None;
+    for address in addresses {
+        match tcp(config, address).await {
+            Ok(stream) => return greet(config, stream, address, meter).await,
+            Err(e @ TrafficError::Connect { .. }) => last = Some(e),
+            Err(e) => return Err(e),
+        }
+    }
+    Err(last.unwrap_or_else(|| TrafficError::Resolve {
+        host: config.host.clone(),
+        reason: "no address".into(),
+    }))
+}
+
+async fn greet(
+    config: &ClientConfig,
+    mut stream: TcpStream,
+    address: SocketAddr,
+    meter: &Meter,
+) -> Result<Connected, TrafficError> {
+    use tokio::io::AsyncWriteExt;
+    let lost = |reason: String| TrafficError::Lost { address, during: "the hello", reason };
+    let local = stream.local_addr().map_err(|e| lost(e.to_string()))?;
+    let mode = if config.key.is_some() { ControlMode::Noise } else { ControlMode::Plain };
+    stream.write_all(&preface::encode_control(mode)).await.map_err(|e| lost(e.to_string()))?;
+    let patience = config.connect_timeout.max(Duration::from_secs(3));
+    let opening = async {
+        let (mut reader, mut writer) =
+            channel::open(stream, config.key.as_ref(), true, HELLO_LIMIT, meter.clone()).await?;
+        let ours = hello(config.key.is_some());
+        writer.write(&ClientMessage::Hello(ours)).await?;
+        let answer = reader.read::<ServerMessage>().await?;
+        Ok::<_, ChannelError>((reader, writer, answer))
+    };
+    let (mut reader, writer, answer) = match tokio::time::timeout(patience, opening).await {
+        Ok(Ok(opened)) => opened,
+        Ok(Err(ChannelError::Key | ChannelError::Crypto)) => {
+            return Err(TrafficError::Key { address });
+        }
+        // With a key, a server that has none or another closes without a word.
+        Ok(Err(ChannelError::Closed)) if config.key.is_some() => {
+            return Err(TrafficError::Key { address });
+        }
+        Ok(Err(ChannelError::Io(_))) if config.key.is_some() => {
+            return Err(TrafficError::Key { address });
+        }
+        Ok(Err(ChannelError::Closed)) => {
+            return Err(lost(
+                "it closed the connection: no Weir server, or one that is busy".into(),
+            ));
+        }
+        Ok(Err(ChannelError::Io(e))) => return Err(lost(e.to_string())),
+        Ok(Err(e)) => return Err(TrafficError::Protocol { address, reason: e.to_string() }),
+        Err(_) => {
+            return Err(lost(format!(
+                "no hello within {} s: is that a Weir server?",
+                patience.as_secs_f64()
+            )));
+        }
+    };
+    match answer {
+        ServerMessage::Hello(server) if hello(false).common_protocol(&server).is_some() => {
+            reader.set_limit(CLIENT_LIMIT);
+            Ok(Connected { reader, writer, server, local, remote: address })
+        }
+        ServerMessage::Hello(server) => Err(TrafficError::Refused {
+            address,
+            code: "version".into(),
+            text: format!("it is Weir {} and speaks another control protocol", server.version),
+        }),
+        ServerMessage::Refused { code, text } if code == "key" && config.key.is_none() => {
+            Err(TrafficError::Refused { address, code, text })
+        }
+        ServerMessage::Refused { code, text } => Err(TrafficError::Refused { address, code, text }),
+        other => Err(TrafficError::Protocol {
+            address,
+            reason: format!("{other:?} instead of a hello").chars().take(200).collect(),
+        }),
+    }
+}
+
+/// Asks for a session.
+pub(super) async fn open(connected: &mut Connected, open: Open) -> Result<Opened, TrafficError> {
+    let address = connected.remote;
+    let lost = |e: ChannelError| TrafficError::Lost {
+        address,
+        during: "asking for a session",
+        reason: e.to_string(),
+    };
+    connected.writer.write(&ClientMessage::Open(Box::new(open))).await.map_err(lost)?;
+    match tokio::time::timeout(Duration::from_secs(10), connected.reader.read::<ServerMessage>())
+        .await
+    {
+        Ok(Ok(ServerMessage::Opened(opened))) => Ok(opened),
+        Ok(Ok(ServerMessage::Refused { code, text })) => {
+            Err(TrafficError::Refused { address, code, text })
+        }
+        Ok(Ok(_)) => Err(TrafficError::Protocol {
+            address,
+            reason: "no answer to the request for a session".into(),
+        }),
+        Ok(Err(e)) => Err(lost(e)),
+        Err(_) => Err(TrafficError::Lost {
+            address,
+            during: "asking for a session",
+            reason: "no answer within 10 s".into(),
+        }),
+    }
+}

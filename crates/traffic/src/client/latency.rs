@@ -1,0 +1,294 @@
+//! Round trips beside the test, idle before and loaded during it, and the clock probes that they also are.
+//!
+//! A thread of its own sends probes from its own socket; kernel receive stamps at both ends keep the time that a probe
+//! waits in a busy host's socket out of the figure.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use weir_model::plan::Plan;
+use weir_model::record::{ClockRelation, Latency};
+use weir_net::clock::{Clock, set_timer_slack};
+use weir_net::poll::{Events, Interest, Poller};
+use weir_net::udp::{RecvBatch, RecvMode, UdpOptions, UdpSocket};
+use weir_stats::{ClockEstimator, ClockReading, ClockStep, DelaySummary, Probe, RealtimeMap};
+use weir_wire::control::ClockState;
+use weir_wire::datagram::{ControlDatagram, DatagramKey, Kind, LEN};
+
+use super::connect::bind_address;
+use super::setup::say_hello;
+use crate::channel::Meter;
+use crate::engine::lock;
+use crate::flows::SessionFacts;
+
+/// Distance of probes before the test.
+const IDLE_NS: u64 = 4_000_000;
+/// Distance of probes during the test: 0.7 % of 1 Mbit/s.
+const LOADED_NS: u64 = 100_000_000;
+/// Probes that make the idle figure.
+pub(super) const IDLE_PROBES: u64 = 24;
+/// UDP and IP headers, for the count of control bytes.
+const HEADERS: usize = 28;
+
+const IDLE: u8 = 0;
+const LOADED: u8 = 1;
+const ENDED: u8 = 2;
+
+#[derive(Default)]
+struct State {
+    estimator: Option<ClockEstimator>,
+    idle: DelaySummary,
+    loaded: DelaySummary,
+    sent: u64,
+    answered: u64,
+    steps: Vec<ClockStep>,
+}
+
+/// Running probes.
+pub(super) struct Probes {
+    state: Arc<Mutex<State>>,
+    phase: Arc<AtomicU8>,
+    answered: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Probes {
+    /// Starts probing; `None` when no answer comes to the hello (UDP is blocked) or no socket is to be had.
+    pub(super) fn start(
+        plan: &Plan,
+        facts: SessionFacts,
+        server: SocketAddr,
+        clock: Clock,
+        meter: Meter,
+    ) -> Option<Probes> {
+        let key = DatagramKey::for_session(&facts.key);
+        let any = UdpOptions::connect(server).bind;
+        let options = UdpOptions {
+            connect: Some(server),
+            timestamps: true,
+            nonblocking: true,
+            device: plan.device.clone(),
+            ..UdpOptions::bind(bind_address(plan, server, 0).unwrap_or(any))
+        };
+        let socket = UdpSocket::open(&options).ok()?;
+        let hello = |flow| ControlDatagram {
+            kind: Kind::Hello,
+            flow,
+            session: facts.session,
+            sequence: 0,
+            t1_ns: 0,
+            t2_ns: 0,
+            t3_ns: 0,
+        };
+        let sockets = [socket];
+        if !say_hello(&sockets, &[0], &key, hello, &clock).ok()? {
+            return None;
+        }
+        let [socket] = sockets;
+        let state = Arc::new(Mutex::new(State {
+            estimator: Some(ClockEstimator::new()),
+            ..State::default()
+        }));
+        let phase = Arc::new(AtomicU8::new(IDLE));
+        let answered = Arc::new(AtomicBool::new(false));
+        let thread = {
+            let (state, phase, answered) = (state.clone(), phase.clone(), answered.clone());
+            std::thread::Builder::new()
+                .name("weir-probes".into())
+                .spawn(move || {
+                    let _ = set_timer_slack(1);
+                    probe(&socket, &facts, &key, &clock, &meter, &state, &phase, &answered);
+                })
+                .ok()?
+        };
+        Some(Probes { state, phase, answered, thread: Some(thread) })
+    }
+
+    /// How many probes have been answered.
+    pub(super) fn answered(&self) -> u64 {
+        lock(&self.state).answered
+    }
+
+    /// From now on the path is loaded.
+    pub(super) fn load(&self) {
+        self.phase.store(LOADED, Ordering::Relaxed);
+    }
+
+    /// The clocks' relation as now known.
+    pub(super) fn clock_state(&self, now_ns: u64) -> Option<ClockState> {
+        let fit = lock(&self.state).estimator.as_ref()?.fit()?;
+        Some(ClockState {
+            offset_ns: fit.offset_at(now_ns),
+            skew_ppb: (fit.skew_ppm * 1000.0).round() as i64,
+            reference_ns: now_ns,
+            error_ns: fit.error_at(now_ns),
+        })
+    }
+
+    /// The relation for the record.
+    pub(super) fn clock_relation(
+        &self,
+        start_ns: u64,
+        worst_error_ns: u64,
+    ) -> Option<ClockRelation> {
+        let fit = lock(&self.state).estimator.as_ref()?.fit()?;
+        Some(ClockRelation {
+            method: "ntp".into(),
+            offset_seconds: fit.offset_at(start_ns) as f64 / 1e9,
+            skew_ratio: fit.skew_ppm / 1e6,
+            error_seconds: fit.error_at(start_ns).max(worst_error_ns) as f64 / 1e9,
+            samples: fit.samples as u64,
+            min_round_trip_seconds: Some(fit.min_rtt_ns as f64 / 1e9),
+        })
+    }
+
+    /// Ends probing and gives the figures and any steps of the peer's clock.
+    pub(super) fn finish(mut self) -> (Latency, Vec<ClockStep>) {
+        self.end();
+        let state = lock(&self.state);
+        let loaded = weir_flow::delay_record(&state.loaded, None);
+        let latency = Latency {
+            method: "udp".into(),
+            idle: weir_flow::delay_record(&state.idle, None),
+            responsiveness_per_minute: loaded
+                .as_ref()
+                .filter(|l| l.mean_seconds > 0.0)
+                .map(|l| 60.0 / l.mean_seconds),
+            loaded,
+            sent: state.sent,
+            lost: state.sent.saturating_sub(state.answered),
+        };
+        (latency, state.steps.clone())
+    }
+
+    fn end(&mut self) {
+        self.phase.store(ENDED, Ordering::Relaxed);
+        let _ = self.answered.load(Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Probes {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+#[allow(clippy::too_many_arguments)]
+fn probe(
+    socket: &UdpSocket,
+    facts: &SessionFacts,
+    key: &DatagramKey,
+    clock: &Clock,
+    meter: &Meter,
+    state: &Mutex<State>,
+    phase: &AtomicU8,
+    answered: &AtomicBool,
+) {
+    let Ok(poller) = Poller::new() else { return };
+    if poller.add(socket, 1, Interest::READ).is_err() {
+        return;
+    }
+    let mut events = Events::new(4);
+    let mut batch = RecvBatch::new(16, 256);
+    let mut next = clock.monotonic_ns();
+    let mut sequence = 0u64;
+    let mut map: Option<RealtimeMap> = None;
+    let mut refit = 0;
+    // What was sent and not yet answered: (sequence, send time). Bounded: an answer later than that is no answer.
+    let mut pending: std::collections::VecDeque<(u64, u64, bool)> =
+        std::collections::VecDeque::new();
+    let mut ending: Option<u64> = None;
+    loop {
+        let now = clock.monotonic_ns();
+        let current = phase.load(Ordering::Relaxed);
+        if current == ENDED {
+            // Answers under way count; they have 100 ms more.
+            let end = *ending.get_or_insert(now + 100_000_000);
+            if now >= end || pending.is_empty() {
+                return;
+            }
+        }
+        if now >= refit {
+            refit = now + 1_000_000_000;
+            let b = clock.bracket();
+            let r = ClockReading {
+                monotonic_before_ns: b.before_ns,
+                realtime_ns: b.realtime_ns,
+                monotonic_after_ns: b.after_ns,
+            };
+            match &mut map {
+                Some(m) => drop(m.refit(r)),
+                None => map = RealtimeMap::new(r).ok(),
+            }
+        }
+        if now >= next && current != ENDED {
+            sequence += 1;
+            // Spread by a few percent, so that probes don't beat with a periodic load.
+            let distance = if current == IDLE { IDLE_NS } else { LOADED_NS };
+            next = now + distance + (sequence * 7919 % 100) * distance / 1000;
+            let t1_ns = clock.monotonic_ns();
+            let d = ControlDatagram {
+                kind: Kind::Probe,
+                flow: 0,
+                session: facts.session,
+                sequence,
+                t1_ns,
+                t2_ns: 0,
+                t3_ns: 0,
+            };
+            if socket.send(&d.encode(key)).is_ok() {
+                meter.add(LEN + HEADERS);
+                lock(state).sent += 1;
+                pending.push_back((sequence, t1_ns, current == IDLE));
+                if pending.len() > 1024 {
+                    pending.pop_front();
+                }
+            }
+        }
+        let wait = if current == ENDED {
+            5_000_000
+        } else {
+            next.saturating_sub(clock.monotonic_ns()).min(50_000_000)
+        };
+        let _ = poller.wait(&mut events, Some(wait));
+        while batch.recv(socket, RecvMode::DontWait).is_ok() {
+            let now = clock.monotonic_ns();
+            for message in batch.messages() {
+                let Ok(reply) = ControlDatagram::decode(message.data, key) else { continue };
+                if reply.kind != Kind::ProbeReply {
+                    continue;
+                }
+                let Some(at) =
+                    pending.iter().position(|p| p.0 == reply.sequence && p.1 == reply.t1_ns)
+                else {
+                    continue;
+                };
+                let Some((_, t1, idle)) = pending.remove(at) else { continue };
+                let t4 = match (message.kernel_realtime_ns, &map) {
+                    (Some(stamp), Some(map)) => {
+                        map.to_monotonic(clock.kernel_stamp_ns(stamp)).clamp(t1, now)
+                    }
+                    _ => now,
+                };
+                meter.add(LEN + HEADERS);
+                answered.store(true, Ordering::Relaxed);
+                let held = reply.t3_ns.saturating_sub(reply.t2_ns);
+                let round_trip = (t4 - t1).saturating_sub(held);
+                let mut state = lock(state);
+                state.answered += 1;
+                let summary = if idle { &mut state.idle } else { &mut state.loaded };
+                summary.record(round_trip as i64);
+                let probe = Probe { t1_ns: t1, t2_ns: reply.t2_ns, t3_ns: reply.t3_ns, t4_ns: t4 };
+                // A probe that contradicts itself (a hostile or broken peer) says nothing about the clocks.
+                if let Some(Ok(Some(step))) = state.estimator.as_mut().map(|e| e.on_probe(probe)) {
+                    state.steps.push(step);
+                }
+            }
+        }
+    }
+}

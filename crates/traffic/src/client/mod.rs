@@ -1,0 +1,114 @@
+//! The side that runs a test: it asks for a session, sets up the flows, keeps the clocks related, shows intervals, and
+//! makes the record of what both ends measured.
+
+mod commands;
+mod connect;
+mod latency;
+mod setup;
+mod test;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use weir_model::plan::{Family, FlowSpec, Plan};
+use weir_model::record::{Interval, Record};
+use weir_net::clock::Clock;
+
+use crate::TrafficError;
+use crate::key::Key;
+use crate::stop::Stop;
+
+/// How a test is to run.
+#[derive(Debug, Clone)]
+pub struct ClientConfig {
+    /// What is to be run.
+    pub plan: Plan,
+    /// The answering side: a name or an address.
+    pub host: String,
+    /// The server's key.
+    pub key: Option<Key>,
+    /// Limit for a connection to be established.
+    pub connect_timeout: Duration,
+    /// A socket on which connections of the running test can be started and stopped.
+    pub control_socket: Option<PathBuf>,
+    /// Packets received on this side are logged here.
+    pub packet_log: Option<PathBuf>,
+    /// Processors for the workers.
+    pub cpus: Option<Vec<usize>>,
+    /// Takes the nominal rate from the interface, when the plan names none.
+    pub nominal_auto: bool,
+    /// The clock; a test may inject one.
+    pub clock: Clock,
+}
+
+impl ClientConfig {
+    /// A test of `plan` against `host` with the defaults.
+    pub fn new(plan: Plan, host: impl Into<String>) -> Self {
+        ClientConfig {
+            plan,
+            host: host.into(),
+            key: None,
+            connect_timeout: Duration::from_secs(3),
+            control_socket: None,
+            packet_log: None,
+            cpus: None,
+            nominal_auto: false,
+            clock: Clock::System,
+        }
+    }
+}
+
+/// What a running test tells.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// The control connection stands.
+    Connected {
+        /// This side.
+        local: SocketAddr,
+        /// The other side.
+        remote: SocketAddr,
+    },
+    /// All data connections stand; sending begins.
+    Started {
+        /// The flows.
+        specs: Vec<FlowSpec>,
+        /// IP version.
+        family: Family,
+    },
+    /// An interval has ended. Losses are final only after the loss threshold.
+    Interval(Box<Interval>),
+}
+
+/// A test that did not come to its end, with what it had measured.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct Failure {
+    /// Why.
+    pub error: TrafficError,
+    /// What had been measured, if anything.
+    pub partial: Option<Box<Record>>,
+}
+
+impl From<TrafficError> for Failure {
+    fn from(error: TrafficError) -> Self {
+        Failure { error, partial: None }
+    }
+}
+
+/// Runs a test and gives its record (identity, command and start time are the caller's to fill).
+///
+/// # Errors
+/// [`Failure`] with the reason and what had been measured until then.
+pub fn run(
+    config: ClientConfig,
+    stop: Stop,
+    observe: &mut dyn FnMut(Event),
+) -> Result<Record, Failure> {
+    config.plan.check().map_err(TrafficError::from)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| TrafficError::system("starting the runtime", e))?;
+    runtime.block_on(test::run(config, stop, observe))
+}

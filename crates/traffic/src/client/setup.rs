@@ -1,0 +1,250 @@
+//! Setting up the data connections, all at once: TCP handshakes and prefaces, UDP hellos.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use weir_model::plan::{Direction, FlowSpec, Plan, Transport};
+use weir_net::clock::Clock;
+use weir_net::poll::{Events as PollEvents, Interest, Poller};
+use weir_net::tcp::{TcpOptions, TcpStream};
+use weir_net::udp::{UdpOptions, UdpSocket};
+use weir_wire::control::Opened;
+use weir_wire::datagram::{ControlDatagram, DatagramKey, Kind};
+use weir_wire::preface::DataPreface;
+
+use super::connect::bind_address;
+use crate::TrafficError;
+use crate::engine::{ControlRole, Engine, Events, PacketLog};
+use crate::flows::{Flow, SessionFacts, tcp_options, udp_options};
+
+/// A hello that is not answered is sent again after this time.
+const HELLO_RETRY_NS: u64 = 100_000_000;
+/// Without an answer for this long, UDP is blocked.
+const HELLO_PATIENCE_NS: u64 = 2_000_000_000;
+
+/// What setting up needs.
+pub(super) struct Setup<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) facts: SessionFacts,
+    pub(super) opened: &'a Opened,
+    pub(super) server: SocketAddr,
+    pub(super) engine: &'a Engine,
+    pub(super) events: &'a Events,
+    pub(super) connect_timeout_ns: u64,
+    pub(super) log: Option<PacketLog>,
+}
+
+impl Setup<'_> {
+    fn clock(&self) -> &Clock {
+        self.engine.clock()
+    }
+
+    fn failed(spec: &FlowSpec, reason: impl ToString) -> TrafficError {
+        TrafficError::Flow { flow: spec.id, name: spec.name.clone(), reason: reason.to_string() }
+    }
+
+    /// Connects every flow, in order of their ids.
+    pub(super) fn flows(&self, specs: &[FlowSpec]) -> Result<Vec<Arc<Flow>>, TrafficError> {
+        let udp: Vec<&FlowSpec> =
+            specs.iter().filter(|s| s.connection.transport == Transport::Udp).collect();
+        let tcp: Vec<&FlowSpec> =
+            specs.iter().filter(|s| s.connection.transport == Transport::Tcp).collect();
+        let mut flows = self.udp(&udp, specs.len())?;
+        flows.extend(self.tcp(&tcp)?);
+        flows.sort_by_key(|f| f.spec.id);
+        Ok(flows.into_iter().map(Arc::new).collect())
+    }
+
+    /// A server's port at its address.
+    fn at(&self, port: u16) -> SocketAddr {
+        let mut address = self.server;
+        address.set_port(port);
+        address
+    }
+
+    fn udp(&self, specs: &[&FlowSpec], all: usize) -> Result<Vec<Flow>, TrafficError> {
+        if specs.is_empty() {
+            return Ok(vec![]);
+        }
+        let key = DatagramKey::for_session(&self.facts.key);
+        let own_ports: HashMap<u32, u16> = self.opened.flow_ports.iter().copied().collect();
+        let mut sockets = Vec::with_capacity(specs.len());
+        for spec in specs {
+            let port = own_ports.get(&spec.id).copied().unwrap_or(self.opened.udp_port);
+            let remote = self.at(port);
+            let local = bind_address(self.plan, remote, spec.connection.client_port.unwrap_or(0));
+            let any = UdpOptions::connect(remote).bind;
+            let receives = spec.connection.direction == Direction::Reverse;
+            let options = UdpOptions {
+                connect: Some(remote),
+                device: self.plan.device.clone(),
+                ..udp_options(spec, local.unwrap_or(any), receives, all)
+            };
+            sockets.push(UdpSocket::open(&options).map_err(|e| Self::failed(spec, e))?);
+        }
+        let hello = |flow| ControlDatagram {
+            kind: Kind::Hello,
+            flow,
+            session: self.facts.session,
+            sequence: 0,
+            t1_ns: 0,
+            t2_ns: 0,
+            t3_ns: 0,
+        };
+        let ids: Vec<u32> = specs.iter().map(|s| s.id).collect();
+        say_hello(&sockets, &ids, &key, hello, self.clock())
+            .map_err(|e| TrafficError::system("waiting for UDP hellos", e))?
+            .then_some(())
+            .ok_or(TrafficError::UdpBlocked { port: self.opened.udp_port, address: self.server })?;
+        let mut flows = vec![];
+        for (spec, socket) in specs.iter().zip(sockets) {
+            let sends = spec.connection.direction == Direction::Forward;
+            let role = ControlRole::Client { key, session: self.facts.session, feedback: !sends };
+            flows.push(Flow::udp(
+                self.engine,
+                &self.facts,
+                (*spec).clone(),
+                sends,
+                Arc::new(socket),
+                role,
+                Arc::default(),
+                self.events.clone(),
+                self.log.clone().filter(|_| !sends),
+            ));
+        }
+        Ok(flows)
+    }
+
+    fn tcp(&self, specs: &[&FlowSpec]) -> Result<Vec<Flow>, TrafficError> {
+        let remote = self.at(self.opened.tcp_port);
+        let poller = Poller::new().map_err(|e| TrafficError::system("setting up streams", e))?;
+        let clock = self.clock();
+        let mut waiting: HashMap<u64, (&FlowSpec, TcpStream, u64)> = HashMap::new();
+        let mut flows = vec![];
+        for spec in specs {
+            let sends = spec.connection.direction == Direction::Forward;
+            let options = TcpOptions {
+                bind: bind_address(self.plan, remote, spec.connection.client_port.unwrap_or(0)),
+                device: self.plan.device.clone(),
+                nonblocking: true,
+                ..tcp_options(spec, sends)
+            };
+            let begun = clock.monotonic_ns();
+            let stream =
+                TcpStream::start_connect(remote, &options).map_err(|e| Self::failed(spec, e))?;
+            poller
+                .add(&stream, u64::from(spec.id), Interest::WRITE)
+                .map_err(|e| Self::failed(spec, e))?;
+            waiting.insert(u64::from(spec.id), (spec, stream, begun));
+        }
+        let deadline = clock.monotonic_ns() + self.connect_timeout_ns;
+        let mut events = PollEvents::new(256);
+        while !waiting.is_empty() {
+            let now = clock.monotonic_ns();
+            if now >= deadline {
+                let spec = waiting.values().map(|w| w.0).min_by_key(|s| s.id).unwrap_or(specs[0]);
+                return Err(Self::failed(
+                    spec,
+                    format!(
+                        "data connection to {remote}: no answer within {:.1} s",
+                        self.connect_timeout_ns as f64 / 1e9
+                    ),
+                ));
+            }
+            poller
+                .wait(&mut events, Some(deadline - now))
+                .map_err(|e| TrafficError::system("setting up streams", e))?;
+            for event in events.iter() {
+                let Some((spec, stream, begun)) = waiting.remove(&event.token) else { continue };
+                if let Ok(Some(e)) = stream.take_error() {
+                    return Err(Self::failed(spec, format!("data connection to {remote}: {e}")));
+                }
+                let _ = poller.remove(&stream);
+                let preface = DataPreface {
+                    session: self.facts.session,
+                    flow: spec.id,
+                    token: self.facts.token(spec.id),
+                }
+                .encode();
+                // A fresh connection's send buffer takes 36 bytes at once.
+                match stream.send(&preface) {
+                    Ok(n) if n == preface.len() => {}
+                    Ok(_) => {
+                        return Err(Self::failed(
+                            spec,
+                            "data connection took a part of its preface only",
+                        ));
+                    }
+                    Err(e) => {
+                        return Err(Self::failed(
+                            spec,
+                            format!("data connection to {remote}: {e}"),
+                        ));
+                    }
+                }
+                let seconds = clock.monotonic_ns().saturating_sub(begun) as f64 / 1e9;
+                let sends = spec.connection.direction == Direction::Forward;
+                let mut flow = Flow::tcp(
+                    self.engine,
+                    &self.facts,
+                    spec.clone(),
+                    sends,
+                    stream,
+                    self.events.clone(),
+                );
+                flow.connect_seconds = Some(seconds);
+                flows.push(flow);
+            }
+        }
+        Ok(flows)
+    }
+}
+
+/// Sends hellos until each socket has its acknowledgement; `false`: none came on one of them for too long.
+pub(super) fn say_hello(
+    sockets: &[UdpSocket],
+    flows: &[u32],
+    key: &DatagramKey,
+    hello: impl Fn(u32) -> ControlDatagram,
+    clock: &Clock,
+) -> std::io::Result<bool> {
+    let poller = Poller::new()?;
+    for (i, socket) in sockets.iter().enumerate() {
+        poller.add(socket, i as u64, Interest::READ)?;
+    }
+    let mut open = vec![true; sockets.len()];
+    let mut left = sockets.len();
+    let mut events = PollEvents::new(256);
+    let begun = clock.monotonic_ns();
+    // Each answer shows that the way is open: patience counts from the last one.
+    let mut last_answer = begun;
+    let mut next_round = begun;
+    let mut buffer = [0; 128];
+    while left > 0 {
+        let now = clock.monotonic_ns();
+        if now.saturating_sub(last_answer) >= HELLO_PATIENCE_NS {
+            return Ok(false);
+        }
+        if now >= next_round {
+            for (i, socket) in sockets.iter().enumerate().filter(|(i, _)| open[*i]) {
+                // A refusal (ICMP) of an earlier hello shows here; the peer may come up yet.
+                let _ = socket.send(&hello(flows[i]).encode(key));
+            }
+            next_round = clock.monotonic_ns() + HELLO_RETRY_NS;
+        }
+        poller.wait(&mut events, Some(next_round.saturating_sub(clock.monotonic_ns())))?;
+        for event in events.iter() {
+            let i = event.token as usize;
+            while let Ok((n, _)) = sockets[i].recv_from(&mut buffer) {
+                let Ok(d) = ControlDatagram::decode(&buffer[..n], key) else { continue };
+                if d.kind == Kind::HelloAck && d.flow == flows[i] && open[i] {
+                    open[i] = false;
+                    left -= 1;
+                    last_answer = clock.monotonic_ns();
+                }
+            }
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,731 @@
+//! One test from beginning to end.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use weir_flow::assemble::{Parts, assemble, interval};
+use weir_flow::{IntervalClock, SenderClock};
+use weir_model::plan::{Direction, Family, FlowSpec, Transport};
+use weir_model::record::{ClockRelation, IntervalCount, Latency, Record, Status};
+use weir_model::report::{EndReport, FlowReport};
+use weir_model::warning::{Severity, Warning};
+use weir_wire::control::{ClientMessage, ClockState, Open, Opened, SenderTotal, ServerMessage};
+
+use super::commands::{self, Asked, FlowState, Reply, Request};
+use super::connect::{self, Connected};
+use super::latency::{IDLE_PROBES, Probes};
+use super::setup::Setup;
+use super::{ClientConfig, Event, Failure};
+use crate::channel::{ChannelError, Meter, Writer};
+use crate::engine::{Engine, FlowEvent};
+use crate::flows::{Flow, SessionFacts};
+use crate::stop::{Stop, StopReason};
+use crate::{TrafficError, hello, host};
+
+/// Least time between the command to start and time zero, beside a round trip.
+const START_NS: u64 = 20_000_000;
+/// An interval is shown this long after its end, or when the other side's figures have come.
+const SHOW_NS: u64 = 150_000_000;
+/// The clocks' relation goes to the server this often.
+const CLOCK_SECONDS: f64 = 1.0;
+/// Once everything should have ended, this long is waited for the other side beside its own waiting.
+const GRACE: Duration = Duration::from_secs(12);
+/// Loss threshold when none is asked for (RFC 7680 leaves it to us): at least this.
+const LOSS_THRESHOLD_NS: u64 = 2_000_000_000;
+
+/// How the running part ended.
+struct Ended {
+    status: Status,
+    reason: String,
+    error: Option<TrafficError>,
+}
+
+struct Test<'a> {
+    config: &'a ClientConfig,
+    engine: Arc<Engine>,
+    meter: Meter,
+    writer: Writer,
+    remote: std::net::SocketAddr,
+    specs: Vec<FlowSpec>,
+    family: Family,
+    flows: Vec<Arc<Flow>>,
+    facts: SessionFacts,
+    shared_clock: bool,
+    probes: Option<Probes>,
+    /// Flows whose sender / receiver has ended.
+    sender_done: HashMap<u32, SenderTotal>,
+    receiver_done: std::collections::HashSet<u32>,
+    failed: HashMap<u32, String>,
+    live: HashMap<usize, HashMap<u32, IntervalCount>>,
+    worst_clock_error_ns: u64,
+    warnings: Vec<Warning>,
+}
+
+/// Runs it.
+pub(super) async fn run(
+    config: ClientConfig,
+    stop: Stop,
+    observe: &mut dyn FnMut(Event),
+) -> Result<Record, Failure> {
+    let meter = Meter::default();
+    let stopped = |reason: StopReason| TrafficError::Stopped(reason.text(), reason.exit_code());
+    let mut connected = tokio::select! {
+        connected = connect::connect(&config, &meter) => connected?,
+        reason = stop.asked(1) => return Err(stopped(reason).into()),
+    };
+    let family = if connected.remote.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 };
+    observe(Event::Connected { local: connected.local, remote: connected.remote });
+    let path_mtu_bytes = host::path_mtu(connected.remote.ip());
+    let loss_threshold_ns = config.plan.loss_threshold.map_or(LOSS_THRESHOLD_NS, |t| t.0);
+    let request = Open {
+        plan: config.plan.clone(),
+        family,
+        path_mtu_bytes,
+        loss_threshold_ns,
+        live: config.plan.interval.0 > 0,
+    };
+    let opened = connect::open(&mut connected, request).await?;
+    let specs = config.plan.flows(family, path_mtu_bytes);
+    let facts =
+        facts(&config, &opened, loss_threshold_ns).ok_or_else(|| TrafficError::Protocol {
+            address: connected.remote,
+            reason: "a session without usable keys".into(),
+        })?;
+
+    let _ = weir_net::thread::raise_descriptor_limit(65_536);
+    let count = config
+        .cpus
+        .as_ref()
+        .map_or_else(|| weir_net::thread::allowed_cpus().map_or(1, |c| c.len()), Vec::len);
+    let engine = Arc::new(Engine::new(count, config.cpus.as_deref(), config.clock.clone())?);
+    let log = config.packet_log.as_ref().map(|p| crate::packet_log(p)).transpose()?;
+    let (events, mut flow_events) = mpsc::unbounded_channel();
+
+    // Setting up waits for the network: on a thread of its own, so that a signal is heard meanwhile.
+    let (flows, probes) = {
+        let (plan, opened, engine) = (config.plan.clone(), opened.clone(), engine.clone());
+        let (server, events, log) = (connected.remote, events.clone(), log.clone());
+        let timeout = u64::try_from(config.connect_timeout.as_nanos()).unwrap_or(u64::MAX);
+        let (clock, meter) = (config.clock.clone(), meter.clone());
+        let (specs, has_udp) =
+            (specs.clone(), specs.iter().any(|s| s.connection.transport == Transport::Udp));
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        std::thread::spawn(move || {
+            let setup = Setup {
+                plan: &plan,
+                facts,
+                opened: &opened,
+                server,
+                engine: &engine,
+                events: &events,
+                connect_timeout_ns: timeout,
+                log,
+            };
+            let flows = setup.flows(&specs);
+            let wants_probes = plan.latency || has_udp;
+            let probes = match &flows {
+                Ok(_) if wants_probes => Probes::start(&plan, facts, server, clock, meter),
+                _ => None,
+            };
+            let _ = sender.send((flows, probes));
+        });
+        tokio::select! {
+            outcome = receiver => match outcome {
+                Ok((flows, probes)) => (flows?, probes),
+                Err(_) => return Err(TrafficError::system("setting up", std::io::Error::other("the thread ended")).into()),
+            },
+            reason = stop.asked(1) => return Err(stopped(reason).into()),
+        }
+    };
+    let Connected { mut reader, writer, server, local: _, remote } = connected;
+    let shared_clock = hello(false).clock.is_same_clock(&server.clock);
+    let mut test = Test {
+        config: &config,
+        engine: engine.clone(),
+        meter,
+        writer,
+        remote,
+        specs,
+        family,
+        flows,
+        facts,
+        shared_clock,
+        probes,
+        sender_done: HashMap::new(),
+        receiver_done: Default::default(),
+        failed: HashMap::new(),
+        live: HashMap::new(),
+        worst_clock_error_ns: 0,
+        warnings: vec![],
+    };
+    let before = host::before(remote.ip(), &config.clock);
+    let notes_before = engine.notes().len();
+
+    // The server tells of each data connection when it has it; nothing starts before.
+    let ready = async {
+        let mut missing: std::collections::HashSet<u32> = test.specs.iter().map(|s| s.id).collect();
+        while !missing.is_empty() {
+            match reader.read::<ServerMessage>().await {
+                Ok(ServerMessage::FlowReady { flow }) => {
+                    missing.remove(&flow);
+                }
+                Ok(ServerMessage::Refused { code, text }) => {
+                    return Err(TrafficError::Refused { address: remote, code, text });
+                }
+                Ok(_) => {}
+                Err(e) => return Err(lost(remote, "setting up", &e)),
+            }
+        }
+        Ok(())
+    };
+    tokio::select! {
+        ready = tokio::time::timeout(Duration::from_secs(5), ready) => match ready {
+            Ok(Ok(())) => {}
+            Ok(Err(e)) => return Err(e.into()),
+            Err(_) => return Err(TrafficError::Lost { address: remote, during: "setting up", reason: "it does not confirm the data connections (an address translator or a firewall between?)".into() }.into()),
+        },
+        reason = stop.asked(1) => return Err(stopped(reason).into()),
+    }
+
+    let (requests, mut asked) = mpsc::unbounded_channel();
+    let _socket =
+        config.control_socket.as_ref().map(|path| commands::listen(path, requests)).transpose()?;
+    test.idle_probes(&stop).await.map_err(|r| Failure::from(stopped(r)))?;
+    observe(Event::Started { specs: test.specs.clone(), family });
+    let ended = test.play(&mut reader, &mut flow_events, &mut asked, &stop, observe).await;
+    test.finish(&mut reader, ended, &before, notes_before, &stop).await
+}
+
+/// The session's secrets as the server gave them.
+fn facts(config: &ClientConfig, opened: &Opened, loss_threshold_ns: u64) -> Option<SessionFacts> {
+    let secret = |text: &str| crate::key::from_hex(text)?.try_into().ok();
+    Some(SessionFacts {
+        session: opened.session,
+        key: secret(&opened.key)?,
+        token_secret: secret(&opened.token_secret)?,
+        seed: config.plan.seed.0,
+        omit_ns: config.plan.omit.0,
+        loss_threshold_ns,
+    })
+}
+
+fn lost(address: std::net::SocketAddr, during: &'static str, e: &ChannelError) -> TrafficError {
+    TrafficError::Lost { address, during, reason: e.to_string() }
+}
+
+impl Test<'_> {
+    async fn send(&mut self, message: &ClientMessage) -> Result<(), TrafficError> {
+        let writing = self.writer.write(message);
+        match tokio::time::timeout(Duration::from_secs(10), writing).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(e)) => Err(lost(self.remote, "the test", &e)),
+            Err(_) => Err(lost(self.remote, "the test", &ChannelError::Closed)),
+        }
+    }
+
+    /// Waits for the probes of the idle path: the idle round trip, and the clocks' first relation.
+    async fn idle_probes(&self, stop: &Stop) -> Result<(), StopReason> {
+        let Some(probes) = &self.probes else { return Ok(()) };
+        let begun = Instant::now();
+        // A long path answers late: up to 2 s.
+        while probes.answered() < IDLE_PROBES && begun.elapsed() < Duration::from_secs(2) {
+            tokio::select! {
+                () = tokio::time::sleep(Duration::from_millis(5)) => {}
+                reason = stop.asked(1) => return Err(reason),
+            }
+        }
+        probes.load();
+        Ok(())
+    }
+
+    /// The clocks' relation now.
+    fn clock_state(&self) -> Option<ClockState> {
+        let now = self.engine.clock().monotonic_ns();
+        if self.shared_clock {
+            let error_ns = weir_net::clock::monotonic_resolution_ns();
+            return Some(ClockState { offset_ns: 0, skew_ppb: 0, reference_ns: now, error_ns });
+        }
+        self.probes.as_ref()?.clock_state(now)
+    }
+
+    /// Tells both sides' receivers how the clocks relate.
+    async fn relate_clocks(&mut self) -> Result<(), TrafficError> {
+        let Some(state) = self.clock_state() else { return Ok(()) };
+        self.worst_clock_error_ns = self.worst_clock_error_ns.max(state.error_ns);
+        let now = self.engine.clock().monotonic_ns();
+        let server = SenderClock {
+            offset_ns: state.offset_at_client(now),
+            skew_ppb: state.skew_ppb,
+            reference_ns: now,
+            error_ns: state.error_ns,
+        };
+        for flow in &self.flows {
+            flow.set_clock(server);
+        }
+        self.send(&ClientMessage::Clock(state)).await
+    }
+
+    /// From time zero to the end of the last flow.
+    async fn play(
+        &mut self,
+        reader: &mut crate::channel::Reader,
+        flow_events: &mut mpsc::UnboundedReceiver<FlowEvent>,
+        asked: &mut mpsc::UnboundedReceiver<Asked>,
+        stop: &Stop,
+        observe: &mut dyn FnMut(Event),
+    ) -> (Ended, IntervalClock) {
+        let clock = self.engine.clock().clone();
+        let now = clock.monotonic_ns();
+        let start_ns = now + START_NS;
+        let intervals = IntervalClock {
+            start_ns,
+            interval_ns: self.config.plan.interval.0,
+            omit_ns: self.config.plan.omit.0,
+        };
+        let done = |status, reason: &str| Ended { status, reason: reason.into(), error: None };
+        let fail = |error: TrafficError| Ended {
+            status: Status::Partial,
+            reason: error.to_string(),
+            error: Some(error),
+        };
+        if let Err(e) = self.relate_clocks().await {
+            return (fail(e), intervals);
+        }
+        let offset = self.clock_state().map_or(0, |s| s.offset_at_client(now));
+        for flow in &self.flows {
+            flow.begin_intervals(intervals);
+        }
+        if let Err(e) =
+            self.send(&ClientMessage::Start { at_ns: start_ns.wrapping_add_signed(offset) }).await
+        {
+            return (fail(e), intervals);
+        }
+        for flow in self.flows.iter().filter(|f| f.sends() && f.spec.connection.autostart) {
+            flow.start(&self.engine, start_ns + flow.spec.connection.start_after.0, intervals);
+        }
+        let mut shown = 0usize;
+        let mut next_clock = Instant::now() + Duration::from_secs_f64(CLOCK_SECONDS);
+        let mut interrupted: Option<StopReason> = None;
+        let mut give_up: Option<Instant> = None;
+        loop {
+            if self.is_over() {
+                let reason = interrupted.map_or("all flows ended", StopReason::text);
+                let status =
+                    if interrupted.is_some() { Status::Interrupted } else { Status::Complete };
+                self.show(&mut shown, &intervals, u64::MAX, observe);
+                return (done(status, reason), intervals);
+            }
+            // Once no sender is left, the rest must come within the other side's own limits.
+            if give_up.is_none() && self.senders_over() {
+                give_up = Some(
+                    Instant::now() + Duration::from_nanos(self.facts.loss_threshold_ns) + GRACE,
+                );
+            }
+            let show_at = intervals.end_ns(shown).map(|end| {
+                let wait = (end + SHOW_NS).saturating_sub(clock.monotonic_ns());
+                Instant::now() + Duration::from_nanos(wait)
+            });
+            let show_due = async {
+                match show_at {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let give_up_due = async {
+                match give_up {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                reason = stop.asked(if interrupted.is_some() { 2 } else { 1 }) => {
+                    if interrupted.is_some() {
+                        return (done(Status::Interrupted, reason.text()), intervals);
+                    }
+                    interrupted = Some(reason);
+                    for flow in &self.flows {
+                        flow.stop(&self.engine);
+                    }
+                    if let Err(e) = self.send(&ClientMessage::StopFlow { flow: None }).await {
+                        return (fail(e), intervals);
+                    }
+                    // Flows that were never started will not end.
+                    for spec in &self.specs {
+                        if !spec.connection.autostart && !self.sender_done.contains_key(&spec.id) {
+                            self.receiver_done.insert(spec.id);
+                            self.sender_done.entry(spec.id).or_insert(SenderTotal { flow: spec.id, packets: 0, bytes: 0 });
+                        }
+                    }
+                }
+                message = reader.read::<ServerMessage>() => match message {
+                    Ok(message) => {
+                        if let Err(e) = self.heard(message, &clock) {
+                            return (fail(e), intervals);
+                        }
+                        self.show(&mut shown, &intervals, clock.monotonic_ns(), observe);
+                    }
+                    Err(e) => {
+                        for flow in &self.flows {
+                            flow.stop(&self.engine);
+                        }
+                        return (fail(lost(self.remote, "the test", &e)), intervals);
+                    }
+                },
+                Some(event) = flow_events.recv() => {
+                    if let Err(e) = self.happened(event).await {
+                        return (fail(e), intervals);
+                    }
+                }
+                Some((request, reply)) = asked.recv() => {
+                    let answer = self.command(&request, intervals).await;
+                    let _ = reply.send(answer);
+                }
+                () = show_due => {
+                    let now = clock.monotonic_ns();
+                    self.show(&mut shown, &intervals, now, observe);
+                }
+                () = tokio::time::sleep_until(next_clock) => {
+                    next_clock += Duration::from_secs_f64(CLOCK_SECONDS);
+                    if !self.shared_clock && let Err(e) = self.relate_clocks().await {
+                        return (fail(e), intervals);
+                    }
+                }
+                () = give_up_due => {
+                    let missing: Vec<u32> = self.specs.iter().map(|s| s.id).filter(|id| !self.receiver_done.contains(id)).collect();
+                    self.warnings.push(Warning::new("not-drained", Severity::Warning, format!("{} flows had not been accounted for when waiting ended (first: flow {})", missing.len(), missing.first().copied().unwrap_or(0))));
+                    return (done(Status::Complete, "waiting for the rest ended"), intervals);
+                }
+            }
+        }
+    }
+
+    fn is_ended(&self, id: u32) -> bool {
+        self.failed.contains_key(&id)
+            || (self.sender_done.contains_key(&id) && self.receiver_done.contains(&id))
+    }
+
+    fn is_over(&self) -> bool {
+        self.specs.iter().all(|s| self.is_ended(s.id))
+    }
+
+    fn senders_over(&self) -> bool {
+        self.specs
+            .iter()
+            .all(|s| self.failed.contains_key(&s.id) || self.sender_done.contains_key(&s.id))
+    }
+
+    fn flow(&self, id: u32) -> Option<&Arc<Flow>> {
+        // Flows are sorted by id, which count from 1.
+        self.flows.get(id.checked_sub(1)? as usize)
+    }
+
+    /// A message from the server.
+    fn heard(
+        &mut self,
+        message: ServerMessage,
+        clock: &weir_net::clock::Clock,
+    ) -> Result<(), TrafficError> {
+        match message {
+            ServerMessage::SenderDone(total) => {
+                if let Some(flow) = self.flow(total.flow) {
+                    let wait = match flow.transport() {
+                        Transport::Udp => self.facts.loss_threshold_ns,
+                        Transport::Tcp => self.facts.loss_threshold_ns.max(10_000_000_000),
+                    };
+                    flow.sender_done(
+                        &self.engine,
+                        total.packets,
+                        total.bytes,
+                        clock.monotonic_ns() + wait,
+                    );
+                    self.sender_done.insert(total.flow, total);
+                }
+            }
+            ServerMessage::ReceiverDone { flow } => {
+                self.receiver_done.insert(flow);
+            }
+            ServerMessage::Live { interval, flows } => {
+                let kept = self.live.entry(interval as usize).or_default();
+                kept.extend(flows.into_iter().take(self.specs.len()));
+                // Only the last few are ever shown.
+                self.live.retain(|i, _| *i + 8 > interval as usize);
+            }
+            ServerMessage::FlowFailed { flow, text } => {
+                self.warnings.push(
+                    Warning::new("flow-failed", Severity::Error, format!("the other side: {text}"))
+                        .for_flow(flow),
+                );
+                self.failed.insert(flow, text);
+            }
+            ServerMessage::Refused { code, text } => {
+                return Err(TrafficError::Refused { address: self.remote, code, text });
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Something that a worker tells.
+    async fn happened(&mut self, event: FlowEvent) -> Result<(), TrafficError> {
+        match event {
+            FlowEvent::SenderDone(total) => {
+                self.sender_done.insert(total.flow, total);
+                self.send(&ClientMessage::SenderDone(total)).await?;
+            }
+            FlowEvent::ReceiverDone(flow) => {
+                self.receiver_done.insert(flow);
+            }
+            FlowEvent::Failed(flow, text) => {
+                if let Some(f) = self.flow(flow) {
+                    f.fail(text.clone());
+                }
+                self.warnings.push(
+                    Warning::new("flow-failed", Severity::Error, text.clone()).for_flow(flow),
+                );
+                self.failed.insert(flow, text);
+            }
+            FlowEvent::Ready(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Shows the intervals that have ended, each when the other side's figures are there or it is late for them.
+    fn show(
+        &mut self,
+        shown: &mut usize,
+        intervals: &IntervalClock,
+        now: u64,
+        observe: &mut dyn FnMut(Event),
+    ) {
+        while let Some(end) = intervals.end_ns(*shown) {
+            if now < end {
+                return;
+            }
+            let index = *shown;
+            let remote = self.live.get(&index);
+            if now < end + SHOW_NS && remote.is_none() {
+                return;
+            }
+            let counts: Vec<_> = self
+                .specs
+                .iter()
+                .zip(&self.flows)
+                .map(|(spec, flow)| {
+                    let here = flow.interval(index);
+                    let there = remote.and_then(|r| r.get(&spec.id).cloned());
+                    match spec.connection.direction {
+                        Direction::Forward => (spec.id, Direction::Forward, here, there),
+                        Direction::Reverse => (spec.id, Direction::Reverse, there, here),
+                    }
+                })
+                .collect();
+            if counts.iter().all(|c| c.2.is_none() && c.3.is_none()) {
+                // At the end: nothing was counted after the last interval.
+                if now == u64::MAX {
+                    return;
+                }
+                if self.senders_over() {
+                    *shown += 1;
+                    self.live.remove(&index);
+                    continue;
+                }
+            }
+            observe(Event::Interval(Box::new(interval(intervals, index, counts.into_iter()))));
+            *shown += 1;
+            self.live.remove(&index);
+        }
+    }
+
+    /// A request on the control socket.
+    async fn command(&mut self, request: &Request, intervals: IntervalClock) -> Reply {
+        let named: Vec<FlowSpec> = self
+            .specs
+            .iter()
+            .filter(|s| {
+                request.connection.as_ref().is_none_or(|n| *n == s.name || *n == s.connection.name)
+            })
+            .cloned()
+            .collect();
+        if named.is_empty() {
+            let names: Vec<&str> = self.specs.iter().take(20).map(|s| s.name.as_str()).collect();
+            return Reply::error(format!(
+                "connection: {}; accepted: {}",
+                request.connection.as_deref().unwrap_or(""),
+                names.join(", ")
+            ));
+        }
+        let now = self.engine.clock().monotonic_ns();
+        for spec in &named {
+            let Some(flow) = self.flow(spec.id).cloned() else { continue };
+            let sent = match request.verb.as_str() {
+                "status" => Ok(()),
+                "start" if flow.sends() => {
+                    flow.start(&self.engine, now, intervals);
+                    Ok(())
+                }
+                "stop" if flow.sends() => {
+                    flow.stop(&self.engine);
+                    Ok(())
+                }
+                "start" => self.send(&ClientMessage::StartFlow { flow: spec.id }).await,
+                "stop" => self.send(&ClientMessage::StopFlow { flow: Some(spec.id) }).await,
+                other => {
+                    return Reply::error(format!("verb: {other}; accepted: start, stop, status"));
+                }
+            };
+            if let Err(e) = sent {
+                return Reply::error(e.to_string());
+            }
+        }
+        let state = |id| {
+            if self.is_ended(id) || self.sender_done.contains_key(&id) {
+                "ended"
+            } else {
+                "planned or running"
+            }
+        };
+        Reply {
+            ok: true,
+            flows: named
+                .iter()
+                .map(|s| FlowState { id: s.id, name: s.name.clone(), state: state(s.id).into() })
+                .collect(),
+            error: None,
+        }
+    }
+
+    /// Exchanges reports and makes the record.
+    async fn finish(
+        mut self,
+        reader: &mut crate::channel::Reader,
+        (ended, intervals): (Ended, IntervalClock),
+        before: &host::Before,
+        notes_before: usize,
+        stop: &Stop,
+    ) -> Result<Record, Failure> {
+        let clock = self.engine.clock().clone();
+        let Ended { mut status, mut reason, mut error } = ended;
+        // Both ends' processor time ends here: before the reports are made.
+        let cpu = host::cpu(before, &clock);
+        let mut remote = None;
+        if error.is_none() {
+            let exchange = self.exchange(reader);
+            let outcome = tokio::select! {
+                outcome = tokio::time::timeout(Duration::from_secs(30), exchange) => {
+                    outcome.unwrap_or_else(|_| Err(TrafficError::Lost { address: self.remote, during: "the exchange of results", reason: "nothing within 30 s".into() }))
+                }
+                _ = stop.asked(2) => Err(TrafficError::Stopped("interrupted", 130)),
+            };
+            match outcome {
+                Ok(report) => remote = Some(report),
+                Err(e) => {
+                    if status == Status::Complete {
+                        status = Status::Partial;
+                        reason = e.to_string();
+                    }
+                    error = Some(e);
+                }
+            }
+        }
+        let now = clock.monotonic_ns();
+        let relation = self.clock_relation(intervals.start_ns);
+        let latency = self.latency();
+        let mut warnings = std::mem::take(&mut self.warnings);
+        warnings.extend(self.engine.notes().into_iter().skip(notes_before));
+        let local = EndReport {
+            host: host::after(before),
+            cpu,
+            warnings,
+            flows: self.flows.iter().map(|f| f.report(&self.engine, now)).collect(),
+        };
+        let nominal = match self.config.plan.nominal {
+            Some(rate) => Some((rate.0, "stated".to_string())),
+            None if self.config.nominal_auto => host::nominal(self.remote.ip()),
+            None => None,
+        };
+        let record = assemble(Parts {
+            plan: weir_model::plan::Plan {
+                host: Some(self.config.host.clone()),
+                ..self.config.plan.clone()
+            },
+            specs: self.specs.clone(),
+            family: self.family,
+            local,
+            remote,
+            clock: relation,
+            intervals,
+            status,
+            end_reason: reason,
+            nominal,
+            latency,
+            loss_threshold_ns: self.facts.loss_threshold_ns,
+            control_bytes: self.meter.bytes(),
+        });
+        let _ = self.send(&ClientMessage::Close).await;
+        match error {
+            None if status == Status::Interrupted => {
+                let reason = stop.reason().unwrap_or(StopReason::Interrupted);
+                Err(Failure {
+                    error: TrafficError::Stopped(reason.text(), reason.exit_code()),
+                    partial: Some(Box::new(record)),
+                })
+            }
+            None => Ok(record),
+            Some(error) => Err(Failure { error, partial: Some(Box::new(record)) }),
+        }
+    }
+
+    async fn exchange(
+        &mut self,
+        reader: &mut crate::channel::Reader,
+    ) -> Result<EndReport, TrafficError> {
+        self.send(&ClientMessage::Report).await?;
+        let mut flows: Vec<FlowReport> = vec![];
+        loop {
+            match reader.read::<ServerMessage>().await {
+                Ok(ServerMessage::Flow(flow)) => {
+                    // A server reports each flow once.
+                    if flows.len() < self.specs.len() {
+                        flows.push(*flow);
+                    }
+                }
+                Ok(ServerMessage::End(end)) => return Ok(EndReport { flows, ..*end }),
+                Ok(ServerMessage::Refused { code, text }) => {
+                    return Err(TrafficError::Refused { address: self.remote, code, text });
+                }
+                Ok(_) => {}
+                Err(e) => return Err(lost(self.remote, "the exchange of results", &e)),
+            }
+        }
+    }
+
+    fn clock_relation(&self, start_ns: u64) -> Option<ClockRelation> {
+        if self.shared_clock {
+            return Some(ClockRelation {
+                method: "shared".into(),
+                error_seconds: weir_net::clock::monotonic_resolution_ns() as f64 / 1e9,
+                ..ClockRelation::default()
+            });
+        }
+        self.probes.as_ref()?.clock_relation(start_ns, self.worst_clock_error_ns)
+    }
+
+    fn latency(&mut self) -> Option<Latency> {
+        let (latency, steps) = self.probes.take()?.finish();
+        if let (Some(step), false) = (steps.first(), self.shared_clock) {
+            self.warnings.push(
+                Warning::new(
+                    "clock-stepped",
+                    Severity::Warning,
+                    format!("the two hosts' clocks moved against each other by {:.6} s during the run: one-way delays around it are off by as much", step.by_ns as f64 / 1e9),
+                )
+                .with_value(step.by_ns as f64 / 1e9, 0.0),
+            );
+        }
+        self.config.plan.latency.then_some(latency)
+    }
+}

@@ -1,0 +1,170 @@
+//! The threads that move data: as many workers of each kind as processors, each with many flows. One flow or ten
+//! thousand use the same code.
+//!
+//! A worker owns the sockets that it waits for; what a flow has counted lies behind a mutex that is hardly ever
+//! contended, so that intervals can be read while the test runs.
+
+mod receive;
+mod send;
+mod stream;
+mod worker;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use weir_model::warning::{Severity, Warning};
+use weir_net::clock::Clock;
+use weir_wire::control::SenderTotal;
+
+pub(crate) use receive::{ControlRole, PacketLog, ReceiveFlow};
+pub(crate) use send::SendFlow;
+pub(crate) use stream::{StreamFlow, StreamRole, TcpSamples};
+use worker::Worker;
+
+use crate::TrafficError;
+
+/// What a worker tells the session of a flow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum FlowEvent {
+    /// The sender has ended.
+    SenderDone(SenderTotal),
+    /// The receiver has accounted for all, or waited long enough.
+    ReceiverDone(u32),
+    /// The flow can't go on.
+    Failed(u32, String),
+    /// A data connection or UDP flow of the server has arrived.
+    Ready(u32),
+}
+
+/// Where flow events go.
+pub(crate) type Events = tokio::sync::mpsc::UnboundedSender<FlowEvent>;
+
+/// Locks, also after a panic elsewhere: counters are valid at every moment.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A flow's place in the engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    kind: Kind,
+    worker: usize,
+    token: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Send,
+    Receive,
+    Stream,
+}
+
+/// Warnings that concern the host's clocks, raised by the workers.
+pub(crate) type Notes = Arc<Mutex<Vec<Warning>>>;
+
+/// All workers.
+pub(crate) struct Engine {
+    senders: Vec<Worker<send::Command>>,
+    receivers: Vec<Worker<receive::Command>>,
+    streams: Vec<Worker<stream::Command>>,
+    next: AtomicUsize,
+    clock: Clock,
+    notes: Notes,
+}
+
+impl Engine {
+    /// Starts the workers: `count` of each kind, pinned to `cpus` in turn when given.
+    pub(crate) fn new(
+        count: usize,
+        cpus: Option<&[usize]>,
+        clock: Clock,
+    ) -> Result<Engine, TrafficError> {
+        let cpu = |i: usize| cpus.filter(|c| !c.is_empty()).map(|c| c[i % c.len()]);
+        let notes = Notes::default();
+        let (mut senders, mut receivers, mut streams) = (vec![], vec![], vec![]);
+        for i in 0..count.max(1) {
+            let c = clock.clone();
+            senders.push(Worker::start(&format!("weir-tx-{i}"), cpu(i), move |inbox| {
+                send::work(inbox, c)
+            })?);
+            let (c, n) = (clock.clone(), notes.clone());
+            // Receivers from the other end: with two processors, one flow's sender and receiver get one each.
+            receivers.push(Worker::start(
+                &format!("weir-rx-{i}"),
+                cpu(count - 1 - i),
+                move |inbox| receive::work(inbox, c, n),
+            )?);
+            let c = clock.clone();
+            streams.push(Worker::start(&format!("weir-tcp-{i}"), cpu(i), move |inbox| {
+                stream::work(inbox, c)
+            })?);
+        }
+        Ok(Engine { senders, receivers, streams, next: AtomicUsize::new(1), clock, notes })
+    }
+
+    /// The clock that all of it reads.
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// Warnings about this host's clocks so far; a session takes those raised since it began.
+    pub(crate) fn notes(&self) -> Vec<Warning> {
+        lock(&self.notes).clone()
+    }
+
+    fn place(&self, kind: Kind) -> Place {
+        let n = self.next.fetch_add(1, Ordering::Relaxed);
+        Place { kind, worker: n % self.senders.len(), token: n as u64 }
+    }
+
+    pub(crate) fn add_sender(&self, flow: SendFlow) -> Place {
+        let place = self.place(Kind::Send);
+        self.senders[place.worker].tell(send::Command::Add(place.token, Box::new(flow)));
+        place
+    }
+
+    pub(crate) fn add_receiver(&self, flow: ReceiveFlow) -> Place {
+        let place = self.place(Kind::Receive);
+        self.receivers[place.worker].tell(receive::Command::Add(place.token, Box::new(flow)));
+        place
+    }
+
+    pub(crate) fn add_stream(&self, flow: StreamFlow) -> Place {
+        let place = self.place(Kind::Stream);
+        self.streams[place.worker].tell(stream::Command::Add(place.token, Box::new(flow)));
+        place
+    }
+
+    /// The flow's state has changed: look at it now.
+    pub(crate) fn poke(&self, place: Place) {
+        match place.kind {
+            Kind::Send => self.senders[place.worker].tell(send::Command::Poke(place.token)),
+            Kind::Receive => self.receivers[place.worker].tell(receive::Command::Poke(place.token)),
+            Kind::Stream => self.streams[place.worker].tell(stream::Command::Poke(place.token)),
+        }
+    }
+
+    /// Takes the flow out; its socket closes when nobody else holds it.
+    pub(crate) fn remove(&self, place: Place) {
+        match place.kind {
+            Kind::Send => self.senders[place.worker].tell(send::Command::Remove(place.token)),
+            Kind::Receive => {
+                self.receivers[place.worker].tell(receive::Command::Remove(place.token))
+            }
+            Kind::Stream => self.streams[place.worker].tell(stream::Command::Remove(place.token)),
+        }
+    }
+}
+
+/// A step of the realtime clock, as a warning.
+fn clock_step(by_ns: i64) -> Warning {
+    Warning::new(
+        "clock-stepped",
+        Severity::Warning,
+        format!(
+            "the host's realtime clock was stepped by {:.6} s during the run: kernel receive stamps taken before it was noticed (up to 1 s) are off by as much",
+            by_ns as f64 / 1e9
+        ),
+    )
+    .with_value(by_ns as f64 / 1e9, 0.0)
+}

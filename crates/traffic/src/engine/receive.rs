@@ -1,0 +1,309 @@
+//! The worker that receives datagrams: data of receiving flows, and signs of life of those that we send to.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufWriter};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::TryRecvError;
+use std::sync::{Arc, Mutex};
+
+use weir_flow::{Logged, Receiving};
+use weir_model::plan::Direction;
+use weir_net::clock::{Clock, set_timer_slack};
+use weir_net::poll::{Events as PollEvents, Interest};
+use weir_net::udp::{RecvBatch, RecvMode, UdpSocket};
+use weir_stats::{Arrival, ClockReading, RealtimeMap};
+use weir_wire::datagram::{ControlDatagram, DatagramKey, Kind, looks_like_control};
+use weir_wire::packets::{FLAG_MERGED, Kind as PacketKind, PacketLogWriter, Record};
+
+use super::worker::{INBOX, Inbox};
+use super::{Events, FlowEvent, Notes, clock_step, lock};
+
+/// Housekeeping: intervals, overdue packets, feedback.
+const TICK_NS: u64 = 50_000_000;
+/// A receiver tells its sender this often that it still wants to be sent to.
+const FEEDBACK_NS: u64 = 500_000_000;
+/// The realtime clock is related to the monotonic one anew this often.
+const REFIT_NS: u64 = 1_000_000_000;
+/// Messages taken in one call.
+const LARGE_MESSAGES: usize = 32;
+const SMALL_MESSAGES: usize = 64;
+/// Payloads up to this size use the small batch, whose buffers stay in the cache.
+const SMALL_BYTES: usize = 2048;
+/// Calls for one socket before the others have their turn.
+const TURN: usize = 16;
+
+/// The packet log of all receivers of a process.
+pub(crate) type PacketLog = Arc<Mutex<PacketLogWriter<BufWriter<File>>>>;
+
+/// What a flow's socket is for besides data.
+pub(crate) enum ControlRole {
+    /// The server's side of a flow: it answers hellos again and notes signs of life.
+    Server { key: DatagramKey, session: u64, alive: Arc<AtomicU64> },
+    /// The client's side; `feedback`: it must show that it wants to be sent to.
+    Client { key: DatagramKey, session: u64, feedback: bool },
+}
+
+/// A flow that receives datagrams, or one that sends and hears only its peer's signs of life.
+pub(crate) struct ReceiveFlow {
+    pub(crate) id: u32,
+    pub(crate) socket: Arc<UdpSocket>,
+    pub(crate) state: Option<Arc<Mutex<Receiving>>>,
+    /// Largest datagram expected.
+    pub(crate) payload: usize,
+    pub(crate) merged: bool,
+    pub(crate) role: ControlRole,
+    pub(crate) events: Events,
+    /// When to stop waiting for what is missing; `u64::MAX` until the sender's count is known.
+    pub(crate) deadline: Arc<AtomicU64>,
+    pub(crate) log: Option<PacketLog>,
+    pub(crate) direction: Direction,
+}
+
+pub(super) enum Command {
+    Add(u64, Box<ReceiveFlow>),
+    Poke(u64),
+    Remove(u64),
+}
+
+struct Slot {
+    flow: Box<ReceiveFlow>,
+    next_feedback: u64,
+    feedback_count: u64,
+    done: bool,
+}
+
+/// Kernel stamps to monotonic time.
+struct Stamps {
+    map: Option<RealtimeMap>,
+    next_refit: u64,
+}
+
+impl Stamps {
+    fn refit(&mut self, clock: &Clock, now: u64, notes: &Notes) {
+        if now < self.next_refit {
+            return;
+        }
+        self.next_refit = now + REFIT_NS;
+        let b = clock.bracket();
+        let reading = ClockReading {
+            monotonic_before_ns: b.before_ns,
+            realtime_ns: b.realtime_ns,
+            monotonic_after_ns: b.after_ns,
+        };
+        match &mut self.map {
+            Some(map) => {
+                if let Ok(Some(step)) = map.refit(reading) {
+                    lock(notes).push(clock_step(step.by_ns));
+                }
+            }
+            None => self.map = RealtimeMap::new(reading).ok(),
+        }
+    }
+}
+
+pub(super) fn work(inbox: Inbox<Command>, clock: Clock, notes: Notes) {
+    let _ = set_timer_slack(1);
+    let mut flows: HashMap<u64, Slot> = HashMap::new();
+    let mut events = PollEvents::new(256);
+    let mut stamps = Stamps { map: None, next_refit: 0 };
+    let mut small: Option<RecvBatch> = None;
+    let mut large: Option<RecvBatch> = None;
+    let mut next_tick = 0u64;
+    loop {
+        let timeout = if flows.is_empty() {
+            None
+        } else {
+            Some(next_tick.saturating_sub(clock.monotonic_ns()))
+        };
+        let before = clock.monotonic_ns();
+        let _ = inbox.poller.wait(&mut events, timeout);
+        stamps.refit(&clock, before, &notes);
+        let mut drained = true;
+        for event in events.iter() {
+            if event.token == INBOX {
+                inbox.waker.clear();
+                continue;
+            }
+            let Some(slot) = flows.get_mut(&event.token) else { continue };
+            let is_small = !slot.flow.merged && slot.flow.payload <= SMALL_BYTES;
+            let batch = if is_small {
+                small.get_or_insert_with(|| RecvBatch::new(SMALL_MESSAGES, SMALL_BYTES))
+            } else {
+                large.get_or_insert_with(|| RecvBatch::new(LARGE_MESSAGES, 65_536))
+            };
+            drained &= receive(slot, batch, &clock, &stamps);
+        }
+        loop {
+            match inbox.commands.try_recv() {
+                Ok(Command::Add(token, flow)) => {
+                    if let Err(e) = inbox.poller.add(&*flow.socket, token, Interest::READ) {
+                        let _ = flow.events.send(FlowEvent::Failed(
+                            flow.id,
+                            format!("waiting for datagrams: {e}"),
+                        ));
+                        continue;
+                    }
+                    flows.insert(
+                        token,
+                        Slot { flow, next_feedback: 0, feedback_count: 0, done: false },
+                    );
+                    next_tick = 0;
+                }
+                Ok(Command::Poke(token)) => {
+                    if let Some(slot) = flows.get_mut(&token) {
+                        tick(slot, clock.monotonic_ns(), None);
+                    }
+                }
+                Ok(Command::Remove(token)) => {
+                    if let Some(slot) = flows.remove(&token) {
+                        let _ = inbox.poller.remove(&*slot.flow.socket);
+                    }
+                }
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => return,
+            }
+        }
+        let now = clock.monotonic_ns();
+        if now >= next_tick {
+            next_tick = now + TICK_NS;
+            // What arrived before the wait has been read, if every socket was emptied.
+            let read_until = drained.then_some(before);
+            for slot in flows.values_mut() {
+                tick(slot, now, read_until);
+            }
+        }
+    }
+}
+
+/// Reads a socket until it is empty or its turn is over; whether it is empty.
+fn receive(slot: &mut Slot, batch: &mut RecvBatch, clock: &Clock, stamps: &Stamps) -> bool {
+    let flow = &mut slot.flow;
+    for _ in 0..TURN {
+        let got = match batch.recv(&flow.socket, RecvMode::DontWait) {
+            Ok(got) => got,
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return true,
+            // A refusal by the peer's host (ICMP) is taken off the socket by being read.
+            Err(_) => continue,
+        };
+        let now = clock.monotonic_ns();
+        let mut state = flow.state.as_ref().map(|s| lock(s));
+        if let Some(state) = &mut state {
+            state.called(1);
+        }
+        let mut log = flow.log.as_ref().map(|l| lock(l));
+        for message in batch.messages() {
+            if message.segment_size.is_none()
+                && looks_like_control(message.data)
+                && control(&flow.role, flow.id, &flow.socket, message.data, now)
+            {
+                continue;
+            }
+            let Some(state) = &mut state else { continue };
+            let at = match (message.kernel_realtime_ns, &stamps.map) {
+                // Never later than now: a stamp from before a step of the clock may be.
+                (Some(stamp), Some(map)) => map.to_monotonic(clock.kernel_stamp_ns(stamp)).min(now),
+                _ => now,
+            };
+            let merged = message.segment_size.is_some_and(|s| usize::from(s) < message.data.len());
+            match &mut log {
+                None => state.on_message(
+                    message.data,
+                    message.segment_size.map(usize::from),
+                    at,
+                    |_| {},
+                ),
+                Some(log) => {
+                    let (id, direction) = (flow.id, flow.direction);
+                    state.on_message(
+                        message.data,
+                        message.segment_size.map(usize::from),
+                        at,
+                        |l| {
+                            // A full disk shows when the log is finished; the test goes on.
+                            let _ = log.write(&record(l, id, direction, at, merged));
+                        },
+                    );
+                }
+            }
+        }
+        if let Some(state) = &state
+            && !slot.done
+            && state.is_complete()
+        {
+            slot.done = true;
+            let _ = flow.events.send(FlowEvent::ReceiverDone(flow.id));
+        }
+        if got < batch.capacity() {
+            return true;
+        }
+    }
+    false
+}
+
+fn record(l: Logged, flow: u32, direction: Direction, at: u64, merged: bool) -> Record {
+    Record {
+        sequence: l.sequence,
+        time1_ns: l.send_ns,
+        time2_ns: Some(at),
+        flow,
+        size_bytes: l.size,
+        copy: u16::from(l.arrival == Arrival::Duplicate),
+        kind: match l.arrival {
+            Arrival::Duplicate => PacketKind::DUPLICATE,
+            Arrival::Late => PacketKind::LATE,
+            Arrival::Implausible => PacketKind::CORRUPTED,
+            _ => PacketKind::ARRIVED,
+        },
+        direction: u8::from(direction == Direction::Reverse),
+        flags: if merged { FLAG_MERGED } else { 0 },
+    }
+}
+
+/// A control datagram on a flow's socket; `false` when its tag is wrong, so that it counts as data.
+fn control(role: &ControlRole, flow: u32, socket: &UdpSocket, bytes: &[u8], now: u64) -> bool {
+    match role {
+        ControlRole::Server { key, session, alive } => {
+            let Ok(d) = ControlDatagram::decode(bytes, key) else { return false };
+            if d.session != *session || d.flow != flow {
+                return true;
+            }
+            alive.store(now, Ordering::Relaxed);
+            if d.kind == Kind::Hello {
+                let _ = socket.send(&ControlDatagram { kind: Kind::HelloAck, ..d }.encode(key));
+            }
+            true
+        }
+        ControlRole::Client { key, .. } => ControlDatagram::decode(bytes, key).is_ok(),
+    }
+}
+
+/// Intervals, overdue packets and feedback of one flow. `read_until`: everything that arrived before has been read.
+fn tick(slot: &mut Slot, now: u64, read_until: Option<u64>) {
+    let flow = &mut slot.flow;
+    if let ControlRole::Client { key, session, feedback: true } = &flow.role
+        && now >= slot.next_feedback
+    {
+        slot.next_feedback = now + FEEDBACK_NS;
+        slot.feedback_count += 1;
+        let d = ControlDatagram {
+            kind: Kind::Feedback,
+            flow: flow.id,
+            session: *session,
+            sequence: slot.feedback_count,
+            t1_ns: now,
+            t2_ns: 0,
+            t3_ns: 0,
+        };
+        let _ = flow.socket.send(&d.encode(key));
+    }
+    let Some(state) = &flow.state else { return };
+    let mut state = lock(state);
+    if let Some(until) = read_until {
+        state.advance(until);
+    }
+    if !slot.done && (state.is_complete() || now >= flow.deadline.load(Ordering::Relaxed)) {
+        slot.done = true;
+        let _ = flow.events.send(FlowEvent::ReceiverDone(flow.id));
+    }
+}

@@ -1,0 +1,228 @@
+//! The worker that sends datagrams: paced flows by absolute deadlines, unlimited ones in turn.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::TryRecvError;
+use std::sync::{Arc, Mutex};
+
+use weir_flow::{Next, PayloadRing, Sending, segments_per_message};
+use weir_model::content::Content;
+use weir_net::clock::{Clock, set_timer_slack};
+use weir_net::poll::Events as PollEvents;
+use weir_net::udp::{SendBatch, SendFault, UdpSocket};
+use weir_wire::control::SenderTotal;
+
+use super::worker::Inbox;
+use super::{Events, FlowEvent, lock};
+
+/// Before a deadline: sleep until this long before, then spin.
+const SPIN_NS: u64 = 60_000;
+/// A full queue or buffer below is tried again after this time.
+const RETRY_NS: u64 = 50_000;
+/// Datagrams handed over in one call when each crosses on its own: they share one send time, so few.
+const PLAIN_BATCH: usize = 8;
+/// Super-packets handed over in one call.
+const MESSAGES: usize = 8;
+/// A server stops sending after this long without a sign of life from the receiver.
+pub(crate) const PROOF_NS: u64 = 2_000_000_000;
+
+/// A flow that sends datagrams.
+pub(crate) struct SendFlow {
+    pub(crate) id: u32,
+    pub(crate) socket: Arc<UdpSocket>,
+    pub(crate) state: Arc<Mutex<Sending>>,
+    pub(crate) content: Content,
+    pub(crate) seed: u64,
+    /// Whether datagrams leave in super-packets. Cleared when the system refuses.
+    pub(crate) segmented: bool,
+    /// Time of the receiver's last sign of life: a server sends to nobody who has not proved that he wants it.
+    pub(crate) proof: Option<Arc<AtomicU64>>,
+    pub(crate) events: Events,
+}
+
+pub(super) enum Command {
+    Add(u64, Box<SendFlow>),
+    Poke(u64),
+    Remove(u64),
+}
+
+struct Slot {
+    flow: Box<SendFlow>,
+    /// The heap entry that counts; others are stale.
+    at: u64,
+}
+
+/// Alike flows share one ring of payloads: headers are written just before sending, and the kernel copies.
+type Rings = HashMap<(usize, String, u64), PayloadRing>;
+
+pub(super) fn work(inbox: Inbox<Command>, clock: Clock) {
+    let _ = set_timer_slack(1);
+    let mut flows: HashMap<u64, Slot> = HashMap::new();
+    let mut heap: BinaryHeap<Reverse<(u64, u64)>> = BinaryHeap::new();
+    let mut rings = Rings::new();
+    let mut batch = SendBatch::new(MESSAGES.max(PLAIN_BATCH));
+    let mut events = PollEvents::new(4);
+    loop {
+        loop {
+            match inbox.commands.try_recv() {
+                Ok(Command::Add(token, flow)) => {
+                    flows.insert(token, Slot { flow, at: 0 });
+                    heap.push(Reverse((0, token)));
+                }
+                Ok(Command::Poke(token)) => {
+                    if let Some(slot) = flows.get_mut(&token) {
+                        slot.at = 0;
+                        heap.push(Reverse((0, token)));
+                    }
+                }
+                Ok(Command::Remove(token)) => {
+                    flows.remove(&token);
+                    if flows.is_empty() {
+                        rings.clear();
+                        heap.clear();
+                    }
+                }
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => return,
+            }
+        }
+        let now = clock.monotonic_ns();
+        let Some(Reverse((at, token))) = heap.peek().copied() else {
+            wait(&inbox, &mut events, None);
+            continue;
+        };
+        if flows.get(&token).is_none_or(|s| s.at != at) {
+            heap.pop();
+            continue;
+        }
+        if at > now {
+            if at == u64::MAX {
+                wait(&inbox, &mut events, None);
+            } else if at - now > SPIN_NS {
+                wait(&inbox, &mut events, Some(at - now - SPIN_NS));
+            } else {
+                while clock.monotonic_ns() < at {
+                    std::hint::spin_loop();
+                }
+            }
+            continue;
+        }
+        heap.pop();
+        let Some(slot) = flows.get_mut(&token) else { continue };
+        let next = serve(&mut slot.flow, &mut rings, &mut batch, now, &clock);
+        match next {
+            Some(at) => {
+                slot.at = at;
+                heap.push(Reverse((at, token)));
+                if at > now + 10_000 && at != u64::MAX {
+                    // Let the receiver of a shared processor have it between packets.
+                    std::thread::yield_now();
+                }
+            }
+            None => {
+                flows.remove(&token);
+            }
+        }
+    }
+}
+
+fn wait(inbox: &Inbox<Command>, events: &mut PollEvents, timeout_ns: Option<u64>) {
+    if inbox.poller.wait(events, timeout_ns).unwrap_or(0) > 0 {
+        inbox.waker.clear();
+    }
+}
+
+/// Serves a flow once; returns when it wants to be served again, or `None` when it is done.
+fn serve(
+    flow: &mut SendFlow,
+    rings: &mut Rings,
+    batch: &mut SendBatch,
+    now: u64,
+    clock: &Clock,
+) -> Option<u64> {
+    let mut state = lock(&flow.state);
+    if let Some(proof) = &flow.proof
+        && state.is_started()
+        && now.saturating_sub(proof.load(Ordering::Relaxed)) > PROOF_NS
+    {
+        state.stop();
+        let _ = flow.events.send(FlowEvent::Failed(
+            flow.id,
+            "the receiver gave no sign of life for 2 s: sending was stopped".into(),
+        ));
+    }
+    let count = match state.next(now) {
+        Next::At(at) => return Some(at),
+        Next::Done => {
+            let (packets, bytes) = state.total();
+            state.finish(clock.monotonic_ns());
+            let _ = flow.events.send(FlowEvent::SenderDone(SenderTotal {
+                flow: flow.id,
+                packets,
+                bytes,
+            }));
+            return None;
+        }
+        Next::Now(count) => count,
+    };
+    let payload = state.payload();
+    let key = (payload, flow.content.to_string(), flow.seed);
+    let ring =
+        rings.entry(key).or_insert_with(|| PayloadRing::new(flow.content, flow.seed, payload));
+    let segments = if flow.segmented { segments_per_message(payload) } else { 1 };
+    let most = if flow.segmented { MESSAGES * segments } else { PLAIN_BATCH };
+    let (bytes, count) = state.fill(ring, count.min(most as u32), now);
+    let segment = (segments > 1).then_some(payload as u16);
+    let mut filling = batch.fill();
+    if payload == 0 {
+        for _ in 0..count {
+            let _ = filling.push(&[], None, None);
+        }
+    } else {
+        for message in bytes.chunks(segments * payload) {
+            // It has room: `most` is what it was made for.
+            let _ = filling.push(message, segment, None);
+        }
+    }
+    let messages = filling.remaining();
+    match filling.send(&flow.socket) {
+        Ok(sent) => {
+            let datagrams =
+                if sent.messages == messages { count } else { (sent.messages * segments) as u32 };
+            state.sent(datagrams, sent.messages as u32, now);
+            state.called(1, 0);
+            // A paced flow names its next deadline; an unlimited one goes behind those that are due.
+            match state.is_paced() {
+                true => match state.next(now) {
+                    Next::At(at) => Some(at),
+                    _ => Some(now),
+                },
+                false => Some(now),
+            }
+        }
+        Err(error) => match SendFault::of(&error) {
+            SendFault::WouldBlock | SendFault::NoBuffers => {
+                state.called(1, 1);
+                Some(now + RETRY_NS)
+            }
+            SendFault::SegmentationUnsupported | SendFault::Invalid if flow.segmented => {
+                flow.segmented = false;
+                Some(now)
+            }
+            // The peer's socket is gone for now: the control connection tells whether for good.
+            SendFault::Refused | SendFault::Unreachable => {
+                state.called(1, 0);
+                Some(now + 10 * RETRY_NS)
+            }
+            _ => {
+                state.stop();
+                let _ = flow.events.send(FlowEvent::Failed(
+                    flow.id,
+                    format!("sending {payload} bytes of payload: {error}"),
+                ));
+                Some(now)
+            }
+        },
+    }
+}

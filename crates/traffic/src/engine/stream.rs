@@ -1,0 +1,441 @@
+//! The worker of TCP flows, either direction, on non-blocking sockets.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::TryRecvError;
+use std::sync::{Arc, Mutex};
+
+use weir_flow::{Next, Sending, StreamPool, StreamReceiving};
+use weir_model::content::Content;
+use weir_model::record::TcpSample;
+use weir_net::clock::{Clock, set_timer_slack};
+use weir_net::poll::{Events as PollEvents, Interest};
+use weir_net::tcp::{MemFile, TcpInfo, TcpStream};
+use weir_wire::control::SenderTotal;
+
+use super::worker::{INBOX, Inbox};
+use super::{Events, FlowEvent, lock};
+
+/// Housekeeping: TCP information, intervals.
+const TICK_NS: u64 = 50_000_000;
+/// TCP information is kept this often.
+const SAMPLE_NS: u64 = 250_000_000;
+/// Most samples of a flow; beyond, every other one is dropped and the distance doubles.
+const MAX_SAMPLES: usize = 2400;
+/// Bytes of one read.
+const READ_BYTES: usize = 512 << 10;
+/// Bytes of one flow before the others have their turn.
+const TURN_BYTES: usize = 4 << 20;
+/// Before a deadline: sleep until this long before, then spin.
+const SPIN_NS: u64 = 60_000;
+
+/// TCP information over time.
+#[derive(Debug, Default)]
+pub(crate) struct TcpSamples {
+    pub(crate) samples: Vec<TcpSample>,
+    every_ns: u64,
+    next_ns: u64,
+    last: Option<TcpInfo>,
+}
+
+/// What a stream does.
+pub(crate) enum StreamRole {
+    Send {
+        state: Arc<Mutex<Sending>>,
+        content: Content,
+        seed: u64,
+        zero_copy: bool,
+        samples: Arc<Mutex<TcpSamples>>,
+    },
+    Receive {
+        state: Arc<Mutex<StreamReceiving>>,
+        discard: bool,
+        deadline: Arc<AtomicU64>,
+    },
+}
+
+/// A TCP flow.
+pub(crate) struct StreamFlow {
+    pub(crate) id: u32,
+    pub(crate) socket: Arc<TcpStream>,
+    pub(crate) role: StreamRole,
+    pub(crate) events: Events,
+}
+
+pub(super) enum Command {
+    Add(u64, Box<StreamFlow>),
+    Poke(u64),
+    Remove(u64),
+}
+
+struct Slot {
+    flow: Box<StreamFlow>,
+    /// The heap entry that counts.
+    at: u64,
+    /// Bytes of a begun write still to go.
+    left: usize,
+    waits_writable: bool,
+    done: bool,
+}
+
+struct Shared {
+    pools: HashMap<(String, u64, usize), StreamPool>,
+    files: HashMap<(String, u64), Arc<MemFile>>,
+    buffer: Vec<u8>,
+}
+
+/// Bytes of the file that zero-copy sending takes from: a multiple of the content's period.
+const FILE_BYTES: usize = 8 << 20;
+
+pub(super) fn work(inbox: Inbox<Command>, clock: Clock) {
+    let _ = set_timer_slack(1);
+    let mut flows: HashMap<u64, Slot> = HashMap::new();
+    let mut heap: BinaryHeap<Reverse<(u64, u64)>> = BinaryHeap::new();
+    let mut events = PollEvents::new(256);
+    let mut shared = Shared { pools: HashMap::new(), files: HashMap::new(), buffer: vec![] };
+    let mut next_tick = 0u64;
+    loop {
+        let now = clock.monotonic_ns();
+        let mut timeout = if flows.is_empty() { None } else { Some(next_tick.saturating_sub(now)) };
+        while let Some(Reverse((at, token))) = heap.peek().copied() {
+            if flows.get(&token).is_some_and(|s| s.at == at) {
+                timeout = Some(
+                    timeout.unwrap_or(u64::MAX).min(at.saturating_sub(now).saturating_sub(SPIN_NS)),
+                );
+                break;
+            }
+            heap.pop();
+        }
+        let _ = inbox.poller.wait(&mut events, timeout);
+        for event in events.iter() {
+            if event.token == INBOX {
+                inbox.waker.clear();
+                continue;
+            }
+            let Some(slot) = flows.get_mut(&event.token) else { continue };
+            if slot.done {
+                // Nothing more is wanted from it; a hang-up would be reported for ever.
+                let _ = inbox.poller.remove(&*slot.flow.socket);
+                continue;
+            }
+            slot.waits_writable = false;
+            serve(event.token, slot, &mut shared, &mut heap, &inbox, &clock);
+        }
+        loop {
+            match inbox.commands.try_recv() {
+                Ok(Command::Add(token, flow)) => {
+                    let interest = match flow.role {
+                        StreamRole::Send { .. } => {
+                            Interest { readable: false, writable: false, edge: false }
+                        }
+                        StreamRole::Receive { .. } => Interest::READ,
+                    };
+                    if let Err(e) = inbox.poller.add(&*flow.socket, token, interest) {
+                        let _ = flow.events.send(FlowEvent::Failed(
+                            flow.id,
+                            format!("waiting for the stream: {e}"),
+                        ));
+                        continue;
+                    }
+                    let slot =
+                        Slot { flow, at: u64::MAX, left: 0, waits_writable: false, done: false };
+                    let slot = flows.entry(token).insert_entry(slot).into_mut();
+                    serve(token, slot, &mut shared, &mut heap, &inbox, &clock);
+                    next_tick = 0;
+                }
+                Ok(Command::Poke(token)) => {
+                    if let Some(slot) = flows.get_mut(&token).filter(|s| !s.done) {
+                        serve(token, slot, &mut shared, &mut heap, &inbox, &clock);
+                    }
+                }
+                Ok(Command::Remove(token)) => {
+                    if let Some(slot) = flows.remove(&token) {
+                        let _ = inbox.poller.remove(&*slot.flow.socket);
+                    }
+                    if flows.is_empty() {
+                        shared.pools.clear();
+                        shared.files.clear();
+                        heap.clear();
+                    }
+                }
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => return,
+            }
+        }
+        // Deadlines of paced streams.
+        while let Some(Reverse((at, token))) = heap.peek().copied() {
+            let now = clock.monotonic_ns();
+            if at > now + SPIN_NS {
+                break;
+            }
+            heap.pop();
+            let Some(slot) = flows.get_mut(&token).filter(|s| s.at == at && !s.done) else {
+                continue;
+            };
+            while clock.monotonic_ns() < at {
+                std::hint::spin_loop();
+            }
+            slot.at = u64::MAX;
+            serve(token, slot, &mut shared, &mut heap, &inbox, &clock);
+        }
+        let now = clock.monotonic_ns();
+        if now >= next_tick {
+            next_tick = now + TICK_NS;
+            for slot in flows.values_mut() {
+                tick(slot, now);
+            }
+        }
+    }
+}
+
+/// Serves a flow until its socket is full or empty, its turn is over, or its next deadline.
+fn serve(
+    token: u64,
+    slot: &mut Slot,
+    shared: &mut Shared,
+    heap: &mut BinaryHeap<Reverse<(u64, u64)>>,
+    inbox: &Inbox<Command>,
+    clock: &Clock,
+) {
+    let outcome = match &slot.flow.role {
+        StreamRole::Send { .. } => send(slot, shared, clock),
+        StreamRole::Receive { .. } => receive(slot, shared, clock),
+    };
+    match outcome {
+        Outcome::Later(at) => {
+            slot.at = at;
+            if at != u64::MAX {
+                heap.push(Reverse((at, token)));
+            }
+            want(slot, token, inbox, false);
+        }
+        Outcome::Blocked | Outcome::TurnOver => want(slot, token, inbox, true),
+        Outcome::Done => slot.done = true,
+        Outcome::Failed(text) => {
+            slot.done = true;
+            let _ = slot.flow.events.send(FlowEvent::Failed(slot.flow.id, text));
+        }
+    }
+    if slot.done {
+        let _ = inbox.poller.remove(&*slot.flow.socket);
+    }
+}
+
+enum Outcome {
+    /// Nothing before this time.
+    Later(u64),
+    /// The socket is full or empty.
+    Blocked,
+    /// There is more to do.
+    TurnOver,
+    Done,
+    Failed(String),
+}
+
+/// Sets what the poller waits for: a sender's readiness to write only while it has something to write.
+fn want(slot: &mut Slot, token: u64, inbox: &Inbox<Command>, writable: bool) {
+    if matches!(slot.flow.role, StreamRole::Send { .. }) && slot.waits_writable != writable {
+        slot.waits_writable = writable;
+    }
+    if matches!(slot.flow.role, StreamRole::Send { .. }) {
+        let interest = Interest { readable: false, writable, edge: false };
+        let _ = inbox.poller.modify(&*slot.flow.socket, token, interest);
+    }
+}
+
+fn send(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
+    let flow = &slot.flow;
+    let StreamRole::Send { state, content, seed, zero_copy, .. } = &flow.role else {
+        return Outcome::Done;
+    };
+    let mut state = lock(state);
+    let most = state.payload();
+    let mut turn = 0;
+    while turn < TURN_BYTES {
+        let now = clock.monotonic_ns();
+        match state.next(now) {
+            Next::At(at) => return Outcome::Later(at),
+            Next::Done => {
+                let (packets, bytes) = state.total();
+                state.finish(now);
+                let closed = flow.socket.half_close();
+                let _ = flow.events.send(FlowEvent::SenderDone(SenderTotal {
+                    flow: flow.id,
+                    packets,
+                    bytes,
+                }));
+                return match closed {
+                    Ok(()) => Outcome::Done,
+                    Err(e) => Outcome::Failed(format!("closing the stream: {e}")),
+                };
+            }
+            Next::Now(_) => {}
+        }
+        if slot.left == 0 {
+            slot.left = state.write_length();
+        }
+        let position = state.position();
+        let result = if *zero_copy {
+            let file = match file(shared, *content, *seed) {
+                Ok(file) => file,
+                Err(e) => return Outcome::Failed(format!("memory for zero-copy sending: {e}")),
+            };
+            let offset = position % FILE_BYTES as u64;
+            flow.socket.send_file(&file, offset, slot.left.min(FILE_BYTES - offset as usize))
+        } else {
+            let pool = shared
+                .pools
+                .entry((content.to_string(), *seed, most))
+                .or_insert_with(|| StreamPool::new(*content, *seed, most));
+            flow.socket.send(pool.at(position, slot.left))
+        };
+        match result {
+            Ok(sent) => {
+                slot.left -= sent;
+                turn += sent;
+                state.wrote(sent, slot.left == 0, now);
+                state.called(1, 0);
+            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                state.called(1, 0);
+                return Outcome::Blocked;
+            }
+            Err(e) => {
+                state.stop();
+                let (packets, bytes) = state.total();
+                state.finish(now);
+                let _ = flow.events.send(FlowEvent::SenderDone(SenderTotal {
+                    flow: flow.id,
+                    packets,
+                    bytes,
+                }));
+                return Outcome::Failed(format!("writing to the stream: {e}"));
+            }
+        }
+    }
+    Outcome::TurnOver
+}
+
+fn file(shared: &mut Shared, content: Content, seed: u64) -> io::Result<Arc<MemFile>> {
+    if let Some(file) = shared.files.get(&(content.to_string(), seed)) {
+        return Ok(file.clone());
+    }
+    let pool = StreamPool::new(content, seed, FILE_BYTES);
+    let file = Arc::new(MemFile::new(pool.at(0, FILE_BYTES))?);
+    shared.files.insert((content.to_string(), seed), file.clone());
+    Ok(file)
+}
+
+fn receive(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
+    let flow = &slot.flow;
+    let StreamRole::Receive { state, discard, .. } = &flow.role else { return Outcome::Done };
+    if shared.buffer.is_empty() {
+        shared.buffer.resize(READ_BYTES, 0);
+    }
+    let mut turn = 0;
+    let mut state = lock(state);
+    while turn < TURN_BYTES {
+        let result = if *discard && !state.wants_bytes() {
+            flow.socket.recv_discard(READ_BYTES)
+        } else {
+            flow.socket.recv(&mut shared.buffer)
+        };
+        match result {
+            Ok(0) => {
+                state.on_end();
+                let _ = flow.events.send(FlowEvent::ReceiverDone(flow.id));
+                return Outcome::Done;
+            }
+            Ok(n) => {
+                turn += n;
+                state.on_read(
+                    n,
+                    Some(&shared.buffer[..n.min(shared.buffer.len())]),
+                    clock.monotonic_ns(),
+                );
+            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Outcome::Blocked,
+            Err(e) => return Outcome::Failed(format!("reading from the stream: {e}")),
+        }
+    }
+    Outcome::TurnOver
+}
+
+/// Intervals, samples of TCP information, and the end of waiting.
+fn tick(slot: &mut Slot, now: u64) {
+    let flow = &slot.flow;
+    match &flow.role {
+        StreamRole::Send { state, samples, .. } => {
+            let mut state = lock(state);
+            if let Ok(info) = flow.socket.info() {
+                state.note_tcp(
+                    u64::from(info.total_retransmits),
+                    u64::from(info.cwnd_segments) * u64::from(info.send_mss_bytes),
+                    u64::from(info.rtt_us) * 1000,
+                );
+                if let Some(start) = state.log.start_ns()
+                    && now >= start
+                {
+                    lock(samples).add(now - start, info);
+                }
+            }
+        }
+        StreamRole::Receive { state, deadline, .. } => {
+            let mut state = lock(state);
+            state.advance(now.saturating_sub(TICK_NS));
+            if !slot.done && now >= deadline.load(Ordering::Relaxed) {
+                slot.done = true;
+                let _ = flow.events.send(FlowEvent::ReceiverDone(flow.id));
+            }
+        }
+    }
+}
+
+impl TcpSamples {
+    fn add(&mut self, at_ns: u64, info: TcpInfo) {
+        if at_ns < self.next_ns {
+            return;
+        }
+        if self.samples.len() >= MAX_SAMPLES {
+            let mut n = 0;
+            self.samples.retain(|_| {
+                n += 1;
+                n % 2 == 1
+            });
+            self.every_ns *= 2;
+        }
+        self.every_ns = self.every_ns.max(SAMPLE_NS);
+        self.next_ns = at_ns + self.every_ns;
+        self.samples.push(TcpSample {
+            at_seconds: at_ns as f64 / 1e9,
+            rtt_seconds: f64::from(info.rtt_us) / 1e6,
+            rttvar_seconds: f64::from(info.rttvar_us) / 1e6,
+            cwnd_bytes: u64::from(info.cwnd_segments) * u64::from(info.send_mss_bytes),
+            retransmits: u64::from(info.total_retransmits),
+            delivery_bits_per_second: info.delivery_rate_bytes_per_second.map(|r| 8.0 * r as f64),
+            pacing_bits_per_second: info
+                .pacing_rate_bytes_per_second
+                .filter(|r| *r != u64::MAX)
+                .map(|r| 8.0 * r as f64),
+            limited_by: limited_by(self.last.as_ref(), &info).map(Into::into),
+        });
+        self.last = Some(info);
+    }
+}
+
+/// What limited the stream since the sample before, by the kernel's own clocks of busy time.
+fn limited_by(before: Option<&TcpInfo>, now: &TcpInfo) -> Option<&'static str> {
+    let before = before?;
+    let grown = |f: fn(&TcpInfo) -> Option<u64>| Some(f(now)?.saturating_sub(f(before)?));
+    let busy = grown(|i| i.busy_us)?;
+    let window = grown(|i| i.receive_window_limited_us)?;
+    let buffer = grown(|i| i.send_buffer_limited_us)?;
+    Some(match busy {
+        0 => "application",
+        b if window * 2 > b => "receive-window",
+        b if buffer * 2 > b => "send-buffer",
+        _ => "congestion",
+    })
+}

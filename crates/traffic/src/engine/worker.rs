@@ -1,0 +1,69 @@
+//! A worker thread and its inbox.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+use weir_net::poll::{Poller, Waker};
+
+use crate::TrafficError;
+
+/// Token of the inbox in the worker's poller; flows count from 1.
+pub(super) const INBOX: u64 = 0;
+
+/// What a worker thread is given.
+pub(super) struct Inbox<C> {
+    pub(super) commands: Receiver<C>,
+    pub(super) poller: Poller,
+    pub(super) waker: Waker,
+}
+
+/// A running worker. Dropping it ends the thread and waits for it.
+pub(super) struct Worker<C> {
+    commands: Option<Sender<C>>,
+    waker: Waker,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl<C: Send + 'static> Worker<C> {
+    pub(super) fn start(
+        name: &str,
+        cpu: Option<usize>,
+        work: impl FnOnce(Inbox<C>) + Send + 'static,
+    ) -> Result<Self, TrafficError> {
+        let failed = |e| TrafficError::system(format!("starting worker {name}"), e);
+        let poller = Poller::new().map_err(failed)?;
+        let waker = Waker::new(&poller, INBOX).map_err(failed)?;
+        let (commands, receiver) = channel();
+        let inbox = Inbox { commands: receiver, poller, waker: waker.clone() };
+        let short: String = name.chars().take(15).collect();
+        let thread = std::thread::Builder::new()
+            .name(short)
+            .spawn(move || {
+                if let Some(cpu) = cpu {
+                    // Refused when the processor is not ours: the flag was checked, so it went away meanwhile.
+                    let _ = weir_net::thread::pin_to_cpu(cpu);
+                }
+                work(inbox);
+            })
+            .map_err(failed)?;
+        Ok(Worker { commands: Some(commands), waker, thread: Some(thread) })
+    }
+
+    pub(super) fn tell(&self, command: C) {
+        if let Some(commands) = &self.commands {
+            // It fails only when the thread has ended, and then there is nothing to be told.
+            let _ = commands.send(command);
+            self.waker.wake();
+        }
+    }
+}
+
+impl<C> Drop for Worker<C> {
+    fn drop(&mut self) {
+        self.commands = None;
+        self.waker.wake();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

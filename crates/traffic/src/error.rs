@@ -1,0 +1,139 @@
+//! What can go wrong with a running test, each with its object, and its exit code by contract.
+
+use std::net::SocketAddr;
+
+/// An error of a test or of the answering side.
+#[derive(Debug, thiserror::Error)]
+pub enum TrafficError {
+    /// Something given can't be run.
+    #[error(transparent)]
+    Plan(#[from] weir_model::ModelError),
+    /// A value given can't be used.
+    #[error("{what}: {given}; accepted: {accepted}")]
+    Input {
+        /// Which flag or field.
+        what: &'static str,
+        /// What was given.
+        given: String,
+        /// What is accepted.
+        accepted: String,
+    },
+    /// A name did not resolve.
+    #[error("{host}: no address found ({reason})")]
+    Resolve {
+        /// The name.
+        host: String,
+        /// Why.
+        reason: String,
+    },
+    /// The control connection could not be made.
+    #[error("{address}: control connection failed: {reason}")]
+    Connect {
+        /// Where to.
+        address: SocketAddr,
+        /// Why.
+        reason: String,
+    },
+    /// The peer said no.
+    #[error("{address}: refused ({code}): {text}")]
+    Refused {
+        /// Who.
+        address: SocketAddr,
+        /// The stable word.
+        code: String,
+        /// In words.
+        text: String,
+    },
+    /// The handshake with a key failed.
+    #[error(
+        "{address}: the key is not accepted, or the server has none (give the same key to both sides)"
+    )]
+    Key {
+        /// Who.
+        address: SocketAddr,
+    },
+    /// No UDP hello came back.
+    #[error(
+        "UDP {port} is blocked: TCP {address} answers, but no UDP hello came back within 2 s; open UDP {port} on the way, or test with TCP"
+    )]
+    UdpBlocked {
+        /// The port.
+        port: u16,
+        /// The server.
+        address: SocketAddr,
+    },
+    /// The peer went away.
+    #[error("{address}: the peer was lost during {during}: {reason}")]
+    Lost {
+        /// Who.
+        address: SocketAddr,
+        /// During what.
+        during: &'static str,
+        /// How it showed.
+        reason: String,
+    },
+    /// The peer spoke something else.
+    #[error("{address}: not understood: {reason}")]
+    Protocol {
+        /// Who.
+        address: SocketAddr,
+        /// What.
+        reason: String,
+    },
+    /// A listening socket could not be had.
+    #[error("listening on {address}: {reason}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// Why.
+        reason: String,
+    },
+    /// A data flow could not be set up.
+    #[error("flow {flow} ({name}): {reason}")]
+    Flow {
+        /// Number.
+        flow: u32,
+        /// Name.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+    /// The system refused something.
+    #[error("{operation}: {source}")]
+    System {
+        /// What was tried.
+        operation: String,
+        /// The system's words.
+        source: std::io::Error,
+    },
+    /// The network layer refused something.
+    #[error(transparent)]
+    Net(#[from] weir_net::Error),
+    /// Stopped by the user or a signal.
+    #[error("{0}")]
+    Stopped(&'static str, i32),
+}
+
+impl TrafficError {
+    /// The exit code of the program by contract.
+    pub fn exit_code(&self) -> i32 {
+        match self {
+            TrafficError::Plan(_) | TrafficError::Input { .. } => 2,
+            TrafficError::Resolve { .. }
+            | TrafficError::Connect { .. }
+            | TrafficError::Refused { .. }
+            | TrafficError::Key { .. }
+            | TrafficError::UdpBlocked { .. }
+            | TrafficError::Lost { .. }
+            | TrafficError::Protocol { .. }
+            | TrafficError::Flow { .. } => 3,
+            TrafficError::Listen { .. } | TrafficError::Net(_) => 4,
+            TrafficError::System { .. } => 4,
+            TrafficError::Stopped(_, code) => *code,
+        }
+    }
+
+    pub(crate) fn system(operation: impl Into<String>, source: std::io::Error) -> Self {
+        TrafficError::System { operation: operation.into(), source }
+    }
+}

@@ -1,0 +1,196 @@
+//! What a run says of its host: facts once, counters and processor time before and after.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use weir_model::record::{CpuEnd, CpuFacts, Host, Interface};
+use weir_net::clock::{Clock, process_cpu};
+use weir_net::counters::{CpuUsage, cpu_times, protocol_counters, softnet};
+use weir_net::interface as net_interface;
+
+/// A host before a run.
+pub(crate) struct Before {
+    interfaces: Vec<String>,
+    counters: BTreeMap<String, BTreeMap<String, u64>>,
+    protocol: Option<weir_net::counters::ProtocolCounters>,
+    softnet_dropped: Option<u64>,
+    cpu: Option<CpuUsage>,
+    process: weir_net::clock::ProcessCpu,
+    at_ns: u64,
+}
+
+/// Protocol counters that bear on a test: kernel group and name, and ours.
+const PROTOCOL: [(&str, &str, &str); 7] = [
+    ("Udp", "RcvbufErrors", "udp_receive_buffer_errors"),
+    ("Udp6", "RcvbufErrors", "udp6_receive_buffer_errors"),
+    ("Udp", "InCsumErrors", "udp_checksum_errors"),
+    ("Udp", "SndbufErrors", "udp_send_buffer_errors"),
+    ("Tcp", "RetransSegs", "tcp_retransmitted_segments"),
+    ("Ip", "ReasmFails", "ip_reassembly_failures"),
+    ("Ip", "InDiscards", "ip_input_discards"),
+];
+
+fn softnet_dropped() -> Option<u64> {
+    softnet().ok().map(|cpus| cpus.iter().map(|c| u64::from(c.dropped)).sum())
+}
+
+fn counters(name: &str) -> BTreeMap<String, u64> {
+    let Ok(i) = net_interface::interface(name) else { return BTreeMap::new() };
+    let c = i.counters;
+    [
+        ("rx_packets", c.rx_packets),
+        ("tx_packets", c.tx_packets),
+        ("rx_bytes", c.rx_bytes),
+        ("tx_bytes", c.tx_bytes),
+        ("rx_errors", c.rx_errors),
+        ("tx_errors", c.tx_errors),
+        ("rx_dropped", c.rx_dropped),
+        ("tx_dropped", c.tx_dropped),
+        ("rx_crc_errors", c.rx_crc_errors),
+        ("rx_missed_errors", c.rx_missed_errors),
+        ("rx_fifo_errors", c.rx_fifo_errors),
+        ("tx_carrier_errors", c.tx_carrier_errors),
+    ]
+    .into_iter()
+    .map(|(k, v)| (k.to_string(), v))
+    .collect()
+}
+
+/// Notes a host's counters before a run towards `peer`.
+pub(crate) fn before(peer: IpAddr, clock: &Clock) -> Before {
+    let interfaces: Vec<String> =
+        net_interface::egress_interface(peer).map(|e| e.interface).into_iter().collect();
+    Before {
+        counters: interfaces.iter().map(|n| (n.clone(), counters(n))).collect(),
+        interfaces,
+        protocol: protocol_counters().ok(),
+        softnet_dropped: softnet_dropped(),
+        cpu: cpu_times().ok(),
+        process: process_cpu(),
+        at_ns: clock.monotonic_ns(),
+    }
+}
+
+/// MTU towards a peer; Ethernet's when it can't be told.
+pub(crate) fn path_mtu(peer: IpAddr) -> u32 {
+    net_interface::egress_interface(peer).map_or(1500, |e| e.mtu_bytes)
+}
+
+/// Speed of the interface towards a peer, and its name, where the interface is a real one that knows it.
+pub(crate) fn nominal(peer: IpAddr) -> Option<(u64, String)> {
+    let egress = net_interface::egress_interface(peer).ok()?;
+    let interface = net_interface::interface(&egress.interface).ok()?;
+    // A virtual interface states a speed that nothing holds it to.
+    if interface.kind.is_some() || interface.loopback {
+        return None;
+    }
+    let speed = net_interface::speed_bits_per_second(&egress.interface).ok()??;
+    Some((speed, egress.interface))
+}
+
+/// The host's part of the record.
+pub(crate) fn after(before: &Before) -> Option<Host> {
+    let facts = weir_net::host::host().ok()?;
+    let interfaces = before
+        .interfaces
+        .iter()
+        .map(|name| {
+            let i = net_interface::interface(name).ok();
+            Interface {
+                name: name.clone(),
+                driver: net_interface::driver(name).ok().map(|d| d.name),
+                speed_bits_per_second: net_interface::speed_bits_per_second(name).ok().flatten(),
+                mtu_bytes: i.as_ref().map_or(0, |i| i.mtu_bytes),
+                offloads: net_interface::offloads(name)
+                    .unwrap_or_default()
+                    .into_iter()
+                    .filter(|o| interesting(&o.name))
+                    .map(|o| (o.name, o.active))
+                    .collect(),
+                qdisc: i.and_then(|i| i.qdisc),
+                counters_before: before.counters.get(name).cloned().unwrap_or_default(),
+                counters_after: counters(name),
+            }
+        })
+        .collect();
+    let mut changes = BTreeMap::new();
+    if let (Some(then), Ok(now)) = (&before.protocol, protocol_counters()) {
+        let since = now.since(then);
+        for (group, name, ours) in PROTOCOL {
+            if let Some(v) =
+                since.get(group, name).and_then(|v| u64::try_from(v).ok()).filter(|v| *v > 0)
+            {
+                changes.insert(ours.to_string(), v);
+            }
+        }
+    }
+    if let (Some(then), Some(now)) = (before.softnet_dropped, softnet_dropped())
+        && now > then
+    {
+        changes.insert("softnet_dropped".into(), now - then);
+    }
+    Some(Host {
+        host: facts.hostname,
+        version: env!("CARGO_PKG_VERSION").into(),
+        os: facts.os,
+        kernel: facts.kernel,
+        cpu: CpuFacts {
+            model: facts.cpu_model.unwrap_or_default(),
+            cores: facts.cpu_cores,
+            governor: facts.governor,
+        },
+        memory_bytes: facts.memory_bytes.unwrap_or(0),
+        virtual_machine: facts.virtualisation,
+        clocksource: facts.clocksource,
+        sysctls: facts.sysctls.into_iter().collect(),
+        interfaces,
+        counters: changes,
+    })
+}
+
+/// Offloads that change what a measurement means.
+fn interesting(name: &str) -> bool {
+    [
+        "tx-tcp-segmentation",
+        "tx-tcp6-segmentation",
+        "tx-udp-segmentation",
+        "tx-generic-segmentation",
+        "rx-gro",
+        "rx-gro-list",
+        "rx-udp-gro-forwarding",
+        "rx-lro",
+        "rx-checksum",
+        "tx-checksum-ip-generic",
+    ]
+    .contains(&name)
+}
+
+/// Processor time since `before`.
+pub(crate) fn cpu(before: &Before, clock: &Clock) -> Option<CpuEnd> {
+    let (then, now) = (before.cpu.as_ref()?, cpu_times().ok()?);
+    let process = process_cpu();
+    let wall = clock.monotonic_ns().saturating_sub(before.at_ns).max(1) as f64;
+    let total = now.total.total_ns().saturating_sub(then.total.total_ns()).max(1) as f64;
+    let share = |f: fn(&weir_net::counters::CpuTimes) -> u64| {
+        f(&now.total).saturating_sub(f(&then.total)) as f64 / total
+    };
+    let busiest = now
+        .cores
+        .iter()
+        .filter_map(|(id, core)| {
+            let (_, before) = then.cores.iter().find(|(i, _)| i == id)?;
+            let total = core.total_ns().checked_sub(before.total_ns()).filter(|t| *t > 0)?;
+            Some(core.busy_ns().saturating_sub(before.busy_ns()) as f64 / total as f64)
+        })
+        .fold(None, |most: Option<f64>, v| Some(most.map_or(v, |m| m.max(v))));
+    Some(CpuEnd {
+        user_ratio: share(|c| c.user_ns + c.nice_ns),
+        system_ratio: share(|c| c.system_ns),
+        irq_ratio: share(|c| c.irq_ns + c.softirq_ns),
+        steal_ratio: share(|c| c.steal_ns),
+        process_user_ratio: process.user_ns.saturating_sub(before.process.user_ns) as f64 / wall,
+        process_system_ratio: process.system_ns.saturating_sub(before.process.system_ns) as f64
+            / wall,
+        busiest_core_ratio: busiest,
+    })
+}

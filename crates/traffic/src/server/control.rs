@@ -1,0 +1,477 @@
+//! The task of one control connection: hello, session, test, report. The session dies with it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use weir_flow::IntervalClock;
+use weir_model::plan::{DataPorts, Direction, FlowSpec, Transport};
+use weir_model::record::IntervalCount;
+use weir_model::report::EndReport;
+use weir_net::tcp::TcpListener;
+use weir_wire::control::{
+    ClientMessage, HELLO_LIMIT, Open, Opened, PROTOCOL, SERVER_LIMIT, ServerMessage,
+};
+
+use super::session::{Session, Share};
+use super::{ServerEvent, Shared};
+use crate::channel::{self, Meter, Reader, Writer};
+use crate::engine::{Events, FlowEvent, lock};
+use crate::flows::{SessionFacts, tcp_options};
+use crate::{hello, host};
+
+/// A client that does not take our messages for this long is gone.
+const WRITE_SECONDS: u64 = 10;
+/// Live figures of an interval go out this long after its end, when what arrived in it has been read.
+const LIVE_GRACE_NS: u64 = 60_000_000;
+/// Live figures may take this share of the measured rate (design: 1 %).
+const LIVE_BUDGET: f64 = 0.01;
+/// Beyond this many UDP flows each gets a port of its own: older kernels scan connected sockets of one port.
+const SHARED_UDP_FLOWS: usize = 1000;
+/// A stream that was closed by its sender is waited for this long at least: its buffers must drain.
+const STREAM_DRAIN_NS: u64 = 10_000_000_000;
+
+struct Task<'s> {
+    shared: &'s Arc<Shared>,
+    peer: SocketAddr,
+    writer: Writer,
+}
+
+/// Runs a control connection to its end; whether a session had been granted.
+pub(super) async fn session(
+    stream: TcpStream,
+    peer: SocketAddr,
+    shared: &Arc<Shared>,
+    noise: bool,
+    deadline: Instant,
+    half_open: Share,
+) -> bool {
+    let refused = |reason: &str| {
+        let _ = shared.events.send(ServerEvent::Refused { peer, reason: reason.into() });
+    };
+    let Ok(local) = stream.local_addr() else { return false };
+    if noise && shared.config.key.is_none() {
+        refused("it has a key, this server has none");
+        return false;
+    }
+    let key = shared.config.key.as_ref().filter(|_| noise);
+    let opening = channel::open(stream, key, false, HELLO_LIMIT, Meter::default());
+    let (mut reader, writer) = match tokio::time::timeout_at(deadline, opening).await {
+        Ok(Ok(halves)) => halves,
+        Ok(Err(e)) => {
+            refused(&format!("handshake: {e}"));
+            return false;
+        }
+        Err(_) => return false,
+    };
+    let mut task = Task { shared, peer, writer };
+    if shared.config.key.is_some() && !noise {
+        task.refuse("key", "this server wants a key (--key-file)").await;
+        return false;
+    }
+    let open = match tokio::time::timeout_at(deadline, task.greet(&mut reader)).await {
+        Ok(Some(open)) => open,
+        _ => return false,
+    };
+    let Some(session_share) =
+        Share::take(&shared.load, |l| &l.sessions, 1, shared.config.limits.sessions)
+    else {
+        task.refuse(
+            "busy",
+            &format!(
+                "{} sessions are running, the limit of this server",
+                shared.config.limits.sessions
+            ),
+        )
+        .await;
+        return false;
+    };
+    let specs = open.plan.flows(open.family, open.path_mtu_bytes);
+    let flows = specs.len() as u64;
+    let Some(flow_share) =
+        Share::take(&shared.load, |l| &l.flows, flows, shared.config.limits.flows)
+    else {
+        task.refuse(
+            "limit",
+            &format!(
+                "{flows} flows: this server has room for {} in all",
+                shared.config.limits.flows
+            ),
+        )
+        .await;
+        return false;
+    };
+    drop(half_open);
+    let ran = task.run(&mut reader, open, specs, local).await;
+    drop((session_share, flow_share));
+    ran
+}
+
+impl Task<'_> {
+    async fn send(&mut self, message: &ServerMessage) -> bool {
+        let writing = self.writer.write(message);
+        matches!(
+            tokio::time::timeout(Duration::from_secs(WRITE_SECONDS), writing).await,
+            Ok(Ok(()))
+        )
+    }
+
+    async fn refuse(&mut self, code: &str, text: &str) {
+        let _ =
+            self.shared.events.send(ServerEvent::Refused { peer: self.peer, reason: text.into() });
+        self.send(&ServerMessage::Refused { code: code.into(), text: text.into() }).await;
+    }
+
+    /// Hello both ways, then what is asked for, checked.
+    async fn greet(&mut self, reader: &mut Reader) -> Option<Box<Open>> {
+        let client = match reader.read::<ClientMessage>().await {
+            Ok(ClientMessage::Hello(hello)) => hello,
+            _ => return None,
+        };
+        let ours = hello(self.shared.config.key.is_some());
+        if ours.common_protocol(&client).is_none() {
+            let text = format!(
+                "this is Weir {} and speaks control protocol {PROTOCOL}; the client ({}) speaks {} to {}",
+                ours.version, client.version, client.protocol_least, client.protocol_greatest
+            );
+            self.refuse("version", &text).await;
+            return None;
+        }
+        if !self.send(&ServerMessage::Hello(ours)).await {
+            return None;
+        }
+        reader.set_limit(SERVER_LIMIT);
+        let open = match reader.read::<ClientMessage>().await {
+            Ok(ClientMessage::Open(open)) => open,
+            Ok(_) | Err(_) => return None,
+        };
+        if let Err(e) = open.plan.check() {
+            self.refuse("plan", &e.to_string()).await;
+            return None;
+        }
+        if !(1_000_000..=600_000_000_000).contains(&open.loss_threshold_ns) {
+            self.refuse("plan", "loss threshold out of range").await;
+            return None;
+        }
+        Some(open)
+    }
+
+    async fn run(
+        &mut self,
+        reader: &mut Reader,
+        open: Box<Open>,
+        specs: Vec<FlowSpec>,
+        local: SocketAddr,
+    ) -> bool {
+        let shared = self.shared;
+        let (Ok(key), Ok(token_secret)) = (crate::key::random(), crate::key::random()) else {
+            return false;
+        };
+        let facts = SessionFacts {
+            session: shared.next_session.fetch_add(1, Ordering::Relaxed),
+            key,
+            token_secret,
+            seed: open.plan.seed.0,
+            omit_ns: open.plan.omit.0,
+            loss_threshold_ns: open.loss_threshold_ns,
+        };
+        let (events, mut flow_events) = mpsc::unbounded_channel();
+        let now = shared.engine.clock().monotonic_ns();
+        let session = Arc::new(Session::new(
+            facts,
+            specs.clone(),
+            local.ip(),
+            self.peer,
+            now,
+            events.clone(),
+            shared.log.clone(),
+        ));
+        lock(&shared.registry).insert(facts.session, Arc::downgrade(&session));
+        let mut opened = Opened {
+            session: facts.session,
+            key: crate::key::to_hex(&facts.key),
+            token_secret: crate::key::to_hex(&facts.token_secret),
+            tcp_port: shared.port,
+            udp_port: shared.port,
+            flow_ports: vec![],
+        };
+        let listening = match self.dedicate(&open, &specs, &session, &mut opened, local) {
+            Ok(task) => task,
+            Err(text) => {
+                self.refuse("unavailable", &text).await;
+                lock(&shared.registry).remove(&facts.session);
+                return false;
+            }
+        };
+        let _ = shared.events.send(ServerEvent::SessionOpened {
+            session: facts.session,
+            peer: self.peer,
+            flows: specs.len(),
+        });
+        let mut ends = (String::from("the client went away"), None);
+        if self.send(&ServerMessage::Opened(opened)).await {
+            ends = self.talk(reader, &open, &session, &events, &mut flow_events).await;
+        }
+        if let Some(task) = listening {
+            task.abort();
+        }
+        lock(&shared.registry).remove(&facts.session);
+        session.close(&shared.engine);
+        let (reason, report) = ends;
+        let _ = shared.events.send(ServerEvent::SessionClosed {
+            session: facts.session,
+            peer: self.peer,
+            reason,
+            report,
+        });
+        true
+    }
+
+    /// Ports of the session's own, where its options need them before the handshake, or where they are asked for.
+    fn dedicate(
+        &self,
+        open: &Open,
+        specs: &[FlowSpec],
+        session: &Arc<Session>,
+        opened: &mut Opened,
+        local: SocketAddr,
+    ) -> Result<Option<tokio::task::JoinHandle<()>>, String> {
+        let ports = open.plan.data_ports;
+        let needs = |s: &FlowSpec| {
+            let c = &s.connection;
+            c.window.is_some()
+                || c.mss.is_some()
+                || c.congestion.is_some()
+                || c.tos.is_some()
+                || c.ttl.is_some()
+                || c.flow_label.is_some()
+        };
+        let tcp: Vec<&FlowSpec> =
+            specs.iter().filter(|s| s.connection.transport == Transport::Tcp).collect();
+        let mut task = None;
+        if !tcp.is_empty()
+            && (ports == DataPorts::Dedicated
+                || (ports == DataPorts::Auto && tcp.iter().any(|s| needs(s))))
+        {
+            // One listener with the options of the first flow that has any: those of one plan hardly differ.
+            let spec = tcp.iter().find(|s| needs(s)).unwrap_or(&tcp[0]);
+            let options = weir_net::tcp::TcpOptions {
+                nonblocking: true,
+                ..tcp_options(spec, spec.connection.direction == Direction::Reverse)
+            };
+            let listener = TcpListener::open(SocketAddr::new(local.ip(), 0), &options, 1024)
+                .map_err(|e| e.to_string())?;
+            opened.tcp_port = listener.local_addr().map_err(|e| e.to_string())?.port();
+            let listener =
+                tokio::net::TcpListener::from_std(listener.into()).map_err(|e| e.to_string())?;
+            // Sessions are never opened on it: a control preface there is as foreign as any.
+            let (closed, _) = mpsc::unbounded_channel();
+            task = Some(tokio::spawn(super::accept(listener, self.shared.clone(), closed)));
+        }
+        let udp: Vec<&FlowSpec> =
+            specs.iter().filter(|s| s.connection.transport == Transport::Udp).collect();
+        if ports == DataPorts::Dedicated
+            || (ports == DataPorts::Auto && udp.len() > SHARED_UDP_FLOWS)
+        {
+            for spec in udp {
+                let socket = session.dedicated_socket(spec).map_err(|e| e.to_string())?;
+                opened
+                    .flow_ports
+                    .push((spec.id, socket.local_addr().map_err(|e| e.to_string())?.port()));
+                self.shared.front.await_dedicated(session, spec.id, socket);
+            }
+        }
+        Ok(task)
+    }
+
+    /// The conversation during a test. Returns how it ended and the report that was given.
+    async fn talk(
+        &mut self,
+        reader: &mut Reader,
+        open: &Open,
+        session: &Arc<Session>,
+        events: &Events,
+        flow_events: &mut mpsc::UnboundedReceiver<FlowEvent>,
+    ) -> (String, Option<Box<EndReport>>) {
+        let shared = self.shared.clone();
+        let clock = shared.engine.clock().clone();
+        let before = host::before(session.peer.ip(), &clock);
+        let notes_before = shared.engine.notes().len();
+        let lease = Instant::now() + Duration::from_secs(shared.config.limits.session_seconds);
+        let mut report = None;
+        let mut live = Live { next: 0, at: None };
+        loop {
+            let live_at = live.at;
+            let live_due = async {
+                match live_at {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                message = reader.read::<ClientMessage>() => {
+                    let now = clock.monotonic_ns();
+                    match message {
+                        Ok(ClientMessage::Probe { t1_ns }) => {
+                            let t3_ns = clock.monotonic_ns();
+                            if !self.send(&ServerMessage::ProbeReply { t1_ns, t2_ns: now, t3_ns }).await {
+                                return ("the client does not read".into(), report);
+                            }
+                        }
+                        Ok(ClientMessage::Clock(state)) => session.set_clock(state, now),
+                        Ok(ClientMessage::Start { at_ns }) => {
+                            // A start far off would be a session that never ends.
+                            if at_ns.abs_diff(now) > 60_000_000_000 {
+                                return ("a start that is a minute off".into(), report);
+                            }
+                            let intervals = IntervalClock { start_ns: at_ns, interval_ns: open.plan.interval.0, omit_ns: open.plan.omit.0 };
+                            session.start(&shared.engine, intervals);
+                            if open.live && open.plan.interval.0 > 0 {
+                                live = Live::first(intervals, now);
+                            }
+                            if !self.send(&ServerMessage::Started).await {
+                                return ("the client does not read".into(), report);
+                            }
+                        }
+                        Ok(ClientMessage::StartFlow { flow }) => {
+                            if let (Some(f), Some(intervals)) = (session.flow(flow), session.intervals()) {
+                                f.start(&shared.engine, now, intervals);
+                            }
+                        }
+                        Ok(ClientMessage::StopFlow { flow }) => {
+                            for f in session.all().iter().filter(|f| flow.is_none_or(|id| id == f.spec.id)) {
+                                f.stop(&shared.engine);
+                            }
+                        }
+                        Ok(ClientMessage::SenderDone(total)) => {
+                            if let Some(f) = session.flow(total.flow) {
+                                let wait = match f.transport() {
+                                    Transport::Udp => session.facts.loss_threshold_ns,
+                                    Transport::Tcp => STREAM_DRAIN_NS.max(session.facts.loss_threshold_ns),
+                                };
+                                f.sender_done(&shared.engine, total.packets, total.bytes, now + wait);
+                            }
+                        }
+                        Ok(ClientMessage::Report) => {
+                            let mut end = self.report(session, &before, &clock);
+                            end.warnings.extend(shared.engine.notes().into_iter().skip(notes_before));
+                            if !self.send_report(&end).await {
+                                return ("the client left before its report".into(), Some(Box::new(end)));
+                            }
+                            report = Some(Box::new(end));
+                        }
+                        Ok(ClientMessage::Close) => return ("done".into(), report),
+                        Ok(ClientMessage::Hello(_) | ClientMessage::Open(_)) => return ("a message out of order".into(), report),
+                        Err(e) => return (format!("control connection: {e}"), report),
+                    }
+                }
+                Some(event) = flow_events.recv() => {
+                    let message = match event {
+                        FlowEvent::SenderDone(total) => ServerMessage::SenderDone(total),
+                        FlowEvent::ReceiverDone(flow) => ServerMessage::ReceiverDone { flow },
+                        FlowEvent::Ready(flow) => ServerMessage::FlowReady { flow },
+                        FlowEvent::Failed(flow, text) => {
+                            if let Some(f) = session.flow(flow) {
+                                f.fail(text.clone());
+                            }
+                            ServerMessage::FlowFailed { flow, text }
+                        }
+                    };
+                    if !self.send(&message).await {
+                        return ("the client does not read".into(), report);
+                    }
+                }
+                () = live_due => {
+                    if !self.send_live(session, &mut live, &clock).await {
+                        return ("the client does not read".into(), report);
+                    }
+                }
+                () = tokio::time::sleep_until(lease) => {
+                    self.refuse("closing", &format!("the session reached this server's limit of {} s", shared.config.limits.session_seconds)).await;
+                    return ("its time was over".into(), report);
+                }
+                _ = shared.stop.asked(1) => {
+                    self.refuse("closing", "the server is being stopped").await;
+                    return ("the server was stopped".into(), report);
+                }
+            }
+            let _ = events;
+        }
+    }
+
+    /// Live figures of the interval that has just ended, if they stay under the budget.
+    async fn send_live(
+        &mut self,
+        session: &Session,
+        live: &mut Live,
+        clock: &weir_net::clock::Clock,
+    ) -> bool {
+        let Some(intervals) = session.intervals() else { return true };
+        let index = live.next;
+        let flows: Vec<(u32, IntervalCount)> = session
+            .all()
+            .iter()
+            .filter_map(|f| f.interval(index).map(|c| (f.spec.id, c)))
+            .collect();
+        live.next += 1;
+        live.schedule(intervals, clock.monotonic_ns());
+        let bytes: u64 = flows.iter().map(|(_, c)| c.bytes).sum();
+        let message = ServerMessage::Live { interval: index as u32, flows };
+        let size = weir_wire::control::encode(&message).len();
+        if size as f64 > LIVE_BUDGET * bytes as f64 {
+            return true;
+        }
+        self.send(&message).await
+    }
+
+    fn report(
+        &self,
+        session: &Session,
+        before: &host::Before,
+        clock: &weir_net::clock::Clock,
+    ) -> EndReport {
+        let now = clock.monotonic_ns();
+        let flows = session.all();
+        EndReport {
+            cpu: host::cpu(before, clock),
+            flows: flows.iter().map(|f| f.report(&self.shared.engine, now)).collect(),
+            host: host::after(before),
+            warnings: vec![],
+        }
+    }
+
+    async fn send_report(&mut self, end: &EndReport) -> bool {
+        for flow in &end.flows {
+            if !self.send(&ServerMessage::Flow(Box::new(flow.clone()))).await {
+                return false;
+            }
+        }
+        let rest = EndReport { flows: vec![], ..end.clone() };
+        self.send(&ServerMessage::End(Box::new(rest))).await
+    }
+}
+
+/// When the next live figures are due.
+struct Live {
+    next: usize,
+    at: Option<Instant>,
+}
+
+impl Live {
+    fn first(intervals: IntervalClock, now_ns: u64) -> Live {
+        let mut live = Live { next: 0, at: None };
+        live.schedule(intervals, now_ns);
+        live
+    }
+
+    fn schedule(&mut self, intervals: IntervalClock, now_ns: u64) {
+        self.at = intervals.end_ns(self.next).map(|end| {
+            let wait = (end + LIVE_GRACE_NS).saturating_sub(now_ns);
+            Instant::now() + Duration::from_nanos(wait)
+        });
+    }
+}

@@ -1,0 +1,307 @@
+//! The thread in front of the UDP port: it takes hellos, gives each flow that proves itself a connected socket of its
+//! own on the same port, and answers clock probes. Data never passes here.
+//!
+//! A connected socket for each flow, instead of one socket told apart by address in user space, keeps each flow's
+//! overflow count exact and its buffer its own; ARCHITECTURE.md says when this changes to ports of their own.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::{Arc, Mutex, Weak};
+use std::thread::JoinHandle;
+
+use weir_net::clock::Clock;
+use weir_net::poll::{Events, Interest, Poller, Waker};
+use weir_net::udp::{RecvBatch, RecvMode, UdpOptions, UdpSocket};
+use weir_stats::{ClockReading, RealtimeMap};
+use weir_wire::datagram::{ControlDatagram, Kind, LEN, claimed_session};
+
+use super::session::Session;
+use crate::TrafficError;
+use crate::engine::{Engine, lock};
+
+const INBOX: u64 = 0;
+/// Sessions by number.
+pub(crate) type Registry = Arc<Mutex<HashMap<u64, Weak<Session>>>>;
+
+enum Command {
+    /// A socket of its own for a flow: its hello comes there.
+    Dedicated { session: Weak<Session>, flow: u32, socket: UdpSocket },
+}
+
+enum Role {
+    /// The one port.
+    Shared { port: u16 },
+    /// A flow's own port, waiting for its hello.
+    Dedicated { session: Weak<Session>, flow: u32 },
+    /// A session's probes.
+    Probes { session: Weak<Session> },
+}
+
+/// The running front.
+pub(crate) struct Front {
+    commands: Option<Sender<Command>>,
+    waker: Waker,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Front {
+    /// Opens the UDP port on `addresses` and starts the thread.
+    pub(crate) fn start(
+        addresses: &[SocketAddr],
+        registry: Registry,
+        engine: Arc<Engine>,
+    ) -> Result<Front, TrafficError> {
+        let failed = |e| TrafficError::system("starting the UDP front", e);
+        let poller = Poller::new().map_err(failed)?;
+        let waker = Waker::new(&poller, INBOX).map_err(failed)?;
+        let mut sockets = HashMap::new();
+        let mut next = 1;
+        for address in addresses {
+            let options = UdpOptions {
+                reuse_port: true,
+                v6_only: address.is_ipv6(),
+                nonblocking: true,
+                receive_buffer: Some(4 << 20),
+                timestamps: true,
+                ..UdpOptions::bind(*address)
+            };
+            let socket = UdpSocket::open(&options)
+                .map_err(|e| TrafficError::Listen { address: *address, reason: e.to_string() })?;
+            poller.add(&socket, next, Interest::READ).map_err(failed)?;
+            sockets.insert(next, (socket, Role::Shared { port: address.port() }));
+            next += 1;
+        }
+        let (commands, receiver) = channel();
+        let inbox = (poller, waker.clone(), receiver);
+        let thread = std::thread::Builder::new()
+            .name("weir-front".into())
+            .spawn(move || {
+                Loop { registry, engine, sockets, next, stamps: None, refit_ns: 0 }
+                    .run(inbox.0, inbox.1, inbox.2)
+            })
+            .map_err(failed)?;
+        Ok(Front { commands: Some(commands), waker, thread: Some(thread) })
+    }
+
+    /// A flow of `session` waits for its hello on a port of its own.
+    pub(crate) fn await_dedicated(&self, session: &Arc<Session>, flow: u32, socket: UdpSocket) {
+        if let Some(commands) = &self.commands {
+            let _ = commands.send(Command::Dedicated {
+                session: Arc::downgrade(session),
+                flow,
+                socket,
+            });
+            self.waker.wake();
+        }
+    }
+}
+
+impl Drop for Front {
+    fn drop(&mut self) {
+        self.commands = None;
+        self.waker.wake();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Loop {
+    registry: Registry,
+    engine: Arc<Engine>,
+    sockets: HashMap<u64, (UdpSocket, Role)>,
+    next: u64,
+    stamps: Option<RealtimeMap>,
+    refit_ns: u64,
+}
+
+impl Loop {
+    fn run(mut self, poller: Poller, waker: Waker, commands: Receiver<Command>) {
+        let mut events = Events::new(64);
+        let mut batch = RecvBatch::new(32, 2048);
+        loop {
+            // Wakes now and then to drop the sockets of sessions that are gone.
+            let _ = poller.wait(&mut events, Some(1_000_000_000));
+            self.refit();
+            loop {
+                match commands.try_recv() {
+                    Ok(Command::Dedicated { session, flow, socket }) => {
+                        self.add(&poller, socket, Role::Dedicated { session, flow });
+                    }
+                    Err(TryRecvError::Empty) => break,
+                    Err(TryRecvError::Disconnected) => return,
+                }
+            }
+            let mut hellos = VecDeque::new();
+            for event in events.iter() {
+                if event.token == INBOX {
+                    waker.clear();
+                    continue;
+                }
+                self.read(event.token, &mut batch, &mut hellos);
+            }
+            while let Some((token, bytes, from)) = hellos.pop_front() {
+                self.hello(&poller, token, &bytes, from, &mut hellos);
+            }
+            if events.iter().len() == 0 {
+                self.sockets.retain(|_, (_, role)| match role {
+                    Role::Shared { .. } => true,
+                    Role::Dedicated { session, .. } | Role::Probes { session } => {
+                        session.strong_count() > 0
+                    }
+                });
+            }
+        }
+    }
+
+    fn add(&mut self, poller: &Poller, socket: UdpSocket, role: Role) {
+        if poller.add(&socket, self.next, Interest::READ).is_ok() {
+            self.sockets.insert(self.next, (socket, role));
+            self.next += 1;
+        }
+    }
+
+    fn refit(&mut self) {
+        let clock = self.engine.clock();
+        let now = clock.monotonic_ns();
+        if now < self.refit_ns {
+            return;
+        }
+        self.refit_ns = now + 1_000_000_000;
+        let b = clock.bracket();
+        let reading = ClockReading {
+            monotonic_before_ns: b.before_ns,
+            realtime_ns: b.realtime_ns,
+            monotonic_after_ns: b.after_ns,
+        };
+        match &mut self.stamps {
+            Some(map) => {
+                let _ = map.refit(reading);
+            }
+            None => self.stamps = RealtimeMap::new(reading).ok(),
+        }
+    }
+
+    /// Takes what waits on a socket: probes are answered at once, hellos gathered.
+    fn read(
+        &mut self,
+        token: u64,
+        batch: &mut RecvBatch,
+        hellos: &mut VecDeque<(u64, [u8; LEN], SocketAddr)>,
+    ) {
+        let Some((socket, role)) = self.sockets.get(&token) else { return };
+        // Bounded, so that a flood on one socket can't starve the others.
+        for _ in 0..8 {
+            let got = match batch.recv(socket, RecvMode::DontWait) {
+                Ok(got) => got,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+                Err(_) => continue,
+            };
+            for message in batch.messages() {
+                let Ok(bytes) = <[u8; LEN]>::try_from(message.data) else { continue };
+                match role {
+                    Role::Probes { session } => {
+                        let Some(session) = session.upgrade() else { continue };
+                        let Ok(d) = ControlDatagram::decode(&bytes, &session.datagram_key) else {
+                            continue;
+                        };
+                        let clock = self.engine.clock();
+                        answer(
+                            socket,
+                            &d,
+                            &session,
+                            clock,
+                            message.kernel_realtime_ns,
+                            self.stamps.as_ref(),
+                        );
+                    }
+                    _ => hellos.push_back((token, bytes, message.from)),
+                }
+            }
+            if got < batch.capacity() {
+                return;
+            }
+        }
+    }
+
+    /// A hello on the one port or on a flow's own. Whatever is not proved by its tag gets no answer at all.
+    fn hello(
+        &mut self,
+        poller: &Poller,
+        token: u64,
+        bytes: &[u8; LEN],
+        from: SocketAddr,
+        more: &mut VecDeque<(u64, [u8; LEN], SocketAddr)>,
+    ) {
+        let Some(session) = claimed_session(bytes)
+            .and_then(|id| lock(&self.registry).get(&id).and_then(Weak::upgrade))
+        else {
+            return;
+        };
+        let Ok(hello) = ControlDatagram::decode(bytes, &session.datagram_key) else { return };
+        if hello.kind != Kind::Hello {
+            return;
+        }
+        let ack = ControlDatagram { kind: Kind::HelloAck, ..hello }.encode(&session.datagram_key);
+        match self.sockets.get(&token) {
+            Some((_, Role::Dedicated { flow, .. })) if *flow == hello.flow => {
+                let Some((socket, _)) = self.sockets.remove(&token) else { return };
+                let _ = poller.remove(&socket);
+                if socket.connect(from).is_ok() && session.is_awaited(hello.flow) {
+                    let _ = socket.send(&ack);
+                    session.attach_udp(&self.engine, hello.flow, socket);
+                }
+            }
+            Some((_, Role::Shared { port })) => {
+                let port = *port;
+                let probes = hello.flow == 0;
+                if !probes && !session.is_awaited(hello.flow) {
+                    return;
+                }
+                let Ok(socket) = session.connected_socket(hello.flow, port, from) else { return };
+                // Between its binding and its connecting, others' hellos may have come to the new socket.
+                let mut stray = [0; LEN + 1];
+                while let Ok((n, stranger)) = socket.recv_from(&mut stray) {
+                    if let (true, Some(bytes)) =
+                        (n == LEN && stranger != from, stray.first_chunk::<LEN>())
+                    {
+                        more.push_back((token, *bytes, stranger));
+                    }
+                }
+                let _ = socket.send(&ack);
+                if probes {
+                    self.add(poller, socket, Role::Probes { session: Arc::downgrade(&session) });
+                } else {
+                    session.attach_udp(&self.engine, hello.flow, socket);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Answers a probe: as long as the request, and only to who has the session's key.
+fn answer(
+    socket: &UdpSocket,
+    probe: &ControlDatagram,
+    session: &Session,
+    clock: &Clock,
+    stamp: Option<u64>,
+    map: Option<&RealtimeMap>,
+) {
+    let now = clock.monotonic_ns();
+    let kind = match probe.kind {
+        Kind::Probe => Kind::ProbeReply,
+        // The acknowledgement was lost.
+        Kind::Hello => Kind::HelloAck,
+        _ => return,
+    };
+    let t2_ns = match (stamp, map) {
+        (Some(stamp), Some(map)) => map.to_monotonic(clock.kernel_stamp_ns(stamp)).min(now),
+        _ => now,
+    };
+    let reply = ControlDatagram { kind, t2_ns, t3_ns: clock.monotonic_ns(), ..*probe };
+    let _ = socket.send(&reply.encode(&session.datagram_key));
+}

@@ -1,0 +1,363 @@
+//! The answering side: any number of clients at once on one port, TCP and UDP.
+
+mod control;
+mod front;
+mod session;
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use weir_model::plan::DEFAULT_PORT;
+use weir_net::clock::Clock;
+use weir_net::tcp::{TcpListener, TcpOptions};
+use weir_wire::preface::{CONTROL_LEN, ControlMode, DATA_LEN, Preface};
+
+pub(crate) use front::{Front, Registry};
+pub(crate) use session::{Load, Share};
+
+use crate::TrafficError;
+use crate::engine::{Engine, PacketLog, lock};
+use crate::key::Key;
+use crate::stop::Stop;
+
+/// Limits of a server, all settable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Sessions at once.
+    pub sessions: u64,
+    /// Length of a session.
+    pub session_seconds: u64,
+    /// Flows at once, all sessions together.
+    pub flows: u64,
+    /// Time to say hello and ask for a session.
+    pub hello_seconds: u64,
+    /// Connections that have not yet done so.
+    pub half_open: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            sessions: 64,
+            session_seconds: 3600,
+            flows: 10_000,
+            hello_seconds: 10,
+            half_open: 20_000,
+        }
+    }
+}
+
+/// How a server is to run.
+#[derive(Debug, Clone)]
+pub struct ServerConfig {
+    /// Addresses to listen on; empty: all of both families.
+    pub bind: Vec<IpAddr>,
+    /// The one port, TCP and UDP.
+    pub port: u16,
+    /// The key that clients must have.
+    pub key: Option<Key>,
+    /// Limits.
+    pub limits: Limits,
+    /// Ends after one session.
+    pub one_off: bool,
+    /// Ends after this long without a session.
+    pub idle_timeout: Option<Duration>,
+    /// Packets received are logged here.
+    pub packet_log: Option<PathBuf>,
+    /// Processors for the workers.
+    pub cpus: Option<Vec<usize>>,
+    /// The clock; a test may inject one.
+    pub clock: Clock,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        ServerConfig {
+            bind: vec![],
+            port: DEFAULT_PORT,
+            key: None,
+            limits: Limits::default(),
+            one_off: false,
+            idle_timeout: None,
+            packet_log: None,
+            cpus: None,
+            clock: Clock::System,
+        }
+    }
+}
+
+/// What a server tells of itself.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ServerEvent {
+    /// It listens.
+    Listening {
+        /// Where.
+        addresses: Vec<SocketAddr>,
+        /// Whether anybody may use it.
+        open: bool,
+    },
+    /// A client has got a session.
+    SessionOpened {
+        /// Number.
+        session: u64,
+        /// Who.
+        peer: SocketAddr,
+        /// How many flows.
+        flows: usize,
+    },
+    /// A session has ended.
+    SessionClosed {
+        /// Number.
+        session: u64,
+        /// Who.
+        peer: SocketAddr,
+        /// How it ended.
+        reason: String,
+        /// What this end counted.
+        report: Option<Box<weir_model::report::EndReport>>,
+    },
+    /// Somebody was refused.
+    Refused {
+        /// Who.
+        peer: SocketAddr,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// What all tasks of a server share.
+pub(crate) struct Shared {
+    pub(crate) config: ServerConfig,
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) registry: Registry,
+    pub(crate) front: Front,
+    pub(crate) load: Arc<Load>,
+    pub(crate) next_session: AtomicU64,
+    pub(crate) events: mpsc::UnboundedSender<ServerEvent>,
+    pub(crate) log: Option<PacketLog>,
+    pub(crate) stop: Stop,
+    pub(crate) port: u16,
+}
+
+/// Runs a server until it is asked to stop, or its work is done (`one_off`, `idle_timeout`).
+///
+/// # Errors
+/// When it can't listen; a client's fault never ends it.
+pub fn serve(
+    config: ServerConfig,
+    stop: Stop,
+    observe: &mut dyn FnMut(ServerEvent),
+) -> Result<(), TrafficError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| TrafficError::system("starting the runtime", e))?;
+    runtime.block_on(run(config, stop, observe))
+}
+
+/// The addresses to listen on. All of both families where IPv6 exists, else IPv4's.
+fn addresses(config: &ServerConfig) -> Vec<SocketAddr> {
+    if config.bind.is_empty() {
+        let any: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+        return any.into_iter().map(|ip| SocketAddr::new(ip, config.port)).collect();
+    }
+    config.bind.iter().map(|ip| SocketAddr::new(*ip, config.port)).collect()
+}
+
+fn listen(config: &ServerConfig) -> Result<(Vec<TcpListener>, Vec<SocketAddr>), TrafficError> {
+    let (mut listeners, mut bound): (Vec<TcpListener>, Vec<SocketAddr>) = (vec![], vec![]);
+    for mut address in addresses(config) {
+        // With port 0 the first listener chooses for all.
+        if let Some(first) = bound.first() {
+            address.set_port(first.port());
+        }
+        let options =
+            TcpOptions { v6_only: address.is_ipv6(), nonblocking: true, ..TcpOptions::default() };
+        match TcpListener::open(address, &options, 4096) {
+            Ok(l) => {
+                let local = l
+                    .local_addr()
+                    .map_err(|e| TrafficError::system("reading the listener's address", e))?;
+                bound.push(SocketAddr::new(address.ip(), local.port()));
+                listeners.push(l);
+            }
+            // A host without IPv6 is served over IPv4.
+            Err(_) if config.bind.is_empty() && address.is_ipv6() => {}
+            Err(e) => return Err(TrafficError::Listen { address, reason: e.to_string() }),
+        }
+    }
+    Ok((listeners, bound))
+}
+
+async fn run(
+    config: ServerConfig,
+    stop: Stop,
+    observe: &mut dyn FnMut(ServerEvent),
+) -> Result<(), TrafficError> {
+    // Ten thousand half-open connections need as many descriptors; less is told by refusing later.
+    let _ = weir_net::thread::raise_descriptor_limit(65_536);
+    let (listeners, bound) = listen(&config)?;
+    let count = config
+        .cpus
+        .as_ref()
+        .map_or_else(|| weir_net::thread::allowed_cpus().map_or(1, |c| c.len()), Vec::len);
+    let engine = Arc::new(Engine::new(count, config.cpus.as_deref(), config.clock.clone())?);
+    let registry: Registry = Arc::new(Mutex::new(HashMap::new()));
+    let front = Front::start(&bound, registry.clone(), engine.clone())?;
+    let log = config.packet_log.as_ref().map(|path| crate::packet_log(path)).transpose()?;
+    let (events, mut inbox) = mpsc::unbounded_channel();
+    let port = bound.first().map_or(config.port, SocketAddr::port);
+    observe(ServerEvent::Listening { addresses: bound, open: config.key.is_none() });
+    let shared = Arc::new(Shared {
+        next_session: AtomicU64::new(u64::from_be_bytes(crate::key::random()?) >> 8),
+        config,
+        engine,
+        registry,
+        front,
+        load: Arc::default(),
+        events,
+        log,
+        stop: stop.clone(),
+        port,
+    });
+    let (closed, mut sessions_closed) = mpsc::unbounded_channel::<()>();
+    let mut accepting = vec![];
+    for listener in listeners {
+        let listener = tokio::net::TcpListener::from_std(listener.into())
+            .map_err(|e| TrafficError::system("listening", e))?;
+        let (shared, closed) = (shared.clone(), closed.clone());
+        accepting.push(tokio::spawn(accept(listener, shared, closed)));
+    }
+    drop(closed);
+    let idle = shared.config.idle_timeout;
+    let mut idle_since = tokio::time::Instant::now();
+    loop {
+        let idle_end = async {
+            match idle {
+                Some(limit) => tokio::time::sleep_until(idle_since + limit).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            Some(event) = inbox.recv() => {
+                idle_since = tokio::time::Instant::now();
+                observe(event);
+            }
+            Some(()) = sessions_closed.recv() => {
+                if shared.config.one_off {
+                    break;
+                }
+            }
+            () = idle_end => {
+                if shared.load.sessions.load(Ordering::Relaxed) == 0 {
+                    break;
+                }
+                idle_since = tokio::time::Instant::now();
+            }
+            _ = stop.asked(1) => break,
+        }
+    }
+    for task in &accepting {
+        task.abort();
+    }
+    // Sessions see the stop themselves and report; a second request, or 2 s, ends them.
+    let ending = async {
+        while shared.load.sessions.load(Ordering::Relaxed) > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::select! {
+        () = ending => {}
+        () = tokio::time::sleep(Duration::from_secs(2)) => {}
+        _ = stop.asked(2) => {}
+    }
+    while let Ok(event) = inbox.try_recv() {
+        observe(event);
+    }
+    for session in lock(&shared.registry).drain().filter_map(|(_, s)| s.upgrade()) {
+        session.close(&shared.engine);
+    }
+    Ok(())
+}
+
+/// Takes connections; each has its own task and its own time to say what it wants.
+pub(crate) async fn accept(
+    listener: tokio::net::TcpListener,
+    shared: Arc<Shared>,
+    closed: mpsc::UnboundedSender<()>,
+) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                // Past the limit the newest goes: those who are nearly through come through.
+                let Some(share) =
+                    Share::take(&shared.load, |l| &l.half_open, 1, shared.config.limits.half_open)
+                else {
+                    continue;
+                };
+                tokio::spawn(connection(stream, peer, shared.clone(), share, closed.clone()));
+            }
+            // Out of descriptors, or a connection that was gone: go on in a moment.
+            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+        }
+    }
+}
+
+async fn connection(
+    mut stream: TcpStream,
+    peer: SocketAddr,
+    shared: Arc<Shared>,
+    share: Share,
+    closed: mpsc::UnboundedSender<()>,
+) {
+    let limit = Duration::from_secs(shared.config.limits.hello_seconds);
+    let deadline = tokio::time::Instant::now() + limit;
+    let Ok(Some(preface)) = tokio::time::timeout_at(deadline, read_preface(&mut stream)).await
+    else {
+        return;
+    };
+    match preface {
+        Preface::Control { mode } => {
+            let noise = mode == ControlMode::Noise;
+            if control::session(stream, peer, &shared, noise, deadline, share).await {
+                let _ = closed.send(());
+            }
+        }
+        Preface::Data(preface) => {
+            drop(share);
+            let session =
+                lock(&shared.registry).get(&preface.session).and_then(std::sync::Weak::upgrade);
+            let (Some(session), Ok(stream)) = (session, stream.into_std()) else { return };
+            // A stranger's connection is closed without a word.
+            let _ = session.attach_tcp(&shared.engine, &preface, stream.into());
+        }
+        _ => {}
+    }
+}
+
+/// Reads exactly the preface, and not a byte of what follows it. `None`: not ours, or gone.
+async fn read_preface(stream: &mut TcpStream) -> Option<Preface> {
+    let mut bytes = [0; DATA_LEN];
+    let mut have = 0;
+    let mut need = CONTROL_LEN;
+    loop {
+        let n = stream.read(&mut bytes[have..need]).await.ok()?;
+        if n == 0 {
+            return None;
+        }
+        have += n;
+        match Preface::decode(&bytes[..have]) {
+            Preface::NeedMore if have == CONTROL_LEN => need = DATA_LEN,
+            Preface::NeedMore => {}
+            Preface::Foreign | Preface::OtherVersion(_) => return None,
+            known => return Some(known),
+        }
+    }
+}

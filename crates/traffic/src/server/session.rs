@@ -1,0 +1,257 @@
+//! What a server knows of one session, shared between its control task, the UDP front and the workers.
+
+use std::collections::{HashMap, HashSet};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use weir_flow::{IntervalClock, SenderClock};
+use weir_model::plan::{Direction, FlowSpec, Transport};
+use weir_net::tcp::TcpStream;
+use weir_net::udp::{UdpOptions, UdpSocket};
+use weir_wire::control::ClockState;
+use weir_wire::datagram::DatagramKey;
+use weir_wire::preface::DataPreface;
+
+use crate::engine::{ControlRole, Engine, Events, FlowEvent, PacketLog, lock};
+use crate::flows::{Flow, SessionFacts, udp_options};
+
+/// Data tokens are valid this long after the session was granted.
+const TOKEN_NS: u64 = 10_000_000_000;
+
+/// One session.
+pub(crate) struct Session {
+    pub(crate) facts: SessionFacts,
+    pub(crate) datagram_key: DatagramKey,
+    pub(crate) specs: HashMap<u32, FlowSpec>,
+    pub(crate) local_ip: IpAddr,
+    pub(crate) peer: SocketAddr,
+    pub(crate) opened_ns: u64,
+    pub(crate) events: Events,
+    pub(crate) flows: Mutex<HashMap<u32, Arc<Flow>>>,
+    pub(crate) log: Option<PacketLog>,
+    used: Mutex<HashSet<u32>>,
+    clock: Mutex<Option<ClockState>>,
+    start: Mutex<Option<IntervalClock>>,
+}
+
+impl Session {
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn new(
+        facts: SessionFacts,
+        specs: Vec<FlowSpec>,
+        local_ip: IpAddr,
+        peer: SocketAddr,
+        opened_ns: u64,
+        events: Events,
+        log: Option<PacketLog>,
+    ) -> Session {
+        Session {
+            datagram_key: DatagramKey::for_session(&facts.key),
+            facts,
+            specs: specs.into_iter().map(|s| (s.id, s)).collect(),
+            local_ip,
+            peer,
+            opened_ns,
+            events,
+            flows: Mutex::default(),
+            log,
+            used: Mutex::default(),
+            clock: Mutex::new(None),
+            start: Mutex::new(None),
+        }
+    }
+
+    /// Whether this end sends a flow.
+    fn sends(spec: &FlowSpec) -> bool {
+        spec.connection.direction == Direction::Reverse
+    }
+
+    /// A TCP data connection that has shown its preface. Refused with the reason.
+    pub(crate) fn attach_tcp(
+        &self,
+        engine: &Engine,
+        preface: &DataPreface,
+        stream: TcpStream,
+    ) -> Result<(), &'static str> {
+        if !preface.token_matches(&self.facts.token(preface.flow)) {
+            return Err("wrong token");
+        }
+        let spec = self
+            .specs
+            .get(&preface.flow)
+            .filter(|s| s.connection.transport == Transport::Tcp)
+            .ok_or("no such flow")?;
+        if engine.clock().monotonic_ns().saturating_sub(self.opened_ns) > TOKEN_NS {
+            return Err("token expired");
+        }
+        if !lock(&self.used).insert(preface.flow) {
+            return Err("token used");
+        }
+        let c = &spec.connection;
+        if c.no_delay {
+            let _ = stream.set_nodelay(true);
+        }
+        let sends = Self::sends(spec);
+        if let Some(rate) = c.kernel_pacing.filter(|_| sends) {
+            let _ = stream.set_pacing_rate(rate.0 / 8);
+        }
+        stream.set_nonblocking(true).map_err(|_| "socket")?;
+        let flow = Flow::tcp(engine, &self.facts, spec.clone(), sends, stream, self.events.clone());
+        self.add(engine, flow);
+        Ok(())
+    }
+
+    /// The socket that serves a UDP flow, or the session's probes, from now on: bound to the address that the client
+    /// reached and connected to the one that has just proved itself.
+    pub(crate) fn connected_socket(
+        &self,
+        flow: u32,
+        port: u16,
+        peer: SocketAddr,
+    ) -> weir_net::Result<UdpSocket> {
+        let bind = SocketAddr::new(self.local_ip, port);
+        let options = match self.specs.get(&flow) {
+            Some(spec) => udp_options(spec, bind, !Self::sends(spec), self.specs.len()),
+            None => UdpOptions { timestamps: true, nonblocking: true, ..UdpOptions::bind(bind) },
+        };
+        UdpSocket::open(&UdpOptions { reuse_port: true, connect: Some(peer), ..options })
+    }
+
+    /// The options of a UDP flow's socket of its own, not yet connected.
+    pub(crate) fn dedicated_socket(&self, spec: &FlowSpec) -> weir_net::Result<UdpSocket> {
+        let bind = SocketAddr::new(self.local_ip, 0);
+        UdpSocket::open(&udp_options(spec, bind, !Self::sends(spec), self.specs.len()))
+    }
+
+    /// Whether a UDP flow is still without its connection.
+    pub(crate) fn is_awaited(&self, flow: u32) -> bool {
+        self.specs.get(&flow).is_some_and(|s| s.connection.transport == Transport::Udp)
+            && !lock(&self.flows).contains_key(&flow)
+    }
+
+    /// A UDP flow on its connected socket.
+    pub(crate) fn attach_udp(&self, engine: &Engine, flow: u32, socket: UdpSocket) {
+        let Some(spec) = self.specs.get(&flow) else { return };
+        let alive = Arc::new(AtomicU64::new(engine.clock().monotonic_ns()));
+        let role = ControlRole::Server {
+            key: self.datagram_key,
+            session: self.facts.session,
+            alive: alive.clone(),
+        };
+        let flow = Flow::udp(
+            engine,
+            &self.facts,
+            spec.clone(),
+            Self::sends(spec),
+            Arc::new(socket),
+            role,
+            alive,
+            self.events.clone(),
+            self.log.clone(),
+        );
+        self.add(engine, flow);
+    }
+
+    fn add(&self, engine: &Engine, flow: Flow) {
+        let id = flow.spec.id;
+        if let Some(clock) = *lock(&self.clock) {
+            flow.set_clock(sender_clock(&clock, engine.clock().monotonic_ns()));
+        }
+        if let Some(intervals) = *lock(&self.start) {
+            flow.begin_intervals(intervals);
+        }
+        lock(&self.flows).insert(id, Arc::new(flow));
+        let _ = self.events.send(FlowEvent::Ready(id));
+    }
+
+    /// A newer relation of the clocks, for all receivers.
+    pub(crate) fn set_clock(&self, state: ClockState, now_ns: u64) {
+        *lock(&self.clock) = Some(state);
+        for flow in lock(&self.flows).values() {
+            flow.set_clock(sender_clock(&state, now_ns));
+        }
+    }
+
+    /// Time zero of the test.
+    pub(crate) fn start(&self, engine: &Engine, clock: IntervalClock) {
+        *lock(&self.start) = Some(clock);
+        for flow in lock(&self.flows).values() {
+            flow.begin_intervals(clock);
+            if flow.sends() && flow.spec.connection.autostart {
+                flow.start(engine, clock.start_ns + flow.spec.connection.start_after.0, clock);
+            }
+        }
+    }
+
+    /// The intervals, once started.
+    pub(crate) fn intervals(&self) -> Option<IntervalClock> {
+        *lock(&self.start)
+    }
+
+    /// One flow.
+    pub(crate) fn flow(&self, id: u32) -> Option<Arc<Flow>> {
+        lock(&self.flows).get(&id).cloned()
+    }
+
+    /// All flows.
+    pub(crate) fn all(&self) -> Vec<Arc<Flow>> {
+        let mut flows: Vec<_> = lock(&self.flows).values().cloned().collect();
+        flows.sort_by_key(|f| f.spec.id);
+        flows
+    }
+
+    /// Ends everything.
+    pub(crate) fn close(&self, engine: &Engine) {
+        for flow in lock(&self.flows).drain() {
+            flow.1.stop(engine);
+            flow.1.remove(engine);
+        }
+    }
+}
+
+/// The client's clock as this server's receivers need it.
+fn sender_clock(state: &ClockState, now_ns: u64) -> SenderClock {
+    SenderClock {
+        offset_ns: -state.offset_at_server(now_ns),
+        skew_ppb: -state.skew_ppb,
+        reference_ns: now_ns,
+        error_ns: state.error_ns,
+    }
+}
+
+/// Numbers of a server's load, for its limits.
+#[derive(Debug, Default)]
+pub(crate) struct Load {
+    pub(crate) sessions: AtomicU64,
+    pub(crate) flows: AtomicU64,
+    pub(crate) half_open: AtomicU64,
+}
+
+/// Takes part of a limit and gives it back when dropped.
+pub(crate) struct Share {
+    load: Arc<Load>,
+    count: fn(&Load) -> &AtomicU64,
+    amount: u64,
+}
+
+impl Share {
+    /// `amount` of what `count` counts, unless that passes `most`.
+    pub(crate) fn take(
+        load: &Arc<Load>,
+        count: fn(&Load) -> &AtomicU64,
+        amount: u64,
+        most: u64,
+    ) -> Option<Share> {
+        let before = count(load).fetch_add(amount, Ordering::AcqRel);
+        let share = Share { load: load.clone(), count, amount };
+        // Dropping the share gives it back.
+        (before + amount <= most).then_some(share)
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        (self.count)(&self.load).fetch_sub(self.amount, Ordering::AcqRel);
+    }
+}

@@ -1,0 +1,300 @@
+//! A client and a server in one process over loopback: every shape of test, and the faults that need no namespace.
+#![allow(clippy::unwrap_used)]
+
+use std::net::SocketAddr;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use weir_model::plan::{Connection, DataPorts, Direction, Plan, Switch, Transport};
+use weir_model::record::{Record, Status};
+use weir_model::units::{ByteSize, Span};
+use weir_traffic::{
+    ClientConfig, Event, Failure, Key, ServerConfig, ServerEvent, Stop, StopReason, run, serve,
+};
+
+struct Server {
+    address: SocketAddr,
+    stop: Stop,
+    thread: Option<JoinHandle<Result<(), weir_traffic::TrafficError>>>,
+}
+
+impl Server {
+    fn start(config: ServerConfig) -> Server {
+        let (sender, receiver) = mpsc::channel();
+        let stop = Stop::new();
+        let inner = stop.clone();
+        let config = ServerConfig { bind: vec!["127.0.0.1".parse().unwrap()], port: 0, ..config };
+        let thread = std::thread::spawn(move || {
+            serve(config, inner, &mut |event| {
+                if let ServerEvent::Listening { addresses, .. } = event {
+                    sender.send(addresses[0]).unwrap();
+                }
+            })
+        });
+        let address = receiver.recv_timeout(Duration::from_secs(10)).unwrap();
+        Server { address, stop, thread: Some(thread) }
+    }
+
+    fn test(&self, plan: Plan) -> Result<Record, Failure> {
+        run(self.config(plan), Stop::new(), &mut |_| {})
+    }
+
+    fn config(&self, plan: Plan) -> ClientConfig {
+        let plan = Plan { port: self.address.port(), ..plan };
+        plan.check().unwrap();
+        ClientConfig::new(plan, "127.0.0.1")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.request(StopReason::Terminated);
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap().unwrap();
+        }
+    }
+}
+
+fn connection(transport: Transport) -> Connection {
+    Connection { transport, duration: Some(Span(500_000_000)), ..Connection::default() }
+}
+
+fn plan(connections: Vec<Connection>) -> Plan {
+    Plan { connections, interval: Span(100_000_000), ..Plan::default() }
+}
+
+#[test]
+fn tcp_both_directions_counts_every_byte() {
+    let server = Server::start(ServerConfig::default());
+    let mut reverse = connection(Transport::Tcp);
+    reverse.direction = Direction::Reverse;
+    let record = server.test(plan(vec![connection(Transport::Tcp), reverse])).unwrap();
+    assert_eq!(record.status, Status::Complete);
+    assert_eq!(record.flows.len(), 2);
+    for flow in &record.flows {
+        let (s, r) = (flow.sender.as_ref().unwrap(), flow.receiver.as_ref().unwrap());
+        assert!(s.bytes > 0);
+        assert_eq!(s.bytes, r.bytes, "flow {}", flow.id);
+        assert!(flow.tcp.as_ref().unwrap().mss_bytes > 0);
+        assert!(!flow.tcp_samples.is_empty());
+    }
+    assert!(record.intervals.len() >= 5, "{}", record.intervals.len());
+    let by_interval: u64 = record
+        .intervals
+        .iter()
+        .flat_map(|i| &i.flows)
+        .filter(|f| f.id == 1)
+        .filter_map(|f| f.receiver.as_ref())
+        .map(|r| r.bytes)
+        .sum();
+    assert_eq!(by_interval, record.flows[0].receiver.as_ref().unwrap().bytes);
+    assert_eq!(record.clock.as_ref().unwrap().method, "shared");
+    assert!(record.latency.as_ref().unwrap().idle.is_some());
+    assert!(record.cpu.as_ref().unwrap().remote.is_some());
+}
+
+#[test]
+fn udp_of_every_header_size_both_ways() {
+    let server = Server::start(ServerConfig::default());
+    for payload in [0u64, 1, 2, 4, 8, 16, 32, 64, 1472, 65_507] {
+        for direction in [Direction::Forward, Direction::Reverse] {
+            let mut c = connection(Transport::Udp);
+            c.payload = Some(ByteSize(payload));
+            c.rate = Some("500pps".parse().unwrap());
+            c.packets = Some(100);
+            c.duration = None;
+            c.direction = direction;
+            let record = server.test(plan(vec![c])).unwrap();
+            let flow = &record.flows[0];
+            let (s, r) = (flow.sender.as_ref().unwrap(), flow.receiver.as_ref().unwrap());
+            assert_eq!(s.packets, 100, "payload {payload} {direction}");
+            assert_eq!(
+                (r.packets, r.lost_packets),
+                (100, Some(0)),
+                "payload {payload} {direction}"
+            );
+            assert_eq!(r.one_way_delay.is_some(), payload >= 8, "payload {payload}");
+            assert_eq!(r.corrupted_packets, (payload >= 16).then_some(0));
+        }
+    }
+}
+
+#[test]
+fn udp_unlimited_merges_and_loses_nothing_unexplained() {
+    let server = Server::start(ServerConfig::default());
+    for gso in [Switch::Auto, Switch::Off] {
+        let mut c = connection(Transport::Udp);
+        c.rate = Some("0".parse().unwrap());
+        c.payload = Some(ByteSize(160));
+        c.gso = gso;
+        let record = server.test(plan(vec![c])).unwrap();
+        let flow = &record.flows[0];
+        let r = flow.receiver.as_ref().unwrap();
+        assert_eq!(r.crossing.as_deref(), Some(if gso == Switch::Auto { "merged" } else { "cut" }));
+        let ledger = record.loss_ledger.as_ref().unwrap();
+        assert_eq!(
+            ledger.missing_packets,
+            flow.sender.as_ref().unwrap().packets as i64 - r.packets as i64
+        );
+        if gso == Switch::Off {
+            // Every datagram has its own socket buffer: the kernel's count is exact.
+            assert_eq!(ledger.remainder_packets, 0, "{ledger:?}");
+        }
+    }
+}
+
+#[test]
+fn verified_payload_and_every_content() {
+    let server = Server::start(ServerConfig::default());
+    for content in ["random", "zeros", "ascii", "ratio:4"] {
+        for transport in [Transport::Udp, Transport::Tcp] {
+            let mut c = connection(transport);
+            c.content = content.parse().unwrap();
+            c.verify = true;
+            c.duration = None;
+            c.bytes = Some(ByteSize(3_000_000));
+            c.rate = Some("200M".parse().unwrap());
+            let record = server.test(plan(vec![c])).unwrap();
+            let r = record.flows[0].receiver.as_ref().unwrap();
+            assert_eq!(r.bit_errors, Some(0), "{content} {transport}");
+            assert!(r.bytes >= 3_000_000);
+            if transport == Transport::Tcp {
+                assert_eq!(r.bytes, 3_000_000);
+            }
+        }
+    }
+}
+
+#[test]
+fn many_flows_many_clients() {
+    let server = Server::start(ServerConfig::default());
+    let clients: Vec<_> = (0..4)
+        .map(|i| {
+            let mut c = connection(if i % 2 == 0 { Transport::Udp } else { Transport::Tcp });
+            c.count = 20;
+            c.rate = Some("100pps".parse().unwrap());
+            c.payload = Some(ByteSize(200));
+            c.duration = Some(Span(1_000_000_000));
+            let config = server.config(plan(vec![c]));
+            std::thread::spawn(move || run(config, Stop::new(), &mut |_| {}).unwrap())
+        })
+        .collect();
+    for client in clients {
+        let record = client.join().unwrap();
+        assert_eq!(record.flows.len(), 20);
+        for flow in &record.flows {
+            let (s, r) = (flow.sender.as_ref().unwrap(), flow.receiver.as_ref().unwrap());
+            assert_eq!(s.bytes, r.bytes);
+            assert!(s.packets + s.missed_slots.unwrap_or(0) >= 99, "{}", s.packets);
+        }
+    }
+}
+
+#[test]
+fn a_key_is_mutual() {
+    let key = Key::generate().unwrap();
+    let server = Server::start(ServerConfig { key: Some(key.clone()), ..ServerConfig::default() });
+    let mut c = connection(Transport::Udp);
+    c.packets = Some(10);
+    c.duration = None;
+    let with = |key: Option<Key>| {
+        let config = ClientConfig { key, ..server.config(plan(vec![c.clone()])) };
+        run(config, Stop::new(), &mut |_| {})
+    };
+    assert_eq!(with(Some(key)).unwrap().flows[0].receiver.as_ref().unwrap().packets, 10);
+    let wrong = with(Some(Key::generate().unwrap())).unwrap_err();
+    assert_eq!(wrong.error.exit_code(), 3);
+    assert!(wrong.to_string().contains("key"), "{wrong}");
+    let none = with(None).unwrap_err();
+    assert_eq!(none.error.exit_code(), 3);
+    assert!(none.to_string().contains("key"), "{none}");
+    // A server without a key is not spoken to by a client that has one.
+    let open = Server::start(ServerConfig::default());
+    let config =
+        ClientConfig { key: Some(Key::generate().unwrap()), ..open.config(plan(vec![c.clone()])) };
+    assert_eq!(run(config, Stop::new(), &mut |_| {}).unwrap_err().error.exit_code(), 3);
+}
+
+#[test]
+fn dedicated_ports_carry_options_before_the_handshake() {
+    let server = Server::start(ServerConfig::default());
+    let mut c = connection(Transport::Tcp);
+    c.window = Some(ByteSize(8192));
+    let record = server.test(plan(vec![c])).unwrap();
+    let flow = &record.flows[0];
+    assert!(
+        !flow.destination.ends_with(&format!(":{}", server.address.port())),
+        "{}",
+        flow.destination
+    );
+    // The kernel doubles what was asked for.
+    assert_eq!(flow.receiver.as_ref().unwrap().buffer_bytes, Some(16_384));
+    let mut u = connection(Transport::Udp);
+    u.packets = Some(50);
+    u.payload = Some(ByteSize(100));
+    let mut p = plan(vec![u]);
+    p.data_ports = DataPorts::Dedicated;
+    let record = server.test(p).unwrap();
+    assert_eq!(record.flows[0].receiver.as_ref().unwrap().packets, 50);
+    assert!(!record.flows[0].destination.ends_with(&format!(":{}", server.address.port())));
+}
+
+#[test]
+fn interruption_keeps_what_was_measured() {
+    let server = Server::start(ServerConfig::default());
+    let mut c = connection(Transport::Udp);
+    c.duration = Some(Span::from_seconds(60));
+    c.rate = Some("1000pps".parse().unwrap());
+    let stop = Stop::new();
+    let inner = stop.clone();
+    let failure = run(server.config(plan(vec![c])), stop, &mut |event| {
+        // A second request would give up the exchange of results.
+        if matches!(event, Event::Interval(_)) && inner.reason().is_none() {
+            inner.request(StopReason::Interrupted);
+        }
+    })
+    .unwrap_err();
+    assert_eq!(failure.error.exit_code(), 130);
+    let record = failure.partial.unwrap();
+    assert_eq!(record.status, Status::Interrupted);
+    let flow = &record.flows[0];
+    assert!(flow.sender.as_ref().unwrap().packets > 0);
+    assert_eq!(flow.sender.as_ref().unwrap().packets, flow.receiver.as_ref().unwrap().packets);
+}
+
+#[test]
+fn a_server_that_goes_away_leaves_a_partial_record() {
+    let server = Server::start(ServerConfig::default());
+    let mut c = connection(Transport::Udp);
+    c.duration = Some(Span::from_seconds(60));
+    let stop = server.stop.clone();
+    let failure = run(server.config(plan(vec![c])), Stop::new(), &mut |event| {
+        if matches!(event, Event::Interval(_)) {
+            stop.request(StopReason::Terminated);
+        }
+    })
+    .unwrap_err();
+    assert_eq!(failure.error.exit_code(), 3);
+    let record = failure.partial.unwrap();
+    assert_eq!(record.status, Status::Partial);
+    assert!(record.flows[0].sender.as_ref().unwrap().packets > 0);
+}
+
+#[test]
+fn nobody_there_is_told_by_name() {
+    let config = ClientConfig::new(
+        Plan { port: 1, connections: vec![Connection::default()], ..Plan::default() },
+        "127.0.0.1",
+    );
+    let e = run(config, Stop::new(), &mut |_| {}).unwrap_err();
+    assert_eq!(e.error.exit_code(), 3);
+    assert!(e.to_string().contains("127.0.0.1:1"), "{e}");
+    let config = ClientConfig::new(
+        Plan { connections: vec![Connection::default()], ..Plan::default() },
+        "no-such-host.invalid",
+    );
+    let e = run(config, Stop::new(), &mut |_| {}).unwrap_err();
+    assert_eq!(e.error.exit_code(), 3);
+    assert!(e.to_string().contains("no-such-host.invalid"), "{e}");
+}
