@@ -18,7 +18,6 @@ use crate::stamp;
     name = "weir",
     version = stamp::VERSION,
     long_version = stamp::LONG_VERSION,
-    disable_help_subcommand = true,
     subcommand_required = true,
     arg_required_else_help = true,
     after_help = "`weir COMMAND --help` tells the flags of a command."

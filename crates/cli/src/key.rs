@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use crate::engine::Key;
-use crate::error::{CliError, chain};
+use crate::error::CliError;
 
 /// The variable that may hold a key.
 const VARIABLE: &str = "WEIR_KEY";
@@ -52,9 +52,7 @@ impl KeyArgs {
                     "a passphrase",
                 ));
             }
-            Some(Key::from_passphrase(phrase).map_err(|e| {
-                CliError::flag("--passphrase-file", chain(&e), "a passphrase on the first line")
-            })?)
+            Some(Key::from_passphrase(phrase)?)
         } else {
             match std::env::var(VARIABLE) {
                 Ok(text) if !text.is_empty() => Some(from_text(VARIABLE, &text)?),

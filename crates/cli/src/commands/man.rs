@@ -32,7 +32,9 @@ pub(crate) fn run(args: &ManArgs) -> Result<i32, CliError> {
     let mut commands = command_line();
     commands.build();
     let mut pages = vec![commands.clone()];
-    pages.extend(commands.get_subcommands().filter(|c| !c.is_hide_set()).cloned());
+    pages.extend(
+        commands.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help").cloned(),
+    );
     for command in pages {
         let page = Man::new(command);
         let path = directory.join(page.get_filename());

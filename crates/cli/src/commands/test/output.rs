@@ -101,6 +101,12 @@ impl Outputs {
         Ok(Outputs { options, sink, csv, identity, plan, table, problems })
     }
 
+    /// The same outputs with another reader.
+    #[cfg(test)]
+    pub(crate) fn with_sink(self, sink: Sink) -> Outputs {
+        Outputs { sink, ..self }
+    }
+
     /// Whether people read along.
     pub(crate) fn is_text(&self) -> bool {
         self.options.form == Form::Text

@@ -161,6 +161,33 @@ fn exit_codes_follow_the_record_and_the_signal() {
     );
 }
 
+/// A pipe whose reader is gone.
+struct Gone;
+impl std::io::Write for Gone {
+    fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+        Err(std::io::ErrorKind::BrokenPipe.into())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn when_nobody_reads_the_test_is_stopped_once_and_kept() {
+    let words: Vec<OsString> = ["test", "h", "-t", "0"].iter().map(Into::into).collect();
+    let mut job = prepare(&Line::parse_from(&words).args, &words).unwrap().unwrap();
+    job.outputs = job.outputs.with_sink(crate::output::Sink::to(Box::new(Gone)));
+    let mut kept = 0;
+    let mut keep = |_: &Record| {
+        kept += 1;
+        Ok(())
+    };
+    let stop = Stop::new();
+    let end = |r: Record| Ok(Record { status: Status::Interrupted, ..r });
+    let code = execute(job, &stop, two_intervals(end), &mut keep);
+    assert_eq!((code, stop.reason(), kept), (143, Some(StopReason::Terminated), 1));
+}
+
 #[test]
 fn csv_has_intervals_and_summary() {
     let dir = tempfile::tempdir().unwrap();
