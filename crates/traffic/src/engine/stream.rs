@@ -25,7 +25,7 @@ const SAMPLE_NS: u64 = 250_000_000;
 /// Most samples of a flow; beyond, every other one is dropped and the distance doubles.
 const MAX_SAMPLES: usize = 2400;
 /// Bytes of one read.
-const READ_BYTES: usize = 512 << 10;
+const READ_BYTES: usize = 256 << 10;
 /// Bytes of one flow before the others have their turn.
 const TURN_BYTES: usize = 4 << 20;
 /// Before a deadline: sleep until this long before, then spin.
@@ -120,7 +120,6 @@ pub(super) fn work(inbox: Inbox<Command>, clock: Clock) {
                 let _ = inbox.poller.remove(&*slot.flow.socket);
                 continue;
             }
-            slot.waits_writable = false;
             serve(event.token, slot, &mut shared, &mut heap, &inbox, &clock);
         }
         loop {
@@ -234,12 +233,11 @@ enum Outcome {
     Failed(String),
 }
 
-/// Sets what the poller waits for: a sender's readiness to write only while it has something to write.
+/// Sets what the poller waits for: a sender's readiness to write only while it has something to write. A call of the
+/// system only when it changes: a busy sender stays registered.
 fn want(slot: &mut Slot, token: u64, inbox: &Inbox<Command>, writable: bool) {
     if matches!(slot.flow.role, StreamRole::Send { .. }) && slot.waits_writable != writable {
         slot.waits_writable = writable;
-    }
-    if matches!(slot.flow.role, StreamRole::Send { .. }) {
         let interest = Interest { readable: false, writable, edge: false };
         let _ = inbox.poller.modify(&*slot.flow.socket, token, interest);
     }
@@ -297,6 +295,10 @@ fn send(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
                 turn += sent;
                 state.wrote(sent, slot.left == 0, now);
                 state.called(1, 0);
+                if slot.left > 0 && !*zero_copy {
+                    // The socket is full: asking again would only be told so.
+                    return Outcome::Blocked;
+                }
             }
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                 state.called(1, 0);
