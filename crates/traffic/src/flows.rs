@@ -200,6 +200,7 @@ impl Flow {
                 seed: facts.seed,
                 segmented,
                 proof: is_server.then(|| alive.clone()),
+                unreachable_since: None,
                 events: events.clone(),
             }));
             // The peer's signs of life come in on the same socket.
@@ -310,10 +311,10 @@ impl Flow {
     /// A sender starts at `at_ns`.
     pub(crate) fn start(&self, engine: &Engine, at_ns: u64, clock: IntervalClock) {
         if let Part::UdpSend(state) | Part::TcpSend { state, .. } = &self.part {
-            // The test has just asked for it: the receiver is as alive as it was at its hello.
-            self.alive.fetch_max(at_ns, Ordering::Relaxed);
             let mut state = lock(state);
             if !state.is_started() {
+                // The test has just asked for it, once: the receiver is as alive as it was at its hello.
+                self.alive.fetch_max(at_ns, Ordering::Relaxed);
                 state.start(at_ns, clock);
             }
             drop(state);

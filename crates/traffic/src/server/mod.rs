@@ -233,7 +233,7 @@ async fn run(
         let listener = tokio::net::TcpListener::from_std(listener.into())
             .map_err(|e| TrafficError::system("listening", e))?;
         let (shared, closed) = (shared.clone(), closed.clone());
-        accepting.push(tokio::spawn(accept(listener, shared, closed)));
+        accepting.push(tokio::spawn(accept(listener, shared, Some(closed))));
     }
     drop(closed);
     let idle = shared.config.idle_timeout;
@@ -287,11 +287,12 @@ async fn run(
     Ok(())
 }
 
-/// Takes connections; each has its own task and its own time to say what it wants.
+/// Takes connections; each has its own task and its own time to say what it wants. Without `closed` only data
+/// connections are taken.
 pub(crate) async fn accept(
     listener: tokio::net::TcpListener,
     shared: Arc<Shared>,
-    closed: mpsc::UnboundedSender<()>,
+    closed: Option<mpsc::UnboundedSender<()>>,
 ) {
     loop {
         match listener.accept().await {
@@ -315,7 +316,7 @@ async fn connection(
     peer: SocketAddr,
     shared: Arc<Shared>,
     share: Share,
-    closed: mpsc::UnboundedSender<()>,
+    closed: Option<mpsc::UnboundedSender<()>>,
 ) {
     let limit = Duration::from_secs(shared.config.limits.hello_seconds);
     let deadline = tokio::time::Instant::now() + limit;
@@ -325,6 +326,7 @@ async fn connection(
     };
     match preface {
         Preface::Control { mode } => {
+            let Some(closed) = closed else { return };
             let noise = mode == ControlMode::Noise;
             if control::session(stream, peer, &shared, noise, deadline, share).await {
                 let _ = closed.send(());
