@@ -15,9 +15,10 @@ use weir_net::udp::{UdpOptions, UdpSocket, gso_max_segments};
 use weir_wire::data::TagKey;
 
 use crate::engine::{
-    ControlRole, Engine, Events, PacketLog, Place, ReceiveFlow, SendFlow, StreamFlow, StreamRole,
-    TcpSamples, lock,
+    ControlRole, Engine, Events, Place, ReceiveFlow, SendFlow, StreamFlow, StreamRole, TcpSamples,
+    lock,
 };
+use crate::log::PacketLog;
 
 /// Receive buffer asked for when the plan names none: 100 ms at 1 Mpps of small datagrams, as the kernel counts them.
 const UDP_RECEIVE_BUFFER: usize = 32 << 20;

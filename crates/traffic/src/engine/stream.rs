@@ -252,8 +252,7 @@ fn end_early(flow: &StreamFlow, state: &mut Sending, now: u64) {
     state.stop();
     let (packets, bytes) = state.total();
     state.finish(now);
-    let _ =
-        flow.events.send(FlowEvent::SenderDone(SenderTotal { flow: flow.id, packets, bytes }));
+    let _ = flow.events.send(FlowEvent::SenderDone(SenderTotal { flow: flow.id, packets, bytes }));
 }
 
 enum Outcome {
@@ -323,10 +322,8 @@ fn send(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
             if shared.pools.len() >= MOST_POOLS && !shared.pools.contains_key(&key) {
                 shared.pools.clear();
             }
-            let pool = shared
-                .pools
-                .entry(key)
-                .or_insert_with(|| StreamPool::new(*content, *seed, most));
+            let pool =
+                shared.pools.entry(key).or_insert_with(|| StreamPool::new(*content, *seed, most));
             flow.socket.send(pool.at(position, slot.left))
         };
         match result {

@@ -35,8 +35,6 @@ const SHARED_UDP_FLOWS: usize = 1000;
 /// A stream that was closed by its sender is waited for this long at least: its buffers must drain.
 const STREAM_DRAIN_NS: u64 = 10_000_000_000;
 
-/// A client of which nothing is heard for this long is gone, even if its host could not say so.
-const SILENCE: Duration = Duration::from_secs(30);
 /// Plans beyond [`SMALL_PLAN`] that may be on their way at once.
 const MOST_LARGE_PLANS: u64 = 64;
 /// A plan up to this size is taken from anyone; the share of the few larger ones at once is a limit.
@@ -261,6 +259,10 @@ impl Task<'_> {
             task.abort();
         }
         drop(closing);
+        if let Some(log) = &shared.log {
+            // A reader finds whole sessions; a failure is told when the server ends.
+            let _ = lock(log).flush();
+        }
         let (reason, report) = ends;
         let _ = shared.events.send(ServerEvent::SessionClosed {
             session: facts.session,
@@ -343,6 +345,7 @@ impl Task<'_> {
         let lease = Instant::now() + Duration::from_secs(shared.config.limits.session_seconds);
         let mut report = None;
         let mut live = Live { next: 0, at: None };
+        let silence = Duration::from_secs(shared.config.limits.silence_seconds);
         let mut heard = Instant::now();
         loop {
             let live_at = live.at;
@@ -438,8 +441,9 @@ impl Task<'_> {
                         return ("the client does not read".into(), report);
                     }
                 }
-                () = tokio::time::sleep_until(heard + SILENCE) => {
-                    return (format!("nothing was heard of the client for {} s", SILENCE.as_secs()), report);
+                // Its host may have gone without a word.
+                () = tokio::time::sleep_until(heard + silence) => {
+                    return (format!("nothing was heard of the client for {} s", silence.as_secs()), report);
                 }
                 () = tokio::time::sleep_until(lease) => {
                     self.refuse("closing", &format!("the session reached this server's limit of {} s", shared.config.limits.session_seconds)).await;

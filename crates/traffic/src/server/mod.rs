@@ -23,8 +23,9 @@ pub(crate) use front::{Front, Registry};
 pub(crate) use session::{Load, Share};
 
 use crate::TrafficError;
-use crate::engine::{Engine, PacketLog, lock};
+use crate::engine::{Engine, lock};
 use crate::key::Key;
+use crate::log::PacketLog;
 use crate::stop::Stop;
 
 /// Limits of a server, all settable.
@@ -40,6 +41,8 @@ pub struct Limits {
     pub hello_seconds: u64,
     /// Connections that have not yet done so.
     pub half_open: u64,
+    /// A session whose client is not heard of for this long ends.
+    pub silence_seconds: u64,
 }
 
 impl Default for Limits {
@@ -50,6 +53,7 @@ impl Default for Limits {
             flows: 10_000,
             hello_seconds: 10,
             half_open: 20_000,
+            silence_seconds: 30,
         }
     }
 }
@@ -211,7 +215,7 @@ async fn run(
     let engine = Arc::new(Engine::new(count, config.cpus.as_deref(), config.clock.clone())?);
     let registry: Registry = Arc::new(Mutex::new(HashMap::new()));
     let front = Front::start(&bound, registry.clone(), engine.clone())?;
-    let log = config.packet_log.as_ref().map(|path| crate::packet_log(path)).transpose()?;
+    let log = config.packet_log.as_ref().map(|path| crate::log::open(path)).transpose()?;
     let (events, mut inbox) = mpsc::unbounded_channel();
     let port = bound.first().map_or(config.port, SocketAddr::port);
     observe(ServerEvent::Listening { addresses: bound, open: config.key.is_none() });
@@ -284,7 +288,7 @@ async fn run(
     for session in lock(&shared.registry).drain().filter_map(|(_, s)| s.upgrade()) {
         session.close(&shared.engine);
     }
-    Ok(())
+    shared.log.as_ref().map_or(Ok(()), |log| lock(log).flush())
 }
 
 /// Takes connections; each has its own task and its own time to say what it wants. Without `closed` only data

@@ -13,8 +13,9 @@ use weir_wire::control::ClockState;
 use weir_wire::datagram::DatagramKey;
 use weir_wire::preface::DataPreface;
 
-use crate::engine::{ControlRole, Engine, Events, FlowEvent, PacketLog, lock};
+use crate::engine::{ControlRole, Engine, Events, FlowEvent, lock};
 use crate::flows::{Flow, SessionFacts, udp_options};
+use crate::log::PacketLog;
 
 /// Data tokens are valid this long after the session was granted.
 const TOKEN_NS: u64 = 10_000_000_000;
