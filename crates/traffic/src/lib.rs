@@ -22,6 +22,7 @@ use std::io::BufWriter;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use weir_net::clock::Clock;
 use weir_wire::control::{ClockIdentity, Hello, PROTOCOL};
 use weir_wire::packets::PacketLogWriter;
 
@@ -32,7 +33,7 @@ pub use server::{Limits, ServerConfig, ServerEvent, serve};
 pub use stop::{Stop, StopReason};
 
 /// What this side says first.
-fn hello(has_key: bool) -> Hello {
+fn hello(has_key: bool, clock: &Clock) -> Hello {
     let mut features =
         vec!["tcp".to_string(), "udp".into(), "live".into(), "dedicated-ports".into()];
     if has_key {
@@ -43,10 +44,18 @@ fn hello(has_key: bool) -> Hello {
         protocol_greatest: PROTOCOL,
         version: env!("CARGO_PKG_VERSION").into(),
         features,
-        clock: ClockIdentity {
+        clock: clock_identity(clock),
+    }
+}
+
+/// Which clock this side reads. An injected one is nobody else's, so it has no identity to share.
+fn clock_identity(clock: &Clock) -> ClockIdentity {
+    match clock {
+        Clock::System => ClockIdentity {
             boot_id: weir_net::clock::boot_id().unwrap_or_default(),
             time_namespace: weir_net::clock::time_namespace().unwrap_or_default(),
         },
+        Clock::Injected(_) => ClockIdentity::default(),
     }
 }
 

@@ -23,7 +23,7 @@ use crate::channel::{ChannelError, Meter, Writer};
 use crate::engine::{Engine, FlowEvent};
 use crate::flows::{Flow, SessionFacts};
 use crate::stop::{Stop, StopReason};
-use crate::{TrafficError, hello, host};
+use crate::{TrafficError, clock_identity, host};
 
 /// Least time between the command to start and time zero, beside a round trip.
 const START_NS: u64 = 20_000_000;
@@ -141,7 +141,7 @@ pub(super) async fn run(
         }
     };
     let Connected { mut reader, writer, server, local: _, remote } = connected;
-    let shared_clock = hello(false).clock.is_same_clock(&server.clock);
+    let shared_clock = clock_identity(&config.clock).is_same_clock(&server.clock);
     let mut test = Test {
         config: &config,
         engine: engine.clone(),

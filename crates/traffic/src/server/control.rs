@@ -132,7 +132,7 @@ impl Task<'_> {
             Ok(ClientMessage::Hello(hello)) => hello,
             _ => return None,
         };
-        let ours = hello(self.shared.config.key.is_some());
+        let ours = hello(self.shared.config.key.is_some(), &self.shared.config.clock);
         if ours.common_protocol(&client).is_none() {
             let text = format!(
                 "this is Weir {} and speaks control protocol {PROTOCOL}; the client ({}) speaks {} to {}",
