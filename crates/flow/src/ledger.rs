@@ -138,9 +138,14 @@ mod tests {
 
     #[test]
     fn merged_drops_are_a_bound() {
-        let l = ledger(&record(1000, 900, 2, 0, "merged")).unwrap();
-        assert_eq!(l.rows[0].kind, "bound");
-        assert_eq!(l.remainder_packets, 98);
+        let mut merged = record(1000, 900, 2, 0, "merged");
+        merged.flows[0].sender.as_mut().unwrap().segments_per_message = Some(40.0);
+        let l = ledger(&merged).unwrap();
+        assert_eq!((l.rows[0].kind.as_str(), l.rows[0].packets), ("bound", 80));
+        assert_eq!(l.remainder_packets, 20);
+        // A bound explains no more than what is missing.
+        merged.flows[0].sender.as_mut().unwrap().segments_per_message = Some(64.0);
+        assert_eq!(ledger(&merged).unwrap().remainder_packets, 0);
     }
 
     #[test]

@@ -60,6 +60,7 @@ pub const CSV_COLUMNS: &[&str] = &[
     "sender_spacing_intended_seconds",
     "sender_spacing_deviation_seconds",
     "sender_spacing_p50_seconds",
+    "sender_spacing_p01_seconds",
     "sender_spacing_p99_seconds",
     "sender_spacing_max_seconds",
     "receiver_seconds",

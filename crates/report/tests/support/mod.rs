@@ -107,6 +107,7 @@ pub(crate) fn udp_loss() -> Record {
                 intended_seconds: 1e-3,
                 deviation_seconds: 4.6e-6,
                 p50_seconds: 1e-7,
+                p01_seconds: Some(-2.1e-6),
                 p99_seconds: Some(4.1e-5),
                 max_seconds: 1.52e-3,
             }),

@@ -195,8 +195,18 @@ pub(super) async fn run(
         config.control_socket.as_ref().map(|path| commands::listen(path, requests)).transpose()?;
     test.idle_probes(&stop).await.map_err(|r| Failure::from(stopped(r)))?;
     observe(Event::Started { specs: test.specs.clone(), family });
-    let ended = test.play(&mut reader, &mut flow_events, &mut asked, &stop, observe).await;
-    test.finish(&mut reader, ended, &before, notes_before, &stop).await
+    let mut shown = 0;
+    let ended =
+        test.play(&mut reader, &mut flow_events, &mut asked, &stop, observe, &mut shown).await;
+    let (record, error) = test.finish(&mut reader, ended, &before, notes_before, &stop).await;
+    // The last intervals, with both ends' figures.
+    for interval in record.intervals.iter().skip(shown) {
+        observe(Event::Interval(Box::new(interval.clone())));
+    }
+    match error {
+        None => Ok(record),
+        Some(error) => Err(Failure { error, partial: Some(Box::new(record)) }),
+    }
 }
 
 /// The session's secrets as the server gave them.
@@ -276,6 +286,7 @@ impl Test<'_> {
         asked: &mut mpsc::UnboundedReceiver<Asked>,
         stop: &Stop,
         observe: &mut dyn FnMut(Event),
+        shown: &mut usize,
     ) -> (Ended, IntervalClock) {
         let clock = self.engine.clock().clone();
         let now = clock.monotonic_ns();
@@ -306,7 +317,6 @@ impl Test<'_> {
         for flow in self.flows.iter().filter(|f| f.sends() && f.spec.connection.autostart) {
             flow.start(&self.engine, start_ns + flow.spec.connection.start_after.0, intervals);
         }
-        let mut shown = 0usize;
         let mut next_clock = Instant::now() + Duration::from_secs_f64(CLOCK_SECONDS);
         let mut interrupted: Option<StopReason> = None;
         let mut give_up: Option<Instant> = None;
@@ -315,7 +325,6 @@ impl Test<'_> {
                 let reason = interrupted.map_or("all flows ended", StopReason::text);
                 let status =
                     if interrupted.is_some() { Status::Interrupted } else { Status::Complete };
-                self.show(&mut shown, &intervals, u64::MAX, observe);
                 return (done(status, reason), intervals);
             }
             // Once no sender is left, the rest must come within the other side's own limits.
@@ -324,7 +333,8 @@ impl Test<'_> {
                     Instant::now() + Duration::from_nanos(self.facts.loss_threshold_ns) + GRACE,
                 );
             }
-            let show_at = intervals.end_ns(shown).map(|end| {
+            let over = self.senders_over();
+            let show_at = intervals.end_ns(*shown).filter(|_| !over).map(|end| {
                 let wait = (end + SHOW_NS).saturating_sub(clock.monotonic_ns());
                 Instant::now() + Duration::from_nanos(wait)
             });
@@ -366,7 +376,7 @@ impl Test<'_> {
                         if let Err(e) = self.heard(message, &clock) {
                             return (fail(e), intervals);
                         }
-                        self.show(&mut shown, &intervals, clock.monotonic_ns(), observe);
+                        self.show(shown, &intervals, clock.monotonic_ns(), observe);
                     }
                     Err(e) => {
                         for flow in &self.flows {
@@ -386,7 +396,7 @@ impl Test<'_> {
                 }
                 () = show_due => {
                     let now = clock.monotonic_ns();
-                    self.show(&mut shown, &intervals, now, observe);
+                    self.show(shown, &intervals, now, observe);
                 }
                 () = tokio::time::sleep_until(next_clock) => {
                     next_clock += Duration::from_secs_f64(CLOCK_SECONDS);
@@ -523,16 +533,9 @@ impl Test<'_> {
                     }
                 })
                 .collect();
-            if counts.iter().all(|c| c.2.is_none() && c.3.is_none()) {
-                // At the end: nothing was counted after the last interval.
-                if now == u64::MAX {
-                    return;
-                }
-                if self.senders_over() {
-                    *shown += 1;
-                    self.live.remove(&index);
-                    continue;
-                }
+            // Once the senders have ended, the rest is shown from the reports, with both ends' figures.
+            if self.senders_over() {
+                return;
             }
             observe(Event::Interval(Box::new(interval(intervals, index, counts.into_iter()))));
             *shown += 1;
@@ -606,7 +609,7 @@ impl Test<'_> {
         before: &host::Before,
         notes_before: usize,
         stop: &Stop,
-    ) -> Result<Record, Failure> {
+    ) -> (Record, Option<TrafficError>) {
         let clock = self.engine.clock().clone();
         let Ended { mut status, mut reason, mut error } = ended;
         // Both ends' processor time ends here: before the reports are made.
@@ -666,17 +669,11 @@ impl Test<'_> {
             control_bytes: self.meter.bytes(),
         });
         let _ = self.send(&ClientMessage::Close).await;
-        match error {
-            None if status == Status::Interrupted => {
-                let reason = stop.reason().unwrap_or(StopReason::Interrupted);
-                Err(Failure {
-                    error: TrafficError::Stopped(reason.text(), reason.exit_code()),
-                    partial: Some(Box::new(record)),
-                })
-            }
-            None => Ok(record),
-            Some(error) => Err(Failure { error, partial: Some(Box::new(record)) }),
+        if error.is_none() && status == Status::Interrupted {
+            let reason = stop.reason().unwrap_or(StopReason::Interrupted);
+            error = Some(TrafficError::Stopped(reason.text(), reason.exit_code()));
         }
+        (record, error)
     }
 
     async fn exchange(

@@ -216,7 +216,7 @@ async fn run(
     let port = bound.first().map_or(config.port, SocketAddr::port);
     observe(ServerEvent::Listening { addresses: bound, open: config.key.is_none() });
     let shared = Arc::new(Shared {
-        next_session: AtomicU64::new(u64::from_be_bytes(crate::key::random()?) >> 8),
+        next_session: AtomicU64::new(u64::from(u32::from_be_bytes(crate::key::random()?))),
         config,
         engine,
         registry,
