@@ -99,7 +99,8 @@ fn an_asymmetric_path_stays_within_the_bound() {
     // direction stays empty. No probe can see that, so the offset is wrong by half the queue.
     let shape = "qdisc add dev eth0 root tbf rate 8mbit burst 3kb latency 1s";
     bench.tool("a", "tc", &shape.split(' ').collect::<Vec<_>>());
-    let bulk = ["-t", "5", "-w", "32K", "--no-latency", "--json"];
+    // Without probes it also shows that a test needs no relation of the clocks to begin.
+    let bulk = ["-t", "5", "-w", "64K", "-C", "cubic", "--no-latency", "--json"];
     let bulk = Running::start(bench.test_command(&bulk));
     until("a queue stands", || {
         let text = bench.tool("a", "tc", &["-s", "-j", "qdisc", "show", "dev", "eth0"]);
@@ -176,7 +177,7 @@ impl Drop for Server {
 
 /// What the two clocks show at one moment: the narrowest of many readings.
 fn pair(injected: &Clock) -> (u64, u64) {
-    (0..200)
+    (0..1000)
         .map(|_| {
             let before = Clock::System.monotonic_ns();
             let there = injected.monotonic_ns();
@@ -261,5 +262,30 @@ fn a_step_of_the_clock_during_a_test_is_told_and_bounded() {
         assert!(clock.offset_seconds.abs() <= clock.error_seconds, "{clock:?}");
         let loaded = record.latency.as_ref().unwrap().loaded.as_ref().unwrap();
         assert!(loaded.min_seconds > 0.0 && loaded.max_seconds < 2.0, "{loaded:?}");
+    }
+}
+
+#[test]
+fn a_test_begins_without_a_relation_of_the_clocks() {
+    let directory = tempfile::tempdir().unwrap();
+    let [there, here] = ["server", "client"].map(|n| directory.path().join(n));
+    let injected = InjectedClock::new();
+    injected.set_monotonic_offset_ns(500_000_000_000);
+    let server = Server::start(injected.clock(), &there);
+    for direction in [Direction::Forward, Direction::Reverse] {
+        // TCP alone, and no round trips beside it: nothing probes the clocks.
+        let mut config = server.config(direction, 1, &here);
+        config.plan.latency = false;
+        config.plan.connections[0] = Connection {
+            transport: Transport::Tcp,
+            payload: None,
+            duration: Some(Span(300_000_000)),
+            rate: Some("10M".parse().unwrap()),
+            ..config.plan.connections[0].clone()
+        };
+        let record = run(config, Stop::new(), &mut |_| {}).unwrap();
+        assert_eq!(record.clock, None);
+        let sender = record.flows[0].sender.as_ref().unwrap();
+        assert!(sender.bytes > 0 && sender.bytes == receiver(&record).bytes, "{sender:?}");
     }
 }

@@ -32,6 +32,9 @@ pub use key::{Key, PASSPHRASE_SALT};
 pub use server::{Limits, ServerConfig, ServerEvent, serve};
 pub use stop::{Stop, StopReason};
 
+/// Least time between the command to start and time zero, beside a round trip.
+const START_NS: u64 = 20_000_000;
+
 /// What this side says first.
 fn hello(has_key: bool, clock: &Clock) -> Hello {
     let mut features =

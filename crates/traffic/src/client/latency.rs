@@ -116,14 +116,14 @@ impl Probes {
         self.phase.store(LOADED, Ordering::Relaxed);
     }
 
-    /// The clocks' relation as now known.
-    pub(super) fn clock_state(&self, now_ns: u64) -> Option<ClockState> {
+    /// The clocks' relation as now known, with a bound that holds from now until `until_ns`.
+    pub(super) fn clock_state(&self, now_ns: u64, until_ns: u64) -> Option<ClockState> {
         let fit = lock(&self.state).estimator.as_ref()?.fit()?;
         Some(ClockState {
             offset_ns: fit.offset_at(now_ns),
             skew_ppb: (fit.skew_ppm * 1000.0).round() as i64,
             reference_ns: now_ns,
-            error_ns: fit.error_at(now_ns),
+            error_ns: fit.error_at(now_ns).max(fit.error_at(until_ns)),
         })
     }
 
