@@ -13,7 +13,7 @@ PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 purpose=${1:-}
 # What is looked for, then the package that has it. `cc` stands for a compiler that links a program.
 demo=(cc:gcc cc:libc6-dev)
-test=("${demo[@]}" ip:iproute2 tc:iproute2 ping:iputils-ping iperf3:iperf3 tshark:tshark nft:nftables ethtool:ethtool python3:python3)
+test=("${demo[@]}" ip:iproute2 tc:iproute2 ping:iputils-ping iperf3:iperf3 tshark:tshark nft:nftables ethtool:ethtool python3:python3 jsonschema:python3-jsonschema)
 bench=("${demo[@]}" ip:iproute2 ethtool:ethtool python3:python3 iperf3:iperf3 iperf:iperf nuttcp:nuttcp ITGSend:d-itg mgen:mgen sockperf:sockperf)
 fuzz=("${demo[@]}" c++:g++)
 case $purpose in
@@ -31,7 +31,12 @@ compiler_works() { echo 'int main(void) { return 0; }' | cc -x c -o /dev/null - 
 
 have() {
     local path
-    if [ "$1" = cc ]; then compiler_works; else path=$(type -P "$1") && [ -x "$path" ]; fi
+    case $1 in
+    cc) compiler_works ;;
+    # Another Python may come first in PATH; Debian's package is for Debian's.
+    jsonschema) python3 -c 'import jsonschema' 2>/dev/null || /usr/bin/python3 -c 'import jsonschema' 2>/dev/null ;;
+    *) path=$(type -P "$1") && [ -x "$path" ] ;;
+    esac
 }
 
 # Each missing package once; asking for the compiler twice would link twice.

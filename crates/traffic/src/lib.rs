@@ -18,6 +18,7 @@ mod log;
 mod server;
 mod stop;
 
+use weir_net::clock::Clock;
 use weir_wire::control::{ClockIdentity, Hello, PROTOCOL};
 
 pub use client::{ClientConfig, Event, Failure, run};
@@ -26,8 +27,11 @@ pub use key::{Key, PASSPHRASE_SALT};
 pub use server::{Limits, ServerConfig, ServerEvent, serve};
 pub use stop::{Stop, StopReason};
 
+/// Least time between the command to start and time zero, beside a round trip.
+const START_NS: u64 = 20_000_000;
+
 /// What this side says first.
-fn hello(has_key: bool) -> Hello {
+fn hello(has_key: bool, clock: &Clock) -> Hello {
     let mut features =
         vec!["tcp".to_string(), "udp".into(), "live".into(), "dedicated-ports".into()];
     if has_key {
@@ -38,9 +42,17 @@ fn hello(has_key: bool) -> Hello {
         protocol_greatest: PROTOCOL,
         version: env!("CARGO_PKG_VERSION").into(),
         features,
-        clock: ClockIdentity {
+        clock: clock_identity(clock),
+    }
+}
+
+/// Which clock this side reads. An injected one is nobody else's, so it has no identity to share.
+fn clock_identity(clock: &Clock) -> ClockIdentity {
+    match clock {
+        Clock::System => ClockIdentity {
             boot_id: weir_net::clock::boot_id().unwrap_or_default(),
             time_namespace: weir_net::clock::time_namespace().unwrap_or_default(),
         },
+        Clock::Injected(_) => ClockIdentity::default(),
     }
 }

@@ -152,7 +152,8 @@ pub enum ClientMessage {
     Clock(ClockState),
     /// Time zero of the test, on the server's clock. Flows with autostart begin at it plus their own delay.
     Start {
-        /// Server's time.
+        /// Server's time; 0 when the client can't tell it, since the clocks are not related: then the server begins by
+        /// its own.
         at_ns: u64,
     },
     /// One flow begins now.

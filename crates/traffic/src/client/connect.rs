@@ -150,7 +150,7 @@ async fn greet(
     let opening = async {
         let (mut reader, mut writer) =
             channel::open(stream, config.key.as_ref(), true, HELLO_LIMIT, meter.clone()).await?;
-        let ours = hello(config.key.is_some());
+        let ours = hello(config.key.is_some(), &config.clock);
         writer.write(&ClientMessage::Hello(ours)).await?;
         let answer = reader.read::<ServerMessage>().await?;
         Ok::<_, ChannelError>((reader, writer, answer))
@@ -182,7 +182,9 @@ async fn greet(
         }
     };
     match answer {
-        ServerMessage::Hello(server) if hello(false).common_protocol(&server).is_some() => {
+        ServerMessage::Hello(server)
+            if hello(false, &config.clock).common_protocol(&server).is_some() =>
+        {
             reader.set_limit(CLIENT_LIMIT);
             Ok(Connected { reader, writer, server, local, remote: address })
         }

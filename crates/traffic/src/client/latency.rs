@@ -116,14 +116,14 @@ impl Probes {
         self.phase.store(LOADED, Ordering::Relaxed);
     }
 
-    /// The clocks' relation as now known.
-    pub(super) fn clock_state(&self, now_ns: u64) -> Option<ClockState> {
+    /// The clocks' relation as now known, with a bound that holds from now until `until_ns`.
+    pub(super) fn clock_state(&self, now_ns: u64, until_ns: u64) -> Option<ClockState> {
         let fit = lock(&self.state).estimator.as_ref()?.fit()?;
         Some(ClockState {
             offset_ns: fit.offset_at(now_ns),
             skew_ppb: (fit.skew_ppm * 1000.0).round() as i64,
             reference_ns: now_ns,
-            error_ns: fit.error_at(now_ns),
+            error_ns: fit.error_at(now_ns).max(fit.error_at(until_ns)),
         })
     }
 
@@ -278,11 +278,13 @@ fn probe(
                 meter.add(LEN + HEADERS);
                 answered.store(true, Ordering::Relaxed);
                 let held = reply.t3_ns.saturating_sub(reply.t2_ns);
-                let round_trip = (t4 - t1).saturating_sub(held);
                 let mut state = lock(state);
                 state.answered += 1;
-                let summary = if idle { &mut state.idle } else { &mut state.loaded };
-                summary.record(round_trip as i64);
+                // Held longer than the whole way took: the peer's stamps crossed a step of its clock.
+                if let Some(round_trip) = (t4 - t1).checked_sub(held) {
+                    let summary = if idle { &mut state.idle } else { &mut state.loaded };
+                    summary.record(round_trip as i64);
+                }
                 let probe = Probe { t1_ns: t1, t2_ns: reply.t2_ns, t3_ns: reply.t3_ns, t4_ns: t4 };
                 // A probe that contradicts itself (a hostile or broken peer) says nothing about the clocks.
                 if let Some(Ok(Some(step))) = state.estimator.as_mut().map(|e| e.on_probe(probe)) {

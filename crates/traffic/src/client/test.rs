@@ -23,7 +23,7 @@ use crate::channel::{ChannelError, Meter, Writer, clean};
 use crate::engine::{Engine, FlowEvent, lock};
 use crate::flows::{Flow, SessionFacts};
 use crate::stop::{Stop, StopReason};
-use crate::{TrafficError, hello, host};
+use crate::{START_NS, TrafficError, clock_identity, host};
 
 /// A sign of life goes to the server this often; it answers.
 const ALIVE: Duration = Duration::from_secs(2);
@@ -32,12 +32,12 @@ const SILENCE: Duration = Duration::from_secs(12);
 /// Most bytes of a server's report.
 const REPORT_BYTES: u64 = 1 << 30;
 
-/// Least time between the command to start and time zero, beside a round trip.
-const START_NS: u64 = 20_000_000;
 /// An interval is shown this long after its end, or when the other side's figures have come.
 const SHOW_NS: u64 = 150_000_000;
-/// The clocks' relation goes to the server this often.
-const CLOCK_SECONDS: f64 = 1.0;
+/// The clocks are related anew after this time, then after twice as long each time, at last after that: probes over a
+/// short time say little of the skew, so that the first relations don't hold for long.
+const CLOCK_FIRST: Duration = Duration::from_millis(100);
+const CLOCK_LAST: Duration = Duration::from_secs(1);
 /// Once everything should have ended, this long is waited for the other side beside its own waiting.
 const GRACE: Duration = Duration::from_secs(12);
 /// Loss threshold when none is asked for (RFC 7680 leaves it to us): at least this.
@@ -157,7 +157,7 @@ pub(super) async fn run(
         }
     };
     let Connected { mut reader, writer, server, local: _, remote } = connected;
-    let shared_clock = hello(false).clock.is_same_clock(&server.clock);
+    let shared_clock = clock_identity(&config.clock).is_same_clock(&server.clock);
     let mut test = Test {
         config: &config,
         engine: engine.clone(),
@@ -269,17 +269,24 @@ impl Test<'_> {
 
     /// The clocks' relation now.
     fn clock_state(&self) -> Option<ClockState> {
+        self.clock_state_for(Duration::ZERO)
+    }
+
+    /// The same with a bound that holds for packets that arrive within `valid` from now.
+    fn clock_state_for(&self, valid: Duration) -> Option<ClockState> {
         let now = self.engine.clock().monotonic_ns();
         if self.shared_clock {
             let error_ns = weir_net::clock::monotonic_resolution_ns();
             return Some(ClockState { offset_ns: 0, skew_ppb: 0, reference_ns: now, error_ns });
         }
-        self.probes.as_ref()?.clock_state(now)
+        self.probes.as_ref()?.clock_state(now, now + valid.as_nanos() as u64)
     }
 
-    /// Tells both sides' receivers how the clocks relate.
-    async fn relate_clocks(&mut self) -> Result<(), TrafficError> {
-        let Some(state) = self.clock_state() else { return Ok(()) };
+    /// Tells both sides' receivers how the clocks relate, until they are told anew after `period`.
+    async fn relate_clocks(&mut self, period: Duration) -> Result<(), TrafficError> {
+        // Half as long again: the next word may be late, and has to travel.
+        let valid = period + period / 2;
+        let Some(state) = self.clock_state_for(valid) else { return Ok(()) };
         self.worst_clock_error_ns = self.worst_clock_error_ns.max(state.error_ns);
         let now = self.engine.clock().monotonic_ns();
         let server = SenderClock {
@@ -318,16 +325,15 @@ impl Test<'_> {
             reason: error.to_string(),
             error: Some(error),
         };
-        if let Err(e) = self.relate_clocks().await {
+        if let Err(e) = self.relate_clocks(CLOCK_FIRST).await {
             return (fail(e), intervals);
         }
-        let offset = self.clock_state().map_or(0, |s| s.offset_at_client(now));
+        let at_ns =
+            self.clock_state().map_or(0, |s| start_ns.wrapping_add_signed(s.offset_at_client(now)));
         for flow in &self.flows {
             flow.begin_intervals(intervals);
         }
-        if let Err(e) =
-            self.send(&ClientMessage::Start { at_ns: start_ns.wrapping_add_signed(offset) }).await
-        {
+        if let Err(e) = self.send(&ClientMessage::Start { at_ns }).await {
             return (fail(e), intervals);
         }
         for flow in self.flows.iter().filter(|f| f.sends() && f.spec.connection.autostart) {
@@ -338,7 +344,8 @@ impl Test<'_> {
         self.started.extend(autostarted);
         let mut next_alive = Instant::now() + ALIVE;
         let mut heard = Instant::now();
-        let mut next_clock = Instant::now() + Duration::from_secs_f64(CLOCK_SECONDS);
+        let mut clock_period = CLOCK_FIRST;
+        let mut next_clock = Instant::now() + clock_period;
         let mut interrupted: Option<StopReason> = None;
         let mut give_up: Option<Instant> = None;
         loop {
@@ -423,8 +430,9 @@ impl Test<'_> {
                     self.show(shown, &intervals, now, observe);
                 }
                 () = tokio::time::sleep_until(next_clock) => {
-                    next_clock += Duration::from_secs_f64(CLOCK_SECONDS);
-                    if !self.shared_clock && let Err(e) = self.relate_clocks().await {
+                    clock_period = (clock_period * 2).min(CLOCK_LAST);
+                    next_clock += clock_period;
+                    if !self.shared_clock && let Err(e) = self.relate_clocks(clock_period).await {
                         return (fail(e), intervals);
                     }
                 }

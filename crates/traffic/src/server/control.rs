@@ -22,7 +22,7 @@ use super::{ServerEvent, Shared};
 use crate::channel::{self, ChannelError, Meter, Reader, Writer};
 use crate::engine::{Events, FlowEvent, lock};
 use crate::flows::{SessionFacts, tcp_options};
-use crate::{hello, host};
+use crate::{START_NS, hello, host};
 
 /// A client that does not take our messages for this long is gone.
 const WRITE_SECONDS: u64 = 10;
@@ -151,7 +151,7 @@ impl Task<'_> {
             Ok(ClientMessage::Hello(hello)) => hello,
             _ => return None,
         };
-        let ours = hello(self.shared.config.key.is_some());
+        let ours = hello(self.shared.config.key.is_some(), &self.shared.config.clock);
         if ours.common_protocol(&client).is_none() {
             let text = format!(
                 "this is Weir {} and speaks control protocol {PROTOCOL}; the client ({}) speaks {} to {}",
@@ -369,6 +369,8 @@ impl Task<'_> {
                         Ok(ClientMessage::Clock(state)) => session.set_clock(state, now),
                         Ok(ClientMessage::Start { .. }) if session.intervals().is_some() => return ("a second start".into(), report),
                         Ok(ClientMessage::Start { at_ns }) => {
+                            // A client that could not relate the clocks begins as long after sending this.
+                            let at_ns = if at_ns == 0 { now + START_NS } else { at_ns };
                             // A start far off would be a session that never ends.
                             if at_ns.abs_diff(now) > 60_000_000_000 {
                                 return ("a start that is a minute off".into(), report);
