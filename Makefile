@@ -32,6 +32,7 @@ test: ## formatting, lints, layers, every test
 	$(MAKE) --no-print-directory lint
 	$(CARGO) test --workspace --locked --no-run
 	$(CARGO) test --workspace --locked
+	$(PYTHON) scripts/instructions.py
 
 lint: ## formatting, clippy, layers, licences when cargo-deny is here
 	$(CARGO) fmt --all -- --check
