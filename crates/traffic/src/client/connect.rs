@@ -135,6 +135,18 @@ pub(super) async fn connect(
     }))
 }
 
+/// What it means when a connection is closed before the hello.
+const CLOSED: &str = "it closed the connection: no Weir server, or one that is busy";
+
+/// Closing shows as an error where something was still under way.
+fn closed_or(e: &std::io::Error) -> String {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset};
+    match e.kind() {
+        BrokenPipe | ConnectionAborted | ConnectionReset => CLOSED.into(),
+        _ => e.to_string(),
+    }
+}
+
 async fn greet(
     config: &ClientConfig,
     mut stream: TcpStream,
@@ -145,7 +157,7 @@ async fn greet(
     let lost = |reason: String| TrafficError::Lost { address, during: "the hello", reason };
     let local = stream.local_addr().map_err(|e| lost(e.to_string()))?;
     let mode = if config.key.is_some() { ControlMode::Noise } else { ControlMode::Plain };
-    stream.write_all(&preface::encode_control(mode)).await.map_err(|e| lost(e.to_string()))?;
+    stream.write_all(&preface::encode_control(mode)).await.map_err(|e| lost(closed_or(&e)))?;
     let patience = config.connect_timeout.max(Duration::from_secs(3));
     let opening = async {
         let (mut reader, mut writer) =
@@ -167,12 +179,8 @@ async fn greet(
         Ok(Err(ChannelError::Io(_))) if config.key.is_some() => {
             return Err(TrafficError::Key { address });
         }
-        Ok(Err(ChannelError::Closed)) => {
-            return Err(lost(
-                "it closed the connection: no Weir server, or one that is busy".into(),
-            ));
-        }
-        Ok(Err(ChannelError::Io(e))) => return Err(lost(e.to_string())),
+        Ok(Err(ChannelError::Closed)) => return Err(lost(CLOSED.into())),
+        Ok(Err(ChannelError::Io(e))) => return Err(lost(closed_or(&e))),
         Ok(Err(e)) => return Err(TrafficError::Protocol { address, reason: e.to_string() }),
         Err(_) => {
             return Err(lost(format!(
