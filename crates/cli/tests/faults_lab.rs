@@ -79,6 +79,17 @@ fn a_firewall_that_drops_udp_is_told_as_such() {
 }
 
 #[test]
+fn a_host_without_a_route_is_unreachable() {
+    let Some(lab) = lab("a_host_without_a_route_is_unreachable") else { return };
+    for address in ["203.0.113.1", "2001:db8::1"] {
+        let mut command = clean(lab.command("a", env!("CARGO_BIN_EXE_weir")).unwrap());
+        let output = command.args(["test", address, "--no-store"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(3), "{}", err(&output));
+        assert!(err(&output).contains(address), "{}", err(&output));
+    }
+}
+
+#[test]
 fn an_interface_that_is_removed_ends_the_test_and_keeps_what_was_measured() {
     let test = "an_interface_that_is_removed_ends_the_test_and_keeps_what_was_measured";
     let Some(lab) = lab(test) else { return };

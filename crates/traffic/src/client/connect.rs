@@ -100,7 +100,14 @@ async fn tcp(config: &ClientConfig, address: SocketAddr) -> Result<TcpStream, Tr
         nonblocking: true,
         ..TcpOptions::default()
     };
-    let stream = weir_net::tcp::TcpStream::start_connect(address, &options)?;
+    let stream =
+        weir_net::tcp::TcpStream::start_connect(address, &options).map_err(|e| match e {
+            // No route, refused at once: as unreachable as one that does not answer.
+            weir_net::Error::System { operation: "connect to", source, .. } => {
+                failed(source.to_string())
+            }
+            e => TrafficError::from(e),
+        })?;
     let stream = TcpStream::from_std(stream.into()).map_err(|e| failed(e.to_string()))?;
     let connecting = async {
         stream.writable().await?;
@@ -125,7 +132,8 @@ pub(super) async fn connect(
     for address in addresses {
         match tcp(config, address).await {
             Ok(stream) => return greet(config, stream, address, meter).await,
-            Err(e @ TrafficError::Connect { .. }) => last = Some(e),
+            // Another address of the host may be reachable, or of the family to bind to.
+            Err(e @ (TrafficError::Connect { .. } | TrafficError::Input { .. })) => last = Some(e),
             Err(e) => return Err(e),
         }
     }
