@@ -202,6 +202,17 @@ impl Reader {
     }
 }
 
+/// Closes a connection behind a last message: what the peer has still sent is read and dropped until it closes too, or
+/// for a second. Closing on unread bytes would be a reset, which takes the message from the peer's hands.
+pub(crate) async fn linger(reader: &mut Reader, writer: &mut Writer) {
+    let draining = async {
+        let _ = writer.half.shutdown().await;
+        let mut buffer = [0; 1024];
+        while reader.half.read(&mut buffer).await.is_ok_and(|n| n > 0) {}
+    };
+    let _ = tokio::time::timeout(std::time::Duration::from_secs(1), draining).await;
+}
+
 impl Writer {
     /// Sends a message. Not cancel-safe: a part of it may be gone.
     pub(crate) async fn write<M: Serialize>(&mut self, message: &M) -> Result<(), ChannelError> {

@@ -274,33 +274,87 @@ fn a_hello_is_answered_to_who_proves_himself_and_as_long_as_it_was() {
     assert!(nothing_came(&stranger));
 }
 
+/// A session whose one flow is being sent to a socket of ours.
+fn sent_to(server: &Server) -> (Raw, weir_wire::control::Opened, std::net::UdpSocket) {
+    let socket = udp("127.0.0.1", server.address);
+    let (mut raw, opened) =
+        Raw::session(server.address, plan(vec![endless_udp(Direction::Reverse)]));
+    socket.send(&datagram(&opened, Kind::Hello, 1).encode(&datagram_key(&opened))).unwrap();
+    assert_eq!(raw.read(), Some(ServerMessage::FlowReady { flow: 1 }));
+    let at_ns = weir_net::clock::Clock::System.monotonic_ns();
+    raw.send(&ClientMessage::Start { at_ns });
+    (raw, opened, socket)
+}
+
 #[test]
-fn sending_stops_when_the_receiver_falls_silent_or_dies() {
+fn sending_goes_on_by_fresh_signs_of_life_only() {
     let server = Server::start(ServerConfig::default());
-    let begin = |socket: &std::net::UdpSocket| {
-        let (mut raw, opened) =
-            Raw::session(server.address, plan(vec![endless_udp(Direction::Reverse)]));
-        socket.send(&datagram(&opened, Kind::Hello, 1).encode(&datagram_key(&opened))).unwrap();
-        assert_eq!(raw.read(), Some(ServerMessage::FlowReady { flow: 1 }));
-        let at_ns = weir_net::clock::Clock::System.monotonic_ns();
-        raw.send(&ClientMessage::Start { at_ns });
-        (raw, opened)
+    // At 1000 packets/s: something after every 250, for 5 s.
+    let sent = |sign: fn(&mut Raw, &weir_wire::control::Opened, &std::net::UdpSocket, u64)| {
+        let (mut raw, opened, socket) = sent_to(&server);
+        let mut buffer = [0; 2048];
+        socket.set_read_timeout(Some(std::time::Duration::from_millis(1500))).unwrap();
+        let mut got = 0u64;
+        while got < 5000 && socket.recv(&mut buffer).is_ok() {
+            got += 1;
+            if got % 250 == 0 {
+                sign(&mut raw, &opened, &socket, got / 250);
+            }
+        }
+        if got == 5000 {
+            return None;
+        }
+        match raw.read_until(|m| matches!(m, ServerMessage::SenderDone(_))) {
+            Some(ServerMessage::SenderDone(total)) => Some(total.packets),
+            other => panic!("{other:?}"),
+        }
     };
-    // Alive by its control connection, but no feedback: the cannon stops.
-    let socket = udp("127.0.0.1", server.address);
-    let (mut raw, _) = begin(&socket);
-    // Asking again over the control connection is no sign of life of the receiver.
-    for _ in 0..20 {
-        raw.send(&ClientMessage::StartFlow { flow: 1 });
-    }
-    let done = raw.read_until(|m| matches!(m, ServerMessage::SenderDone(_)));
-    let Some(ServerMessage::SenderDone(total)) = done else { panic!("it goes on sending") };
-    // 2 s of silence at 1000 packets/s, and what the catch-up policy may add.
-    assert!((1..=2110).contains(&total.packets), "{total:?}");
-    drop(raw);
-    // Dead: nothing comes after its session's end.
-    let socket = udp("127.0.0.1", server.address);
-    let (raw, _) = begin(&socket);
+    let fresh = || {
+        sent(|_, opened, socket, n| {
+            let d = ControlDatagram { sequence: n, ..datagram(opened, Kind::Feedback, 1) };
+            socket.send(&d.encode(&datagram_key(opened))).unwrap();
+        })
+    };
+    let none = || sent(|_, _, _, _| {});
+    // Asking again over the control connection says nothing of the receiver's address.
+    let asked = || sent(|raw, _, _, _| raw.send(&ClientMessage::StartFlow { flow: 1 }));
+    let replayed = || {
+        sent(|_, opened, socket, _| {
+            let key = datagram_key(opened);
+            let d = ControlDatagram { sequence: 1, ..datagram(opened, Kind::Feedback, 1) };
+            socket.send(&d.encode(&key)).unwrap();
+            socket.send(&datagram(opened, Kind::Hello, 1).encode(&key)).unwrap();
+        })
+    };
+    let forged = || {
+        sent(|_, opened, socket, n| {
+            let d = ControlDatagram { sequence: n, ..datagram(opened, Kind::Feedback, 1) };
+            let mut bytes = d.encode(&datagram_key(opened));
+            bytes[60] ^= 1;
+            socket.send(&bytes).unwrap();
+        })
+    };
+    std::thread::scope(|scope| {
+        let fresh = scope.spawn(fresh);
+        // 2 s of silence at 1000 packets/s, and what the catch-up policy may add; one sign that counts adds 250.
+        let stops = [
+            ("none", scope.spawn(none), 2110),
+            ("asked", scope.spawn(asked), 2110),
+            ("forged", scope.spawn(forged), 2110),
+            ("replayed", scope.spawn(replayed), 2500),
+        ];
+        for (name, stop, most) in stops {
+            let packets = stop.join().unwrap();
+            assert!(packets.is_some_and(|p| p <= most), "{name}: {packets:?}");
+        }
+        assert_eq!(fresh.join().unwrap(), None);
+    });
+}
+
+#[test]
+fn nothing_is_sent_to_the_dead() {
+    let server = Server::start(ServerConfig::default());
+    let (raw, _, socket) = sent_to(&server);
     let mut buffer = [0; 2048];
     assert!(socket.recv(&mut buffer).unwrap() > 0);
     drop(raw);

@@ -100,7 +100,14 @@ async fn tcp(config: &ClientConfig, address: SocketAddr) -> Result<TcpStream, Tr
         nonblocking: true,
         ..TcpOptions::default()
     };
-    let stream = weir_net::tcp::TcpStream::start_connect(address, &options)?;
+    let stream =
+        weir_net::tcp::TcpStream::start_connect(address, &options).map_err(|e| match e {
+            // No route, refused at once: as unreachable as one that does not answer.
+            weir_net::Error::System { operation: "connect to", source, .. } => {
+                failed(source.to_string())
+            }
+            e => TrafficError::from(e),
+        })?;
     let stream = TcpStream::from_std(stream.into()).map_err(|e| failed(e.to_string()))?;
     let connecting = async {
         stream.writable().await?;
@@ -125,7 +132,8 @@ pub(super) async fn connect(
     for address in addresses {
         match tcp(config, address).await {
             Ok(stream) => return greet(config, stream, address, meter).await,
-            Err(e @ TrafficError::Connect { .. }) => last = Some(e),
+            // Another address of the host may be reachable, or of the family to bind to.
+            Err(e @ (TrafficError::Connect { .. } | TrafficError::Input { .. })) => last = Some(e),
             Err(e) => return Err(e),
         }
     }
@@ -133,6 +141,18 @@ pub(super) async fn connect(
         host: config.host.clone(),
         reason: "no address".into(),
     }))
+}
+
+/// What it means when a connection is closed before the hello.
+const CLOSED: &str = "it closed the connection: no Weir server, or one that is busy";
+
+/// Closing shows as an error where something was still under way.
+fn closed_or(e: &std::io::Error) -> String {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset};
+    match e.kind() {
+        BrokenPipe | ConnectionAborted | ConnectionReset => CLOSED.into(),
+        _ => e.to_string(),
+    }
 }
 
 async fn greet(
@@ -145,7 +165,7 @@ async fn greet(
     let lost = |reason: String| TrafficError::Lost { address, during: "the hello", reason };
     let local = stream.local_addr().map_err(|e| lost(e.to_string()))?;
     let mode = if config.key.is_some() { ControlMode::Noise } else { ControlMode::Plain };
-    stream.write_all(&preface::encode_control(mode)).await.map_err(|e| lost(e.to_string()))?;
+    stream.write_all(&preface::encode_control(mode)).await.map_err(|e| lost(closed_or(&e)))?;
     let patience = config.connect_timeout.max(Duration::from_secs(3));
     let opening = async {
         let (mut reader, mut writer) =
@@ -167,12 +187,8 @@ async fn greet(
         Ok(Err(ChannelError::Io(_))) if config.key.is_some() => {
             return Err(TrafficError::Key { address });
         }
-        Ok(Err(ChannelError::Closed)) => {
-            return Err(lost(
-                "it closed the connection: no Weir server, or one that is busy".into(),
-            ));
-        }
-        Ok(Err(ChannelError::Io(e))) => return Err(lost(e.to_string())),
+        Ok(Err(ChannelError::Closed)) => return Err(lost(CLOSED.into())),
+        Ok(Err(ChannelError::Io(e))) => return Err(lost(closed_or(&e))),
         Ok(Err(e)) => return Err(TrafficError::Protocol { address, reason: e.to_string() }),
         Err(_) => {
             return Err(lost(format!(

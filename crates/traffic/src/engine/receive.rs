@@ -66,6 +66,7 @@ pub(super) enum Command {
 struct Slot {
     flow: Box<ReceiveFlow>,
     next_feedback: u64,
+    /// Number of the last feedback: sent by a client, heard by a server.
     feedback_count: u64,
     done: bool,
 }
@@ -192,7 +193,7 @@ fn receive(slot: &mut Slot, batch: &mut RecvBatch, clock: &Clock, stamps: &Stamp
         for message in batch.messages() {
             if message.segment_size.is_none()
                 && looks_like_control(message.data)
-                && control(&flow.role, flow.id, &flow.socket, message.data, now)
+                && control(flow, &mut slot.feedback_count, message.data, now)
             {
                 continue;
             }
@@ -258,16 +259,24 @@ fn record(l: Logged, flow: u32, direction: Direction, at: u64, merged: bool) -> 
 }
 
 /// A control datagram on a flow's socket; `false` when its tag is wrong, so that it counts as data.
-fn control(role: &ControlRole, flow: u32, socket: &UdpSocket, bytes: &[u8], now: u64) -> bool {
-    match role {
+fn control(flow: &ReceiveFlow, last: &mut u64, bytes: &[u8], now: u64) -> bool {
+    match &flow.role {
         ControlRole::Server { key, session, alive } => {
             let Ok(d) = ControlDatagram::decode(bytes, key) else { return false };
-            if d.session != *session || d.flow != flow {
+            if d.session != *session || d.flow != flow.id {
                 return true;
             }
-            alive.store(now, Ordering::Relaxed);
-            if d.kind == Kind::Hello {
-                let _ = socket.send(&ControlDatagram { kind: Kind::HelloAck, ..d }.encode(key));
+            match d.kind {
+                // Each counts once: a recorded one shows nothing.
+                Kind::Feedback if d.sequence > *last => {
+                    *last = d.sequence;
+                    alive.store(now, Ordering::Relaxed);
+                }
+                Kind::Hello => {
+                    let ack = ControlDatagram { kind: Kind::HelloAck, ..d }.encode(key);
+                    let _ = flow.socket.send(&ack);
+                }
+                _ => {}
             }
             true
         }

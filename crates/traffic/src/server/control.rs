@@ -57,6 +57,8 @@ struct Task<'s> {
     shared: &'s Arc<Shared>,
     peer: SocketAddr,
     writer: Writer,
+    /// Whether the last word was a refusal, which the client is to read.
+    refused: bool,
 }
 
 /// Runs a control connection to its end; whether a session had been granted.
@@ -86,51 +88,70 @@ pub(super) async fn session(
         }
         Err(_) => return false,
     };
-    let mut task = Task { shared, peer, writer };
-    if shared.config.key.is_some() && !noise {
-        task.refuse("key", "this server wants a key (--key-file)").await;
-        return false;
+    let mut task = Task { shared, peer, writer, refused: false };
+    // Who is refused counts as half open until he is gone.
+    let mut half_open = Some(half_open);
+    let ran = task.serve(&mut reader, local, noise, deadline, &mut half_open).await;
+    if task.refused {
+        channel::linger(&mut reader, &mut task.writer).await;
     }
-    let open = match tokio::time::timeout_at(deadline, task.greet(&mut reader)).await {
-        Ok(Some(open)) => open,
-        _ => return false,
-    };
-    let Some(session_share) =
-        Share::take(&shared.load, |l| &l.sessions, 1, shared.config.limits.sessions)
-    else {
-        task.refuse(
-            "busy",
-            &format!(
-                "{} sessions are running, the limit of this server",
-                shared.config.limits.sessions
-            ),
-        )
-        .await;
-        return false;
-    };
-    // Counted before it is expanded: a line of a plan can ask for a hundred thousand.
-    let flows: u64 = open.plan.connections.iter().map(|c| u64::from(c.count)).sum();
-    let Some(flow_share) =
-        Share::take(&shared.load, |l| &l.flows, flows, shared.config.limits.flows)
-    else {
-        task.refuse(
-            "limit",
-            &format!(
-                "{flows} flows: this server has room for {} in all",
-                shared.config.limits.flows
-            ),
-        )
-        .await;
-        return false;
-    };
-    drop(half_open);
-    let specs = open.plan.flows(open.family, open.path_mtu_bytes);
-    let ran = task.run(&mut reader, open, specs, local).await;
-    drop((session_share, flow_share));
     ran
 }
 
 impl Task<'_> {
+    /// From the hello to the end of the session; whether one had been granted.
+    async fn serve(
+        &mut self,
+        reader: &mut Reader,
+        local: SocketAddr,
+        noise: bool,
+        deadline: Instant,
+        half_open: &mut Option<Share>,
+    ) -> bool {
+        let shared = self.shared;
+        if shared.config.key.is_some() && !noise {
+            self.refuse("key", "this server wants a key (--key-file)").await;
+            return false;
+        }
+        let open = match tokio::time::timeout_at(deadline, self.greet(reader)).await {
+            Ok(Some(open)) => open,
+            _ => return false,
+        };
+        let Some(session_share) =
+            Share::take(&shared.load, |l| &l.sessions, 1, shared.config.limits.sessions)
+        else {
+            self.refuse(
+                "busy",
+                &format!(
+                    "{} sessions are running, the limit of this server",
+                    shared.config.limits.sessions
+                ),
+            )
+            .await;
+            return false;
+        };
+        // Counted before it is expanded: a line of a plan can ask for a hundred thousand.
+        let flows: u64 = open.plan.connections.iter().map(|c| u64::from(c.count)).sum();
+        let Some(flow_share) =
+            Share::take(&shared.load, |l| &l.flows, flows, shared.config.limits.flows)
+        else {
+            self.refuse(
+                "limit",
+                &format!(
+                    "{flows} flows: this server has room for {} in all",
+                    shared.config.limits.flows
+                ),
+            )
+            .await;
+            return false;
+        };
+        drop(half_open.take());
+        let specs = open.plan.flows(open.family, open.path_mtu_bytes);
+        let ran = self.run(reader, open, specs, local).await;
+        drop((session_share, flow_share));
+        ran
+    }
+
     async fn send(&mut self, message: &ServerMessage) -> bool {
         let writing = self.writer.write(message);
         matches!(
@@ -143,6 +164,7 @@ impl Task<'_> {
         let _ =
             self.shared.events.send(ServerEvent::Refused { peer: self.peer, reason: text.into() });
         self.send(&ServerMessage::Refused { code: code.into(), text: text.into() }).await;
+        self.refused = true;
     }
 
     /// Hello both ways, then what is asked for, checked.
