@@ -32,13 +32,22 @@ pub(crate) fn ledger(record: &Record) -> Option<LossLedger> {
         };
         // One drop is counted for each buffer, which may hold many merged datagrams.
         let cut = r.crossing.as_deref() != Some("merged");
-        row(
-            "socket overflow",
-            r.socket_dropped_packets.unwrap_or(0),
-            "SK_MEMINFO drops",
-            cut,
-            receiver_side,
-        );
+        let dropped = r.socket_dropped_packets.unwrap_or(0);
+        if cut {
+            row("socket overflow", dropped, "SK_MEMINFO drops", true, receiver_side);
+        } else {
+            // At most as many datagrams as the sender put into one super-packet.
+            let each = s.segments_per_message.unwrap_or(1.0).max(1.0);
+            let source =
+                format!("SK_MEMINFO drops: {dropped} buffers of up to {each:.0} datagrams");
+            row(
+                "socket overflow",
+                (dropped as f64 * each).round() as u64,
+                &source,
+                false,
+                receiver_side,
+            );
+        }
         row(
             "late",
             r.late_packets.unwrap_or(0),

@@ -67,8 +67,8 @@ pub struct StreamPool {
     period: usize,
 }
 
-/// Period of a stream's content; beyond the window of link compressors.
-const STREAM_PERIOD: usize = 1 << 20;
+/// Period of a stream's content: beyond the window of link compressors (64 KiB at most), within a processor's cache.
+const STREAM_PERIOD: usize = 128 << 10;
 
 impl StreamPool {
     /// A pool that can lend `most` bytes from any position.

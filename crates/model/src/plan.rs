@@ -192,7 +192,7 @@ pub struct Connection {
     pub direction: Direction,
     /// How many flows like this one, 1 to 100 000.
     pub count: u32,
-    /// Payload bytes of a datagram (0 to 65 507, or 65 527 over IPv6), or bytes of a write to a stream (1 to 16 M). Absent: the largest datagram without fragmentation, or 128K.
+    /// Payload bytes of a datagram (0 to 65 507, or 65 527 over IPv6), or bytes of a write to a stream (1 to 16 M). Absent: the largest datagram without fragmentation; for a stream 512K, or less when it is paced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payload: Option<ByteSize>,
     /// Rate of this connection: payload bit/s or packets/s; `0` is unlimited. Absent: unlimited for TCP, 1M for UDP.
@@ -505,7 +505,7 @@ impl Plan {
                     id,
                     name,
                     payload_bytes: c.payload.map_or_else(
-                        || default_payload(c.transport, family, path_mtu_bytes),
+                        || default_payload(c.transport, c.rate, family, path_mtu_bytes),
                         |p| p.0,
                     ),
                     rate: c.rate.unwrap_or(match c.transport {
@@ -529,9 +529,15 @@ impl Plan {
 }
 
 /// The payload used when a plan names none.
-fn default_payload(transport: Transport, family: Family, mtu: u32) -> u64 {
+fn default_payload(transport: Transport, rate: Option<SendRate>, family: Family, mtu: u32) -> u64 {
     match transport {
-        Transport::Tcp => 128 * 1024,
+        Transport::Tcp => match rate.map(|r| r.limit) {
+            // A paced stream writes a thousand times a second, so that its rate is even within an interval.
+            Some(RateLimit::Bits(b)) => (b.0 / 8 / 1000).clamp(1448, 128 << 10),
+            Some(RateLimit::Packets(_)) => 128 << 10,
+            // Large writes save calls; beyond this size nothing more was gained.
+            Some(RateLimit::Unlimited) | None => 512 << 10,
+        },
         Transport::Udp => {
             let headers = match family {
                 Family::Ipv4 => 28,

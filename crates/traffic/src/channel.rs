@@ -21,6 +21,8 @@ const NOISE_PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
 const PROLOGUE: &[u8] = b"weir control 1";
 /// Largest Noise message.
 const NOISE_MAX: usize = 65_535;
+/// Bytes taken from a connection at once.
+const READ_BYTES: usize = 16 << 10;
 /// Bytes of its tag.
 const NOISE_TAG: usize = 16;
 
@@ -39,6 +41,12 @@ pub(crate) enum ChannelError {
     Key,
     #[error("an encrypted message was damaged")]
     Crypto,
+}
+
+/// A peer's words as they may be shown: no control characters (a terminal would obey them), and not endless.
+pub(crate) fn clean(text: &str) -> String {
+    const MOST: usize = 300;
+    text.chars().take(MOST).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 /// Bytes of control traffic, both directions.
@@ -64,7 +72,6 @@ pub(crate) struct Reader {
     frames: FrameDecoder,
     /// Frames of encrypted messages, when there is a key.
     sealed: Option<(FrameDecoder, Cipher)>,
-    buffer: Box<[u8]>,
     meter: Meter,
 }
 
@@ -95,7 +102,6 @@ pub(crate) async fn open(
         half: read,
         frames: FrameDecoder::new(limit),
         sealed: cipher.clone().map(|c| (FrameDecoder::new(NOISE_MAX), c)),
-        buffer: vec![0; 16 << 10].into_boxed_slice(),
         meter: meter.clone(),
     };
     Ok((reader, Writer { half: write, cipher, meter }))
@@ -178,14 +184,19 @@ impl Reader {
                 self.frames.push(&plain[..n]);
                 continue;
             }
-            let n = self.half.read(&mut self.buffer).await?;
-            if n == 0 {
-                return Err(ChannelError::Closed);
-            }
+            // Ready first, then read into the stack: thousands of silent connections hold no buffers.
+            self.half.readable().await?;
+            let mut buffer = [0; READ_BYTES];
+            let n = match self.half.try_read(&mut buffer) {
+                Ok(0) => return Err(ChannelError::Closed),
+                Ok(n) => n,
+                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => continue,
+                Err(e) => return Err(e.into()),
+            };
             self.meter.add(n);
             match &mut self.sealed {
-                Some((sealed, _)) => sealed.push(&self.buffer[..n]),
-                None => self.frames.push(&self.buffer[..n]),
+                Some((sealed, _)) => sealed.push(&buffer[..n]),
+                None => self.frames.push(&buffer[..n]),
             }
         }
     }

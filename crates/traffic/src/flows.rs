@@ -15,9 +15,10 @@ use weir_net::udp::{UdpOptions, UdpSocket, gso_max_segments};
 use weir_wire::data::TagKey;
 
 use crate::engine::{
-    ControlRole, Engine, Events, PacketLog, Place, ReceiveFlow, SendFlow, StreamFlow, StreamRole,
-    TcpSamples, lock,
+    ControlRole, Engine, Events, Place, ReceiveFlow, SendFlow, StreamFlow, StreamRole, TcpSamples,
+    lock,
 };
+use crate::log::PacketLog;
 
 /// Receive buffer asked for when the plan names none: 100 ms at 1 Mpps of small datagrams, as the kernel counts them.
 const UDP_RECEIVE_BUFFER: usize = 32 << 20;
@@ -200,6 +201,7 @@ impl Flow {
                 seed: facts.seed,
                 segmented,
                 proof: is_server.then(|| alive.clone()),
+                unreachable_since: None,
                 events: events.clone(),
             }));
             // The peer's signs of life come in on the same socket.
@@ -310,10 +312,10 @@ impl Flow {
     /// A sender starts at `at_ns`.
     pub(crate) fn start(&self, engine: &Engine, at_ns: u64, clock: IntervalClock) {
         if let Part::UdpSend(state) | Part::TcpSend { state, .. } = &self.part {
-            // The test has just asked for it: the receiver is as alive as it was at its hello.
-            self.alive.fetch_max(at_ns, Ordering::Relaxed);
             let mut state = lock(state);
             if !state.is_started() {
+                // The test has just asked for it, once: the receiver is as alive as it was at its hello.
+                self.alive.fetch_max(at_ns, Ordering::Relaxed);
                 state.start(at_ns, clock);
             }
             drop(state);

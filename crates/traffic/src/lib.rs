@@ -14,17 +14,12 @@ mod error;
 mod flows;
 mod host;
 mod key;
+mod log;
 mod server;
 mod stop;
 
-use std::fs::File;
-use std::io::BufWriter;
-use std::path::Path;
-use std::sync::{Arc, Mutex};
-
 use weir_net::clock::Clock;
 use weir_wire::control::{ClockIdentity, Hello, PROTOCOL};
-use weir_wire::packets::PacketLogWriter;
 
 pub use client::{ClientConfig, Event, Failure, run};
 pub use error::TrafficError;
@@ -60,22 +55,4 @@ fn clock_identity(clock: &Clock) -> ClockIdentity {
         },
         Clock::Injected(_) => ClockIdentity::default(),
     }
-}
-
-/// Opens a packet log.
-fn packet_log(path: &Path) -> Result<engine::PacketLog, TrafficError> {
-    let failed =
-        |e: std::io::Error| TrafficError::system(format!("packet log {}", path.display()), e);
-    let file = File::create(path).map_err(failed)?;
-    let metadata = serde_json::json!({
-        "schema": "weir.packets/1",
-        "version": env!("CARGO_PKG_VERSION"),
-        "role": "receiver",
-        "time1": "sender's monotonic clock, ns",
-        "time2": "receiver's monotonic clock, ns",
-    });
-    let writer =
-        PacketLogWriter::new(BufWriter::with_capacity(1 << 20, file), &metadata.to_string())
-            .map_err(|e| failed(std::io::Error::other(e)))?;
-    Ok(Arc::new(Mutex::new(writer)))
 }

@@ -111,13 +111,16 @@ impl ClockState {
     /// Server minus client when the client's clock reads `client_ns`.
     pub fn offset_at_client(&self, client_ns: u64) -> i64 {
         let elapsed = client_ns.wrapping_sub(self.reference_ns) as i64;
-        self.offset_ns + (i128::from(elapsed) * i128::from(self.skew_ppb) / 1_000_000_000) as i64
+        let growth = i128::from(elapsed) * i128::from(self.skew_ppb) / 1_000_000_000;
+        // Both come from a peer: nothing that it says may overflow.
+        let offset = i128::from(self.offset_ns) + growth;
+        offset.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
     }
 
     /// Server minus client when the server's clock reads `server_ns`.
     pub fn offset_at_server(&self, server_ns: u64) -> i64 {
         // The offset changes by less than 1 ‰ of the time passed; one step is enough.
-        self.offset_at_client(server_ns.wrapping_add_signed(-self.offset_ns))
+        self.offset_at_client(server_ns.wrapping_add_signed(self.offset_ns.wrapping_neg()))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Fuzz bodies: one per parser of outside bytes. Each takes any bytes and asserts what must hold for them.
 //! A fuzzer calls them, and so does the replay of seeded mutations in this crate's tests.
 
+use crate::control::{self, ClientMessage, ClockState, ServerMessage};
 use crate::data::{self, HeaderFields, HeaderLayout, SendTime, TagKey};
 use crate::datagram::{ControlDatagram, DatagramKey, looks_like_control};
 use crate::frame::{FrameDecoder, encode_frame};
@@ -51,6 +52,34 @@ pub fn fuzz_datagram(data: &[u8]) {
         assert_eq!(ControlDatagram::decode(&again, &key), Ok(got));
     }
     let _ = crate::datagram::claimed_session(data);
+}
+
+/// Control messages, from either side: what decodes encodes to what decodes to the same, and the arithmetic on a
+/// peer's clocks never overflows.
+pub fn fuzz_control(data: &[u8]) {
+    if let Ok(message) = control::decode::<ClientMessage>(data) {
+        let again = control::encode(&message);
+        assert_eq!(control::decode::<ClientMessage>(&again).ok().as_ref(), Some(&message));
+        match message {
+            ClientMessage::Clock(state) => look_at_clock(&state),
+            ClientMessage::Hello(hello) => {
+                let own = hello.protocol_least <= hello.protocol_greatest;
+                assert_eq!(hello.common_protocol(&hello).is_some(), own);
+            }
+            ClientMessage::Open(open) => drop(open.plan.check()),
+            _ => {}
+        }
+    }
+    if let Ok(message) = control::decode::<ServerMessage>(data) {
+        let again = control::encode(&message);
+        assert_eq!(control::decode::<ServerMessage>(&again).ok().as_ref(), Some(&message));
+    }
+}
+
+fn look_at_clock(state: &ClockState) {
+    for at in [0, 1, state.reference_ns, u64::MAX] {
+        let _ = (state.offset_at_client(at), state.offset_at_server(at));
+    }
 }
 
 /// Frames: the pieces in which a stream arrives do not matter, and memory stays with what arrived.
@@ -292,6 +321,56 @@ mod tests {
             t3_ns: 6,
         };
         replay(&[sent.encode(&DatagramKey::for_session(&KEY)).to_vec()], fuzz_datagram);
+    }
+
+    #[test]
+    fn control() {
+        use crate::control::{Hello, Open, Opened, SenderTotal, encode};
+        use weir_model::plan::{Connection, Family, Plan};
+        use weir_model::record::IntervalCount;
+        use weir_model::report::{EndReport, FlowReport};
+        let plan = Plan { connections: vec![Connection::default()], ..Plan::default() };
+        let open = Open {
+            plan,
+            family: Family::Ipv4,
+            path_mtu_bytes: 1500,
+            loss_threshold_ns: 2_000_000_000,
+            live: true,
+        };
+        let clock = ClockState { offset_ns: i64::MIN, skew_ppb: i64::MIN, ..Default::default() };
+        let total = SenderTotal { flow: 1, packets: 2, bytes: u64::MAX };
+        let client = [
+            ClientMessage::Hello(Hello { protocol_greatest: 1, ..Hello::default() }),
+            ClientMessage::Open(Box::new(open)),
+            ClientMessage::Clock(clock),
+            ClientMessage::StopFlow { flow: None },
+            ClientMessage::SenderDone(total),
+        ];
+        let opened = Opened {
+            session: 7,
+            key: "00".repeat(16),
+            token_secret: "ff".repeat(16),
+            tcp_port: 1,
+            udp_port: 2,
+            flow_ports: vec![(1, 2)],
+        };
+        let server = [
+            ServerMessage::Refused { code: "busy".into(), text: "\u{1b}[31m".into() },
+            ServerMessage::Opened(opened),
+            ServerMessage::Live { interval: 1, flows: vec![(1, IntervalCount::default())] },
+            ServerMessage::Flow(Box::default()),
+            ServerMessage::Flow(Box::new(FlowReport { id: 1, ..FlowReport::default() })),
+            ServerMessage::End(Box::<EndReport>::default()),
+        ];
+        let mut corpus: Vec<_> = client.iter().map(encode).collect();
+        corpus.extend(server.iter().map(encode));
+        for bytes in &corpus[..client.len()] {
+            assert!(control::decode::<ClientMessage>(bytes).is_ok());
+        }
+        for bytes in &corpus[client.len()..] {
+            assert!(control::decode::<ServerMessage>(bytes).is_ok());
+        }
+        replay(&corpus, fuzz_control);
     }
 
     #[test]

@@ -228,6 +228,14 @@ impl<W: Write> PacketLogWriter<W> {
         self.records
     }
 
+    /// Hands over what is still held, so that a reader finds whole records.
+    ///
+    /// # Errors
+    /// [`PacketsError::Write`].
+    pub fn flush(&mut self) -> Result<(), PacketsError> {
+        self.out.flush().map_err(|source| PacketsError::Write { what: "what it held", source })
+    }
+
     /// Flushes, and gives the output back.
     ///
     /// # Errors

@@ -52,6 +52,25 @@ pub(super) fn resolve(
     Ok(wanted)
 }
 
+/// Resolves on a thread of its own, which is left alone when the test is ended meanwhile: a resolver may take long.
+async fn resolve_elsewhere(config: &ClientConfig) -> Result<Vec<SocketAddr>, TrafficError> {
+    let (sender, receiver) = tokio::sync::oneshot::channel();
+    let (host, port, family) = (config.host.clone(), config.plan.port, config.plan.family);
+    std::thread::Builder::new()
+        .name("weir-resolve".into())
+        .spawn(move || drop(sender.send(resolve(&host, port, family))))
+        .map_err(|e| TrafficError::system("starting a thread to resolve names", e))?;
+    receiver.await.map_err(|_| TrafficError::Resolve {
+        host: config.host.clone(),
+        reason: "the resolver failed".into(),
+    })?
+}
+
+/// A refusal, in words that can be shown.
+pub(super) fn refused(address: SocketAddr, code: &str, text: &str) -> TrafficError {
+    TrafficError::Refused { address, code: channel::clean(code), text: channel::clean(text) }
+}
+
 /// Local address to bind to for a peer of this family.
 pub(super) fn bind_address(plan: &Plan, peer: SocketAddr, port: u16) -> Option<SocketAddr> {
     let ip: IpAddr = match plan.bind {
@@ -101,7 +120,7 @@ pub(super) async fn connect(
     config: &ClientConfig,
     meter: &Meter,
 ) -> Result<Connected, TrafficError> {
-    let addresses = resolve(&config.host, config.plan.port, config.plan.family)?;
+    let addresses = resolve_elsewhere(config).await?;
     let mut last = None;
     for address in addresses {
         match tcp(config, address).await {
@@ -172,15 +191,15 @@ async fn greet(
         ServerMessage::Hello(server) => Err(TrafficError::Refused {
             address,
             code: "version".into(),
-            text: format!("it is Weir {} and speaks another control protocol", server.version),
+            text: format!(
+                "it is Weir {} and speaks another control protocol",
+                channel::clean(&server.version)
+            ),
         }),
-        ServerMessage::Refused { code, text } if code == "key" && config.key.is_none() => {
-            Err(TrafficError::Refused { address, code, text })
-        }
-        ServerMessage::Refused { code, text } => Err(TrafficError::Refused { address, code, text }),
+        ServerMessage::Refused { code, text } => Err(refused(address, &code, &text)),
         other => Err(TrafficError::Protocol {
             address,
-            reason: format!("{other:?} instead of a hello").chars().take(200).collect(),
+            reason: channel::clean(&format!("{other:?} instead of a hello")),
         }),
     }
 }
@@ -198,9 +217,7 @@ pub(super) async fn open(connected: &mut Connected, open: Open) -> Result<Opened
         .await
     {
         Ok(Ok(ServerMessage::Opened(opened))) => Ok(opened),
-        Ok(Ok(ServerMessage::Refused { code, text })) => {
-            Err(TrafficError::Refused { address, code, text })
-        }
+        Ok(Ok(ServerMessage::Refused { code, text })) => Err(refused(address, &code, &text)),
         Ok(Ok(_)) => Err(TrafficError::Protocol {
             address,
             reason: "no answer to the request for a session".into(),

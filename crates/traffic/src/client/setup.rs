@@ -15,8 +15,9 @@ use weir_wire::preface::DataPreface;
 
 use super::connect::bind_address;
 use crate::TrafficError;
-use crate::engine::{ControlRole, Engine, Events, PacketLog};
+use crate::engine::{ControlRole, Engine, Events};
 use crate::flows::{Flow, SessionFacts, tcp_options, udp_options};
+use crate::log::PacketLog;
 
 /// A hello that is not answered is sent again after this time.
 const HELLO_RETRY_NS: u64 = 100_000_000;

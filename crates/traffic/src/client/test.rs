@@ -15,15 +15,22 @@ use weir_model::warning::{Severity, Warning};
 use weir_wire::control::{ClientMessage, ClockState, Open, Opened, SenderTotal, ServerMessage};
 
 use super::commands::{self, Asked, FlowState, Reply, Request};
-use super::connect::{self, Connected};
+use super::connect::{self, Connected, refused};
 use super::latency::{IDLE_PROBES, Probes};
 use super::setup::Setup;
 use super::{ClientConfig, Event, Failure};
-use crate::channel::{ChannelError, Meter, Writer};
-use crate::engine::{Engine, FlowEvent};
+use crate::channel::{ChannelError, Meter, Writer, clean};
+use crate::engine::{Engine, FlowEvent, lock};
 use crate::flows::{Flow, SessionFacts};
 use crate::stop::{Stop, StopReason};
 use crate::{START_NS, TrafficError, clock_identity, host};
+
+/// A sign of life goes to the server this often; it answers.
+const ALIVE: Duration = Duration::from_secs(2);
+/// A server of which nothing is heard for this long is gone, even if nothing says so: a path or an interface may be.
+const SILENCE: Duration = Duration::from_secs(12);
+/// Most bytes of a server's report.
+const REPORT_BYTES: u64 = 1 << 30;
 
 /// An interval is shown this long after its end, or when the other side's figures have come.
 const SHOW_NS: u64 = 150_000_000;
@@ -59,6 +66,8 @@ struct Test<'a> {
     sender_done: HashMap<u32, SenderTotal>,
     receiver_done: std::collections::HashSet<u32>,
     failed: HashMap<u32, String>,
+    /// Flows that were started by themselves or by the control socket.
+    started: std::collections::HashSet<u32>,
     live: HashMap<usize, HashMap<u32, IntervalCount>>,
     worst_clock_error_ns: u64,
     warnings: Vec<Warning>,
@@ -72,6 +81,11 @@ pub(super) async fn run(
 ) -> Result<Record, Failure> {
     let meter = Meter::default();
     let stopped = |reason: StopReason| TrafficError::Stopped(reason.text(), reason.exit_code());
+    // Refused before anything is sent: a path that can't be used.
+    let (requests, mut asked) = mpsc::unbounded_channel();
+    let _socket =
+        config.control_socket.as_ref().map(|path| commands::listen(path, requests)).transpose()?;
+    let log = config.packet_log.as_ref().map(|p| crate::log::open(p)).transpose()?;
     let mut connected = tokio::select! {
         connected = connect::connect(&config, &meter) => connected?,
         reason = stop.asked(1) => return Err(stopped(reason).into()),
@@ -87,7 +101,10 @@ pub(super) async fn run(
         loss_threshold_ns,
         live: config.plan.interval.0 > 0,
     };
-    let opened = connect::open(&mut connected, request).await?;
+    let opened = tokio::select! {
+        opened = connect::open(&mut connected, request) => opened?,
+        reason = stop.asked(1) => return Err(stopped(reason).into()),
+    };
     let specs = config.plan.flows(family, path_mtu_bytes);
     let facts =
         facts(&config, &opened, loss_threshold_ns).ok_or_else(|| TrafficError::Protocol {
@@ -101,7 +118,6 @@ pub(super) async fn run(
         .as_ref()
         .map_or_else(|| weir_net::thread::allowed_cpus().map_or(1, |c| c.len()), Vec::len);
     let engine = Arc::new(Engine::new(count, config.cpus.as_deref(), config.clock.clone())?);
-    let log = config.packet_log.as_ref().map(|p| crate::packet_log(p)).transpose()?;
     let (events, mut flow_events) = mpsc::unbounded_channel();
 
     // Setting up waits for the network: on a thread of its own, so that a signal is heard meanwhile.
@@ -157,6 +173,7 @@ pub(super) async fn run(
         sender_done: HashMap::new(),
         receiver_done: Default::default(),
         failed: HashMap::new(),
+        started: Default::default(),
         live: HashMap::new(),
         worst_clock_error_ns: 0,
         warnings: vec![],
@@ -173,7 +190,7 @@ pub(super) async fn run(
                     missing.remove(&flow);
                 }
                 Ok(ServerMessage::Refused { code, text }) => {
-                    return Err(TrafficError::Refused { address: remote, code, text });
+                    return Err(refused(remote, &code, &text));
                 }
                 Ok(_) => {}
                 Err(e) => return Err(lost(remote, "setting up", &e)),
@@ -190,9 +207,6 @@ pub(super) async fn run(
         reason = stop.asked(1) => return Err(stopped(reason).into()),
     }
 
-    let (requests, mut asked) = mpsc::unbounded_channel();
-    let _socket =
-        config.control_socket.as_ref().map(|path| commands::listen(path, requests)).transpose()?;
     test.idle_probes(&stop).await.map_err(|r| Failure::from(stopped(r)))?;
     observe(Event::Started { specs: test.specs.clone(), family });
     let mut shown = 0;
@@ -203,6 +217,8 @@ pub(super) async fn run(
     for interval in record.intervals.iter().skip(shown) {
         observe(Event::Interval(Box::new(interval.clone())));
     }
+    // Without a log that was asked for the test is done, but a result is missing.
+    let error = error.or(log.and_then(|log| lock(&log).flush().err()));
     match error {
         None => Ok(record),
         Some(error) => Err(Failure { error, partial: Some(Box::new(record)) }),
@@ -321,18 +337,25 @@ impl Test<'_> {
             return (fail(e), intervals);
         }
         for flow in self.flows.iter().filter(|f| f.sends() && f.spec.connection.autostart) {
-            flow.start(&self.engine, start_ns + flow.spec.connection.start_after.0, intervals);
+            let at = start_ns.saturating_add(flow.spec.connection.start_after.0);
+            flow.start(&self.engine, at, intervals);
         }
+        let autostarted = self.specs.iter().filter(|s| s.connection.autostart).map(|s| s.id);
+        self.started.extend(autostarted);
+        let mut next_alive = Instant::now() + ALIVE;
+        let mut heard = Instant::now();
         let mut clock_period = CLOCK_FIRST;
         let mut next_clock = Instant::now() + clock_period;
         let mut interrupted: Option<StopReason> = None;
         let mut give_up: Option<Instant> = None;
         loop {
             if self.is_over() {
-                let reason = interrupted.map_or("all flows ended", StopReason::text);
-                let status =
-                    if interrupted.is_some() { Status::Interrupted } else { Status::Complete };
-                return (done(status, reason), intervals);
+                let ended = match (interrupted, self.failed_in_words()) {
+                    (Some(reason), _) => done(Status::Interrupted, reason.text()),
+                    (None, Some(words)) => done(Status::Partial, &words),
+                    (None, None) => done(Status::Complete, "all flows ended"),
+                };
+                return (ended, intervals);
             }
             // Once no sender is left, the rest must come within the other side's own limits.
             if give_up.is_none() && self.senders_over() {
@@ -372,7 +395,7 @@ impl Test<'_> {
                     }
                     // Flows that were never started will not end.
                     for spec in &self.specs {
-                        if !spec.connection.autostart && !self.sender_done.contains_key(&spec.id) {
+                        if !self.started.contains(&spec.id) && !self.sender_done.contains_key(&spec.id) {
                             self.receiver_done.insert(spec.id);
                             self.sender_done.entry(spec.id).or_insert(SenderTotal { flow: spec.id, packets: 0, bytes: 0 });
                         }
@@ -380,6 +403,7 @@ impl Test<'_> {
                 }
                 message = reader.read::<ServerMessage>() => match message {
                     Ok(message) => {
+                        heard = Instant::now();
                         if let Err(e) = self.heard(message, &clock) {
                             return (fail(e), intervals);
                         }
@@ -412,6 +436,19 @@ impl Test<'_> {
                         return (fail(e), intervals);
                     }
                 }
+                () = tokio::time::sleep_until(next_alive) => {
+                    next_alive = Instant::now() + ALIVE;
+                    let t1_ns = clock.monotonic_ns();
+                    if let Err(e) = self.send(&ClientMessage::Probe { t1_ns }).await {
+                        return (fail(e), intervals);
+                    }
+                }
+                () = tokio::time::sleep_until(heard + SILENCE) => {
+                    for flow in &self.flows {
+                        flow.stop(&self.engine);
+                    }
+                    return (fail(self.silent("the test")), intervals);
+                }
                 () = give_up_due => {
                     let missing: Vec<u32> = self.specs.iter().map(|s| s.id).filter(|id| !self.receiver_done.contains(id)).collect();
                     self.warnings.push(Warning::new("not-drained", Severity::Warning, format!("{} flows had not been accounted for when waiting ended (first: flow {})", missing.len(), missing.first().copied().unwrap_or(0))));
@@ -419,6 +456,23 @@ impl Test<'_> {
                 }
             }
         }
+    }
+
+    /// Nothing came for too long.
+    fn silent(&self, during: &'static str) -> TrafficError {
+        let reason = format!("nothing was heard of it for {} s", SILENCE.as_secs());
+        TrafficError::Lost { address: self.remote, during, reason }
+    }
+
+    /// The first flow that failed.
+    fn first_failed(&self) -> Option<TrafficError> {
+        let (&flow, reason) = self.failed.iter().min_by_key(|f| f.0)?;
+        let name = self.flow(flow).map(|f| f.spec.name.clone()).unwrap_or_default();
+        Some(TrafficError::Flow { flow, name, reason: reason.clone() })
+    }
+
+    fn failed_in_words(&self) -> Option<String> {
+        self.first_failed().map(|e| e.to_string())
     }
 
     fn is_ended(&self, id: u32) -> bool {
@@ -463,16 +517,21 @@ impl Test<'_> {
                     self.sender_done.insert(total.flow, total);
                 }
             }
-            ServerMessage::ReceiverDone { flow } => {
+            ServerMessage::ReceiverDone { flow } if self.flow(flow).is_some() => {
                 self.receiver_done.insert(flow);
             }
             ServerMessage::Live { interval, flows } => {
+                let most = self.specs.len() as u32;
                 let kept = self.live.entry(interval as usize).or_default();
-                kept.extend(flows.into_iter().take(self.specs.len()));
+                kept.extend(flows.into_iter().filter(|(id, _)| (1..=most).contains(id)));
                 // Only the last few are ever shown.
                 self.live.retain(|i, _| *i + 8 > interval as usize);
             }
-            ServerMessage::FlowFailed { flow, text } => {
+            // Once for each flow that there is: the peer decides how often it says so.
+            ServerMessage::FlowFailed { flow, text }
+                if self.flow(flow).is_some() && !self.failed.contains_key(&flow) =>
+            {
+                let text = clean(&text);
                 self.warnings.push(
                     Warning::new("flow-failed", Severity::Error, format!("the other side: {text}"))
                         .for_flow(flow),
@@ -480,7 +539,7 @@ impl Test<'_> {
                 self.failed.insert(flow, text);
             }
             ServerMessage::Refused { code, text } => {
-                return Err(TrafficError::Refused { address: self.remote, code, text });
+                return Err(refused(self.remote, &code, &text));
             }
             _ => {}
         }
@@ -575,6 +634,7 @@ impl Test<'_> {
             let sent = match request.verb.as_str() {
                 "status" => Ok(()),
                 "start" if flow.sends() => {
+                    self.started.insert(spec.id);
                     flow.start(&self.engine, now, intervals);
                     Ok(())
                 }
@@ -582,7 +642,10 @@ impl Test<'_> {
                     flow.stop(&self.engine);
                     Ok(())
                 }
-                "start" => self.send(&ClientMessage::StartFlow { flow: spec.id }).await,
+                "start" if self.started.insert(spec.id) => {
+                    self.send(&ClientMessage::StartFlow { flow: spec.id }).await
+                }
+                "start" => Ok(()),
                 "stop" => self.send(&ClientMessage::StopFlow { flow: Some(spec.id) }).await,
                 other => {
                     return Reply::error(format!("verb: {other}; accepted: start, stop, status"));
@@ -595,8 +658,10 @@ impl Test<'_> {
         let state = |id| {
             if self.is_ended(id) || self.sender_done.contains_key(&id) {
                 "ended"
+            } else if self.started.contains(&id) {
+                "started"
             } else {
-                "planned or running"
+                "waiting"
             }
         };
         Reply {
@@ -626,10 +691,8 @@ impl Test<'_> {
         if error.is_none() {
             let exchange = self.exchange(reader);
             let outcome = tokio::select! {
-                outcome = tokio::time::timeout(Duration::from_secs(30), exchange) => {
-                    outcome.unwrap_or_else(|_| Err(TrafficError::Lost { address: self.remote, during: "the exchange of results", reason: "nothing within 30 s".into() }))
-                }
-                _ = stop.asked(2) => Err(TrafficError::Stopped("interrupted", 130)),
+                outcome = exchange => outcome,
+                reason = stop.asked(2) => Err(TrafficError::Stopped(reason.text(), reason.exit_code())),
             };
             match outcome {
                 Ok(report) => remote = Some(report),
@@ -641,6 +704,9 @@ impl Test<'_> {
                     error = Some(e);
                 }
             }
+        }
+        if error.is_none() && status == Status::Partial {
+            error = self.first_failed();
         }
         let now = clock.monotonic_ns();
         let relation = self.clock_relation(intervals.start_ns);
@@ -690,8 +756,19 @@ impl Test<'_> {
     ) -> Result<EndReport, TrafficError> {
         self.send(&ClientMessage::Report).await?;
         let mut flows: Vec<FlowReport> = vec![];
+        let deadline = Instant::now() + Duration::from_secs(120);
+        let most = self.meter.bytes().saturating_add(REPORT_BYTES);
         loop {
-            match reader.read::<ServerMessage>().await {
+            if self.meter.bytes() > most {
+                let reason = "a report of more than 1 GiB".into();
+                return Err(TrafficError::Protocol { address: self.remote, reason });
+            }
+            let until = deadline.min(Instant::now() + SILENCE);
+            let Ok(message) = tokio::time::timeout_at(until, reader.read::<ServerMessage>()).await
+            else {
+                return Err(self.silent("the exchange of results"));
+            };
+            match message {
                 Ok(ServerMessage::Flow(flow)) => {
                     // A server reports each flow once.
                     if flows.len() < self.specs.len() {
@@ -700,7 +777,7 @@ impl Test<'_> {
                 }
                 Ok(ServerMessage::End(end)) => return Ok(EndReport { flows, ..*end }),
                 Ok(ServerMessage::Refused { code, text }) => {
-                    return Err(TrafficError::Refused { address: self.remote, code, text });
+                    return Err(refused(self.remote, &code, &text));
                 }
                 Ok(_) => {}
                 Err(e) => return Err(lost(self.remote, "the exchange of results", &e)),

@@ -16,7 +16,7 @@ use weir_model::warning::{Severity, Warning};
 use weir_net::clock::Clock;
 use weir_wire::control::SenderTotal;
 
-pub(crate) use receive::{ControlRole, PacketLog, ReceiveFlow};
+pub(crate) use receive::{ControlRole, ReceiveFlow};
 pub(crate) use send::SendFlow;
 pub(crate) use stream::{StreamFlow, StreamRole, TcpSamples};
 use worker::Worker;

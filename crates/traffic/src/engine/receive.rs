@@ -1,8 +1,7 @@
 //! The worker that receives datagrams: data of receiving flows, and signs of life of those that we send to.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{self, BufWriter};
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::TryRecvError;
 use std::sync::{Arc, Mutex};
@@ -14,10 +13,11 @@ use weir_net::poll::{Events as PollEvents, Interest};
 use weir_net::udp::{RecvBatch, RecvMode, UdpSocket};
 use weir_stats::{Arrival, ClockReading, RealtimeMap};
 use weir_wire::datagram::{ControlDatagram, DatagramKey, Kind, looks_like_control};
-use weir_wire::packets::{FLAG_MERGED, Kind as PacketKind, PacketLogWriter, Record};
+use weir_wire::packets::{FLAG_MERGED, Kind as PacketKind, Record};
 
 use super::worker::{INBOX, Inbox};
 use super::{Events, FlowEvent, Notes, clock_step, lock};
+use crate::log::PacketLog;
 
 /// Housekeeping: intervals, overdue packets, feedback.
 const TICK_NS: u64 = 50_000_000;
@@ -32,9 +32,6 @@ const SMALL_MESSAGES: usize = 64;
 const SMALL_BYTES: usize = 2048;
 /// Calls for one socket before the others have their turn.
 const TURN: usize = 16;
-
-/// The packet log of all receivers of a process.
-pub(crate) type PacketLog = Arc<Mutex<PacketLogWriter<BufWriter<File>>>>;
 
 /// What a flow's socket is for besides data.
 pub(crate) enum ControlRole {
@@ -220,8 +217,8 @@ fn receive(slot: &mut Slot, batch: &mut RecvBatch, clock: &Clock, stamps: &Stamp
                         message.segment_size.map(usize::from),
                         at,
                         |l| {
-                            // A full disk shows when the log is finished; the test goes on.
-                            let _ = log.write(&record(l, id, direction, at, merged));
+                            // A full disk shows when the log is flushed; the test goes on.
+                            log.write(&record(l, id, direction, at, merged));
                         },
                     );
                 }

@@ -24,6 +24,10 @@ const RETRY_NS: u64 = 50_000;
 const PLAIN_BATCH: usize = 8;
 /// Super-packets handed over in one call.
 const MESSAGES: usize = 8;
+/// Rings of payloads kept, at most half a MiB each.
+const MOST_RINGS: usize = 64;
+/// Without a way to the receiver for this long, a flow has failed.
+const UNREACHABLE_NS: u64 = 3_000_000_000;
 /// A server stops sending after this long without a sign of life from the receiver.
 pub(crate) const PROOF_NS: u64 = 2_000_000_000;
 
@@ -38,6 +42,8 @@ pub(crate) struct SendFlow {
     pub(crate) segmented: bool,
     /// Time of the receiver's last sign of life: a server sends to nobody who has not proved that he wants it.
     pub(crate) proof: Option<Arc<AtomicU64>>,
+    /// Since when the system has known no way to the receiver.
+    pub(crate) unreachable_since: Option<u64>,
     pub(crate) events: Events,
 }
 
@@ -168,6 +174,10 @@ fn serve(
     };
     let payload = state.payload();
     let key = (payload, flow.content.to_string(), flow.seed);
+    // A cache: sessions choose their seeds, and a busy worker would collect rings for ever.
+    if rings.len() >= MOST_RINGS && !rings.contains_key(&key) {
+        rings.clear();
+    }
     let ring =
         rings.entry(key).or_insert_with(|| PayloadRing::new(flow.content, flow.seed, payload));
     let segments = if flow.segmented { segments_per_message(payload) } else { 1 };
@@ -188,6 +198,7 @@ fn serve(
     let messages = filling.remaining();
     match filling.send(&flow.socket) {
         Ok(sent) => {
+            flow.unreachable_since = None;
             let datagrams =
                 if sent.messages == messages { count } else { (sent.messages * segments) as u32 };
             state.sent(datagrams, sent.messages as u32, now);
@@ -211,6 +222,17 @@ fn serve(
                 Some(now)
             }
             // The peer's socket is gone for now: the control connection tells whether for good.
+            SendFault::Unreachable
+                if now.saturating_sub(*flow.unreachable_since.get_or_insert(now))
+                    > UNREACHABLE_NS =>
+            {
+                state.stop();
+                let _ = flow.events.send(FlowEvent::Failed(
+                    flow.id,
+                    format!("no way to the receiver for 3 s: {error}"),
+                ));
+                Some(now)
+            }
             SendFault::Refused | SendFault::Unreachable => {
                 state.called(1, 0);
                 Some(now + 10 * RETRY_NS)

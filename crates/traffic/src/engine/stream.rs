@@ -24,8 +24,10 @@ const TICK_NS: u64 = 50_000_000;
 const SAMPLE_NS: u64 = 250_000_000;
 /// Most samples of a flow; beyond, every other one is dropped and the distance doubles.
 const MAX_SAMPLES: usize = 2400;
+/// Contents kept for sending, up to 17 MiB each.
+const MOST_POOLS: usize = 16;
 /// Bytes of one read.
-const READ_BYTES: usize = 512 << 10;
+const READ_BYTES: usize = 256 << 10;
 /// Bytes of one flow before the others have their turn.
 const TURN_BYTES: usize = 4 << 20;
 /// Before a deadline: sleep until this long before, then spin.
@@ -120,7 +122,15 @@ pub(super) fn work(inbox: Inbox<Command>, clock: Clock) {
                 let _ = inbox.poller.remove(&*slot.flow.socket);
                 continue;
             }
-            slot.waits_writable = false;
+            if matches!(slot.flow.role, StreamRole::Send { .. })
+                && !event.writable
+                && (event.error || event.hang_up)
+            {
+                // It waits for its time and not for room: the end of the connection would be reported for ever.
+                broken(slot, &clock);
+                let _ = inbox.poller.remove(&*slot.flow.socket);
+                continue;
+            }
             serve(event.token, slot, &mut shared, &mut heap, &inbox, &clock);
         }
         loop {
@@ -223,6 +233,27 @@ fn serve(
     }
 }
 
+/// A sender whose connection ended while it waited.
+fn broken(slot: &mut Slot, clock: &Clock) {
+    let StreamRole::Send { state, .. } = &slot.flow.role else { return };
+    let reason = match slot.flow.socket.take_error() {
+        Ok(Some(e)) => e.to_string(),
+        _ => "it was closed by the receiver".into(),
+    };
+    slot.done = true;
+    end_early(&slot.flow, &mut lock(state), clock.monotonic_ns());
+    let text = format!("the stream broke: {reason}");
+    let _ = slot.flow.events.send(FlowEvent::Failed(slot.flow.id, text));
+}
+
+/// Ends a sender that can't go on and tells what it had sent.
+fn end_early(flow: &StreamFlow, state: &mut Sending, now: u64) {
+    state.stop();
+    let (packets, bytes) = state.total();
+    state.finish(now);
+    let _ = flow.events.send(FlowEvent::SenderDone(SenderTotal { flow: flow.id, packets, bytes }));
+}
+
 enum Outcome {
     /// Nothing before this time.
     Later(u64),
@@ -234,12 +265,11 @@ enum Outcome {
     Failed(String),
 }
 
-/// Sets what the poller waits for: a sender's readiness to write only while it has something to write.
+/// Sets what the poller waits for: a sender's readiness to write only while it has something to write. A call of the
+/// system only when it changes: a busy sender stays registered.
 fn want(slot: &mut Slot, token: u64, inbox: &Inbox<Command>, writable: bool) {
     if matches!(slot.flow.role, StreamRole::Send { .. }) && slot.waits_writable != writable {
         slot.waits_writable = writable;
-    }
-    if matches!(slot.flow.role, StreamRole::Send { .. }) {
         let interest = Interest { readable: false, writable, edge: false };
         let _ = inbox.poller.modify(&*slot.flow.socket, token, interest);
     }
@@ -285,10 +315,13 @@ fn send(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
             let offset = position % FILE_BYTES as u64;
             flow.socket.send_file(&file, offset, slot.left.min(FILE_BYTES - offset as usize))
         } else {
-            let pool = shared
-                .pools
-                .entry((content.to_string(), *seed, most))
-                .or_insert_with(|| StreamPool::new(*content, *seed, most));
+            let key = (content.to_string(), *seed, most);
+            // A cache: sessions choose their seeds, and a busy worker would collect pools for ever.
+            if shared.pools.len() >= MOST_POOLS && !shared.pools.contains_key(&key) {
+                shared.pools.clear();
+            }
+            let pool =
+                shared.pools.entry(key).or_insert_with(|| StreamPool::new(*content, *seed, most));
             flow.socket.send(pool.at(position, slot.left))
         };
         match result {
@@ -297,20 +330,17 @@ fn send(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
                 turn += sent;
                 state.wrote(sent, slot.left == 0, now);
                 state.called(1, 0);
+                if slot.left > 0 && !*zero_copy {
+                    // The socket is full: asking again would only be told so.
+                    return Outcome::Blocked;
+                }
             }
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                 state.called(1, 0);
                 return Outcome::Blocked;
             }
             Err(e) => {
-                state.stop();
-                let (packets, bytes) = state.total();
-                state.finish(now);
-                let _ = flow.events.send(FlowEvent::SenderDone(SenderTotal {
-                    flow: flow.id,
-                    packets,
-                    bytes,
-                }));
+                end_early(flow, &mut state, now);
                 return Outcome::Failed(format!("writing to the stream: {e}"));
             }
         }
@@ -321,6 +351,9 @@ fn send(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
 fn file(shared: &mut Shared, content: Content, seed: u64) -> io::Result<Arc<MemFile>> {
     if let Some(file) = shared.files.get(&(content.to_string(), seed)) {
         return Ok(file.clone());
+    }
+    if shared.files.len() >= MOST_POOLS {
+        shared.files.clear();
     }
     let pool = StreamPool::new(content, seed, FILE_BYTES);
     let file = Arc::new(MemFile::new(pool.at(0, FILE_BYTES))?);

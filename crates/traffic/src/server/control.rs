@@ -19,7 +19,7 @@ use weir_wire::control::{
 
 use super::session::{Session, Share};
 use super::{ServerEvent, Shared};
-use crate::channel::{self, Meter, Reader, Writer};
+use crate::channel::{self, ChannelError, Meter, Reader, Writer};
 use crate::engine::{Events, FlowEvent, lock};
 use crate::flows::{SessionFacts, tcp_options};
 use crate::{START_NS, hello, host};
@@ -34,6 +34,24 @@ const LIVE_BUDGET: f64 = 0.01;
 const SHARED_UDP_FLOWS: usize = 1000;
 /// A stream that was closed by its sender is waited for this long at least: its buffers must drain.
 const STREAM_DRAIN_NS: u64 = 10_000_000_000;
+
+/// Plans beyond [`SMALL_PLAN`] that may be on their way at once.
+const MOST_LARGE_PLANS: u64 = 64;
+/// A plan up to this size is taken from anyone; the share of the few larger ones at once is a limit.
+const SMALL_PLAN: usize = 64 << 10;
+
+/// Ends a session in whatever way its task ends: by returning, by being dropped, by a panic.
+struct Closing<'s> {
+    shared: &'s Arc<Shared>,
+    session: Arc<Session>,
+}
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        lock(&self.shared.registry).remove(&self.session.facts.session);
+        self.session.close(&self.shared.engine);
+    }
+}
 
 struct Task<'s> {
     shared: &'s Arc<Shared>,
@@ -90,8 +108,8 @@ pub(super) async fn session(
         .await;
         return false;
     };
-    let specs = open.plan.flows(open.family, open.path_mtu_bytes);
-    let flows = specs.len() as u64;
+    // Counted before it is expanded: a line of a plan can ask for a hundred thousand.
+    let flows: u64 = open.plan.connections.iter().map(|c| u64::from(c.count)).sum();
     let Some(flow_share) =
         Share::take(&shared.load, |l| &l.flows, flows, shared.config.limits.flows)
     else {
@@ -106,6 +124,7 @@ pub(super) async fn session(
         return false;
     };
     drop(half_open);
+    let specs = open.plan.flows(open.family, open.path_mtu_bytes);
     let ran = task.run(&mut reader, open, specs, local).await;
     drop((session_share, flow_share));
     ran
@@ -136,7 +155,10 @@ impl Task<'_> {
         if ours.common_protocol(&client).is_none() {
             let text = format!(
                 "this is Weir {} and speaks control protocol {PROTOCOL}; the client ({}) speaks {} to {}",
-                ours.version, client.version, client.protocol_least, client.protocol_greatest
+                ours.version,
+                channel::clean(&client.version),
+                client.protocol_least,
+                client.protocol_greatest
             );
             self.refuse("version", &text).await;
             return None;
@@ -144,10 +166,27 @@ impl Task<'_> {
         if !self.send(&ServerMessage::Hello(ours)).await {
             return None;
         }
-        reader.set_limit(SERVER_LIMIT);
-        let open = match reader.read::<ClientMessage>().await {
+        reader.set_limit(SMALL_PLAN);
+        let mut message = reader.read::<ClientMessage>().await;
+        let mut large = None;
+        if let Err(ChannelError::Frame(_)) = message {
+            large = Share::take(&self.shared.load, |l| &l.large_plans, 1, MOST_LARGE_PLANS);
+            if large.is_none() {
+                self.refuse("busy", "many large plans are coming in, try again").await;
+                return None;
+            }
+            reader.set_limit(SERVER_LIMIT);
+            message = reader.read::<ClientMessage>().await;
+        }
+        drop(large);
+        let open = match message {
             Ok(ClientMessage::Open(open)) => open,
-            Ok(_) | Err(_) => return None,
+            Ok(_) => return None,
+            Err(e @ (ChannelError::Frame(_) | ChannelError::Message(_))) => {
+                self.refuse("plan", &e.to_string()).await;
+                return None;
+            }
+            Err(_) => return None,
         };
         if let Err(e) = open.plan.check() {
             self.refuse("plan", &e.to_string()).await;
@@ -191,6 +230,7 @@ impl Task<'_> {
             shared.log.clone(),
         ));
         lock(&shared.registry).insert(facts.session, Arc::downgrade(&session));
+        let closing = Closing { shared, session: session.clone() };
         let mut opened = Opened {
             session: facts.session,
             key: crate::key::to_hex(&facts.key),
@@ -203,7 +243,6 @@ impl Task<'_> {
             Ok(task) => task,
             Err(text) => {
                 self.refuse("unavailable", &text).await;
-                lock(&shared.registry).remove(&facts.session);
                 return false;
             }
         };
@@ -219,8 +258,11 @@ impl Task<'_> {
         if let Some(task) = listening {
             task.abort();
         }
-        lock(&shared.registry).remove(&facts.session);
-        session.close(&shared.engine);
+        drop(closing);
+        if let Some(log) = &shared.log {
+            // A reader finds whole sessions; a failure is told when the server ends.
+            let _ = lock(log).flush();
+        }
         let (reason, report) = ends;
         let _ = shared.events.send(ServerEvent::SessionClosed {
             session: facts.session,
@@ -269,8 +311,7 @@ impl Task<'_> {
             let listener =
                 tokio::net::TcpListener::from_std(listener.into()).map_err(|e| e.to_string())?;
             // Sessions are never opened on it: a control preface there is as foreign as any.
-            let (closed, _) = mpsc::unbounded_channel();
-            task = Some(tokio::spawn(super::accept(listener, self.shared.clone(), closed)));
+            task = Some(tokio::spawn(super::accept(listener, self.shared.clone(), None)));
         }
         let udp: Vec<&FlowSpec> =
             specs.iter().filter(|s| s.connection.transport == Transport::Udp).collect();
@@ -299,11 +340,13 @@ impl Task<'_> {
     ) -> (String, Option<Box<EndReport>>) {
         let shared = self.shared.clone();
         let clock = shared.engine.clock().clone();
-        let before = host::before(session.peer.ip(), &clock);
+        let before = Arc::new(host::before(session.peer.ip(), &clock));
         let notes_before = shared.engine.notes().len();
         let lease = Instant::now() + Duration::from_secs(shared.config.limits.session_seconds);
         let mut report = None;
         let mut live = Live { next: 0, at: None };
+        let silence = Duration::from_secs(shared.config.limits.silence_seconds);
+        let mut heard = Instant::now();
         loop {
             let live_at = live.at;
             let live_due = async {
@@ -315,6 +358,7 @@ impl Task<'_> {
             tokio::select! {
                 message = reader.read::<ClientMessage>() => {
                     let now = clock.monotonic_ns();
+                    heard = Instant::now();
                     match message {
                         Ok(ClientMessage::Probe { t1_ns }) => {
                             let t3_ns = clock.monotonic_ns();
@@ -323,6 +367,7 @@ impl Task<'_> {
                             }
                         }
                         Ok(ClientMessage::Clock(state)) => session.set_clock(state, now),
+                        Ok(ClientMessage::Start { .. }) if session.intervals().is_some() => return ("a second start".into(), report),
                         Ok(ClientMessage::Start { at_ns }) => {
                             // A client that could not relate the clocks begins as long after sending this.
                             let at_ns = if at_ns == 0 { now + START_NS } else { at_ns };
@@ -359,7 +404,13 @@ impl Task<'_> {
                             }
                         }
                         Ok(ClientMessage::Report) => {
-                            let mut end = self.report(session, &before, &clock);
+                            // One: making it is work, and it takes the flows out of the engine.
+                            if report.is_some() {
+                                return ("a second request for the report".into(), report);
+                            }
+                            let Some(mut end) = self.report(session, &before, &clock).await else {
+                                return ("the report could not be made".into(), report);
+                            };
                             end.warnings.extend(shared.engine.notes().into_iter().skip(notes_before));
                             if !self.send_report(&end).await {
                                 return ("the client left before its report".into(), Some(Box::new(end)));
@@ -391,6 +442,10 @@ impl Task<'_> {
                     if !self.send_live(session, &mut live, &clock).await {
                         return ("the client does not read".into(), report);
                     }
+                }
+                // Its host may have gone without a word.
+                () = tokio::time::sleep_until(heard + silence) => {
+                    return (format!("nothing was heard of the client for {} s", silence.as_secs()), report);
                 }
                 () = tokio::time::sleep_until(lease) => {
                     self.refuse("closing", &format!("the session reached this server's limit of {} s", shared.config.limits.session_seconds)).await;
@@ -430,20 +485,23 @@ impl Task<'_> {
         self.send(&message).await
     }
 
-    fn report(
+    /// What this end counted. Made on a thread of its own: with thousands of flows it takes long enough to be felt by
+    /// the other sessions. `None` if that thread failed.
+    async fn report(
         &self,
-        session: &Session,
-        before: &host::Before,
+        session: &Arc<Session>,
+        before: &Arc<host::Before>,
         clock: &weir_net::clock::Clock,
-    ) -> EndReport {
-        let now = clock.monotonic_ns();
-        let flows = session.all();
-        EndReport {
-            cpu: host::cpu(before, clock),
-            flows: flows.iter().map(|f| f.report(&self.shared.engine, now)).collect(),
-            host: host::after(before),
-            warnings: vec![],
-        }
+    ) -> Option<EndReport> {
+        let (session, before, clock) = (session.clone(), before.clone(), clock.clone());
+        let engine = self.shared.engine.clone();
+        let making = tokio::task::spawn_blocking(move || {
+            let now = clock.monotonic_ns();
+            let cpu = host::cpu(&before, &clock);
+            let flows = session.all().iter().map(|f| f.report(&engine, now)).collect();
+            EndReport { cpu, flows, host: host::after(&before), warnings: vec![] }
+        });
+        making.await.ok()
     }
 
     async fn send_report(&mut self, end: &EndReport) -> bool {

@@ -22,6 +22,8 @@ use crate::TrafficError;
 use crate::engine::{Engine, lock};
 
 const INBOX: u64 = 0;
+/// Datagrams taken off a new socket at most: its peer may already be flooding it.
+const MOST_STRAYS: usize = 1024;
 /// Sessions by number.
 pub(crate) type Registry = Arc<Mutex<HashMap<u64, Weak<Session>>>>;
 
@@ -78,7 +80,7 @@ impl Front {
         let thread = std::thread::Builder::new()
             .name("weir-front".into())
             .spawn(move || {
-                Loop { registry, engine, sockets, next, stamps: None, refit_ns: 0 }
+                Loop { registry, engine, sockets, next, stamps: None, refit_ns: 0, clean_ns: 0 }
                     .run(inbox.0, inbox.1, inbox.2)
             })
             .map_err(failed)?;
@@ -115,6 +117,7 @@ struct Loop {
     next: u64,
     stamps: Option<RealtimeMap>,
     refit_ns: u64,
+    clean_ns: u64,
 }
 
 impl Loop {
@@ -145,7 +148,10 @@ impl Loop {
             while let Some((token, bytes, from)) = hellos.pop_front() {
                 self.hello(&poller, token, &bytes, from, &mut hellos);
             }
-            if events.iter().len() == 0 {
+            // By time and not when idle: a busy server is never idle.
+            let now = self.engine.clock().monotonic_ns();
+            if now >= self.clean_ns {
+                self.clean_ns = now + 1_000_000_000;
                 self.sockets.retain(|_, (_, role)| match role {
                     Role::Shared { .. } => true,
                     Role::Dedicated { session, .. } | Role::Probes { session } => {
@@ -241,7 +247,7 @@ impl Loop {
             return;
         };
         let Ok(hello) = ControlDatagram::decode(bytes, &session.datagram_key) else { return };
-        if hello.kind != Kind::Hello {
+        if hello.kind != Kind::Hello || !session.is_from_peer(from) {
             return;
         }
         let ack = ControlDatagram { kind: Kind::HelloAck, ..hello }.encode(&session.datagram_key);
@@ -257,13 +263,18 @@ impl Loop {
             Some((_, Role::Shared { port })) => {
                 let port = *port;
                 let probes = hello.flow == 0;
-                if !probes && !session.is_awaited(hello.flow) {
+                let wanted = match probes {
+                    true => session.take_probe_socket(),
+                    false => session.is_awaited(hello.flow),
+                };
+                if !wanted {
                     return;
                 }
                 let Ok(socket) = session.connected_socket(hello.flow, port, from) else { return };
                 // Between its binding and its connecting, others' hellos may have come to the new socket.
                 let mut stray = [0; LEN + 1];
-                while let Ok((n, stranger)) = socket.recv_from(&mut stray) {
+                for _ in 0..MOST_STRAYS {
+                    let Ok((n, stranger)) = socket.recv_from(&mut stray) else { break };
                     if let (true, Some(bytes)) =
                         (n == LEN && stranger != from, stray.first_chunk::<LEN>())
                     {

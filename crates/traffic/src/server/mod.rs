@@ -23,8 +23,9 @@ pub(crate) use front::{Front, Registry};
 pub(crate) use session::{Load, Share};
 
 use crate::TrafficError;
-use crate::engine::{Engine, PacketLog, lock};
+use crate::engine::{Engine, lock};
 use crate::key::Key;
+use crate::log::PacketLog;
 use crate::stop::Stop;
 
 /// Limits of a server, all settable.
@@ -40,6 +41,8 @@ pub struct Limits {
     pub hello_seconds: u64,
     /// Connections that have not yet done so.
     pub half_open: u64,
+    /// A session whose client is not heard of for this long ends.
+    pub silence_seconds: u64,
 }
 
 impl Default for Limits {
@@ -50,6 +53,7 @@ impl Default for Limits {
             flows: 10_000,
             hello_seconds: 10,
             half_open: 20_000,
+            silence_seconds: 30,
         }
     }
 }
@@ -211,7 +215,7 @@ async fn run(
     let engine = Arc::new(Engine::new(count, config.cpus.as_deref(), config.clock.clone())?);
     let registry: Registry = Arc::new(Mutex::new(HashMap::new()));
     let front = Front::start(&bound, registry.clone(), engine.clone())?;
-    let log = config.packet_log.as_ref().map(|path| crate::packet_log(path)).transpose()?;
+    let log = config.packet_log.as_ref().map(|path| crate::log::open(path)).transpose()?;
     let (events, mut inbox) = mpsc::unbounded_channel();
     let port = bound.first().map_or(config.port, SocketAddr::port);
     observe(ServerEvent::Listening { addresses: bound, open: config.key.is_none() });
@@ -233,7 +237,7 @@ async fn run(
         let listener = tokio::net::TcpListener::from_std(listener.into())
             .map_err(|e| TrafficError::system("listening", e))?;
         let (shared, closed) = (shared.clone(), closed.clone());
-        accepting.push(tokio::spawn(accept(listener, shared, closed)));
+        accepting.push(tokio::spawn(accept(listener, shared, Some(closed))));
     }
     drop(closed);
     let idle = shared.config.idle_timeout;
@@ -284,14 +288,15 @@ async fn run(
     for session in lock(&shared.registry).drain().filter_map(|(_, s)| s.upgrade()) {
         session.close(&shared.engine);
     }
-    Ok(())
+    shared.log.as_ref().map_or(Ok(()), |log| lock(log).flush())
 }
 
-/// Takes connections; each has its own task and its own time to say what it wants.
+/// Takes connections; each has its own task and its own time to say what it wants. Without `closed` only data
+/// connections are taken.
 pub(crate) async fn accept(
     listener: tokio::net::TcpListener,
     shared: Arc<Shared>,
-    closed: mpsc::UnboundedSender<()>,
+    closed: Option<mpsc::UnboundedSender<()>>,
 ) {
     loop {
         match listener.accept().await {
@@ -315,7 +320,7 @@ async fn connection(
     peer: SocketAddr,
     shared: Arc<Shared>,
     share: Share,
-    closed: mpsc::UnboundedSender<()>,
+    closed: Option<mpsc::UnboundedSender<()>>,
 ) {
     let limit = Duration::from_secs(shared.config.limits.hello_seconds);
     let deadline = tokio::time::Instant::now() + limit;
@@ -325,6 +330,7 @@ async fn connection(
     };
     match preface {
         Preface::Control { mode } => {
+            let Some(closed) = closed else { return };
             let noise = mode == ControlMode::Noise;
             if control::session(stream, peer, &shared, noise, deadline, share).await {
                 let _ = closed.send(());

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use weir_flow::{IntervalClock, SenderClock};
@@ -13,11 +13,15 @@ use weir_wire::control::ClockState;
 use weir_wire::datagram::DatagramKey;
 use weir_wire::preface::DataPreface;
 
-use crate::engine::{ControlRole, Engine, Events, FlowEvent, PacketLog, lock};
+use crate::engine::{ControlRole, Engine, Events, FlowEvent, lock};
 use crate::flows::{Flow, SessionFacts, udp_options};
+use crate::log::PacketLog;
 
 /// Data tokens are valid this long after the session was granted.
 const TOKEN_NS: u64 = 10_000_000_000;
+
+/// A client probes from one socket; the rest is for one behind a translator that changes its mind.
+const MOST_PROBE_SOCKETS: u32 = 4;
 
 /// One session.
 pub(crate) struct Session {
@@ -29,6 +33,10 @@ pub(crate) struct Session {
     pub(crate) opened_ns: u64,
     pub(crate) events: Events,
     pub(crate) flows: Mutex<HashMap<u32, Arc<Flow>>>,
+    /// Set under the lock of `flows`: what comes later finds nobody.
+    closed: AtomicBool,
+    /// Sockets that may still be made for probes.
+    probes_left: AtomicU32,
     pub(crate) log: Option<PacketLog>,
     used: Mutex<HashSet<u32>>,
     clock: Mutex<Option<ClockState>>,
@@ -55,6 +63,8 @@ impl Session {
             opened_ns,
             events,
             flows: Mutex::default(),
+            closed: AtomicBool::new(false),
+            probes_left: AtomicU32::new(MOST_PROBE_SOCKETS),
             log,
             used: Mutex::default(),
             clock: Mutex::new(None),
@@ -124,6 +134,18 @@ impl Session {
         UdpSocket::open(&udp_options(spec, bind, !Self::sends(spec), self.specs.len()))
     }
 
+    /// Whether a datagram comes from the host that holds the control connection: TCP's handshake has proved that
+    /// address, and a hello replayed from another one makes us send nowhere.
+    pub(crate) fn is_from_peer(&self, from: SocketAddr) -> bool {
+        from.ip() == self.peer.ip()
+    }
+
+    /// Takes one of the few sockets that a session may have for its probes.
+    pub(crate) fn take_probe_socket(&self) -> bool {
+        let less = |left: u32| left.checked_sub(1);
+        self.probes_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
+    }
+
     /// Whether a UDP flow is still without its connection.
     pub(crate) fn is_awaited(&self, flow: u32) -> bool {
         self.specs.get(&flow).is_some_and(|s| s.connection.transport == Transport::Udp)
@@ -161,12 +183,24 @@ impl Session {
         if let Some(intervals) = *lock(&self.start) {
             flow.begin_intervals(intervals);
         }
-        lock(&self.flows).insert(id, Arc::new(flow));
+        let mut flows = lock(&self.flows);
+        if self.closed.load(Ordering::Relaxed) {
+            // It came between the client's end and ours: nobody would ever take it out of the engine.
+            flow.remove(engine);
+            return;
+        }
+        flows.insert(id, Arc::new(flow));
+        drop(flows);
         let _ = self.events.send(FlowEvent::Ready(id));
     }
 
     /// A newer relation of the clocks, for all receivers.
     pub(crate) fn set_clock(&self, state: ClockState, now_ns: u64) {
+        // No clock is centuries off or drifts by more than a per cent: such words are not used.
+        let far = |v: i64, most: u64| v.unsigned_abs() > most;
+        if far(state.offset_ns, 1 << 61) || far(state.skew_ppb, 10_000_000) {
+            return;
+        }
         *lock(&self.clock) = Some(state);
         for flow in lock(&self.flows).values() {
             flow.set_clock(sender_clock(&state, now_ns));
@@ -179,7 +213,8 @@ impl Session {
         for flow in lock(&self.flows).values() {
             flow.begin_intervals(clock);
             if flow.sends() && flow.spec.connection.autostart {
-                flow.start(engine, clock.start_ns + flow.spec.connection.start_after.0, clock);
+                let after = flow.spec.connection.start_after.0;
+                flow.start(engine, clock.start_ns.saturating_add(after), clock);
             }
         }
     }
@@ -203,7 +238,9 @@ impl Session {
 
     /// Ends everything.
     pub(crate) fn close(&self, engine: &Engine) {
-        for flow in lock(&self.flows).drain() {
+        let mut flows = lock(&self.flows);
+        self.closed.store(true, Ordering::Relaxed);
+        for flow in flows.drain() {
             flow.1.stop(engine);
             flow.1.remove(engine);
         }
@@ -213,7 +250,7 @@ impl Session {
 /// The client's clock as this server's receivers need it.
 fn sender_clock(state: &ClockState, now_ns: u64) -> SenderClock {
     SenderClock {
-        offset_ns: -state.offset_at_server(now_ns),
+        offset_ns: state.offset_at_server(now_ns).saturating_neg(),
         skew_ppb: -state.skew_ppb,
         reference_ns: now_ns,
         error_ns: state.error_ns,
@@ -226,6 +263,7 @@ pub(crate) struct Load {
     pub(crate) sessions: AtomicU64,
     pub(crate) flows: AtomicU64,
     pub(crate) half_open: AtomicU64,
+    pub(crate) large_plans: AtomicU64,
 }
 
 /// Takes part of a limit and gives it back when dropped.

@@ -1,0 +1,413 @@
+//! Whoever reaches the port: strangers, liars and the dead. The server gives them nothing and serves the next.
+#![allow(clippy::unwrap_used)]
+
+mod faults_common;
+
+use std::io::Write;
+use std::net::TcpStream;
+
+use faults_common::*;
+use weir_model::plan::{Connection, DataPorts, Direction, Transport};
+use weir_traffic::{Key, Limits, ServerConfig, ServerEvent};
+use weir_wire::control::{ClientMessage, ClockState, Hello, SenderTotal, ServerMessage};
+use weir_wire::datagram::{ControlDatagram, Kind, LEN, MAGIC};
+use weir_wire::frame::encode_frame;
+use weir_wire::preface::{ControlMode, encode_control};
+
+fn limits(limits: Limits) -> ServerConfig {
+    ServerConfig { limits, ..ServerConfig::default() }
+}
+
+#[test]
+fn another_protocol_version_is_refused_by_name() {
+    let server = Server::start(ServerConfig::default());
+    let mut raw = Raw::connect(server.address);
+    raw.send(&ClientMessage::Hello(Hello {
+        protocol_least: 99,
+        protocol_greatest: 99,
+        version: "9.9\u{1b}[2J".into(),
+        ..Hello::default()
+    }));
+    let Some(ServerMessage::Refused { code, text }) = raw.read() else { panic!("no refusal") };
+    assert_eq!(code, "version");
+    assert!(text.contains("99") && text.contains("9.9") && !text.contains('\u{1b}'), "{text}");
+    assert_eq!(raw.read(), None);
+    until("the server tells of it", || {
+        server.count(|e| matches!(e, ServerEvent::Refused { reason, .. } if reason.contains("99")))
+            == 1
+    });
+}
+
+#[test]
+fn garbage_on_both_ports_gets_nothing_back() {
+    let server = Server::start(ServerConfig::default());
+    let mut noise = Noise(0x5eed);
+    let socket = udp("127.0.0.1", server.address);
+    for i in 0..2000 {
+        let mut bytes = noise.bytes([0, 1, LEN, LEN, 1472, 9000][i % 6]);
+        if i % 6 == 3 {
+            // As near as a stranger can come: the right size, magic number, version and kind.
+            bytes[..8].copy_from_slice(&MAGIC.to_be_bytes());
+            bytes[8] = 1;
+            bytes[9] = 1 + (i % 6) as u8;
+        }
+        socket.send(&bytes).unwrap();
+    }
+    for i in 0..40 {
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        let size = noise.below(4000) + LEN;
+        let mut bytes = noise.bytes(size);
+        match i % 4 {
+            0 => bytes[..8].copy_from_slice(&encode_control(ControlMode::Plain)),
+            1 => bytes[..8].copy_from_slice(&encode_control(ControlMode::Noise)),
+            2 => bytes[..4].copy_from_slice(b"GET "),
+            _ => {}
+        }
+        let _ = stream.write_all(&bytes);
+        assert_eq!(rest(&mut stream), b"", "garbage {i} is answered");
+    }
+    // A whole test later, everything that was to come has come.
+    server.still_serves();
+    assert!(nothing_came(&socket));
+}
+
+#[test]
+fn a_stranger_gets_no_handshake_from_a_server_with_a_key() {
+    let key = Key::generate().unwrap();
+    let server = Server::start(ServerConfig { key: Some(key), ..ServerConfig::default() });
+    for length in [0u32, 48, 129, u32::MAX] {
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        stream.write_all(&encode_control(ControlMode::Noise)).unwrap();
+        let _ = stream.write_all(&length.to_be_bytes());
+        let _ = stream.write_all(&[7; 48]);
+        assert_eq!(rest(&mut stream), b"", "{length}");
+    }
+    let mut plain = Raw::connect(server.address);
+    assert!(matches!(plain.read(), Some(ServerMessage::Refused { code, .. }) if code == "key"));
+}
+
+#[test]
+fn messages_out_of_order_or_out_of_range_end_their_session_only() {
+    let server = Server::start(ServerConfig::default());
+    let endless = || plan(vec![endless_udp(Direction::Forward)]);
+    // Before the hello is understood.
+    for bytes in [&b""[..], b"{", b"null", br#"{"type":"open"}"#, br#"{"type":"report"}"#] {
+        let mut raw = Raw::connect(server.address);
+        raw.frame(bytes);
+        assert_eq!(raw.read(), None);
+    }
+    let mut raw = Raw::connect(server.address);
+    raw.frame("[".repeat(10_000).as_bytes());
+    assert_eq!(raw.read(), None);
+    // A frame that is too long, by its announcement alone.
+    for (greeted, length) in [(false, 16_385u32), (true, (1 << 20) + 1), (true, u32::MAX)] {
+        let mut raw =
+            if greeted { Raw::greeted(server.address) } else { Raw::connect(server.address) };
+        raw.stream.write_all(&length.to_be_bytes()).unwrap();
+        let answer = raw.read();
+        let named = matches!(&answer, Some(ServerMessage::Refused { text, .. }) if text.contains("too long"));
+        assert!(answer.is_none() || named, "{answer:?}");
+        assert_eq!(greeted, named, "{length}");
+    }
+    // In a session.
+    let far = ClockState { offset_ns: i64::MIN, skew_ppb: i64::MIN, ..ClockState::default() };
+    let harmless = [
+        ClientMessage::Clock(far),
+        ClientMessage::Clock(ClockState { offset_ns: i64::MAX, skew_ppb: i64::MAX, ..far }),
+        ClientMessage::SenderDone(SenderTotal { flow: 1, packets: u64::MAX, bytes: u64::MAX }),
+        ClientMessage::SenderDone(SenderTotal { flow: 77, packets: 1, bytes: 1 }),
+        ClientMessage::StartFlow { flow: 0 },
+        ClientMessage::StopFlow { flow: Some(u32::MAX) },
+    ];
+    let (mut raw, _) = Raw::session(server.address, endless());
+    for message in &harmless {
+        raw.send(message);
+    }
+    raw.send(&ClientMessage::Probe { t1_ns: 5 });
+    let reply = raw.read_until(|m| matches!(m, ServerMessage::ProbeReply { t1_ns: 5, .. }));
+    assert!(reply.is_some());
+    raw.send(&ClientMessage::Report);
+    assert!(raw.read_until(|m| matches!(m, ServerMessage::End(_))).is_some());
+    raw.send(&ClientMessage::Report);
+    assert_eq!(raw.read(), None, "a second report");
+    let now = weir_net::clock::Clock::System.monotonic_ns();
+    let fatal = [
+        vec![ClientMessage::Start { at_ns: now + 120_000_000_000 }],
+        vec![ClientMessage::Start { at_ns: now }, ClientMessage::Start { at_ns: now }],
+        vec![ClientMessage::Hello(own_hello())],
+        vec![open(endless())],
+    ];
+    for messages in fatal {
+        let (mut raw, _) = Raw::session(server.address, endless());
+        messages.iter().for_each(|m| raw.send(m));
+        assert!(raw.read_until(|_| false).is_none(), "{messages:?}");
+    }
+    server.idle();
+    server.still_serves();
+}
+
+#[test]
+fn limits_refuse_by_name() {
+    let server = Server::start(limits(Limits { sessions: 1, flows: 4, ..Limits::default() }));
+    let refused = |count: u32| {
+        let c = Connection { count, ..endless_udp(Direction::Forward) };
+        let mut p = plan(vec![c]);
+        p.latency = false;
+        let failure = server.test(p).unwrap_err();
+        assert_eq!(failure.error.exit_code(), 3);
+        assert!(failure.partial.is_none());
+        failure.to_string()
+    };
+    for count in [5, 100_000] {
+        let text = refused(count);
+        assert!(text.contains("limit") && text.contains(&format!("{count} flows")), "{text}");
+    }
+    let (raw, _) = Raw::session(server.address, plan(vec![endless_udp(Direction::Forward)]));
+    let text = refused(1);
+    assert!(text.contains("busy") && text.contains("1 sessions"), "{text}");
+    // The holder dies, and the next is served.
+    drop(raw);
+    server.idle();
+    server.still_serves();
+    server.idle();
+    // What a plan can't be is refused too, though no client of ours would send it.
+    let mut raw = Raw::greeted(server.address);
+    let mut p = plan(vec![endless_udp(Direction::Forward)]);
+    p.interval = weir_model::units::Span(1);
+    raw.send(&open(p));
+    let answer = raw.read();
+    assert!(
+        matches!(&answer, Some(ServerMessage::Refused { code, text }) if code == "plan" && text.contains("interval")),
+        "{answer:?}"
+    );
+}
+
+#[test]
+fn a_data_token_is_for_one_connection_of_one_flow() {
+    let server = Server::start(ServerConfig::default());
+    let tcp = || plan(vec![Connection { count: 2, ..Connection::default() }]);
+    let (mut raw, opened) = Raw::session(server.address, tcp());
+    let show = |preface: [u8; 36]| {
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        stream.write_all(&preface).unwrap();
+        stream
+    };
+    let right = data_preface(&opened, 1);
+    let mut wrong = right;
+    wrong.token[15] ^= 1;
+    let mut swapped = right;
+    swapped.flow = 2;
+    let mut unknown = right;
+    unknown.session ^= 1;
+    for preface in [wrong, swapped, unknown, data_preface(&opened, 3)] {
+        assert_eq!(rest(&mut show(preface.encode())), b"");
+    }
+    let _held = show(right.encode());
+    assert_eq!(raw.read(), Some(ServerMessage::FlowReady { flow: 1 }));
+    assert_eq!(rest(&mut show(right.encode())), b"", "a replayed token");
+    // It dies with its session.
+    let second = data_preface(&opened, 2);
+    drop(raw);
+    server.idle();
+    assert_eq!(rest(&mut show(second.encode())), b"");
+    // Dedicated listeners take data only.
+    let mut p = tcp();
+    p.data_ports = DataPorts::Dedicated;
+    let (_raw, opened) = Raw::session(server.address, p);
+    assert_ne!(opened.tcp_port, server.address.port());
+    let mut stream = TcpStream::connect(("127.0.0.1", opened.tcp_port)).unwrap();
+    stream.write_all(&encode_control(ControlMode::Plain)).unwrap();
+    let hello = weir_wire::control::encode(&ClientMessage::Hello(own_hello()));
+    let _ = stream.write_all(&encode_frame(&hello).unwrap());
+    assert_eq!(rest(&mut stream), b"");
+}
+
+#[test]
+fn a_hello_is_answered_to_who_proves_himself_and_as_long_as_it_was() {
+    let server = Server::start(ServerConfig::default());
+    let two = Connection { count: 2, ..endless_udp(Direction::Reverse) };
+    let (mut raw, opened) = Raw::session(server.address, plan(vec![two]));
+    let key = datagram_key(&opened);
+    let stranger = udp("127.0.0.1", server.address);
+    let elsewhere = udp("127.0.0.2", server.address);
+    let hello = datagram(&opened, Kind::Hello, 1).encode(&key);
+    let mut forged = hello;
+    forged[63] ^= 1;
+    let unknown = datagram(&opened, Kind::Hello, 3).encode(&key);
+    let feedback = datagram(&opened, Kind::Feedback, 1).encode(&key);
+    let probe = datagram(&opened, Kind::Probe, 0).encode(&key);
+    for bytes in [&forged[..], &unknown, &feedback, &probe, &hello[..LEN - 1]] {
+        stranger.send(bytes).unwrap();
+    }
+    // The right words from a host that does not hold the control connection: replayed, or a forged source.
+    elsewhere.send(&hello).unwrap();
+    // One socket takes them all, in order: once the right one is answered, the others were passed over.
+    let client = udp("127.0.0.1", server.address);
+    client.send(&hello).unwrap();
+    let mut buffer = [0; 2048];
+    assert_eq!(client.recv(&mut buffer).unwrap(), LEN);
+    let answer = ControlDatagram::decode(&buffer[..LEN], &key).unwrap();
+    assert_eq!((answer.kind, answer.flow), (Kind::HelloAck, 1));
+    assert_eq!(raw.read(), Some(ServerMessage::FlowReady { flow: 1 }));
+    assert!(nothing_came(&stranger) && nothing_came(&elsewhere));
+    // A flow belongs to the first who proved himself.
+    stranger.send(&hello).unwrap();
+    // Probes: replies as long as requests, and no more than a few sockets for them.
+    let hello = datagram(&opened, Kind::Hello, 0).encode(&key);
+    let mut answered = 0;
+    for _ in 0..20 {
+        let prober = udp("127.0.0.1", server.address);
+        prober.send(&hello).unwrap();
+        let short = std::time::Duration::from_millis(if answered < 4 { 30_000 } else { 20 });
+        prober.set_read_timeout(Some(short)).unwrap();
+        if prober.recv(&mut buffer).is_err() {
+            continue;
+        }
+        answered += 1;
+        prober.send(&probe).unwrap();
+        assert_eq!(prober.recv(&mut buffer).unwrap(), LEN);
+        let reply = ControlDatagram::decode(&buffer[..LEN], &key).unwrap();
+        assert_eq!(reply.kind, Kind::ProbeReply);
+        assert!(reply.t2_ns > 0 && reply.t3_ns >= reply.t2_ns);
+    }
+    assert_eq!(answered, 4);
+    assert!(nothing_came(&stranger));
+}
+
+#[test]
+fn sending_stops_when_the_receiver_falls_silent_or_dies() {
+    let server = Server::start(ServerConfig::default());
+    let begin = |socket: &std::net::UdpSocket| {
+        let (mut raw, opened) =
+            Raw::session(server.address, plan(vec![endless_udp(Direction::Reverse)]));
+        socket.send(&datagram(&opened, Kind::Hello, 1).encode(&datagram_key(&opened))).unwrap();
+        assert_eq!(raw.read(), Some(ServerMessage::FlowReady { flow: 1 }));
+        let at_ns = weir_net::clock::Clock::System.monotonic_ns();
+        raw.send(&ClientMessage::Start { at_ns });
+        (raw, opened)
+    };
+    // Alive by its control connection, but no feedback: the cannon stops.
+    let socket = udp("127.0.0.1", server.address);
+    let (mut raw, _) = begin(&socket);
+    // Asking again over the control connection is no sign of life of the receiver.
+    for _ in 0..20 {
+        raw.send(&ClientMessage::StartFlow { flow: 1 });
+    }
+    let done = raw.read_until(|m| matches!(m, ServerMessage::SenderDone(_)));
+    let Some(ServerMessage::SenderDone(total)) = done else { panic!("it goes on sending") };
+    // 2 s of silence at 1000 packets/s, and what the catch-up policy may add.
+    assert!((1..=2110).contains(&total.packets), "{total:?}");
+    drop(raw);
+    // Dead: nothing comes after its session's end.
+    let socket = udp("127.0.0.1", server.address);
+    let (raw, _) = begin(&socket);
+    let mut buffer = [0; 2048];
+    assert!(socket.recv(&mut buffer).unwrap() > 0);
+    drop(raw);
+    server.idle();
+    server.still_serves();
+    while !nothing_came(&socket) {}
+    server.still_serves();
+    assert!(nothing_came(&socket));
+}
+
+#[test]
+fn who_is_slow_to_say_hello_is_closed() {
+    let server = Server::start(limits(Limits { hello_seconds: 1, ..Limits::default() }));
+    let hello =
+        encode_frame(&weir_wire::control::encode(&ClientMessage::Hello(own_hello()))).unwrap();
+    let whole = [&encode_control(ControlMode::Plain)[..], &hello].concat();
+    // From the first byte, within the hello, and between the hello and the request for a session.
+    let slow: Vec<_> = [0, 8 + 4, whole.len()]
+        .map(|at_once| {
+            let (address, whole) = (server.address, whole.clone());
+            std::thread::spawn(move || {
+                let mut raw = Raw::silent(address);
+                raw.stream.write_all(&whole[..at_once]).unwrap();
+                let mut drip = raw.stream.try_clone().unwrap();
+                let more: Vec<u8> = whole[at_once..].iter().copied().chain([0; 60]).collect();
+                std::thread::spawn(move || {
+                    for byte in more {
+                        if drip.write_all(&[byte]).is_err() {
+                            return;
+                        }
+                        std::thread::sleep(std::time::Duration::from_millis(500));
+                    }
+                });
+                assert!(raw.read_until(|_| false).is_none());
+            })
+        })
+        .into_iter()
+        .collect();
+    server.still_serves();
+    slow.into_iter().for_each(|thread| thread.join().unwrap());
+    assert_eq!(server.opened(), 1);
+}
+
+#[test]
+fn a_client_that_vanishes_without_a_word_loses_its_session() {
+    let server = Server::start(limits(Limits { silence_seconds: 1, ..Limits::default() }));
+    let (mut raw, _) = Raw::session(server.address, plan(vec![endless_udp(Direction::Forward)]));
+    assert!(raw.read_until(|_| false).is_none());
+    let by_silence = |e: &ServerEvent| matches!(e, ServerEvent::SessionClosed { reason, .. } if reason.contains("nothing was heard"));
+    until("it is told", || server.count(by_silence) == 1);
+}
+
+#[test]
+fn ten_thousand_half_open_connections_leave_room_for_a_test() {
+    let most = weir_net::thread::raise_descriptor_limit(65_536).unwrap();
+    // Both ends are in this process, beside what the other tests hold.
+    let wanted = 10_000.min(most.saturating_sub(2000) / 2);
+    assert!(wanted > 100, "a limit of {most} descriptors");
+    let server = Server::start(limits(Limits { hello_seconds: 60, ..Limits::default() }));
+    let hello =
+        encode_frame(&weir_wire::control::encode(&ClientMessage::Hello(own_hello()))).unwrap();
+    let held: Vec<TcpStream> = (0..wanted)
+        .map(|i| {
+            let mut stream = TcpStream::connect(server.address).unwrap();
+            if i % 3 > 0 {
+                stream.write_all(&encode_control(ControlMode::Plain)).unwrap();
+            }
+            if i % 3 > 1 {
+                stream.write_all(&hello[..hello.len() - 1]).unwrap();
+            }
+            stream
+        })
+        .collect();
+    server.still_serves();
+    assert_eq!(held.len() as u64, wanted);
+}
+
+#[test]
+fn past_the_limit_of_half_open_connections_the_newest_goes() {
+    let server = Server::start(limits(Limits { half_open: 2, ..Limits::default() }));
+    let (first, second) = (Raw::silent(server.address), Raw::silent(server.address));
+    assert_eq!(rest(&mut TcpStream::connect(server.address).unwrap()), b"");
+    drop((first, second));
+    until("there is room again", || {
+        let mut raw = Raw::connect(server.address);
+        raw.send(&ClientMessage::Hello(own_hello()));
+        raw.read().is_some()
+    });
+}
+
+#[test]
+fn a_stream_whose_receiver_is_gone_ends_and_does_not_spin() {
+    let server = Server::start(ServerConfig::default());
+    // Waiting for a start that does not come: nothing would be written for an hour.
+    let waiting = Connection {
+        transport: Transport::Tcp,
+        direction: Direction::Reverse,
+        autostart: false,
+        ..Connection::default()
+    };
+    let (mut raw, opened) = Raw::session(server.address, plan(vec![waiting]));
+    let mut stream = TcpStream::connect(server.address).unwrap();
+    stream.write_all(&data_preface(&opened, 1).encode()).unwrap();
+    assert_eq!(raw.read(), Some(ServerMessage::FlowReady { flow: 1 }));
+    // Closed by a reset.
+    socket2::SockRef::from(&stream).set_linger(Some(std::time::Duration::ZERO)).unwrap();
+    drop(stream);
+    let told = raw.read_until(|m| matches!(m, ServerMessage::FlowFailed { flow: 1, .. }));
+    assert!(told.is_some());
+}
