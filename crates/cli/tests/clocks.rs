@@ -117,6 +117,31 @@ fn an_asymmetric_path_stays_within_the_bound() {
     bound_holds(&record, &true_delays(&log), 0.0);
 }
 
+#[test]
+fn without_a_relation_of_the_clocks_delay_is_absent() {
+    let test = "without_a_relation_of_the_clocks_delay_is_absent";
+    let Some(mut bench) = Bench::up(test, &["nft"]) else { return };
+    bench.serve_ahead(AHEAD, &[]);
+    // Of the control datagrams only the flow's hello comes through: no probe is ever answered.
+    bench.nft(
+        "b",
+        "table inet weir {
+            chain input {
+                type filter hook input priority 0;
+                udp dport 9347 udp length 72 numgen inc mod 100000 >= 1 drop
+            }
+        }",
+    );
+    let record = bench.test(&["-u", "-b", "500pps", "-l", "200", "-k", "50"]);
+    assert_eq!(record.clock, None);
+    let receiver = receiver(&record);
+    assert_eq!((receiver.packets, receiver.lost_packets), (50, Some(0)));
+    assert_eq!((&receiver.one_way_delay, &receiver.one_way_delay_from_intended), (&None, &None));
+    assert!(record.histograms.iter().all(|h| !h.metric.starts_with("one_way")));
+    // Jitter needs no relation.
+    assert!(receiver.jitter_seconds.is_some_and(|j| j < 1.0), "{receiver:?}");
+}
+
 /// A server in this process, on loopback, with a clock of its own.
 struct Server {
     address: SocketAddr,

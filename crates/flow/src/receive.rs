@@ -76,6 +76,8 @@ pub struct Receiving {
     tracking: Tracking,
     expected_packets_per_second: f64,
     clock: SenderClock,
+    /// Whether anybody has said how the clocks relate.
+    related: bool,
     worst_error_ns: u64,
     unwrapper: Time32Unwrapper,
     jitter: Jitter,
@@ -149,6 +151,7 @@ impl Receiving {
             tracking,
             expected_packets_per_second: rate.unwrap_or(0.0),
             clock: SenderClock::default(),
+            related: false,
             worst_error_ns: 0,
             unwrapper: Time32Unwrapper::new(0),
             jitter: Jitter::new(),
@@ -186,6 +189,7 @@ impl Receiving {
     /// A newer relation of the clocks.
     pub fn set_clock(&mut self, clock: SenderClock) {
         self.clock = clock;
+        self.related = true;
         self.unwrapper.set_offset(clock.offset_at(self.last_ns.max(clock.reference_ns)));
         self.worst_error_ns = self.worst_error_ns.max(clock.error_ns);
     }
@@ -423,6 +427,10 @@ impl Receiving {
     #[inline]
     fn on_time(&mut self, sequence: u64, sent_ns: u64, lateness_ns: Option<i32>, now_ns: u64) {
         self.jitter.on_packet(sent_ns, now_ns);
+        // Clocks that nobody has related give differences of delays, no delays.
+        if !self.related {
+            return;
+        }
         let sent_here = sent_ns.wrapping_add_signed(-self.clock.offset_at(now_ns));
         let delay = now_ns.wrapping_sub(sent_here) as i64;
         self.delay.record(delay);
@@ -572,8 +580,11 @@ impl Receiving {
             ..Receiver::default()
         };
         self.report_loss(&mut out);
+        out.jitter_seconds = self.jitter.ns().map(|j| j / 1e9);
+        if out.jitter_seconds.is_some() || self.delay.count() > 0 {
+            out.time_unit = Some(if self.merged_messages > 0 { "batch" } else { "packet" }.into());
+        }
         if self.delay.count() > 0 {
-            out.jitter_seconds = self.jitter.ns().map(|j| j / 1e9);
             out.one_way_delay = delay_record(&self.delay, Some(self.worst_error_ns));
             out.one_way_delay_from_intended = self
                 .delay_intended
@@ -583,7 +594,6 @@ impl Receiving {
                 pdv_p99_seconds: self.delay.pdv_quantile_ns(0.99).map(|v| v as f64 / 1e9),
                 ipdv_p99_seconds: self.ipdv.quantile_ns(0.99).map(|v| v as f64 / 1e9),
             });
-            out.time_unit = Some(if self.merged_messages > 0 { "batch" } else { "packet" }.into());
         }
         out
     }

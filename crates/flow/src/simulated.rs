@@ -181,6 +181,7 @@ fn merged_messages_count_every_datagram_and_time_once() {
     let mut receiving = Receiving::new(&s, key, 2 * SECOND, None);
     sending.start(0, IntervalClock { start_ns: 0, interval_ns: SECOND, omit_ns: 0 });
     receiving.start(IntervalClock { start_ns: 0, interval_ns: SECOND, omit_ns: 0 });
+    receiving.set_clock(crate::SenderClock::default());
     let mut logged = 0;
     for n in 0..100u64 {
         let now = n * 1000;
