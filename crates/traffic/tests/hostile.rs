@@ -297,7 +297,7 @@ fn sending_goes_on_by_fresh_signs_of_life_only() {
         let mut got = 0u64;
         while got < 5000 && socket.recv(&mut buffer).is_ok() {
             got += 1;
-            if got % 250 == 0 {
+            if got.is_multiple_of(250) {
                 sign(&mut raw, &opened, &socket, got / 250);
             }
         }
