@@ -12,6 +12,7 @@ mod worker;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use weir_model::content::Content;
 use weir_model::warning::{Severity, Warning};
 use weir_net::clock::Clock;
 use weir_wire::control::SenderTotal;
@@ -42,6 +43,18 @@ pub(crate) type Events = tokio::sync::mpsc::UnboundedSender<FlowEvent>;
 /// Locks, also after a panic elsewhere: counters are valid at every moment.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What tells payload contents apart in the workers' caches: kind and, for a ratio, its bits.
+pub(crate) type ContentKey = (u8, u64);
+
+fn content_key(content: Content) -> ContentKey {
+    match content {
+        Content::Random => (0, 0),
+        Content::Zeros => (1, 0),
+        Content::Ascii => (2, 0),
+        Content::Ratio(ratio) => (3, ratio.to_bits()),
+    }
 }
 
 /// A flow's place in the engine.

@@ -14,7 +14,7 @@ use weir_net::udp::{SendBatch, SendFault, UdpSocket};
 use weir_wire::control::SenderTotal;
 
 use super::worker::Inbox;
-use super::{Events, FlowEvent, lock};
+use super::{ContentKey, Events, FlowEvent, content_key, lock};
 
 /// Before a deadline: sleep until this long before, then spin.
 const SPIN_NS: u64 = 60_000;
@@ -60,7 +60,7 @@ struct Slot {
 }
 
 /// Alike flows share one ring of payloads: headers are written just before sending, and the kernel copies.
-type Rings = HashMap<(usize, String, u64), PayloadRing>;
+type Rings = HashMap<(usize, ContentKey, u64), PayloadRing>;
 
 pub(super) fn work(inbox: Inbox<Command>, clock: Clock) {
     let _ = set_timer_slack(1);
@@ -173,7 +173,7 @@ fn serve(
         Next::Now(count) => count,
     };
     let payload = state.payload();
-    let key = (payload, flow.content.to_string(), flow.seed);
+    let key = (payload, content_key(flow.content), flow.seed);
     // A cache: sessions choose their seeds, and a busy worker would collect rings for ever.
     if rings.len() >= MOST_RINGS && !rings.contains_key(&key) {
         rings.clear();

@@ -16,7 +16,7 @@ use weir_net::tcp::{MemFile, TcpInfo, TcpStream};
 use weir_wire::control::SenderTotal;
 
 use super::worker::{INBOX, Inbox};
-use super::{Events, FlowEvent, lock};
+use super::{ContentKey, Events, FlowEvent, content_key, lock};
 
 /// Housekeeping: TCP information, intervals.
 const TICK_NS: u64 = 50_000_000;
@@ -83,8 +83,8 @@ struct Slot {
 }
 
 struct Shared {
-    pools: HashMap<(String, u64, usize), StreamPool>,
-    files: HashMap<(String, u64), Arc<MemFile>>,
+    pools: HashMap<(ContentKey, u64, usize), StreamPool>,
+    files: HashMap<(ContentKey, u64), Arc<MemFile>>,
     buffer: Vec<u8>,
 }
 
@@ -315,7 +315,7 @@ fn send(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
             let offset = position % FILE_BYTES as u64;
             flow.socket.send_file(&file, offset, slot.left.min(FILE_BYTES - offset as usize))
         } else {
-            let key = (content.to_string(), *seed, most);
+            let key = (content_key(*content), *seed, most);
             // A cache: sessions choose their seeds, and a busy worker would collect pools for ever.
             if shared.pools.len() >= MOST_POOLS && !shared.pools.contains_key(&key) {
                 shared.pools.clear();
@@ -349,7 +349,7 @@ fn send(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
 }
 
 fn file(shared: &mut Shared, content: Content, seed: u64) -> io::Result<Arc<MemFile>> {
-    if let Some(file) = shared.files.get(&(content.to_string(), seed)) {
+    if let Some(file) = shared.files.get(&(content_key(content), seed)) {
         return Ok(file.clone());
     }
     if shared.files.len() >= MOST_POOLS {
@@ -357,7 +357,7 @@ fn file(shared: &mut Shared, content: Content, seed: u64) -> io::Result<Arc<MemF
     }
     let pool = StreamPool::new(content, seed, FILE_BYTES);
     let file = Arc::new(MemFile::new(pool.at(0, FILE_BYTES))?);
-    shared.files.insert((content.to_string(), seed), file.clone());
+    shared.files.insert((content_key(content), seed), file.clone());
     Ok(file)
 }
 
@@ -388,6 +388,10 @@ fn receive(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
                     Some(&shared.buffer[..n.min(shared.buffer.len())]),
                     clock.monotonic_ns(),
                 );
+                if n < READ_BYTES {
+                    // It is empty now: the poller tells when there is more.
+                    return Outcome::Blocked;
+                }
             }
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Outcome::Blocked,
             Err(e) => return Outcome::Failed(format!("reading from the stream: {e}")),
