@@ -205,6 +205,8 @@ fn a_data_token_is_for_one_connection_of_one_flow() {
     let _held = show(right.encode());
     assert_eq!(raw.read(), Some(ServerMessage::FlowReady { flow: 1 }));
     assert_eq!(rest(&mut show(right.encode())), b"", "a replayed token");
+    raw.send(&ClientMessage::Probe { t1_ns: 1 });
+    assert!(matches!(raw.read(), Some(ServerMessage::ProbeReply { .. })), "and no flow by it");
     // It dies with its session.
     let second = data_preface(&opened, 2);
     drop(raw);
