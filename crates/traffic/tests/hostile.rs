@@ -205,6 +205,8 @@ fn a_data_token_is_for_one_connection_of_one_flow() {
     let _held = show(right.encode());
     assert_eq!(raw.read(), Some(ServerMessage::FlowReady { flow: 1 }));
     assert_eq!(rest(&mut show(right.encode())), b"", "a replayed token");
+    raw.send(&ClientMessage::Probe { t1_ns: 1 });
+    assert!(matches!(raw.read(), Some(ServerMessage::ProbeReply { .. })), "and no flow by it");
     // It dies with its session.
     let second = data_preface(&opened, 2);
     drop(raw);
@@ -258,7 +260,7 @@ fn a_hello_is_answered_to_who_proves_himself_and_as_long_as_it_was() {
     for _ in 0..20 {
         let prober = udp("127.0.0.1", server.address);
         prober.send(&hello).unwrap();
-        let short = std::time::Duration::from_millis(if answered < 4 { 30_000 } else { 20 });
+        let short = std::time::Duration::from_millis(if answered < 4 { 10_000 } else { 20 });
         prober.set_read_timeout(Some(short)).unwrap();
         if prober.recv(&mut buffer).is_err() {
             continue;

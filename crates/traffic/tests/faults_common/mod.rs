@@ -21,8 +21,8 @@ use weir_wire::datagram::{ControlDatagram, DatagramKey, Kind};
 use weir_wire::frame::{FrameDecoder, encode_frame};
 use weir_wire::preface::{ControlMode, DataPreface, encode_control};
 
-/// Ends a broken test; nothing that works comes near it.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+/// Ends a broken test; nothing that works comes near it, and no server's patience ends before.
+pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Waits for something that comes surely.
 pub fn until(what: &str, mut done: impl FnMut() -> bool) {
