@@ -315,7 +315,9 @@ impl Receiving {
                 size: datagram.len() as u32,
             });
             match &mut run {
-                Some((first, count, bytes)) if *first + u64::from(*count) == header.sequence => {
+                Some((first, count, bytes))
+                    if first.checked_add(u64::from(*count)) == Some(header.sequence) =>
+                {
                     *count += 1;
                     *bytes += datagram.len() as u64;
                 }

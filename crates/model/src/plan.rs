@@ -619,6 +619,9 @@ impl Connection {
         {
             return refuse("duration", d.to_string(), "up to 7 days");
         }
+        if self.start_after.0 > 7 * 86_400 * 1_000_000_000 {
+            return refuse("start_after", self.start_after.to_string(), "up to 7 days");
+        }
         if self.packets == Some(0) {
             return refuse("packets", "0".into(), "at least 1");
         }

@@ -68,7 +68,7 @@ pub(crate) struct LimitArgs {
     /// Most sessions at once, from 1
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_sessions: u32,
-    /// Most flows of a session, 1 to 100 000
+    /// Most flows at once, all sessions together, 1 to 100 000
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) max_flows: u32,
     /// Longest session
