@@ -45,6 +45,21 @@ impl IntervalClock {
         if index == 0 { 0 } else { self.end_offset_ns(index - 1).unwrap_or(self.omit_ns) }
     }
 
+    /// Length of interval `index` in seconds. `last_event_ns`: it is the last interval, and ends with that event unless
+    /// the event came within 1 % of the boundary.
+    pub fn seconds(&self, index: usize, last_event_ns: Option<u64>) -> f64 {
+        let from = self.start_offset_ns(index);
+        let event = last_event_ns.map(|ns| ns.saturating_sub(self.start_ns).max(from + 1));
+        let to = match (self.end_offset_ns(index), event) {
+            (Some(end), Some(event)) if event.saturating_sub(from) <= (end - from) / 100 * 99 => {
+                event
+            }
+            (Some(end), _) => end,
+            (None, event) => event.unwrap_or(from + 1),
+        };
+        (to - from) as f64 / 1e9
+    }
+
     /// End of interval `index` on the local clock.
     pub fn end_ns(&self, index: usize) -> Option<u64> {
         self.end_offset_ns(index).map(|o| self.start_ns.saturating_add(o))
@@ -139,6 +154,18 @@ mod tests {
         assert_eq!((c.end_offset_ns(0), c.end_offset_ns(1)), (Some(5), None));
         let none = IntervalClock { start_ns: 0, interval_ns: 0, omit_ns: 0 };
         assert_eq!((none.omitted(), none.end_offset_ns(0)), (0, None));
+    }
+
+    #[test]
+    fn the_last_interval_ends_with_its_last_event() {
+        let c = IntervalClock { start_ns: 500, interval_ns: 1000, omit_ns: 0 };
+        assert_eq!(c.seconds(1, None), 1e-6);
+        assert_eq!(c.seconds(1, Some(500 + 1400)), 4e-7);
+        assert_eq!(c.seconds(1, Some(500 + 1995)), 1e-6);
+        assert_eq!(c.seconds(1, Some(0)), 1e-9);
+        let endless = IntervalClock { interval_ns: 0, ..c };
+        assert_eq!(endless.seconds(0, Some(500 + 300)), 3e-7);
+        assert!(endless.seconds(0, None) > 0.0);
     }
 
     #[test]

@@ -505,18 +505,9 @@ impl Receiving {
 
     /// The figures of one closed interval, for a live line.
     pub fn interval_count(&self, index: usize) -> Option<IntervalCount> {
-        let clock = self.log.clock()?;
-        let c = self.log.closed().get(index)?;
-        let from = clock.start_offset_ns(index);
-        let to = clock
-            .end_offset_ns(index)
-            .unwrap_or_else(|| self.last_ns.saturating_sub(clock.start_ns));
-        // The last interval ends with the last arrival, unless that was within 1 % of its boundary.
-        let last = index + 1 == self.log.closed().len() && self.finished.is_some();
-        let cut = self.last_ns.saturating_sub(clock.start_ns).clamp(from + 1, to.max(from + 1));
-        let to = if last && cut - from <= (to - from) / 100 * 99 { cut } else { to };
-        let lost = self.interval_lost().get(index).copied();
-        Some(c.count((to - from) as f64 / 1e9, lost))
+        let mut count = self.interval_without_loss(index)?;
+        count.lost_packets = self.interval_lost().get(index).copied();
+        Some(count)
     }
 
     /// This end's intervals as the record holds them.
@@ -524,25 +515,18 @@ impl Receiving {
         let lost = self.interval_lost();
         (0..self.log.closed().len())
             .filter_map(|i| {
-                let mut c = self.interval_count_without_loss(i)?;
+                let mut c = self.interval_without_loss(i)?;
                 c.lost_packets = lost.get(i).copied();
                 Some(c)
             })
             .collect()
     }
 
-    fn interval_count_without_loss(&self, index: usize) -> Option<IntervalCount> {
+    fn interval_without_loss(&self, index: usize) -> Option<IntervalCount> {
         let clock = self.log.clock()?;
-        let c = self.log.closed().get(index)?;
-        let from = clock.start_offset_ns(index);
-        let full_to = clock
-            .end_offset_ns(index)
-            .unwrap_or_else(|| self.last_ns.saturating_sub(clock.start_ns).max(from + 1));
-        let last = index + 1 == self.log.closed().len();
-        let cut =
-            self.last_ns.saturating_sub(clock.start_ns).clamp(from + 1, full_to.max(from + 1));
-        let to = if last && cut - from <= (full_to - from) / 100 * 99 { cut } else { full_to };
-        Some(c.count((to - from) as f64 / 1e9, None))
+        let count = self.log.closed().get(index)?;
+        let is_last = index + 1 == self.log.closed().len();
+        Some(count.count(clock.seconds(index, is_last.then_some(self.last_ns)), None))
     }
 
     /// The receiver's part of the record. Call [`Receiving::finish`] first.

@@ -353,26 +353,11 @@ impl Sending {
         closed
             .iter()
             .enumerate()
-            .map(|(i, c)| c.count(self.seconds_of(clock, i, i + 1 == closed.len())))
+            .map(|(i, c)| {
+                let is_last = i + 1 == closed.len();
+                c.count(clock.seconds(i, is_last.then_some(self.last_ns)))
+            })
             .collect()
-    }
-
-    /// Length of interval `i`; the last one may have been cut by the end of sending.
-    fn seconds_of(&self, clock: IntervalClock, i: usize, last: bool) -> f64 {
-        let from = clock.start_offset_ns(i);
-        let to = clock.end_offset_ns(i).unwrap_or(u64::MAX);
-        let to = if last {
-            to.min(self.last_ns.saturating_sub(clock.start_ns).max(from + 1))
-        } else {
-            to
-        };
-        // A sender that ended within 1 % of the boundary ran the whole interval.
-        let full = clock.interval_ns;
-        if full > 0 && to - from > full / 100 * 99 {
-            full as f64 / 1e9
-        } else {
-            (to - from) as f64 / 1e9
-        }
     }
 }
 

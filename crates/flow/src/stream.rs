@@ -114,15 +114,8 @@ impl StreamReceiving {
     pub fn interval_count(&self, index: usize) -> Option<IntervalCount> {
         let clock = self.log.clock()?;
         let c = self.log.closed().get(index)?;
-        let from = clock.start_offset_ns(index);
-        let full_to = clock
-            .end_offset_ns(index)
-            .unwrap_or_else(|| self.last_ns.saturating_sub(clock.start_ns).max(from + 1));
-        let last = index + 1 == self.log.closed().len();
-        let cut =
-            self.last_ns.saturating_sub(clock.start_ns).clamp(from + 1, full_to.max(from + 1));
-        let to = if last && cut - from <= (full_to - from) / 100 * 99 { cut } else { full_to };
-        let seconds = (to - from) as f64 / 1e9;
+        let is_last = index + 1 == self.log.closed().len();
+        let seconds = clock.seconds(index, is_last.then_some(self.last_ns));
         Some(IntervalCount {
             bytes: c.bytes,
             packets: c.reads,

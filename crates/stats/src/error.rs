@@ -23,12 +23,4 @@ pub enum StatsError {
         /// Monotonic time after.
         after_ns: u64,
     },
-    /// More packets were placed in a loss ledger than are missing.
-    #[error("loss ledger: {placed} packets placed exactly, but only {missing} are missing")]
-    Overplaced {
-        /// Sum of the exact rows.
-        placed: u64,
-        /// Packets missing.
-        missing: u64,
-    },
 }

@@ -30,12 +30,10 @@
 
 mod ci;
 mod clock;
-mod cpu;
 mod delay;
 mod error;
 mod histogram;
 mod jitter;
-mod ledger;
 mod linkusage;
 mod sequence;
 mod signed;
@@ -43,12 +41,10 @@ mod spacing;
 
 pub use ci::{Sample, student_t_quantile};
 pub use clock::{ClockEstimator, ClockFit, ClockReading, ClockStep, Probe, RealtimeMap};
-pub use cpu::{CpuRatios, CpuTimes};
 pub use delay::{DelaySummary, Ipdv, Time32Unwrapper};
 pub use error::StatsError;
 pub use histogram::{Histogram, samples_needed};
 pub use jitter::Jitter;
-pub use ledger::{LedgerBalance, LedgerKind, LedgerRow, LossLedger};
 pub use linkusage::{LinkBytes, LinkFamily, LinkShape, LinkTransport, LinkUsage};
 pub use sequence::{
     Arrival, Arrivals, CountSummary, CountTracker, Extended, LossRuns, ReorderExtent,
