@@ -7,8 +7,8 @@
 use weir_laws::content;
 use weir_model::content::Content;
 
-/// Bytes that a ring aims at.
-const RING_BYTES: usize = 256 << 10;
+/// Bytes that a ring aims at: beyond the window of link compressors (64 KiB at most), within a processor's cache.
+const RING_BYTES: usize = 96 << 10;
 /// Most datagrams the kernel cuts from one send (UDP_MAX_SEGMENTS of older kernels).
 pub const MAX_SEGMENTS: usize = 64;
 /// Most bytes of one send.

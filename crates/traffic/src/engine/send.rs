@@ -23,7 +23,7 @@ const RETRY_NS: u64 = 50_000;
 /// Datagrams handed over in one call when each crosses on its own: they share one send time, so few.
 const PLAIN_BATCH: usize = 8;
 /// Super-packets handed over in one call.
-const MESSAGES: usize = 8;
+const MESSAGES: usize = 16;
 /// Rings of payloads kept, at most half a MiB each.
 const MOST_RINGS: usize = 64;
 /// Without a way to the receiver for this long, a flow has failed.
