@@ -11,16 +11,16 @@ here=$(dirname "$0")/..
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 # All is made before anything is placed: nothing half-installed.
-"$weir" man >"$work/weir.1"
+"$weir" man --out "$work/man" >/dev/null
 for shell in bash zsh fish; do "$weir" completions "$shell" >"$work/$shell"; done
-for made in weir.1 bash zsh fish; do
+for made in man/weir.1 bash zsh fish; do
     if [ ! -s "$work/$made" ]; then
         echo "$weir wrote an empty $made: nothing was installed" >&2
         exit 1
     fi
 done
 install -D -m 755 "$weir" "$root/bin/weir"
-install -D -m 644 "$work/weir.1" "$root/share/man/man1/weir.1"
+install -D -m 644 -t "$root/share/man/man1" "$work"/man/*.1
 install -D -m 644 "$work/bash" "$root/share/bash-completion/completions/weir"
 install -D -m 644 "$work/zsh" "$root/share/zsh/site-functions/_weir"
 install -D -m 644 "$work/fish" "$root/share/fish/vendor_completions.d/weir.fish"

@@ -190,15 +190,40 @@ fn add_receiver(sums: &mut Sums, r: &Receiver) {
     add(|s| &mut s.corrupted_packets, r.corrupted_packets);
 }
 
-/// Rates of a sum: the sum of the flows' own rates, since each has its own first and last packet.
+/// The longest time over which one of several flows counted, by its own figures; a receiver's is slightly longer than
+/// first to last packet, since n packets span n gaps.
+fn span_seconds(bytes: u64, packets: u64, bits_per_second: f64, packets_per_second: f64) -> f64 {
+    if packets_per_second > 0.0 {
+        packets as f64 / packets_per_second
+    } else if bits_per_second > 0.0 {
+        8.0 * bytes as f64 / bits_per_second
+    } else {
+        0.0
+    }
+}
+
+/// A sum's rates: all that was carried over the longest flow's time. Adding the flows' own rates would give more than
+/// ever crossed when some are shorter than others.
+fn set_rates(sums: &mut Sums, span: f64) {
+    if span > 0.0 {
+        sums.bits_per_second = 8.0 * sums.bytes as f64 / span;
+        sums.packets_per_second = sums.packets as f64 / span;
+    }
+}
+
 fn total(flows: &[Flow], direction: Direction) -> Option<DirectionTotal> {
     let mut out = DirectionTotal::default();
+    let (mut sender_span, mut receiver_span) = (0.0_f64, 0.0_f64);
     for f in flows.iter().filter(|f| f.direction == direction) {
         if let Some(s) = &f.sender {
             let sums = out.sender.get_or_insert_with(Sums::default);
             add_sender(sums, s);
-            sums.bits_per_second += s.bits_per_second;
-            sums.packets_per_second += s.packets_per_second;
+            sender_span = sender_span.max(span_seconds(
+                s.bytes,
+                s.packets,
+                s.bits_per_second,
+                s.packets_per_second,
+            ));
             if let Some(tcp) = &f.tcp {
                 *sums.retransmits.get_or_insert(0) += tcp.retransmits;
             }
@@ -206,9 +231,19 @@ fn total(flows: &[Flow], direction: Direction) -> Option<DirectionTotal> {
         if let Some(r) = &f.receiver {
             let sums = out.receiver.get_or_insert_with(Sums::default);
             add_receiver(sums, r);
-            sums.bits_per_second += r.bits_per_second;
-            sums.packets_per_second += r.packets_per_second;
+            receiver_span = receiver_span.max(span_seconds(
+                r.bytes,
+                r.packets,
+                r.bits_per_second,
+                r.packets_per_second,
+            ));
         }
+    }
+    if let Some(s) = &mut out.sender {
+        set_rates(s, sender_span);
+    }
+    if let Some(r) = &mut out.receiver {
+        set_rates(r, receiver_span);
     }
     if let Some(r) = &mut out.receiver
         && let Some(lost) = r.lost_packets
@@ -219,13 +254,11 @@ fn total(flows: &[Flow], direction: Direction) -> Option<DirectionTotal> {
     (out.sender.is_some() || out.receiver.is_some()).then_some(out)
 }
 
-/// Adds one flow's interval to a sum; rates over the same interval add up.
+/// Adds one flow's interval to a sum, without its rates.
 fn add_interval(to: &mut Option<IntervalCount>, c: &IntervalCount) {
     let sum = to.get_or_insert_with(IntervalCount::default);
     sum.bytes += c.bytes;
     sum.packets += c.packets;
-    sum.bits_per_second += c.bits_per_second;
-    sum.packets_per_second += c.packets_per_second;
     for (to, from) in [
         (&mut sum.lost_packets, c.lost_packets),
         (&mut sum.duplicate_packets, c.duplicate_packets),
@@ -262,6 +295,22 @@ pub fn interval(
         }
         if sender.is_some() || receiver.is_some() {
             out.flows.push(IntervalFlow { id, sender, receiver });
+        }
+    }
+    // The last interval ends when the last flow did, not at its boundary; its sum is over that time.
+    let full = out.end_seconds - out.start_seconds;
+    let ends = out.flows.iter().flat_map(|f| [&f.sender, &f.receiver]).flatten();
+    let longest = ends
+        .map(|c| span_seconds(c.bytes, c.packets, c.bits_per_second, c.packets_per_second))
+        .fold(0.0, f64::max);
+    if longest > 0.0 && (full <= 0.0 || longest < 0.99 * full) {
+        out.end_seconds = out.start_seconds + longest;
+    }
+    for sum in totals.iter_mut().flat_map(|t| [&mut t.sender, &mut t.receiver]).flatten() {
+        let span = out.end_seconds - out.start_seconds;
+        if span > 0.0 {
+            sum.bits_per_second = 8.0 * sum.bytes as f64 / span;
+            sum.packets_per_second = sum.packets as f64 / span;
         }
     }
     let some = |e: IntervalEnds| (e != IntervalEnds::default()).then_some(e);
@@ -346,4 +395,55 @@ fn level_rates(f: &Flow, r: &Receiver, mtu: u32) -> [f64; 4] {
     };
     [one.payload, one.ip, one.ethernet, one.wire]
         .map(|bytes| 8.0 * bytes as f64 * packets_per_second)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn received(bytes: u64, seconds: f64) -> Flow {
+        Flow {
+            receiver: Some(Receiver {
+                bytes,
+                packets: bytes / 1000,
+                seconds,
+                bits_per_second: 8.0 * bytes as f64 / seconds,
+                packets_per_second: bytes as f64 / 1000.0 / seconds,
+                ..Receiver::default()
+            }),
+            ..Flow::default()
+        }
+    }
+
+    #[test]
+    fn a_total_rate_is_what_was_carried_over_the_time_shown() {
+        let flows = [received(1_000_000, 2.0), received(1_000_000, 1.0)];
+        let sums = total(&flows, flows[0].direction).unwrap().receiver.unwrap();
+        assert!((sums.bits_per_second - 8e6).abs() < 1.0, "{}", sums.bits_per_second);
+        assert!((sums.packets_per_second - 1000.0).abs() < 1e-6, "{}", sums.packets_per_second);
+    }
+
+    #[test]
+    fn a_cut_interval_ends_where_its_rates_do() {
+        let clock = IntervalClock { start_ns: 0, interval_ns: 1_000_000_000, omit_ns: 0 };
+        let count = |bytes: u64, seconds: f64| {
+            Some(IntervalCount {
+                bytes,
+                packets: 10,
+                bits_per_second: 8.0 * bytes as f64 / seconds,
+                packets_per_second: 10.0 / seconds,
+                ..IntervalCount::default()
+            })
+        };
+        let flows = [
+            (1, Direction::Forward, None, count(1000, 0.001)),
+            (2, Direction::Forward, None, count(1000, 0.000_1)),
+        ];
+        let tail = interval(&clock, 1, flows.clone().into_iter());
+        assert!((tail.end_seconds - 1.001).abs() < 1e-9, "{}", tail.end_seconds);
+        let sum = tail.total.forward.unwrap().receiver.unwrap();
+        assert!((sum.bits_per_second - 16e6).abs() < 1.0, "{}", sum.bits_per_second);
+        let whole = [(1, Direction::Forward, count(1000, 1.0), None)];
+        assert!((interval(&clock, 1, whole.into_iter()).end_seconds - 2.0).abs() < 1e-9);
+    }
 }

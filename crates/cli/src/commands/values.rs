@@ -6,6 +6,7 @@ use std::str::FromStr;
 use weir_model::plan::{DataPorts, Switch, Transport};
 use weir_model::units::{BitRate, Span};
 
+use crate::error::CliError;
 use crate::time;
 
 /// `tcp` or `udp`; other transports are named as still missing.
@@ -145,6 +146,25 @@ impl FromStr for Cpus {
     }
 }
 
+impl Cpus {
+    /// Refuses processors that this process may not run on.
+    pub(crate) fn check(&self) -> Result<(), CliError> {
+        // Where the system can't tell, pinning is tried.
+        let Ok(allowed) = weir_net::thread::allowed_cpus() else { return Ok(()) };
+        self.check_among(&allowed)
+    }
+
+    fn check_among(&self, allowed: &[usize]) -> Result<(), CliError> {
+        let Some(absent) = self.0.iter().find(|c| !allowed.contains(c)) else { return Ok(()) };
+        let allowed: Vec<String> = allowed.iter().map(usize::to_string).collect();
+        Err(CliError::flag(
+            "-A/--affinity",
+            format!("CPU {absent}"),
+            &format!("those this process may run on: {}", allowed.join(", ")),
+        ))
+    }
+}
+
 /// A nominal rate, stated or the interface's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Nominal {
@@ -198,6 +218,14 @@ mod tests {
         for bad in ["256", "0x100", "08", "", "ef", "-1"] {
             assert!(tos(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn processors_that_are_not_ours_are_refused_by_number() {
+        let cpus: Cpus = "0-1,7".parse().unwrap();
+        assert!(cpus.check_among(&[0, 1, 7]).is_ok());
+        let error = cpus.check_among(&[0, 1]).unwrap_err().to_string();
+        assert!(error.contains("--affinity: CPU 7") && error.contains("0, 1"), "{error}");
     }
 
     #[test]

@@ -207,8 +207,9 @@ pub(super) async fn run(
         reason = stop.asked(1) => return Err(stopped(reason).into()),
     }
 
-    test.idle_probes(&stop).await.map_err(|r| Failure::from(stopped(r)))?;
+    // Told first: the probes of the idle path take a tenth of a second, and far more on a long one.
     observe(Event::Started { specs: test.specs.clone(), family });
+    test.idle_probes(&stop).await.map_err(|r| Failure::from(stopped(r)))?;
     let mut shown = 0;
     let ended =
         test.play(&mut reader, &mut flow_events, &mut asked, &stop, observe, &mut shown).await;
@@ -616,7 +617,10 @@ impl Test<'_> {
             .specs
             .iter()
             .filter(|s| {
-                request.connection.as_ref().is_none_or(|n| *n == s.name || *n == s.connection.name)
+                // By name, or by the number that the text shows in front of each line.
+                request.connection.as_ref().is_none_or(|n| {
+                    *n == s.name || *n == s.connection.name || *n == s.id.to_string()
+                })
             })
             .cloned()
             .collect();

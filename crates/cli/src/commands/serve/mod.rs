@@ -9,6 +9,7 @@ use std::ffi::OsString;
 pub(crate) use args::ServeArgs;
 
 use crate::app::note;
+use crate::commands::values::Cpus;
 use crate::engine::{self, ServerConfig, ServerEvent, Stop, TrafficError};
 use crate::error::CliError;
 use crate::output::Sink;
@@ -20,6 +21,7 @@ use output::Telling;
 pub(crate) fn run(args: &ServeArgs, words: &[OsString]) -> Result<i32, CliError> {
     let in_background = args.general.in_background;
     let (key, warnings) = args.key.resolve()?;
+    args.general.affinity.as_ref().map_or(Ok(()), Cpus::check)?;
     if !in_background {
         warnings.iter().for_each(|w| note(&format!("warning: {w}")));
     }

@@ -13,6 +13,7 @@ use std::io::{IsTerminal, stderr};
 use std::path::Path;
 use std::time::SystemTime;
 
+use weir_model::plan::Direction;
 use weir_model::record::{Record, Status};
 use weir_model::units::Seed;
 use weir_runs::StoreError;
@@ -20,6 +21,7 @@ use weir_runs::StoreError;
 pub(crate) use args::TestArgs;
 
 use crate::app::{ErrorForm, note, tell};
+use crate::commands::values::Cpus;
 use crate::engine::{self, ClientConfig, Event, Failure, Stop, StopReason};
 use crate::error::{CliError, chain};
 use crate::kept;
@@ -65,12 +67,21 @@ fn prepare(args: &TestArgs, words: &[OsString]) -> Result<Option<Job>, CliError>
     let Planned { plan, host, nominal_auto, connect_timeout } =
         plan::plan(args, file.as_deref(), Seed(random::u64()))?;
     let (key, warnings) = args.key.resolve()?;
+    args.general.affinity.as_ref().map_or(Ok(()), Cpus::check)?;
     if let Some(path) = &args.general.save_plan {
         let text = plan.to_toml().map_err(CliError::Model)?;
         std::fs::write(path, text).map_err(CliError::io("write plan", path))?;
     }
     let Some(host) = host else { return Ok(None) };
     warnings.iter().for_each(|w| note(&format!("warning: {w}")));
+    if args.output.packet_log.is_some()
+        && plan.connections.iter().all(|c| c.direction == Direction::Forward)
+    {
+        note(
+            "warning: --packet-log holds what this side receives, which is nothing in a forward test: it stays empty \
+             (weir serve --packet-log, or -R or --bidir here)",
+        );
+    }
 
     let labels: BTreeMap<_, _> =
         args.output.label.iter().map(|l| (l.key.clone(), l.value.clone())).collect();
