@@ -133,6 +133,11 @@ impl Store {
 
     /// The layout's version; refuses later ones and other programs' files.
     fn version(&self) -> Result<i64, StoreError> {
+        // One transaction, or another program's first opening could fall between the readings.
+        let transaction = match self.connection.is_autocommit() {
+            true => Some(self.connection.unchecked_transaction().map_err(self.fail("open"))?),
+            false => None,
+        };
         let get = |name| self.connection.pragma_query_value(None, name, |r| r.get::<_, i64>(0));
         let fail = self.fail("open");
         let (version, application) = (get("user_version"), get("application_id"));
@@ -142,6 +147,7 @@ impl Store {
             .connection
             .query_row("SELECT count(*) FROM sqlite_schema", [], |r| r.get(0))
             .map_err(self.fail("open"))?;
+        drop(transaction);
         if application != APPLICATION && (application != 0 || version != 0 || tables != 0) {
             return Err(StoreError::Foreign {
                 path: self.path.clone(),
