@@ -5,6 +5,7 @@
 //!   [`doctor::Finding`]s, each with its evidence, its effect on a measurement and the command that changes it.
 //! - [`calibrate`]: [`calibrate::calibrate`] measures this host's noise floor, a [`calibrate::Calibration`] that is
 //!   kept and printed beside results.
+//! - [`triangulation`]: an emulator's journal and a receiver's log, joined packet by packet.
 //! - [`Error`]: what kept a measurement from being made.
 //!
 //! ```
@@ -22,5 +23,6 @@ pub mod doctor;
 mod error;
 #[doc(hidden)]
 pub mod fuzz;
+pub mod triangulation;
 
 pub use error::Error;

@@ -117,6 +117,8 @@ pub struct Logged {
     pub arrival: Arrival,
     /// Bytes.
     pub size: u32,
+    /// Truncated, or content that is not what was sent.
+    pub damaged: bool,
 }
 
 impl Receiving {
@@ -313,6 +315,7 @@ impl Receiving {
                 send_ns,
                 arrival: Arrival::InOrder,
                 size: datagram.len() as u32,
+                damaged: false,
             });
             match &mut run {
                 Some((first, count, bytes))
@@ -368,6 +371,14 @@ impl Receiving {
                 }
                 self.corrupted += 1;
                 self.log.current.corrupted += 1;
+                // Its number can't be believed.
+                each(Logged {
+                    sequence: 0,
+                    send_ns: None,
+                    arrival: Arrival::Implausible,
+                    size: datagram.len() as u32,
+                    damaged: true,
+                });
                 return;
             }
         };
@@ -389,7 +400,14 @@ impl Receiving {
             Some(SendTime::Low32(low)) => Some(self.unwrapper.unwrap(low, now_ns)),
             None => None,
         };
-        each(Logged { sequence, send_ns: sent, arrival, size: datagram.len() as u32 });
+        let errors = self.damage(sequence, datagram);
+        each(Logged {
+            sequence,
+            send_ns: sent,
+            arrival,
+            size: datagram.len() as u32,
+            damaged: errors.is_some(),
+        });
         let size = datagram.len() as u64;
         match arrival {
             Arrival::InOrder | Arrival::Gap { .. } => self.count(1, size, 0, 0),
@@ -407,23 +425,27 @@ impl Receiving {
         }
         if datagram.len() < self.payload {
             self.truncated += 1;
+        }
+        if let Some(errors) = errors {
+            self.bit_errors += errors;
             self.corrupted += 1;
             self.log.current.corrupted += 1;
-        } else if let Some(ring) = &self.verify {
-            let head = self.layout.len();
-            let errors = bit_errors(
-                &ring.expected(sequence)[head..],
-                &datagram[head..self.payload.min(datagram.len())],
-            );
-            if errors > 0 || datagram.len() > self.payload {
-                self.bit_errors += errors;
-                self.corrupted += 1;
-                self.log.current.corrupted += 1;
-            }
         }
         if timed && let Some(sent) = sent {
             self.on_time(sequence, sent, header.lateness_ns, now_ns);
         }
+    }
+
+    /// Bits of a datagram's content that are wrong; `None` when nothing is. A length that is not the sent one is damage
+    /// too, without bits of it counted when bytes are missing.
+    fn damage(&self, sequence: u64, datagram: &[u8]) -> Option<u64> {
+        if datagram.len() < self.payload {
+            return Some(0);
+        }
+        let ring = self.verify.as_ref()?;
+        let head = self.layout.len();
+        let errors = bit_errors(&ring.expected(sequence)[head..], &datagram[head..self.payload]);
+        (errors > 0 || datagram.len() > self.payload).then_some(errors)
     }
 
     #[inline]

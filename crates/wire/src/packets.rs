@@ -13,6 +13,8 @@ pub const VERSION: u16 = 1;
 pub const RECORD_LEN: usize = 40;
 /// Most bytes of metadata.
 pub const MAX_METADATA_LEN: usize = 1 << 20;
+/// Bytes of an emulator's record: a [`Record`], then [`Judged`].
+pub const JUDGED_LEN: usize = 64;
 /// Largest record that a reader takes from a later writer.
 const MAX_RECORD_LEN: usize = 256;
 /// A time that was not measured.
@@ -133,6 +135,42 @@ impl Record {
     }
 }
 
+/// What an emulator adds to a [`Record`]: when the packet was to leave, and what it carried when it came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Judged {
+    /// When the laws would have it leave, ns on the clock of the record's times. `None` for what never leaves.
+    pub asked_ns: Option<u64>,
+    /// Sequence number in the native data header, before any damage.
+    pub native_sequence: Option<u64>,
+    /// Flow number in the native data header; with `native_sequence`.
+    pub native_flow: u32,
+}
+
+impl Judged {
+    /// The record with what the emulator adds to it, as bytes.
+    #[must_use]
+    pub fn encode(&self, record: &Record) -> [u8; JUDGED_LEN] {
+        let mut out = [0; JUDGED_LEN];
+        out[..RECORD_LEN].copy_from_slice(&record.encode());
+        out[40..48].copy_from_slice(&self.asked_ns.unwrap_or(NO_TIME).to_le_bytes());
+        out[48..56].copy_from_slice(&self.native_sequence.unwrap_or(NO_TIME).to_le_bytes());
+        out[56..60].copy_from_slice(&self.native_flow.to_le_bytes());
+        out
+    }
+
+    /// Reads what follows the first [`RECORD_LEN`] bytes of an emulator's record.
+    #[must_use]
+    fn decode(bytes: &[u8; JUDGED_LEN - RECORD_LEN]) -> Self {
+        let (words, _) = bytes.as_chunks::<8>();
+        let word = |i: usize| Some(u64::from_le_bytes(words[i])).filter(|&word| word != NO_TIME);
+        Self {
+            asked_ns: word(0),
+            native_sequence: word(1),
+            native_flow: u64::from_le_bytes(words[2]) as u32,
+        }
+    }
+}
+
 /// Why a packet log could not be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum PacketsError {
@@ -182,6 +220,7 @@ pub enum PacketsError {
 #[derive(Debug)]
 pub struct PacketLogWriter<W> {
     out: W,
+    record_len: usize,
     records: u64,
 }
 
@@ -190,7 +229,19 @@ impl<W: Write> PacketLogWriter<W> {
     ///
     /// # Errors
     /// [`PacketsError::MetadataLen`] when it is over [`MAX_METADATA_LEN`], [`PacketsError::Write`].
-    pub fn new(mut out: W, metadata: &str) -> Result<Self, PacketsError> {
+    pub fn new(out: W, metadata: &str) -> Result<Self, PacketsError> {
+        Self::of_length(out, metadata, RECORD_LEN)
+    }
+
+    /// Writes the header of an emulator's log: its records are to be written by [`PacketLogWriter::write_judged`].
+    ///
+    /// # Errors
+    /// As [`PacketLogWriter::new`].
+    pub fn judged(out: W, metadata: &str) -> Result<Self, PacketsError> {
+        Self::of_length(out, metadata, JUDGED_LEN)
+    }
+
+    fn of_length(mut out: W, metadata: &str, record_len: usize) -> Result<Self, PacketsError> {
         // Spaces behind JSON mean nothing; they align the records for readers that map the file.
         let len = metadata.len().next_multiple_of(8);
         let declared = u32::try_from(len)
@@ -200,13 +251,13 @@ impl<W: Write> PacketLogWriter<W> {
         let mut header = Vec::with_capacity(16 + len);
         header.extend(MAGIC);
         header.extend(VERSION.to_le_bytes());
-        header.extend((RECORD_LEN as u16).to_le_bytes());
+        header.extend((record_len as u16).to_le_bytes());
         header.extend(declared.to_le_bytes());
         header.extend(metadata.as_bytes());
         header.resize(16 + len, b' ');
         out.write_all(&header)
             .map_err(|source| PacketsError::Write { what: "its header", source })?;
-        Ok(Self { out, records: 0 })
+        Ok(Self { out, record_len, records: 0 })
     }
 
     /// Writes one record.
@@ -215,8 +266,17 @@ impl<W: Write> PacketLogWriter<W> {
     /// [`PacketsError::Write`].
     #[inline]
     pub fn write(&mut self, record: &Record) -> Result<(), PacketsError> {
+        self.write_judged(record, &Judged::default())
+    }
+
+    /// Writes one record with what an emulator adds; in a log that was not opened for it, that is left out.
+    ///
+    /// # Errors
+    /// [`PacketsError::Write`].
+    #[inline]
+    pub fn write_judged(&mut self, record: &Record, judged: &Judged) -> Result<(), PacketsError> {
         self.out
-            .write_all(&record.encode())
+            .write_all(&judged.encode(record)[..self.record_len])
             .map_err(|source| PacketsError::Write { what: "a record", source })?;
         self.records += 1;
         Ok(())
@@ -320,6 +380,14 @@ impl<R: Read> PacketLogReader<R> {
     /// [`PacketsError::Read`], or [`PacketsError::TruncatedRecord`] when the input ends inside a record;
     /// after either there are no more records.
     pub fn read(&mut self) -> Result<Option<Record>, PacketsError> {
+        Ok(self.read_judged()?.map(|(record, _)| record))
+    }
+
+    /// The next record, with what an emulator added if one wrote the log; `None` at the end.
+    ///
+    /// # Errors
+    /// As [`PacketLogReader::read`].
+    pub fn read_judged(&mut self) -> Result<Option<(Record, Option<Judged>)>, PacketsError> {
         if self.ended {
             return Ok(None);
         }
@@ -333,7 +401,8 @@ impl<R: Read> PacketLogReader<R> {
         match fields {
             Some(fields) if have == self.record_len => {
                 self.records += 1;
-                Ok(Some(Record::decode(fields)))
+                let judged = buffer[RECORD_LEN..self.record_len].first_chunk().map(Judged::decode);
+                Ok(Some((Record::decode(fields), judged)))
             }
             _ => {
                 self.ended = true;
@@ -383,6 +452,29 @@ mod tests {
         want.extend([0xff; 8]);
         want.extend([0x0b, 0x0a, 0, 0, 0xc0, 5, 0, 0, 1, 0, 3, 1, 32, 0, 0, 0]);
         assert_eq!(bytes[24..], want);
+    }
+
+    #[test]
+    fn an_emulators_record_is_read_by_both() {
+        let judged =
+            Judged { asked_ns: Some(7), native_sequence: Some(u64::MAX - 1), native_flow: 0xfefd };
+        let mut writer = PacketLogWriter::judged(Vec::new(), "{}").unwrap();
+        writer.write_judged(&RECORD, &judged).unwrap();
+        writer.write(&RECORD).unwrap();
+        let bytes = writer.finish().unwrap();
+        assert_eq!(bytes[10..12], [64, 0]);
+        assert_eq!(bytes[24 + 40..24 + 48], [7, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(bytes[24 + 56..24 + 64], [0xfd, 0xfe, 0, 0, 0, 0, 0, 0]);
+        let mut reader = PacketLogReader::new(&bytes[..]).unwrap();
+        assert_eq!(reader.read_judged().unwrap(), Some((RECORD, Some(judged))));
+        assert_eq!(reader.read_judged().unwrap(), Some((RECORD, Some(Judged::default()))));
+        assert_eq!(reader.read_judged().unwrap(), None);
+        let mut plain = PacketLogReader::new(&bytes[..]).unwrap();
+        assert_eq!(plain.read().unwrap(), Some(RECORD));
+        // A receiver's log holds nothing more.
+        let bytes = log(&[RECORD]);
+        let mut reader = PacketLogReader::new(&bytes[..]).unwrap();
+        assert_eq!(reader.read_judged().unwrap(), Some((RECORD, None)));
     }
 
     fn log(records: &[Record]) -> Vec<u8> {

@@ -13,7 +13,7 @@ use weir_net::poll::{Events as PollEvents, Interest};
 use weir_net::udp::{RecvBatch, RecvMode, UdpSocket};
 use weir_stats::{Arrival, ClockReading, RealtimeMap};
 use weir_wire::datagram::{ControlDatagram, DatagramKey, Kind, looks_like_control};
-use weir_wire::packets::{FLAG_MERGED, Kind as PacketKind, Record};
+use weir_wire::packets::{FLAG_MERGED, FLAG_MODIFIED, Kind as PacketKind, Record};
 
 use super::worker::{INBOX, Inbox};
 use super::{Events, FlowEvent, Notes, clock_step, lock};
@@ -254,7 +254,7 @@ fn record(l: Logged, flow: u32, direction: Direction, at: u64, merged: bool) -> 
             _ => PacketKind::ARRIVED,
         },
         direction: u8::from(direction == Direction::Reverse),
-        flags: if merged { FLAG_MERGED } else { 0 },
+        flags: if merged { FLAG_MERGED } else { 0 } | if l.damaged { FLAG_MODIFIED } else { 0 },
     }
 }
 
