@@ -33,7 +33,7 @@ static inline int udp_send_main(int argc, char **argv, int merged) {
     }
     int fit = UDP_PAYLOAD_MAX / payload;
     if (!merged) segments = 1;
-    else if (segments == 0) segments = fit < 64 ? fit : 64;
+    else if (segments == 0) segments = fit < SEGMENTS_MAX ? fit : SEGMENTS_MAX;
     if (segments > fit) segments = fit;
 
     int fd = open_socket(host, port, SOCK_DGRAM, buffer);
@@ -44,10 +44,15 @@ static inline int udp_send_main(int argc, char **argv, int merged) {
     memset(messages, 0, sizeof messages);
     for (int i = 0; i < batch; i++) messages[i].msg_hdr = (struct msghdr){.msg_iov = &one, .msg_iovlen = 1};
 
-    uint64_t start = now_ns(), end = start + (uint64_t)(seconds * 1e9), sent = 0, calls = 0, now;
+    uint64_t start = now_ns(), end = start + (uint64_t)(seconds * 1e9), sent = 0, calls = 0, now = start;
     do {
         int n = sendmmsg(fd, messages, (unsigned)batch, 0);
         calls++;
+        if (n < 0 && errno == EINVAL && segments > 64) { /* before Linux 6.9 */
+            segments = 64;
+            one.iov_len = (size_t)payload * 64;
+            continue;
+        }
         if (n > 0) sent += (uint64_t)n * (uint64_t)segments;
         /* A full buffer or a receiver that has left is not the sender's end: the receiver's count is the result. */
         else if (errno != EAGAIN && errno != ENOBUFS && errno != EINTR && errno != ECONNREFUSED) fail("send to", host);

@@ -22,7 +22,7 @@ mod warnings;
 pub use intervals::{IntervalClock, IntervalLog, MAX_INTERVALS};
 pub use pacer::{Due, MAX_BACKLOG_NS, Pacer};
 pub use payload::{
-    MAX_MESSAGE, MAX_SEGMENTS, PayloadRing, StreamPool, bit_errors, ring_slots,
+    FEW_SEGMENTS, MAX_MESSAGE, MAX_SEGMENTS, PayloadRing, StreamPool, bit_errors, ring_slots,
     segments_per_message,
 };
 pub use receive::{Logged, ReceiveCount, Receiving, SenderClock, delay_record};

@@ -7,21 +7,25 @@
 use weir_laws::content;
 use weir_model::content::Content;
 
-/// Bytes that a ring aims at: beyond the window of link compressors (64 KiB at most), within a processor's cache.
-const RING_BYTES: usize = 96 << 10;
-/// Most datagrams the kernel cuts from one send (UDP_MAX_SEGMENTS of older kernels).
-pub const MAX_SEGMENTS: usize = 64;
+/// Bytes that a ring aims at: beyond the window of link compressors (64 KiB at most), several of the longest messages,
+/// so that one call takes many, and within a processor's second cache.
+const RING_BYTES: usize = 384 << 10;
+/// Most datagrams the kernel cuts from one send (UDP_MAX_SEGMENTS since Linux 6.9).
+pub const MAX_SEGMENTS: usize = 128;
+/// The same in older kernels, and what a paced flow sends at once.
+pub const FEW_SEGMENTS: usize = 64;
 /// Most bytes of one send.
 pub const MAX_MESSAGE: usize = 65_507;
 
-/// Datagrams of `payload` bytes that fit one segmented send: at least 1.
-pub fn segments_per_message(payload: usize) -> usize {
-    MAX_MESSAGE.checked_div(payload).map_or(1, |n| n.clamp(1, MAX_SEGMENTS))
+/// Datagrams of `payload` bytes that fit one segmented send of at most `most` of them: at least 1.
+pub fn segments_per_message(payload: usize, most: usize) -> usize {
+    MAX_MESSAGE.checked_div(payload).map_or(1, |n| n.clamp(1, most.max(1)))
 }
 
-/// Slots of a ring for `payload` bytes: whole messages, so that a message never wraps.
+/// Slots of a ring for `payload` bytes: whole messages, so that a message never wraps. The same at both ends, whatever
+/// their kernels cut.
 pub fn ring_slots(payload: usize) -> usize {
-    let segments = segments_per_message(payload);
+    let segments = segments_per_message(payload, MAX_SEGMENTS);
     (RING_BYTES / (payload.max(1) * segments)).clamp(1, 16) * segments
 }
 
@@ -113,10 +117,13 @@ mod tests {
     #[test]
     fn messages_never_wrap() {
         for payload in [0, 1, 2, 64, 160, 1472, 9000, 65_507] {
-            let (slots, segments) = (ring_slots(payload), segments_per_message(payload));
-            assert_eq!(slots % segments, 0, "{payload}");
+            let slots = ring_slots(payload);
             assert!(payload * slots <= 2 * RING_BYTES, "{payload}");
+            let segments = segments_per_message(payload, MAX_SEGMENTS);
+            assert_eq!(slots % segments, 0, "{payload}");
             assert!(segments * payload <= MAX_MESSAGE);
+            let few = segments_per_message(payload, FEW_SEGMENTS);
+            assert!(few <= segments && few <= FEW_SEGMENTS, "{payload}");
         }
     }
 

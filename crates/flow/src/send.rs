@@ -10,7 +10,7 @@ use weir_wire::data::{self, HeaderFields, HeaderLayout, TagKey};
 
 use crate::intervals::{IntervalClock, IntervalLog};
 use crate::pacer::{Due, Pacer};
-use crate::payload::{PayloadRing, segments_per_message};
+use crate::payload::{FEW_SEGMENTS, PayloadRing, segments_per_message};
 
 /// What a sending flow wants to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl Sending {
         let payload = spec.payload_bytes as usize;
         let rate = spec.rate.packets_per_second(spec.payload_bytes).map(|pps| {
             let burst = if segmented {
-                spec.rate.burst.max(segments_per_message(payload) as u32)
+                spec.rate.burst.max(segments_per_message(payload, FEW_SEGMENTS) as u32)
             } else {
                 spec.rate.burst
             };

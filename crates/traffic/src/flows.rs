@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use weir_flow::{
-    IntervalClock, PayloadRing, Receiving, SenderClock, Sending, StreamPool, StreamReceiving,
+    FEW_SEGMENTS, IntervalClock, MAX_SEGMENTS, PayloadRing, Receiving, SenderClock, Sending,
+    StreamPool, StreamReceiving,
 };
 use weir_model::plan::{FlowSpec, Switch, Transport};
 use weir_model::record::{IntervalCount, Tcp};
@@ -22,6 +23,8 @@ use crate::log::PacketLog;
 
 /// Receive buffer asked for when the plan names none: 100 ms at 1 Mpps of small datagrams, as the kernel counts them.
 const UDP_RECEIVE_BUFFER: usize = 32 << 20;
+/// The same when the sender has no limit: 20 ms at 40 Gbit/s. Arrival times are the kernel's, so waiting here spoils none.
+const UDP_UNLIMITED_RECEIVE_BUFFER: usize = 128 << 20;
 /// Send buffer asked for.
 const UDP_SEND_BUFFER: usize = 4 << 20;
 /// With very many flows each gets less, so that all of them fit.
@@ -100,9 +103,13 @@ pub(crate) fn udp_options(
     let c = &spec.connection;
     let share = |most: usize| most.min(UDP_BUFFERS_TOTAL / flows.max(1)).max(256 << 10);
     let window = c.window.map(|w| w.0 as usize);
+    let receive_buffer = match spec.rate.packets_per_second(1) {
+        Some(_) => UDP_RECEIVE_BUFFER,
+        None => UDP_UNLIMITED_RECEIVE_BUFFER,
+    };
     UdpOptions {
         send_buffer: (!receives).then(|| window.unwrap_or(share(UDP_SEND_BUFFER))),
-        receive_buffer: receives.then(|| window.unwrap_or(share(UDP_RECEIVE_BUFFER))),
+        receive_buffer: receives.then(|| window.unwrap_or(share(receive_buffer))),
         tos: c.tos,
         ttl: c.ttl,
         flow_label: if bind.is_ipv6() { c.flow_label } else { None },
@@ -199,7 +206,11 @@ impl Flow {
                 state: state.clone(),
                 content,
                 seed: facts.seed,
-                segmented,
+                most_segments: match (segmented, spec.rate.packets_per_second(1).is_some()) {
+                    (false, _) => 1,
+                    (true, true) => FEW_SEGMENTS,
+                    (true, false) => MAX_SEGMENTS.min(gso_max_segments().into()),
+                },
                 proof: is_server.then(|| alive.clone()),
                 unreachable_since: None,
                 events: events.clone(),

@@ -230,7 +230,8 @@ fn tag32(key: &TagKey, sequence: u64, time: u64, lateness_and_flow: u64, flags: 
 /// # Panics
 /// If `out` is shorter than the header: the caller chose the layout by the payload's size
 /// ([`HeaderLayout::for_payload`]).
-#[inline]
+// Called for each segment of a super-packet: a call and its spills cost as much as the tag.
+#[inline(always)]
 pub fn encode(layout: HeaderLayout, key: &TagKey, fields: &HeaderFields, out: &mut [u8]) {
     let out = &mut out[..layout.len()];
     match layout {
@@ -269,7 +270,7 @@ pub fn encode(layout: HeaderLayout, key: &TagKey, fields: &HeaderFields, out: &m
 /// # Errors
 /// [`DecodeError::Truncated`] if `payload` is shorter than the header, [`DecodeError::BadTag`] if the
 /// layout has a tag and it does not match.
-#[inline]
+#[inline(always)]
 pub fn decode(layout: HeaderLayout, key: &TagKey, payload: &[u8]) -> Result<Decoded, DecodeError> {
     let truncated = || DecodeError::Truncated { have: payload.len(), need: layout.len() };
     let none = Decoded { sequence: 0, send_time: None, lateness_ns: None, flow: None, flags: None };

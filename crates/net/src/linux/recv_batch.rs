@@ -13,6 +13,12 @@ use crate::udp::{RecvMessage, RecvMode};
 /// Room for all control messages Weir asks for: stamps (64), GRO (24), overflow (24), TOS (24), TTL (24), and spare.
 const CONTROL_WORDS: usize = 32;
 
+/// Room of at least this size for one message is set apart from the next by [`SPREAD`].
+const LARGE: usize = 16 << 10;
+/// Not a multiple of a page: beginnings of messages at distances of 64 KiB would share the same few sets of a processor's
+/// caches, and drive each other out.
+const SPREAD: usize = 20_544;
+
 /// Room for a batch of received messages, allocated once.
 pub struct RecvBatch {
     headers: Vec<libc::mmsghdr>,
@@ -22,6 +28,7 @@ pub struct RecvBatch {
     controls: Vec<[u64; CONTROL_WORDS]>,
     slab: Vec<u8>,
     bytes_each: usize,
+    stride: usize,
     received: usize,
 }
 
@@ -45,14 +52,15 @@ impl RecvBatch {
     pub fn new(messages: usize, bytes_each: usize) -> Self {
         let n = messages.clamp(1, 1024);
         let bytes_each = bytes_each.max(1);
-        let mut slab = vec![0_u8; n * bytes_each];
+        let stride = if bytes_each < LARGE { bytes_each } else { bytes_each + SPREAD };
+        let mut slab = vec![0_u8; n * stride];
         let mut addresses = vec![RawAddress::zeroed(); n];
         let mut controls = vec![[0_u64; CONTROL_WORDS]; n];
         let slab_start = slab.as_mut_ptr();
         let mut vectors: Vec<libc::iovec> = (0..n)
             .map(|i| {
-                // SAFETY: `i * bytes_each` is inside the slab of `n * bytes_each` bytes.
-                let start = unsafe { slab_start.add(i * bytes_each) };
+                // SAFETY: `i * stride` and the `bytes_each` bytes behind it are inside the slab of `n * stride` bytes.
+                let start = unsafe { slab_start.add(i * stride) };
                 libc::iovec { iov_base: start.cast(), iov_len: bytes_each }
             })
             .collect();
@@ -72,7 +80,16 @@ impl RecvBatch {
                 header
             })
             .collect();
-        RecvBatch { headers, _vectors: vectors, addresses, controls, slab, bytes_each, received: 0 }
+        RecvBatch {
+            headers,
+            _vectors: vectors,
+            addresses,
+            controls,
+            slab,
+            bytes_each,
+            stride,
+            received: 0,
+        }
     }
 
     /// How many messages fit.
@@ -116,7 +133,7 @@ impl RecvBatch {
     fn message(&self, i: usize) -> RecvMessage<'_> {
         let header = &self.headers[i];
         let len = (header.msg_len as usize).min(self.bytes_each);
-        let start = i * self.bytes_each;
+        let start = i * self.stride;
         // A narrower type with some C libraries.
         #[allow(clippy::unnecessary_cast)]
         let control_len = (header.msg_hdr.msg_controllen as usize).min(CONTROL_WORDS * 8);

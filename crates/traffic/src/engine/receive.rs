@@ -5,6 +5,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::TryRecvError;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use weir_flow::{Logged, Receiving};
 use weir_model::plan::Direction;
@@ -26,10 +27,13 @@ const FEEDBACK_NS: u64 = 500_000_000;
 /// The realtime clock is related to the monotonic one anew this often.
 const REFIT_NS: u64 = 1_000_000_000;
 /// Messages taken in one call.
-const LARGE_MESSAGES: usize = 32;
+const LARGE_MESSAGES: usize = 16;
 const SMALL_MESSAGES: usize = 64;
 /// Payloads up to this size use the small batch, whose buffers stay in the cache.
 const SMALL_BYTES: usize = 2048;
+/// After merged messages this thread sleeps so long before it waits for more: woken for each, it would cost the sender's
+/// processor an interrupt a message and read one at a time. Their times are the kernel's.
+const GATHER_NS: u64 = 50_000;
 /// Calls for one socket before the others have their turn.
 const TURN: usize = 16;
 
@@ -108,7 +112,11 @@ pub(super) fn work(inbox: Inbox<Command>, clock: Clock, notes: Notes) {
     let mut small: Option<RecvBatch> = None;
     let mut large: Option<RecvBatch> = None;
     let mut next_tick = 0u64;
+    let mut gathers = false;
     loop {
+        if std::mem::take(&mut gathers) {
+            std::thread::sleep(Duration::from_nanos(GATHER_NS));
+        }
         let timeout = if flows.is_empty() {
             None
         } else {
@@ -130,6 +138,7 @@ pub(super) fn work(inbox: Inbox<Command>, clock: Clock, notes: Notes) {
             } else {
                 large.get_or_insert_with(|| RecvBatch::new(LARGE_MESSAGES, 65_536))
             };
+            gathers |= slot.flow.merged;
             drained &= receive(slot, batch, &clock, &stamps);
         }
         loop {

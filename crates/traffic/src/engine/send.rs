@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::TryRecvError;
 use std::sync::{Arc, Mutex};
 
-use weir_flow::{Next, PayloadRing, Sending, segments_per_message};
+use weir_flow::{FEW_SEGMENTS, Next, PayloadRing, Sending, segments_per_message};
 use weir_model::content::Content;
 use weir_net::clock::{Clock, set_timer_slack};
 use weir_net::poll::Events as PollEvents;
@@ -38,8 +38,8 @@ pub(crate) struct SendFlow {
     pub(crate) state: Arc<Mutex<Sending>>,
     pub(crate) content: Content,
     pub(crate) seed: u64,
-    /// Whether datagrams leave in super-packets. Cleared when the system refuses.
-    pub(crate) segmented: bool,
+    /// Most datagrams of one super-packet; 1: each leaves on its own. Lowered when the system refuses.
+    pub(crate) most_segments: usize,
     /// Time of the receiver's last sign of life: a server sends to nobody who has not proved that he wants it.
     pub(crate) proof: Option<Arc<AtomicU64>>,
     /// Since when the system has known no way to the receiver.
@@ -180,8 +180,8 @@ fn serve(
     }
     let ring =
         rings.entry(key).or_insert_with(|| PayloadRing::new(flow.content, flow.seed, payload));
-    let segments = if flow.segmented { segments_per_message(payload) } else { 1 };
-    let most = if flow.segmented { MESSAGES * segments } else { PLAIN_BATCH };
+    let segments = segments_per_message(payload, flow.most_segments);
+    let most = if flow.most_segments > 1 { MESSAGES * segments } else { PLAIN_BATCH };
     let (bytes, count) = state.fill(ring, count.min(most as u32), now);
     let segment = (segments > 1).then_some(payload as u16);
     let mut filling = batch.fill();
@@ -217,8 +217,10 @@ fn serve(
                 state.called(1, 1);
                 Some(now + RETRY_NS)
             }
-            SendFault::SegmentationUnsupported | SendFault::Invalid if flow.segmented => {
-                flow.segmented = false;
+            SendFault::SegmentationUnsupported | SendFault::Invalid if flow.most_segments > 1 => {
+                // Older kernels cut fewer from one send; some paths none.
+                flow.most_segments =
+                    if flow.most_segments > FEW_SEGMENTS { FEW_SEGMENTS } else { 1 };
                 Some(now)
             }
             // The peer's socket is gone for now: the control connection tells whether for good.
