@@ -205,6 +205,23 @@ record! {
         /// Counters after the run.
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         counters_after: BTreeMap<String, u64>,
+        /// What the outermost queueing disciplines did during the run (RTM_GETQDISC).
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        qdiscs: Vec<QdiscUse>,
+    }
+}
+
+record! {
+    /// Counters of one queueing discipline, after less before. What its children drop is in it.
+    QdiscUse {
+        /// Kind: `fq_codel`, `tbf`, `clsact`.
+        kind: String,
+        /// `egress`, or `filter` for the hooks of `ingress` and `clsact`.
+        hook: String,
+        /// Packets that left it.
+        sent_packets: u64,
+        /// Packets that it dropped.
+        dropped_packets: u64,
     }
 }
 

@@ -178,7 +178,7 @@ pub(super) async fn run(
         worst_clock_error_ns: 0,
         warnings: vec![],
     };
-    let before = host::before(remote.ip(), &config.clock);
+    let before = host::before(remote.ip(), config.plan.device.as_deref(), &config.clock);
     let notes_before = engine.notes().len();
 
     // The server tells of each data connection when it has it; nothing starts before.

@@ -362,7 +362,7 @@ impl Task<'_> {
     ) -> (String, Option<Box<EndReport>>) {
         let shared = self.shared.clone();
         let clock = shared.engine.clock().clone();
-        let before = Arc::new(host::before(session.peer.ip(), &clock));
+        let before = Arc::new(host::before(session.peer.ip(), None, &clock));
         let notes_before = shared.engine.notes().len();
         let lease = Instant::now() + Duration::from_secs(shared.config.limits.session_seconds);
         let mut report = None;
