@@ -83,7 +83,7 @@ impl Probes {
             t3_ns: 0,
         };
         let sockets = [socket];
-        if !say_hello(&sockets, &[0], &key, hello, &clock).ok()? {
+        if say_hello(&sockets, &[0], &key, hello, &clock).ok()?.is_some() {
             return None;
         }
         let [socket] = sockets;

@@ -304,7 +304,17 @@ impl Task<'_> {
         opened: &mut Opened,
         local: SocketAddr,
     ) -> Result<Option<tokio::task::JoinHandle<()>>, String> {
-        let ports = open.plan.data_ports;
+        let pool = &self.shared.data_ports;
+        let ports = match open.plan.data_ports {
+            DataPorts::Range if !pool.is_range() => {
+                return Err(
+                    "this server has no range of data ports (weir serve --data-ports FIRST-LAST)"
+                        .into(),
+                );
+            }
+            DataPorts::Range => DataPorts::Dedicated,
+            ports => ports,
+        };
         let needs = |s: &FlowSpec| {
             let c = &s.connection;
             c.window.is_some()
@@ -316,7 +326,8 @@ impl Task<'_> {
         };
         let tcp: Vec<&FlowSpec> =
             specs.iter().filter(|s| s.connection.transport == Transport::Tcp).collect();
-        let mut task = None;
+        // Everything is opened before anything is begun: what is refused gives its ports back at once.
+        let mut listener = None;
         if !tcp.is_empty()
             && (ports == DataPorts::Dedicated
                 || (ports == DataPorts::Auto && tcp.iter().any(|s| needs(s))))
@@ -327,28 +338,32 @@ impl Task<'_> {
                 nonblocking: true,
                 ..tcp_options(spec, spec.connection.direction == Direction::Reverse)
             };
-            let listener = TcpListener::open(SocketAddr::new(local.ip(), 0), &options, 1024)
-                .map_err(|e| e.to_string())?;
-            opened.tcp_port = listener.local_addr().map_err(|e| e.to_string())?.port();
-            let listener =
-                tokio::net::TcpListener::from_std(listener.into()).map_err(|e| e.to_string())?;
-            // Sessions are never opened on it: a control preface there is as foreign as any.
-            task = Some(tokio::spawn(super::accept(listener, self.shared.clone(), None)));
+            let opening = pool.open(|port| {
+                TcpListener::open(SocketAddr::new(local.ip(), port), &options, 1024)
+            })?;
+            opened.tcp_port = opening.local_addr().map_err(|e| e.to_string())?.port();
+            let opening = tokio::net::TcpListener::from_std(opening.into());
+            listener = Some(opening.map_err(|e| e.to_string())?);
         }
         let udp: Vec<&FlowSpec> =
             specs.iter().filter(|s| s.connection.transport == Transport::Udp).collect();
         if ports == DataPorts::Dedicated
+        let mut sockets = vec![];
             || (ports == DataPorts::Auto && udp.len() > SHARED_UDP_FLOWS)
         {
             for spec in udp {
-                let socket = session.dedicated_socket(spec).map_err(|e| e.to_string())?;
-                opened
-                    .flow_ports
-                    .push((spec.id, socket.local_addr().map_err(|e| e.to_string())?.port()));
-                self.shared.front.await_dedicated(session, spec.id, socket);
+                let socket = pool.open(|port| session.dedicated_socket(spec, port))?;
+                let port = socket.local_addr().map_err(|e| e.to_string())?.port();
+                opened.flow_ports.push((spec.id, port));
+                sockets.push((spec.id, socket));
             }
         }
-        Ok(task)
+        for (flow, socket) in sockets {
+            self.shared.front.await_dedicated(session, flow, socket);
+        }
+        // Sessions are never opened on it: a control preface there is as foreign as any.
+        let accepting = |listener| super::accept(listener, self.shared.clone(), None);
+        Ok(listener.map(|listener| tokio::spawn(accepting(listener))))
     }
 
     /// The conversation during a test. Returns how it ended and the report that was given.
@@ -382,7 +397,14 @@ impl Task<'_> {
                     let now = clock.monotonic_ns();
                     heard = Instant::now();
                     match message {
-                        Ok(ClientMessage::Probe { t1_ns }) => {
+                        Ok(ClientMessage::Probe { t1_ns, reference: wanted }) => {
+                            if wanted && references.is_none() {
+                                // It may start a program, once.
+                                let clock = clock.clone();
+                                let opening = tokio::task::spawn_blocking(move || ReferenceReader::open(&clock));
+                                references = opening.await.ok();
+                            }
+                            let reference = references.as_ref().filter(|_| wanted).and_then(crate::reference::read);
                             let t3_ns = clock.monotonic_ns();
                             if !self.send(&ServerMessage::ProbeReply { t1_ns, t2_ns: now, t3_ns }).await {
                                 return ("the client does not read".into(), report);

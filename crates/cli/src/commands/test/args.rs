@@ -148,7 +148,8 @@ pub(crate) struct TrafficArgs {
     /// Seed of everything random, decimal or 0x hexadecimal, 64 bits [default: a fresh one, kept with the result]
     #[arg(long, value_name = "SEED")]
     pub(crate) seed: Option<Seed>,
-    /// Data on the one port, on ports of its own, or as the plan needs: auto, shared or dedicated [default: auto]
+    /// Data on the one port (shared), on ports of its own (dedicated), on such from the server's --data-ports or not at
+    /// all (range), or as the plan needs (auto) [default: auto]
     #[arg(long, value_name = "MODE", value_parser = values::data_ports)]
     pub(crate) data_ports: Option<DataPorts>,
 }
