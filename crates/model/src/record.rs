@@ -228,8 +228,12 @@ record! {
 record! {
     /// How the clock of the remote side relates to the local one.
     ClockRelation {
-        /// `shared`, `ntp` (probes fitted by us) or `ptp`.
+        /// `shared`, `ntp` (by probes of ours, or by the ends' own NTP service) or `ptp`.
         method: String,
+        /// What the stated error rests on: `probes`, or the time service of both ends, where that was tighter:
+        /// `chrony`, `ntp-kernel`, or this end's and the other's joined by ` and `. Absent when shared.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        source: Option<String>,
         /// Remote minus local at the start.
         offset_seconds: f64,
         /// Relative rate error of the remote clock.

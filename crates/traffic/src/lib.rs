@@ -15,6 +15,7 @@ mod flows;
 mod host;
 mod key;
 mod log;
+mod reference;
 mod server;
 mod stop;
 

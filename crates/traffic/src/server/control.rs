@@ -12,6 +12,7 @@ use weir_flow::IntervalClock;
 use weir_model::plan::{DataPorts, Direction, FlowSpec, Transport};
 use weir_model::record::IntervalCount;
 use weir_model::report::EndReport;
+use weir_net::reference::ReferenceReader;
 use weir_net::tcp::TcpListener;
 use weir_wire::control::{
     ClientMessage, HELLO_LIMIT, Open, Opened, PROTOCOL, SERVER_LIMIT, ServerMessage,
@@ -347,8 +348,8 @@ impl Task<'_> {
         }
         let udp: Vec<&FlowSpec> =
             specs.iter().filter(|s| s.connection.transport == Transport::Udp).collect();
-        if ports == DataPorts::Dedicated
         let mut sockets = vec![];
+        if ports == DataPorts::Dedicated
             || (ports == DataPorts::Auto && udp.len() > SHARED_UDP_FLOWS)
         {
             for spec in udp {
@@ -384,6 +385,7 @@ impl Task<'_> {
         let mut live = Live { next: 0, at: None };
         let silence = Duration::from_secs(shared.config.limits.silence_seconds);
         let mut heard = Instant::now();
+        let mut references = None;
         loop {
             let live_at = live.at;
             let live_due = async {
@@ -406,7 +408,7 @@ impl Task<'_> {
                             }
                             let reference = references.as_ref().filter(|_| wanted).and_then(crate::reference::read);
                             let t3_ns = clock.monotonic_ns();
-                            if !self.send(&ServerMessage::ProbeReply { t1_ns, t2_ns: now, t3_ns }).await {
+                            if !self.send(&ServerMessage::ProbeReply { t1_ns, t2_ns: now, t3_ns, reference }).await {
                                 return ("the client does not read".into(), report);
                             }
                         }
