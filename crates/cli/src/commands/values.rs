@@ -21,13 +21,24 @@ pub(crate) fn transport(text: &str) -> Result<Transport, String> {
     }
 }
 
-/// `auto`, `shared` or `dedicated`.
+/// A range of ports: `FIRST-LAST`.
+pub(crate) fn ports(text: &str) -> Result<std::ops::RangeInclusive<u16>, String> {
+    let port = |text: &str| text.parse::<u16>().ok().filter(|p| *p > 0);
+    text.split_once('-')
+        .and_then(|(first, last)| port(first).zip(port(last)))
+        .filter(|(first, last)| first <= last)
+        .map(|(first, last)| first..=last)
+        .ok_or_else(|| "expected FIRST-LAST with ports 1 to 65535".into())
+}
+
+/// `auto`, `shared`, `dedicated` or `range`.
 pub(crate) fn data_ports(text: &str) -> Result<DataPorts, String> {
     match text {
         "auto" => Ok(DataPorts::Auto),
         "shared" => Ok(DataPorts::Shared),
         "dedicated" => Ok(DataPorts::Dedicated),
-        _ => Err("expected auto, shared or dedicated".into()),
+        "range" => Ok(DataPorts::Range),
+        _ => Err("expected auto, shared, dedicated or range".into()),
     }
 }
 

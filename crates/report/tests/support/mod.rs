@@ -189,6 +189,7 @@ pub(crate) fn udp_loss() -> Record {
         labels: BTreeMap::from([("site".into(), "annex".into())]),
         clock: Some(ClockRelation {
             method: "ntp".into(),
+            source: Some("chrony and ntp-kernel".into()),
             offset_seconds: -1.25e-3,
             skew_ratio: 2.3e-6,
             error_seconds: 1e-6,

@@ -2,10 +2,12 @@
 
 mod control;
 mod front;
+mod ports;
 mod session;
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -20,6 +22,7 @@ use weir_net::tcp::{TcpListener, TcpOptions};
 use weir_wire::preface::{CONTROL_LEN, ControlMode, DATA_LEN, Preface};
 
 pub(crate) use front::{Front, Registry};
+pub(crate) use ports::DataPortPool;
 pub(crate) use session::{Load, Share};
 
 use crate::TrafficError;
@@ -75,6 +78,8 @@ pub struct ServerConfig {
     pub idle_timeout: Option<Duration>,
     /// Packets received are logged here.
     pub packet_log: Option<PathBuf>,
+    /// Data ports of sessions' own are taken from these; else the system chooses.
+    pub data_ports: Option<RangeInclusive<u16>>,
     /// Processors for the workers.
     pub cpus: Option<Vec<usize>>,
     /// The clock; a test may inject one.
@@ -91,6 +96,7 @@ impl Default for ServerConfig {
             one_off: false,
             idle_timeout: None,
             packet_log: None,
+            data_ports: None,
             cpus: None,
             clock: Clock::System,
         }
@@ -143,6 +149,7 @@ pub(crate) struct Shared {
     pub(crate) registry: Registry,
     pub(crate) front: Front,
     pub(crate) load: Arc<Load>,
+    pub(crate) data_ports: DataPortPool,
     pub(crate) next_session: AtomicU64,
     pub(crate) events: mpsc::UnboundedSender<ServerEvent>,
     pub(crate) log: Option<PacketLog>,
@@ -220,6 +227,7 @@ async fn run(
     let port = bound.first().map_or(config.port, SocketAddr::port);
     observe(ServerEvent::Listening { addresses: bound, open: config.key.is_none() });
     let shared = Arc::new(Shared {
+        data_ports: DataPortPool::new(config.data_ports.clone()),
         next_session: AtomicU64::new(u64::from(u32::from_be_bytes(crate::key::random()?))),
         config,
         engine,
