@@ -92,6 +92,30 @@ fn a_time_namespace_1000_s_ahead_is_found_within_its_bound() {
 }
 
 #[test]
+fn the_record_names_the_scheduling_class() {
+    let test = "the_record_names_the_scheduling_class";
+    let Some(mut bench) = Bench::up(test, &[]) else { return };
+    bench.serve_ahead(AHEAD, &["--scheduling", "normal"]);
+    let class = |bench: &Bench, more: &[&str]| {
+        let paced = ["-u", "-l", "200", "-k", "50", "--scheduling"];
+        let record = bench.test(&[&paced[..], more].concat());
+        record.flows[0].sender.as_ref().unwrap().scheduling.clone().unwrap()
+    };
+    assert_eq!(class(&bench, &["normal", "-b", "1000pps"]), "normal");
+    assert_eq!(class(&bench, &["auto", "-b", "0"]), "normal");
+    // The server was told otherwise.
+    assert_eq!(class(&bench, &["auto", "-b", "1000pps", "-R"]), "normal");
+    // Refused inside some control groups even to root: then `fifo` is, too.
+    let granted = std::thread::spawn(|| weir_net::thread::try_fifo(10).is_ok()).join().unwrap();
+    let auto = class(&bench, &["auto", "-b", "1000pps"]);
+    assert_eq!(auto, if granted { "fifo" } else { "normal" });
+    let asked = ["-u", "-k", "50", "-b", "1000pps", "--scheduling", "fifo"];
+    let status = bench.test_command(&asked).status().unwrap();
+    assert_eq!(status.code(), Some(if granted { 0 } else { 4 }));
+    bench.stop_server();
+}
+
+#[test]
 fn an_asymmetric_path_stays_within_the_bound() {
     let test = "an_asymmetric_path_stays_within_the_bound";
     let Some(mut bench) = Bench::up(test, &["tc", "python3"]) else { return };
@@ -279,11 +303,12 @@ fn a_step_of_the_clock_during_a_test_is_told_and_bounded() {
         let receiver = receiver(&record);
         assert_eq!(receiver.lost_packets, Some(0));
         assert_eq!((receiver.late_packets, receiver.duplicate_packets), (Some(0), Some(0)));
-        // Times are off by the step at most, and only until it is noticed: within a second of three.
+        // Times are off by the step at most, and only for what was read just when it was noticed.
         let delay = receiver.one_way_delay.as_ref().unwrap();
         assert!(delay.min_seconds > -3.5 && delay.max_seconds < 3.5, "{delay:?}");
-        let median = delay.p50_seconds.unwrap();
-        assert!(median.abs() < 0.5, "{delay:?}");
+        // 1500 packets: a second of them off by 3 s would show in either.
+        assert!(delay.mean_seconds.abs() < 0.3, "{delay:?}");
+        assert!(delay.p99_seconds.unwrap().abs() < 0.5, "{delay:?}");
         // The monotonic clocks, which relate the two hosts, did not step: the offset is still none.
         let clock = record.clock.as_ref().unwrap();
         assert!(clock.offset_seconds.abs() <= clock.error_seconds, "{clock:?}");

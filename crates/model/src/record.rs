@@ -343,6 +343,9 @@ record! {
         /// Sends refused by a full queue below the socket (ENOBUFS), and retried.
         #[serde(skip_serializing_if = "Option::is_none")]
         queue_full: Option<u64>,
+        /// Scheduling class of the thread that sent datagrams: `fifo` when all of them were sent under real-time scheduling (SCHED_FIFO), else `normal`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        scheduling: Option<String>,
     }
 }
 

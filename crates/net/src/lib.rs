@@ -54,6 +54,8 @@ pub mod tcp;
 pub mod thread;
 pub mod udp;
 #[cfg(target_os = "linux")]
+pub mod waiting;
+#[cfg(target_os = "linux")]
 pub mod watchdog;
 
 #[cfg(target_os = "linux")]

@@ -27,6 +27,7 @@ pub use error::TrafficError;
 pub use key::{Key, PASSPHRASE_SALT};
 pub use server::{Limits, ServerConfig, ServerEvent, serve};
 pub use stop::{Stop, StopReason};
+pub use weir_flow::Scheduling;
 
 /// Least time between the command to start and time zero, beside a round trip.
 const START_NS: u64 = 20_000_000;

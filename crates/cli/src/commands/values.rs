@@ -6,6 +6,7 @@ use std::str::FromStr;
 use weir_model::plan::{DataPorts, Switch, Transport};
 use weir_model::units::{BitRate, Span};
 
+use crate::engine::Scheduling;
 use crate::error::CliError;
 use crate::time;
 
@@ -129,6 +130,11 @@ impl FromStr for Bind {
 pub(crate) fn is_interface(name: &str) -> bool {
     (1..=15).contains(&name.len())
         && !name.chars().any(|c| c == '/' || c == '%' || c.is_whitespace() || c.is_control())
+}
+
+/// A scheduling class for sending threads.
+pub(crate) fn scheduling(text: &str) -> Result<Scheduling, String> {
+    text.parse().map_err(str::to_string)
 }
 
 /// CPUs by number: `0`, `0,2`, `1-3`.

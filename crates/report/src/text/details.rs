@@ -446,6 +446,9 @@ fn pacing(items: &mut Items, flows: &[Flow]) {
                 parts.push(text);
             }
             parts.extend(slots(s.late_slots, s.missed_slots, s.intended_slots));
+            if s.intended_slots.is_some() && s.scheduling.as_deref() == Some("fifo") {
+                parts.push("real-time scheduling".into());
+            }
             (!parts.is_empty()).then(|| parts.join(", "))
         },
         |flows| {

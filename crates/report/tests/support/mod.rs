@@ -112,6 +112,7 @@ pub(crate) fn udp_loss() -> Record {
                 max_seconds: 1.52e-3,
             }),
             buffer_bytes: Some(425_984),
+            scheduling: Some("fifo".into()),
             ..Default::default()
         }),
         receiver: Some(Receiver {

@@ -23,7 +23,7 @@ use super::latency::{IDLE_PROBES, Probes};
 use super::setup::Setup;
 use super::{ClientConfig, Event, Failure};
 use crate::channel::{ChannelError, Meter, Writer, clean};
-use crate::engine::{Engine, FlowEvent, lock};
+use crate::engine::{Engine, FlowEvent, check_scheduling, lock};
 use crate::flows::{Flow, SessionFacts};
 use crate::reference::{self, Choice};
 use crate::stop::{Stop, StopReason};
@@ -87,6 +87,7 @@ pub(super) async fn run(
     stop: Stop,
     observe: &mut dyn FnMut(Event),
 ) -> Result<Record, Failure> {
+    check_scheduling(config.scheduling)?;
     let meter = Meter::default();
     let stopped = |reason: StopReason| TrafficError::Stopped(reason.text(), reason.exit_code());
     // Refused before anything is sent: a path that can't be used.
@@ -125,7 +126,12 @@ pub(super) async fn run(
         .cpus
         .as_ref()
         .map_or_else(|| weir_net::thread::allowed_cpus().map_or(1, |c| c.len()), Vec::len);
-    let engine = Arc::new(Engine::new(count, config.cpus.as_deref(), config.clock.clone())?);
+    let engine = Arc::new(Engine::new(
+        count,
+        config.cpus.as_deref(),
+        config.scheduling,
+        config.clock.clone(),
+    )?);
     let (events, mut flow_events) = mpsc::unbounded_channel();
 
     let shared_clock = clock_identity(&config.clock).is_same_clock(&connected.server.clock);

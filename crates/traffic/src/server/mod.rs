@@ -16,6 +16,7 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
+use weir_flow::Scheduling;
 use weir_model::plan::DEFAULT_PORT;
 use weir_net::clock::Clock;
 use weir_net::tcp::{TcpListener, TcpOptions};
@@ -26,7 +27,7 @@ pub(crate) use ports::DataPortPool;
 pub(crate) use session::{Load, Share};
 
 use crate::TrafficError;
-use crate::engine::{Engine, lock};
+use crate::engine::{Engine, check_scheduling, lock};
 use crate::key::Key;
 use crate::log::PacketLog;
 use crate::stop::Stop;
@@ -82,6 +83,8 @@ pub struct ServerConfig {
     pub data_ports: Option<RangeInclusive<u16>>,
     /// Processors for the workers.
     pub cpus: Option<Vec<usize>>,
+    /// What the threads that send datagrams may take; [`Scheduling::Fifo`] is refused where the system refuses it.
+    pub scheduling: Scheduling,
     /// The clock; a test may inject one.
     pub clock: Clock,
 }
@@ -98,6 +101,7 @@ impl Default for ServerConfig {
             packet_log: None,
             data_ports: None,
             cpus: None,
+            scheduling: Scheduling::Auto,
             clock: Clock::System,
         }
     }
@@ -214,12 +218,18 @@ async fn run(
 ) -> Result<(), TrafficError> {
     // Ten thousand half-open connections need as many descriptors; less is told by refusing later.
     let _ = weir_net::thread::raise_descriptor_limit(65_536);
+    check_scheduling(config.scheduling)?;
     let (listeners, bound) = listen(&config)?;
     let count = config
         .cpus
         .as_ref()
         .map_or_else(|| weir_net::thread::allowed_cpus().map_or(1, |c| c.len()), Vec::len);
-    let engine = Arc::new(Engine::new(count, config.cpus.as_deref(), config.clock.clone())?);
+    let engine = Arc::new(Engine::new(
+        count,
+        config.cpus.as_deref(),
+        config.scheduling,
+        config.clock.clone(),
+    )?);
     let registry: Registry = Arc::new(Mutex::new(HashMap::new()));
     let front = Front::start(&bound, registry.clone(), engine.clone())?;
     let log = config.packet_log.as_ref().map(|path| crate::log::open(path)).transpose()?;

@@ -10,6 +10,7 @@ use weir_model::units::{BitRate, ByteSize, Dscp, Seed, SendRate, Span};
 use weir_report::Units;
 
 use crate::commands::values::{self, Bind, Cpus, Label, Nominal};
+use crate::engine::Scheduling;
 use crate::key::KeyArgs;
 
 /// Run one test against a host where `weir serve` answers
@@ -110,6 +111,9 @@ pub(crate) struct GeneralArgs {
     /// Run this side's threads on these CPUs only, such as 0, 0,2 or 1-3
     #[arg(short = 'A', long, value_name = "CPUS")]
     pub(crate) affinity: Option<Cpus>,
+    /// Scheduling of threads that send paced datagrams: auto (real time, SCHED_FIFO, where granted and their rates are bounded), normal, or fifo (refused with exit code 4 where it is not granted) [default: auto]
+    #[arg(long, value_name = "CLASS", value_parser = values::scheduling, default_value = "auto", hide_default_value = true)]
+    pub(crate) scheduling: Scheduling,
 }
 
 #[derive(Debug, Args)]
