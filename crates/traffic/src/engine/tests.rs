@@ -83,7 +83,7 @@ impl Bench {
             state: state.clone(),
             content: Content::Zeros,
             seed: 1,
-            segmented: false,
+            most_segments: 1,
             proof: None,
             unreachable_since: None,
             events: self.events.clone(),
