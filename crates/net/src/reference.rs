@@ -228,8 +228,9 @@ mod tests {
     #[test]
     fn chronys_bound_is_offset_dispersion_and_half_the_delay() {
         let bound = parse_tracking(GOOD).unwrap();
-        assert_eq!(bound.error_ns, 2_000 + 20_000 + 5_000);
-        assert_eq!(bound.growth_ppb, 10 + 40 + 1000);
+        // Rounded up, so that it never promises more than was said.
+        assert!((27_000..=27_001).contains(&bound.error_ns), "{bound:?}");
+        assert!((1050..=1051).contains(&bound.growth_ppb), "{bound:?}");
         assert_eq!(bound.service.name(), "chrony");
     }
 
