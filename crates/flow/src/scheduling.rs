@@ -8,8 +8,9 @@ use std::ops::AddAssign;
 /// Processor time of handing one datagram of up to [`PART_BYTES`] to the network, s: system call, the way down, and on
 /// a virtual link the way up to the receiving socket as well.
 const MESSAGE_SECONDS: f64 = 4e-6;
-/// Processor time of one sleep and its wake-up, s: on a virtual machine each sets a timer of the host's.
-const WAKE_SECONDS: f64 = 6e-6;
+/// Processor time of one sleep and its wake-up, s. It is a virtual machine's, where each sets a timer of the host's:
+/// measured beside two busy loops, 20 000 a second could not be kept.
+const WAKE_SECONDS: f64 = 20e-6;
 /// Of each further segment of a super-packet, s.
 const SEGMENT_SECONDS: f64 = 0.5e-6;
 /// A datagram beyond this leaves in fragments, each of which costs as much as a datagram.
@@ -17,10 +18,11 @@ const PART_BYTES: usize = 1472;
 /// Share of one processor that a thread under SCHED_FIFO may need for waking and sending. With both ends on one host and a sending
 /// thread for each processor at either, half of the machine still is for the others.
 const MOST_NEEDED: f64 = 0.25;
-/// Share of one processor that such a thread may use, spinning included.
+/// Share of one processor that such a thread may use, spinning included, where others have processors enough.
 const MOST_BUSY: f64 = 0.5;
-/// Fewest processors on which a thread under SCHED_FIFO spins: on fewer it would keep the receiver waiting.
-const CPUS_TO_SPIN: usize = 3;
+/// The same on fewer than [`CPUS_ENOUGH`] processors, so that the receiver is not kept waiting.
+const MOST_BUSY_FEW: f64 = 0.25;
+const CPUS_ENOUGH: usize = 3;
 
 /// What the user asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -125,12 +127,10 @@ pub fn waking(asked: Scheduling, demand: Demand, cpus: usize, spin_ns: u64) -> W
     if asked == Scheduling::Normal || !(needed > 0.0 && needed <= MOST_NEEDED) {
         return Waking::normal(spin_ns);
     }
-    let spin_ns = if cpus < CPUS_TO_SPIN {
-        0
-    } else {
-        let share = (MOST_BUSY - needed) / demand.wakeups_per_second;
-        spin_ns.min((share * 1e9) as u64)
-    };
+    // Spinning is what makes gaps even (1 to 2 us of deviation instead of 6 to 25), and a little of it starves nobody.
+    let most = if cpus < CPUS_ENOUGH { MOST_BUSY_FEW } else { MOST_BUSY };
+    let share = (most - needed) / demand.wakeups_per_second;
+    let spin_ns = spin_ns.min((share * 1e9).round() as u64);
     Waking { class: Class::Fifo, spin_ns }
 }
 
@@ -147,9 +147,9 @@ mod tests {
 
     #[test]
     fn a_bounded_paced_flow_takes_fifo() {
-        for pps in [1.0, 997.0, 1000.0, 20_000.0] {
+        for pps in [1.0, 997.0, 1000.0] {
             let demand = Demand::paced(pps, 1, 160, 1);
-            assert_eq!(auto(demand, 2), Waking { class: Class::Fifo, spin_ns: 0 }, "{pps}");
+            assert_eq!(auto(demand, 2), Waking { class: Class::Fifo, spin_ns: SPIN }, "{pps}");
             assert_eq!(waking(Scheduling::Fifo, demand, 2, SPIN).class, Class::Fifo);
             assert_eq!(waking(Scheduling::Normal, demand, 2, SPIN), Waking::normal(SPIN));
         }
@@ -188,14 +188,21 @@ mod tests {
     }
 
     #[test]
-    fn it_spins_only_where_others_have_a_processor() {
-        let demand = Demand::paced(1000.0, 1, 160, 1);
-        assert_eq!([1, 2, 3, 64].map(|cpus| auto(demand, cpus).spin_ns), [0, 0, SPIN, SPIN]);
+    fn it_spins_less_the_more_it_wakes_and_the_fewer_processors_there_are() {
+        // 5000 wake-ups of 24 us are 12 %: what is left of 25 % and of 50 %, each time.
+        let demand = Demand::paced(5000.0, 1, 160, 1);
+        assert_eq!(
+            [1, 2, 3, 64].map(|cpus| auto(demand, cpus).spin_ns / 100),
+            [260, 260, 600, 600]
+        );
+        // 10 000 are 24 %.
+        let demand = Demand::paced(10_000.0, 1, 160, 1);
+        assert_eq!([2, 3].map(|cpus| auto(demand, cpus).spin_ns / 100), [10, 260]);
     }
 
     proptest! {
         #[test]
-        fn under_fifo_it_never_takes_more_than_half_a_processor(
+        fn under_fifo_it_never_takes_more_than_its_share(
             flows in prop::collection::vec((1.0f64..1e6, 1u32..64, 1usize..65_507, 1usize..64), 1..20), cpus in 1usize..65,
         ) {
             let mut sum = Demand::default();
@@ -205,7 +212,8 @@ mod tests {
             let chosen = auto(sum, cpus);
             if chosen.class == Class::Fifo {
                 let busy = sum.processors + sum.wakeups_per_second * (WAKE_SECONDS + chosen.spin_ns as f64 / 1e9);
-                prop_assert!(busy <= MOST_BUSY + 1e-6, "{busy}");
+                let most = if cpus < CPUS_ENOUGH { MOST_BUSY_FEW } else { MOST_BUSY };
+                prop_assert!(busy <= most + 1e-6, "{busy}");
             } else {
                 prop_assert!(sum.processors + sum.wakeups_per_second * WAKE_SECONDS > MOST_NEEDED);
             }
