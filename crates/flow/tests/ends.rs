@@ -205,15 +205,15 @@ fn a_senders_time_leaves_the_omitted_part_out() {
 fn spacing_is_reported_by_bursts() {
     let mut s = sending("1000pps/2", false, |_| {});
     for n in 0..2000u64 {
-        // One burst of two hundred leaves 300 us late.
-        let at = 10 * SECOND + n * 2 * MS + if n % 200 == 100 { 300_000 } else { 0 };
+        // One burst of fifty leaves 300 us late: the gap before it is longer, that behind it shorter.
+        let at = 10 * SECOND + n * 2 * MS + if n % 50 == 25 { 300_000 } else { 0 };
         s.sent(2, 2, at);
     }
     let spacing = s.report("send", None).spacing.unwrap();
     assert_eq!(spacing.intended_seconds, 0.002);
     assert_eq!((spacing.p50_seconds, spacing.deviation_seconds), (0.0, 0.0));
     assert_eq!(spacing.max_seconds, 0.0003);
-    assert!(spacing.p01_seconds.unwrap() <= spacing.p99_seconds.unwrap());
+    assert_eq!((spacing.p01_seconds, spacing.p99_seconds), (Some(-0.0003), Some(0.0003)));
 }
 
 #[test]
@@ -494,4 +494,35 @@ fn narrow_numbers_tell_when_they_may_be_wrong() {
     r.on_message(&datagram(1, 100, 0, 0), None, 1, |_| {});
     r.finish(SECOND);
     assert_eq!(r.report("", None, None).ambiguous, Some(true));
+}
+
+#[test]
+fn what_the_network_did_not_take_starts_no_time() {
+    let mut s = sending("0", false, |c| c.duration = None);
+    s.sent(0, 1, 10 * SECOND);
+    s.sent(1, 1, 11 * SECOND);
+    s.sent(1, 1, 12 * SECOND);
+    s.stop();
+    let r = s.report("send", None);
+    assert_eq!((r.packets, r.seconds, r.segments_per_message), (2, 1.0, Some(1.0)));
+}
+
+#[test]
+fn time_that_passes_gives_up_what_is_overdue() {
+    let mut r = receiving("1000pps", |_| {});
+    r.on_message(&datagram(100, 0, 0, 0), None, 0, |_| {});
+    r.on_message(&datagram(100, 2, 0, 0), None, MS, |_| {});
+    r.set_sent_total(3);
+    r.advance(SECOND);
+    assert!(!r.is_complete(), "it may still come");
+    r.advance(4 * SECOND);
+    assert!(r.is_complete());
+}
+
+#[test]
+fn a_last_interval_ends_with_its_last_event_unless_that_is_the_boundary() {
+    let c = clock(0);
+    for (event, seconds) in [(400 * MS, 0.4), (700 * MS, 0.7), (990 * MS, 0.99), (991 * MS, 1.0)] {
+        assert_eq!(c.seconds(0, Some(event)), seconds, "{event}");
+    }
 }

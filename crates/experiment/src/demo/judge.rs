@@ -213,4 +213,97 @@ mod tests {
         r.end_reason = "peer lost".into();
         assert_eq!(judge(&case(Expectation::EveryByte), &r), Verdict::Failed("peer lost".into()));
     }
+
+    #[test]
+    fn what_was_not_received_or_not_reported_fails() {
+        let bytes = case(Expectation::EveryByte);
+        assert!(matches!(judge(&bytes, &record(0, 0, 0, 0)), Verdict::Failed(_)));
+        assert!(matches!(judge(&bytes, &record(9, 10, 0, 0)), Verdict::Failed(_)));
+        let placed = case(Expectation::EveryLossPlaced);
+        assert!(matches!(judge(&placed, &record(10, 10, 0, 0)), Verdict::Failed(_)));
+        // More placed than missing is as wrong as less.
+        let mut r = record(10, 5, 0, 5);
+        let rows = vec![];
+        r.loss_ledger = Some(LossLedger { rows, remainder_packets: -1, missing_packets: 5 });
+        assert!(matches!(judge(&placed, &r), Verdict::Failed(_)));
+        let paced = case(Expectation::EveryPacketAt { packets_per_second: 10.0 });
+        let mut r = record(10, 10, 0, 0);
+        r.flows[0].sender = None;
+        assert!(matches!(judge(&paced, &r), Verdict::Failed(_)));
+    }
+
+    #[test]
+    fn a_rate_is_the_asked_one_within_a_thousandth() {
+        let paced = case(Expectation::EveryPacketAt { packets_per_second: 10_000.0 });
+        // By the planned time, or by the time from first to last packet, which spans one gap less.
+        for (packets, passes) in [
+            (9_989, false),
+            (9_990, true),
+            (10_000, true),
+            (10_009, true),
+            (10_011, true),
+            (10_012, false),
+        ] {
+            let verdict = judge(&paced, &record(packets, packets, 0, 0));
+            assert_eq!(verdict == Verdict::Passed, passes, "{packets}: {verdict:?}");
+            assert!(passes || matches!(verdict, Verdict::Undecided(_)));
+        }
+    }
+
+    #[test]
+    fn every_loss_must_be_the_receivers_own_to_be_undecided() {
+        let paced = case(Expectation::EveryPacketAt { packets_per_second: 1000.0 });
+        for (dropped, undecided) in [(1, false), (2, true), (3, true)] {
+            let verdict = judge(&paced, &record(1000, 998, 0, dropped));
+            assert_eq!(matches!(verdict, Verdict::Undecided(_)), undecided, "{dropped}");
+        }
+    }
+
+    #[test]
+    fn figures_sum_both_directions_and_show_the_first_flow() {
+        use weir_model::record::{Delay, LinkUsage, Spacing};
+        let mut r = record(10, 9, 3, 0);
+        let sender = Sums { packets: 100, bytes: 500, missed_slots: Some(4), ..Sums::default() };
+        let receiver = Sums {
+            packets: 90,
+            bytes: 450,
+            bits_per_second: 8e3,
+            packets_per_second: 90.0,
+            lost_packets: Some(10),
+            ..Sums::default()
+        };
+        r.total.reverse = Some(DirectionTotal { sender: Some(sender), receiver: Some(receiver) });
+        let forward = r.total.forward.as_mut().unwrap().receiver.as_mut().unwrap();
+        (forward.bits_per_second, forward.lost_packets) = (1e3, Some(1));
+        forward.packets_per_second = 9.0;
+        let flow = &mut r.flows[0];
+        flow.sender.as_mut().unwrap().spacing =
+            Some(Spacing { deviation_seconds: 0.5, ..Spacing::default() });
+        let seen = flow.receiver.as_mut().unwrap();
+        (seen.jitter_seconds, seen.crossing) = (Some(0.25), Some("cut".into()));
+        seen.one_way_delay = Some(Delay {
+            p50_seconds: Some(0.125),
+            p99_seconds: Some(7.0),
+            error_seconds: Some(0.0625),
+            ..Delay::default()
+        });
+        r.link_usage = Some(LinkUsage { wire_ratio: 0.75, ip_ratio: 0.5, ..LinkUsage::default() });
+        let expected = Figures {
+            sent_packets: 110,
+            sent_bytes: 1500,
+            received_bytes: 1350,
+            received_packets: 99,
+            bits_per_second: 9e3,
+            packets_per_second: 99.0,
+            lost_packets: Some(11),
+            missed_slots: 7,
+            jitter_seconds: Some(0.25),
+            delay_p50_seconds: Some(0.125),
+            delay_error_seconds: Some(0.0625),
+            spacing_seconds: Some(0.5),
+            wire_ratio: Some(0.75),
+            crossing: Some("cut".into()),
+        };
+        assert_eq!(figures(&r), expected);
+    }
 }
