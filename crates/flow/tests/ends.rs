@@ -526,3 +526,90 @@ fn a_last_interval_ends_with_its_last_event_unless_that_is_the_boundary() {
         assert_eq!(c.seconds(0, Some(event)), seconds, "{event}");
     }
 }
+
+#[test]
+fn cut_datagrams_count_what_came_of_them() {
+    // Behind the header: numbers are believed, bytes are those that came. Within it: nothing is.
+    let cut = |sequence: u64, length: usize| datagram(100, sequence, 0, 0)[..length].to_vec();
+    let mut r = receiving("0", |_| {});
+    r.on_message(&cut(0, 60), None, 1, |_| {});
+    r.on_message(&cut(1, 10), None, 2, |_| {});
+    let report = r.report("", None, None);
+    assert_eq!((report.packets, report.bytes), (1, 60));
+    assert_eq!((report.truncated_packets, report.corrupted_packets), (Some(2), Some(2)));
+    // The same in a merged message.
+    let mut r = receiving("0", |_| {});
+    r.on_message(&[cut(0, 60), cut(1, 60), cut(2, 60)].concat(), Some(60), 1, |_| {});
+    let report = r.report("", None, None);
+    assert_eq!((report.packets, report.bytes), (3, 180));
+    assert_eq!((report.truncated_packets, report.corrupted_packets), (Some(3), Some(3)));
+}
+
+#[test]
+fn a_late_datagram_gives_no_delay_and_waiting_has_no_end_without_a_count() {
+    let mut r = receiving("1000pps", |_| {});
+    r.set_clock(SenderClock::default());
+    r.on_message(&datagram(100, 0, 0, 0), None, 10, |_| {});
+    r.on_message(&datagram(100, 2, 0, 0), None, 20, |_| {});
+    assert!(!r.is_complete(), "the sender has not told its count");
+    r.advance(3 * SECOND);
+    r.on_message(&datagram(100, 1, 0, 0), None, 3 * SECOND, |_| {});
+    assert_eq!(r.report("", None, None).one_way_delay.unwrap().count, 2);
+}
+
+#[test]
+fn jitter_is_in_seconds_in_totals_and_intervals() {
+    let mut r = receiving("1000pps", |_| {});
+    r.on_message(&datagram(100, 0, 0, 0), None, 0, |_| {});
+    r.on_message(&datagram(100, 1, MS, 0), None, MS + 160_000, |_| {});
+    r.finish(SECOND);
+    assert_eq!(r.report("", None, None).jitter_seconds, Some(1e-5));
+    assert_eq!(r.interval_counts()[0].jitter_seconds, Some(1e-5));
+}
+
+#[test]
+fn a_mean_delay_is_over_the_delays_and_not_the_packets() {
+    let mut r = receiving("0", |_| {});
+    r.set_clock(SenderClock::default());
+    let merged: Vec<u8> = (0..4).flat_map(|n| datagram(100, n, 0, 0)).collect();
+    r.on_message(&merged, Some(100), 4000, |_| {});
+    r.finish(SECOND);
+    assert_eq!(r.interval_counts()[0].mean_delay_seconds, Some(4e-6));
+}
+
+#[test]
+fn contradicting_counts_and_too_many_runs_are_told() {
+    let mut r = receiving("1000pps", |_| {});
+    for n in 0..3 {
+        r.on_message(&datagram(100, n, 0, 0), None, n, |_| {});
+    }
+    r.set_sent_total(2);
+    r.finish(SECOND);
+    assert_eq!(r.report("", None, None).ambiguous, Some(true), "three came of two");
+    // Runs of 257 different lengths: one more than are kept apart.
+    let mut r = receiving("1000pps", |_| {});
+    let mut next = 0;
+    for length in 0..=257 {
+        next += length;
+        r.on_message(&datagram(100, next, 0, 0), None, next, |_| {});
+        next += 1;
+    }
+    r.finish(SECOND);
+    let runs = r.report("", None, None).loss_runs.unwrap();
+    assert_eq!((runs.len(), runs.get("256"), runs.get("more")), (257, Some(&1), Some(&1)));
+}
+
+#[test]
+fn variation_of_the_omitted_start_is_forgotten() {
+    let mut r = Receiving::new(&spec(Transport::Udp, "1000pps", |_| {}), key(), SECOND, None);
+    r.start(IntervalClock { start_ns: 0, interval_ns: SECOND, omit_ns: 2 * SECOND });
+    r.set_clock(SenderClock::default());
+    for n in 0..4000u64 {
+        // Delays swing by 50 us in the omitted two seconds, and are even behind them.
+        let delay = if n < 2000 && n % 2 == 0 { 60_000 } else { 10_000 };
+        r.on_message(&datagram(100, n, n * MS, 0), None, n * MS + delay, |_| {});
+    }
+    r.finish(10 * SECOND);
+    let variation = r.report("", None, None).delay_variation.unwrap();
+    assert_eq!((variation.ipdv_p99_seconds, variation.pdv_p99_seconds), (Some(0.0), Some(0.0)));
+}
