@@ -19,8 +19,8 @@ mod linux {
     use std::error::Error;
 
     use weir_link::{
-        Handle, Link, LinkChoice, LinkOptions, Mode, Receive, ReceiveStatistics, Slabs, Transmit, TransmitStatistics,
-        open, quieten,
+        Handle, Link, LinkChoice, LinkOptions, Mode, Receive, ReceiveStatistics, Slabs, Transmit,
+        TransmitStatistics, open, quieten,
     };
     use weir_net::clock::{Clock, thread_cpu_ns};
     use weir_net::poll::{Events, Interest, Poller};

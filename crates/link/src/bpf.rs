@@ -54,7 +54,8 @@ impl Attributes {
     fn call(&self, command: i64) -> io::Result<i32> {
         // SAFETY: `self` is readable for its size, which is given, and laid out by the caller for this command with
         // pointers to memory that lives through the call.
-        let rc = unsafe { libc::syscall(libc::SYS_bpf, command, self.0.as_ptr(), size_of_val(&self.0)) };
+        let rc =
+            unsafe { libc::syscall(libc::SYS_bpf, command, self.0.as_ptr(), size_of_val(&self.0)) };
         if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(rc as i32) }
     }
 
@@ -93,7 +94,12 @@ fn load(kind: u32, attach_type: u32, program: &[u64]) -> io::Result<OwnedFd> {
         .call_for_descriptor(BPF_PROG_LOAD)
 }
 
-fn attach(program: &OwnedFd, interface: u32, attach_type: u32, flags: u32) -> io::Result<Attachment> {
+fn attach(
+    program: &OwnedFd,
+    interface: u32,
+    attach_type: u32,
+    flags: u32,
+) -> io::Result<Attachment> {
     let link = Attributes::new()
         .word(0, program.as_raw_fd() as u32)
         .word(4, interface)

@@ -75,7 +75,9 @@ fn partial(frame: &[u8]) -> Option<(usize, usize, usize)> {
     let offset = match number {
         protocol::TCP => TCP_CHECKSUM_AT,
         // A sender that leaves the sum out covers the whole; anything else is not from this host.
-        protocol::UDP if payload.get(4..6)? == (payload.len() as u16).to_be_bytes() => UDP_CHECKSUM_AT,
+        protocol::UDP if payload.get(4..6)? == (payload.len() as u16).to_be_bytes() => {
+            UDP_CHECKSUM_AT
+        }
         SCTP => SCTP_CHECKSUM_AT,
         _ => return None,
     };
@@ -105,9 +107,9 @@ fn crc32c(bytes: &[u8]) -> u32 {
         }
         table
     };
-    !bytes.iter().fold(u32::MAX, |sum, &byte| {
-        sum >> 8 ^ TABLE[((sum ^ u32::from(byte)) & 0xff) as usize]
-    })
+    !bytes
+        .iter()
+        .fold(u32::MAX, |sum, &byte| sum >> 8 ^ TABLE[((sum ^ u32::from(byte)) & 0xff) as usize])
 }
 
 #[cfg(test)]
@@ -175,10 +177,12 @@ pub(crate) mod tests {
                     let mut frame = partial_frame(v6, number, tags, b"some bytes, oddly many.");
                     // An Ethernet frame may be padded.
                     frame.extend([0xaa; 3]);
-                    let before = Packet::from_ethernet(&frame).expect("packet").transport_checksum_ok();
+                    let before =
+                        Packet::from_ethernet(&frame).expect("packet").transport_checksum_ok();
                     assert_eq!(before, Some(false));
                     assert!(complete_if_partial(&mut frame));
-                    let after = Packet::from_ethernet(&frame).expect("packet").transport_checksum_ok();
+                    let after =
+                        Packet::from_ethernet(&frame).expect("packet").transport_checksum_ok();
                     assert_eq!(after, Some(true));
                     let complete = frame.clone();
                     assert!(!complete_if_partial(&mut frame));
@@ -248,7 +252,8 @@ pub(crate) mod tests {
             Some(true)
         );
         let len = frame.len();
-        for (start, offset) in [(len + 1, 0), (len - 1, 0), (0, len), (0, usize::MAX), (len - 4, 8)] {
+        for (start, offset) in [(len + 1, 0), (len - 1, 0), (0, len), (0, usize::MAX), (len - 4, 8)]
+        {
             assert!(!complete_at(&mut frame, start, offset));
         }
     }

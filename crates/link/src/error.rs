@@ -57,7 +57,11 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    pub(crate) fn system(operation: &'static str, object: impl Into<String>, source: io::Error) -> Self {
+    pub(crate) fn system(
+        operation: &'static str,
+        object: impl Into<String>,
+        source: io::Error,
+    ) -> Self {
         Error::System { operation, object: object.into(), source }
     }
 

@@ -53,7 +53,8 @@ mod xdp;
 
 pub use error::{Error, Result};
 pub use link::{
-    Description, Link, Mode, Receive, ReceiveStatistics, Received, StampSource, Transmit, TransmitStatistics,
+    Description, Link, Mode, Receive, ReceiveStatistics, Received, StampSource, Transmit,
+    TransmitStatistics,
 };
 #[cfg(target_os = "linux")]
 pub use open::open;

@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Error, Result};
 use crate::link::{
-    Description, Link, Mode, Receive, ReceiveStatistics, Received, StampSource, Transmit, TransmitStatistics,
+    Description, Link, Mode, Receive, ReceiveStatistics, Received, StampSource, Transmit,
+    TransmitStatistics,
 };
 use crate::slabs::{Handle, Slabs};
 
@@ -74,7 +75,8 @@ pub fn link(name: &str, room: usize) -> Result<(Link, Outside)> {
         max_frame_bytes: Slabs::MAX_FRAME_BYTES as u32,
         notes: Vec::new(),
     };
-    let link = Link { receiver: Box::new(receiver), transmitter: Box::new(transmitter), description };
+    let link =
+        Link { receiver: Box::new(receiver), transmitter: Box::new(transmitter), description };
     Ok((link, outside))
 }
 

@@ -20,11 +20,17 @@ struct Facts {
 /// AF_XDP modes to try in turn (none: the packet socket at once), and why.
 fn preference(facts: Facts, bpf_refused: Option<String>) -> (&'static [Mode], String) {
     if facts.receive_stamps_wanted {
-        return (&[], "delay and rate count from the kernel's receive stamps, which AF_XDP lacks".into());
+        return (
+            &[],
+            "delay and rate count from the kernel's receive stamps, which AF_XDP lacks".into(),
+        );
     }
     if facts.mtu_bytes > xdp::MAX_MTU_BYTES {
         let most = xdp::MAX_MTU_BYTES;
-        return (&[], format!("AF_XDP takes an MTU of {most} bytes at most, here it is {}", facts.mtu_bytes));
+        return (
+            &[],
+            format!("AF_XDP takes an MTU of {most} bytes at most, here it is {}", facts.mtu_bytes),
+        );
     }
     if let Some(refusal) = bpf_refused {
         return (&[], format!("AF_XDP needs BPF, which is refused: {refusal}"));
@@ -33,10 +39,7 @@ fn preference(facts: Facts, bpf_refused: Option<String>) -> (&'static [Mode], St
         // Only a program in the driver keeps the far end from sending super-packets, which AF_XDP cannot take.
         return (&[Mode::XdpZeroCopy, Mode::XdpNative], "no law needs receive stamps".into());
     }
-    (
-        &[Mode::XdpZeroCopy, Mode::XdpNative, Mode::XdpGeneric],
-        "no law needs receive stamps".into(),
-    )
+    (&[Mode::XdpZeroCopy, Mode::XdpNative, Mode::XdpGeneric], "no law needs receive stamps".into())
 }
 
 /// Opens a link on `interface` of the calling thread's network namespace; the threads that use it may be in any.
@@ -84,7 +87,11 @@ pub fn open(interface: &str, choice: LinkChoice, options: &LinkOptions) -> Resul
 }
 
 fn with_failures(reason: &str, failures: &[String]) -> String {
-    if failures.is_empty() { reason.to_owned() } else { format!("{reason}; not had: {}", failures.join("; ")) }
+    if failures.is_empty() {
+        reason.to_owned()
+    } else {
+        format!("{reason}; not had: {}", failures.join("; "))
+    }
 }
 
 #[cfg(test)]

@@ -90,7 +90,8 @@ impl Cut {
             _ => return None,
         };
         // A tunnel's inner headers are where the checksum is; not cut.
-        if vnet.flags & VnetHeader::NEEDS_CHECKSUM != 0 && usize::from(vnet.csum_start) != transport {
+        if vnet.flags & VnetHeader::NEEDS_CHECKSUM != 0 && usize::from(vnet.csum_start) != transport
+        {
             return None;
         }
         let header = if udp { 8 } else { usize::from(*frame.get(transport + 12)? >> 4) * 4 };
@@ -288,7 +289,10 @@ mod tests {
         bytes[6..8].copy_from_slice(&34_u16.to_ne_bytes());
         bytes[8..10].copy_from_slice(&16_u16.to_ne_bytes());
         let vnet = VnetHeader::read(&bytes);
-        assert_eq!((vnet.gso_type, vnet.gso_size, vnet.csum_start, vnet.csum_offset), (1, 1448, 34, 16));
+        assert_eq!(
+            (vnet.gso_type, vnet.gso_size, vnet.csum_start, vnet.csum_offset),
+            (1, 1448, 34, 16)
+        );
         assert!(vnet.is_super_packet());
     }
 }

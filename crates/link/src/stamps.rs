@@ -86,7 +86,11 @@ impl StampMap {
         }
         let ns = self.map.to_monotonic(self.clock.kernel_stamp_ns(realtime_ns));
         // As a signed difference: a mapping may wrap below zero.
-        if (ns.wrapping_sub(self.not_before_ns) as i64) < 0 { self.not_before_ns } else { ns.min(self.now_ns) }
+        if (ns.wrapping_sub(self.not_before_ns) as i64) < 0 {
+            self.not_before_ns
+        } else {
+            ns.min(self.now_ns)
+        }
     }
 
     pub(crate) fn steps(&self) -> u64 {

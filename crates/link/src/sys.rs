@@ -77,7 +77,12 @@ pub(crate) fn socket(domain: i32, kind: i32, protocol: i32) -> io::Result<OwnedF
 }
 
 /// Sets a socket option to the bytes of `value`, which is plain data without padding.
-pub(crate) fn set_option<T: Copy>(fd: &OwnedFd, level: i32, name: i32, value: &T) -> io::Result<()> {
+pub(crate) fn set_option<T: Copy>(
+    fd: &OwnedFd,
+    level: i32,
+    name: i32,
+    value: &T,
+) -> io::Result<()> {
     // SAFETY: `value` is readable for its size, which is given.
     let rc = unsafe {
         libc::setsockopt(
@@ -93,7 +98,12 @@ pub(crate) fn set_option<T: Copy>(fd: &OwnedFd, level: i32, name: i32, value: &T
 
 /// Reads a socket option of plain integers for which any bytes are a value; what the kernel does not fill in stays as
 /// `value` was.
-pub(crate) fn get_option<T: Copy>(fd: &OwnedFd, level: i32, name: i32, mut value: T) -> io::Result<T> {
+pub(crate) fn get_option<T: Copy>(
+    fd: &OwnedFd,
+    level: i32,
+    name: i32,
+    mut value: T,
+) -> io::Result<T> {
     let mut len = size_of::<T>() as libc::socklen_t;
     // SAFETY: `value` is writable for `len` bytes, which is given.
     let rc = unsafe {

@@ -6,8 +6,8 @@
 mod read;
 mod write;
 
-pub use read::{CaptureReader, CapturedFrame};
 pub(crate) use read::fuzz;
+pub use read::{CaptureReader, CapturedFrame};
 pub use write::CaptureWriter;
 
 /// Longest frame of a capture, bytes: the limit other tools set (`MAXIMUM_SNAPLEN`).

@@ -4,8 +4,8 @@ use std::io::{ErrorKind, Read};
 
 use super::{
     BYTE_ORDER_MAGIC, CaptureFormat, ENHANCED_PACKET, INTERFACE_DESCRIPTION, MAX_CAPTURED_BYTES,
-    OPTION_TIME_OFFSET, OPTION_TIME_RESOLUTION, PACKET, PCAP_MICROSECONDS, PCAP_NANOSECONDS, SECTION_HEADER,
-    SIMPLE_PACKET,
+    OPTION_TIME_OFFSET, OPTION_TIME_RESOLUTION, PACKET, PCAP_MICROSECONDS, PCAP_NANOSECONDS,
+    SECTION_HEADER, SIMPLE_PACKET,
 };
 use crate::error::{Error, Result};
 
@@ -50,7 +50,9 @@ impl Resolution {
         match self {
             Resolution::Decimal(n @ 0..=9) => units.checked_mul(10_u64.pow(9 - u32::from(n))),
             // 10^(n-9) beyond 64 bits leaves nothing.
-            Resolution::Decimal(n) => Some(10_u64.checked_pow(u32::from(n) - 9).map_or(0, |d| units / d)),
+            Resolution::Decimal(n) => {
+                Some(10_u64.checked_pow(u32::from(n) - 9).map_or(0, |d| units / d))
+            }
             Resolution::Binary(n) => {
                 let ns = (u128::from(units) * 1_000_000_000).checked_shr(n.into()).unwrap_or(0);
                 u64::try_from(ns).ok()
@@ -265,8 +267,11 @@ impl<R: Read> CaptureReader<R> {
                 (OPTION_TIME_RESOLUTION, &[n, ..]) => interface.resolution = Resolution::Decimal(n),
                 (OPTION_TIME_OFFSET, &[a, b, c, d, e, f, g, h]) => {
                     let bytes = [a, b, c, d, e, f, g, h];
-                    interface.offset_seconds =
-                        if self.big_endian { i64::from_be_bytes(bytes) } else { i64::from_le_bytes(bytes) };
+                    interface.offset_seconds = if self.big_endian {
+                        i64::from_be_bytes(bytes)
+                    } else {
+                        i64::from_le_bytes(bytes)
+                    };
                 }
                 _ => {}
             }
@@ -291,7 +296,8 @@ impl<R: Read> CaptureReader<R> {
         let Some(&described) = self.interfaces.get(interface as usize) else {
             return Err(self.bad(format!("interface {interface} was not described")));
         };
-        let Some(options) = captured.checked_next_multiple_of(4).and_then(|c| rest.checked_sub(c)) else {
+        let Some(options) = captured.checked_next_multiple_of(4).and_then(|c| rest.checked_sub(c))
+        else {
             return Err(self.bad("a packet reaches beyond its block"));
         };
         let time = described
@@ -398,7 +404,9 @@ pub(crate) fn fuzz(data: &[u8]) {
     assert!(reader.buffer.capacity() <= 2 * MAX_CAPTURED_BYTES);
     let mut bytes = Vec::new();
     // Writing to memory cannot fail.
-    let Ok(mut writer) = super::CaptureWriter::new(&mut bytes, "fuzz", CaptureFormat::PcapNg, &["x"]) else {
+    let Ok(mut writer) =
+        super::CaptureWriter::new(&mut bytes, "fuzz", CaptureFormat::PcapNg, &["x"])
+    else {
         return;
     };
     for (time_ns, original_len, frame) in &frames {
@@ -408,6 +416,9 @@ pub(crate) fn fuzz(data: &[u8]) {
     let Ok(mut again) = CaptureReader::new(&bytes[..], "again") else { panic!("what was written") };
     for (time_ns, original_len, frame) in &frames {
         let Ok(Some(read)) = again.next_frame() else { panic!("a frame that was written") };
-        assert_eq!((read.time_ns, read.original_len, read.data), (*time_ns, *original_len, &frame[..]));
+        assert_eq!(
+            (read.time_ns, read.original_len, read.data),
+            (*time_ns, *original_len, &frame[..])
+        );
     }
 }

@@ -95,7 +95,8 @@ fn pcapng_in_each_byte_order_with_options_and_unknown_blocks() {
 
 #[test]
 fn a_new_section_begins_anew_even_in_the_other_byte_order() {
-    let bytes = [section(false, &[], 1, ENHANCED_PACKET), section(true, &[], 2, ENHANCED_PACKET)].concat();
+    let bytes =
+        [section(false, &[], 1, ENHANCED_PACKET), section(true, &[], 2, ENHANCED_PACKET)].concat();
     let times: Vec<u64> = read_all(&bytes).expect("a capture").iter().map(|f| f.0).collect();
     assert_eq!(times, [1000, 2000]);
 }
@@ -108,7 +109,8 @@ fn what_makes_no_sense_is_named_with_its_place() {
     let good = section(false, &[], 1, ENHANCED_PACKET);
     let start = good.len() - (12 + 20 + 8 + 12);
     // The packet block's total length.
-    for (value, reason) in [(13_u32, "cannot be 13"), (8, "cannot be 8"), (1 << 20, "ends within")] {
+    for (value, reason) in [(13_u32, "cannot be 13"), (8, "cannot be 8"), (1 << 20, "ends within")]
+    {
         let mut bad = good.clone();
         bad[start + 4..start + 8].copy_from_slice(&value.to_le_bytes());
         let message = message(&bad);
@@ -127,15 +129,16 @@ fn what_makes_no_sense_is_named_with_its_place() {
     let mut simple = good[..start].to_vec();
     simple.extend(block(SIMPLE_PACKET, &[0; 8], false));
     assert!(message(&simple).contains("no time"));
-    let mut long = CaptureWriter::new(Vec::new(), "w", CaptureFormat::Pcap, &["a"]).map(|_| ()).map(|()| {
-        let mut bytes = PCAP_NANOSECONDS.to_le_bytes().to_vec();
-        bytes.extend([2, 0, 4, 0]);
-        bytes.extend([0; 16]);
-        bytes.extend([0; 8]);
-        bytes.extend(u32::MAX.to_le_bytes());
-        bytes.extend([0; 4]);
-        bytes
-    });
+    let mut long =
+        CaptureWriter::new(Vec::new(), "w", CaptureFormat::Pcap, &["a"]).map(|_| ()).map(|()| {
+            let mut bytes = PCAP_NANOSECONDS.to_le_bytes().to_vec();
+            bytes.extend([2, 0, 4, 0]);
+            bytes.extend([0; 16]);
+            bytes.extend([0; 8]);
+            bytes.extend(u32::MAX.to_le_bytes());
+            bytes.extend([0; 4]);
+            bytes
+        });
     let long = long.as_mut().expect("writer");
     assert!(message(long).contains("4294967295 bytes"));
 }

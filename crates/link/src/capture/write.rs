@@ -41,7 +41,8 @@ impl<W: Write> CaptureWriter<W> {
             let reason = "classic pcap has one interface, pcapng takes 1 to 1024, with names of 255 bytes at most";
             return Err(Error::refused("write capture", name, reason));
         }
-        let mut writer = CaptureWriter { output, name, format, interfaces: count, buffer: Vec::new() };
+        let mut writer =
+            CaptureWriter { output, name, format, interfaces: count, buffer: Vec::new() };
         match format {
             CaptureFormat::Pcap => {
                 writer.u32(PCAP_NANOSECONDS);
@@ -89,8 +90,15 @@ impl<W: Write> CaptureWriter<W> {
     /// # Errors
     /// [`Error::Refused`] for a frame beyond [`MAX_CAPTURED_BYTES`], an interface that was not named, a time that
     /// classic pcap cannot hold (after 2106); [`Error::System`] of the writer.
-    pub fn write(&mut self, interface: u32, time_ns: u64, original_len: u32, frame: &[u8]) -> Result<()> {
-        let refused = |reason: &str| Err(Error::refused("write a frame to", self.name.clone(), reason));
+    pub fn write(
+        &mut self,
+        interface: u32,
+        time_ns: u64,
+        original_len: u32,
+        frame: &[u8],
+    ) -> Result<()> {
+        let refused =
+            |reason: &str| Err(Error::refused("write a frame to", self.name.clone(), reason));
         if frame.len() > MAX_CAPTURED_BYTES {
             return refused("it is longer than a capture's frames can be");
         }

@@ -101,8 +101,11 @@ impl Receive for PacketReceiver {
                 let control = entry.vlan_tci.to_be_bytes();
                 [kind[0], kind[1], control[0], control[1]]
             });
-            let facts =
-                Facts { ingress_ns: self.stamps.to_monotonic(entry.realtime_ns), tag, vnet: entry.vnet };
+            let facts = Facts {
+                ingress_ns: self.stamps.to_monotonic(entry.realtime_ns),
+                tag,
+                vnet: entry.vnet,
+            };
             let whole = entry.data.len() == entry.len as usize;
             if whole && !facts.vnet.is_super_packet() {
                 store(entry.data, &facts, slabs, &mut self.statistics, out);

@@ -68,7 +68,8 @@ impl Ring {
 
     #[inline]
     fn offset(&self) -> usize {
-        self.block as usize * BLOCK_BYTES as usize + self.within as usize * self.frame_bytes as usize
+        self.block as usize * BLOCK_BYTES as usize
+            + self.within as usize * self.frame_bytes as usize
     }
 
     #[inline]
@@ -92,11 +93,15 @@ impl Ring {
         // `release`, which needs `&mut self` and so ends the borrows made here. It begins with a tpacket2_hdr, which is
         // plain integers, and is aligned.
         let (header, place) = unsafe {
-            (*base.cast::<libc::tpacket2_hdr>(), std::slice::from_raw_parts(base.cast_const(), size))
+            (
+                *base.cast::<libc::tpacket2_hdr>(),
+                std::slice::from_raw_parts(base.cast_const(), size),
+            )
         };
         let at = usize::from(header.tp_mac);
         // The kernel keeps these within the place; not so would be a frame without bytes, counted as unusable.
-        let data = place.get(at..).and_then(|rest| rest.get(..header.tp_snaplen as usize)).unwrap_or(&[]);
+        let data =
+            place.get(at..).and_then(|rest| rest.get(..header.tp_snaplen as usize)).unwrap_or(&[]);
         let vnet = at
             .checked_sub(VnetHeader::LEN)
             .and_then(|start| place.get(start..)?.first_chunk())

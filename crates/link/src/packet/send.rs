@@ -43,7 +43,8 @@ impl PacketTransmitter {
         // Protocol 0, before and after binding: this socket receives nothing.
         let fd = sys::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK, 0)
             .map_err(failed("open a packet socket on"))?;
-        sys::bind(&fd, &super::address(device.index, 0)).map_err(failed("bind a packet socket to"))?;
+        sys::bind(&fd, &super::address(device.index, 0))
+            .map_err(failed("bind a packet socket to"))?;
         sys::set_option(&fd, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1_i32)
             .map_err(failed("send past the queueing discipline of"))?;
         sys::set_buffer(&fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, 8 << 20);

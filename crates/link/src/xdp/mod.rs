@@ -63,9 +63,13 @@ fn binding(mode: Mode) -> Option<(u16, bool)> {
 }
 
 /// Opens an AF_XDP link on an interface of the calling thread's network namespace.
-pub(crate) fn open(device: &Device, mtu_bytes: u32, mode: Mode, options: &LinkOptions) -> Result<Link> {
-    let refused =
-        |reason: String| Error::refused("open AF_XDP on", device.name.clone(), reason);
+pub(crate) fn open(
+    device: &Device,
+    mtu_bytes: u32,
+    mode: Mode,
+    options: &LinkOptions,
+) -> Result<Link> {
+    let refused = |reason: String| Error::refused("open AF_XDP on", device.name.clone(), reason);
     let Some((flags, in_driver)) = binding(mode) else {
         return Err(refused(format!("{mode} is no mode of it")));
     };
@@ -81,8 +85,8 @@ pub(crate) fn open(device: &Device, mtu_bytes: u32, mode: Mode, options: &LinkOp
         let name = device.name.clone();
         move |source| Error::system(operation, name, source)
     };
-    let promiscuous =
-        sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0).map_err(failed("open a packet socket for"))?;
+    let promiscuous = sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0)
+        .map_err(failed("open a packet socket for"))?;
     packet::be_promiscuous(&promiscuous, device)?;
 
     let mut queues = Vec::new();
@@ -91,7 +95,13 @@ pub(crate) fn open(device: &Device, mtu_bytes: u32, mode: Mode, options: &LinkOp
             Ok(opened) => queues.push(opened),
             // One beyond the last.
             Err(e) if queue > 0 && e.raw_os_error() == Some(libc::EINVAL) => break,
-            Err(e) => return Err(Error::system("bind AF_XDP to", format!("{} queue {queue}", device.name), e)),
+            Err(e) => {
+                return Err(Error::system(
+                    "bind AF_XDP to",
+                    format!("{} queue {queue}", device.name),
+                    e,
+                ));
+            }
         }
     }
     let transmitter_parts = queues.first_mut().and_then(Queue::take_transmit_parts);
@@ -103,7 +113,9 @@ pub(crate) fn open(device: &Device, mtu_bytes: u32, mode: Mode, options: &LinkOp
     }
     let program = map.attach(device.index, in_driver).map_err(|e| match e.raw_os_error() {
         Some(libc::EBUSY | libc::EEXIST) => refused("another XDP program is on it".into()),
-        Some(libc::ERANGE) => refused("its MTU, or that of its other end, is too large for its driver".into()),
+        Some(libc::ERANGE) => {
+            refused("its MTU, or that of its other end, is too large for its driver".into())
+        }
         _ => failed("attach an XDP program to")(e),
     })?;
     let count = queues.len() as u32;

@@ -46,7 +46,8 @@ impl Queue {
         set(&fd, libc::XDP_UMEM_COMPLETION_RING, TRANSMIT_FRAMES)?;
         set(&fd, libc::XDP_RX_RING, frames)?;
         let laid = offsets(&fd)?;
-        let mut fill = Ring::new(&fd, laid.fr, frames, libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t)?;
+        let mut fill =
+            Ring::new(&fd, laid.fr, frames, libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t)?;
         let receive = Ring::new(&fd, laid.rx, frames, libc::XDP_PGOFF_RX_RING)?;
         for chunk in 0..frames {
             fill.push(u64::from(chunk) * u64::from(chunk_bytes));
@@ -120,7 +121,9 @@ impl Queue {
             self.receive.consume();
             self.fill.publish();
             // fill + receive rings never hold more than all chunks; the rest is with the kernel.
-            debug_assert!(self.fill.filled().saturating_add(self.receive.filled()) <= 2 * self.chunks);
+            debug_assert!(
+                self.fill.filled().saturating_add(self.receive.filled()) <= 2 * self.chunks
+            );
         }
         count as usize
     }
@@ -161,7 +164,12 @@ fn gather(queues: &[Queue], device: &Device) -> Result<OwnedFd> {
         let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
         // SAFETY: `event` lives through the call; both descriptors are open.
         let rc = unsafe {
-            libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, queue.fd.as_raw_fd(), &raw mut event)
+            libc::epoll_ctl(
+                epoll.as_raw_fd(),
+                libc::EPOLL_CTL_ADD,
+                queue.fd.as_raw_fd(),
+                &raw mut event,
+            )
         };
         if rc < 0 {
             return Err(failed());

@@ -30,8 +30,14 @@ impl<T: Copy> Ring<T> {
     ) -> io::Result<Self> {
         let len = offsets.desc as usize + size as usize * size_of::<T>();
         let map = Mapping::new(Some(fd.as_raw_fd()), len, page_offset)?;
-        let ring =
-            Ring { map, offsets, mask: size - 1, ours: 0, theirs: 0, entries: std::marker::PhantomData };
+        let ring = Ring {
+            map,
+            offsets,
+            mask: size - 1,
+            ours: 0,
+            theirs: 0,
+            entries: std::marker::PhantomData,
+        };
         Ok(ring)
     }
 

@@ -31,9 +31,26 @@ enum Kick {
     Failed(io::Error),
 }
 
+/// What became of the frames in the ring.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Drain {
+    All,
+    /// Some are there still.
+    Full,
+    /// The interface is down. What is in the ring, one batch at most, goes when it is up again: the kernel may have
+    /// read it already, so it is not taken back.
+    Down,
+}
+
 impl XdpTransmitter {
     pub(super) fn new(parts: TransmitParts, shared: Arc<Shared>, zero_copy: bool) -> Self {
-        XdpTransmitter { parts, shared, zero_copy, refused: Vec::new(), statistics: TransmitStatistics::default() }
+        XdpTransmitter {
+            parts,
+            shared,
+            zero_copy,
+            refused: Vec::new(),
+            statistics: TransmitStatistics::default(),
+        }
     }
 
     /// Takes back the chunks whose frames have gone.
@@ -79,18 +96,18 @@ impl XdpTransmitter {
         }
     }
 
-    /// Makes the kernel take what is in the ring; whether it took all.
-    fn drain(&mut self) -> Result<bool> {
+    /// Makes the kernel take what is in the ring.
+    fn drain(&mut self) -> Result<Drain> {
         let mut stuck = 0;
         loop {
             let before = self.parts.transmit.outstanding();
             if before == 0 {
-                return Ok(true);
+                return Ok(Drain::All);
             }
             let kick = self.kick();
             if self.zero_copy {
                 // The card takes them in its own time.
-                return Ok(true);
+                return Ok(if matches!(kick, Kick::Down) { Drain::Down } else { Drain::All });
             }
             let progress = self.parts.transmit.outstanding() < before;
             match kick {
@@ -101,11 +118,11 @@ impl XdpTransmitter {
                     // Frames that went but were not completed hold the chunks; once more, then later.
                     stuck += 1;
                     if stuck == 2 {
-                        return Ok(false);
+                        return Ok(Drain::Full);
                     }
                     self.reap();
                 }
-                Kick::Down => return Ok(false),
+                Kick::Down => return Ok(Drain::Down),
                 Kick::Failed(error) => {
                     self.shared.device.check(self.shared._promiscuous.as_fd())?;
                     return Err(Error::system("send on", self.shared.device.name.clone(), error));
@@ -121,8 +138,8 @@ impl Transmit for XdpTransmitter {
         let longest = self.parts.umem.chunk_bytes() as usize;
         let mut taken = 0;
         // What the kernel did not take before goes first.
-        let mut open = self.parts.transmit.outstanding() == 0 || self.drain()?;
-        while open && taken < frames.len() {
+        let mut state = self.drain()?;
+        while state == Drain::All && taken < frames.len() {
             if self.parts.free.len() < BATCH {
                 self.reap();
             }
@@ -154,10 +171,16 @@ impl Transmit for XdpTransmitter {
             }
             if pushed > 0 {
                 self.parts.transmit.publish();
-                open = self.drain()?;
+                state = self.drain()?;
             } else if taken < frames.len() {
                 break;
             }
+        }
+        if state == Drain::Down {
+            // As a cable that was pulled.
+            self.refused.extend(taken as u32..frames.len() as u32);
+            self.statistics.refused += (frames.len() - taken) as u64;
+            taken = frames.len();
         }
         if taken < frames.len() {
             self.statistics.times_full += 1;
