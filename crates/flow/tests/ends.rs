@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use weir_flow::{
-    IntervalClock, IntervalLog, MAX_INTERVALS, Next, PayloadRing, Receiving, SenderClock, Sending,
+    FEW_SEGMENTS, IntervalClock, IntervalLog, MAX_INTERVALS, Next, PayloadRing, Receiving, SenderClock, Sending,
     segments_per_message,
 };
 use weir_model::content::Content;
@@ -161,7 +161,7 @@ fn headers_carry_number_time_lateness_and_flags() {
 #[test]
 fn a_sender_reports_what_the_network_took() {
     let mut s = sending("1000pps/8", true, |c| c.duration = Some(Span(SECOND)));
-    let message = segments_per_message(100) as u32;
+    let message = segments_per_message(100, FEW_SEGMENTS) as u32;
     assert_eq!(s.next(10 * SECOND), Next::Now(message), "whole messages when segmented");
     s.called(1, 1);
     s.sent(0, 0, 10 * SECOND);
