@@ -1,0 +1,64 @@
+//! Packet links: how frames get in and out of the emulator. Nothing here decides what becomes of a frame.
+//!
+//! You meet [`Slabs`], where frames live and are named by a [`Handle`]; [`Link`] with its two halves, [`Receive`] and
+//! [`Transmit`], one thread each; and what links are made of: a packet socket with a ring (TPACKET_V2), AF_XDP, memory
+//! for tests ([`memory`]). Captures ([`capture`]) are read and written as streams of frames with times.
+//!
+//! A frame that came in is what a cable would have carried: VLAN tags in place, checksums complete, no longer than the
+//! sender's MTU. What a link could not take is counted, never silent.
+//!
+//! ```
+//! use weir_link::{Slabs, memory};
+//!
+//! # fn main() -> weir_link::Result<()> {
+//! let mut slabs = Slabs::new(64 << 20);
+//! let (mut a, cable_a) = memory::link("A", 1024)?;
+//! let (mut b, cable_b) = memory::link("B", 1024)?;
+//! cable_a.put(1_000, &[0xff; 60]);
+//! let mut received = Vec::new();
+//! a.receiver.recv(&mut slabs, 64, &mut received)?;
+//! for frame in received {
+//!     assert_eq!(b.transmitter.send(&slabs, &[frame.handle])?, 1);
+//!     slabs.release(frame.handle);
+//! }
+//! assert_eq!(cable_b.take(), Some(vec![0xff; 60]));
+//! # Ok(())
+//! # }
+//! ```
+
+#[cfg(target_os = "linux")]
+mod bpf;
+pub mod capture;
+mod checksum;
+mod error;
+#[doc(hidden)]
+pub mod fuzz;
+mod link;
+pub mod memory;
+#[cfg(target_os = "linux")]
+mod open;
+mod options;
+#[cfg(target_os = "linux")]
+mod packet;
+mod segment;
+#[cfg(target_os = "linux")]
+mod settings;
+mod slabs;
+#[cfg(target_os = "linux")]
+mod stamps;
+#[cfg(target_os = "linux")]
+mod sys;
+#[cfg(target_os = "linux")]
+mod xdp;
+
+pub use error::{Error, Result};
+pub use link::{
+    Description, Link, Mode, Receive, ReceiveStatistics, Received, StampSource, Transmit,
+    TransmitStatistics,
+};
+#[cfg(target_os = "linux")]
+pub use open::open;
+pub use options::{LinkChoice, LinkOptions};
+#[cfg(target_os = "linux")]
+pub use settings::{Quietened, quieten};
+pub use slabs::{Handle, SlabUsage, Slabs};

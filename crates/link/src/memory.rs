@@ -1,0 +1,190 @@
+//! A link without an interface: a test puts frames in at one end and takes them out at the other.
+
+use std::collections::VecDeque;
+#[cfg(unix)]
+use std::os::fd::{AsFd, BorrowedFd};
+#[cfg(unix)]
+use std::os::unix::net::UnixDatagram;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::error::{Error, Result};
+use crate::link::{
+    Description, Link, Mode, Receive, ReceiveStatistics, Received, StampSource, Transmit,
+    TransmitStatistics,
+};
+use crate::slabs::{Handle, Slabs};
+
+/// Frames and the times they came in, ns.
+type Queue = VecDeque<(u64, Vec<u8>)>;
+
+#[derive(Debug, Default)]
+struct Shared {
+    inward: Queue,
+    outward: VecDeque<Vec<u8>>,
+    /// Frames `outward` takes before it is full.
+    room: usize,
+    kernel_drops: u64,
+}
+
+/// The outside of a [`link`]: what a cable would be.
+#[derive(Debug, Clone)]
+pub struct Outside {
+    shared: Arc<Mutex<Shared>>,
+    #[cfg(unix)]
+    bell: Arc<UnixDatagram>,
+}
+
+/// Makes a link called `name` whose sending side takes `room` frames before it is full, and its outside.
+///
+/// # Errors
+/// No descriptors are left.
+pub fn link(name: &str, room: usize) -> Result<(Link, Outside)> {
+    let shared = Arc::new(Mutex::new(Shared { room, ..Shared::default() }));
+    #[cfg(unix)]
+    let (ours, theirs) = {
+        let failed = |source| Error::system("make a pair of sockets for", name, source);
+        let (ours, theirs) = UnixDatagram::pair().map_err(failed)?;
+        ours.set_nonblocking(true).map_err(failed)?;
+        theirs.set_nonblocking(true).map_err(failed)?;
+        (Arc::new(ours), Arc::new(theirs))
+    };
+    let outside = Outside {
+        shared: shared.clone(),
+        #[cfg(unix)]
+        bell: theirs,
+    };
+    let receiver = MemoryReceiver {
+        shared: shared.clone(),
+        statistics: ReceiveStatistics::default(),
+        #[cfg(unix)]
+        bell: ours.clone(),
+    };
+    let transmitter = MemoryTransmitter {
+        shared,
+        statistics: TransmitStatistics::default(),
+        #[cfg(unix)]
+        bell: ours,
+    };
+    let description = Description {
+        interface: name.to_owned(),
+        mode: Mode::Memory,
+        reason: None,
+        stamps: StampSource::Given,
+        queues: 1,
+        ring_frames: u32::MAX,
+        max_frame_bytes: Slabs::MAX_FRAME_BYTES as u32,
+        notes: Vec::new(),
+    };
+    let link =
+        Link { receiver: Box::new(receiver), transmitter: Box::new(transmitter), description };
+    Ok((link, outside))
+}
+
+fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    // Queues of whole frames: a thread that died holding them left nothing half-done.
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Outside {
+    /// A frame comes in at `ingress_ns`.
+    pub fn put(&self, ingress_ns: u64, frame: &[u8]) {
+        let mut shared = lock(&self.shared);
+        shared.inward.push_back((ingress_ns, frame.to_vec()));
+        #[cfg(unix)]
+        if shared.inward.len() == 1 {
+            // A full socket is readable already.
+            let _ = self.bell.send(&[0]);
+        }
+    }
+
+    /// Acts as a kernel that dropped `frames` frames since the ring was full.
+    pub fn drop_in_kernel(&self, frames: u64) {
+        lock(&self.shared).kernel_drops += frames;
+    }
+
+    /// Takes the oldest frame that went out.
+    #[must_use]
+    pub fn take(&self) -> Option<Vec<u8>> {
+        lock(&self.shared).outward.pop_front()
+    }
+
+    /// From now on the sending side holds `room` frames before it is full.
+    pub fn set_room(&self, room: usize) {
+        lock(&self.shared).room = room;
+    }
+}
+
+struct MemoryReceiver {
+    shared: Arc<Mutex<Shared>>,
+    statistics: ReceiveStatistics,
+    #[cfg(unix)]
+    bell: Arc<UnixDatagram>,
+}
+
+impl Receive for MemoryReceiver {
+    fn recv(&mut self, slabs: &mut Slabs, most: usize, out: &mut Vec<Received>) -> Result<usize> {
+        let before = out.len();
+        let mut shared = lock(&self.shared);
+        for _ in 0..most {
+            let Some((ingress_ns, frame)) = shared.inward.pop_front() else { break };
+            match slabs.insert(&frame) {
+                Some(handle) => {
+                    self.statistics.frames += 1;
+                    self.statistics.bytes += frame.len() as u64;
+                    out.push(Received { handle, len: frame.len() as u32, ingress_ns });
+                }
+                None => self.statistics.slab_drops += 1,
+            }
+        }
+        #[cfg(unix)]
+        if shared.inward.is_empty() {
+            while self.bell.recv(&mut [0]).is_ok() {}
+        }
+        Ok(out.len() - before)
+    }
+
+    #[cfg(unix)]
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+
+    fn statistics(&mut self) -> Result<ReceiveStatistics> {
+        self.statistics.kernel_drops = lock(&self.shared).kernel_drops;
+        Ok(self.statistics)
+    }
+}
+
+struct MemoryTransmitter {
+    shared: Arc<Mutex<Shared>>,
+    statistics: TransmitStatistics,
+    #[cfg(unix)]
+    bell: Arc<UnixDatagram>,
+}
+
+impl Transmit for MemoryTransmitter {
+    fn send(&mut self, slabs: &Slabs, frames: &[Handle]) -> Result<usize> {
+        let mut shared = lock(&self.shared);
+        let taken = frames.len().min(shared.room.saturating_sub(shared.outward.len()));
+        for &frame in &frames[..taken] {
+            let bytes = slabs.bytes(frame);
+            self.statistics.frames += 1;
+            self.statistics.bytes += bytes.len() as u64;
+            shared.outward.push_back(bytes.to_vec());
+        }
+        self.statistics.times_full += u64::from(taken < frames.len());
+        Ok(taken)
+    }
+
+    fn refused(&self) -> &[u32] {
+        &[]
+    }
+
+    #[cfg(unix)]
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+
+    fn statistics(&self) -> TransmitStatistics {
+        self.statistics
+    }
+}

@@ -1,0 +1,118 @@
+//! Which link an interface gets, and why.
+
+use weir_net::interface;
+
+use crate::error::{Error, Result};
+use crate::link::{Link, Mode};
+use crate::options::{LinkChoice, LinkOptions};
+use crate::sys::Device;
+use crate::{bpf, packet, xdp};
+
+/// What speaks for one link or another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Facts {
+    receive_stamps_wanted: bool,
+    mtu_bytes: u32,
+    /// A veth, a tap: the sender is this host, and may hand over super-packets.
+    is_virtual: bool,
+}
+
+/// AF_XDP modes to try in turn (none: the packet socket at once), and why.
+fn preference(facts: Facts, bpf_refused: Option<String>) -> (&'static [Mode], String) {
+    if facts.receive_stamps_wanted {
+        return (
+            &[],
+            "delay and rate count from the kernel's receive stamps, which AF_XDP lacks".into(),
+        );
+    }
+    if facts.mtu_bytes > xdp::MAX_MTU_BYTES {
+        let most = xdp::MAX_MTU_BYTES;
+        return (
+            &[],
+            format!("AF_XDP takes an MTU of {most} bytes at most, here it is {}", facts.mtu_bytes),
+        );
+    }
+    if let Some(refusal) = bpf_refused {
+        return (&[], format!("AF_XDP needs BPF, which is refused: {refusal}"));
+    }
+    if facts.is_virtual {
+        // Only a program in the driver keeps the far end from sending super-packets, which AF_XDP cannot take.
+        return (&[Mode::XdpZeroCopy, Mode::XdpNative], "no law needs receive stamps".into());
+    }
+    (&[Mode::XdpZeroCopy, Mode::XdpNative, Mode::XdpGeneric], "no law needs receive stamps".into())
+}
+
+/// Opens a link on `interface` of the calling thread's network namespace; the threads that use it may be in any.
+///
+/// Switch the unwanted offloads off before ([`crate::quieten`]). With [`LinkChoice::Auto`] the description carries the
+/// reason for what was taken.
+///
+/// # Errors
+/// The interface is not there, or not one of Ethernet frames, or is down; what the system refused, by operation.
+pub fn open(interface: &str, choice: LinkChoice, options: &LinkOptions) -> Result<Link> {
+    let found = interface::interface(interface)?;
+    let refused = |reason: &str| Err(Error::refused("open a link on", interface, reason));
+    if found.mac.is_none() || found.loopback {
+        return refused("it does not carry Ethernet frames");
+    }
+    if !found.up {
+        return refused("it is down: set it up first");
+    }
+    let device = Device { name: found.name.clone(), index: found.index };
+    let mode = match choice {
+        LinkChoice::Mode(Mode::Packet) => return packet::open(&device, found.mtu_bytes, options),
+        LinkChoice::Mode(mode) => return xdp::open(&device, found.mtu_bytes, mode, options),
+        LinkChoice::Auto { receive_stamps } => receive_stamps,
+    };
+    let facts = Facts {
+        receive_stamps_wanted: mode,
+        mtu_bytes: found.mtu_bytes,
+        is_virtual: found.kind.is_some(),
+    };
+    let permitted = bpf::SocketMap::new(1).err().map(|e| e.to_string());
+    let (modes, reason) = preference(facts, permitted);
+    let mut failures = Vec::new();
+    for &mode in modes {
+        match xdp::open(&device, found.mtu_bytes, mode, options) {
+            Ok(mut link) => {
+                link.description.reason = Some(with_failures(&reason, &failures));
+                return Ok(link);
+            }
+            Err(error) => failures.push(format!("{mode}: {error}")),
+        }
+    }
+    let mut link = packet::open(&device, found.mtu_bytes, options)?;
+    link.description.reason = Some(with_failures(&reason, &failures));
+    Ok(link)
+}
+
+fn with_failures(reason: &str, failures: &[String]) -> String {
+    if failures.is_empty() {
+        reason.to_owned()
+    } else {
+        format!("{reason}; not had: {}", failures.join("; "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_for_the_packet_socket() {
+        let facts = Facts { receive_stamps_wanted: false, mtu_bytes: 1500, is_virtual: false };
+        let (modes, _) = preference(facts, None);
+        assert_eq!(modes, [Mode::XdpZeroCopy, Mode::XdpNative, Mode::XdpGeneric]);
+        let (modes, _) = preference(Facts { is_virtual: true, ..facts }, None);
+        assert!(!modes.contains(&Mode::XdpGeneric) && modes.contains(&Mode::XdpNative));
+        for (facts, refusal, word) in [
+            (Facts { receive_stamps_wanted: true, ..facts }, None, "stamps"),
+            (Facts { mtu_bytes: 3507, ..facts }, None, "3507"),
+            (facts, Some("Operation not permitted".to_owned()), "not permitted"),
+        ] {
+            let (modes, reason) = preference(facts, refusal);
+            assert!(modes.is_empty() && reason.contains(word), "{reason}");
+        }
+        assert!(!preference(Facts { mtu_bytes: 3506, ..facts }, None).0.is_empty());
+    }
+}

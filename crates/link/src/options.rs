@@ -1,0 +1,24 @@
+//! What may be asked of a link.
+
+use crate::link::Mode;
+
+/// Which link is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LinkChoice {
+    /// The best that can be had for the purpose; the description tells the reason.
+    Auto {
+        /// Whether anything counts from the time of arrival: a delay or rate law. Then a link with the kernel's
+        /// receive stamps is taken, else the fastest.
+        receive_stamps: bool,
+    },
+    /// This one or an error.
+    Mode(Mode),
+}
+
+/// How a link is to be opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LinkOptions {
+    /// Frames each receive ring is to hold: a stall of this process no longer than they take to come in loses nothing.
+    /// `None`: 8192 for a packet socket, 4096 a queue for AF_XDP. Rounded up as the kernel wants it.
+    pub ring_frames: Option<u32>,
+}

@@ -1,0 +1,104 @@
+//! TPACKET_V2: a packet socket whose receive ring is mapped into this process, and another to send by.
+//!
+//! V2, since it wakes for every frame where V3 wakes by block. The kernel tells with each frame when it came in, which
+//! VLAN tag it took off, and (by `PACKET_VNET_HDR`) what of its checksum is missing and how a super-packet is to be cut.
+//!
+//! A frame that a packet socket has seen goes on to this host's own stack. It is stopped there by a two-instruction
+//! program on the interface's ingress (tcx), which ends with the link, where the kernel lets it be loaded.
+
+mod receive;
+mod ring;
+mod send;
+
+use weir_net::clock::Clock;
+
+use crate::bpf;
+use crate::error::{Error, Result};
+use crate::link::{Description, Link, Mode, StampSource};
+use crate::options::LinkOptions;
+use crate::slabs::Slabs;
+use crate::sys::{self, Device};
+use receive::PacketReceiver;
+use ring::Ring;
+use send::PacketTransmitter;
+
+const DEFAULT_RING_FRAMES: u32 = 8192;
+/// Ethernet's header and two VLAN tags.
+const LINK_HEADER_BYTES: u32 = 22;
+
+fn address(index: u32, protocol: u16) -> libc::sockaddr_ll {
+    libc::sockaddr_ll {
+        sll_family: libc::AF_PACKET as u16,
+        sll_protocol: protocol.to_be(),
+        sll_ifindex: index as i32,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 0,
+        sll_addr: [0; 8],
+    }
+}
+
+/// Joins promiscuous mode for as long as the socket is open.
+pub(crate) fn be_promiscuous(fd: &std::os::fd::OwnedFd, device: &Device) -> Result<()> {
+    let membership = libc::packet_mreq {
+        mr_ifindex: device.index as i32,
+        mr_type: libc::PACKET_MR_PROMISC as u16,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    sys::set_option(fd, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)
+        .map_err(|e| Error::system("receive everything on", device.name.clone(), e))
+}
+
+/// Opens a packet link on an interface of the calling thread's network namespace.
+pub(crate) fn open(device: &Device, mtu_bytes: u32, options: &LinkOptions) -> Result<Link> {
+    let failed = |operation| {
+        let name = device.name.clone();
+        move |source| Error::system(operation, name, source)
+    };
+    let mut notes = Vec::new();
+    // Protocol 0: nothing comes in before the ring is there and the socket is bound.
+    let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK;
+    let fd = sys::socket(libc::AF_PACKET, kind, 0).map_err(failed("open a packet socket on"))?;
+    let set = |name: i32, value: i32, operation| {
+        sys::set_option(&fd, libc::SOL_PACKET, name, &value).map_err(failed(operation))
+    };
+    set(libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V2 as i32, "set TPACKET_V2 on")?;
+    set(libc::PACKET_VNET_HDR, 1, "have offloads told on")?;
+    if set(libc::PACKET_IGNORE_OUTGOING, 1, "ignore own frames on").is_err() {
+        notes.push("the kernel is older than 4.20: own frames are told by their kind".to_owned());
+    }
+    // A frame longer than its place in the ring is to be had whole by a read.
+    set(libc::PACKET_COPY_THRESH, 1, "have long frames whole on")?;
+    sys::set_buffer(&fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, 64 << 20);
+    let frames = options.ring_frames.unwrap_or(DEFAULT_RING_FRAMES);
+    let longest = (mtu_bytes + LINK_HEADER_BYTES).min(Slabs::MAX_FRAME_BYTES as u32);
+    let ring = Ring::new(&fd, frames, longest).map_err(failed("make a receive ring for"))?;
+    let ring_frames = ring.frames();
+    be_promiscuous(&fd, device)?;
+    let guard = match bpf::drop_at_ingress(device.index) {
+        Ok(guard) => Some(guard),
+        Err(error) => {
+            notes.push(format!("this host's own stack sees the frames too ({error})"));
+            None
+        }
+    };
+    sys::bind(&fd, &address(device.index, libc::ETH_P_ALL as u16))
+        .map_err(failed("bind a packet socket to"))?;
+    let transmitter = PacketTransmitter::open(device.clone())?;
+    let receiver = PacketReceiver::new(fd, ring, device.clone(), Clock::System, guard)?;
+    Ok(Link {
+        receiver: Box::new(receiver),
+        transmitter: Box::new(transmitter),
+        description: Description {
+            interface: device.name.clone(),
+            mode: Mode::Packet,
+            reason: None,
+            stamps: StampSource::Kernel,
+            queues: 1,
+            ring_frames,
+            max_frame_bytes: longest,
+            notes,
+        },
+    })
+}

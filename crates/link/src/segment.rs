@@ -1,0 +1,298 @@
+//! Super-packets cut into the frames that a card would have made of them: TCP segmentation and UDP segmentation offload,
+//! by what `struct virtio_net_hdr` tells of them.
+
+use weir_wire::checksum::Sum;
+use weir_wire::packet::{Ethernet, Ipv4, Ipv6, ethertype, protocol};
+
+/// `struct virtio_net_hdr` as the kernel writes it, in host order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct VnetHeader {
+    pub(crate) flags: u8,
+    pub(crate) gso_type: u8,
+    pub(crate) gso_size: u16,
+    pub(crate) csum_start: u16,
+    pub(crate) csum_offset: u16,
+}
+
+impl VnetHeader {
+    pub(crate) const LEN: usize = 10;
+    pub(crate) const NEEDS_CHECKSUM: u8 = 1;
+    pub(crate) const GSO_NONE: u8 = 0;
+    pub(crate) const GSO_TCPV4: u8 = 1;
+    pub(crate) const GSO_TCPV6: u8 = 4;
+    pub(crate) const GSO_UDP_L4: u8 = 5;
+    /// Beside the type: the first segment only carries CWR (which is done always).
+    const GSO_ECN: u8 = 0x80;
+
+    pub(crate) fn read(bytes: &[u8; Self::LEN]) -> Self {
+        // Bytes 2..4 are a hint of the headers' length that not all drivers fill in.
+        let [flags, gso_type, _, _, c, d, e, f, g, h] = *bytes;
+        VnetHeader {
+            flags,
+            gso_type: gso_type & !Self::GSO_ECN,
+            gso_size: u16::from_ne_bytes([c, d]),
+            csum_start: u16::from_ne_bytes([e, f]),
+            csum_offset: u16::from_ne_bytes([g, h]),
+        }
+    }
+
+    pub(crate) fn is_super_packet(&self) -> bool {
+        self.gso_type != Self::GSO_NONE
+    }
+}
+
+/// How a super-packet is to be cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cut {
+    v6: bool,
+    udp: bool,
+    /// Where the network header begins.
+    network: usize,
+    /// Where the transport header begins.
+    transport: usize,
+    /// Bytes of all headers.
+    headers: usize,
+    /// Bytes of payload in each segment but the last.
+    size: usize,
+    /// Bytes of payload in all.
+    payload: usize,
+}
+
+impl Cut {
+    /// Looks at a super-packet's headers; `None` when it is of a kind that is not cut here (tunnels, IP fragmentation
+    /// offload) or contradicts itself.
+    pub(crate) fn plan(frame: &[u8], vnet: &VnetHeader) -> Option<Self> {
+        let ethernet = Ethernet::new(frame).ok()?;
+        let network = ethernet.header_len();
+        let bytes = ethernet.payload();
+        let (v6, number, header, end) = match ethernet.ethertype() {
+            ethertype::IPV4 => {
+                let ip = Ipv4::new(bytes).ok()?;
+                if ip.fragment().is_some() {
+                    return None;
+                }
+                (false, ip.protocol(), ip.header_len(), ip.bytes().len())
+            }
+            ethertype::IPV6 => {
+                let ip = Ipv6::new(bytes).ok()?;
+                if ip.fragment().is_some() {
+                    return None;
+                }
+                (true, ip.protocol(), ip.header_len(), ip.bytes().len())
+            }
+            _ => return None,
+        };
+        let transport = network + header;
+        let udp = match (vnet.gso_type, number, v6) {
+            (VnetHeader::GSO_TCPV4, protocol::TCP, false) => false,
+            (VnetHeader::GSO_TCPV6, protocol::TCP, true) => false,
+            (VnetHeader::GSO_UDP_L4, protocol::UDP, _) => true,
+            _ => return None,
+        };
+        // A tunnel's inner headers are where the checksum is; not cut.
+        if vnet.flags & VnetHeader::NEEDS_CHECKSUM != 0 && usize::from(vnet.csum_start) != transport
+        {
+            return None;
+        }
+        let header = if udp { 8 } else { usize::from(*frame.get(transport + 12)? >> 4) * 4 };
+        let headers = transport + header;
+        let payload = (network + end).checked_sub(headers)?;
+        let size = usize::from(vnet.gso_size);
+        let sound = size > 0 && payload > 0 && (udp || header >= 20);
+        sound.then_some(Cut { v6, udp, network, transport, headers, size, payload })
+    }
+
+    /// How many frames it makes.
+    pub(crate) fn segments(&self) -> usize {
+        self.payload.div_ceil(self.size)
+    }
+
+    /// Length of frame number `segment`.
+    pub(crate) fn len(&self, segment: usize) -> usize {
+        self.headers + self.size.min(self.payload - segment * self.size)
+    }
+
+    /// Writes frame number `segment` into `to`, which is [`Cut::len`] bytes long.
+    pub(crate) fn write(&self, frame: &[u8], segment: usize, to: &mut [u8]) {
+        let from = segment * self.size;
+        let last = segment + 1 == self.segments();
+        to[..self.headers].copy_from_slice(&frame[..self.headers]);
+        let chunk = to.len() - self.headers;
+        to[self.headers..].copy_from_slice(&frame[self.headers + from..][..chunk]);
+        let (head, transport) = to.split_at_mut(self.transport);
+        let ip = &mut head[self.network..];
+        let transport_len = transport.len();
+        let number = if self.udp { protocol::UDP } else { protocol::TCP };
+        let pseudo = if self.v6 {
+            let len = (ip.len() - 40 + transport_len) as u16;
+            ip[4..6].copy_from_slice(&len.to_be_bytes());
+            let (a, b) = (octets::<16>(ip, 8), octets::<16>(ip, 24));
+            Sum::new().add_pseudo_v6(a.into(), b.into(), number, transport_len as u32)
+        } else {
+            let len = (ip.len() + transport_len) as u16;
+            ip[2..4].copy_from_slice(&len.to_be_bytes());
+            let id = u16::from_be_bytes([ip[4], ip[5]]).wrapping_add(segment as u16);
+            ip[4..6].copy_from_slice(&id.to_be_bytes());
+            ip[10..12].fill(0);
+            let sum = Sum::new().add_bytes(ip).checksum();
+            ip[10..12].copy_from_slice(&sum.to_be_bytes());
+            let (a, b) = (octets::<4>(ip, 12), octets::<4>(ip, 16));
+            Sum::new().add_pseudo_v4(a.into(), b.into(), number, transport_len as u16)
+        };
+        if self.udp {
+            transport[4..6].copy_from_slice(&(transport_len as u16).to_be_bytes());
+            transport[6..8].fill(0);
+            let sum = pseudo.add_bytes(transport).udp_checksum();
+            transport[6..8].copy_from_slice(&sum.to_be_bytes());
+        } else {
+            let sequence = u32::from_be_bytes(octets::<4>(transport, 4)).wrapping_add(from as u32);
+            transport[4..8].copy_from_slice(&sequence.to_be_bytes());
+            // RFC 3168 §6.1.2: CWR on the first only. FIN and PSH belong to the last byte.
+            const CWR: u8 = 0x80;
+            const PSH_FIN: u8 = 0x09;
+            if segment > 0 {
+                transport[13] &= !CWR;
+            }
+            if !last {
+                transport[13] &= !PSH_FIN;
+            }
+            transport[16..18].fill(0);
+            let sum = pseudo.add_bytes(transport).checksum();
+            transport[16..18].copy_from_slice(&sum.to_be_bytes());
+        }
+    }
+}
+
+/// A field that lies within headers already walked.
+fn octets<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    std::array::from_fn(|i| bytes[at + i])
+}
+
+/// Fuzz body: whatever is cut is cut into sound frames that together hold the payload.
+pub(crate) fn fuzz(data: &[u8]) {
+    let Some((head, frame)) = data.split_first_chunk::<{ VnetHeader::LEN }>() else { return };
+    let vnet = VnetHeader::read(head);
+    let Some(cut) = Cut::plan(frame, &vnet) else { return };
+    assert!(cut.segments() <= frame.len());
+    let mut payload: Vec<u8> = Vec::new();
+    for segment in 0..cut.segments() {
+        let mut to = vec![0; cut.len(segment)];
+        cut.write(frame, segment, &mut to);
+        if let Ok(packet) = weir_wire::packet::Packet::from_ethernet(&to) {
+            assert_ne!(packet.transport_checksum_ok(), Some(false));
+        }
+        payload.extend_from_slice(&to[cut.headers..]);
+    }
+    assert_eq!(payload, frame[cut.headers..][..cut.payload]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checksum::tests::partial_frame;
+    use weir_wire::packet::{Network, Packet, Transport};
+
+    fn all(frame: &[u8], gso_type: u8, size: u16) -> Vec<Vec<u8>> {
+        let start = 14 + if frame[12] == 0x86 { 40 } else { 20 };
+        let vnet = VnetHeader {
+            flags: VnetHeader::NEEDS_CHECKSUM,
+            gso_type,
+            gso_size: size,
+            csum_start: start,
+            csum_offset: 16,
+        };
+        let cut = Cut::plan(frame, &vnet).expect("a super-packet");
+        (0..cut.segments())
+            .map(|segment| {
+                let mut to = vec![0xee; cut.len(segment)];
+                cut.write(frame, segment, &mut to);
+                to
+            })
+            .collect()
+    }
+
+    #[test]
+    fn tcp_is_cut_as_a_card_does() {
+        let payload: Vec<u8> = (0..10_000_u32).map(|i| i as u8).collect();
+        for (v6, kind) in [(false, VnetHeader::GSO_TCPV4), (true, VnetHeader::GSO_TCPV6)] {
+            let frame = partial_frame(v6, protocol::TCP, &[], &payload);
+            let frames = all(&frame, kind, 1448);
+            assert_eq!(frames.len(), 7);
+            let mut joined: Vec<u8> = Vec::new();
+            for (i, bytes) in frames.iter().enumerate() {
+                let packet = Packet::from_ethernet(bytes).expect("a frame");
+                assert_eq!(packet.transport_checksum_ok(), Some(true));
+                let Transport::Tcp(tcp) = packet.transport else { panic!("not TCP") };
+                // Over the sequence numbers' end.
+                assert_eq!(tcp.sequence(), 0xffff_ff00_u32.wrapping_add(joined.len() as u32));
+                let flags = bytes[bytes.len() - tcp.payload().len() - 32 + 13];
+                let expected = match i {
+                    0 => 0x90,
+                    6 => 0x19,
+                    _ => 0x10,
+                };
+                assert_eq!(flags, expected, "segment {i}");
+                if let Network::Ipv4(ip) = packet.network {
+                    assert!(ip.header_checksum_ok());
+                    assert_eq!(ip.id(), 0xfffe_u16.wrapping_add(i as u16));
+                }
+                joined.extend_from_slice(tcp.payload());
+            }
+            assert_eq!(joined, payload);
+        }
+    }
+
+    #[test]
+    fn udp_is_cut_into_datagrams() {
+        let payload = vec![7; 1001];
+        for v6 in [false, true] {
+            let frame = partial_frame(v6, protocol::UDP, &[], &payload);
+            let frames = all(&frame, VnetHeader::GSO_UDP_L4, 100);
+            assert_eq!(frames.len(), 11);
+            for (i, bytes) in frames.iter().enumerate() {
+                let packet = Packet::from_ethernet(bytes).expect("a frame");
+                assert_eq!(packet.transport_checksum_ok(), Some(true));
+                let Transport::Udp(udp) = packet.transport else { panic!("not UDP") };
+                assert_eq!(udp.payload().len(), if i == 10 { 1 } else { 100 });
+            }
+        }
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_not_cut() {
+        let frame = partial_frame(false, protocol::TCP, &[], &[0; 3000]);
+        let good = VnetHeader {
+            flags: 1,
+            gso_type: VnetHeader::GSO_TCPV4,
+            gso_size: 1000,
+            csum_start: 34,
+            csum_offset: 16,
+        };
+        assert!(Cut::plan(&frame, &good).is_some());
+        for bad in [
+            VnetHeader { gso_size: 0, ..good },
+            VnetHeader { csum_start: 84, ..good },
+            VnetHeader { gso_type: VnetHeader::GSO_TCPV6, ..good },
+            VnetHeader { gso_type: 3, ..good },
+        ] {
+            assert_eq!(Cut::plan(&frame, &bad), None, "{bad:?}");
+        }
+        assert_eq!(Cut::plan(&frame[..60], &good), None);
+    }
+
+    #[test]
+    fn the_header_is_read_as_laid_out() {
+        let mut bytes = [0; VnetHeader::LEN];
+        bytes[0] = 1;
+        bytes[1] = 0x81;
+        bytes[4..6].copy_from_slice(&1448_u16.to_ne_bytes());
+        bytes[6..8].copy_from_slice(&34_u16.to_ne_bytes());
+        bytes[8..10].copy_from_slice(&16_u16.to_ne_bytes());
+        let vnet = VnetHeader::read(&bytes);
+        assert_eq!(
+            (vnet.gso_type, vnet.gso_size, vnet.csum_start, vnet.csum_offset),
+            (1, 1448, 34, 16)
+        );
+        assert!(vnet.is_super_packet());
+    }
+}

@@ -1,0 +1,498 @@
+//! Where frames live between entry and exit: size classes of fixed slots, named by a handle of 32 bits.
+//!
+//! A frame is copied once, into the smallest slot that holds it. Slots come from chunks of some 256 KiB; a chunk is
+//! made when its class has no free slot, and given up when another class wants memory and it stands empty, so one
+//! burst of small packets does not take the memory from large ones for ever. Between those moments nothing is
+//! allocated.
+
+use std::fmt;
+
+/// Bytes a slot of each class holds. 1536 takes a full Ethernet frame with two tags, 9216 a jumbo frame, the last the
+/// largest frame that segmentation offload makes (64 KiB and its headers).
+const SLOT_BYTES: [u32; 10] = [128, 256, 512, 1024, 1536, 2048, 4096, 9216, 16_384, 66_560];
+/// Slots of a chunk, as a power of two: chunks of 192 to 288 KiB.
+const SLOTS_LOG2: [u32; 10] = [11, 10, 9, 8, 7, 7, 6, 5, 4, 2];
+const CLASSES: usize = SLOT_BYTES.len();
+const CLASS_BITS: u32 = 4;
+/// No slot: the end of a free list.
+const NONE: u32 = u32::MAX;
+/// In place of a length: the slot is free.
+const FREE: u32 = u32::MAX;
+
+/// Names one frame in its [`Slabs`]. Valid until released; the value is then used again for another frame.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Handle(u32);
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Handle({}:{})", SLOT_BYTES[self.class()], self.index())
+    }
+}
+
+impl Handle {
+    fn new(class: usize, index: u32) -> Self {
+        Handle(index << CLASS_BITS | class as u32)
+    }
+
+    #[inline]
+    fn class(self) -> usize {
+        (self.0 & ((1 << CLASS_BITS) - 1)) as usize
+    }
+
+    #[inline]
+    fn index(self) -> u32 {
+        self.0 >> CLASS_BITS
+    }
+
+    /// The number itself, for structures that store plain integers.
+    #[must_use]
+    pub const fn to_bits(self) -> u32 {
+        self.0
+    }
+
+    /// A handle from the number that [`Handle::to_bits`] gave.
+    #[must_use]
+    pub const fn from_bits(bits: u32) -> Self {
+        // A class that does not exist is read as the first, so that no number leads out of bounds.
+        if (bits & ((1 << CLASS_BITS) - 1)) as usize >= CLASSES { Handle(0) } else { Handle(bits) }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Slot {
+    /// Length of the frame, or [`FREE`].
+    len: u32,
+    /// Next free slot of the chunk.
+    next: u32,
+}
+
+struct Chunk {
+    bytes: Box<[u8]>,
+    slots: Box<[Slot]>,
+    free: u32,
+    /// Slots from here on were never used: their memory is not touched before it is needed.
+    fresh: u32,
+    used: u32,
+}
+
+impl Chunk {
+    fn is_full(&self) -> bool {
+        self.used as usize == self.slots.len()
+    }
+}
+
+#[derive(Default)]
+struct Class {
+    chunks: Vec<Option<Chunk>>,
+    /// Chunks with a free slot; the last is taken from first.
+    partial: Vec<u32>,
+    /// Places in `chunks` whose chunk was given up.
+    vacant: Vec<u32>,
+    /// Chunks no slot of which is used.
+    empty: u32,
+}
+
+/// The slabs of one direction: see the module.
+pub struct Slabs {
+    classes: [Class; CLASSES],
+    limit_bytes: u64,
+    memory_bytes: u64,
+    packets: u64,
+    most_packets: u64,
+    refused: u64,
+}
+
+impl fmt::Debug for Slabs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Slabs").field("usage", &self.usage()).finish()
+    }
+}
+
+/// How full the slabs are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SlabUsage {
+    /// Frames held now.
+    pub packets: u64,
+    /// Most frames held at one moment.
+    pub most_packets: u64,
+    /// Memory taken for slots and their bookkeeping, bytes.
+    pub memory_bytes: u64,
+    /// The cap on it, bytes.
+    pub limit_bytes: u64,
+    /// Frames that found no room since the slabs were made: unplanned loss.
+    pub refused: u64,
+}
+
+impl Slabs {
+    /// The longest frame that can be held, bytes.
+    pub const MAX_FRAME_BYTES: usize = SLOT_BYTES[CLASSES - 1] as usize;
+
+    /// Slabs that never take more than `limit_bytes` of memory. Nothing is taken yet.
+    #[must_use]
+    pub fn new(limit_bytes: u64) -> Self {
+        Slabs {
+            classes: std::array::from_fn(|_| Class::default()),
+            limit_bytes,
+            memory_bytes: 0,
+            packets: 0,
+            most_packets: 0,
+            refused: 0,
+        }
+    }
+
+    /// How full they are.
+    #[must_use]
+    pub fn usage(&self) -> SlabUsage {
+        SlabUsage {
+            packets: self.packets,
+            most_packets: self.most_packets,
+            memory_bytes: self.memory_bytes,
+            limit_bytes: self.limit_bytes,
+            refused: self.refused,
+        }
+    }
+
+    /// Makes room for `packets` frames of `len` bytes ahead of time, as far as the cap allows.
+    pub fn reserve(&mut self, len: usize, packets: usize) {
+        let Some(class) = class_for(len) else { return };
+        let chunks = packets.div_ceil(1 << SLOTS_LOG2[class]);
+        while self.classes[class].chunks.len() - self.classes[class].vacant.len() < chunks
+            && self.grow(class).is_some()
+        {}
+    }
+
+    /// Copies a frame in. `None` when it is longer than [`Slabs::MAX_FRAME_BYTES`] or no memory is left under the cap;
+    /// counted as [`SlabUsage::refused`].
+    #[inline]
+    pub fn insert(&mut self, frame: &[u8]) -> Option<Handle> {
+        let (handle, slot) = self.allocate(frame.len())?;
+        slot.copy_from_slice(frame);
+        Some(handle)
+    }
+
+    /// Room for a frame of `len` bytes, to be written by the caller: what is there is left over from other frames.
+    /// `None` as with [`Slabs::insert`].
+    #[inline]
+    pub fn allocate(&mut self, len: usize) -> Option<(Handle, &mut [u8])> {
+        let Some(class) = class_for(len) else {
+            self.refused += 1;
+            return None;
+        };
+        let class = if self.classes[class].partial.is_empty() {
+            match self.find_room(class) {
+                Some(class) => class,
+                None => {
+                    self.refused += 1;
+                    return None;
+                }
+            }
+        } else {
+            class
+        };
+        self.packets += 1;
+        self.most_packets = self.most_packets.max(self.packets);
+        let (index, bytes) = self.classes[class].take(class, len as u32)?;
+        Some((Handle::new(class, index), bytes))
+    }
+
+    /// A class with a free slot, this one or a larger one: after growing, after giving up an empty chunk, at last by
+    /// taking a slot that is larger than needed.
+    #[cold]
+    fn find_room(&mut self, class: usize) -> Option<usize> {
+        if self.grow(class).is_some() {
+            return Some(class);
+        }
+        while self.give_up_an_empty_chunk() {
+            if self.grow(class).is_some() {
+                return Some(class);
+            }
+        }
+        (class + 1..CLASSES).find(|&larger| !self.classes[larger].partial.is_empty())
+    }
+
+    fn grow(&mut self, class: usize) -> Option<()> {
+        let slots = 1_usize << SLOTS_LOG2[class];
+        let taken = self.memory_bytes.checked_add(chunk_bytes(class))?;
+        if taken > self.limit_bytes {
+            return None;
+        }
+        let own = &mut self.classes[class];
+        let index = match own.vacant.pop() {
+            Some(index) => index,
+            // Handles have 28 bits for the slot.
+            None if own.chunks.len() << SLOTS_LOG2[class] >= 1 << (32 - CLASS_BITS) => return None,
+            None => {
+                own.chunks.push(None);
+                own.partial.reserve(own.chunks.len() - own.partial.len());
+                own.vacant.reserve(own.chunks.len());
+                (own.chunks.len() - 1) as u32
+            }
+        };
+        own.chunks[index as usize] = Some(Chunk {
+            bytes: vec![0; slots * SLOT_BYTES[class] as usize].into_boxed_slice(),
+            slots: vec![Slot { len: FREE, next: NONE }; slots].into_boxed_slice(),
+            free: NONE,
+            fresh: 0,
+            used: 0,
+        });
+        own.partial.push(index);
+        own.empty += 1;
+        self.memory_bytes = taken;
+        Some(())
+    }
+
+    fn give_up_an_empty_chunk(&mut self) -> bool {
+        let Some(class) = self.classes.iter().position(|class| class.empty > 0) else {
+            return false;
+        };
+        let own = &mut self.classes[class];
+        let is_empty = |chunk: &Option<Chunk>| chunk.as_ref().is_some_and(|c| c.used == 0);
+        let Some(index) = own.chunks.iter().position(is_empty) else { return false };
+        own.chunks[index] = None;
+        own.partial.retain(|&other| other as usize != index);
+        own.vacant.push(index as u32);
+        own.empty -= 1;
+        self.memory_bytes -= chunk_bytes(class);
+        true
+    }
+
+    /// The frame's bytes; empty for a handle that was released.
+    #[inline]
+    #[must_use]
+    pub fn bytes(&self, handle: Handle) -> &[u8] {
+        let class = handle.class();
+        let (at, slot) = place(class, handle.index());
+        let Some(Some(chunk)) = self.classes[class].chunks.get(at) else { return &[] };
+        match chunk.slots[slot].len {
+            FREE => &[],
+            len => &chunk.bytes[slot * SLOT_BYTES[class] as usize..][..len as usize],
+        }
+    }
+
+    /// The frame's bytes, to change them in place; empty for a handle that was released.
+    #[inline]
+    pub fn bytes_mut(&mut self, handle: Handle) -> &mut [u8] {
+        let class = handle.class();
+        let (at, slot) = place(class, handle.index());
+        let Some(Some(chunk)) = self.classes[class].chunks.get_mut(at) else { return &mut [] };
+        match chunk.slots[slot].len {
+            FREE => &mut [],
+            len => &mut chunk.bytes[slot * SLOT_BYTES[class] as usize..][..len as usize],
+        }
+    }
+
+    /// The frame's length, bytes; 0 for a handle that was released.
+    #[inline]
+    #[must_use]
+    pub fn len_of(&self, handle: Handle) -> usize {
+        self.bytes(handle).len()
+    }
+
+    /// A second frame with the same bytes. `None` when there is no room, counted as refused.
+    pub fn duplicate(&mut self, handle: Handle) -> Option<Handle> {
+        // Through a second handle rather than a second borrow: the slot's bytes are moved by the chunk's own copy when
+        // both are in one chunk.
+        let len = self.len_of(handle);
+        let (copy, _) = self.allocate(len)?;
+        let (from, to) = (self.location(handle)?, self.location(copy)?);
+        if (from.0, from.1) == (to.0, to.1) {
+            let chunk = self.classes[from.0].chunks[from.1].as_mut()?;
+            chunk.bytes.copy_within(from.2..from.2 + len, to.2);
+        } else {
+            let taken = self.classes[to.0].chunks[to.1].take();
+            let mut target = taken?;
+            if let Some(source) = self.classes[from.0].chunks[from.1].as_ref() {
+                target.bytes[to.2..to.2 + len].copy_from_slice(&source.bytes[from.2..from.2 + len]);
+            }
+            self.classes[to.0].chunks[to.1] = Some(target);
+        }
+        Some(copy)
+    }
+
+    /// Class, chunk and offset of a frame's bytes.
+    fn location(&self, handle: Handle) -> Option<(usize, usize, usize)> {
+        let class = handle.class();
+        let (at, slot) = place(class, handle.index());
+        self.classes[class].chunks.get(at)?.as_ref()?;
+        Some((class, at, slot * SLOT_BYTES[class] as usize))
+    }
+
+    /// Gives the frame's room back. A handle that was released already is left alone.
+    #[inline]
+    pub fn release(&mut self, handle: Handle) {
+        if self.classes[handle.class()].put(handle.class(), handle.index()) {
+            self.packets -= 1;
+        } else {
+            debug_assert!(false, "{handle:?} was released twice");
+        }
+    }
+}
+
+impl Class {
+    #[inline]
+    fn take(&mut self, class: usize, len: u32) -> Option<(u32, &mut [u8])> {
+        let at = *self.partial.last()?;
+        let chunk = self.chunks[at as usize].as_mut()?;
+        let slot = if chunk.free == NONE {
+            chunk.fresh += 1;
+            chunk.fresh - 1
+        } else {
+            let slot = chunk.free;
+            chunk.free = chunk.slots[slot as usize].next;
+            slot
+        };
+        if chunk.used == 0 {
+            self.empty -= 1;
+        }
+        chunk.used += 1;
+        if chunk.is_full() {
+            self.partial.pop();
+        }
+        chunk.slots[slot as usize] = Slot { len, next: NONE };
+        let start = slot as usize * SLOT_BYTES[class] as usize;
+        Some((at << SLOTS_LOG2[class] | slot, &mut chunk.bytes[start..][..len as usize]))
+    }
+
+    #[inline]
+    fn put(&mut self, class: usize, index: u32) -> bool {
+        let (at, slot) = place(class, index);
+        let Some(Some(chunk)) = self.chunks.get_mut(at) else { return false };
+        if chunk.slots[slot].len == FREE {
+            return false;
+        }
+        if chunk.is_full() {
+            self.partial.push(at as u32);
+        }
+        chunk.slots[slot] = Slot { len: FREE, next: chunk.free };
+        chunk.free = slot as u32;
+        chunk.used -= 1;
+        if chunk.used == 0 {
+            self.empty += 1;
+        }
+        true
+    }
+}
+
+/// Chunk and slot of an index.
+#[inline]
+fn place(class: usize, index: u32) -> (usize, usize) {
+    let log2 = SLOTS_LOG2[class];
+    ((index >> log2) as usize, (index & ((1 << log2) - 1)) as usize)
+}
+
+fn chunk_bytes(class: usize) -> u64 {
+    u64::from(SLOT_BYTES[class] + size_of::<Slot>() as u32) << SLOTS_LOG2[class]
+}
+
+#[inline]
+fn class_for(len: usize) -> Option<usize> {
+    SLOT_BYTES.iter().position(|&size| len <= size as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_million_small_packets_stay_below_300_mib() {
+        let mut slabs = Slabs::new(300 << 20);
+        for i in 0..1_000_000_u32 {
+            let mut frame = [0; 64];
+            frame[..4].copy_from_slice(&i.to_ne_bytes());
+            assert!(slabs.insert(&frame).is_some(), "{i}");
+        }
+        assert_eq!(slabs.usage().packets, 1_000_000);
+        assert!(slabs.usage().memory_bytes < 160 << 20, "{:?}", slabs.usage());
+    }
+
+    #[test]
+    fn the_cap_holds_and_what_it_refuses_is_counted() {
+        let mut slabs = Slabs::new(1 << 20);
+        let held: Vec<_> = std::iter::from_fn(|| slabs.insert(&[7; 100])).collect();
+        let usage = slabs.usage();
+        assert!(usage.memory_bytes <= 1 << 20 && usage.refused == 1, "{usage:?}");
+        assert_eq!(usage.packets, held.len() as u64);
+        slabs.release(held[5]);
+        assert!(slabs.insert(&[7; 100]).is_some());
+        assert!(slabs.insert(&[0; Slabs::MAX_FRAME_BYTES + 1]).is_none());
+        assert_eq!(slabs.usage().refused, 2);
+    }
+
+    #[test]
+    fn memory_of_one_class_serves_another_when_it_stands_empty() {
+        let mut slabs = Slabs::new(1 << 20);
+        let held: Vec<_> = std::iter::from_fn(|| slabs.insert(&[7; 100])).collect();
+        assert!(slabs.insert(&[1; 9000]).is_none());
+        for handle in held {
+            slabs.release(handle);
+        }
+        let large = slabs.insert(&[1; 9000]).expect("the small ones' chunks are empty");
+        assert_eq!(slabs.bytes(large), [1; 9000]);
+        assert!(slabs.usage().memory_bytes <= 1 << 20);
+    }
+
+    #[test]
+    fn a_larger_slot_is_taken_before_a_frame_is_refused() {
+        let mut slabs = Slabs::new(chunk_bytes(5));
+        assert!(slabs.insert(&[1; 2000]).is_some());
+        let small = slabs.insert(&[2; 60]).expect("there is room in larger slots");
+        assert_eq!(slabs.bytes(small), [2; 60]);
+        slabs.release(small);
+        assert!(slabs.bytes(small).is_empty());
+    }
+
+    #[test]
+    fn nothing_is_taken_for_what_was_reserved() {
+        let mut slabs = Slabs::new(8 << 20);
+        slabs.reserve(60, 4096);
+        let before = slabs.usage().memory_bytes;
+        for _ in 0..4096 {
+            slabs.insert(&[0; 60]);
+        }
+        assert_eq!(slabs.usage().memory_bytes, before);
+    }
+
+    proptest! {
+        #[test]
+        fn frames_keep_their_bytes(
+            steps in prop::collection::vec((0_usize..4, 0_usize..20_000, any::<u8>(), any::<prop::sample::Index>()), 1..300),
+        ) {
+            let mut slabs = Slabs::new(6 << 20);
+            let mut held: Vec<(Handle, usize, u8)> = Vec::new();
+            for (what, len, fill, which) in steps {
+                match what {
+                    0 if !held.is_empty() => {
+                        let (handle, ..) = held.swap_remove(which.index(held.len()));
+                        slabs.release(handle);
+                    }
+                    1 if !held.is_empty() => {
+                        let (handle, len, fill) = held[which.index(held.len())];
+                        if let Some(copy) = slabs.duplicate(handle) {
+                            held.push((copy, len, fill));
+                        }
+                    }
+                    _ => {
+                        // Mostly small ones, as in life.
+                        let len = if what == 2 { len % 200 } else { len };
+                        if let Some(handle) = slabs.insert(&vec![fill; len]) {
+                            held.push((Handle::from_bits(handle.to_bits()), len, fill));
+                        }
+                    }
+                }
+                prop_assert!(slabs.usage().memory_bytes <= 6 << 20);
+                prop_assert_eq!(slabs.usage().packets, held.len() as u64);
+            }
+            for &(handle, len, fill) in &held {
+                prop_assert_eq!(slabs.len_of(handle), len);
+                prop_assert!(slabs.bytes(handle).iter().all(|&b| b == fill));
+            }
+            for (handle, ..) in held {
+                slabs.release(handle);
+            }
+            let empty: u32 = slabs.classes.iter().map(|c| c.empty).sum();
+            let chunks: usize = slabs.classes.iter().map(|c| c.chunks.iter().flatten().count()).sum();
+            prop_assert_eq!(empty as usize, chunks);
+        }
+    }
+}

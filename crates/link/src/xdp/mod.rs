@@ -1,0 +1,190 @@
+//! AF_XDP without a compiler or library: frames cross between the driver (or the foot of the network stack) and memory
+//! shared with this process, past everything above.
+//!
+//! Per receive queue one socket with its own memory; a program on the interface hands each frame to the socket of its
+//! queue. Sending has a socket of its own on queue 0, sharing that queue's memory: polling a socket that can send also
+//! drives its sending, which would hide frames that were dropped on the way.
+
+mod receive;
+mod ring;
+mod send;
+mod umem;
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::bpf::{Attachment, SocketMap};
+use crate::error::{Error, Result};
+use crate::link::{Description, Link, Mode, StampSource};
+use crate::options::LinkOptions;
+use crate::packet;
+use crate::sys::{self, Device};
+use receive::{Queue, XdpReceiver};
+use ring::Ring;
+use send::XdpTransmitter;
+use umem::Umem;
+
+/// The largest MTU that fits: a page less what drivers put before and behind a frame (veth's figure).
+pub(crate) const MAX_MTU_BYTES: u32 = 3506;
+const DEFAULT_RING_FRAMES: u32 = 4096;
+/// Frames that can be on their way out.
+const TRANSMIT_FRAMES: u32 = 2048;
+/// What the kernel keeps free before each frame (`XDP_PACKET_HEADROOM`).
+const HEADROOM_BYTES: u32 = 256;
+/// Ethernet's header and two VLAN tags.
+const LINK_HEADER_BYTES: u32 = 22;
+/// More queues than this are more than one thread serves.
+const MAX_QUEUES: u32 = 64;
+/// How often and how long binding is tried again: a queue that was in use is free again within a second.
+const BUSY_TRIES: u32 = 100;
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
+
+/// What all sockets of an interface keep alive.
+#[derive(Debug)]
+struct Shared {
+    device: Device,
+    /// Puts the interface into promiscuous mode, which AF_XDP does not.
+    _promiscuous: OwnedFd,
+    /// First to go: no frame is handed to a socket that is being closed.
+    _program: Attachment,
+    _map: SocketMap,
+}
+
+/// Flags of binding for a mode, and whether the program goes into the driver.
+fn binding(mode: Mode) -> Option<(u16, bool)> {
+    match mode {
+        Mode::XdpZeroCopy => Some((libc::XDP_ZEROCOPY, true)),
+        Mode::XdpNative => Some((libc::XDP_COPY, true)),
+        Mode::XdpGeneric => Some((libc::XDP_COPY, false)),
+        Mode::Packet | Mode::Memory => None,
+    }
+}
+
+/// Opens an AF_XDP link on an interface of the calling thread's network namespace.
+pub(crate) fn open(
+    device: &Device,
+    mtu_bytes: u32,
+    mode: Mode,
+    options: &LinkOptions,
+) -> Result<Link> {
+    let refused = |reason: String| Error::refused("open AF_XDP on", device.name.clone(), reason);
+    let Some((flags, in_driver)) = binding(mode) else {
+        return Err(refused(format!("{mode} is no mode of it")));
+    };
+    if mtu_bytes > MAX_MTU_BYTES {
+        return Err(refused(format!("its MTU is {mtu_bytes} bytes, {MAX_MTU_BYTES} are the most")));
+    }
+    let frame_bytes = mtu_bytes + LINK_HEADER_BYTES;
+    let chunk_bytes = if frame_bytes + HEADROOM_BYTES <= 2048 { 2048 } else { 4096 };
+    let ring_frames =
+        options.ring_frames.unwrap_or(DEFAULT_RING_FRAMES).clamp(64, 1 << 16).next_power_of_two();
+
+    let failed = |operation| {
+        let name = device.name.clone();
+        move |source| Error::system(operation, name, source)
+    };
+    let promiscuous = sys::socket(libc::AF_PACKET, libc::SOCK_RAW, 0)
+        .map_err(failed("open a packet socket for"))?;
+    packet::be_promiscuous(&promiscuous, device)?;
+
+    let mut queues = Vec::new();
+    for queue in 0..MAX_QUEUES {
+        match Queue::open(device, queue, chunk_bytes, ring_frames, flags) {
+            Ok(opened) => queues.push(opened),
+            // One beyond the last.
+            Err(e) if queue > 0 && e.raw_os_error() == Some(libc::EINVAL) => break,
+            Err(e) => {
+                return Err(Error::system(
+                    "bind AF_XDP to",
+                    format!("{} queue {queue}", device.name),
+                    e,
+                ));
+            }
+        }
+    }
+    let transmitter_parts = queues.first_mut().and_then(Queue::take_transmit_parts);
+    let Some(parts) = transmitter_parts else { return Err(refused("it has no queue".into())) };
+
+    let map = SocketMap::new(queues.len() as u32).map_err(failed("make a map of sockets for"))?;
+    for (queue, socket) in queues.iter().enumerate() {
+        map.set(queue as u32, socket.fd().as_raw_fd()).map_err(failed("enter a socket of"))?;
+    }
+    let program = map.attach(device.index, in_driver).map_err(|e| match e.raw_os_error() {
+        Some(libc::EBUSY | libc::EEXIST) => refused("another XDP program is on it".into()),
+        Some(libc::ERANGE) => {
+            refused("its MTU, or that of its other end, is too large for its driver".into())
+        }
+        _ => failed("attach an XDP program to")(e),
+    })?;
+    let count = queues.len() as u32;
+    let shared = Arc::new(Shared {
+        device: device.clone(),
+        _promiscuous: promiscuous,
+        _program: program,
+        _map: map,
+    });
+    let receiver = XdpReceiver::new(queues, shared.clone())?;
+    let transmitter = XdpTransmitter::new(parts, shared, mode == Mode::XdpZeroCopy);
+    let mut notes = Vec::new();
+    if mode == Mode::XdpZeroCopy {
+        notes.push("zero-copy has not been tested by us on any card".to_owned());
+    }
+    if mode == Mode::XdpGeneric {
+        notes.push("super-packets of a sender on this host are lost, and counted".to_owned());
+    }
+    Ok(Link {
+        receiver: Box::new(receiver),
+        transmitter: Box::new(transmitter),
+        description: Description {
+            interface: device.name.clone(),
+            mode,
+            reason: None,
+            stamps: StampSource::Reading,
+            queues: count,
+            ring_frames,
+            max_frame_bytes: frame_bytes,
+            notes,
+        },
+    })
+}
+
+/// Tries again while the kernel is still taking down what used the queue before.
+fn bind(fd: &OwnedFd, address: &libc::sockaddr_xdp) -> io::Result<()> {
+    let mut tries = 0;
+    loop {
+        match sys::bind(fd, address) {
+            Err(e) if e.raw_os_error() == Some(libc::EBUSY) && tries < BUSY_TRIES => {
+                tries += 1;
+                std::thread::sleep(BUSY_PAUSE);
+            }
+            other => return other,
+        }
+    }
+}
+
+fn address(device: &Device, queue: u32, flags: u16, umem_of: u32) -> libc::sockaddr_xdp {
+    libc::sockaddr_xdp {
+        sxdp_family: libc::AF_XDP as u16,
+        sxdp_flags: flags,
+        sxdp_ifindex: device.index,
+        sxdp_queue_id: queue,
+        sxdp_shared_umem_fd: umem_of,
+    }
+}
+
+fn offsets(fd: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
+    let none = || libc::xdp_ring_offset { producer: 0, consumer: 0, desc: 0, flags: 0 };
+    let empty = libc::xdp_mmap_offsets { rx: none(), tx: none(), fr: none(), cr: none() };
+    sys::get_option(fd, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS, empty)
+}
+
+/// What the sending half takes over from the first queue.
+struct TransmitParts {
+    fd: OwnedFd,
+    umem: Arc<Umem>,
+    transmit: Ring<libc::xdp_desc>,
+    completion: Ring<u64>,
+    free: Vec<u64>,
+}

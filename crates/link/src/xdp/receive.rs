@@ -1,0 +1,247 @@
+//! Frames out of the receive rings of all queues into slabs.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+
+use weir_net::clock::Clock;
+
+use super::ring::Ring;
+use super::umem::Umem;
+use super::{Shared, TRANSMIT_FRAMES, TransmitParts, address, bind, offsets};
+use crate::checksum::complete_if_partial;
+use crate::error::{Error, Result};
+use crate::link::{Receive, ReceiveStatistics, Received};
+use crate::slabs::Slabs;
+use crate::sys::{self, Device};
+
+/// One receive queue: its socket, its memory, its rings.
+pub(super) struct Queue {
+    fd: OwnedFd,
+    umem: Arc<Umem>,
+    receive: Ring<libc::xdp_desc>,
+    fill: Ring<u64>,
+    /// Chunks that belong to this half.
+    chunks: u32,
+    transmit: Option<TransmitParts>,
+}
+
+impl Queue {
+    /// Opens and binds the sockets of a queue. The error's number tells whether there is such a queue (`EINVAL`: no).
+    pub(super) fn open(
+        device: &Device,
+        queue: u32,
+        chunk_bytes: u32,
+        frames: u32,
+        flags: u16,
+    ) -> io::Result<Self> {
+        let fd = sys::socket(libc::AF_XDP, libc::SOCK_RAW, 0)?;
+        // Only the first queue sends.
+        let sends = queue == 0;
+        let transmit_chunks = if sends { TRANSMIT_FRAMES } else { 0 };
+        let umem = Arc::new(Umem::new(chunk_bytes, frames + transmit_chunks)?);
+        umem.register(&fd)?;
+        let set = |fd: &OwnedFd, name, value: u32| sys::set_option(fd, libc::SOL_XDP, name, &value);
+        set(&fd, libc::XDP_UMEM_FILL_RING, frames)?;
+        set(&fd, libc::XDP_UMEM_COMPLETION_RING, TRANSMIT_FRAMES)?;
+        set(&fd, libc::XDP_RX_RING, frames)?;
+        let laid = offsets(&fd)?;
+        let mut fill =
+            Ring::new(&fd, laid.fr, frames, libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t)?;
+        let receive = Ring::new(&fd, laid.rx, frames, libc::XDP_PGOFF_RX_RING)?;
+        for chunk in 0..frames {
+            fill.push(u64::from(chunk) * u64::from(chunk_bytes));
+        }
+        fill.publish();
+        bind(&fd, &address(device, queue, flags | libc::XDP_USE_NEED_WAKEUP, 0))?;
+        let transmit = if sends {
+            let completion = Ring::new(
+                &fd,
+                laid.cr,
+                TRANSMIT_FRAMES,
+                libc::XDP_UMEM_PGOFF_COMPLETION_RING as libc::off_t,
+            )?;
+            let sender = sys::socket(libc::AF_XDP, libc::SOCK_RAW, 0)?;
+            set(&sender, libc::XDP_TX_RING, TRANSMIT_FRAMES)?;
+            let laid = offsets(&sender)?;
+            let ring = Ring::new(&sender, laid.tx, TRANSMIT_FRAMES, libc::XDP_PGOFF_TX_RING)?;
+            bind(&sender, &address(device, queue, libc::XDP_SHARED_UMEM, fd.as_raw_fd() as u32))?;
+            let free = (frames..frames + transmit_chunks)
+                .map(|chunk| u64::from(chunk) * u64::from(chunk_bytes))
+                .collect();
+            Some(TransmitParts { fd: sender, umem: umem.clone(), transmit: ring, completion, free })
+        } else {
+            None
+        };
+        Ok(Queue { fd, umem, receive, fill, chunks: frames, transmit })
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    pub(super) fn take_transmit_parts(&mut self) -> Option<TransmitParts> {
+        self.transmit.take()
+    }
+
+    /// Takes up to `most` frames.
+    #[inline]
+    fn recv(
+        &mut self,
+        slabs: &mut Slabs,
+        most: usize,
+        now_ns: u64,
+        statistics: &mut ReceiveStatistics,
+        out: &mut Vec<Received>,
+    ) -> usize {
+        let count = self.receive.available().min(u32::try_from(most).unwrap_or(u32::MAX));
+        for _ in 0..count {
+            let frame = self.receive.pop();
+            // SAFETY: the kernel handed the chunk over with the descriptor; it goes back by the fill ring below, when
+            // the slice is gone. The sending half has other chunks.
+            let bytes = unsafe { self.umem.bytes(frame.addr, frame.len as usize) };
+            match slabs.allocate(bytes.len()) {
+                // Parts of a frame in several chunks were not asked for; one would be half a frame.
+                _ if frame.options & libc::XDP_PKT_CONTD != 0 => statistics.unusable += 1,
+                None => statistics.slab_drops += 1,
+                Some((handle, to)) => {
+                    to.copy_from_slice(bytes);
+                    if complete_if_partial(to) {
+                        statistics.checksums_completed += 1;
+                    }
+                    statistics.frames += 1;
+                    statistics.bytes += u64::from(frame.len);
+                    out.push(Received { handle, len: frame.len, ingress_ns: now_ns });
+                }
+            }
+            // There is room: the ring holds as many entries as there are chunks, and this one is in no ring.
+            self.fill.push(self.umem.chunk_of(frame.addr));
+        }
+        if count > 0 {
+            self.receive.consume();
+            self.fill.publish();
+            // fill + receive rings never hold more than all chunks; the rest is with the kernel.
+            debug_assert!(
+                self.fill.filled().saturating_add(self.receive.filled()) <= 2 * self.chunks
+            );
+        }
+        count as usize
+    }
+
+    /// Whether each chunk is in exactly one ring; true only while nothing comes in.
+    fn is_conserved(&self) -> bool {
+        self.fill.filled() + self.receive.filled() == self.chunks
+    }
+}
+
+pub(super) struct XdpReceiver {
+    queues: Vec<Queue>,
+    /// Where the next call begins, so that no queue starves another.
+    next: usize,
+    /// All queues' sockets behind one descriptor, when there are several.
+    epoll: Option<OwnedFd>,
+    statistics: ReceiveStatistics,
+    shared: Arc<Shared>,
+}
+
+impl XdpReceiver {
+    pub(super) fn new(queues: Vec<Queue>, shared: Arc<Shared>) -> Result<Self> {
+        let epoll = if queues.len() > 1 { Some(gather(&queues, &shared.device)?) } else { None };
+        Ok(XdpReceiver { queues, next: 0, epoll, statistics: ReceiveStatistics::default(), shared })
+    }
+}
+
+fn gather(queues: &[Queue], device: &Device) -> Result<OwnedFd> {
+    let failed = || Error::last("gather the queues of", device.name.clone());
+    // SAFETY: takes an integer only.
+    let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+    if fd < 0 {
+        return Err(failed());
+    }
+    // SAFETY: the descriptor is new and owned by nobody else.
+    let epoll = unsafe { OwnedFd::from_raw_fd(fd) };
+    for queue in queues {
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+        // SAFETY: `event` lives through the call; both descriptors are open.
+        let rc = unsafe {
+            libc::epoll_ctl(
+                epoll.as_raw_fd(),
+                libc::EPOLL_CTL_ADD,
+                queue.fd.as_raw_fd(),
+                &raw mut event,
+            )
+        };
+        if rc < 0 {
+            return Err(failed());
+        }
+    }
+    Ok(epoll)
+}
+
+impl Receive for XdpReceiver {
+    fn recv(&mut self, slabs: &mut Slabs, most: usize, out: &mut Vec<Received>) -> Result<usize> {
+        let before = out.len();
+        let mut taken = 0;
+        // No stamp comes with the frames: all are as old as this reading, at least.
+        let now_ns = Clock::System.monotonic_ns();
+        let count = self.queues.len();
+        for step in 0..count {
+            let at = (self.next + step) % count;
+            taken += self.queues[at].recv(slabs, most - taken, now_ns, &mut self.statistics, out);
+            if self.queues[at].fill.needs_wakeup() {
+                wake(&self.queues[at].fd);
+            }
+            if taken == most {
+                self.next = (at + 1) % count;
+                break;
+            }
+        }
+        if taken == 0 {
+            for queue in &self.queues {
+                if let Some(error) = sys::pending_error(&queue.fd) {
+                    self.shared.device.check(self.shared._promiscuous.as_fd())?;
+                    if error != libc::ENETDOWN {
+                        let source = io::Error::from_raw_os_error(error);
+                        let name = self.shared.device.name.clone();
+                        return Err(Error::system("receive on", name, source));
+                    }
+                }
+            }
+        }
+        Ok(out.len() - before)
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        match &self.epoll {
+            Some(epoll) => epoll.as_fd(),
+            None => self.queues[0].fd.as_fd(),
+        }
+    }
+
+    fn statistics(&mut self) -> Result<ReceiveStatistics> {
+        let none = libc::xdp_statistics {
+            rx_dropped: 0,
+            rx_invalid_descs: 0,
+            tx_invalid_descs: 0,
+            rx_ring_full: 0,
+            rx_fill_ring_empty_descs: 0,
+            tx_ring_empty_descs: 0,
+        };
+        let mut drops = 0;
+        for queue in &self.queues {
+            let read = sys::get_option(&queue.fd, libc::SOL_XDP, libc::XDP_STATISTICS, none)
+                .map_err(|e| Error::system("read drops of", self.shared.device.name.clone(), e))?;
+            // An empty fill ring is told by its own counter in zero-copy mode, and with rx_dropped in copy mode.
+            drops += read.rx_dropped + read.rx_ring_full + read.rx_invalid_descs;
+        }
+        self.statistics.kernel_drops = drops;
+        debug_assert!(self.queues.iter().all(|q| q.is_conserved() || q.fill.filled() <= q.chunks));
+        Ok(self.statistics)
+    }
+}
+
+/// Tells the kernel that its ring has entries again.
+fn wake(fd: &OwnedFd) {
+    // SAFETY: a receive of no bytes into no buffer.
+    unsafe { libc::recv(fd.as_raw_fd(), std::ptr::null_mut(), 0, libc::MSG_DONTWAIT) };
+}

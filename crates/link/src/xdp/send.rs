@@ -1,0 +1,205 @@
+//! Frames out by the transmit ring of queue 0.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::Arc;
+
+use super::{Shared, TRANSMIT_FRAMES, TransmitParts};
+use crate::error::{Error, Result};
+use crate::link::{Transmit, TransmitStatistics};
+use crate::slabs::{Handle, Slabs};
+
+/// Frames given to the kernel at a time: in copy mode it takes 32 by one call.
+const BATCH: usize = 32;
+
+pub(super) struct XdpTransmitter {
+    parts: TransmitParts,
+    shared: Arc<Shared>,
+    zero_copy: bool,
+    refused: Vec<u32>,
+    statistics: TransmitStatistics,
+}
+
+/// What became of a call that makes the kernel send.
+enum Kick {
+    Done,
+    /// No room behind; what is in the ring stays there.
+    Full,
+    /// One frame was taken and dropped behind.
+    Dropped,
+    Down,
+    Failed(io::Error),
+}
+
+/// What became of the frames in the ring.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Drain {
+    All,
+    /// Some are there still.
+    Full,
+    /// The interface is down. What is in the ring, one batch at most, goes when it is up again: the kernel may have
+    /// read it already, so it is not taken back.
+    Down,
+}
+
+impl XdpTransmitter {
+    pub(super) fn new(parts: TransmitParts, shared: Arc<Shared>, zero_copy: bool) -> Self {
+        XdpTransmitter {
+            parts,
+            shared,
+            zero_copy,
+            refused: Vec::new(),
+            statistics: TransmitStatistics::default(),
+        }
+    }
+
+    /// Takes back the chunks whose frames have gone.
+    fn reap(&mut self) {
+        let parts = &mut self.parts;
+        let count = parts.completion.available();
+        for _ in 0..count {
+            let address = parts.completion.pop();
+            // Aligned: drivers may hand back an address within the chunk.
+            parts.free.push(parts.umem.chunk_of(address));
+        }
+        if count > 0 {
+            parts.completion.consume();
+        }
+        debug_assert!(
+            parts.free.len() + parts.transmit.filled() as usize <= TRANSMIT_FRAMES as usize,
+            "a chunk of the sending half came back twice"
+        );
+    }
+
+    fn kick(&self) -> Kick {
+        // SAFETY: a send of no bytes from no buffer to no address.
+        let rc = unsafe {
+            libc::sendto(
+                self.parts.fd.as_raw_fd(),
+                std::ptr::null(),
+                0,
+                libc::MSG_DONTWAIT,
+                std::ptr::null(),
+                0,
+            )
+        };
+        if rc >= 0 {
+            return Kick::Done;
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR) => Kick::Full,
+            Some(libc::EBUSY) if self.zero_copy => Kick::Full,
+            Some(libc::EBUSY) => Kick::Dropped,
+            Some(libc::ENETDOWN) => Kick::Down,
+            _ => Kick::Failed(error),
+        }
+    }
+
+    /// Makes the kernel take what is in the ring.
+    fn drain(&mut self) -> Result<Drain> {
+        let mut stuck = 0;
+        loop {
+            let before = self.parts.transmit.outstanding();
+            if before == 0 {
+                return Ok(Drain::All);
+            }
+            let kick = self.kick();
+            if self.zero_copy {
+                // The card takes them in its own time.
+                return Ok(if matches!(kick, Kick::Down) { Drain::Down } else { Drain::All });
+            }
+            let progress = self.parts.transmit.outstanding() < before;
+            match kick {
+                Kick::Dropped => self.statistics.dropped += 1,
+                // By the kernel's budget for one call, or since there is no room.
+                Kick::Done | Kick::Full if progress => stuck = 0,
+                Kick::Done | Kick::Full => {
+                    // Frames that went but were not completed hold the chunks; once more, then later.
+                    stuck += 1;
+                    if stuck == 2 {
+                        return Ok(Drain::Full);
+                    }
+                    self.reap();
+                }
+                Kick::Down => return Ok(Drain::Down),
+                Kick::Failed(error) => {
+                    self.shared.device.check(self.shared._promiscuous.as_fd())?;
+                    return Err(Error::system("send on", self.shared.device.name.clone(), error));
+                }
+            }
+        }
+    }
+}
+
+impl Transmit for XdpTransmitter {
+    fn send(&mut self, slabs: &Slabs, frames: &[Handle]) -> Result<usize> {
+        self.refused.clear();
+        let longest = self.parts.umem.chunk_bytes() as usize;
+        let mut taken = 0;
+        // What the kernel did not take before goes first.
+        let mut state = self.drain()?;
+        while state == Drain::All && taken < frames.len() {
+            if self.parts.free.len() < BATCH {
+                self.reap();
+            }
+            let mut pushed = 0;
+            while pushed < BATCH && taken < frames.len() {
+                let bytes = slabs.bytes(frames[taken]);
+                // No frame is shorter than its addresses and type.
+                if bytes.len() > longest || bytes.len() < 14 {
+                    self.refused.push(taken as u32);
+                    self.statistics.refused += 1;
+                    taken += 1;
+                    continue;
+                }
+                if self.parts.transmit.room(1) == 0 {
+                    break;
+                }
+                let Some(address) = self.parts.free.pop() else { break };
+                // SAFETY: the chunk was in the sending half's free list, so in no ring and not with the kernel.
+                unsafe { self.parts.umem.write(address, bytes) };
+                self.parts.transmit.push(libc::xdp_desc {
+                    addr: address,
+                    len: bytes.len() as u32,
+                    options: 0,
+                });
+                self.statistics.frames += 1;
+                self.statistics.bytes += bytes.len() as u64;
+                pushed += 1;
+                taken += 1;
+            }
+            if pushed > 0 {
+                self.parts.transmit.publish();
+                state = self.drain()?;
+            } else if taken < frames.len() {
+                break;
+            }
+        }
+        if state == Drain::Down {
+            // As a cable that was pulled.
+            self.refused.extend(taken as u32..frames.len() as u32);
+            self.statistics.refused += (frames.len() - taken) as u64;
+            taken = frames.len();
+        }
+        if taken < frames.len() {
+            self.statistics.times_full += 1;
+        }
+        Ok(taken)
+    }
+
+    fn refused(&self) -> &[u32] {
+        &self.refused
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.parts.fd.as_fd()
+    }
+
+    fn statistics(&self) -> TransmitStatistics {
+        TransmitStatistics {
+            frames: self.statistics.frames - self.statistics.dropped,
+            ..self.statistics
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! A path of three hosts, a – m – b, made of namespaces; a forwarder in the middle; sockets for raw frames at its ends.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use weir_link::{
+    Handle, Link, LinkChoice, LinkOptions, Mode, Receive, ReceiveStatistics, Slabs, Transmit,
+    TransmitStatistics, open, quieten,
+};
+use weir_net::interface::set_offload;
+use weir_net::namespace::{NamespaceOptions, NetNamespace, create, effective_user_id};
+use weir_net::poll::{Events, Interest, Poller};
+use weir_net::watchdog::Watchdog;
+
+/// Hosts a and b with interfaces `ea` and `eb`, each a veth to `A` and `B` of host m between them.
+pub(crate) struct Path {
+    pub(crate) a: NetNamespace,
+    pub(crate) m: NetNamespace,
+    pub(crate) b: NetNamespace,
+}
+
+fn ip(arguments: &str) {
+    let output = Command::new("ip").args(arguments.split(' ')).output().expect("ip");
+    assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// `None` where namespaces cannot be made or `ip` is missing; with CI set, root that cannot is a failure.
+pub(crate) fn path(test: &str, mtu: u32) -> Option<Path> {
+    if effective_user_id() != 0 {
+        eprintln!("SKIPPED {test}: needs root");
+        return None;
+    }
+    let in_ci = std::env::var_os("CI").is_some();
+    if Command::new("ip").arg("-V").output().is_err() {
+        assert!(!in_ci, "{test}: ip is missing");
+        eprintln!("SKIPPED {test}: ip is missing");
+        return None;
+    }
+    let quiet = NamespaceOptions { ipv6: false };
+    let mut parts = match create(&[quiet, quiet, quiet]) {
+        Ok(parts) => parts,
+        Err(error) => {
+            assert!(!in_ci, "{test}: {error}");
+            eprintln!("SKIPPED {test}: {error}");
+            return None;
+        }
+    };
+    let mut take = || parts.pop().expect("three namespaces").namespace;
+    let path = Path { b: take(), m: take(), a: take() };
+    for (end, inner, outer, number) in [(&path.a, "A", "ea", 1), (&path.b, "B", "eb", 2)] {
+        let middle = format!("/proc/{}/fd/{}", std::process::id(), path.m.net_fd().as_raw_fd());
+        end.run_in(|| {
+            ip(&format!(
+                "link add {outer} mtu {mtu} type veth peer name {inner} mtu {mtu} netns {middle}"
+            ));
+            ip(&format!("addr add 198.18.0.{number}/24 dev {outer}"));
+            ip(&format!("link set dev {outer} up"));
+        })
+        .expect("enter");
+        path.m.run_in(|| ip(&format!("link set dev {inner} up"))).expect("enter");
+    }
+    Some(path)
+}
+
+impl Path {
+    /// Keeps both ends from sending super-packets, which generic AF_XDP cannot take.
+    pub(crate) fn cut_at_the_ends(&self) {
+        for (end, name) in [(&self.a, "ea"), (&self.b, "eb")] {
+            end.run_in(|| {
+                for feature in ["tso", "gso", "tx-udp-segmentation"] {
+                    set_offload(name, feature, false).expect("offload");
+                }
+            })
+            .expect("enter");
+        }
+    }
+
+    /// A link of this mode on one of m's interfaces.
+    pub(crate) fn link(
+        &self,
+        interface: &str,
+        mode: Mode,
+        options: &LinkOptions,
+    ) -> weir_link::Result<Link> {
+        self.m.run_in(|| open(interface, LinkChoice::Mode(mode), options)).expect("enter")
+    }
+
+    /// Runs `ip` in m.
+    pub(crate) fn ip_in_middle(&self, arguments: &str) {
+        self.m.run_in(|| ip(arguments)).expect("enter");
+    }
+}
+
+/// Forwards both ways until told to stop.
+pub(crate) struct Forwarder {
+    stop: std::sync::Arc<AtomicBool>,
+    threads: Vec<JoinHandle<(ReceiveStatistics, TransmitStatistics)>>,
+    watchdog: Option<Watchdog>,
+}
+
+impl Forwarder {
+    pub(crate) fn start(path: &Path, mode: Mode) -> Self {
+        let watchdog = path.m.run_in(|| {
+            let mut watchdog = Watchdog::spawn().expect("watchdog");
+            for interface in ["A", "B"] {
+                quieten(interface, &mut watchdog).expect("quieten");
+            }
+            watchdog
+        });
+        let options = LinkOptions::default();
+        let Link { receiver: from_a, transmitter: to_a, .. } =
+            path.link("A", mode, &options).expect("A");
+        let Link { receiver: from_b, transmitter: to_b, .. } =
+            path.link("B", mode, &options).expect("B");
+        let stop = std::sync::Arc::new(AtomicBool::new(false));
+        let threads = [(from_a, to_b), (from_b, to_a)]
+            .into_iter()
+            .map(|(from, to)| {
+                let stop = stop.clone();
+                std::thread::spawn(move || forward(from, to, &stop))
+            })
+            .collect();
+        Forwarder { stop, threads, watchdog: Some(watchdog.expect("enter")) }
+    }
+
+    /// What went from A to B, and from B to A.
+    pub(crate) fn stop(mut self) -> [(ReceiveStatistics, TransmitStatistics); 2] {
+        self.stop.store(true, Ordering::Relaxed);
+        let ended: Vec<_> = self.threads.drain(..).map(|t| t.join().expect("forwarder")).collect();
+        self.watchdog.take().expect("watchdog").restore();
+        [ended[0], ended[1]]
+    }
+}
+
+fn forward(
+    mut from: Box<dyn Receive>,
+    mut to: Box<dyn Transmit>,
+    stop: &AtomicBool,
+) -> (ReceiveStatistics, TransmitStatistics) {
+    let poller = Poller::new().expect("poller");
+    poller.add(from.fd(), 0, Interest::READ).expect("add");
+    let mut events = Events::new(1);
+    let mut slabs = Slabs::new(64 << 20);
+    let mut received = Vec::new();
+    let mut waiting: Vec<Handle> = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        received.clear();
+        from.recv(&mut slabs, 64, &mut received).expect("recv");
+        waiting.extend(received.iter().map(|frame| frame.handle));
+        let sent = to.send(&slabs, &waiting).expect("send");
+        assert_eq!(to.refused(), [] as [u32; 0]);
+        waiting.drain(..sent).for_each(|handle| slabs.release(handle));
+        if received.is_empty() && waiting.is_empty() {
+            poller.wait(&mut events, Some(20_000_000)).expect("wait");
+        }
+    }
+    assert_eq!(slabs.usage().packets, waiting.len() as u64, "a handle was lost");
+    (from.statistics().expect("statistics"), to.statistics())
+}
+
+/// A packet socket that shares nothing with the crate's own: whole frames in and out, tags put back.
+pub(crate) struct RawSocket(OwnedFd);
+
+impl RawSocket {
+    pub(crate) fn open(namespace: &NetNamespace, interface: &str) -> Self {
+        namespace.run_in(|| Self::open_here(interface)).expect("enter")
+    }
+
+    fn open_here(interface: &str) -> Self {
+        let index = weir_net::interface::interface(interface).expect("interface").index;
+        let all = (libc::ETH_P_ALL as u16).to_be();
+        // SAFETY: integers; then structures of plain integers that live through each call, with their sizes.
+        unsafe {
+            let fd =
+                libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, i32::from(all));
+            assert!(fd >= 0, "{}", io::Error::last_os_error());
+            let fd = OwnedFd::from_raw_fd(fd);
+            let one = 1_i32;
+            for name in [libc::PACKET_AUXDATA, libc::PACKET_IGNORE_OUTGOING] {
+                let value = (&raw const one).cast();
+                assert_eq!(libc::setsockopt(fd.as_raw_fd(), libc::SOL_PACKET, name, value, 4), 0);
+            }
+            let mut address: libc::sockaddr_ll = std::mem::zeroed();
+            address.sll_family = libc::AF_PACKET as u16;
+            address.sll_protocol = all;
+            address.sll_ifindex = index as i32;
+            let len = size_of_val(&address) as u32;
+            assert_eq!(libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len), 0);
+            RawSocket(fd)
+        }
+    }
+
+    pub(crate) fn send(&self, frame: &[u8]) -> io::Result<()> {
+        // SAFETY: `frame` is readable for its length.
+        let n = unsafe { libc::send(self.0.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
+        if n < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// The next frame; `None` when none comes for a while.
+    pub(crate) fn recv(&self) -> Option<Vec<u8>> {
+        let mut bytes = vec![0_u8; 70_000];
+        let mut control = [0_u64; 16];
+        // SAFETY: every pointer leads to memory that lives through the calls, with its size; the walk over control
+        // messages is libc's, within what the kernel filled.
+        unsafe {
+            let mut poll =
+                libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            if libc::poll(&raw mut poll, 1, 3000) <= 0 {
+                return None;
+            }
+            let mut vector =
+                libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+            let mut message: libc::msghdr = std::mem::zeroed();
+            message.msg_iov = &raw mut vector;
+            message.msg_iovlen = 1;
+            message.msg_control = control.as_mut_ptr().cast();
+            message.msg_controllen = size_of_val(&control);
+            let n = libc::recvmsg(self.0.as_raw_fd(), &raw mut message, 0);
+            assert!(n >= 0, "{}", io::Error::last_os_error());
+            bytes.truncate(n as usize);
+            let head = libc::CMSG_FIRSTHDR(&raw const message);
+            if !head.is_null() && (*head).cmsg_type == libc::PACKET_AUXDATA {
+                let aux = libc::CMSG_DATA(head).cast::<libc::tpacket_auxdata>().read_unaligned();
+                if aux.tp_status & libc::TP_STATUS_VLAN_VALID != 0 {
+                    let tag =
+                        [aux.tp_vlan_tpid.to_be_bytes(), aux.tp_vlan_tci.to_be_bytes()].concat();
+                    bytes.splice(12..12, tag);
+                }
+            }
+        }
+        Some(bytes)
+    }
+}
