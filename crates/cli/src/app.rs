@@ -32,7 +32,7 @@ enum Command {
     /// Run one test against a host where `weir serve` answers
     Test(Box<commands::test::TestArgs>),
     /// Answer tests
-    Serve(commands::serve::ServeArgs),
+    Serve(Box<commands::serve::ServeArgs>),
     /// Start, stop and query the connections of a running test (`weir test --control-socket`)
     Ctl(commands::ctl::CtlArgs),
     /// Measure between two hosts made of namespaces: asked beside measured

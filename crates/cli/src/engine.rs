@@ -1,6 +1,6 @@
 //! The generator and the answering side, as this program calls them.
 
 pub(crate) use weir_traffic::{
-    ClientConfig, Event, Failure, Key, Limits, ServerConfig, ServerEvent, Stop, StopReason,
-    TrafficError, run, serve,
+    ClientConfig, Event, Failure, Key, Limits, Scheduling, ServerConfig, ServerEvent, Stop,
+    StopReason, TrafficError, run, serve,
 };

@@ -45,7 +45,9 @@ impl Sink {
         let text = match &self.stamp {
             None => text,
             Some(format) => {
-                let time = format.render(since_epoch(std::time::SystemTime::now()));
+                let now = since_epoch(std::time::SystemTime::now());
+                let seconds = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+                let time = format.render(now, &weir_net::clock::local_zone(seconds));
                 stamped = text
                     .split_inclusive('\n')
                     .map(|line| format!("{time}{line}"))

@@ -1,7 +1,9 @@
-//! Civil dates, UTC, without a library: two formats are all that is needed.
+//! Civil dates without a library: two formats are all that is needed. Records are in UTC, lines of text in local time.
 
 use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use weir_net::clock::Zone;
 
 /// Year, month, day, hour, minute, second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +58,7 @@ pub(crate) fn rfc3339(since_epoch: Duration) -> String {
     )
 }
 
-/// A strftime format, checked: `%Y %m %d %H %M %S %L %N %F %T %s %Z %z %%`.
+/// A strftime format, checked: `%Y %m %d %H %M %S %L %N %F %T %s %Z %z %:z %%`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Format(String);
 
@@ -67,9 +69,16 @@ impl FromStr for Format {
     fn from_str(text: &str) -> Result<Self, String> {
         let mut rest = text.chars();
         while let Some(c) = rest.next() {
-            if c == '%' && !rest.next().is_some_and(|s| SPECIFIERS.contains(s)) {
+            if c != '%' {
+                continue;
+            }
+            let known = match rest.next() {
+                Some(':') => rest.next() == Some('z'),
+                specifier => specifier.is_some_and(|s| SPECIFIERS.contains(s)),
+            };
+            if !known {
                 return Err(
-                    "expected % followed by one of Y m d H M S L (ms) N (ns) F T s Z z %".into()
+                    "expected % followed by one of Y m d H M S L (ms) N (ns) F T s Z z :z %".into(),
                 );
             }
         }
@@ -78,9 +87,12 @@ impl FromStr for Format {
 }
 
 impl Format {
-    /// The text for a time, in UTC.
-    pub(crate) fn render(&self, since_epoch: Duration) -> String {
-        let c = civil(since_epoch.as_secs());
+    /// The text for a time in a zone.
+    pub(crate) fn render(&self, since_epoch: Duration, zone: &Zone) -> String {
+        let c = civil(since_epoch.as_secs().saturating_add_signed(zone.offset_seconds.into()));
+        let sign = if zone.offset_seconds < 0 { '-' } else { '+' };
+        let minutes = zone.offset_seconds.unsigned_abs() / 60;
+        let (hours, minutes) = (minutes / 60, minutes % 60);
         let mut out = String::new();
         let mut rest = self.0.chars();
         while let Some(ch) = rest.next() {
@@ -100,8 +112,12 @@ impl Format {
                 Some('F') => out += &format!("{:04}-{:02}-{:02}", c.year, c.month, c.day),
                 Some('T') => out += &format!("{:02}:{:02}:{:02}", c.hour, c.minute, c.second),
                 Some('s') => out += &since_epoch.as_secs().to_string(),
-                Some('Z') => out += "UTC",
-                Some('z') => out += "+0000",
+                Some('Z') => out += &zone.name,
+                Some('z') => out += &format!("{sign}{hours:02}{minutes:02}"),
+                Some(':') => {
+                    rest.next();
+                    out += &format!("{sign}{hours:02}:{minutes:02}");
+                }
                 // The form was checked when it was read.
                 _ => out.push('%'),
             }
@@ -156,13 +172,21 @@ mod tests {
     #[test]
     fn formats() {
         let at = Duration::new(1_795_293_009, 125_000_001);
-        let show = |f: &str| f.parse::<Format>().unwrap().render(at);
-        assert_eq!(show("%FT%T.%LZ "), "2026-11-21T20:30:09.125Z ");
+        let show_in = |f: &str, zone: &Zone| f.parse::<Format>().unwrap().render(at, zone);
+        let show = |f: &str| show_in(f, &Zone::utc());
+        assert_eq!(show("%FT%T.%L%:z "), "2026-11-21T20:30:09.125+00:00 ");
+        let zone = |offset_seconds, name: &str| Zone { offset_seconds, name: name.into() };
+        let far_east = zone(5 * 3600 + 45 * 60, "+0545");
+        assert_eq!(show_in("%FT%T%:z %s", &far_east), "2026-11-22T02:15:09+05:45 1795293009");
+        let west = zone(-(3 * 3600 + 30 * 60), "NST");
+        assert_eq!(show_in("%F %H:%M %z %Z", &west), "2026-11-21 17:00 -0330 NST");
+        let before_1970 = "%F %T".parse::<Format>().unwrap().render(Duration::ZERO, &west);
+        assert_eq!(before_1970, "1970-01-01 00:00:00");
         assert_eq!(
             show("%Y/%m/%d %H:%M:%S %N %s 100%% %Z%z"),
             "2026/11/21 20:30:09 125000001 1795293009 100% UTC+0000"
         );
-        for bad in ["%", "%q", "%F %"] {
+        for bad in ["%", "%q", "%F %", "%:", "%:F"] {
             assert!(bad.parse::<Format>().is_err(), "{bad}");
         }
     }

@@ -116,6 +116,37 @@ fn runs_and_a_lost_tail_are_told() {
     is_left_as_remainder(&record, 150);
 }
 
+/// All that was lost was dropped by tbf at `side`'s eth0, and the ledger says so with the kernel's own count.
+fn is_placed_in_the_queue(record: &Record, side: &str, dropped: u64) {
+    let ledger = record.loss_ledger.as_ref().unwrap();
+    assert_eq!(ledger.rows.len(), 1, "{ledger:?}");
+    let row = &ledger.rows[0];
+    assert_eq!((row.stage.as_str(), row.kind.as_str()), ("qdisc", "bound"));
+    assert_eq!(row.source, "qdisc tbf drops on eth0 (RTM_GETQDISC)");
+    assert_eq!((row.side.as_deref(), row.packets), (Some(side), dropped));
+    assert_eq!(ledger.remainder_packets, 0, "{ledger:?}");
+}
+
+#[test]
+fn what_a_short_queue_drops_is_placed_there_at_either_end() {
+    let test = "what_a_short_queue_drops_is_placed_there_at_either_end";
+    let Some(mut bench) = Bench::up(test, &["tc"]) else { return };
+    bench.serve(&[]);
+    let shape = "qdisc add dev eth0 root tbf rate 8mbit burst 4kb limit 6000";
+    for (host, side, more) in [("a", "local", None), ("b", "remote", Some("-R"))] {
+        bench.tool(host, "tc", &shape.split(' ').collect::<Vec<_>>());
+        let words = ["-u", "-b", "4000pps", "-l", "500", "-k", "2000", "--loss-threshold", "300ms"];
+        let words: Vec<&str> = words.into_iter().chain(more).collect();
+        let record = bench.test(&words);
+        let text = bench.tool(host, "tc", &["-s", "-j", "qdisc", "show", "dev", "eth0"]);
+        let qdisc: Value = serde_json::from_str(&text).unwrap();
+        let (_, _, lost) = counts(&record);
+        assert!(lost > 500, "{lost}");
+        is_placed_in_the_queue(&record, side, qdisc[0]["drops"].as_u64().unwrap());
+        bench.tool(host, "tc", &["qdisc", "del", "dev", "eth0", "root"]);
+    }
+}
+
 /// Bytes of a full frame as tbf counts them: without check sequence.
 const FRAME: f64 = 1514.0;
 const RATE: f64 = 10e6;
@@ -160,15 +191,7 @@ fn a_queue_of_tbf_shows_in_rate_delay_and_loss() {
     assert!(lost > 200, "{lost}");
     assert!(dropped >= lost && dropped <= lost + probes.lost + 5, "{dropped} {lost} {probes:?}");
 
-    // The ledger claims no more than was missing, and names no stage that saw nothing.
-    let ledger = record.loss_ledger.as_ref().unwrap();
-    assert_eq!(ledger.missing_packets, lost as i64);
-    let placed: u64 = ledger.rows.iter().map(|r| r.packets.min(lost)).sum();
-    assert!(ledger.remainder_packets >= 0);
-    assert!(ledger.remainder_packets as u64 + placed >= lost, "{ledger:?}");
-    for row in &ledger.rows {
-        assert_eq!((row.side.as_deref(), row.kind.as_str()), (Some("local"), "bound"), "{row:?}");
-    }
+    is_placed_in_the_queue(&record, "local", dropped);
 
     // The round trip beside it: idle without queue, loaded with it.
     let (idle, loaded) = (probes.idle.as_ref().unwrap(), probes.loaded.as_ref().unwrap());

@@ -68,9 +68,16 @@ pub(crate) fn ledger(record: &Record) -> Option<LossLedger> {
     if !any {
         return None;
     }
-    for (host, side) in [(&record.local, "local"), (&record.remote, "remote")] {
+    let sends = |direction| {
+        let udp = record.flows.iter().filter(|f| f.transport == Transport::Udp);
+        udp.into_iter().any(|f| f.direction == direction)
+    };
+    for (host, side, sends) in [
+        (&record.local, "local", sends(Direction::Forward)),
+        (&record.remote, "remote", sends(Direction::Reverse)),
+    ] {
         if let Some(host) = host {
-            host_rows(host, side, &mut rows);
+            host_rows(host, side, sends, &mut rows);
         }
     }
     let sum =
@@ -82,7 +89,7 @@ pub(crate) fn ledger(record: &Record) -> Option<LossLedger> {
 }
 
 /// Counters of the whole host and its interfaces: bounds, since other traffic counts there too.
-fn host_rows(host: &Host, side: &str, rows: &mut Vec<LedgerRow>) {
+fn host_rows(host: &Host, side: &str, sends: bool, rows: &mut Vec<LedgerRow>) {
     let mut row = |stage: &str, packets: u64, source: String| {
         if packets > 0 {
             rows.push(LedgerRow {
@@ -95,6 +102,12 @@ fn host_rows(host: &Host, side: &str, rows: &mut Vec<LedgerRow>) {
         }
     };
     for i in &host.interfaces {
+        // Never exact: the control connection and the probes pass the same discipline. An end that only receives has
+        // nothing but these to lose in a queue of its own; its filters may drop what comes in.
+        for q in i.qdiscs.iter().filter(|q| sends || q.hook == "filter") {
+            let source = format!("qdisc {} drops on {} (RTM_GETQDISC)", q.kind, i.name);
+            row("qdisc", q.dropped_packets, source);
+        }
         for (key, stage) in [
             ("tx_dropped", "card tx"),
             ("rx_dropped", "card rx"),
@@ -117,7 +130,7 @@ fn host_rows(host: &Host, side: &str, rows: &mut Vec<LedgerRow>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_model::record::{Flow, Receiver, Sender};
+    use weir_model::record::{Flow, Interface, QdiscUse, Receiver, Sender};
 
     fn record(sent: u64, received: u64, dropped: u64, late: u64, crossing: &str) -> Record {
         let flow = Flow {
@@ -155,6 +168,40 @@ mod tests {
         // A bound explains no more than what is missing.
         merged.flows[0].sender.as_mut().unwrap().segments_per_message = Some(64.0);
         assert_eq!(ledger(&merged).unwrap().remainder_packets, 0);
+    }
+
+    fn queueing(kind: &str, hook: &str, dropped: u64) -> Host {
+        let qdisc = QdiscUse {
+            kind: kind.into(),
+            hook: hook.into(),
+            sent_packets: 1000,
+            dropped_packets: dropped,
+        };
+        let interface =
+            Interface { name: "eth0".into(), qdiscs: vec![qdisc], ..Interface::default() };
+        Host { interfaces: vec![interface], ..Host::default() }
+    }
+
+    #[test]
+    fn drops_of_the_senders_discipline_are_a_bound() {
+        let mut r = record(1000, 900, 10, 0, "cut");
+        r.local = Some(queueing("tbf", "egress", 93));
+        let l = ledger(&r).unwrap();
+        let row = &l.rows[1];
+        assert_eq!((row.stage.as_str(), row.packets, row.kind.as_str()), ("qdisc", 93, "bound"));
+        assert_eq!(row.source, "qdisc tbf drops on eth0 (RTM_GETQDISC)");
+        assert_eq!((row.side.as_deref(), l.remainder_packets), (Some("local"), 0));
+        r.local = Some(queueing("tbf", "egress", 60));
+        assert_eq!(ledger(&r).unwrap().remainder_packets, 30);
+    }
+
+    #[test]
+    fn an_end_that_only_receives_loses_no_data_in_its_own_queue() {
+        let mut r = record(1000, 900, 0, 0, "cut");
+        r.remote = Some(queueing("tbf", "egress", 93));
+        assert_eq!(ledger(&r).unwrap().remainder_packets, 100);
+        r.remote = Some(queueing("clsact", "filter", 93));
+        assert_eq!(ledger(&r).unwrap().remainder_packets, 7);
     }
 
     #[test]

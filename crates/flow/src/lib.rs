@@ -5,6 +5,7 @@
 //!
 //! - [`Pacer`]: the schedule of a paced sender, with its catch-up policy.
 //! - [`Sending`]: the sending side of a flow. Ask [`Sending::next`], [`Sending::fill`], send, report [`Sending::sent`].
+//! - [`waking`]: the scheduling class of a sending thread, and how long it may spin.
 //! - [`Receiving`]: the receiving side of a datagram flow; [`StreamReceiving`] of a stream.
 //! - [`IntervalClock`]: the intervals, the same at both ends.
 //! - [`assemble`]: two [`weir_model::report::EndReport`]s become one [`weir_model::record::Record`].
@@ -15,6 +16,7 @@ mod ledger;
 mod pacer;
 mod payload;
 mod receive;
+mod scheduling;
 mod send;
 mod stream;
 mod warnings;
@@ -26,6 +28,7 @@ pub use payload::{
     segments_per_message,
 };
 pub use receive::{Logged, ReceiveCount, Receiving, SenderClock, delay_record};
+pub use scheduling::{Class, Demand, Scheduling, Waking, waking};
 pub use send::{Next, SendCount, Sending};
 pub use stream::{StreamCount, StreamReceiving};
 

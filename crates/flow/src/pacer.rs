@@ -115,8 +115,8 @@ impl Pacer {
         let left_in_burst = self.burst - (self.slot % u64::from(self.burst)) as u32;
         Due::Now(match self.catch_up {
             CatchUp::Burst(most) => {
-                let behind = (now_ns - intended) / period.max(1) + 1;
-                u32::try_from(behind.min(u64::from(most))).unwrap_or(most).max(left_in_burst)
+                let due = self.first_from(now_ns.saturating_add(1)).saturating_sub(self.slot);
+                u32::try_from(due.min(u64::from(most))).unwrap_or(most).max(left_in_burst)
             }
             _ => left_in_burst,
         })
@@ -145,16 +145,22 @@ impl Pacer {
         self.skip_to(end_ns);
     }
 
-    /// Skips, as missed, the slots that were due before `then_ns`, in whole bursts.
-    fn skip_to(&mut self, then_ns: u64) {
+    /// The first slot that is due at `then_ns` or later: always that of a whole burst.
+    fn first_from(&self, then_ns: u64) -> u64 {
         let elapsed = u128::from(then_ns.saturating_sub(self.start_ns));
         // Slots up to and including one at `then`; elapsed is below 2^64, so the shift stays within 128 bits.
-        let mut target = u64::try_from((elapsed << 64) / self.period.max(1))
+        let mut first = u64::try_from((elapsed << 64) / self.period.max(1))
             .unwrap_or(u64::MAX - u64::from(self.burst));
-        target -= target % u64::from(self.burst);
-        if self.intended_ns(target) < then_ns {
-            target += u64::from(self.burst);
+        first -= first % u64::from(self.burst);
+        if self.intended_ns(first) < then_ns {
+            first += u64::from(self.burst);
         }
+        first
+    }
+
+    /// Skips, as missed, the slots that were due before `then_ns`, in whole bursts.
+    fn skip_to(&mut self, then_ns: u64) {
+        let target = self.first_from(then_ns);
         if target > self.slot {
             self.missed += target - self.slot;
             self.slot = target;

@@ -217,22 +217,27 @@ impl Receiving {
         let jitter = self.jitter.ns();
         let index = self.log.close(|c| c.jitter_ns = jitter);
         if self.omit_pending && index + 1 == self.log.omitted() {
-            self.omit_pending = false;
-            self.base = ReceiveCount {
-                bytes: self.bytes,
-                packets: self.packets,
-                duplicates: self.duplicates,
-                reordered: self.reordered,
-                corrupted: self.corrupted,
-                ..ReceiveCount::default()
-            };
-            self.delay = DelaySummary::new();
-            self.delay_intended = None;
-            self.ipdv = Ipdv::new();
-            self.bit_errors = 0;
-            self.truncated = 0;
-            self.first_ns = None;
+            self.leave_out();
         }
+    }
+
+    /// Everything so far belongs to the omitted time: totals begin behind it.
+    fn leave_out(&mut self) {
+        self.omit_pending = false;
+        self.base = ReceiveCount {
+            bytes: self.bytes,
+            packets: self.packets,
+            duplicates: self.duplicates,
+            reordered: self.reordered,
+            corrupted: self.corrupted,
+            ..ReceiveCount::default()
+        };
+        self.delay = DelaySummary::new();
+        self.delay_intended = None;
+        self.ipdv = Ipdv::new();
+        self.bit_errors = 0;
+        self.truncated = 0;
+        self.first_ns = None;
     }
 
     /// A system call that received.
@@ -511,6 +516,10 @@ impl Receiving {
         }
         if self.log.current != ReceiveCount::default() || self.log.closed().is_empty() {
             self.close_interval();
+        }
+        // A test that ended within the omitted time has measured nothing.
+        if self.omit_pending {
+            self.leave_out();
         }
         match &self.tracking {
             Tracking::Full(t) | Tracking::Narrow(t, _) => {

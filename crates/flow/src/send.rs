@@ -11,6 +11,7 @@ use weir_wire::data::{self, HeaderFields, HeaderLayout, TagKey};
 use crate::intervals::{IntervalClock, IntervalLog};
 use crate::pacer::{Due, Pacer};
 use crate::payload::{FEW_SEGMENTS, PayloadRing, segments_per_message};
+use crate::scheduling::{Class, Demand};
 
 /// What a sending flow wants to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +49,9 @@ pub struct Sending {
     flow: u32,
     flags: u32,
     rate: Option<(f64, u32, CatchUp)>,
+    segmented: bool,
+    /// Of the thread that sends; `Fifo` only while every packet was sent under it.
+    class: Option<Class>,
     pacer: Option<Pacer>,
     limit_packets: u64,
     limit_bytes: u64,
@@ -89,6 +93,8 @@ impl Sending {
             flow: spec.id,
             flags: if spec.connection.verify { data::FLAG_VERIFY } else { 0 },
             rate,
+            segmented,
+            class: None,
             pacer: None,
             limit_packets: spec.connection.packets.unwrap_or(u64::MAX),
             limit_bytes: spec.connection.bytes.map_or(u64::MAX, |b| b.0),
@@ -132,6 +138,23 @@ impl Sending {
     /// Whether it paces.
     pub fn is_paced(&self) -> bool {
         self.rate.is_some()
+    }
+
+    /// What it asks of the thread that sends it.
+    pub fn demand(&self) -> Demand {
+        let most = if self.segmented { FEW_SEGMENTS } else { 1 };
+        let segments = segments_per_message(self.payload, most);
+        self.rate.map_or(Demand::UNLIMITED, |(pps, burst, _)| {
+            Demand::paced(pps, burst, self.payload, segments)
+        })
+    }
+
+    /// Packets were sent by a thread of this class.
+    pub fn scheduled(&mut self, class: Class) {
+        match self.class {
+            Some(Class::Normal) => {}
+            _ => self.class = Some(class),
+        }
     }
 
     /// What it wants at `now_ns`. Closes intervals that have passed.
@@ -328,6 +351,7 @@ impl Sending {
             spacing: paced.and_then(|p| self.spacing_report(p)),
             buffer_bytes,
             queue_full: (self.queue_full > 0).then_some(self.queue_full),
+            scheduling: self.class.map(|c| c.name().into()),
         }
     }
 

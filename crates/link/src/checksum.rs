@@ -141,14 +141,13 @@ pub(crate) mod tests {
         let len = transport.len();
         let mut frame: Vec<u8> = [[2; 6], [4; 6]].concat();
         frame.extend(tags.concat());
-        let sum;
-        if v6 {
+        let sum = if v6 {
             frame.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
             frame.extend((len as u16).to_be_bytes());
             frame.extend([number, 64]);
             let (a, b) = ([0xfd; 16], [0xfe; 16]);
             frame.extend([a, b].concat());
-            sum = Sum::new().add_pseudo_v6(a.into(), b.into(), number, len as u32).folded();
+            Sum::new().add_pseudo_v6(a.into(), b.into(), number, len as u32).folded()
         } else {
             let mut ip = vec![0x45, 0];
             ip.extend((len as u16 + 20).to_be_bytes());
@@ -158,8 +157,8 @@ pub(crate) mod tests {
             frame.extend([8, 0]);
             frame.extend(ip);
             let (a, b) = ([198, 18, 0, 1], [198, 18, 0, 2]);
-            sum = Sum::new().add_pseudo_v4(a.into(), b.into(), number, len as u16).folded();
-        }
+            Sum::new().add_pseudo_v4(a.into(), b.into(), number, len as u16).folded()
+        };
         match number {
             protocol::TCP => transport[16..18].copy_from_slice(&sum.to_be_bytes()),
             protocol::UDP => transport[6..8].copy_from_slice(&sum.to_be_bytes()),

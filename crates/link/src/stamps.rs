@@ -67,7 +67,7 @@ impl StampMap {
 
     /// The monotonic time of a stamp; never later than this batch's reading of the clock.
     #[inline]
-    pub(crate) fn to_monotonic(&mut self, realtime_ns: u64) -> u64 {
+    pub(crate) fn monotonic_of(&mut self, realtime_ns: u64) -> u64 {
         let ns = self.map.to_monotonic(self.clock.kernel_stamp_ns(realtime_ns));
         // A packet may come in while the batch is read: a little later than `now` is no sign of anything.
         if ns.wrapping_sub(self.not_before_ns) > self.now_ns + SLACK_NS - self.not_before_ns {
@@ -120,7 +120,7 @@ mod tests {
         let before = Clock::System.monotonic_ns();
         let stamp = stamp();
         map.begin();
-        let got = map.to_monotonic(stamp);
+        let got = map.monotonic_of(stamp);
         // The brackets' own error.
         assert!(got + 100_000 >= before && got <= map.now_ns(), "{before} {got} {}", map.now_ns());
     }
@@ -130,7 +130,7 @@ mod tests {
         let mut map = StampMap::new(Clock::System).expect("map");
         map.begin();
         let later = stamp() + 5_000_000;
-        assert_eq!(map.to_monotonic(later), map.now_ns());
+        assert_eq!(map.monotonic_of(later), map.now_ns());
     }
 
     #[test]
@@ -146,7 +146,7 @@ mod tests {
             let before = Clock::System.monotonic_ns();
             let stamp = stamp();
             map.begin();
-            let got = map.to_monotonic(stamp);
+            let got = map.monotonic_of(stamp);
             assert!(got + 200_000 >= before && got <= map.now_ns(), "{step}: {before} {got}");
             assert_eq!(map.steps(), 1);
         }
@@ -163,7 +163,7 @@ mod tests {
         // The stamp was taken an hour further on than the clock now shows.
         map.begin();
         for stamp in [old + 3_600_000_000_000, old - 3_600_000_000_000, 0, u64::MAX] {
-            let got = map.to_monotonic(stamp);
+            let got = map.monotonic_of(stamp);
             assert!(got >= bound && got <= map.now_ns(), "{got}");
         }
     }

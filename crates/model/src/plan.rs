@@ -91,8 +91,11 @@ pub enum DataPorts {
     Auto,
     /// All data on the one port; told apart by the 5-tuple.
     Shared,
-    /// A listener or socket of its own for the session, with its options set before the handshake.
+    /// A listener or socket of its own for the session, with its options set before the handshake. From the server's
+    /// range of data ports where it has one.
     Dedicated,
+    /// As dedicated, and refused by a server that has no range of data ports: a firewall admits nothing else.
+    Range,
 }
 
 /// Whether an offload or option is used.

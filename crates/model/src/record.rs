@@ -205,14 +205,35 @@ record! {
         /// Counters after the run.
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         counters_after: BTreeMap<String, u64>,
+        /// What the outermost queueing disciplines did during the run (RTM_GETQDISC).
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        qdiscs: Vec<QdiscUse>,
+    }
+}
+
+record! {
+    /// Counters of one queueing discipline, after less before. What its children drop is in it.
+    QdiscUse {
+        /// Kind: `fq_codel`, `tbf`, `clsact`.
+        kind: String,
+        /// `egress`, or `filter` for the hooks of `ingress` and `clsact`.
+        hook: String,
+        /// Packets that left it.
+        sent_packets: u64,
+        /// Packets that it dropped.
+        dropped_packets: u64,
     }
 }
 
 record! {
     /// How the clock of the remote side relates to the local one.
     ClockRelation {
-        /// `shared`, `ntp` (probes fitted by us) or `ptp`.
+        /// `shared`, `ntp` (by probes of ours, or by the ends' own NTP service) or `ptp`.
         method: String,
+        /// What the stated error rests on: `probes`, or the time service of both ends, where that was tighter:
+        /// `chrony`, `ntp-kernel`, or this end's and the other's joined by ` and `. Absent when shared.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        source: Option<String>,
         /// Remote minus local at the start.
         offset_seconds: f64,
         /// Relative rate error of the remote clock.
@@ -322,6 +343,9 @@ record! {
         /// Sends refused by a full queue below the socket (ENOBUFS), and retried.
         #[serde(skip_serializing_if = "Option::is_none")]
         queue_full: Option<u64>,
+        /// Scheduling class of the thread that sent datagrams: `fifo` when all of them were sent under real-time scheduling (SCHED_FIFO), else `normal`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        scheduling: Option<String>,
     }
 }
 

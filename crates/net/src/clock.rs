@@ -6,12 +6,29 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::reference::TimeBound;
 use crate::sys;
 
 pub use crate::sys::clock::{
-    boot_id, clocksource, monotonic_resolution_ns, process_cpu, set_timer_slack, thread_cpu_ns,
-    time_namespace,
+    boot_id, clocksource, local_zone, monotonic_resolution_ns, process_cpu, set_timer_slack,
+    thread_cpu_ns, time_namespace,
 };
+
+/// The local time zone at some moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Zone {
+    /// Local time − UTC, seconds.
+    pub offset_seconds: i32,
+    /// Abbreviation: `UTC`, `CET`.
+    pub name: String,
+}
+
+impl Zone {
+    /// Coordinated universal time.
+    pub fn utc() -> Zone {
+        Zone { offset_seconds: 0, name: "UTC".into() }
+    }
+}
 
 /// CPU time used by this process so far, all threads together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -140,6 +157,8 @@ struct State {
     /// System monotonic time at which the skew was last set, and the drift gathered until then.
     anchor_ns: u64,
     drift_at_anchor_ns: i64,
+    /// What a time service of this clock would say.
+    time_bound: Option<TimeBound>,
 }
 
 impl State {
@@ -193,6 +212,7 @@ impl InjectedClock {
             skew_ppb: 0,
             anchor_ns: sys::clock::monotonic_ns(),
             drift_at_anchor_ns: 0,
+            time_bound: None,
         };
         InjectedClock(Arc::new(Mutex::new(state)))
     }
@@ -221,6 +241,16 @@ impl InjectedClock {
         state.drift_at_anchor_ns = state.drift(now);
         state.anchor_ns = now;
         state.skew_ppb = skew_ppb.clamp(-Self::MAX_SKEW_PPB, Self::MAX_SKEW_PPB);
+    }
+
+    /// Sets what a time service promises of the realtime clock, whether it is true or not; `None`: nothing.
+    pub fn set_time_bound(&self, bound: Option<TimeBound>) {
+        self.lock().time_bound = bound;
+    }
+
+    /// What was set by [`InjectedClock::set_time_bound`].
+    pub(crate) fn time_bound(&self) -> Option<TimeBound> {
+        self.lock().time_bound
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
@@ -299,7 +329,7 @@ mod tests {
             let anchor = 10_000_000_000_000;
             let state = State {
                 monotonic_offset_ns: offset, realtime_offset_ns: 0, skew_ppb: skew, anchor_ns: anchor,
-                drift_at_anchor_ns: drift,
+                drift_at_anchor_ns: drift, time_bound: None,
             };
             let system = anchor + elapsed;
             let back = state.system_from_monotonic(state.monotonic(system));
@@ -310,6 +340,7 @@ mod tests {
         fn skew_is_the_rate(skew in -InjectedClock::MAX_SKEW_PPB..=InjectedClock::MAX_SKEW_PPB) {
             let state = State {
                 monotonic_offset_ns: 0, realtime_offset_ns: 0, skew_ppb: skew, anchor_ns: 0, drift_at_anchor_ns: 0,
+                time_bound: None,
             };
             prop_assert_eq!(state.monotonic(1_000_000_000) as i64, 1_000_000_000 + skew);
             prop_assert_eq!(state.realtime(1_000_000_000, 2_000_000_000) as i64, 2_000_000_000 + skew);

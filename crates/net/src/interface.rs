@@ -112,10 +112,17 @@ pub struct Qdisc {
 impl Qdisc {
     /// The parent of a root discipline (`TC_H_ROOT`).
     pub const ROOT: u32 = 0xffff_ffff;
+    /// The parent of `ingress` and `clsact` (`TC_H_INGRESS`), which hold filters and no queue.
+    pub const FILTERS: u32 = 0xffff_fff1;
 
     /// Whether it is the root of its interface's egress.
     pub fn is_root(&self) -> bool {
         self.parent == Self::ROOT
+    }
+
+    /// Whether it only holds filters (`ingress`, `clsact`).
+    pub fn is_filters(&self) -> bool {
+        self.parent == Self::FILTERS
     }
 }
 

@@ -3,7 +3,7 @@
 //! You meet [`clock::Clock`] (every reader of time takes one), [`udp::UdpSocket`] with its batches
 //! ([`udp::SendBatch`], [`udp::RecvBatch`]), [`tcp::TcpStream`] and [`tcp::TcpListener`] with their options set before
 //! the handshake, [`poll::Poller`] to wait on many of them, and the facts of the host: [`host`], [`interface`],
-//! [`counters`], [`capability`]. Settings of interfaces are changed here and nowhere else.
+//! [`counters`], [`capability`]. [`reference`] tells how far its clock may be off. Settings of interfaces are changed here and nowhere else.
 //!
 //! Only Linux is built in full; elsewhere [`clock`], [`udp`] and [`thread`] stand on the standard library, say "not
 //! available on this system" where that stops, and the other modules are absent. All `unsafe` of the data path is in this crate.
@@ -48,10 +48,13 @@ pub mod interface;
 pub mod namespace;
 #[cfg(target_os = "linux")]
 pub mod poll;
+pub mod reference;
 #[cfg(target_os = "linux")]
 pub mod tcp;
 pub mod thread;
 pub mod udp;
+#[cfg(target_os = "linux")]
+pub mod waiting;
 #[cfg(target_os = "linux")]
 pub mod watchdog;
 

@@ -100,3 +100,10 @@ fn proc_text() {
     ];
     replay(&texts.map(|t| t.as_bytes().to_vec()), fuzz_proc_text);
 }
+
+#[test]
+fn answers_of_chronyc() {
+    let good = b"C0000201,192.0.2.1,2,1795293009.123456789,-0.000002,0.000001,0.000003,-12.345,-0.010,0.040,0.00001,0.00002,64.2,Normal\n";
+    let none = b"00000000,,0,0.000000000,0.0,0.0,0.0,0.0,0.0,0.0,1.0,1.0,0.0,Not synchronised\n";
+    replay(&[good.to_vec(), none.to_vec(), vec![b','; 5000]], fuzz_chrony_tracking);
+}

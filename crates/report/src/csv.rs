@@ -63,6 +63,7 @@ pub const CSV_COLUMNS: &[&str] = &[
     "sender_spacing_p01_seconds",
     "sender_spacing_p99_seconds",
     "sender_spacing_max_seconds",
+    "sender_scheduling",
     "receiver_seconds",
     "receiver_method",
     "receiver_crossing",

@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use weir_model::record::{CpuEnd, CpuFacts, Host, Interface};
+use weir_model::record::{CpuEnd, CpuFacts, Host, Interface, QdiscUse};
 use weir_net::clock::{Clock, process_cpu};
 use weir_net::counters::{CpuUsage, cpu_times, protocol_counters, softnet};
-use weir_net::interface as net_interface;
+use weir_net::interface::{self as net_interface, Qdisc};
 
 /// A host before a run.
 pub(crate) struct Before {
     interfaces: Vec<String>,
     counters: BTreeMap<String, BTreeMap<String, u64>>,
+    qdiscs: Vec<Qdisc>,
     protocol: Option<weir_net::counters::ProtocolCounters>,
     softnet_dropped: Option<u64>,
     cpu: Option<CpuUsage>,
@@ -56,11 +57,39 @@ fn counters(name: &str) -> BTreeMap<String, u64> {
     .collect()
 }
 
-/// Notes a host's counters before a run towards `peer`.
-pub(crate) fn before(peer: IpAddr, clock: &Clock) -> Before {
-    let interfaces: Vec<String> =
-        net_interface::egress_interface(peer).map(|e| e.interface).into_iter().collect();
+/// The disciplines through which all packets of an interface pass. What a child drops, they count too.
+fn outermost_qdiscs(name: &str) -> Vec<Qdisc> {
+    let Ok(index) = net_interface::interface(name).map(|i| i.index) else { return vec![] };
+    let mut found = net_interface::qdiscs().unwrap_or_default();
+    found.retain(|q| q.interface_index == index && (q.is_root() || q.is_filters()));
+    found
+}
+
+/// What each discipline did since `before`; one that came or went meanwhile is left out.
+fn qdisc_use(before: &[Qdisc], after: &[Qdisc]) -> Vec<QdiscUse> {
+    let place = |q: &Qdisc| (q.interface_index, q.kind.clone(), q.handle, q.parent);
+    let pairs = after.iter().filter_map(|now| {
+        before.iter().find(|then| place(then) == place(now)).map(|then| (then, now))
+    });
+    pairs
+        .map(|(then, now)| QdiscUse {
+            kind: now.kind.clone(),
+            hook: if now.is_filters() { "filter" } else { "egress" }.into(),
+            sent_packets: now.sent_packets.saturating_sub(then.sent_packets),
+            // The kernel's count has 32 bits and goes round.
+            dropped_packets: now.drops.wrapping_sub(then.drops).into(),
+        })
+        .collect()
+}
+
+/// Notes a host's counters before a run towards `peer`, through `device` when the route is not to choose.
+pub(crate) fn before(peer: IpAddr, device: Option<&str>, clock: &Clock) -> Before {
+    let interfaces: Vec<String> = match device {
+        Some(name) => vec![name.into()],
+        None => net_interface::egress_interface(peer).map(|e| e.interface).into_iter().collect(),
+    };
     Before {
+        qdiscs: interfaces.iter().flat_map(|n| outermost_qdiscs(n)).collect(),
         counters: interfaces.iter().map(|n| (n.clone(), counters(n))).collect(),
         interfaces,
         protocol: protocol_counters().ok(),
@@ -110,6 +139,7 @@ pub(crate) fn after(before: &Before) -> Option<Host> {
                 qdisc: i.and_then(|i| i.qdisc),
                 counters_before: before.counters.get(name).cloned().unwrap_or_default(),
                 counters_after: counters(name),
+                qdiscs: qdisc_use(&before.qdiscs, &outermost_qdiscs(name)),
             }
         })
         .collect();
@@ -193,4 +223,35 @@ pub(crate) fn cpu(before: &Before, clock: &Clock) -> Option<CpuEnd> {
             / wall,
         busiest_core_ratio: busiest,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disciplines_use_is_what_changed() {
+        let qdisc = |kind: &str, handle, parent, sent, drops| Qdisc {
+            kind: kind.into(),
+            handle,
+            parent,
+            sent_packets: sent,
+            drops,
+            ..Qdisc::default()
+        };
+        let then = [
+            qdisc("tbf", 0x10000, Qdisc::ROOT, 5, u32::MAX - 1),
+            qdisc("clsact", 0xffff_0000, Qdisc::FILTERS, 0, 3),
+            qdisc("fq", 0x20000, Qdisc::ROOT, 1, 1),
+        ];
+        let now = [
+            qdisc("tbf", 0x10000, Qdisc::ROOT, 9, 4),
+            qdisc("clsact", 0xffff_0000, Qdisc::FILTERS, 0, 4),
+            qdisc("fq", 0x30000, Qdisc::ROOT, 50, 50),
+        ];
+        let used = qdisc_use(&then, &now);
+        let figures: Vec<_> =
+            used.iter().map(|q| (q.hook.as_str(), q.sent_packets, q.dropped_packets)).collect();
+        assert_eq!(figures, [("egress", 4, 6), ("filter", 0, 1)]);
+    }
 }

@@ -146,5 +146,8 @@ mod tests {
         let key = Key::from_passphrase("correct horse battery").unwrap();
         assert_eq!(key, Key::from_passphrase("correct horse battery").unwrap());
         assert_ne!(key, Key::from_passphrase("correct horse batterz").unwrap());
+        // By argon2-cffi: hash_secret_raw(passphrase, salt, 3, 65536, 4, 32, Type.ID, 19).
+        let known = "d7d3ace68f695a3c43e203e65fddd12fe060e07ed853630a75ee58046bf2af49";
+        assert_eq!(to_hex(key.bytes()), known);
     }
 }

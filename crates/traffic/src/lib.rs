@@ -15,6 +15,7 @@ mod flows;
 mod host;
 mod key;
 mod log;
+mod reference;
 mod server;
 mod stop;
 
@@ -26,14 +27,20 @@ pub use error::TrafficError;
 pub use key::{Key, PASSPHRASE_SALT};
 pub use server::{Limits, ServerConfig, ServerEvent, serve};
 pub use stop::{Stop, StopReason};
+pub use weir_flow::Scheduling;
 
 /// Least time between the command to start and time zero, beside a round trip.
 const START_NS: u64 = 20_000_000;
 
 /// What this side says first.
 fn hello(has_key: bool, clock: &Clock) -> Hello {
-    let mut features =
-        vec!["tcp".to_string(), "udp".into(), "live".into(), "dedicated-ports".into()];
+    let mut features = vec![
+        "tcp".to_string(),
+        "udp".into(),
+        "live".into(),
+        "dedicated-ports".into(),
+        "data-port-range".into(),
+    ];
     if has_key {
         features.push("noise".into());
     }

@@ -123,7 +123,7 @@ fn messages_out_of_order_or_out_of_range_end_their_session_only() {
     for message in &harmless {
         raw.send(message);
     }
-    raw.send(&ClientMessage::Probe { t1_ns: 5 });
+    raw.send(&ClientMessage::Probe { t1_ns: 5, reference: false });
     let reply = raw.read_until(|m| matches!(m, ServerMessage::ProbeReply { t1_ns: 5, .. }));
     assert!(reply.is_some());
     raw.send(&ClientMessage::Report);
@@ -205,7 +205,7 @@ fn a_data_token_is_for_one_connection_of_one_flow() {
     let _held = show(right.encode());
     assert_eq!(raw.read(), Some(ServerMessage::FlowReady { flow: 1 }));
     assert_eq!(rest(&mut show(right.encode())), b"", "a replayed token");
-    raw.send(&ClientMessage::Probe { t1_ns: 1 });
+    raw.send(&ClientMessage::Probe { t1_ns: 1, reference: false });
     assert!(matches!(raw.read(), Some(ServerMessage::ProbeReply { .. })), "and no flow by it");
     // It dies with its session.
     let second = data_preface(&opened, 2);

@@ -124,6 +124,30 @@ impl ClockState {
     }
 }
 
+/// How far a host's realtime clock may be from true time, and how its monotonic clock relates to it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ClockReference {
+    /// Who keeps the clock and bounds its error: `chrony`, `ntp-kernel`.
+    pub source: String,
+    /// CLOCK_REALTIME − CLOCK_MONOTONIC of that host.
+    pub realtime_minus_monotonic_ns: i64,
+    /// That host's monotonic time at which the bound holds.
+    pub at_ns: u64,
+    /// |realtime − true time| is at most this at `at_ns`.
+    pub error_ns: u64,
+    /// What the bound grows by, parts per billion of the time passed.
+    pub growth_ppb: u64,
+}
+
+impl ClockReference {
+    /// The bound when that host's monotonic clock reads `monotonic_ns`; saturates.
+    pub fn error_at(&self, monotonic_ns: u64) -> u64 {
+        let elapsed = u128::from(self.at_ns.abs_diff(monotonic_ns));
+        let growth = (elapsed * u128::from(self.growth_ppb)).div_ceil(1_000_000_000);
+        self.error_ns.saturating_add(u64::try_from(growth).unwrap_or(u64::MAX))
+    }
+}
+
 /// Final count of a sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SenderTotal {
@@ -147,6 +171,9 @@ pub enum ClientMessage {
     Probe {
         /// Client's time of sending.
         t1_ns: u64,
+        /// The server's own reference for its clock is wanted too.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        reference: bool,
     },
     /// The clocks' relation as now known.
     Clock(ClockState),
@@ -197,6 +224,9 @@ pub enum ServerMessage {
         t2_ns: u64,
         /// Server's time of sending this.
         t3_ns: u64,
+        /// The server's reference for its clock, when it was asked for and has one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reference: Option<ClockReference>,
     },
     /// A data connection or UDP flow has arrived and proved itself.
     FlowReady {
@@ -287,6 +317,24 @@ mod tests {
         assert_eq!(c.offset_at_client(15_000_000_000), 1_000_000_000_000 + 1_000_000);
         let server = 15_000_000_000u64 + 1_000_001_000_000;
         assert!((c.offset_at_server(server) - 1_000_001_000_000).abs() <= 1000);
+    }
+
+    #[test]
+    fn a_references_bound_grows_and_never_overflows() {
+        let r =
+            ClockReference { at_ns: 1_000, error_ns: 5, growth_ppb: 500_000, ..Default::default() };
+        assert_eq!(r.error_at(1_000), 5);
+        assert_eq!(r.error_at(1_000_001_000), 5 + 500_000);
+        assert_eq!(r.error_at(0), 6);
+        let wild = ClockReference { error_ns: u64::MAX, growth_ppb: u64::MAX, ..r };
+        assert_eq!(wild.error_at(u64::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn an_older_peers_probe_is_understood() {
+        let probe: ClientMessage = decode(br#"{"type":"probe","t1_ns":5}"#).unwrap();
+        assert_eq!(probe, ClientMessage::Probe { t1_ns: 5, reference: false });
+        assert_eq!(encode(&probe), br#"{"type":"probe","t1_ns":5}"#);
     }
 
     #[test]

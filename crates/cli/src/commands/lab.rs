@@ -10,6 +10,10 @@ use weir_lab::{Error, ErrorClass, JoinedLab, LabName, LabSpec, Registry, Topolog
 
 /// Flags of `weir lab`.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Labs are found again by what is kept in $WEIR_RUNTIME_DIR, else (root) /run/weir, else $XDG_RUNTIME_DIR/weir,\n\
+                  else weir-UID in the temporary directory."
+)]
 pub(crate) struct LabArgs {
     #[command(subcommand)]
     command: LabCommand,

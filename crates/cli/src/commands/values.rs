@@ -6,6 +6,7 @@ use std::str::FromStr;
 use weir_model::plan::{DataPorts, Switch, Transport};
 use weir_model::units::{BitRate, Span};
 
+use crate::engine::Scheduling;
 use crate::error::CliError;
 use crate::time;
 
@@ -21,13 +22,24 @@ pub(crate) fn transport(text: &str) -> Result<Transport, String> {
     }
 }
 
-/// `auto`, `shared` or `dedicated`.
+/// A range of ports: `FIRST-LAST`.
+pub(crate) fn ports(text: &str) -> Result<std::ops::RangeInclusive<u16>, String> {
+    let port = |text: &str| text.parse::<u16>().ok().filter(|p| *p > 0);
+    text.split_once('-')
+        .and_then(|(first, last)| port(first).zip(port(last)))
+        .filter(|(first, last)| first <= last)
+        .map(|(first, last)| first..=last)
+        .ok_or_else(|| "expected FIRST-LAST with ports 1 to 65535".into())
+}
+
+/// `auto`, `shared`, `dedicated` or `range`.
 pub(crate) fn data_ports(text: &str) -> Result<DataPorts, String> {
     match text {
         "auto" => Ok(DataPorts::Auto),
         "shared" => Ok(DataPorts::Shared),
         "dedicated" => Ok(DataPorts::Dedicated),
-        _ => Err("expected auto, shared or dedicated".into()),
+        "range" => Ok(DataPorts::Range),
+        _ => Err("expected auto, shared, dedicated or range".into()),
     }
 }
 
@@ -118,6 +130,11 @@ impl FromStr for Bind {
 pub(crate) fn is_interface(name: &str) -> bool {
     (1..=15).contains(&name.len())
         && !name.chars().any(|c| c == '/' || c == '%' || c.is_whitespace() || c.is_control())
+}
+
+/// A scheduling class for sending threads.
+pub(crate) fn scheduling(text: &str) -> Result<Scheduling, String> {
+    text.parse().map_err(str::to_string)
 }
 
 /// CPUs by number: `0`, `0,2`, `1-3`.

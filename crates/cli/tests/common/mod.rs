@@ -209,7 +209,7 @@ impl Bench {
 
 /// No configuration of the user who runs the tests.
 fn isolate(command: &mut Command, data: &Path) {
-    command.env_remove("WEIR_KEY").env("WEIR_DATA", data).env("NO_COLOR", "1");
+    command.env_remove("WEIR_KEY").env("WEIR_DATA_DIR", data).env("NO_COLOR", "1");
 }
 
 pub(crate) fn signal(name: &str, child: &Child) {

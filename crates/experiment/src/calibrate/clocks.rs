@@ -1,13 +1,15 @@
 //! The clock itself, and waking at a time.
 
+use weir_flow::{Class, Demand, Scheduling, Waking, waking};
 use weir_net::clock::{Clock, monotonic_resolution_ns, set_timer_slack};
+use weir_net::poll::{Events, Poller};
+use weir_net::thread::{allowed_cpus, try_fifo};
+use weir_net::waiting::{self, SPIN_NS, Woken};
 use weir_stats::DelaySummary;
 
 use super::figures::{Figures, median, put, put_quantiles};
 use crate::Error;
-
-/// Sleeping ends so long before the time; the rest is spun (design rule of pacing).
-const SPIN_NS: u64 = 60_000;
+use crate::error::Context;
 
 /// Cost, resolution and least step of the monotonic clock.
 pub(crate) fn measure(figures: &mut Figures) {
@@ -34,18 +36,35 @@ pub(crate) fn measure(figures: &mut Figures) {
     put(figures, "stamp_mapping_error_seconds", Some(seconds(bracket.width_ns().div_ceil(2))));
 }
 
-/// Sleeps to shortly before `due_ns`, then spins. Returns at once when that is past.
-pub(crate) fn wait_until(clock: &Clock, due_ns: u64) -> u64 {
-    let mut now = clock.monotonic_ns();
-    if now + SPIN_NS < due_ns {
-        clock.sleep_until(due_ns - SPIN_NS);
-        now = clock.monotonic_ns();
+/// A thread that waits as the sender of a test does at the same rate: its class, its spinning, its way of sleeping.
+pub(crate) struct Waiter {
+    poller: Poller,
+    events: Events,
+    waking: Waking,
+}
+
+impl Waiter {
+    /// Makes the calling thread one, for `packets_per_second` of `payload` bytes.
+    fn new(packets_per_second: f64, payload: usize) -> Result<Self, Error> {
+        let cpus = allowed_cpus().map_or(1, |c| c.len());
+        let demand = Demand::paced(packets_per_second, 1, payload, 1);
+        let mut wanted = waking(Scheduling::Auto, demand, cpus, SPIN_NS);
+        if wanted.class == Class::Fifo && try_fifo(waiting::FIFO_PRIORITY).is_err() {
+            wanted = Waking::normal(SPIN_NS);
+        }
+        let poller = Poller::new().context("wait with", "a poller")?;
+        Ok(Waiter { poller, events: Events::new(1), waking: wanted })
     }
-    while now < due_ns {
-        std::hint::spin_loop();
-        now = clock.monotonic_ns();
+
+    /// Waits until `due_ns`; returns the time then. Returns at once when that is past.
+    pub(crate) fn until(&mut self, clock: &Clock, due_ns: u64) -> u64 {
+        let Waiter { poller, events, waking } = self;
+        match waiting::wait_until(clock, poller, events, due_ns, waking.spin_ns) {
+            Woken::Due(now) => now,
+            // Nothing was added to the poller.
+            Woken::Event => clock.monotonic_ns(),
+        }
     }
-    now
 }
 
 /// Runs `work` on a thread that wakes without slack.
@@ -65,16 +84,25 @@ pub(crate) fn without_slack<T: Send>(
     }
 }
 
+/// Runs `work` on a thread that waits as a sender of `packets_per_second` of `payload` bytes.
+pub(crate) fn as_sender<T: Send>(
+    packets_per_second: f64,
+    payload: usize,
+    work: impl FnOnce(&mut Waiter) -> Result<T, Error> + Send,
+) -> Result<T, Error> {
+    without_slack(|| work(&mut Waiter::new(packets_per_second, payload)?))
+}
+
 /// How late a thread is that wakes as a paced sender does, every millisecond.
 pub(crate) fn wake_ups(count: u32, figures: &mut Figures) -> Result<(), Error> {
-    let late = without_slack(|| {
+    let late = as_sender(1000.0, super::paced::PAYLOAD, |waiter| {
         let clock = Clock::System;
         let start = clock.monotonic_ns();
         let mut late = DelaySummary::new();
         for n in 1..=u64::from(count) {
             let due = start + n * 1_000_000;
             // A time that passed while this thread was kept away is no wake-up, but it is late all the same.
-            late.record(wait_until(&clock, due).wrapping_sub(due) as i64);
+            late.record(waiter.until(&clock, due).wrapping_sub(due) as i64);
         }
         Ok(late)
     })?;

@@ -11,14 +11,14 @@ use weir_net::udp::{RecvBatch, RecvMode, SendFault, UdpSocket};
 use weir_stats::{ClockReading, RealtimeMap};
 
 use super::Options;
-use super::clocks::{wait_until, without_slack};
+use super::clocks::{Waiter, as_sender};
 use super::figures::{Arrival, Figures, Paced, put, put_quantiles};
 use super::path::Path;
 use crate::Error;
 use crate::error::Context;
 
 /// Payload of a paced packet, bytes: sequence, intended and actual time, and the size of a voice packet.
-const PAYLOAD: usize = 160;
+pub(super) const PAYLOAD: usize = 160;
 /// So long after the last send a packet may still come.
 const DRAIN_NS: u64 = 100_000_000;
 /// A sender that is silent for so many drains is gone, whatever it said.
@@ -92,7 +92,9 @@ fn run(path: &Path<'_>, packets_per_second: f64, count: u64) -> Result<Stream, E
     let period_ns = pacer.period_ns();
     let (missed, mut arrivals) = std::thread::scope(|scope| {
         let receiving = scope.spawn(|| receive(&clock, &receiver, count, &done));
-        let missed = without_slack(|| send(&clock, &sender, pacer, count));
+        let missed = as_sender(packets_per_second, PAYLOAD, |waiter| {
+            send(&clock, waiter, &sender, pacer, count)
+        });
         done.store(true, Ordering::Release);
         match receiving.join() {
             Ok(arrivals) => Ok::<_, Error>((missed?, arrivals?)),
@@ -116,12 +118,18 @@ fn run(path: &Path<'_>, packets_per_second: f64, count: u64) -> Result<Stream, E
 }
 
 /// Serves `count` slots; returns how many were skipped.
-fn send(clock: &Clock, socket: &UdpSocket, mut pacer: Pacer, count: u64) -> Result<u64, Error> {
+fn send(
+    clock: &Clock,
+    waiter: &mut Waiter,
+    socket: &UdpSocket,
+    mut pacer: Pacer,
+    count: u64,
+) -> Result<u64, Error> {
     let mut payload = [0_u8; PAYLOAD];
     let mut now = clock.monotonic_ns();
     while pacer.slot() < count {
         if let Due::At(due_ns) = pacer.due(now) {
-            now = wait_until(clock, due_ns);
+            now = waiter.until(clock, due_ns);
             continue;
         }
         let slot = pacer.slot();

@@ -183,7 +183,7 @@ impl<R: Read> CaptureReader<R> {
             let total = self.need::<4>()?;
             let total = self.u32(&total, 0);
             // Type, length, length again.
-            let Some(body) = total.checked_sub(12).filter(|_| total % 4 == 0) else {
+            let Some(body) = total.checked_sub(12).filter(|_| total.is_multiple_of(4)) else {
                 return Err(self.bad(format!("a block cannot be {total} bytes long")));
             };
             let found = match kind {
@@ -224,7 +224,7 @@ impl<R: Read> CaptureReader<R> {
         if major != 1 {
             return Err(self.bad(format!("pcapng version {major} is not known; 1 is")));
         }
-        let Some(options) = total.checked_sub(28).filter(|_| total % 4 == 0) else {
+        let Some(options) = total.checked_sub(28).filter(|_| total.is_multiple_of(4)) else {
             return Err(self.bad(format!("a section header cannot be {total} bytes long")));
         };
         self.skip(options.into())?;

@@ -4,7 +4,10 @@ use super::*;
 use crate::error::Error;
 use proptest::prelude::*;
 
-fn read_all(bytes: &[u8]) -> Result<Vec<(u64, u32, u32, Vec<u8>)>, Error> {
+/// Time, original length, interface, bytes.
+type Frame = (u64, u32, u32, Vec<u8>);
+
+fn read_all(bytes: &[u8]) -> Result<Vec<Frame>, Error> {
     let mut reader = CaptureReader::new(bytes, "test")?;
     let mut frames = Vec::new();
     while let Some(frame) = reader.next_frame()? {

@@ -102,7 +102,7 @@ impl Receive for PacketReceiver {
                 [kind[0], kind[1], control[0], control[1]]
             });
             let facts = Facts {
-                ingress_ns: self.stamps.to_monotonic(entry.realtime_ns),
+                ingress_ns: self.stamps.monotonic_of(entry.realtime_ns),
                 tag,
                 vnet: entry.vnet,
             };

@@ -75,10 +75,9 @@ impl<T: Copy> Ring<T> {
         self.map.at(offset, size_of::<T>()).cast()
     }
 
-    /// Entries between the two counters, as they are now: consistent only while the other side rests.
-    pub(super) fn filled(&self) -> u32 {
-        let producer = self.producer().load(Ordering::Acquire);
-        producer.wrapping_sub(self.consumer().load(Ordering::Acquire))
+    /// How many entries this end has pushed or popped, wrapping.
+    pub(super) fn position(&self) -> u32 {
+        self.ours
     }
 
     // What a producer calls.

@@ -3,8 +3,9 @@
 use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::clock::ProcessCpu;
+use crate::clock::{ProcessCpu, Zone};
 use crate::error::{Error, Result};
+use crate::reference::TimeBound;
 
 fn origin() -> Instant {
     static ORIGIN: OnceLock<Instant> = OnceLock::new();
@@ -53,6 +54,16 @@ pub fn thread_cpu_ns() -> u64 {
 /// Not available: always 0.
 pub fn process_cpu() -> ProcessCpu {
     ProcessCpu::default()
+}
+
+/// Not available: always UTC.
+pub fn local_zone(_unix_seconds: i64) -> Zone {
+    Zone::utc()
+}
+
+/// Not available.
+pub(crate) fn kernel_time_bound() -> Option<TimeBound> {
+    None
 }
 
 /// Not available.

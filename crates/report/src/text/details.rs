@@ -446,6 +446,9 @@ fn pacing(items: &mut Items, flows: &[Flow]) {
                 parts.push(text);
             }
             parts.extend(slots(s.late_slots, s.missed_slots, s.intended_slots));
+            if s.intended_slots.is_some() && s.scheduling.as_deref() == Some("fifo") {
+                parts.push("real-time scheduling".into());
+            }
             (!parts.is_empty()).then(|| parts.join(", "))
         },
         |flows| {
@@ -610,14 +613,23 @@ fn clocks(items: &mut Items, record: &Record) {
         let text = if clock.method == "shared" {
             format!("one clock shared by both ends, ± {}", duration(clock.error_seconds))
         } else {
-            let mut text = format!(
-                "{}: offset {}, skew {} ppm, ± {} from {} probes",
+            let (method, offset, error) = (
                 clean(&clock.method),
                 duration(clock.offset_seconds),
-                significant(clock.skew_ratio * 1e6),
                 duration(clock.error_seconds),
-                clock.samples
             );
+            let mut text = match clock.source.as_deref() {
+                None | Some("probes") => format!(
+                    "{method}: offset {offset}, skew {} ppm, ± {error} from {} probes",
+                    significant(clock.skew_ratio * 1e6),
+                    clock.samples
+                ),
+                Some(service) => format!(
+                    "{method}: offset {offset}, ± {error} by {} at both ends, tighter than {} probes and not against them",
+                    clean(service),
+                    clock.samples
+                ),
+            };
             if let Some(min) = clock.min_round_trip_seconds {
                 text += &format!(" (smallest round trip {})", duration(min));
             }

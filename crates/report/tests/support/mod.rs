@@ -112,6 +112,7 @@ pub(crate) fn udp_loss() -> Record {
                 max_seconds: 1.52e-3,
             }),
             buffer_bytes: Some(425_984),
+            scheduling: Some("fifo".into()),
             ..Default::default()
         }),
         receiver: Some(Receiver {
@@ -189,6 +190,7 @@ pub(crate) fn udp_loss() -> Record {
         labels: BTreeMap::from([("site".into(), "annex".into())]),
         clock: Some(ClockRelation {
             method: "ntp".into(),
+            source: Some("probes".into()),
             offset_seconds: -1.25e-3,
             skew_ratio: 2.3e-6,
             error_seconds: 1e-6,
@@ -402,6 +404,15 @@ pub(crate) fn partial() -> Record {
             .into(),
         seconds: 3.2,
         remote: None,
+        clock: Some(ClockRelation {
+            method: "ntp".into(),
+            source: Some("chrony and ntp-kernel".into()),
+            offset_seconds: 1000.000_02,
+            error_seconds: 7.5e-4,
+            samples: 31,
+            min_round_trip_seconds: Some(0.0312),
+            ..Default::default()
+        }),
         flows: vec![
             Flow {
                 id: 1,

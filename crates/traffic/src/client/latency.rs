@@ -83,7 +83,7 @@ impl Probes {
             t3_ns: 0,
         };
         let sockets = [socket];
-        if !say_hello(&sockets, &[0], &key, hello, &clock).ok()? {
+        if say_hello(&sockets, &[0], &key, hello, &clock).ok()?.is_some() {
             return None;
         }
         let [socket] = sockets;
@@ -136,6 +136,7 @@ impl Probes {
         let fit = lock(&self.state).estimator.as_ref()?.fit()?;
         Some(ClockRelation {
             method: "ntp".into(),
+            source: Some("probes".into()),
             offset_seconds: fit.offset_at(start_ns) as f64 / 1e9,
             skew_ratio: fit.skew_ppm / 1e6,
             error_seconds: fit.error_at(start_ns).max(worst_error_ns) as f64 / 1e9,

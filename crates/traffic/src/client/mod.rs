@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use weir_flow::Scheduling;
 use weir_model::plan::{Family, FlowSpec, Plan};
 use weir_model::record::{Interval, Record};
 use weir_net::clock::Clock;
@@ -36,6 +37,8 @@ pub struct ClientConfig {
     pub packet_log: Option<PathBuf>,
     /// Processors for the workers.
     pub cpus: Option<Vec<usize>>,
+    /// What the threads that send datagrams may take; [`Scheduling::Fifo`] is refused where the system refuses it.
+    pub scheduling: Scheduling,
     /// Takes the nominal rate from the interface, when the plan names none.
     pub nominal_auto: bool,
     /// The clock; a test may inject one.
@@ -53,6 +56,7 @@ impl ClientConfig {
             control_socket: None,
             packet_log: None,
             cpus: None,
+            scheduling: Scheduling::Auto,
             nominal_auto: false,
             clock: Clock::System,
         }

@@ -94,10 +94,12 @@ impl Setup<'_> {
             t3_ns: 0,
         };
         let ids: Vec<u32> = specs.iter().map(|s| s.id).collect();
-        say_hello(&sockets, &ids, &key, hello, self.clock())
-            .map_err(|e| TrafficError::system("waiting for UDP hellos", e))?
-            .then_some(())
-            .ok_or(TrafficError::UdpBlocked { port: self.opened.udp_port, address: self.server })?;
+        let unanswered = say_hello(&sockets, &ids, &key, hello, self.clock())
+            .map_err(|e| TrafficError::system("waiting for UDP hellos", e))?;
+        if let Some(flow) = unanswered {
+            let port = own_ports.get(&flow).copied().unwrap_or(self.opened.udp_port);
+            return Err(TrafficError::UdpBlocked { port, address: self.server });
+        }
         let mut flows = vec![];
         for (spec, socket) in specs.iter().zip(sockets) {
             let sends = spec.connection.direction == Direction::Forward;
@@ -202,14 +204,15 @@ impl Setup<'_> {
     }
 }
 
-/// Sends hellos until each socket has its acknowledgement; `false`: none came on one of them for too long.
+/// Sends hellos until each socket has its acknowledgement. `Some`: the first flow that has none, when none came on any
+/// socket for too long.
 pub(super) fn say_hello(
     sockets: &[UdpSocket],
     flows: &[u32],
     key: &DatagramKey,
     hello: impl Fn(u32) -> ControlDatagram,
     clock: &Clock,
-) -> std::io::Result<bool> {
+) -> std::io::Result<Option<u32>> {
     let poller = Poller::new()?;
     for (i, socket) in sockets.iter().enumerate() {
         poller.add(socket, i as u64, Interest::READ)?;
@@ -225,7 +228,7 @@ pub(super) fn say_hello(
     while left > 0 {
         let now = clock.monotonic_ns();
         if now.saturating_sub(last_answer) >= HELLO_PATIENCE_NS {
-            return Ok(false);
+            return Ok(flows.iter().zip(&open).find(|(_, open)| **open).map(|(flow, _)| *flow));
         }
         if now >= next_round {
             for (i, socket) in sockets.iter().enumerate().filter(|(i, _)| open[*i]) {
@@ -247,5 +250,5 @@ pub(super) fn say_hello(
             }
         }
     }
-    Ok(true)
+    Ok(None)
 }

@@ -12,7 +12,10 @@ use weir_model::plan::{Direction, Family, FlowSpec, Transport};
 use weir_model::record::{ClockRelation, IntervalCount, Latency, Record, Status};
 use weir_model::report::{EndReport, FlowReport};
 use weir_model::warning::{Severity, Warning};
-use weir_wire::control::{ClientMessage, ClockState, Open, Opened, SenderTotal, ServerMessage};
+use weir_net::reference::ReferenceReader;
+use weir_wire::control::{
+    ClientMessage, ClockReference, ClockState, Open, Opened, SenderTotal, ServerMessage,
+};
 
 use super::commands::{self, Asked, FlowState, Reply, Request};
 use super::connect::{self, Connected, refused};
@@ -20,8 +23,9 @@ use super::latency::{IDLE_PROBES, Probes};
 use super::setup::Setup;
 use super::{ClientConfig, Event, Failure};
 use crate::channel::{ChannelError, Meter, Writer, clean};
-use crate::engine::{Engine, FlowEvent, lock};
+use crate::engine::{Engine, FlowEvent, check_scheduling, lock};
 use crate::flows::{Flow, SessionFacts};
+use crate::reference::{self, Choice};
 use crate::stop::{Stop, StopReason};
 use crate::{START_NS, TrafficError, clock_identity, host};
 
@@ -69,7 +73,11 @@ struct Test<'a> {
     /// Flows that were started by themselves or by the control socket.
     started: std::collections::HashSet<u32>,
     live: HashMap<usize, HashMap<u32, IntervalCount>>,
-    worst_clock_error_ns: u64,
+    /// This end's own reference for its clock, and what the other end says of its.
+    references: Option<ReferenceReader>,
+    remote_reference: Option<ClockReference>,
+    /// The relation with the greatest bound that was used; with the services' names when it was theirs.
+    worst_clock: Option<(ClockState, Option<String>)>,
     warnings: Vec<Warning>,
 }
 
@@ -79,6 +87,7 @@ pub(super) async fn run(
     stop: Stop,
     observe: &mut dyn FnMut(Event),
 ) -> Result<Record, Failure> {
+    check_scheduling(config.scheduling)?;
     let meter = Meter::default();
     let stopped = |reason: StopReason| TrafficError::Stopped(reason.text(), reason.exit_code());
     // Refused before anything is sent: a path that can't be used.
@@ -117,11 +126,17 @@ pub(super) async fn run(
         .cpus
         .as_ref()
         .map_or_else(|| weir_net::thread::allowed_cpus().map_or(1, |c| c.len()), Vec::len);
-    let engine = Arc::new(Engine::new(count, config.cpus.as_deref(), config.clock.clone())?);
+    let engine = Arc::new(Engine::new(
+        count,
+        config.cpus.as_deref(),
+        config.scheduling,
+        config.clock.clone(),
+    )?);
     let (events, mut flow_events) = mpsc::unbounded_channel();
 
+    let shared_clock = clock_identity(&config.clock).is_same_clock(&connected.server.clock);
     // Setting up waits for the network: on a thread of its own, so that a signal is heard meanwhile.
-    let (flows, probes) = {
+    let (flows, probes, references) = {
         let (plan, opened, engine) = (config.plan.clone(), opened.clone(), engine.clone());
         let (server, events, log) = (connected.remote, events.clone(), log.clone());
         let timeout = u64::try_from(config.connect_timeout.as_nanos()).unwrap_or(u64::MAX);
@@ -146,18 +161,20 @@ pub(super) async fn run(
                 Ok(_) if wants_probes => Probes::start(&plan, facts, server, clock, meter),
                 _ => None,
             };
-            let _ = sender.send((flows, probes));
+            // Its answer is held against the probes': without these it is not used.
+            let references =
+                (probes.is_some() && !shared_clock).then(|| ReferenceReader::open(engine.clock()));
+            let _ = sender.send((flows, probes, references));
         });
         tokio::select! {
             outcome = receiver => match outcome {
-                Ok((flows, probes)) => (flows?, probes),
+                Ok((flows, probes, references)) => (flows?, probes, references),
                 Err(_) => return Err(TrafficError::system("setting up", std::io::Error::other("the thread ended")).into()),
             },
             reason = stop.asked(1) => return Err(stopped(reason).into()),
         }
     };
-    let Connected { mut reader, writer, server, local: _, remote } = connected;
-    let shared_clock = clock_identity(&config.clock).is_same_clock(&server.clock);
+    let Connected { mut reader, writer, server: _, local: _, remote } = connected;
     let mut test = Test {
         config: &config,
         engine: engine.clone(),
@@ -175,19 +192,30 @@ pub(super) async fn run(
         failed: HashMap::new(),
         started: Default::default(),
         live: HashMap::new(),
-        worst_clock_error_ns: 0,
+        references,
+        remote_reference: None,
+        worst_clock: None,
         warnings: vec![],
     };
-    let before = host::before(remote.ip(), &config.clock);
+    let before = host::before(remote.ip(), config.plan.device.as_deref(), &config.clock);
     let notes_before = engine.notes().len();
 
+    let mut asked_reference = test.own_reference().is_some();
+    if asked_reference {
+        test.probe_control().await?;
+    }
+    let mut remote_reference = None;
     // The server tells of each data connection when it has it; nothing starts before.
     let ready = async {
         let mut missing: std::collections::HashSet<u32> = test.specs.iter().map(|s| s.id).collect();
-        while !missing.is_empty() {
+        while !missing.is_empty() || asked_reference {
             match reader.read::<ServerMessage>().await {
                 Ok(ServerMessage::FlowReady { flow }) => {
                     missing.remove(&flow);
+                }
+                Ok(ServerMessage::ProbeReply { reference, .. }) => {
+                    asked_reference = false;
+                    remote_reference = reference;
                 }
                 Ok(ServerMessage::Refused { code, text }) => {
                     return Err(refused(remote, &code, &text));
@@ -207,6 +235,7 @@ pub(super) async fn run(
         reason = stop.asked(1) => return Err(stopped(reason).into()),
     }
 
+    test.remote_reference = remote_reference;
     // Told first: the probes of the idle path take a tenth of a second, and far more on a long one.
     observe(Event::Started { specs: test.specs.clone(), family });
     test.idle_probes(&stop).await.map_err(|r| Failure::from(stopped(r)))?;
@@ -268,9 +297,49 @@ impl Test<'_> {
         Ok(())
     }
 
-    /// The clocks' relation now.
+    /// What this end's time service promises; none without probes to hold it against.
+    fn own_reference(&self) -> Option<ClockReference> {
+        reference::read(self.references.as_ref()?)
+    }
+
+    /// A sign of life, and a question for the other end's reference while this one has one.
+    async fn probe_control(&mut self) -> Result<(), TrafficError> {
+        let reference = self.own_reference().is_some();
+        let t1_ns = self.engine.clock().monotonic_ns();
+        self.send(&ClientMessage::Probe { t1_ns, reference }).await
+    }
+
+    /// The clocks' relation now, by probes.
     fn clock_state(&self) -> Option<ClockState> {
         self.clock_state_for(Duration::ZERO)
+    }
+
+    /// The relation to be used until `valid` from now, and the services' names when it is theirs.
+    fn related(&mut self, valid: Duration) -> Option<(ClockState, Option<String>)> {
+        let probes = self.clock_state_for(valid)?;
+        let ends = self.own_reference().filter(|_| !self.shared_clock);
+        let Some((own, other)) = ends.zip(self.remote_reference.as_ref()) else {
+            return Some((probes, None));
+        };
+        let until_ns = probes.reference_ns.saturating_add(valid.as_nanos() as u64);
+        let by_services = reference::relation(&own, other, probes.reference_ns, until_ns);
+        match (reference::choose(&probes, by_services.as_ref()), by_services) {
+            (Choice::References, Some(state)) => Some((state, Some(reference::names(&own, other)))),
+            (Choice::Contradiction, Some(state)) => {
+                let by = (state.offset_ns as f64 - probes.offset_ns as f64) / 1e9;
+                let text = format!(
+                    "{} at both ends relates the clocks {by:.6} s beside the probes, further than both bounds allow: a time service is wrong, and is not used",
+                    reference::names(&own, other)
+                );
+                let bound = (state.error_ns as f64 + probes.error_ns as f64) / 1e9;
+                self.warnings.push(
+                    Warning::new("clock-reference", Severity::Warning, text).with_value(by, bound),
+                );
+                self.references = None;
+                Some((probes, None))
+            }
+            _ => Some((probes, None)),
+        }
     }
 
     /// The same with a bound that holds for packets that arrive within `valid` from now.
@@ -287,8 +356,10 @@ impl Test<'_> {
     async fn relate_clocks(&mut self, period: Duration) -> Result<(), TrafficError> {
         // Half as long again: the next word may be late, and has to travel.
         let valid = period + period / 2;
-        let Some(state) = self.clock_state_for(valid) else { return Ok(()) };
-        self.worst_clock_error_ns = self.worst_clock_error_ns.max(state.error_ns);
+        let Some((state, services)) = self.related(valid) else { return Ok(()) };
+        if self.worst_clock.as_ref().is_none_or(|(worst, _)| worst.error_ns <= state.error_ns) {
+            self.worst_clock = Some((state, services));
+        }
         let now = self.engine.clock().monotonic_ns();
         let server = SenderClock {
             offset_ns: state.offset_at_client(now),
@@ -439,8 +510,7 @@ impl Test<'_> {
                 }
                 () = tokio::time::sleep_until(next_alive) => {
                     next_alive = Instant::now() + ALIVE;
-                    let t1_ns = clock.monotonic_ns();
-                    if let Err(e) = self.send(&ClientMessage::Probe { t1_ns }).await {
+                    if let Err(e) = self.probe_control().await {
                         return (fail(e), intervals);
                     }
                 }
@@ -538,6 +608,10 @@ impl Test<'_> {
                         .for_flow(flow),
                 );
                 self.failed.insert(flow, text);
+            }
+            // Kept for as long as its bound, which grows, is of use.
+            ServerMessage::ProbeReply { reference: Some(reference), .. } => {
+                self.remote_reference = Some(reference);
             }
             ServerMessage::Refused { code, text } => {
                 return Err(refused(self.remote, &code, &text));
@@ -797,7 +871,17 @@ impl Test<'_> {
                 ..ClockRelation::default()
             });
         }
-        self.probes.as_ref()?.clock_relation(start_ns, self.worst_clock_error_ns)
+        let worst = self.worst_clock.as_ref();
+        let worst_ns = worst.map_or(0, |(state, _)| state.error_ns);
+        let by_probes = self.probes.as_ref()?.clock_relation(start_ns, worst_ns)?;
+        let Some((state, Some(services))) = worst else { return Some(by_probes) };
+        Some(ClockRelation {
+            source: Some(services.clone()),
+            offset_seconds: state.offset_at_client(start_ns) as f64 / 1e9,
+            skew_ratio: 0.0,
+            error_seconds: worst_ns as f64 / 1e9,
+            ..by_probes
+        })
     }
 
     fn latency(&mut self) -> Option<Latency> {

@@ -4,19 +4,24 @@
 //! A worker owns the sockets that it waits for; what a flow has counted lies behind a mutex that is hardly ever
 //! contended, so that intervals can be read while the test runs.
 
+mod priority;
 mod receive;
 mod send;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod worker;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use weir_flow::Scheduling;
 use weir_model::content::Content;
 use weir_model::warning::{Severity, Warning};
 use weir_net::clock::Clock;
 use weir_wire::control::SenderTotal;
 
+pub(crate) use priority::check as check_scheduling;
 pub(crate) use receive::{ControlRole, ReceiveFlow};
 pub(crate) use send::SendFlow;
 pub(crate) use stream::{StreamFlow, StreamRole, TcpSamples};
@@ -86,10 +91,12 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// Starts the workers: `count` of each kind, pinned to `cpus` in turn when given.
+    /// Starts the workers: `count` of each kind, pinned to `cpus` in turn when given. `scheduling` is what senders of
+    /// datagrams may take.
     pub(crate) fn new(
         count: usize,
         cpus: Option<&[usize]>,
+        scheduling: Scheduling,
         clock: Clock,
     ) -> Result<Engine, TrafficError> {
         let cpu = |i: usize| cpus.filter(|c| !c.is_empty()).map(|c| c[i % c.len()]);
@@ -98,18 +105,18 @@ impl Engine {
         for i in 0..count.max(1) {
             let c = clock.clone();
             senders.push(Worker::start(&format!("weir-tx-{i}"), cpu(i), move |inbox| {
-                send::work(inbox, c)
+                send::work(inbox, &c, scheduling)
             })?);
             let (c, n) = (clock.clone(), notes.clone());
             // Receivers from the other end: with two processors, one flow's sender and receiver get one each.
             receivers.push(Worker::start(
                 &format!("weir-rx-{i}"),
                 cpu(count - 1 - i),
-                move |inbox| receive::work(inbox, c, n),
+                move |inbox| receive::work(inbox, &c, &n),
             )?);
             let c = clock.clone();
             streams.push(Worker::start(&format!("weir-tcp-{i}"), cpu(i), move |inbox| {
-                stream::work(inbox, c)
+                stream::work(inbox, &c)
             })?);
         }
         Ok(Engine { senders, receivers, streams, next: AtomicUsize::new(1), clock, notes })
@@ -175,7 +182,7 @@ fn clock_step(by_ns: i64) -> Warning {
         "clock-stepped",
         Severity::Warning,
         format!(
-            "the host's realtime clock was stepped by {:.6} s during the run: kernel receive stamps taken before it was noticed (up to 1 s) are off by as much",
+            "the host's realtime clock was stepped by {:.6} s during the run: kernel receive stamps of the packets that were read just then are off by as much, or not used",
             by_ns as f64 / 1e9
         ),
     )

@@ -16,7 +16,7 @@ use weir_stats::{Arrival, ClockReading, RealtimeMap};
 use weir_wire::datagram::{ControlDatagram, DatagramKey, Kind, looks_like_control};
 use weir_wire::packets::{FLAG_MERGED, FLAG_MODIFIED, Kind as PacketKind, Record};
 
-use super::worker::{INBOX, Inbox};
+use super::worker::{INBOX, Inbox, LOST};
 use super::{Events, FlowEvent, Notes, clock_step, lock};
 use crate::log::PacketLog;
 
@@ -26,6 +26,8 @@ const TICK_NS: u64 = 50_000_000;
 const FEEDBACK_NS: u64 = 500_000_000;
 /// The realtime clock is related to the monotonic one anew this often.
 const REFIT_NS: u64 = 1_000_000_000;
+/// A realtime clock that is further than this from where it should be is looked at before a batch's stamps are used.
+const STEP_NS: u64 = 1_000_000;
 /// Messages taken in one call.
 const LARGE_MESSAGES: usize = 16;
 const SMALL_MESSAGES: usize = 64;
@@ -61,10 +63,24 @@ pub(crate) struct ReceiveFlow {
     pub(crate) direction: Direction,
 }
 
+impl Drop for ReceiveFlow {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _ = self.events.send(FlowEvent::Failed(self.id, LOST.into()));
+            if self.state.is_some() {
+                let _ = self.events.send(FlowEvent::ReceiverDone(self.id));
+            }
+        }
+    }
+}
+
 pub(super) enum Command {
     Add(u64, Box<ReceiveFlow>),
     Poke(u64),
     Remove(u64),
+    /// Fails as an error of ours would.
+    #[cfg(test)]
+    Panic,
 }
 
 struct Slot {
@@ -76,16 +92,35 @@ struct Slot {
 }
 
 /// Kernel stamps to monotonic time.
+#[derive(Default)]
 struct Stamps {
     map: Option<RealtimeMap>,
     next_refit: u64,
 }
 
 impl Stamps {
+    /// Relates the clocks anew when it is time.
     fn refit(&mut self, clock: &Clock, now: u64, notes: &Notes) {
-        if now < self.next_refit {
-            return;
+        if now >= self.next_refit {
+            self.refit_now(clock, now, notes);
         }
+    }
+
+    /// Looks whether the realtime clock is where it should be at `now`, at the cost of one reading of it. When it is
+    /// not, the clocks are related anew, and `false` says that stamps taken just before can't be told from those taken
+    /// after: they are not to be used.
+    fn hold(&mut self, clock: &Clock, now: u64, notes: &Notes) -> bool {
+        let Some(map) = &self.map else { return true };
+        // More than `STEP_NS` apart may also be this thread's having been displaced between its two readings: then no
+        // step is found.
+        if map.to_monotonic(clock.realtime_ns()).abs_diff(now) <= STEP_NS {
+            return true;
+        }
+        !self.refit_now(clock, now, notes)
+    }
+
+    /// Whether the realtime clock was stepped since the last time.
+    fn refit_now(&mut self, clock: &Clock, now: u64, notes: &Notes) -> bool {
         self.next_refit = now + REFIT_NS;
         let b = clock.bracket();
         let reading = ClockReading {
@@ -97,18 +132,20 @@ impl Stamps {
             Some(map) => {
                 if let Ok(Some(step)) = map.refit(reading) {
                     lock(notes).push(clock_step(step.by_ns));
+                    return true;
                 }
             }
             None => self.map = RealtimeMap::new(reading).ok(),
         }
+        false
     }
 }
 
-pub(super) fn work(inbox: Inbox<Command>, clock: Clock, notes: Notes) {
+pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock, notes: &Notes) {
     let _ = set_timer_slack(1);
     let mut flows: HashMap<u64, Slot> = HashMap::new();
     let mut events = PollEvents::new(256);
-    let mut stamps = Stamps { map: None, next_refit: 0 };
+    let mut stamps = Stamps::default();
     let mut small: Option<RecvBatch> = None;
     let mut large: Option<RecvBatch> = None;
     let mut next_tick = 0u64;
@@ -124,7 +161,7 @@ pub(super) fn work(inbox: Inbox<Command>, clock: Clock, notes: Notes) {
         };
         let before = clock.monotonic_ns();
         let _ = inbox.poller.wait(&mut events, timeout);
-        stamps.refit(&clock, before, &notes);
+        stamps.refit(clock, before, notes);
         let mut drained = true;
         for event in events.iter() {
             if event.token == INBOX {
@@ -139,7 +176,7 @@ pub(super) fn work(inbox: Inbox<Command>, clock: Clock, notes: Notes) {
                 large.get_or_insert_with(|| RecvBatch::new(LARGE_MESSAGES, 65_536))
             };
             gathers |= slot.flow.merged;
-            drained &= receive(slot, batch, &clock, &stamps);
+            drained &= receive(slot, batch, clock, &mut stamps, notes);
         }
         loop {
             match inbox.commands.try_recv() {
@@ -167,6 +204,8 @@ pub(super) fn work(inbox: Inbox<Command>, clock: Clock, notes: Notes) {
                         let _ = inbox.poller.remove(&*slot.flow.socket);
                     }
                 }
+                #[cfg(test)]
+                Ok(Command::Panic) => panic!("asked to"),
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => return,
             }
@@ -184,7 +223,13 @@ pub(super) fn work(inbox: Inbox<Command>, clock: Clock, notes: Notes) {
 }
 
 /// Reads a socket until it is empty or its turn is over; whether it is empty.
-fn receive(slot: &mut Slot, batch: &mut RecvBatch, clock: &Clock, stamps: &Stamps) -> bool {
+fn receive(
+    slot: &mut Slot,
+    batch: &mut RecvBatch,
+    clock: &Clock,
+    stamps: &mut Stamps,
+    notes: &Notes,
+) -> bool {
     let flow = &mut slot.flow;
     for _ in 0..TURN {
         let got = match batch.recv(&flow.socket, RecvMode::DontWait) {
@@ -194,6 +239,8 @@ fn receive(slot: &mut Slot, batch: &mut RecvBatch, clock: &Clock, stamps: &Stamp
             Err(_) => continue,
         };
         let now = clock.monotonic_ns();
+        let has_stamps = stamps.hold(clock, now, notes);
+        let map = stamps.map.as_ref().filter(|_| has_stamps);
         let mut state = flow.state.as_ref().map(|s| lock(s));
         if let Some(state) = &mut state {
             state.called(1);
@@ -207,7 +254,7 @@ fn receive(slot: &mut Slot, batch: &mut RecvBatch, clock: &Clock, stamps: &Stamp
                 continue;
             }
             let Some(state) = &mut state else { continue };
-            let at = match (message.kernel_realtime_ns, &stamps.map) {
+            let at = match (message.kernel_realtime_ns, map) {
                 // Never later than now: a stamp from before a step of the clock may be.
                 (Some(stamp), Some(map)) => map.to_monotonic(clock.kernel_stamp_ns(stamp)).min(now),
                 _ => now,
@@ -320,5 +367,36 @@ fn tick(slot: &mut Slot, now: u64, read_until: Option<u64>) {
     if !slot.done && (state.is_complete() || now >= flow.deadline.load(Ordering::Relaxed)) {
         slot.done = true;
         let _ = flow.events.send(FlowEvent::ReceiverDone(flow.id));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_net::clock::InjectedClock;
+
+    #[test]
+    fn a_step_of_the_realtime_clock_is_noticed_at_the_next_batch() {
+        let injected = InjectedClock::new();
+        let (clock, notes) = (injected.clock(), Notes::default());
+        let mut stamps = Stamps::default();
+        assert!(
+            stamps.hold(&clock, clock.monotonic_ns(), &notes),
+            "nothing to hold it against yet"
+        );
+        stamps.refit(&clock, clock.monotonic_ns(), &notes);
+        assert!(stamps.hold(&clock, clock.monotonic_ns(), &notes));
+        for step_ns in [3_000_000_000i64, -5_000_000_000, 2_000_000] {
+            injected.step_realtime_ns(step_ns);
+            let before = lock(&notes).len();
+            assert!(!stamps.hold(&clock, clock.monotonic_ns(), &notes), "{step_ns}");
+            assert_eq!(lock(&notes).len(), before + 1);
+            // From now on stamps are right again, long before the next refit.
+            assert!(stamps.hold(&clock, clock.monotonic_ns(), &notes), "{step_ns}");
+            let map = stamps.map.as_ref().unwrap();
+            let (a, b) = (clock.monotonic_ns(), map.to_monotonic(clock.realtime_ns()));
+            assert!(b + 100_000 >= a && b <= clock.monotonic_ns() + 100_000, "{a} {b}");
+            assert_eq!(lock(&notes).len(), before + 1);
+        }
     }
 }

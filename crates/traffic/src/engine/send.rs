@@ -6,18 +6,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::TryRecvError;
 use std::sync::{Arc, Mutex};
 
-use weir_flow::{FEW_SEGMENTS, Next, PayloadRing, Sending, segments_per_message};
+use weir_flow::{
+    Class, Demand, FEW_SEGMENTS, Next, PayloadRing, Scheduling, Sending, segments_per_message,
+};
 use weir_model::content::Content;
 use weir_net::clock::{Clock, set_timer_slack};
 use weir_net::poll::Events as PollEvents;
+use weir_net::thread::set_normal;
 use weir_net::udp::{SendBatch, SendFault, UdpSocket};
+use weir_net::waiting::{Woken, wait_until};
 use weir_wire::control::SenderTotal;
 
-use super::worker::Inbox;
+use super::priority::Priority;
+use super::worker::{Inbox, LOST};
 use super::{ContentKey, Events, FlowEvent, content_key, lock};
 
-/// Before a deadline: sleep until this long before, then spin.
-const SPIN_NS: u64 = 60_000;
 /// A full queue or buffer below is tried again after this time.
 const RETRY_NS: u64 = 50_000;
 /// Datagrams handed over in one call when each crosses on its own: they share one send time, so few.
@@ -47,14 +50,32 @@ pub(crate) struct SendFlow {
     pub(crate) events: Events,
 }
 
+impl Drop for SendFlow {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let mut state = lock(&self.state);
+            state.stop();
+            let (packets, bytes) = state.total();
+            drop(state);
+            let _ = self.events.send(FlowEvent::Failed(self.id, LOST.into()));
+            let total = SenderTotal { flow: self.id, packets, bytes };
+            let _ = self.events.send(FlowEvent::SenderDone(total));
+        }
+    }
+}
+
 pub(super) enum Command {
     Add(u64, Box<SendFlow>),
     Poke(u64),
     Remove(u64),
+    /// Fails as an error of ours would.
+    #[cfg(test)]
+    Panic,
 }
 
 struct Slot {
     flow: Box<SendFlow>,
+    demand: Demand,
     /// The heap entry that counts; others are stale.
     at: u64,
 }
@@ -62,19 +83,25 @@ struct Slot {
 /// Alike flows share one ring of payloads: headers are written just before sending, and the kernel copies.
 type Rings = HashMap<(usize, ContentKey, u64), PayloadRing>;
 
-pub(super) fn work(inbox: Inbox<Command>, clock: Clock) {
+pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock, scheduling: Scheduling) {
     let _ = set_timer_slack(1);
     let mut flows: HashMap<u64, Slot> = HashMap::new();
     let mut heap: BinaryHeap<Reverse<(u64, u64)>> = BinaryHeap::new();
     let mut rings = Rings::new();
     let mut batch = SendBatch::new(MESSAGES.max(PLAIN_BATCH));
     let mut events = PollEvents::new(4);
+    // A thread that begins anew after a panic may still be what it was.
+    let _ = set_normal();
+    let mut priority = Priority::new(scheduling);
+    let mut changed = false;
     loop {
         loop {
             match inbox.commands.try_recv() {
                 Ok(Command::Add(token, flow)) => {
-                    flows.insert(token, Slot { flow, at: 0 });
+                    let demand = lock(&flow.state).demand();
+                    flows.insert(token, Slot { flow, demand, at: 0 });
                     heap.push(Reverse((0, token)));
+                    changed = true;
                 }
                 Ok(Command::Poke(token)) => {
                     if let Some(slot) = flows.get_mut(&token) {
@@ -83,19 +110,27 @@ pub(super) fn work(inbox: Inbox<Command>, clock: Clock) {
                     }
                 }
                 Ok(Command::Remove(token)) => {
-                    flows.remove(&token);
+                    changed |= flows.remove(&token).is_some();
                     if flows.is_empty() {
                         rings.clear();
                         heap.clear();
                     }
                 }
+                #[cfg(test)]
+                Ok(Command::Panic) => panic!("asked to"),
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => return,
             }
         }
         let now = clock.monotonic_ns();
+        if std::mem::take(&mut changed) {
+            let mut demand = Demand::default();
+            flows.values().for_each(|slot| demand += slot.demand);
+            priority.set(demand, now);
+        }
+        priority.watch(now);
         let Some(Reverse((at, token))) = heap.peek().copied() else {
-            wait(&inbox, &mut events, None);
+            wait(inbox, &mut events);
             continue;
         };
         if flows.get(&token).is_none_or(|s| s.at != at) {
@@ -104,37 +139,38 @@ pub(super) fn work(inbox: Inbox<Command>, clock: Clock) {
         }
         if at > now {
             if at == u64::MAX {
-                wait(&inbox, &mut events, None);
-            } else if at - now > SPIN_NS {
-                wait(&inbox, &mut events, Some(at - now - SPIN_NS));
-            } else {
-                while clock.monotonic_ns() < at {
-                    std::hint::spin_loop();
-                }
+                wait(inbox, &mut events);
+            } else if wait_until(clock, &inbox.poller, &mut events, at, priority.spin_ns())
+                == Woken::Event
+            {
+                inbox.waker.clear();
             }
             continue;
         }
         heap.pop();
         let Some(slot) = flows.get_mut(&token) else { continue };
-        let next = serve(&mut slot.flow, &mut rings, &mut batch, now, &clock);
+        let next = serve(&mut slot.flow, &mut rings, &mut batch, priority.class(), now, clock);
         match next {
             Some(at) => {
                 slot.at = at;
                 heap.push(Reverse((at, token)));
-                if at > now + 10_000 && at != u64::MAX {
-                    // Let the receiver of a shared processor have it between packets.
+                if at > now + 10_000 && at != u64::MAX && priority.class() == Class::Normal {
+                    // Let the receiver of a shared processor have it between packets. Under SCHED_FIFO that is what
+                    // sleeping does: the call gives way to equals only.
                     std::thread::yield_now();
                 }
             }
             None => {
                 flows.remove(&token);
+                changed = true;
             }
         }
     }
 }
 
-fn wait(inbox: &Inbox<Command>, events: &mut PollEvents, timeout_ns: Option<u64>) {
-    if inbox.poller.wait(events, timeout_ns).unwrap_or(0) > 0 {
+/// Waits for the inbox.
+fn wait(inbox: &Inbox<Command>, events: &mut PollEvents) {
+    if inbox.poller.wait(events, None).unwrap_or(0) > 0 {
         inbox.waker.clear();
     }
 }
@@ -144,6 +180,7 @@ fn serve(
     flow: &mut SendFlow,
     rings: &mut Rings,
     batch: &mut SendBatch,
+    class: Class,
     now: u64,
     clock: &Clock,
 ) -> Option<u64> {
@@ -203,6 +240,7 @@ fn serve(
                 if sent.messages == messages { count } else { (sent.messages * segments) as u32 };
             state.sent(datagrams, sent.messages as u32, now);
             state.called(1, 0);
+            state.scheduled(class);
             // A paced flow names its next deadline; an unlimited one goes behind those that are due.
             match state.is_paced() {
                 true => match state.next(now) {

@@ -13,9 +13,10 @@ use weir_model::record::TcpSample;
 use weir_net::clock::{Clock, set_timer_slack};
 use weir_net::poll::{Events as PollEvents, Interest};
 use weir_net::tcp::{MemFile, TcpInfo, TcpStream};
+use weir_net::waiting::{SPIN_NS, spin_until};
 use weir_wire::control::SenderTotal;
 
-use super::worker::{INBOX, Inbox};
+use super::worker::{INBOX, Inbox, LOST};
 use super::{ContentKey, Events, FlowEvent, content_key, lock};
 
 /// Housekeeping: TCP information, intervals.
@@ -30,8 +31,6 @@ const MOST_POOLS: usize = 16;
 const READ_BYTES: usize = 256 << 10;
 /// Bytes of one flow before the others have their turn.
 const TURN_BYTES: usize = 4 << 20;
-/// Before a deadline: sleep until this long before, then spin.
-const SPIN_NS: u64 = 60_000;
 
 /// TCP information over time.
 #[derive(Debug, Default)]
@@ -66,10 +65,31 @@ pub(crate) struct StreamFlow {
     pub(crate) events: Events,
 }
 
+impl Drop for StreamFlow {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _ = self.events.send(FlowEvent::Failed(self.id, LOST.into()));
+            let done = match &self.role {
+                StreamRole::Send { state, .. } => {
+                    let mut state = lock(state);
+                    state.stop();
+                    let (packets, bytes) = state.total();
+                    FlowEvent::SenderDone(SenderTotal { flow: self.id, packets, bytes })
+                }
+                StreamRole::Receive { .. } => FlowEvent::ReceiverDone(self.id),
+            };
+            let _ = self.events.send(done);
+        }
+    }
+}
+
 pub(super) enum Command {
     Add(u64, Box<StreamFlow>),
     Poke(u64),
     Remove(u64),
+    /// Fails as an error of ours would.
+    #[cfg(test)]
+    Panic,
 }
 
 struct Slot {
@@ -91,7 +111,7 @@ struct Shared {
 /// Bytes of the file that zero-copy sending takes from: a multiple of the content's period.
 const FILE_BYTES: usize = 8 << 20;
 
-pub(super) fn work(inbox: Inbox<Command>, clock: Clock) {
+pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock) {
     let _ = set_timer_slack(1);
     let mut flows: HashMap<u64, Slot> = HashMap::new();
     let mut heap: BinaryHeap<Reverse<(u64, u64)>> = BinaryHeap::new();
@@ -127,11 +147,11 @@ pub(super) fn work(inbox: Inbox<Command>, clock: Clock) {
                 && (event.error || event.hang_up)
             {
                 // It waits for its time and not for room: the end of the connection would be reported for ever.
-                broken(slot, &clock);
+                broken(slot, clock);
                 let _ = inbox.poller.remove(&*slot.flow.socket);
                 continue;
             }
-            serve(event.token, slot, &mut shared, &mut heap, &inbox, &clock);
+            serve(event.token, slot, &mut shared, &mut heap, inbox, clock);
         }
         loop {
             match inbox.commands.try_recv() {
@@ -152,12 +172,12 @@ pub(super) fn work(inbox: Inbox<Command>, clock: Clock) {
                     let slot =
                         Slot { flow, at: u64::MAX, left: 0, waits_writable: false, done: false };
                     let slot = flows.entry(token).insert_entry(slot).into_mut();
-                    serve(token, slot, &mut shared, &mut heap, &inbox, &clock);
+                    serve(token, slot, &mut shared, &mut heap, inbox, clock);
                     next_tick = 0;
                 }
                 Ok(Command::Poke(token)) => {
                     if let Some(slot) = flows.get_mut(&token).filter(|s| !s.done) {
-                        serve(token, slot, &mut shared, &mut heap, &inbox, &clock);
+                        serve(token, slot, &mut shared, &mut heap, inbox, clock);
                     }
                 }
                 Ok(Command::Remove(token)) => {
@@ -170,6 +190,8 @@ pub(super) fn work(inbox: Inbox<Command>, clock: Clock) {
                         heap.clear();
                     }
                 }
+                #[cfg(test)]
+                Ok(Command::Panic) => panic!("asked to"),
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => return,
             }
@@ -184,11 +206,9 @@ pub(super) fn work(inbox: Inbox<Command>, clock: Clock) {
             let Some(slot) = flows.get_mut(&token).filter(|s| s.at == at && !s.done) else {
                 continue;
             };
-            while clock.monotonic_ns() < at {
-                std::hint::spin_loop();
-            }
+            spin_until(clock, at);
             slot.at = u64::MAX;
-            serve(token, slot, &mut shared, &mut heap, &inbox, &clock);
+            serve(token, slot, &mut shared, &mut heap, inbox, clock);
         }
         let now = clock.monotonic_ns();
         if now >= next_tick {

@@ -12,6 +12,7 @@ use weir_flow::IntervalClock;
 use weir_model::plan::{DataPorts, Direction, FlowSpec, Transport};
 use weir_model::record::IntervalCount;
 use weir_model::report::EndReport;
+use weir_net::reference::ReferenceReader;
 use weir_net::tcp::TcpListener;
 use weir_wire::control::{
     ClientMessage, HELLO_LIMIT, Open, Opened, PROTOCOL, SERVER_LIMIT, ServerMessage,
@@ -304,7 +305,17 @@ impl Task<'_> {
         opened: &mut Opened,
         local: SocketAddr,
     ) -> Result<Option<tokio::task::JoinHandle<()>>, String> {
-        let ports = open.plan.data_ports;
+        let pool = &self.shared.data_ports;
+        let ports = match open.plan.data_ports {
+            DataPorts::Range if !pool.is_range() => {
+                return Err(
+                    "this server has no range of data ports (weir serve --data-ports FIRST-LAST)"
+                        .into(),
+                );
+            }
+            DataPorts::Range => DataPorts::Dedicated,
+            ports => ports,
+        };
         let needs = |s: &FlowSpec| {
             let c = &s.connection;
             c.window.is_some()
@@ -316,7 +327,8 @@ impl Task<'_> {
         };
         let tcp: Vec<&FlowSpec> =
             specs.iter().filter(|s| s.connection.transport == Transport::Tcp).collect();
-        let mut task = None;
+        // Everything is opened before anything is begun: what is refused gives its ports back at once.
+        let mut listener = None;
         if !tcp.is_empty()
             && (ports == DataPorts::Dedicated
                 || (ports == DataPorts::Auto && tcp.iter().any(|s| needs(s))))
@@ -327,28 +339,32 @@ impl Task<'_> {
                 nonblocking: true,
                 ..tcp_options(spec, spec.connection.direction == Direction::Reverse)
             };
-            let listener = TcpListener::open(SocketAddr::new(local.ip(), 0), &options, 1024)
-                .map_err(|e| e.to_string())?;
-            opened.tcp_port = listener.local_addr().map_err(|e| e.to_string())?.port();
-            let listener =
-                tokio::net::TcpListener::from_std(listener.into()).map_err(|e| e.to_string())?;
-            // Sessions are never opened on it: a control preface there is as foreign as any.
-            task = Some(tokio::spawn(super::accept(listener, self.shared.clone(), None)));
+            let opening = pool.open(|port| {
+                TcpListener::open(SocketAddr::new(local.ip(), port), &options, 1024)
+            })?;
+            opened.tcp_port = opening.local_addr().map_err(|e| e.to_string())?.port();
+            let opening = tokio::net::TcpListener::from_std(opening.into());
+            listener = Some(opening.map_err(|e| e.to_string())?);
         }
         let udp: Vec<&FlowSpec> =
             specs.iter().filter(|s| s.connection.transport == Transport::Udp).collect();
+        let mut sockets = vec![];
         if ports == DataPorts::Dedicated
             || (ports == DataPorts::Auto && udp.len() > SHARED_UDP_FLOWS)
         {
             for spec in udp {
-                let socket = session.dedicated_socket(spec).map_err(|e| e.to_string())?;
-                opened
-                    .flow_ports
-                    .push((spec.id, socket.local_addr().map_err(|e| e.to_string())?.port()));
-                self.shared.front.await_dedicated(session, spec.id, socket);
+                let socket = pool.open(|port| session.dedicated_socket(spec, port))?;
+                let port = socket.local_addr().map_err(|e| e.to_string())?.port();
+                opened.flow_ports.push((spec.id, port));
+                sockets.push((spec.id, socket));
             }
         }
-        Ok(task)
+        for (flow, socket) in sockets {
+            self.shared.front.await_dedicated(session, flow, socket);
+        }
+        // Sessions are never opened on it: a control preface there is as foreign as any.
+        let accepting = |listener| super::accept(listener, self.shared.clone(), None);
+        Ok(listener.map(|listener| tokio::spawn(accepting(listener))))
     }
 
     /// The conversation during a test. Returns how it ended and the report that was given.
@@ -362,13 +378,14 @@ impl Task<'_> {
     ) -> (String, Option<Box<EndReport>>) {
         let shared = self.shared.clone();
         let clock = shared.engine.clock().clone();
-        let before = Arc::new(host::before(session.peer.ip(), &clock));
+        let before = Arc::new(host::before(session.peer.ip(), None, &clock));
         let notes_before = shared.engine.notes().len();
         let lease = Instant::now() + Duration::from_secs(shared.config.limits.session_seconds);
         let mut report = None;
         let mut live = Live { next: 0, at: None };
         let silence = Duration::from_secs(shared.config.limits.silence_seconds);
         let mut heard = Instant::now();
+        let mut references = None;
         loop {
             let live_at = live.at;
             let live_due = async {
@@ -382,9 +399,16 @@ impl Task<'_> {
                     let now = clock.monotonic_ns();
                     heard = Instant::now();
                     match message {
-                        Ok(ClientMessage::Probe { t1_ns }) => {
+                        Ok(ClientMessage::Probe { t1_ns, reference: wanted }) => {
+                            if wanted && references.is_none() {
+                                // It may start a program, once.
+                                let clock = clock.clone();
+                                let opening = tokio::task::spawn_blocking(move || ReferenceReader::open(&clock));
+                                references = opening.await.ok();
+                            }
+                            let reference = references.as_ref().filter(|_| wanted).and_then(crate::reference::read);
                             let t3_ns = clock.monotonic_ns();
-                            if !self.send(&ServerMessage::ProbeReply { t1_ns, t2_ns: now, t3_ns }).await {
+                            if !self.send(&ServerMessage::ProbeReply { t1_ns, t2_ns: now, t3_ns, reference }).await {
                                 return ("the client does not read".into(), report);
                             }
                         }

@@ -2,10 +2,12 @@
 
 mod control;
 mod front;
+mod ports;
 mod session;
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,16 +16,18 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
+use weir_flow::Scheduling;
 use weir_model::plan::DEFAULT_PORT;
 use weir_net::clock::Clock;
 use weir_net::tcp::{TcpListener, TcpOptions};
 use weir_wire::preface::{CONTROL_LEN, ControlMode, DATA_LEN, Preface};
 
 pub(crate) use front::{Front, Registry};
+pub(crate) use ports::DataPortPool;
 pub(crate) use session::{Load, Share};
 
 use crate::TrafficError;
-use crate::engine::{Engine, lock};
+use crate::engine::{Engine, check_scheduling, lock};
 use crate::key::Key;
 use crate::log::PacketLog;
 use crate::stop::Stop;
@@ -75,8 +79,12 @@ pub struct ServerConfig {
     pub idle_timeout: Option<Duration>,
     /// Packets received are logged here.
     pub packet_log: Option<PathBuf>,
+    /// Data ports of sessions' own are taken from these; else the system chooses.
+    pub data_ports: Option<RangeInclusive<u16>>,
     /// Processors for the workers.
     pub cpus: Option<Vec<usize>>,
+    /// What the threads that send datagrams may take; [`Scheduling::Fifo`] is refused where the system refuses it.
+    pub scheduling: Scheduling,
     /// The clock; a test may inject one.
     pub clock: Clock,
 }
@@ -91,7 +99,9 @@ impl Default for ServerConfig {
             one_off: false,
             idle_timeout: None,
             packet_log: None,
+            data_ports: None,
             cpus: None,
+            scheduling: Scheduling::Auto,
             clock: Clock::System,
         }
     }
@@ -143,6 +153,7 @@ pub(crate) struct Shared {
     pub(crate) registry: Registry,
     pub(crate) front: Front,
     pub(crate) load: Arc<Load>,
+    pub(crate) data_ports: DataPortPool,
     pub(crate) next_session: AtomicU64,
     pub(crate) events: mpsc::UnboundedSender<ServerEvent>,
     pub(crate) log: Option<PacketLog>,
@@ -207,12 +218,18 @@ async fn run(
 ) -> Result<(), TrafficError> {
     // Ten thousand half-open connections need as many descriptors; less is told by refusing later.
     let _ = weir_net::thread::raise_descriptor_limit(65_536);
+    check_scheduling(config.scheduling)?;
     let (listeners, bound) = listen(&config)?;
     let count = config
         .cpus
         .as_ref()
         .map_or_else(|| weir_net::thread::allowed_cpus().map_or(1, |c| c.len()), Vec::len);
-    let engine = Arc::new(Engine::new(count, config.cpus.as_deref(), config.clock.clone())?);
+    let engine = Arc::new(Engine::new(
+        count,
+        config.cpus.as_deref(),
+        config.scheduling,
+        config.clock.clone(),
+    )?);
     let registry: Registry = Arc::new(Mutex::new(HashMap::new()));
     let front = Front::start(&bound, registry.clone(), engine.clone())?;
     let log = config.packet_log.as_ref().map(|path| crate::log::open(path)).transpose()?;
@@ -220,6 +237,7 @@ async fn run(
     let port = bound.first().map_or(config.port, SocketAddr::port);
     observe(ServerEvent::Listening { addresses: bound, open: config.key.is_none() });
     let shared = Arc::new(Shared {
+        data_ports: DataPortPool::new(config.data_ports.clone()),
         next_session: AtomicU64::new(u64::from(u32::from_be_bytes(crate::key::random()?))),
         config,
         engine,

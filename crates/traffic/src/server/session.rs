@@ -128,9 +128,13 @@ impl Session {
         UdpSocket::open(&UdpOptions { reuse_port: true, connect: Some(peer), ..options })
     }
 
-    /// The options of a UDP flow's socket of its own, not yet connected.
-    pub(crate) fn dedicated_socket(&self, spec: &FlowSpec) -> weir_net::Result<UdpSocket> {
-        let bind = SocketAddr::new(self.local_ip, 0);
+    /// A UDP flow's socket of its own on `port`, not yet connected.
+    pub(crate) fn dedicated_socket(
+        &self,
+        spec: &FlowSpec,
+        port: u16,
+    ) -> weir_net::Result<UdpSocket> {
+        let bind = SocketAddr::new(self.local_ip, port);
         UdpSocket::open(&udp_options(spec, bind, !Self::sends(spec), self.specs.len()))
     }
 

@@ -9,7 +9,7 @@ use weir_model::plan::DEFAULT_PORT;
 use weir_model::units::Span;
 
 use crate::commands::values::{self, Cpus};
-use crate::engine::{Key, Limits, ServerConfig};
+use crate::engine::{Key, Limits, Scheduling, ServerConfig};
 use crate::key::KeyArgs;
 
 /// Answer tests
@@ -45,6 +45,10 @@ pub(crate) struct GeneralArgs {
     /// Only IPv6
     #[arg(short = '6', long)]
     pub(crate) ipv6: bool,
+    /// Take sessions' own data ports from this range, such as 5000-5100, which a firewall can admit: TCP takes one for a
+    /// session, UDP one for each flow [default: the system's choice]
+    #[arg(long, value_name = "FIRST-LAST", value_parser = values::ports)]
+    pub(crate) data_ports: Option<std::ops::RangeInclusive<u16>>,
     /// Serve one client, then end
     #[arg(short = '1', long)]
     pub(crate) one_off: bool,
@@ -57,6 +61,9 @@ pub(crate) struct GeneralArgs {
     /// Run on these CPUs only, such as 0, 0,2 or 1-3
     #[arg(short = 'A', long, value_name = "CPUS")]
     pub(crate) affinity: Option<Cpus>,
+    /// Scheduling of threads that send paced datagrams: auto (real time, SCHED_FIFO, where granted and their rates are bounded), normal, or fifo (refused with exit code 4 where it is not granted) [default: auto]
+    #[arg(long, value_name = "CLASS", value_parser = values::scheduling, default_value = "auto", hide_default_value = true)]
+    pub(crate) scheduling: Scheduling,
     /// Set by -D for the process in the background.
     #[arg(long, hide = true)]
     pub(crate) in_background: bool,
@@ -77,6 +84,12 @@ pub(crate) struct LimitArgs {
     /// Time for a client to say hello
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = seconds)]
     pub(crate) hello_time: Span,
+    /// Most connections at once that have not yet asked for a session, from 1
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_half_open: u32,
+    /// End a session whose client is not heard of for this time; a client says something every 2 s
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = silence)]
+    pub(crate) silence_time: Span,
     /// End when no client has come for this time [default: never]
     #[arg(long, value_name = "TIME", value_parser = values::positive)]
     pub(crate) idle_timeout: Option<Span>,
@@ -95,8 +108,9 @@ pub(crate) struct OutputArgs {
     /// Append the output to this file instead of printing it
     #[arg(long, value_name = "FILE")]
     pub(crate) logfile: Option<PathBuf>,
-    /// Put the time, UTC, before each line of text, by a strftime format (%Y %m %d %H %M %S %L %F %T %s %%) [default: %FT%T.%LZ]
-    #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "%FT%T.%LZ ", value_parser = values::time_format)]
+    /// Put the local time (that of TZ) before each line of text, by a strftime format (%Y %m %d %H %M %S, %L ms, %N ns,
+    /// %F %T %s %z %:z %Z %%) [default: %FT%T.%L%:z and a space]
+    #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "%FT%T.%L%:z ", value_parser = values::time_format)]
     pub(crate) timestamps: Option<crate::time::Format>,
     /// Write one entry for each packet received to this file (weir.packets/1)
     #[arg(long, value_name = "FILE")]
@@ -112,6 +126,14 @@ fn seconds(text: &str) -> Result<Span, String> {
     } else {
         Err("expected whole seconds from 1s".into())
     }
+}
+
+/// The same, long enough for a client's signs of life.
+fn silence(text: &str) -> Result<Span, String> {
+    seconds(text).and_then(|span| match span.0 {
+        5_000_000_000.. => Ok(span),
+        _ => Err("expected whole seconds from 5s".into()),
+    })
 }
 
 /// The configuration that the flags make.
@@ -131,12 +153,15 @@ pub(crate) fn config(args: &ServeArgs, key: Option<Key>) -> ServerConfig {
             session_seconds: limits.session_time.0 / 1_000_000_000,
             flows: limits.max_flows.into(),
             hello_seconds: limits.hello_time.0 / 1_000_000_000,
-            ..Limits::default()
+            half_open: limits.max_half_open.into(),
+            silence_seconds: limits.silence_time.0 / 1_000_000_000,
         },
+        data_ports: general.data_ports.clone(),
         one_off: general.one_off,
         idle_timeout: limits.idle_timeout.map(|t| Duration::from_nanos(t.0)),
         packet_log: args.output.packet_log.clone(),
         cpus: general.affinity.as_ref().map(|c| c.0.clone()),
+        scheduling: general.scheduling,
         ..ServerConfig::default()
     }
 }
@@ -173,19 +198,24 @@ mod tests {
             (64, 3600, 10_000, 10)
         );
         assert_eq!((config.idle_timeout, config.cpus), (None, None));
+        assert_eq!(config.scheduling, Scheduling::Auto);
     }
 
     #[test]
     fn every_flag_has_its_place() {
         let config = of(
             "-p 5000 -B 127.0.0.1 -B ::1 -1 -A 1 --max-sessions 3 --max-flows 7 --session-time 2m \
-                         --hello-time 1 --idle-timeout 500ms --packet-log f",
+                         --hello-time 1 --scheduling normal --idle-timeout 500ms --packet-log f --max-half-open 9 --silence-time 7s \
+                         --data-ports 5000-5100",
         )
         .unwrap();
         assert_eq!(config.bind, ["127.0.0.1".parse::<IpAddr>().unwrap(), "::1".parse().unwrap()]);
         assert_eq!((config.port, config.one_off, config.cpus), (5000, true, Some(vec![1])));
+        assert_eq!(config.scheduling, Scheduling::Normal);
         let l = config.limits;
         assert_eq!((l.sessions, l.flows, l.session_seconds, l.hello_seconds), (3, 7, 120, 1));
+        assert_eq!((l.half_open, l.silence_seconds), (9, 7));
+        assert_eq!(config.data_ports, Some(5000..=5100));
         assert_eq!(config.idle_timeout, Some(Duration::from_millis(500)));
         assert_eq!(config.packet_log, Some("f".into()));
         assert_eq!(of("-4").unwrap().bind, [IpAddr::from(Ipv4Addr::UNSPECIFIED)]);
@@ -204,6 +234,12 @@ mod tests {
             ("--session-time 0", "--session-time"),
             ("--hello-time 1500ms", "--hello-time"),
             ("--idle-timeout 0", "--idle-timeout"),
+            ("--silence-time 4s", "--silence-time"),
+            ("--max-half-open 0", "--max-half-open"),
+            ("--data-ports 5000", "--data-ports"),
+            ("--data-ports 5100-5000", "--data-ports"),
+            ("--data-ports 0-5000", "--data-ports"),
+            ("--data-ports 5000-65536", "--data-ports"),
             ("--key a --key-file b", "--key"),
         ] {
             let error = of(words).unwrap_err();

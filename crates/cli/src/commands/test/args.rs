@@ -10,6 +10,7 @@ use weir_model::units::{BitRate, ByteSize, Dscp, Seed, SendRate, Span};
 use weir_report::Units;
 
 use crate::commands::values::{self, Bind, Cpus, Label, Nominal};
+use crate::engine::Scheduling;
 use crate::key::KeyArgs;
 
 /// Run one test against a host where `weir serve` answers
@@ -110,6 +111,9 @@ pub(crate) struct GeneralArgs {
     /// Run this side's threads on these CPUs only, such as 0, 0,2 or 1-3
     #[arg(short = 'A', long, value_name = "CPUS")]
     pub(crate) affinity: Option<Cpus>,
+    /// Scheduling of threads that send paced datagrams: auto (real time, SCHED_FIFO, where granted and their rates are bounded), normal, or fifo (refused with exit code 4 where it is not granted) [default: auto]
+    #[arg(long, value_name = "CLASS", value_parser = values::scheduling, default_value = "auto", hide_default_value = true)]
+    pub(crate) scheduling: Scheduling,
 }
 
 #[derive(Debug, Args)]
@@ -124,10 +128,11 @@ pub(crate) struct TrafficArgs {
     /// Send for this long, up to 7 days; 0 is until stopped [default: 10s]
     #[arg(short = 't', long, value_name = "TIME", conflicts_with_all = ["bytes", "packets"])]
     pub(crate) time: Option<Span>,
-    /// Instead of -t: stop each connection after this many payload bytes, at least 1
+    /// Instead of -t: stop each connection after this many payload bytes, at least 1 (iperf3: all connections together)
     #[arg(short = 'n', long, value_name = "SIZE", conflicts_with = "packets")]
     pub(crate) bytes: Option<ByteSize>,
-    /// Instead of -t: stop each connection after this many datagrams or writes, at least 1 (K, M, G: thousands)
+    /// Instead of -t: stop each connection after this many datagrams or writes, at least 1; K, M, G are thousands (iperf3:
+    /// all connections together)
     #[arg(short = 'k', long, alias = "blockcount", value_name = "COUNT", value_parser = values::count)]
     pub(crate) packets: Option<u64>,
     /// Connections in each direction, 1 to 100 000 [default: 1]
@@ -148,7 +153,8 @@ pub(crate) struct TrafficArgs {
     /// Seed of everything random, decimal or 0x hexadecimal, 64 bits [default: a fresh one, kept with the result]
     #[arg(long, value_name = "SEED")]
     pub(crate) seed: Option<Seed>,
-    /// Data on the one port, on ports of its own, or as the plan needs: auto, shared or dedicated [default: auto]
+    /// Data on the one port (shared), on ports of its own (dedicated), on such from the server's --data-ports or not at
+    /// all (range), or as the plan needs (auto) [default: auto]
     #[arg(long, value_name = "MODE", value_parser = values::data_ports)]
     pub(crate) data_ports: Option<DataPorts>,
 }
@@ -275,8 +281,9 @@ pub(crate) struct OutputArgs {
     /// A title, printed and kept with the result
     #[arg(short = 'T', long, value_name = "TEXT")]
     pub(crate) title: Option<String>,
-    /// Put the time, UTC, before each line of text, by a strftime format (%Y %m %d %H %M %S %L %F %T %s %%) [default: %FT%T.%LZ]
-    #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "%FT%T.%LZ ", value_parser = values::time_format)]
+    /// Put the local time (that of TZ) before each line of text, by a strftime format (%Y %m %d %H %M %S, %L ms, %N ns,
+    /// %F %T %s %z %:z %Z %%) [default: %FT%T.%L%:z and a space]
+    #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "%FT%T.%L%:z ", value_parser = values::time_format)]
     pub(crate) timestamps: Option<crate::time::Format>,
     /// Append the output to this file instead of printing it
     #[arg(long, value_name = "FILE")]

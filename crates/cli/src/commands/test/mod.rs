@@ -96,6 +96,7 @@ fn prepare(args: &TestArgs, words: &[OsString]) -> Result<Option<Job>, CliError>
             control_socket: args.general.control_socket.clone(),
             packet_log: args.output.packet_log.clone(),
             cpus: args.general.affinity.as_ref().map(|c| c.0.clone()),
+            scheduling: args.general.scheduling,
             nominal_auto,
             ..ClientConfig::new(plan, host)
         },

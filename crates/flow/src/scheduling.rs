@@ -1,0 +1,223 @@
+//! Which scheduling class a sending thread takes, and how long it may spin: decided from what its flows ask for.
+//!
+//! A thread under SCHED_FIFO wakes on time beside any load, because it displaces every normal thread of its processor.
+//! That is why it is for flows only whose cost has a bound well below one processor.
+
+use std::ops::AddAssign;
+
+/// Processor time of handing one datagram of up to [`PART_BYTES`] to the network, s: system call, the way down, and on
+/// a virtual link the way up to the receiving socket as well.
+const MESSAGE_SECONDS: f64 = 4e-6;
+/// Processor time of one sleep and its wake-up, s. It is a virtual machine's, where each sets a timer of the host's:
+/// measured beside two busy loops, 20 000 a second could not be kept.
+const WAKE_SECONDS: f64 = 20e-6;
+/// Of each further segment of a super-packet, s.
+const SEGMENT_SECONDS: f64 = 0.5e-6;
+/// A datagram beyond this leaves in fragments, each of which costs as much as a datagram.
+const PART_BYTES: usize = 1472;
+/// Share of one processor that a thread under SCHED_FIFO may need for waking and sending. With both ends on one host and a sending
+/// thread for each processor at either, half of the machine still is for the others.
+const MOST_NEEDED: f64 = 0.25;
+/// Share of one processor that such a thread may use, spinning included, where others have processors enough.
+const MOST_BUSY: f64 = 0.5;
+/// The same on fewer than [`CPUS_ENOUGH`] processors, so that the receiver is not kept waiting.
+const MOST_BUSY_FEW: f64 = 0.25;
+const CPUS_ENOUGH: usize = 3;
+
+/// What the user asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Scheduling {
+    /// SCHED_FIFO for threads whose flows are all paced at a bounded cost, where the system grants it.
+    #[default]
+    Auto,
+    /// Never SCHED_FIFO.
+    Normal,
+    /// As [`Scheduling::Auto`], but it is an error when the system refuses.
+    Fifo,
+}
+
+impl std::str::FromStr for Scheduling {
+    type Err = &'static str;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "auto" => Ok(Scheduling::Auto),
+            "normal" => Ok(Scheduling::Normal),
+            "fifo" => Ok(Scheduling::Fifo),
+            _ => Err("expected auto, normal or fifo"),
+        }
+    }
+}
+
+/// The class of a thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Class {
+    /// The system's normal scheduling (SCHED_OTHER).
+    #[default]
+    Normal,
+    /// Real-time scheduling without time slices (SCHED_FIFO).
+    Fifo,
+}
+
+impl Class {
+    /// As the record names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::Normal => "normal",
+            Class::Fifo => "fifo",
+        }
+    }
+}
+
+/// What flows ask of the thread that sends them.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Demand {
+    /// Processors needed for sending; infinite for a flow without a rate.
+    pub processors: f64,
+    /// Deadlines per second.
+    pub wakeups_per_second: f64,
+}
+
+impl Demand {
+    /// Of a flow without a rate: as much as there is.
+    pub const UNLIMITED: Demand =
+        Demand { processors: f64::INFINITY, wakeups_per_second: f64::INFINITY };
+
+    /// Of a flow of `packets_per_second` in groups of `burst`, of which `segments` leave as one message.
+    pub fn paced(packets_per_second: f64, burst: u32, payload: usize, segments: usize) -> Demand {
+        let segments = segments.max(1) as f64;
+        let packet = if segments > 1.0 {
+            (MESSAGE_SECONDS + (segments - 1.0) * SEGMENT_SECONDS) / segments
+        } else {
+            MESSAGE_SECONDS * payload.div_ceil(PART_BYTES).max(1) as f64
+        };
+        Demand {
+            processors: packets_per_second * packet,
+            wakeups_per_second: packets_per_second / f64::from(burst.max(1)),
+        }
+    }
+}
+
+impl AddAssign for Demand {
+    fn add_assign(&mut self, other: Demand) {
+        self.processors += other.processors;
+        self.wakeups_per_second += other.wakeups_per_second;
+    }
+}
+
+/// How a thread is to wait for its deadlines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Waking {
+    /// Its class.
+    pub class: Class,
+    /// It wakes so long before a deadline and spins the rest, ns.
+    pub spin_ns: u64,
+}
+
+impl Waking {
+    /// At normal scheduling, spinning at most `spin_ns`.
+    pub fn normal(spin_ns: u64) -> Waking {
+        Waking { class: Class::Normal, spin_ns }
+    }
+}
+
+/// How a thread with this demand waits on a host of `cpus` processors; at normal scheduling it spins `spin_ns`.
+pub fn waking(asked: Scheduling, demand: Demand, cpus: usize, spin_ns: u64) -> Waking {
+    // Without flows there is nothing to be on time for.
+    let needed = demand.processors + demand.wakeups_per_second * WAKE_SECONDS;
+    if asked == Scheduling::Normal || !(needed > 0.0 && needed <= MOST_NEEDED) {
+        return Waking::normal(spin_ns);
+    }
+    // Spinning is what makes gaps even (1 to 2 us of deviation instead of 6 to 25), and a little of it starves nobody.
+    let most = if cpus < CPUS_ENOUGH { MOST_BUSY_FEW } else { MOST_BUSY };
+    let share = (most - needed) / demand.wakeups_per_second;
+    let spin_ns = spin_ns.min((share * 1e9).round() as u64);
+    Waking { class: Class::Fifo, spin_ns }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SPIN: u64 = 60_000;
+
+    fn auto(demand: Demand, cpus: usize) -> Waking {
+        waking(Scheduling::Auto, demand, cpus, SPIN)
+    }
+
+    #[test]
+    fn a_bounded_paced_flow_takes_fifo() {
+        for pps in [1.0, 997.0, 1000.0] {
+            let demand = Demand::paced(pps, 1, 160, 1);
+            assert_eq!(auto(demand, 2), Waking { class: Class::Fifo, spin_ns: SPIN }, "{pps}");
+            assert_eq!(waking(Scheduling::Fifo, demand, 2, SPIN).class, Class::Fifo);
+            assert_eq!(waking(Scheduling::Normal, demand, 2, SPIN), Waking::normal(SPIN));
+        }
+    }
+
+    #[test]
+    fn an_unlimited_or_costly_one_among_them_does_not() {
+        let slow = Demand::paced(1000.0, 1, 160, 1);
+        for more in [
+            Demand::UNLIMITED,
+            // Measured: sleeping 20 us at a time it would need a processor alone. It spins, and others may displace it.
+            Demand::paced(50_000.0, 1, 160, 1),
+            // 45 fragments each.
+            Demand::paced(2000.0, 1, 65_507, 1),
+        ] {
+            for asked in [Scheduling::Auto, Scheduling::Fifo] {
+                let mut sum = slow;
+                sum += more;
+                assert_eq!(waking(asked, sum, 8, SPIN), Waking::normal(SPIN), "{more:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_thread_without_flows_is_normal() {
+        assert_eq!(auto(Demand::default(), 8), Waking::normal(SPIN));
+    }
+
+    #[test]
+    fn super_packets_cost_less() {
+        let alone = Demand::paced(200_000.0, 1, 160, 1);
+        let merged = Demand::paced(200_000.0, 64, 160, 64);
+        assert!(merged.processors < alone.processors / 4.0);
+        assert_eq!(auto(alone, 2).class, Class::Normal);
+        assert_eq!(auto(merged, 2).class, Class::Fifo);
+    }
+
+    #[test]
+    fn it_spins_less_the_more_it_wakes_and_the_fewer_processors_there_are() {
+        // 5000 wake-ups of 24 us are 12 %: what is left of 25 % and of 50 %, each time.
+        let demand = Demand::paced(5000.0, 1, 160, 1);
+        assert_eq!(
+            [1, 2, 3, 64].map(|cpus| auto(demand, cpus).spin_ns / 100),
+            [260, 260, 600, 600]
+        );
+        // 10 000 are 24 %.
+        let demand = Demand::paced(10_000.0, 1, 160, 1);
+        assert_eq!([2, 3].map(|cpus| auto(demand, cpus).spin_ns / 100), [10, 260]);
+    }
+
+    proptest! {
+        #[test]
+        fn under_fifo_it_never_takes_more_than_its_share(
+            flows in prop::collection::vec((1.0f64..1e6, 1u32..64, 1usize..65_507, 1usize..64), 1..20), cpus in 1usize..65,
+        ) {
+            let mut sum = Demand::default();
+            for (pps, burst, payload, segments) in flows {
+                sum += Demand::paced(pps, burst, payload, segments);
+            }
+            let chosen = auto(sum, cpus);
+            if chosen.class == Class::Fifo {
+                let busy = sum.processors + sum.wakeups_per_second * (WAKE_SECONDS + chosen.spin_ns as f64 / 1e9);
+                let most = if cpus < CPUS_ENOUGH { MOST_BUSY_FEW } else { MOST_BUSY };
+                prop_assert!(busy <= most + 1e-6, "{busy}");
+            } else {
+                prop_assert!(sum.processors + sum.wakeups_per_second * WAKE_SECONDS > MOST_NEEDED);
+            }
+            prop_assert!(chosen.spin_ns <= SPIN);
+        }
+    }
+}

@@ -1,0 +1,530 @@
+//! Two ends' reports made into one record: sums, sides, link usage, ledger and each warning at its bound.
+#![allow(clippy::unwrap_used)]
+
+use weir_flow::IntervalClock;
+use weir_flow::assemble::{Parts, assemble};
+use weir_model::plan::{CatchUp, Connection, Direction, Family, FlowSpec, Plan, Transport};
+use weir_model::record::{
+    CpuEnd, Delay, Host, Interface, IntervalCount, Receiver, Record, Sender, Status, Tcp,
+};
+use weir_model::report::{EndReport, FlowReport};
+use weir_model::units::{ByteSize, Span};
+use weir_model::warning::{Severity, Warning};
+
+/// A test of `connections` in which each flow went well: 1000 packets of 1000 bytes in one second.
+struct Test {
+    parts: Parts,
+}
+
+impl Test {
+    fn of(connections: Vec<Connection>) -> Test {
+        let plan = Plan { connections, ..Plan::default() };
+        plan.check().unwrap();
+        let specs = plan.flows(Family::Ipv4, 1500);
+        let mut parts = Parts {
+            plan,
+            family: Family::Ipv4,
+            local: EndReport::default(),
+            remote: Some(EndReport::default()),
+            clock: None,
+            intervals: IntervalClock { start_ns: 5, interval_ns: 1_000_000_000, omit_ns: 0 },
+            status: Status::Complete,
+            end_reason: "done".into(),
+            nominal: None,
+            latency: None,
+            loss_threshold_ns: 2_000_000_000,
+            control_bytes: 77,
+            specs: vec![],
+        };
+        for spec in &specs {
+            let (near, far) = (("near:1", "far:2"), ("far:2", "near:1"));
+            let report = |(local, remote): (&str, &str)| FlowReport {
+                id: spec.id,
+                local: local.into(),
+                remote: remote.into(),
+                ..FlowReport::default()
+            };
+            let (mut local, mut remote) = (report(near), report(far));
+            let (sends, receives) = match spec.connection.direction {
+                Direction::Forward => (&mut local, &mut remote),
+                Direction::Reverse => (&mut remote, &mut local),
+            };
+            sends.sender = Some(Sender {
+                bytes: 1_000_000,
+                packets: 1000,
+                seconds: 1.0,
+                bits_per_second: 8e6,
+                packets_per_second: 1000.0,
+                asked_packets_per_second: spec.rate.packets_per_second(1000),
+                ..Sender::default()
+            });
+            receives.receiver = Some(Receiver {
+                bytes: 1_000_000,
+                packets: 1000,
+                seconds: 0.999,
+                bits_per_second: 8e6,
+                packets_per_second: 1000.0,
+                lost_packets: Some(0),
+                crossing: Some("cut".into()),
+                ..Receiver::default()
+            });
+            parts.local.flows.push(local);
+            parts.remote.as_mut().unwrap().flows.push(remote);
+        }
+        parts.specs = specs;
+        Test { parts }
+    }
+
+    fn udp() -> Test {
+        Test::of(vec![connection(Transport::Udp, Direction::Forward)])
+    }
+
+    fn tcp() -> Test {
+        let mut t = Test::of(vec![connection(Transport::Tcp, Direction::Forward)]);
+        let tcp = Tcp { mss_bytes: 1448, rtt_seconds: 0.1, ..Tcp::default() };
+        t.parts.local.flows[0].tcp = Some(tcp);
+        t
+    }
+
+    fn remote(&mut self) -> &mut EndReport {
+        self.parts.remote.as_mut().unwrap()
+    }
+
+    fn sender(&mut self) -> &mut Sender {
+        self.parts.local.flows[0].sender.as_mut().unwrap()
+    }
+
+    fn receiver(&mut self) -> &mut Receiver {
+        self.remote().flows[0].receiver.as_mut().unwrap()
+    }
+
+    fn tcp_info(&mut self) -> &mut Tcp {
+        self.parts.local.flows[0].tcp.as_mut().unwrap()
+    }
+
+    fn spec(&mut self) -> &mut FlowSpec {
+        &mut self.parts.specs[0]
+    }
+
+    fn record(&self) -> Record {
+        assemble(self.parts.clone())
+    }
+
+    /// Warnings after `change`, by code and severity.
+    fn with(mut self, change: impl FnOnce(&mut Test)) -> Vec<(String, Severity)> {
+        change(&mut self);
+        self.record().warnings.into_iter().map(|w| (w.code, w.severity)).collect()
+    }
+}
+
+fn connection(transport: Transport, direction: Direction) -> Connection {
+    Connection {
+        transport,
+        direction,
+        payload: Some(ByteSize(1000)),
+        rate: Some("1000pps".parse().unwrap()),
+        duration: Some(Span::from_seconds(1)),
+        ..Connection::default()
+    }
+}
+
+fn one(code: &str, severity: Severity) -> Vec<(String, Severity)> {
+    vec![(code.into(), severity)]
+}
+
+fn busy(core: f64, steal: f64) -> Option<CpuEnd> {
+    Some(CpuEnd { busiest_core_ratio: Some(core), steal_ratio: steal, ..CpuEnd::default() })
+}
+
+#[test]
+fn a_good_test_has_no_warning() {
+    assert_eq!(Test::udp().with(|_| {}), []);
+    assert_eq!(Test::tcp().with(|_| {}), []);
+}
+
+#[test]
+fn stolen_time_is_told_above_two_percent() {
+    assert_eq!(Test::udp().with(|t| t.parts.local.cpu = busy(0.1, 0.02)), []);
+    for local in [true, false] {
+        let warnings = Test::udp().with(|t| {
+            let end = if local { &mut t.parts.local } else { t.remote() };
+            end.cpu = busy(0.1, 0.021);
+        });
+        assert_eq!(warnings, one("cpu-stolen", Severity::Warning));
+    }
+}
+
+#[test]
+fn a_busy_processor_bounds_what_was_not_paced() {
+    let unlimited = || {
+        let mut t = Test::udp();
+        t.sender().asked_packets_per_second = None;
+        t
+    };
+    assert_eq!(unlimited().with(|t| t.parts.local.cpu = busy(0.94, 0.0)), []);
+    let sender = one("sender-cpu-bound", Severity::Warning);
+    assert_eq!(unlimited().with(|t| t.parts.local.cpu = busy(0.96, 0.0)), sender);
+    let receiver = one("receiver-cpu-bound", Severity::Warning);
+    assert_eq!(unlimited().with(|t| t.remote().cpu = busy(0.96, 0.0)), receiver);
+    // A paced flow was not held back unless slots were missed.
+    assert_eq!(Test::udp().with(|t| t.parts.local.cpu = busy(1.0, 0.0)), []);
+    let short = Test::udp().with(|t| {
+        t.parts.local.cpu = busy(1.0, 0.0);
+        t.sender().intended_slots = Some(10);
+        t.sender().missed_slots = Some(1);
+    });
+    assert_eq!(short[0].0, "sender-cpu-bound");
+}
+
+#[test]
+fn datagrams_warn_of_what_shaped_them() {
+    assert_eq!(Test::udp().with(|t| t.receiver().socket_dropped_packets = Some(0)), []);
+    assert_eq!(
+        Test::udp().with(|t| t.receiver().socket_dropped_packets = Some(1)),
+        one("socket-overflow", Severity::Warning)
+    );
+    assert_eq!(
+        Test::udp().with(|t| t.receiver().crossing = Some("merged".into())),
+        one("merged", Severity::Info)
+    );
+    assert_eq!(Test::udp().with(|t| t.receiver().ambiguous = Some(false)), []);
+    assert_eq!(
+        Test::udp().with(|t| t.receiver().ambiguous = Some(true)),
+        one("ambiguous-sequence", Severity::Info)
+    );
+    assert_eq!(
+        Test::udp().with(|t| t.receiver().packets = 0),
+        one("nothing-arrived", Severity::Error)
+    );
+    for (got, warned) in [(4095, true), (4096, false), (8192, false)] {
+        let warnings = Test::udp().with(|t| {
+            t.spec().connection.window = Some(ByteSize(4096));
+            t.receiver().buffer_bytes = Some(got);
+        });
+        assert_eq!(warnings.len(), usize::from(warned), "{got}: {warnings:?}");
+    }
+}
+
+#[test]
+fn missed_slots_weigh_by_their_share() {
+    for (missed, expected) in [
+        (0, vec![]),
+        (1, one("missed-slots", Severity::Info)),
+        (10, one("missed-slots", Severity::Info)),
+        (11, one("missed-slots", Severity::Warning)),
+    ] {
+        let warnings = Test::udp().with(|t| {
+            t.sender().intended_slots = Some(10_000);
+            t.sender().missed_slots = Some(missed);
+        });
+        assert_eq!(warnings, expected, "{missed}");
+    }
+    let mut t = Test::udp();
+    t.sender().intended_slots = Some(10);
+    t.sender().missed_slots = Some(5);
+    assert!(t.record().warnings[0].text.contains("the backlog"));
+    t.spec().connection.catch_up = CatchUp::None;
+    assert!(t.record().warnings[0].text.contains("policy is none"));
+}
+
+#[test]
+fn kernel_pacing_is_doubtful_for_udp_only() {
+    let rate = || Some("1M".parse().unwrap());
+    let info = one("kernel-pacing", Severity::Info);
+    let slots = |t: &mut Test| {
+        t.sender().intended_slots = Some(10);
+        t.sender().missed_slots = Some(0);
+        t.spec().connection.kernel_pacing = rate();
+    };
+    assert_eq!(Test::udp().with(slots), info);
+    assert_eq!(Test::tcp().with(slots), []);
+}
+
+#[test]
+fn a_stream_held_by_the_window_asked_for_says_so() {
+    for (ratio, asked, warned) in [(0.5, true, 0), (0.51, true, 1), (0.9, false, 0)] {
+        let mut t = Test::tcp();
+        t.parts.nominal = Some((100_000_000, "given".into()));
+        t.tcp_info().receive_window_limited_ratio = Some(ratio);
+        t.spec().connection.window = asked.then_some(ByteSize(65_536));
+        let warnings = t.record().warnings;
+        assert_eq!(warnings.len(), warned, "{ratio} {asked}: {warnings:?}");
+        if let Some(w) = warnings.first() {
+            assert_eq!(w.code, "receive-window-limited");
+            // 100 Mbit/s over 100 ms.
+            assert!(w.text.contains("bandwidth-delay product 1250000 bytes"), "{}", w.text);
+        }
+    }
+    let limited = Test::tcp().with(|t| {
+        t.tcp_info().send_buffer_limited_ratio = Some(0.6);
+        t.spec().connection.window = Some(ByteSize(65_536));
+    });
+    assert_eq!(limited, one("send-buffer-limited", Severity::Warning));
+}
+
+#[test]
+fn more_than_a_line_can_carry_is_an_error() {
+    // 1000 packets/s of 1000 + 28 + 38 bytes are 8.528 Mbit/s on the wire.
+    let nominal = |n: u64| Test::udp().with(|t| t.parts.nominal = Some((n, "given".into())));
+    assert_eq!(nominal(8_528_000), []);
+    assert_eq!(nominal(8_527_500), []);
+    assert_eq!(nominal(8_527_000), one("above-line-rate", Severity::Error));
+}
+
+#[test]
+fn delays_that_contradict_their_error_are_told() {
+    let delay = |min: f64, mean: f64, error: f64, negative: Option<u64>| {
+        Test::udp().with(|t| {
+            t.receiver().one_way_delay = Some(Delay {
+                count: 10,
+                min_seconds: min,
+                mean_seconds: mean,
+                error_seconds: Some(error),
+                negative_samples: negative,
+                ..Delay::default()
+            });
+        })
+    };
+    assert_eq!(delay(0.001, 0.002, 0.0005, None), []);
+    assert_eq!(delay(-0.0004, 0.002, 0.0005, Some(1)), []);
+    assert_eq!(delay(-0.0006, 0.002, 0.0005, Some(1)), one("clock-relation", Severity::Error));
+    assert_eq!(delay(0.001, 0.002, 0.003, None), one("delay-error", Severity::Info));
+}
+
+#[test]
+fn many_flows_with_one_warning_become_four() {
+    for (flows, told, more) in [(4u32, 4, None), (5, 4, Some(1)), (9, 4, Some(5))] {
+        let mut c = connection(Transport::Udp, Direction::Forward);
+        c.count = flows;
+        let mut t = Test::of(vec![c]);
+        for f in &mut t.remote().flows {
+            f.receiver.as_mut().unwrap().ambiguous = Some(true);
+        }
+        let warnings = t.record().warnings;
+        assert_eq!(warnings.len(), told, "{flows}");
+        let last = &warnings.last().unwrap().text;
+        assert!(more.is_none_or(|n| last.contains(&format!("and {n} more"))));
+        assert_eq!(last.contains("more flows"), more.is_some());
+    }
+}
+
+#[test]
+fn both_ends_warnings_are_kept() {
+    let mut t = Test::udp();
+    t.parts.local.warnings.push(Warning::new("here", Severity::Info, ""));
+    t.remote().warnings.push(Warning::new("there", Severity::Info, ""));
+    let codes: Vec<_> = t.record().warnings.into_iter().map(|w| w.code).collect();
+    assert_eq!(codes, ["here", "there"]);
+}
+
+#[test]
+fn a_reverse_flow_is_sent_by_the_far_end() {
+    let mut t = Test::of(vec![
+        connection(Transport::Udp, Direction::Forward),
+        connection(Transport::Udp, Direction::Reverse),
+    ]);
+    t.remote().flows[1].sender.as_mut().unwrap().packets = 1234;
+    t.remote().flows[1].sender.as_mut().unwrap().bytes = 1_234_000;
+    let r = t.record();
+    assert_eq!((r.flows[0].source.as_str(), r.flows[0].destination.as_str()), ("near:1", "far:2"));
+    assert_eq!((r.flows[1].source.as_str(), r.flows[1].destination.as_str()), ("far:2", "near:1"));
+    let (forward, reverse) = (r.total.forward.unwrap(), r.total.reverse.unwrap());
+    assert_eq!(forward.sender.unwrap().packets, 1000);
+    assert_eq!(reverse.sender.unwrap().packets, 1234);
+    assert_eq!(reverse.receiver.unwrap().packets, 1000);
+    assert_eq!((r.seconds, r.control_bytes, r.omitted_seconds), (1.0, Some(77), None));
+    assert_eq!(r.loss_threshold_seconds, Some(2.0));
+    assert_eq!(Test::tcp().record().loss_threshold_seconds, None);
+}
+
+#[test]
+fn sums_are_of_every_flow_and_each_figure() {
+    let mut c = connection(Transport::Udp, Direction::Forward);
+    c.count = 2;
+    let mut t = Test::of(vec![c]);
+    t.parts.local.flows[0].sender.as_mut().unwrap().missed_slots = Some(2);
+    t.parts.local.flows[1].sender.as_mut().unwrap().missed_slots = Some(3);
+    t.parts.local.flows[0].sender.as_mut().unwrap().seconds = 2.0;
+    for (f, n) in t.remote().flows.iter_mut().zip([1u64, 10]) {
+        let r = f.receiver.as_mut().unwrap();
+        (r.lost_packets, r.late_packets, r.duplicate_packets) = (Some(n), Some(2 * n), Some(3 * n));
+        (r.reordered_packets, r.corrupted_packets) = (Some(4 * n), Some(5 * n));
+    }
+    let total = t.record().total.forward.unwrap();
+    let (s, r) = (total.sender.unwrap(), total.receiver.unwrap());
+    assert_eq!((s.bytes, s.packets, s.missed_slots, s.seconds), (2_000_000, 2000, Some(5), 2.0));
+    assert_eq!((r.lost_packets, r.late_packets), (Some(11), Some(22)));
+    assert_eq!((r.duplicate_packets, r.reordered_packets), (Some(33), Some(44)));
+    assert_eq!(r.corrupted_packets, Some(55));
+    assert_eq!(r.loss_ratio, Some(11.0 / 2011.0));
+}
+
+#[test]
+fn streams_add_retransmits_and_tell_the_receivers_window() {
+    let mut t = Test::tcp();
+    t.tcp_info().retransmits = 7;
+    t.tcp_info().receive_window_bytes = Some(1);
+    t.remote().flows[0].tcp = Some(Tcp { receive_window_bytes: Some(9999), ..Tcp::default() });
+    let r = t.record();
+    assert_eq!(r.total.forward.unwrap().sender.unwrap().retransmits, Some(7));
+    assert_eq!(r.flows[0].tcp.as_ref().unwrap().receive_window_bytes, Some(9999));
+}
+
+#[test]
+fn link_usage_counts_headers_of_every_level() {
+    let usage = |t: &mut Test| {
+        t.parts.nominal = Some((100_000_000, "given".into()));
+        t.record().link_usage.unwrap()
+    };
+    let near = |a: f64, b: f64| assert!((a / b - 1.0).abs() < 1e-12, "{a} is not {b}");
+    let u = usage(&mut Test::udp());
+    near(u.payload_ratio, 0.08);
+    near(u.ip_ratio, 0.08224);
+    near(u.ethernet_ratio, 0.08368);
+    near(u.wire_ratio, 0.08528);
+    let mut six = Test::udp();
+    six.parts.family = Family::Ipv6;
+    near(usage(&mut six).wire_ratio, 0.08688);
+    // A stream of full segments of 1448 + 12 + 20 + 20 bytes in 1538 on the wire.
+    near(usage(&mut Test::tcp()).wire_ratio, 0.08 * 1538.0 / 1448.0);
+    let mut plain = Test::tcp();
+    (plain.tcp_info().timestamps, plain.tcp_info().mss_bytes) = (Some(false), 1460);
+    near(usage(&mut plain).wire_ratio, 0.08 * 1538.0 / 1460.0);
+    // The busier direction is shown.
+    let mut both = Test::of(vec![
+        connection(Transport::Udp, Direction::Forward),
+        connection(Transport::Udp, Direction::Reverse),
+    ]);
+    let slower = both.parts.local.flows[1].receiver.as_mut().unwrap();
+    (slower.packets_per_second, slower.bits_per_second) = (500.0, 4e6);
+    assert_eq!(usage(&mut both).direction, Direction::Forward);
+    let faster = both.parts.local.flows[1].receiver.as_mut().unwrap();
+    (faster.packets_per_second, faster.bits_per_second) = (2000.0, 16e6);
+    assert_eq!(usage(&mut both).direction, Direction::Reverse);
+}
+
+fn count(packets: u64, lost: Option<u64>, retransmits: Option<u64>) -> IntervalCount {
+    IntervalCount {
+        bytes: packets * 1000,
+        packets,
+        bits_per_second: 8e3 * packets as f64,
+        packets_per_second: packets as f64,
+        lost_packets: lost,
+        retransmits,
+        ..IntervalCount::default()
+    }
+}
+
+#[test]
+fn intervals_pair_both_ends_and_sum_each_direction() {
+    let mut t = Test::of(vec![
+        connection(Transport::Udp, Direction::Forward),
+        connection(Transport::Udp, Direction::Reverse),
+    ]);
+    t.parts.intervals.omit_ns = 1_000_000_000;
+    t.parts.plan.omit = Span::from_seconds(1);
+    t.parts.local.flows[0].intervals = vec![count(10, None, Some(3)), count(11, None, Some(1))];
+    t.remote().flows[0].intervals =
+        vec![count(9, Some(1), None), count(9, Some(2), None), count(2, Some(0), None)];
+    t.remote().flows[1].intervals = vec![count(5, None, None)];
+    t.parts.local.flows[1].intervals = vec![count(4, Some(1), None)];
+    let r = t.record();
+    assert_eq!(r.omitted_seconds, Some(1.0));
+    assert_eq!(r.intervals.len(), 3);
+    assert_eq!(r.intervals.iter().map(|i| i.omitted).collect::<Vec<_>>(), [true, false, false]);
+    let first = &r.intervals[0];
+    let forward = first.total.forward.as_ref().unwrap();
+    assert_eq!(forward.sender.as_ref().unwrap().packets, 10);
+    assert_eq!(forward.sender.as_ref().unwrap().retransmits, Some(3));
+    assert_eq!(forward.receiver.as_ref().unwrap().lost_packets, Some(1));
+    let reverse = first.total.reverse.as_ref().unwrap();
+    assert_eq!(reverse.sender.as_ref().unwrap().packets, 5);
+    assert_eq!(reverse.receiver.as_ref().unwrap().packets, 4);
+    assert_eq!(r.intervals[2].total.reverse, None);
+    t.parts.intervals.interval_ns = 0;
+    assert!(t.record().intervals.is_empty());
+}
+
+fn interface(name: &str, before: &[(&str, u64)], after: &[(&str, u64)]) -> Interface {
+    let map = |list: &[(&str, u64)]| list.iter().map(|(k, v)| ((*k).to_string(), *v)).collect();
+    Interface {
+        name: name.into(),
+        mtu_bytes: 1500,
+        counters_before: map(before),
+        counters_after: map(after),
+        ..Interface::default()
+    }
+}
+
+#[test]
+fn the_ledger_places_each_loss_on_its_side() {
+    let mut t = Test::udp();
+    {
+        let r = t.receiver();
+        (r.packets, r.lost_packets, r.late_packets) = (900, Some(100), Some(10));
+        (r.socket_dropped_packets, r.corrupted_packets) = (Some(20), Some(5));
+    }
+    let cards = interface("eth0", &[("rx_dropped", 1000)], &[("rx_dropped", 1030)]);
+    let mut host = Host { interfaces: vec![cards], ..Host::default() };
+    host.counters.insert("softnet_dropped".into(), 4);
+    host.counters.insert("softnet_processed".into(), 900);
+    t.remote().host = Some(host);
+    let ledger = t.record().loss_ledger.unwrap();
+    let rows: Vec<_> = ledger
+        .rows
+        .iter()
+        .map(|r| (r.stage.as_str(), r.packets, r.kind.as_str(), r.side.as_deref().unwrap()))
+        .collect();
+    assert_eq!(
+        rows,
+        [
+            ("socket overflow", 20, "exact", "remote"),
+            ("late", 10, "exact", "remote"),
+            ("damaged header", 5, "exact", "remote"),
+            ("card rx", 30, "bound", "remote"),
+            ("softnet", 4, "bound", "remote"),
+        ]
+    );
+    // 100 missing, 35 placed, at most 34 more by counters that see other traffic too.
+    assert_eq!((ledger.missing_packets, ledger.remainder_packets), (100, 31));
+    // Verified payload: damage is not only of headers, so its row would count what arrived.
+    t.receiver().bit_errors = Some(0);
+    assert!(t.record().loss_ledger.unwrap().rows.iter().all(|r| r.stage != "damaged header"));
+    // More placed than missing is shown as it is.
+    t.receiver().socket_dropped_packets = Some(200);
+    assert_eq!(t.record().loss_ledger.unwrap().remainder_packets, -110);
+}
+
+#[test]
+fn the_ledger_of_an_omitted_start_is_the_receivers() {
+    let mut t = Test::udp();
+    t.parts.plan.omit = Span::from_seconds(1);
+    (t.receiver().packets, t.receiver().lost_packets) = (1003, Some(2));
+    assert_eq!(t.record().loss_ledger.unwrap().missing_packets, 2);
+}
+
+#[test]
+fn there_is_no_ledger_when_an_end_did_not_report() {
+    let mut c = connection(Transport::Udp, Direction::Forward);
+    c.count = 2;
+    let mut t = Test::of(vec![c]);
+    t.remote().flows[1].receiver = None;
+    assert_eq!(t.record().loss_ledger, None);
+    t.parts.remote = None;
+    let r = t.record();
+    assert_eq!((r.loss_ledger, r.total.forward.unwrap().receiver), (None, None));
+}
+
+#[test]
+fn the_time_source_is_the_receivers_at_its_coarsest() {
+    let mut c = connection(Transport::Udp, Direction::Forward);
+    c.count = 2;
+    let mut t = Test::of(vec![c]);
+    for (f, resolution) in t.remote().flows.iter_mut().zip([1e-9, 1e-6]) {
+        f.time_source = Some("kernel".into());
+        f.time_resolution_seconds = Some(resolution);
+    }
+    let source = t.record().time_source.unwrap();
+    assert_eq!((source.receive.as_str(), source.resolution_seconds), ("kernel", 1e-6));
+    assert_eq!(Test::udp().record().time_source, None);
+}

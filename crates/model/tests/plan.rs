@@ -1,0 +1,259 @@
+//! A plan at its limits: the last value that is accepted, the first that is refused, and the field named.
+#![allow(clippy::unwrap_used)]
+
+use weir_model::content::Content;
+use weir_model::plan::{CatchUp, Connection, Family, FlowSpec, MAX_FLOWS, Plan, Transport};
+use weir_model::record::{DirectionTotal, Record, Totals};
+use weir_model::units::{ByteSize, RateLimit, Seed, Span};
+use weir_model::warning::{Severity, Warning};
+use weir_model::{json, plan::Direction};
+
+const HOUR: u64 = 3_600_000_000_000;
+const DAY: u64 = 24 * HOUR;
+
+fn plan(change: impl FnOnce(&mut Plan)) -> Plan {
+    let mut p = Plan { connections: vec![Connection::default()], ..Plan::default() };
+    change(&mut p);
+    p
+}
+
+/// The field that is refused, or "" when the plan can be run.
+fn refused(change: impl FnOnce(&mut Plan)) -> String {
+    match plan(change).check() {
+        Ok(()) => String::new(),
+        Err(weir_model::ModelError::Field { field, .. }) => field,
+        Err(other) => panic!("{other}"),
+    }
+}
+
+fn connection(change: impl FnOnce(&mut Connection)) -> String {
+    refused(|p| change(&mut p.connections[0])).replace("connection[0].", "")
+}
+
+fn udp(change: impl FnOnce(&mut Connection)) -> String {
+    connection(|c| {
+        c.transport = Transport::Udp;
+        change(c);
+    })
+}
+
+#[test]
+fn the_run_as_a_whole() {
+    assert_eq!(refused(|_| {}), "");
+    for (ns, ok) in
+        [(0, true), (9_999_999, false), (10_000_000, true), (HOUR, true), (HOUR + 1, false)]
+    {
+        assert_eq!(refused(|p| p.interval = Span(ns)).is_empty(), ok, "interval {ns}");
+    }
+    assert_eq!(refused(|p| p.omit = Span(HOUR)), "");
+    assert_eq!(refused(|p| p.omit = Span(HOUR + 1)), "omit");
+    for (ns, ok) in
+        [(999_999, false), (1_000_000, true), (600_000_000_000, true), (600_000_000_001, false)]
+    {
+        assert_eq!(refused(|p| p.loss_threshold = Some(Span(ns))).is_empty(), ok, "threshold {ns}");
+    }
+    assert_eq!(refused(|p| p.connections.clear()), "connection");
+    let two = |first: u32, second: u32| {
+        refused(|p| {
+            p.connections.push(Connection::default());
+            (p.connections[0].count, p.connections[1].count) = (first, second);
+        })
+    };
+    assert_eq!(two(MAX_FLOWS as u32 - 1, 1), "");
+    assert_eq!(two(MAX_FLOWS as u32 - 1, 2), "connection");
+    assert_eq!(refused(|p| p.connections.push(Connection::default())), "", "two without a name");
+}
+
+#[test]
+fn names_and_counts() {
+    assert_eq!(connection(|c| c.name = "x".repeat(64)), "");
+    assert_eq!(connection(|c| c.name = "x".repeat(65)), "name");
+    assert_eq!(connection(|c| c.name = "a\nb".into()), "name");
+    for (count, ok) in [(0, false), (1, true), (100_000, true), (100_001, false)] {
+        assert_eq!(connection(|c| c.count = count).is_empty(), ok, "count {count}");
+    }
+}
+
+#[test]
+fn payloads() {
+    let of = |p: u64| move |c: &mut Connection| c.payload = Some(ByteSize(p));
+    for (bytes, ok) in [(0, false), (1, true), (16 << 20, true), ((16 << 20) + 1, false)] {
+        assert_eq!(connection(of(bytes)).is_empty(), ok, "write of {bytes}");
+    }
+    assert_eq!(
+        (udp(of(0)), udp(of(65_507)), udp(of(65_508))),
+        ("".into(), "".into(), "payload".into())
+    );
+    let six = |bytes| {
+        refused(|p| {
+            p.family = Some(Family::Ipv6);
+            p.connections[0].transport = Transport::Udp;
+            p.connections[0].payload = Some(ByteSize(bytes));
+        })
+    };
+    assert_eq!((six(65_527).as_str(), six(65_528).as_str()), ("", "connection[0].payload"));
+    let empty_at = |rate: &str| {
+        udp(|c| {
+            c.payload = Some(ByteSize(0));
+            c.rate = Some(rate.parse().unwrap());
+        })
+    };
+    assert_eq!((empty_at("10M"), empty_at("10pps")), ("rate".into(), "".into()));
+}
+
+#[test]
+fn options_of_a_connection() {
+    for (mss, ok) in [(87, false), (88, true), (32_767, true), (32_768, false)] {
+        assert_eq!(connection(|c| c.mss = Some(mss)).is_empty(), ok, "mss {mss}");
+    }
+    assert_eq!(udp(|c| c.mss = Some(1000)), "mss");
+    for (window, ok) in [(1023, false), (1024, true), (1 << 30, true), ((1 << 30) + 1, false)] {
+        assert_eq!(connection(|c| c.window = Some(ByteSize(window))).is_empty(), ok, "{window}");
+    }
+    assert_eq!(connection(|c| c.flow_label = Some((1 << 20) - 1)), "");
+    assert_eq!(connection(|c| c.flow_label = Some(1 << 20)), "flow_label");
+    assert_eq!(
+        (connection(|c| c.ttl = Some(0)), connection(|c| c.ttl = Some(1))),
+        ("ttl".into(), "".into())
+    );
+    assert_eq!(connection(|c| c.duration = Some(Span(7 * DAY))), "");
+    assert_eq!(connection(|c| c.duration = Some(Span(7 * DAY + 1))), "duration");
+    assert_eq!(connection(|c| c.start_after = Span(7 * DAY)), "");
+    assert_eq!(connection(|c| c.start_after = Span(7 * DAY + 1)), "start_after");
+    assert_eq!(connection(|c| c.packets = Some(0)), "packets");
+    assert_eq!(connection(|c| c.bytes = Some(ByteSize(0))), "bytes");
+    let empty = |c: &mut Connection| {
+        c.payload = Some(ByteSize(0));
+        c.bytes = Some(ByteSize(1));
+    };
+    assert_eq!(udp(empty), "bytes");
+    assert_eq!(connection(|c| c.client_port = Some(0)), "client_port");
+    for (name, ok) in [
+        ("bbr", true),
+        ("a_b-c9", true),
+        ("", false),
+        ("fifteen_letters", true),
+        ("sixteen__letters", false),
+        ("../bbr", false),
+    ] {
+        assert_eq!(connection(|c| c.congestion = Some(name.into())).is_empty(), ok, "{name:?}");
+    }
+}
+
+fn flows(connections: Vec<Connection>, mtu: u32) -> Vec<FlowSpec> {
+    Plan { connections, ..Plan::default() }.flows(Family::Ipv4, mtu)
+}
+
+#[test]
+fn flows_have_names_ports_and_numbers_of_their_own() {
+    let named = |name: &str, count: u32| Connection {
+        name: name.into(),
+        count,
+        client_port: Some(5000),
+        ..Connection::default()
+    };
+    let got: Vec<_> = flows(vec![named("", 1), named("a", 2), named("b", 1)], 1500)
+        .into_iter()
+        .map(|f| (f.id, f.name, f.connection.client_port.unwrap(), f.connection.count))
+        .collect();
+    let expected = [
+        (1, "tcp-forward-1".into(), 5000, 1),
+        (2, "a-1".into(), 5000, 1),
+        (3, "a-2".into(), 5001, 1),
+        (4, "b".to_string(), 5000, 1),
+    ];
+    assert_eq!(got, expected);
+    assert_eq!(flows(vec![named("", 1)], 1500)[0].name, "tcp-forward", "one alone needs no number");
+}
+
+#[test]
+fn flows_have_every_default_resolved() {
+    let of = |change: fn(&mut Connection)| {
+        let mut c = Connection::default();
+        change(&mut c);
+        flows(vec![c], 1500).remove(0)
+    };
+    assert_eq!(of(|_| {}).duration_ns, Some(10_000_000_000));
+    assert_eq!(of(|c| c.duration = Some(Span(0))).duration_ns, None, "until stopped");
+    assert_eq!(of(|c| c.packets = Some(1)).duration_ns, None);
+    assert_eq!(of(|c| c.bytes = Some(ByteSize(1))).duration_ns, None);
+    assert_eq!(of(|_| {}).rate.limit, RateLimit::Unlimited);
+    assert_eq!(of(|c| c.transport = Transport::Udp).rate, "1M".parse().unwrap());
+    let payload = |rate: &str| {
+        let c = Connection { rate: Some(rate.parse().unwrap()), ..Connection::default() };
+        flows(vec![c], 1500)[0].payload_bytes
+    };
+    // A thousand writes a second, within bounds.
+    assert_eq!((payload("1M"), payload("80M"), payload("10G")), (1448, 10_000, 128 << 10));
+    assert_eq!((payload("5pps"), payload("0")), (128 << 10, 512 << 10));
+    let datagram = |mtu| {
+        let c = Connection { transport: Transport::Udp, ..Connection::default() };
+        flows(vec![c], mtu)[0].payload_bytes
+    };
+    assert_eq!([100, 576, 1500, 9000, 65_536].map(datagram), [548, 548, 1472, 8972, 8972]);
+}
+
+#[test]
+fn policies_and_contents_have_bounds() {
+    for (text, ok) in [
+        ("none", true),
+        ("spread:0.1%", true),
+        ("spread:1000", true),
+        ("spread:1000.1%", false),
+        ("spread:0%", false),
+        ("spread:-1%", false),
+        ("burst:1", true),
+        ("burst:0", false),
+        ("soon", false),
+    ] {
+        assert_eq!(text.parse::<CatchUp>().is_ok(), ok, "{text}");
+    }
+    for (text, ok) in
+        [("ratio:1", true), ("ratio:1000", true), ("ratio:1000.5", false), ("ratio:0.9", false)]
+    {
+        assert_eq!(text.parse::<Content>().is_ok(), ok, "{text}");
+    }
+}
+
+#[test]
+fn a_null_is_left_out_at_any_depth() {
+    #[derive(serde::Serialize)]
+    struct Inner {
+        rate: f64,
+        text: &'static str,
+    }
+    #[derive(serde::Serialize)]
+    struct Outer {
+        list: Vec<Inner>,
+        one: Inner,
+    }
+    let inner = |rate| Inner { rate, text: "null" };
+    let value = Outer { list: vec![inner(f64::NAN), inner(1.0)], one: inner(f64::INFINITY) };
+    let expected = r#"{"list":[{"text":"null"},{"rate":1.0,"text":"null"}],"one":{"text":"null"}}"#;
+    assert_eq!(json::to_line(&value).unwrap(), expected);
+    let pretty: serde_json::Value =
+        serde_json::from_str(&json::to_pretty(&value).unwrap()).unwrap();
+    assert_eq!(pretty, serde_json::from_str::<serde_json::Value>(expected).unwrap());
+}
+
+#[test]
+fn a_warning_holds_what_raised_it() {
+    let w = Warning::new("c", Severity::Info, "t").with_value(3.0, 2.0).for_flow(7);
+    assert_eq!((w.value, w.bound, w.flow), (Some(3.0), Some(2.0), Some(7)));
+}
+
+#[test]
+fn a_direction_has_its_own_total() {
+    let total = |packets| {
+        let sender = weir_model::record::Sums { packets, ..Default::default() };
+        Some(DirectionTotal { sender: Some(sender), receiver: None })
+    };
+    let r = Record {
+        total: Totals { forward: total(1), reverse: total(2) },
+        seed: Seed(1),
+        ..Record::default()
+    };
+    let sent = |d| r.direction(d).unwrap().sender.as_ref().unwrap().packets;
+    assert_eq!((sent(Direction::Forward), sent(Direction::Reverse)), (1, 2));
+    assert_eq!(Record::default().direction(Direction::Forward), None);
+}

@@ -1,0 +1,165 @@
+//! The scheduling class of a sending thread: taken and given back as its flows come and go.
+
+use weir_flow::{Class, Demand, Scheduling, Waking, waking};
+use weir_net::clock::thread_cpu_ns;
+use weir_net::thread::{allowed_cpus, set_normal, try_fifo};
+use weir_net::waiting::{FIFO_PRIORITY, SPIN_NS};
+
+use crate::TrafficError;
+
+/// The thread's use of its processor is looked at this often.
+const WATCH_NS: u64 = 100_000_000;
+/// A thread under SCHED_FIFO that used more than this share of its processor has flows that cost more than was thought.
+const MOST_USED: f64 = 0.8;
+
+/// Refuses a request for SCHED_FIFO that the system will not grant, before anything starts.
+pub(crate) fn check(asked: Scheduling) -> Result<(), TrafficError> {
+    if asked != Scheduling::Fifo {
+        return Ok(());
+    }
+    // On a thread of its own: this one keeps its class.
+    let tried = std::thread::scope(|scope| scope.spawn(|| try_fifo(FIFO_PRIORITY)).join());
+    match tried {
+        Ok(tried) => tried.map_err(TrafficError::from),
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}
+
+/// The class of the calling thread, and what it may do before a deadline.
+pub(super) struct Priority {
+    asked: Scheduling,
+    cpus: usize,
+    waking: Waking,
+    /// The system said no: it is not asked again.
+    refused: bool,
+    watch: Watch,
+}
+
+impl Priority {
+    /// Of a thread that is scheduled normally so far.
+    pub(super) fn new(asked: Scheduling) -> Self {
+        Priority {
+            asked,
+            cpus: allowed_cpus().map_or(1, |c| c.len()),
+            waking: Waking::normal(SPIN_NS),
+            refused: false,
+            watch: Watch::default(),
+        }
+    }
+
+    pub(super) fn class(&self) -> Class {
+        self.waking.class
+    }
+
+    /// How long before a deadline the thread wakes, to spin.
+    pub(super) fn spin_ns(&self) -> u64 {
+        self.waking.spin_ns
+    }
+
+    /// The thread's flows have changed.
+    pub(super) fn set(&mut self, demand: Demand, now: u64) {
+        let mut wanted = waking(self.asked, demand, self.cpus, SPIN_NS);
+        if wanted.class == Class::Fifo && self.class() == Class::Normal {
+            if self.refused || try_fifo(FIFO_PRIORITY).is_err() {
+                self.refused = true;
+                wanted = Waking::normal(SPIN_NS);
+            } else {
+                self.watch = Watch { at: now, cpu: thread_cpu_ns() };
+            }
+        }
+        self.change(wanted);
+    }
+
+    /// Gives SCHED_FIFO back when the thread uses its processor as one must not that nobody can displace. To be called
+    /// now and then; it keeps the lower class until its flows change.
+    pub(super) fn watch(&mut self, now: u64) {
+        if self.class() == Class::Fifo && now >= self.watch.at + WATCH_NS {
+            self.judge(now, thread_cpu_ns());
+        }
+    }
+
+    fn judge(&mut self, now: u64, cpu: u64) {
+        if self.watch.used(now, cpu) > MOST_USED {
+            self.change(Waking::normal(SPIN_NS));
+        }
+    }
+
+    fn change(&mut self, wanted: Waking) {
+        if self.class() == Class::Fifo && wanted.class == Class::Normal {
+            // Never refused: it gives up a right.
+            let _ = set_normal();
+        }
+        self.waking = wanted;
+    }
+}
+
+/// Processor time of a thread since it was last looked at.
+#[derive(Default)]
+struct Watch {
+    at: u64,
+    cpu: u64,
+}
+
+impl Watch {
+    /// The share of its processor that the thread used since; the next look counts from now.
+    fn used(&mut self, now: u64, cpu: u64) -> f64 {
+        let share = cpu.saturating_sub(self.cpu) as f64 / now.saturating_sub(self.at).max(1) as f64;
+        *self = Watch { at: now, cpu };
+        share
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_net::clock::Clock;
+
+    #[test]
+    fn use_is_counted_from_look_to_look() {
+        let mut watch = Watch { at: 1000, cpu: 500 };
+        assert_eq!(watch.used(2000, 1000), 0.5);
+        assert_eq!(watch.used(3000, 2000), 1.0);
+        assert_eq!(watch.used(3000, 2000), 0.0);
+    }
+
+    /// On a thread of its own, whatever the system grants.
+    #[test]
+    fn the_class_follows_the_flows() {
+        std::thread::spawn(|| {
+            let clock = Clock::System;
+            let granted = check(Scheduling::Fifo).is_ok();
+            let slow = Demand::paced(1000.0, 1, 160, 1);
+            let mut priority = Priority::new(Scheduling::Auto);
+            priority.set(slow, clock.monotonic_ns());
+            assert_eq!(priority.class() == Class::Fifo, granted);
+            priority.watch(clock.monotonic_ns());
+            assert_eq!(priority.class() == Class::Fifo, granted);
+            priority.set(Demand::UNLIMITED, clock.monotonic_ns());
+            assert_eq!((priority.class(), priority.spin_ns()), (Class::Normal, SPIN_NS));
+            priority.set(slow, clock.monotonic_ns());
+            assert_eq!(priority.class() == Class::Fifo, granted);
+            priority.set(Demand::default(), clock.monotonic_ns());
+            assert_eq!(priority.class(), Class::Normal);
+            let mut never = Priority::new(Scheduling::Normal);
+            never.set(slow, clock.monotonic_ns());
+            assert_eq!(never.class(), Class::Normal);
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn a_thread_that_costs_more_than_was_thought_gives_it_back() {
+        std::thread::spawn(|| {
+            let mut priority = Priority::new(Scheduling::Auto);
+            priority.set(Demand::paced(1000.0, 1, 160, 1), 0);
+            let (granted, cpu) = (priority.class(), priority.watch.cpu);
+            priority.judge(WATCH_NS, cpu + WATCH_NS / 2);
+            assert_eq!(priority.class(), granted, "half a processor is what it may use");
+            priority.judge(2 * WATCH_NS, cpu + WATCH_NS / 2 + WATCH_NS);
+            assert_eq!((priority.class(), priority.spin_ns()), (Class::Normal, SPIN_NS));
+        })
+        .join()
+        .unwrap();
+    }
+}

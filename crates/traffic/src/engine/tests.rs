@@ -1,0 +1,173 @@
+//! A worker that panics: its flows end with words, and the next ones are served.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::mpsc::UnboundedReceiver;
+use weir_flow::{IntervalClock, Receiving, Scheduling, Sending, StreamReceiving};
+use weir_model::content::Content;
+use weir_model::plan::{Connection, Direction, FlowSpec, Transport};
+use weir_net::clock::Clock;
+use weir_net::tcp::{TcpListener, TcpOptions, TcpStream};
+use weir_net::udp::{UdpOptions, UdpSocket};
+use weir_wire::data::TagKey;
+use weir_wire::datagram::DatagramKey;
+
+use super::worker::LOST;
+use super::*;
+
+fn spec(id: u32, transport: Transport) -> FlowSpec {
+    FlowSpec {
+        id,
+        name: "x".into(),
+        payload_bytes: 64,
+        rate: "1000pps".parse().unwrap(),
+        duration_ns: None,
+        connection: Connection { transport, ..Connection::default() },
+    }
+}
+
+fn socket() -> Arc<UdpSocket> {
+    let to = UdpSocket::open(&UdpOptions::bind("127.0.0.1:0".parse().unwrap())).unwrap();
+    let options = UdpOptions { nonblocking: true, ..UdpOptions::connect(to.local_addr().unwrap()) };
+    Arc::new(UdpSocket::open(&options).unwrap())
+}
+
+fn stream() -> (TcpStream, TcpStream) {
+    let options = TcpOptions::default();
+    let listener = TcpListener::open("127.0.0.1:0".parse().unwrap(), &options, 4).unwrap();
+    let near =
+        TcpStream::connect(listener.local_addr().unwrap(), &options, Some(5_000_000_000)).unwrap();
+    // The worker's side must not block.
+    let (far, _) = listener.accept(true).unwrap();
+    (far, near)
+}
+
+/// Events of flow `id` until it is over: whether it failed, with the words, and whether its end was told behind that.
+fn ending(inbox: &mut UnboundedReceiver<FlowEvent>, id: u32) -> (Option<String>, FlowEvent) {
+    let mut failure = None;
+    loop {
+        // A channel whose senders are gone ends; one that is silent is cut by the test's own limit.
+        match inbox.blocking_recv().expect("an event") {
+            FlowEvent::Failed(flow, text) if flow == id => failure = Some(text),
+            done @ (FlowEvent::SenderDone(_) | FlowEvent::ReceiverDone(_)) => {
+                return (failure, done);
+            }
+            _ => {}
+        }
+    }
+}
+
+const INTERVALS: IntervalClock = IntervalClock { start_ns: 0, interval_ns: 0, omit_ns: 0 };
+
+struct Bench {
+    engine: Engine,
+    events: Events,
+    inbox: UnboundedReceiver<FlowEvent>,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let engine = Engine::new(1, None, Scheduling::Normal, Clock::System).unwrap();
+        let (events, inbox) = tokio::sync::mpsc::unbounded_channel();
+        Bench { engine, events, inbox }
+    }
+
+    fn sender(&self, id: u32) -> (Place, Arc<Mutex<Sending>>) {
+        let key = TagKey::for_flow(&[0; 16], id);
+        let state = Arc::new(Mutex::new(Sending::new(&spec(id, Transport::Udp), key, 0, false)));
+        let place = self.engine.add_sender(SendFlow {
+            id,
+            socket: socket(),
+            state: state.clone(),
+            content: Content::Zeros,
+            seed: 1,
+            most_segments: 1,
+            proof: None,
+            unreachable_since: None,
+            events: self.events.clone(),
+        });
+        (place, state)
+    }
+
+    fn receiver(&self, id: u32, deadline_ns: u64) {
+        let key = TagKey::for_flow(&[0; 16], id);
+        let state = Receiving::new(&spec(id, Transport::Udp), key, 1_000_000_000, None);
+        self.engine.add_receiver(ReceiveFlow {
+            id,
+            socket: socket(),
+            state: Some(Arc::new(Mutex::new(state))),
+            payload: 64,
+            merged: false,
+            role: ControlRole::Client {
+                key: DatagramKey::from_bytes(&[0; 16]),
+                session: 1,
+                feedback: false,
+            },
+            events: self.events.clone(),
+            deadline: Arc::new(AtomicU64::new(deadline_ns)),
+            log: None,
+            direction: Direction::Forward,
+        });
+    }
+
+    fn stream(&self, id: u32, socket: TcpStream) {
+        let role = StreamRole::Receive {
+            state: Arc::new(Mutex::new(StreamReceiving::new(None))),
+            discard: false,
+            deadline: Arc::new(AtomicU64::new(u64::MAX)),
+        };
+        let events = self.events.clone();
+        self.engine.add_stream(StreamFlow { id, socket: Arc::new(socket), role, events });
+    }
+}
+
+#[test]
+fn a_sender_s_panic_fails_its_flow_and_not_the_next() {
+    let mut bench = Bench::new();
+    let (_, state) = bench.sender(1);
+    lock(&state).start(bench.engine.clock().monotonic_ns(), INTERVALS);
+    bench.engine.senders[0].tell(send::Command::Panic);
+    let (failure, done) = ending(&mut bench.inbox, 1);
+    assert_eq!(failure.as_deref(), Some(LOST));
+    assert!(matches!(done, FlowEvent::SenderDone(t) if t.flow == 1), "{done:?}");
+
+    let (place, state) = bench.sender(2);
+    lock(&state).start(bench.engine.clock().monotonic_ns(), INTERVALS);
+    bench.engine.poke(place);
+    while lock(&state).total().0 < 3 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    lock(&state).stop();
+    bench.engine.poke(place);
+    let (failure, done) = ending(&mut bench.inbox, 2);
+    assert_eq!(failure, None);
+    assert!(matches!(done, FlowEvent::SenderDone(t) if t.flow == 2 && t.packets >= 3), "{done:?}");
+}
+
+#[test]
+fn a_receiver_s_panic_fails_its_flow_and_not_the_next() {
+    let mut bench = Bench::new();
+    bench.receiver(1, u64::MAX);
+    bench.engine.receivers[0].tell(receive::Command::Panic);
+    let lost = (Some(LOST.to_string()), FlowEvent::ReceiverDone(1));
+    assert_eq!(ending(&mut bench.inbox, 1), lost);
+    // One whose deadline has passed is done at the next tick.
+    bench.receiver(2, 0);
+    assert_eq!(ending(&mut bench.inbox, 2), (None, FlowEvent::ReceiverDone(2)));
+}
+
+#[test]
+fn a_stream_worker_s_panic_fails_its_flow_and_not_the_next() {
+    let mut bench = Bench::new();
+    let (near, _far) = stream();
+    bench.stream(1, near);
+    bench.engine.streams[0].tell(stream::Command::Panic);
+    let lost = (Some(LOST.to_string()), FlowEvent::ReceiverDone(1));
+    assert_eq!(ending(&mut bench.inbox, 1), lost);
+    let (near, far) = stream();
+    bench.stream(2, near);
+    drop(far);
+    assert_eq!(ending(&mut bench.inbox, 2), (None, FlowEvent::ReceiverDone(2)));
+}
