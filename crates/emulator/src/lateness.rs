@@ -35,8 +35,8 @@ impl Timing {
         let quantile = |q| self.lateness.quantile(q).map(seconds);
         Some(LatenessReport {
             count: self.lateness.count(),
-            p50_seconds: quantile(0.5)?,
-            p99_seconds: quantile(0.99)?,
+            p50_seconds: quantile(0.5),
+            p99_seconds: quantile(0.99),
             max_seconds: seconds(self.lateness.max()?),
             encoding: "hdr-v2".into(),
             data: self.lateness.to_hdr_v2()?,

@@ -152,10 +152,12 @@ impl Realised {
 pub struct LatenessReport {
     /// Packets.
     pub count: u64,
-    /// Median, s.
-    pub p50_seconds: f64,
-    /// 99th percentile, s.
-    pub p99_seconds: f64,
+    /// Median, s; absent below 20 packets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p50_seconds: Option<f64>,
+    /// 99th percentile, s; absent below 1000 packets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99_seconds: Option<f64>,
     /// Largest, s.
     pub max_seconds: f64,
     /// Encoding of the histogram in ns: `hdr-v2`.

@@ -6,9 +6,9 @@ mod capture;
 mod control;
 mod exec;
 mod live;
+mod relay;
+pub(crate) mod spawn;
 mod text;
-
-use std::ffi::OsString;
 
 pub(crate) use args::ImpairArgs;
 use args::Verb;
@@ -16,9 +16,9 @@ use args::Verb;
 use crate::error::CliError;
 
 /// Runs `weir impair …`.
-pub(crate) fn run(args: ImpairArgs, words: &[OsString]) -> Result<i32, CliError> {
+pub(crate) fn run(args: ImpairArgs) -> Result<i32, CliError> {
     match args.verb {
-        Some(Verb::Exec(exec)) => exec::run(&exec, words),
+        Some(Verb::Exec(exec)) => exec::run(&exec),
         Some(verb) => control::run(&verb),
         None if args.run.pcap_in.is_some() => capture::run(&args.run),
         None => live::run(&args.run),

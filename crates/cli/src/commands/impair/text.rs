@@ -69,8 +69,8 @@ pub(super) fn table(report: &Report, style: &Style) -> String {
             c.reordered_packets.to_string(),
             c.unplanned_dropped_packets.to_string(),
             time(flow.realised.delay_mean_seconds),
-            time(lateness.map(|l| l.p50_seconds)),
-            time(lateness.map(|l| l.p99_seconds)),
+            time(lateness.and_then(|l| l.p50_seconds)),
+            time(lateness.and_then(|l| l.p99_seconds)),
             time(lateness.map(|l| l.max_seconds)),
         ]);
     }
