@@ -43,6 +43,10 @@ enum Command {
     Calibrate(commands::calibrate::CalibrateArgs),
     /// Hosts in network namespaces: set up, run inside, take down
     Lab(commands::lab::LabArgs),
+    /// Impair the path between two interfaces, and control a running emulator
+    Impair(Box<commands::impair::ImpairArgs>),
+    /// List the presets of `weir impair --profile`
+    Profiles(commands::profiles::ProfilesArgs),
     /// Kept results: list, show, export, import, remove
     Runs(commands::runs::RunsArgs),
     /// Print a new 256-bit key
@@ -78,10 +82,12 @@ fn dispatch(command: Command, words: &[OsString]) -> i32 {
         Command::Test(args) => return commands::test::run(&args, words),
         Command::Serve(args) => commands::serve::run(&args, words),
         Command::Ctl(args) => commands::ctl::run(&args),
-        Command::Lab(args) => commands::lab::run(args).map_err(CliError::from),
+        Command::Lab(args) => commands::lab::run(args),
         Command::Demo(args) => commands::demo::run(&args, words),
         Command::Doctor(args) => commands::doctor::run(args).map_err(unavailable),
         Command::Calibrate(args) => commands::calibrate::run(args).map_err(unavailable),
+        Command::Impair(args) => commands::impair::run(*args),
+        Command::Profiles(args) => commands::profiles::run(&args),
         Command::Runs(args) => runs(&args),
         Command::Keygen(_) => commands::keygen::run(),
         Command::Schema(args) => commands::schema::run(&args),

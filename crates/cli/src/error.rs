@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use crate::commands::lab;
+use crate::commands::{impair, lab};
 use crate::commands::runs::RunsError;
 use crate::engine::TrafficError;
 use serde::Serialize;
@@ -51,6 +51,9 @@ pub(crate) enum CliError {
     /// A lab.
     #[error(transparent)]
     Lab(#[from] weir_lab::Error),
+    /// The emulator.
+    #[error(transparent)]
+    Emulator(#[from] weir_emulator::EmulatorError),
     /// The engine.
     #[error(transparent)]
     Traffic(#[from] TrafficError),
@@ -92,6 +95,7 @@ impl CliError {
             CliError::Control { exit_code, .. } | CliError::Daemon { exit_code, .. } => *exit_code,
             CliError::Runs(error) => error.exit_code(),
             CliError::Lab(error) => lab::exit_code(error),
+            CliError::Emulator(error) => impair::exit_code(error),
             CliError::Traffic(error) => error.exit_code(),
             CliError::Unavailable(_) => 4,
             CliError::Internal(_) => 70,
@@ -110,6 +114,7 @@ impl CliError {
             CliError::Daemon { .. } => "daemon",
             CliError::Runs(_) => "runs",
             CliError::Lab(_) => "lab",
+            CliError::Emulator(_) => "emulator",
             CliError::Traffic(error) => match error.exit_code() {
                 2 => "usage",
                 3 => "peer",

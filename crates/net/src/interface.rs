@@ -32,6 +32,8 @@ pub struct Interface {
     pub carrier: bool,
     /// Loopback (`IFF_LOOPBACK`).
     pub loopback: bool,
+    /// Number of the bridge or bond that it is a member of.
+    pub master: Option<u32>,
     /// Largest IP packet, bytes.
     pub mtu_bytes: u32,
     /// Hardware address, when it has one of six bytes.

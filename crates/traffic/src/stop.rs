@@ -59,6 +59,11 @@ impl Stop {
         self.state.borrow().1
     }
 
+    /// How often it was asked.
+    pub fn requests(&self) -> u32 {
+        self.state.borrow().0
+    }
+
     /// Waits until it has been asked `times` times.
     pub(crate) async fn asked(&self, times: u32) -> StopReason {
         let mut receiver = self.state.subscribe();

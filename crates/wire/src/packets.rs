@@ -43,6 +43,8 @@ impl Kind {
     pub const QUEUE_DROPPED: Self = Self(18);
     /// Emulator: dropped because the emulator or its host could not keep up.
     pub const UNPLANNED: Self = Self(19);
+    /// Emulator: no packet; another configuration came into force at the first time, its number is the sequence number.
+    pub const CONFIGURED: Self = Self(32);
 
     /// The kind's name in the documentation; `None` for one that this version does not know.
     #[must_use]
@@ -57,6 +59,7 @@ impl Kind {
             Self::LOST => "lost",
             Self::QUEUE_DROPPED => "queue_dropped",
             Self::UNPLANNED => "unplanned",
+            Self::CONFIGURED => "configured",
             _ => return None,
         })
     }

@@ -7,6 +7,12 @@ use std::process::Command;
 
 use clap::{Args, Subcommand};
 use weir_lab::{Error, ErrorClass, JoinedLab, LabName, LabSpec, Registry, Topology, hold};
+use weir_model::impairment::{Impairment, Laws};
+use weir_model::units::Seed;
+
+use super::impair::spawn;
+use crate::error::CliError;
+use crate::random;
 
 /// Flags of `weir lab`.
 #[derive(Debug, Args)]
@@ -65,6 +71,12 @@ struct UpArgs {
     /// Put a namespace `m` between a and b, for an emulator; a and b reach each other only through it
     #[arg(long)]
     middle: bool,
+    /// Run the emulator in the middle, with these laws both ways: "delay 20ms, loss 1%" (`weir impair --help`)
+    #[arg(long, value_name = "LAWS")]
+    impair: Option<Laws>,
+    /// Seed of the emulator's draws [default: a new one]
+    #[arg(long, value_name = "N", requires = "impair")]
+    seed: Option<Seed>,
 }
 
 #[derive(Debug, Args)]
@@ -86,15 +98,15 @@ struct ExecArgs {
 
 /// Runs `weir lab …` and returns the exit code. Must be called before the program has threads:
 /// `exec` and the holder enter namespaces that only a process with one thread may enter.
-pub(crate) fn run(args: LabArgs) -> Result<i32, Error> {
-    match args.command {
-        LabCommand::Up(args) => up(args),
-        LabCommand::Exec(args) => exec(args),
-        LabCommand::List { json } => list(json),
-        LabCommand::Down { all: true, .. } => down_all(),
-        LabCommand::Down { lab, .. } => Registry::open()?.down(&lab).map(|()| 0),
-        LabCommand::Hold => hold().map(|()| 0),
-    }
+pub(crate) fn run(args: LabArgs) -> Result<i32, CliError> {
+    Ok(match args.command {
+        LabCommand::Up(args) => up(args)?,
+        LabCommand::Exec(args) => exec(args)?,
+        LabCommand::List { json } => list(json)?,
+        LabCommand::Down { all: true, .. } => down_all()?,
+        LabCommand::Down { lab, .. } => Registry::open()?.down(&lab).map(|()| 0)?,
+        LabCommand::Hold => hold().map(|()| 0)?,
+    })
 }
 
 /// The contract's exit code for an error.
@@ -106,15 +118,16 @@ pub(crate) fn exit_code(error: &Error) -> i32 {
     }
 }
 
-fn up(args: UpArgs) -> Result<i32, Error> {
-    let topology = match (args.middle, args.hosts) {
+fn up(args: UpArgs) -> Result<i32, CliError> {
+    let topology = match (args.middle || args.impair.is_some(), args.hosts) {
         (true, 2) => Topology::Middle,
         (true, hosts) => {
             return Err(Error::Invalid {
                 flag: "--hosts",
                 given: hosts.to_string(),
-                accepted: "2 together with --middle".to_owned(),
-            });
+                accepted: "2 together with --middle or --impair".to_owned(),
+            }
+            .into());
         }
         (false, 2) => Topology::Pair,
         (false, hosts) => Topology::Switch(hosts),
@@ -131,7 +144,13 @@ fn up(args: UpArgs) -> Result<i32, Error> {
     let lab = Registry::open()?.start(&args.lab, &spec, holder)?;
     let mut text = format!("lab {} is up (holder process {})\n", lab.name(), lab.holder_pid());
     text += &hosts_table(&lab);
-    if topology == Topology::Middle {
+    if let Some(laws) = &args.impair {
+        // Without the emulator it is not the lab that was asked for.
+        let emulator = impair(&lab, laws.clone(), args.seed)
+            .inspect_err(|_| drop(Registry::open().and_then(|all| all.down(lab.name()))))?;
+        text += &format!("  m     {}", emulator.trim_end().replace('\n', "\n        "));
+        text.push('\n');
+    } else if topology == Topology::Middle {
         text += "  m     interfaces to-a and to-b; a and b are joined only while an emulator runs there\n";
     }
     for limit in lab.limits() {
@@ -145,6 +164,14 @@ fn up(args: UpArgs) -> Result<i32, Error> {
     text += &format!("run a program inside: weir lab exec {flag}a -- CMD\n");
     print(&text);
     Ok(0)
+}
+
+/// Starts the emulator in the middle; it ends with the lab, as every process in it does.
+fn impair(lab: &JoinedLab, laws: Laws, seed: Option<Seed>) -> Result<String, CliError> {
+    let seed = seed.unwrap_or_else(|| Seed(random::u64()));
+    let impairment = Impairment { seed, ..Impairment::of_both(laws) };
+    let command = lab.command("m", spawn::OWN_PROGRAM)?;
+    Ok(spawn::start(command, &impairment, &[])?.head)
 }
 
 fn hosts_table(lab: &JoinedLab) -> String {

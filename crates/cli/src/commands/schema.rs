@@ -1,7 +1,7 @@
 //! `weir schema`: the published JSON Schemas, as this program was built with them.
 
 use clap::{Args, ValueEnum};
-use weir_model::schema::{plan_schema, run_schema};
+use weir_model::schema::{impair_schema, plan_schema, run_schema};
 
 use crate::error::CliError;
 use crate::output::print;
@@ -20,6 +20,8 @@ enum Which {
     Run,
     /// weir.plan/1, what --plan reads
     Plan,
+    /// weir.impair/1, what `weir impair --config` reads
+    Impair,
 }
 
 /// Prints the schema.
@@ -27,6 +29,7 @@ pub(crate) fn run(args: &SchemaArgs) -> Result<i32, CliError> {
     let schema = match args.which {
         Which::Run => run_schema(),
         Which::Plan => plan_schema(),
+        Which::Impair => impair_schema(),
     };
     print(&format!("{schema:#}\n"))
 }

@@ -27,6 +27,7 @@ pub(crate) fn parse_link(payload: &[u8]) -> Option<Interface> {
     for (kind, data) in Attributes(payload.get(16..)?) {
         match kind {
             libc::IFLA_IFNAME => link.name = text(data),
+            libc::IFLA_MASTER => link.master = u32_at(data, 0),
             libc::IFLA_MTU => link.mtu_bytes = u32_at(data, 0)?,
             libc::IFLA_ADDRESS => link.mac = data.try_into().ok(),
             libc::IFLA_QDISC => link.qdisc = Some(text(data)),

@@ -1,0 +1,286 @@
+//! The flags of `weir impair`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use weir_emulator::LinkMode;
+use weir_model::impairment::{Impairment, Laws, Other};
+use weir_model::plan::DEFAULT_PORT;
+use weir_model::units::{Seed, Span};
+
+use crate::error::CliError;
+use crate::random;
+
+/// Impair the path between two interfaces: loss, delay, rate, duplicates, damage
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    override_usage = "weir impair [OPTIONS] A B\n       weir impair [OPTIONS] --pcap-in FILE --pcap-out FILE\n       weir impair exec [OPTIONS] -- COMMAND\n       weir impair set|show|start|stop|log|stats|save …",
+    after_help = "Laws are comma-separated terms, in one line:\n\
+                  loss P% [run N]   loss every N   duplicate P%   rate R [queue T|B|Npackets]\n\
+                  delay T [±T [normal|uniform|exponential]] [allow|fifo-release|max]   delay MIN..MAX\n\
+                  corrupt P% [repair|leave|checksum] [flip N]        +- may stand for ±\n\
+                  `weir profiles` lists presets. The first SIGINT lets what is held leave (2 s at most), the\n\
+                  second ends at once. Exit codes: 0 done, 2 bad input or an interface that is refused, 3 an\n\
+                  interface was removed, 4 not permitted or not available, 130 interrupted, 143 terminated."
+)]
+pub(crate) struct ImpairArgs {
+    #[command(subcommand)]
+    pub(crate) verb: Option<Verb>,
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+}
+
+/// What is to happen to packets.
+#[derive(Debug, Args, Default)]
+pub(crate) struct LawArgs {
+    /// Laws of both directions, in one line
+    #[arg(long, value_name = "LAWS", conflicts_with_all = ["a_to_b", "b_to_a"])]
+    pub(crate) both: Option<Laws>,
+    /// Laws for what enters at A
+    #[arg(long, value_name = "LAWS")]
+    pub(crate) a_to_b: Option<Laws>,
+    /// Laws for what enters at B
+    #[arg(long, value_name = "LAWS")]
+    pub(crate) b_to_a: Option<Laws>,
+    /// A preset for what the laws above leave open, A being the client's side (`weir profiles`)
+    #[arg(long, value_name = "NAME")]
+    pub(crate) profile: Option<String>,
+    /// Flows, filters and laws from a file (weir.impair/1, TOML or JSON; - is stdin)
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["both", "a_to_b", "b_to_a", "profile"])]
+    pub(crate) config: Option<PathBuf>,
+    /// Seed of every draw [default: the file's, else a new one]
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<Seed>,
+}
+
+impl LawArgs {
+    /// Whether nothing is asked.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.both.is_none()
+            && self.a_to_b.is_none()
+            && self.b_to_a.is_none()
+            && self.profile.is_none()
+            && self.config.is_none()
+    }
+
+    /// The impairment that is asked for.
+    pub(crate) fn impairment(&self) -> Result<Impairment, CliError> {
+        let mut config = match &self.config {
+            Some(path) => read(path)?,
+            None => {
+                let way = |own: &Option<Laws>| {
+                    own.clone().or_else(|| self.both.clone()).unwrap_or_default()
+                };
+                let other = Other {
+                    profile: self.profile.clone(),
+                    a_to_b: way(&self.a_to_b),
+                    b_to_a: way(&self.b_to_a),
+                };
+                Impairment { other, seed: Seed(random::u64()), ..Impairment::default() }
+            }
+        };
+        config.seed = self.seed.unwrap_or(config.seed);
+        config.check().map_err(CliError::Model)?;
+        Ok(config)
+    }
+}
+
+/// Reads a file of type weir.impair/1.
+pub(crate) fn read(path: &PathBuf) -> Result<Impairment, CliError> {
+    let text = if path.as_os_str() == "-" {
+        std::io::read_to_string(std::io::stdin())
+    } else {
+        std::fs::read_to_string(path)
+    };
+    let text = text.map_err(CliError::io("read impairment", path))?;
+    Impairment::parse(&text).map_err(|error| CliError::Plan { path: path.clone(), error })
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// Interface A
+    #[arg(value_name = "A", required_unless_present = "pcap_in", requires = "b")]
+    pub(crate) a: Option<String>,
+    /// Interface B
+    #[arg(value_name = "B")]
+    pub(crate) b: Option<String>,
+    #[command(flatten)]
+    pub(crate) laws: LawArgs,
+    /// How frames are taken: auto, packet (TPACKET_V2), xdp (AF_XDP in the driver), xdp-generic
+    #[arg(long, value_name = "MODE", default_value = "auto", value_parser = link)]
+    pub(crate) link: LinkMode,
+    /// Write each packet's verdict into a file (weir.packets/1)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) journal: Option<PathBuf>,
+    /// UDP port by which the journal knows weir's own data
+    #[arg(long, value_name = "PORT", default_value_t = DEFAULT_PORT)]
+    pub(crate) native_port: u16,
+    /// Print the report at the end as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// End after this time [default: when interrupted]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) duration: Option<Span>,
+    /// Take interfaces that carry the default route, this session, addresses, or are members of a bridge
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Never schedule the threads in real time (SCHED_FIFO)
+    #[arg(long)]
+    pub(crate) no_real_time: bool,
+    /// Frames that each receive ring is to hold
+    #[arg(long, value_name = "FRAMES", value_parser = clap::value_parser!(u32).range(64..=1_048_576))]
+    pub(crate) ring: Option<u32>,
+    /// Where to listen for `weir impair set` and the like [default: in the runtime directory]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) control_socket: Option<PathBuf>,
+    /// Impair a capture (pcap, pcapng) instead, on its own clock
+    #[arg(long, value_name = "FILE", requires = "pcap_out", conflicts_with_all = ["a", "b", "link", "duration", "force", "ring", "control_socket", "no_real_time"])]
+    pub(crate) pcap_in: Option<PathBuf>,
+    /// Where the impaired capture goes
+    #[arg(long, value_name = "FILE", requires = "pcap_in")]
+    pub(crate) pcap_out: Option<PathBuf>,
+    /// In a capture: frames from this address enter at A, all others at B
+    #[arg(long, value_name = "MAC", requires = "pcap_in", value_parser = mac)]
+    pub(crate) a_mac: Option<[u8; 6]>,
+}
+
+/// Which running emulator is meant.
+#[derive(Debug, Args)]
+pub(crate) struct SocketArgs {
+    /// Its control socket [default: that of the only one that runs]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Put other laws into force; what is held is not lost
+    Set {
+        #[command(flatten)]
+        laws: LawArgs,
+        /// The flow whose laws they are [default: what no filter matches]
+        #[arg(long, value_name = "NAME", conflicts_with_all = ["config", "profile"])]
+        flow: Option<String>,
+        #[command(flatten)]
+        socket: SocketArgs,
+    },
+    /// Print the configuration in force, the interfaces and the links
+    Show {
+        #[command(flatten)]
+        socket: SocketArgs,
+    },
+    /// Apply a flow's laws again
+    Start {
+        /// Its name; without a name all
+        flow: Option<String>,
+        #[command(flatten)]
+        socket: SocketArgs,
+    },
+    /// Let a flow's packets pass untouched
+    Stop {
+        /// Its name; without a name all
+        flow: Option<String>,
+        #[command(flatten)]
+        socket: SocketArgs,
+    },
+    /// Write a flow's verdicts to the journal, or no longer
+    Log {
+        /// on or off
+        #[arg(value_parser = ["on", "off"])]
+        state: String,
+        /// Its name; without a name all
+        flow: Option<String>,
+        #[command(flatten)]
+        socket: SocketArgs,
+    },
+    /// Print the counters
+    Stats {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        socket: SocketArgs,
+    },
+    /// Print the configuration as a file (weir.impair/1)
+    Save {
+        /// Where to write it [default: stdout]
+        file: Option<PathBuf>,
+        #[command(flatten)]
+        socket: SocketArgs,
+    },
+    /// Run a command behind the emulator, with a way to this host's services
+    Exec(ExecArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExecArgs {
+    #[command(flatten)]
+    pub(crate) laws: LawArgs,
+    /// Write each packet's verdict into a file (weir.packets/1)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) journal: Option<PathBuf>,
+    /// Command and its arguments, after `--`
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+fn link(text: &str) -> Result<LinkMode, String> {
+    match text {
+        "auto" => Ok(LinkMode::Auto),
+        "packet" => Ok(LinkMode::Packet),
+        "xdp" => Ok(LinkMode::Xdp),
+        "xdp-generic" => Ok(LinkMode::XdpGeneric),
+        _ => Err("expected auto, packet, xdp or xdp-generic".into()),
+    }
+}
+
+fn mac(text: &str) -> Result<[u8; 6], String> {
+    let bytes: Option<Vec<u8>> = text
+        .split([':', '-'])
+        .map(|part| (part.len() == 2).then(|| u8::from_str_radix(part, 16).ok())?)
+        .collect();
+    let bytes = bytes.and_then(|bytes| <[u8; 6]>::try_from(bytes).ok());
+    bytes.ok_or_else(|| "expected an address like 02:00:00:00:00:01".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_and_modes() {
+        assert_eq!(mac("02:00:00:00:00:fF"), Ok([2, 0, 0, 0, 0, 255]));
+        for bad in ["", "02:00:00:00:00", "02:00:00:00:00:1", "02:00:00:00:00:+1", "2:0:0:0:0:0"] {
+            assert!(mac(bad).is_err(), "{bad}");
+        }
+        assert_eq!(link("xdp-generic"), Ok(LinkMode::XdpGeneric));
+        assert!(link("tpacket").is_err());
+    }
+
+    #[test]
+    fn flags_become_an_impairment() {
+        let both = LawArgs {
+            both: Some("delay 20ms".parse().unwrap()),
+            seed: Some(Seed(7)),
+            ..LawArgs::default()
+        };
+        let config = both.impairment().unwrap();
+        assert_eq!(config.seed, Seed(7));
+        assert_eq!(config.other.a_to_b, config.other.b_to_a);
+        let one = LawArgs {
+            a_to_b: Some("loss 1%".parse().unwrap()),
+            profile: Some("3g-good".into()),
+            ..LawArgs::default()
+        };
+        let config = one.impairment().unwrap();
+        assert_eq!(config.other.profile.as_deref(), Some("3g-good"));
+        assert!(config.other.a_to_b.loss.is_some() && config.other.b_to_a == Laws::default());
+        let unknown = LawArgs { profile: Some("9g".into()), ..LawArgs::default() };
+        let error = unknown.impairment().unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        assert!(error.chain().contains("3g-good"), "{}", error.chain());
+    }
+}

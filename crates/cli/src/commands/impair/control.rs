@@ -1,0 +1,228 @@
+//! `weir impair set`, `show`, `start`, `stop`, `log`, `stats`, `save`: a line to a running emulator, and its answer.
+
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value, json};
+use weir_emulator::Report;
+use weir_emulator::control::ask;
+use weir_model::impairment::Impairment;
+
+use super::args::{LawArgs, SocketArgs, Verb, read};
+use super::text;
+use crate::app::style;
+use crate::error::CliError;
+use crate::output::print;
+
+/// Names of control sockets in the runtime directory: prefix, process id, suffix.
+pub(super) const PREFIX: &str = "impair-";
+pub(super) const SUFFIX: &str = ".socket";
+
+/// Asks and prints.
+pub(super) fn run(verb: &Verb) -> Result<i32, CliError> {
+    let named = |verb: &str, flow: &Option<String>| match flow {
+        Some(flow) => json!({ "verb": verb, "flow": flow }),
+        None => json!({ "verb": verb }),
+    };
+    match verb {
+        Verb::Set { laws, flow, socket } => {
+            let request = changes(laws, flow.as_deref())?;
+            told(&talk(socket, &request)?)
+        }
+        Verb::Start { flow, socket } => told(&talk(socket, &named("start", flow))?),
+        Verb::Stop { flow, socket } => told(&talk(socket, &named("stop", flow))?),
+        Verb::Log { state, flow, socket } => {
+            let mut request = named("log", flow);
+            request["on"] = Value::Bool(state == "on");
+            talk(socket, &request)?;
+            Ok(0)
+        }
+        Verb::Show { socket } => show(&talk(socket, &json!({ "verb": "show" }))?),
+        Verb::Stats { json, socket } => {
+            let answer = talk(socket, &json!({ "verb": "stats" }))?;
+            let report = &answer["report"];
+            if *json {
+                return print(&format!("{report:#}\n"));
+            }
+            let report: Report = understood(report)?;
+            print(&text::table(&report, &style()))
+        }
+        Verb::Save { file, socket } => {
+            let answer = talk(socket, &json!({ "verb": "save" }))?;
+            let toml = answer["toml"].as_str().unwrap_or_default();
+            match file {
+                None => print(toml),
+                Some(path) => {
+                    std::fs::write(path, toml).map_err(CliError::io("write", path)).map(|()| 0)
+                }
+            }
+        }
+        // Dispatched before.
+        Verb::Exec(_) => Err(CliError::Internal("exec is no control verb".into())),
+    }
+}
+
+/// The request of `set`.
+fn changes(laws: &LawArgs, flow: Option<&str>) -> Result<Value, CliError> {
+    let mut request = Map::new();
+    request.insert("verb".into(), "set".into());
+    if let Some(path) = &laws.config {
+        let mut config = read(path)?;
+        config.seed = laws.seed.unwrap_or(config.seed);
+        let config =
+            serde_json::to_value(config).map_err(|e| CliError::Internal(e.to_string()))?;
+        request.insert("impairment".into(), config);
+        return Ok(request.into());
+    }
+    if laws.is_empty() && laws.seed.is_none() {
+        return Err(CliError::Usage(
+            "nothing to set: --both, --a-to-b, --b-to-a, --profile, --config or --seed".into(),
+        ));
+    }
+    let mut put = |key: &str, value: Option<String>| {
+        if let Some(value) = value {
+            request.insert(key.into(), value.into());
+        }
+    };
+    put("flow", flow.map(Into::into));
+    put("both", laws.both.as_ref().map(ToString::to_string));
+    put("a_to_b", laws.a_to_b.as_ref().map(ToString::to_string));
+    put("b_to_a", laws.b_to_a.as_ref().map(ToString::to_string));
+    put("profile", laws.profile.clone());
+    put("seed", laws.seed.map(|seed| seed.to_string()));
+    Ok(request.into())
+}
+
+fn told(answer: &Value) -> Result<i32, CliError> {
+    let mut out = format!("configuration {} is in force\n", answer["configuration"]);
+    if let Some(note) = answer["note"].as_str() {
+        out += &format!("note: {note}\n");
+    }
+    print(&out)
+}
+
+fn show(answer: &Value) -> Result<i32, CliError> {
+    let config: Impairment = understood(&answer["impairment"])?;
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let list = |value: &Value| -> Vec<String> {
+        value.as_array().into_iter().flatten().map(text).collect()
+    };
+    let mut out = list(&answer["interfaces"]).join(" ⇄ ");
+    out += &format!(", seed {}\n", config.seed);
+    for link in list(&answer["links"]) {
+        out += &format!("  {link}\n");
+    }
+    out += &text::laws(&config);
+    let stopped = list(&answer["stopped"]);
+    if !stopped.is_empty() {
+        out += &format!("stopped: {}\n", stopped.join(", "));
+    }
+    for note in list(&answer["notes"]) {
+        out += &format!("note: {note}\n");
+    }
+    print(&out)
+}
+
+fn understood<T: serde::de::DeserializeOwned>(value: &Value) -> Result<T, CliError> {
+    T::deserialize(value)
+        .map_err(|e| CliError::Internal(format!("the emulator's answer is not understood: {e}")))
+}
+
+/// Asks the emulator that is meant; its refusal is an error.
+fn talk(socket: &SocketArgs, request: &Value) -> Result<Value, CliError> {
+    let path = match &socket.socket {
+        Some(path) => path.clone(),
+        None => the_only_one()?,
+    };
+    let refused = |reason: String, exit_code| CliError::Control {
+        path: path.clone(),
+        reason,
+        exit_code,
+    };
+    let answer = ask(&path, request).map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused => {
+            refused(format!("no emulator listens there ({e})"), 3)
+        }
+        std::io::ErrorKind::PermissionDenied => refused(e.to_string(), 4),
+        _ => refused(format!("no answer ({e})"), 3),
+    })?;
+    if answer["ok"] == Value::Bool(true) {
+        return Ok(answer);
+    }
+    let reason = answer["error"].as_str().map_or_else(|| answer.to_string(), Into::into);
+    Err(refused(reason, 2))
+}
+
+/// The control socket of the only emulator of this user that runs.
+fn the_only_one() -> Result<PathBuf, CliError> {
+    let directory = weir_lab::runtime_directory()?;
+    let mut alive = running(&directory)?;
+    match alive.len() {
+        1 => Ok(alive.remove(0)),
+        0 => Err(CliError::Control {
+            path: directory,
+            reason: "no emulator of this user runs (weir impair A B starts one)".into(),
+            exit_code: 3,
+        }),
+        _ => {
+            let names: Vec<String> = alive.iter().map(|path| path.display().to_string()).collect();
+            Err(CliError::Usage(format!(
+                "several emulators run; say which by --socket: {}",
+                names.join(", ")
+            )))
+        }
+    }
+}
+
+/// Control sockets that someone listens on; those left by the dead are removed.
+fn running(directory: &Path) -> Result<Vec<PathBuf>, CliError> {
+    let mut alive = Vec::new();
+    for entry in std::fs::read_dir(directory).map_err(CliError::io("read", directory))? {
+        let path = entry.map_err(CliError::io("read", directory))?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if !name.starts_with(PREFIX) || !name.ends_with(SUFFIX) {
+            continue;
+        }
+        match UnixStream::connect(&path) {
+            Ok(_) => alive.push(path),
+            Err(e) if e.kind() == std::io::ErrorKind::ConnectionRefused => {
+                let _ = std::fs::remove_file(&path);
+            }
+            Err(_) => {}
+        }
+    }
+    alive.sort();
+    Ok(alive)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_say_what_was_asked() {
+        let laws = LawArgs {
+            both: Some("loss 1%".parse().unwrap()),
+            seed: Some(weir_model::units::Seed(7)),
+            ..LawArgs::default()
+        };
+        let request = changes(&laws, Some("voice")).unwrap();
+        assert_eq!(
+            request.to_string(),
+            r#"{"both":"loss 1%","flow":"voice","seed":"0x7","verb":"set"}"#
+        );
+        assert_eq!(changes(&LawArgs::default(), None).unwrap_err().exit_code(), 2);
+    }
+
+    #[test]
+    fn sockets_of_the_dead_are_not_offered() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        let living = std::os::unix::net::UnixListener::bind(path("impair-1.socket")).unwrap();
+        drop(std::os::unix::net::UnixListener::bind(path("impair-2.socket")).unwrap());
+        std::fs::write(path("impair-3.socket.txt"), "").unwrap();
+        assert_eq!(running(dir.path()).unwrap(), [path("impair-1.socket")]);
+        assert!(!path("impair-2.socket").exists() && path("impair-3.socket.txt").exists());
+        drop(living);
+    }
+}

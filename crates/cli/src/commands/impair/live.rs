@@ -1,0 +1,133 @@
+//! `weir impair A B`: the emulator between two interfaces, until it is told to end.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use weir_emulator::control::ControlSocket;
+use weir_emulator::{Emulator, EmulatorConfig, Remote, Scheduling};
+
+use super::args::RunArgs;
+use super::text;
+use crate::app::{note, style};
+use crate::engine::{Stop, StopReason};
+use crate::error::CliError;
+use crate::output::print;
+use crate::signals;
+
+/// Between two looks at signals, alarms and the time.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Runs until the time is over, a signal, or the loss of an interface.
+pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
+    let (Some(a), Some(b)) = (&args.a, &args.b) else {
+        return Err(CliError::Usage("two interfaces are needed: weir impair A B".into()));
+    };
+    let impairment = args.laws.impairment()?;
+    let config = EmulatorConfig {
+        link: args.link,
+        journal: args.journal.clone(),
+        native_port: args.native_port,
+        scheduling: if args.no_real_time { Scheduling::Normal } else { Scheduling::Auto },
+        force: args.force,
+        ring_frames: args.ring,
+        ..EmulatorConfig::new(a, b, impairment.clone())
+    };
+    // Emulator::start forks its watchdog, which is to have no copy of the signal thread's doings: first that.
+    let emulator = Emulator::start(config)?;
+    let stop = Stop::new();
+    signals::listen(&stop)?;
+    let socket = listen(args, emulator.remote());
+    let mut head = format!("{a} ⇄ {b}, seed {}\n", impairment.seed);
+    for link in emulator.remote().links() {
+        head += &format!("  {link}\n");
+    }
+    head += &text::laws(&impairment);
+    for limit in emulator.remote().notes() {
+        head += &format!("  note: {limit}\n");
+    }
+    match &socket {
+        Ok(socket) => head += &format!("control socket {}\n", socket.path().display()),
+        Err(reason) => head += &format!("no control socket: {reason}\n"),
+    }
+    if args.json {
+        note(head.trim_end());
+    } else {
+        print(&head)?;
+    }
+    let until = args.duration.map(|d| Instant::now() + Duration::from_nanos(d.0));
+    let why = watch(&stop, emulator.remote(), until);
+    // From now on the second request is the one that ends it at once.
+    let over = Arc::new(AtomicBool::new(false));
+    let impatient = impatience(&stop, emulator.remote(), over.clone());
+    let ending = emulator.finish(why.map_or("time is over", StopReason::text));
+    over.store(true, Ordering::Relaxed);
+    let _ = impatient.join();
+    drop(socket);
+    if args.json {
+        let report = serde_json::to_string_pretty(&ending.report)
+            .map_err(|e| CliError::Internal(e.to_string()))?;
+        // An error has its own line behind what was counted.
+        print(&format!("{report}\n"))?;
+    } else {
+        print(&text::table(&ending.report, &style()))?;
+    }
+    match ending.error {
+        Some(error) => Err(error.into()),
+        None => Ok(why.map_or(0, StopReason::exit_code)),
+    }
+}
+
+/// Waits for the end; tells alarms meanwhile.
+fn watch(stop: &Stop, remote: &Remote, until: Option<Instant>) -> Option<StopReason> {
+    let mut seen = 0;
+    loop {
+        let (alarms, count) = remote.alarms_after(seen);
+        seen = count;
+        for alarm in alarms {
+            note(&format!("alarm: {}", alarm.text));
+        }
+        if let Some(reason) = stop.reason() {
+            return Some(reason);
+        }
+        let now = Instant::now();
+        if remote.has_ended() || until.is_some_and(|until| now >= until) {
+            return None;
+        }
+        let left = until.map_or(LOOK, |until| until.saturating_duration_since(now));
+        std::thread::sleep(left.min(LOOK));
+    }
+}
+
+/// Ends at once what is asked to end for the second time.
+fn impatience(
+    stop: &Stop,
+    remote: &Remote,
+    over: Arc<AtomicBool>,
+) -> std::thread::JoinHandle<()> {
+    let (stop, remote) = (stop.clone(), remote.clone());
+    std::thread::spawn(move || {
+        while !over.load(Ordering::Relaxed) {
+            if stop.requests() >= 2 {
+                remote.abort();
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    })
+}
+
+/// The control socket where it is wanted, or why there is none.
+fn listen(args: &RunArgs, remote: &Remote) -> Result<ControlSocket, String> {
+    let path = match &args.control_socket {
+        Some(path) => path.clone(),
+        None => default_path().map_err(|e| e.to_string())?,
+    };
+    ControlSocket::listen(&path, remote.clone()).map_err(|e| crate::error::chain(&e))
+}
+
+fn default_path() -> Result<PathBuf, weir_lab::Error> {
+    let name = format!("{}{}{}", super::control::PREFIX, std::process::id(), super::control::SUFFIX);
+    Ok(weir_lab::runtime_directory()?.join(name))
+}

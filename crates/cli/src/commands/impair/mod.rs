@@ -1,0 +1,52 @@
+//! `weir impair`: the emulator between two interfaces, from capture to capture, or around a command; and the control of
+//! one that runs.
+
+mod args;
+mod capture;
+mod control;
+mod exec;
+mod live;
+mod relay;
+pub(crate) mod spawn;
+mod text;
+
+pub(crate) use args::ImpairArgs;
+use args::Verb;
+
+use crate::error::CliError;
+
+/// Runs `weir impair …`.
+pub(crate) fn run(args: ImpairArgs) -> Result<i32, CliError> {
+    match args.verb {
+        Some(Verb::Exec(exec)) => exec::run(&exec),
+        Some(verb) => control::run(&verb),
+        None if args.run.pcap_in.is_some() => capture::run(&args.run),
+        None => live::run(&args.run),
+    }
+}
+
+/// The contract's exit code for an error of the emulator.
+pub(crate) fn exit_code(error: &weir_emulator::EmulatorError) -> i32 {
+    use weir_emulator::EmulatorError as E;
+    let of_system = |errno: Option<i32>| match errno {
+        // ENODEV: an interface that is not there is a mistyped argument.
+        Some(19) => 2,
+        _ => 4,
+    };
+    match error {
+        E::Link(weir_link::Error::Gone(_)) => 3,
+        E::Refused { .. }
+        | E::Impair(_)
+        | E::Refusal { .. }
+        | E::Link(weir_link::Error::Capture { .. } | weir_link::Error::Refused { .. }) => 2,
+        E::Link(error) => of_system(error.raw_os_error()),
+        E::Net(error) => of_system(error.raw_os_error()),
+        E::File { source, .. } => match source.kind() {
+            std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::StorageFull => 4,
+            _ => 2,
+        },
+        E::Guard(_) | E::Journal { .. } | E::System { .. } => 4,
+        E::Ended => 3,
+        _ => 70,
+    }
+}

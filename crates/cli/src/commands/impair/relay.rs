@@ -1,0 +1,204 @@
+//! The way from a lab's host to the services of this host: every TCP port that this host listens on is answered in the
+//! lab too, byte streams are passed on. No rights are needed for that, and nothing of this host's network is changed.
+
+use std::collections::{HashMap, HashSet};
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use weir_lab::Lab;
+
+/// Between two looks at what this host listens on.
+const LOOK: Duration = Duration::from_millis(250);
+/// Most connections at once.
+const MOST_CONNECTIONS: usize = 1024;
+/// State of a listening socket in /proc/net/tcp.
+const LISTENING: &str = "0A";
+
+/// Ends the relay when dropped.
+pub(super) struct Relay(Arc<AtomicBool>);
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// TCP ports that this namespace listens on, each with an address that reaches it from here.
+fn listening() -> HashMap<u16, IpAddr> {
+    let mut found = HashMap::new();
+    for file in ["/proc/self/net/tcp6", "/proc/self/net/tcp"] {
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        found.extend(text.lines().skip(1).filter_map(listener));
+    }
+    found
+}
+
+/// Port and address of a line of /proc/net/tcp or tcp6, when it is a listening socket. The wildcard is reached by the
+/// loopback address.
+fn listener(line: &str) -> Option<(u16, IpAddr)> {
+    let mut fields = line.split_whitespace();
+    let local = fields.nth(1)?;
+    if fields.nth(1)? != LISTENING {
+        return None;
+    }
+    let (address, port) = local.split_once(':')?;
+    let port = u16::from_str_radix(port, 16).ok()?;
+    // Words of 32 bits, each in the order of this machine's bytes.
+    let words: Option<Vec<u8>> = (0..address.len() / 8)
+        .map(|i| u32::from_str_radix(address.get(i * 8..i * 8 + 8)?, 16).ok())
+        .collect::<Option<Vec<u32>>>()
+        .map(|words| words.into_iter().flat_map(u32::to_ne_bytes).collect());
+    let address = match <[u8; 4]>::try_from(words.as_deref()?) {
+        Ok(octets) => IpAddr::from(octets),
+        Err(_) => IpAddr::from(<[u8; 16]>::try_from(words?).ok()?),
+    };
+    let address = match address {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
+        // Dual-stack sockets, mostly, and those of IPv6 alone answer here too.
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
+        IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or(v6.into(), IpAddr::V4),
+        v4 => v4,
+    };
+    Some((port, address))
+}
+
+/// Answers in host `host` of the lab, on its addresses, for what this host listens on now and later. Returns once what
+/// is there now is answered.
+pub(super) fn start(lab: &Lab, host: &str) -> Result<Relay, weir_lab::Error> {
+    let over = Arc::new(AtomicBool::new(false));
+    let addresses = [IpAddr::from(lab.host(host)?.ipv4), lab.host(host)?.ipv6.into()];
+    let namespace = lab.namespace(host)?.clone();
+    let count = Arc::new(AtomicUsize::new(0));
+    let mut known = HashSet::new();
+    let mut open = move |over: &Arc<AtomicBool>| {
+        for (port, target) in listening() {
+            if !known.insert(port) {
+                continue;
+            }
+            let bound = namespace.run_in(|| {
+                let bind = |ip| TcpListener::bind(SocketAddr::new(ip, port));
+                addresses.map(bind)
+            });
+            for listener in bound.into_iter().flatten().flatten() {
+                let (over, count) = (over.clone(), count.clone());
+                let target = SocketAddr::new(target, port);
+                let _ = std::thread::Builder::new()
+                    .name("weir-relay".into())
+                    .spawn(move || accept(&listener, target, &over, &count));
+            }
+        }
+    };
+    open(&over);
+    let looking = over.clone();
+    let _ = std::thread::Builder::new().name("weir-relay".into()).spawn(move || {
+        while !looking.load(Ordering::Relaxed) {
+            std::thread::sleep(LOOK);
+            open(&looking);
+        }
+    });
+    Ok(Relay(over))
+}
+
+fn accept(
+    listener: &TcpListener,
+    target: SocketAddr,
+    over: &AtomicBool,
+    count: &Arc<AtomicUsize>,
+) {
+    for stream in listener.incoming() {
+        if over.load(Ordering::Relaxed) {
+            return;
+        }
+        let Ok(stream) = stream else {
+            std::thread::sleep(LOOK);
+            continue;
+        };
+        if count.fetch_add(1, Ordering::Relaxed) >= MOST_CONNECTIONS {
+            count.fetch_sub(1, Ordering::Relaxed);
+            continue;
+        }
+        let counted = count.clone();
+        let spawned = std::thread::Builder::new().name("weir-relay".into()).spawn(move || {
+            // A service that is gone: the connection is closed, as it would be without us.
+            if let Ok(service) = TcpStream::connect(target) {
+                join(&stream, &service);
+            }
+            counted.fetch_sub(1, Ordering::Relaxed);
+        });
+        if spawned.is_err() {
+            count.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Passes bytes both ways until both have ended.
+fn join(one: &TcpStream, other: &TcpStream) {
+    let _ = (one.set_nodelay(true), other.set_nodelay(true));
+    std::thread::scope(|scope| {
+        scope.spawn(|| pass(one, other));
+        pass(other, one);
+    });
+}
+
+fn pass(mut from: &TcpStream, mut to: &TcpStream) {
+    let mut buffer = [0; 16 << 10];
+    loop {
+        match from.read(&mut buffer) {
+            Ok(n) if n > 0 && to.write_all(&buffer[..n]).is_ok() => {}
+            _ => break,
+        }
+    }
+    // The end is passed on; an error ends both ways.
+    let _ = to.shutdown(Shutdown::Write);
+    let _ = from.shutdown(Shutdown::Read);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listening_sockets_are_read_from_proc() {
+        let v4 = "   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000";
+        assert_eq!(listener(v4), Some((8080, Ipv4Addr::LOCALHOST.into())));
+        let any = "   1: 00000000:0016 00000000:0000 0A 00000000:00000000 00:00000000";
+        assert_eq!(listener(any), Some((22, Ipv4Addr::LOCALHOST.into())));
+        let v6 = "   2: 00000000000000000000000000000000:0050 0:0 0A 0";
+        assert_eq!(listener(v6), Some((80, Ipv6Addr::LOCALHOST.into())));
+        let established = "   3: 0100007F:1F90 0100007F:9C40 01 00000000:00000000";
+        assert_eq!(listener(established), None);
+        for bad in ["", "x", "0: zz:1 0:0 0A", "0: 0100007F 0:0 0A", "0: 0100:1 0:0 0A"] {
+            assert_eq!(listener(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn bytes_pass_both_ways_and_the_end_too() {
+        let service = TcpListener::bind("127.0.0.1:0").unwrap();
+        let front = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (target, entry) = (service.local_addr().unwrap(), front.local_addr().unwrap());
+        let echo = std::thread::spawn(move || {
+            let (mut stream, _) = service.accept().unwrap();
+            let mut all = Vec::new();
+            stream.read_to_end(&mut all).unwrap();
+            stream.write_all(&all).unwrap();
+        });
+        let (over, count) = (AtomicBool::new(false), Arc::new(AtomicUsize::new(0)));
+        std::thread::scope(|scope| {
+            scope.spawn(|| accept(&front, target, &over, &count));
+            let mut client = TcpStream::connect(entry).unwrap();
+            client.write_all(&[7; 100_000]).unwrap();
+            client.shutdown(Shutdown::Write).unwrap();
+            let mut back = Vec::new();
+            client.read_to_end(&mut back).unwrap();
+            assert_eq!(back, [7; 100_000]);
+            over.store(true, Ordering::Relaxed);
+            // Wakes the listener.
+            let _ = TcpStream::connect(entry);
+        });
+        echo.join().unwrap();
+    }
+}

@@ -1,0 +1,104 @@
+//! What the emulator tells people: what was taken, which laws, and at the end the counters.
+
+use weir_emulator::Report;
+use weir_model::impairment::{Impairment, Laws};
+use weir_model::plan::Direction;
+use weir_report::{Align, Style, Table, duration};
+
+/// The laws of each way, a line for each flow.
+pub(super) fn laws(config: &Impairment) -> String {
+    let mut out = String::new();
+    let mut line = |name: &str, there: &Laws, back: &Laws| {
+        let text = |laws: &Laws| if laws.is_empty() { "none".to_owned() } else { laws.to_string() };
+        let ways = if there == back {
+            format!("both ways: {}", text(there))
+        } else {
+            format!("A to B: {}; B to A: {}", text(there), text(back))
+        };
+        out += &format!("  {name}: {ways}\n");
+    };
+    for flow in config.flows.iter().take(16) {
+        line(&flow.name, &flow.laws(Direction::Forward), &flow.laws(Direction::Reverse));
+    }
+    if config.flows.len() > 16 {
+        let more = config.flows.len() - 16;
+        line(&format!("… and {more} flows"), &Laws::default(), &Laws::default());
+    }
+    let name = if config.flows.is_empty() { "everything" } else { "other" };
+    line(name, &config.other.laws(Direction::Forward), &config.other.laws(Direction::Reverse));
+    out
+}
+
+/// The counters, a line for each flow and direction that saw packets.
+pub(super) fn table(report: &Report, style: &Style) -> String {
+    let right = Align::Right;
+    let mut table = Table::new([
+        ("flow", Align::Left),
+        ("direction", Align::Left),
+        ("received", right),
+        ("sent", right),
+        ("lost", right),
+        ("queue", right),
+        ("copies", right),
+        ("delayed", right),
+        ("changed", right),
+        ("reordered", right),
+        ("unplanned", right),
+        ("delay mean", right),
+        ("late p50", right),
+        ("late p99", right),
+        ("late max", right),
+    ]);
+    let time = |seconds: Option<f64>| seconds.map_or_else(|| "-".to_owned(), duration);
+    for flow in &report.impairment.flows {
+        let c = &flow.counters;
+        if c.received_packets == 0 && (flow.name != "other" || report.impairment.flows.len() > 2) {
+            continue;
+        }
+        let lateness = flow.lateness.as_ref();
+        table.row([
+            flow.name.clone(),
+            if flow.direction == Direction::Forward { "A to B" } else { "B to A" }.to_owned(),
+            c.received_packets.to_string(),
+            c.sent_packets.to_string(),
+            c.lost_packets.to_string(),
+            c.queue_dropped_packets.to_string(),
+            c.duplicated_packets.to_string(),
+            c.delayed_packets.to_string(),
+            c.modified_packets.to_string(),
+            c.reordered_packets.to_string(),
+            c.unplanned_dropped_packets.to_string(),
+            time(flow.realised.delay_mean_seconds),
+            time(lateness.and_then(|l| l.p50_seconds)),
+            time(lateness.and_then(|l| l.p99_seconds)),
+            time(lateness.map(|l| l.max_seconds)),
+        ]);
+    }
+    let mut out = table.render(style);
+    for direction in &report.directions {
+        let name = if direction.direction == Direction::Forward { "A to B" } else { "B to A" };
+        let link = &direction.link;
+        for (count, what) in [
+            (link.kernel_dropped_packets, "dropped by the kernel: the receive ring was full"),
+            (link.memory_dropped_packets, "dropped: no memory for them"),
+            (link.unusable_packets, "dropped: could not be had whole"),
+            (link.refused_packets, "refused by the outgoing interface"),
+            (link.super_packets, "came in merged and were cut"),
+        ] {
+            if count > 0 {
+                out += &format!("{name}: {count} frames {what}\n");
+            }
+        }
+    }
+    if let Some(journal) = &report.journal {
+        out += &format!("journal {}: {} verdicts", journal.path, journal.records);
+        if journal.dropped_records > 0 {
+            out += &format!(", {} MISSING: it could not keep up", journal.dropped_records);
+        }
+        out.push('\n');
+    }
+    for note in &report.notes {
+        out += &format!("note: {note}\n");
+    }
+    out
+}

@@ -1,0 +1,385 @@
+//! `weir impair` between the hosts of a lab: what it does to packets, what it leaves behind, what it refuses.
+#![allow(clippy::unwrap_used)] // a helper outside #[test] that can't go on is a failed test
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use common::{Ended, Running, WEIR, has_tools, run, signal, skip, until, wait};
+use serde_json::Value;
+use weir_lab::{Lab, LabSpec, Topology};
+use weir_net::namespace::{Process, effective_user_id, process_start_time};
+use weir_wire::packets::{Kind, PacketLogReader};
+
+/// Host a, the middle m with interfaces to-a and to-b, host b.
+struct Path {
+    lab: Lab,
+    directory: tempfile::TempDir,
+}
+
+/// A running emulator in the middle.
+struct Emulator {
+    child: Child,
+    head: String,
+    stdout: Option<BufReader<std::process::ChildStdout>>,
+}
+
+impl Path {
+    fn up(test: &str, tools: &[&str]) -> Option<Path> {
+        if effective_user_id() != 0 {
+            skip(test, "needs root");
+            return None;
+        }
+        if !has_tools(test, tools) {
+            return None;
+        }
+        let spec = LabSpec { topology: Topology::Middle, ..LabSpec::default() };
+        Some(Path { lab: Lab::up(&spec).unwrap(), directory: tempfile::tempdir().unwrap() })
+    }
+
+    fn file(&self, name: &str) -> std::path::PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// `weir …` in a host, with a runtime directory of this test's own.
+    fn weir(&self, host: &str, words: &[&str]) -> Command {
+        let mut command = self.lab.command(host, WEIR).unwrap();
+        command.args(words).env("NO_COLOR", "1").env("WEIR_DATA", self.directory.path());
+        command.env("WEIR_RUNTIME_DIR", self.directory.path().join("runtime"));
+        command.env_remove("WEIR_KEY");
+        command
+    }
+
+    fn emulator(&self, words: &[&str]) -> Emulator {
+        let mut command = self.weir("m", &[&["impair", "to-a", "to-b"], words].concat());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut head = String::new();
+        // With --json the head goes to stderr; tests here read stdout's.
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        loop {
+            let mut line = String::new();
+            if stdout.read_line(&mut line).unwrap() == 0 {
+                let mut stderr = String::new();
+                std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut stderr).unwrap();
+                panic!("the emulator did not start: {head}{stderr}");
+            }
+            head += &line;
+            if line.contains("control socket") {
+                break;
+            }
+        }
+        Emulator { child, head, stdout: Some(stdout) }
+    }
+
+    fn stats(&self) -> Value {
+        let text = run(self.weir("m", &["impair", "stats", "--json"])).good();
+        serde_json::from_str(&text).unwrap()
+    }
+
+    /// Offloads of an interface of the middle that are on.
+    fn offloads(&self, interface: &str) -> BTreeSet<String> {
+        let read = || weir_net::interface::offloads(interface).unwrap();
+        let all = self.lab.run_in("m", read).unwrap();
+        all.into_iter().filter(|f| f.active).map(|f| f.name).collect()
+    }
+
+    /// How many ask for promiscuous mode of an interface of the middle.
+    fn promiscuity(&self, interface: &str) -> u64 {
+        let mut command = self.lab.command("m", "ip").unwrap();
+        command.args(["-j", "-d", "link", "show", "dev", interface]);
+        let json: Value = serde_json::from_str(&run(command).good()).unwrap();
+        json[0]["promiscuity"].as_u64().unwrap()
+    }
+
+    fn tool(&self, host: &str, words: &[&str]) -> Ended {
+        let mut command = self.lab.command(host, words[0]).unwrap();
+        command.args(&words[1..]);
+        run(command)
+    }
+}
+
+impl Emulator {
+    fn ended(mut self) -> (Option<i32>, String, String) {
+        let mut stdout = String::new();
+        let status = wait(&mut self.child, "weir impair");
+        std::io::Read::read_to_string(&mut self.stdout.take().unwrap(), &mut stdout).unwrap();
+        let mut stderr = String::new();
+        let mut pipe = self.child.stderr.take().unwrap();
+        std::io::Read::read_to_string(&mut pipe, &mut stderr).unwrap();
+        (status.code(), stdout, stderr)
+    }
+
+    fn interrupt(self) -> (Option<i32>, String, String) {
+        signal("INT", &self.child);
+        self.ended()
+    }
+}
+
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Round-trip times of `ping`, ms.
+fn round_trips(text: &str) -> Vec<f64> {
+    let times = text.lines().filter_map(|line| line.split("time=").nth(1));
+    times.map(|rest| rest.split(' ').next().unwrap().parse().unwrap()).collect()
+}
+
+#[test]
+fn ping_takes_forty_milliseconds_longer_each_way_and_nothing_is_left_behind() {
+    let test = "ping_takes_forty_milliseconds_longer_each_way_and_nothing_is_left_behind";
+    let Some(path) = Path::up(test, &["ping", "ip"]) else { return };
+    let before = ["to-a", "to-b"].map(|i| (path.offloads(i), path.promiscuity(i)));
+    let emulator = path.emulator(&["--both", "delay 40ms", "--seed", "7"]);
+    assert!(emulator.head.contains("tpacket-v2 (delay and rate count"), "{}", emulator.head);
+    assert!(emulator.head.contains("delay 40ms") && emulator.head.contains("seed 0x7"));
+    let changed = ["to-a", "to-b"].map(|i| (path.offloads(i), path.promiscuity(i)));
+    assert_ne!(before, changed);
+    let b = path.lab.host("b").unwrap();
+    for address in [b.ipv4.to_string(), b.ipv6.to_string()] {
+        let text = path.tool("a", &["ping", "-c", "5", "-i", "0.2", &address]).good();
+        let times = round_trips(&text);
+        assert_eq!(times.len(), 5, "{text}");
+        // Not the first, which waits for address resolution.
+        assert!(times[1..].iter().all(|&ms| ms >= 80.0), "{text}");
+    }
+    let report = path.stats();
+    for flow in report["impairment"]["flows"].as_array().unwrap() {
+        assert_eq!(flow["counters"]["sent_packets"], flow["counters"]["received_packets"]);
+        assert!(flow["counters"]["received_packets"].as_u64() >= Some(12), "{flow}");
+        assert!(flow["realised"]["delay_min_seconds"].as_f64() >= Some(0.04), "{flow}");
+    }
+    let (code, stdout, stderr) = emulator.interrupt();
+    assert_eq!(code, Some(130), "{stderr}");
+    assert!(stdout.contains("late p99"), "{stdout}");
+    assert_eq!(["to-a", "to-b"].map(|i| (path.offloads(i), path.promiscuity(i))), before);
+    let left: Vec<_> = std::fs::read_dir(path.file("runtime")).unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn settings_are_restored_after_sigkill() {
+    let test = "settings_are_restored_after_sigkill";
+    let Some(path) = Path::up(test, &["ip"]) else { return };
+    let before = ["to-a", "to-b"].map(|i| (path.offloads(i), path.promiscuity(i)));
+    let emulator = path.emulator(&["--both", "delay 1ms"]);
+    assert_ne!(["to-a", "to-b"].map(|i| (path.offloads(i), path.promiscuity(i))), before);
+    signal("KILL", &emulator.child);
+    drop(emulator);
+    until("settings as before", || {
+        ["to-a", "to-b"].map(|i| (path.offloads(i), path.promiscuity(i))) == before
+    });
+    // The socket that is left does not mislead the next one.
+    let ended = run(path.weir("m", &["impair", "show"]));
+    assert_eq!(ended.status.code(), Some(3), "{}", ended.stderr);
+    assert!(ended.stderr.contains("no emulator"), "{}", ended.stderr);
+}
+
+#[test]
+fn one_percent_is_lost_as_the_journal_says_and_the_receiver_counts() {
+    let test = "one_percent_is_lost_as_the_journal_says_and_the_receiver_counts";
+    let Some(path) = Path::up(test, &[]) else { return };
+    let journal = path.file("journal");
+    let emulator =
+        path.emulator(&["--a-to-b", "loss 1%", "--seed", "7", "--journal", journal.to_str().unwrap()]);
+    let mut server = path.weir("b", &["serve", "-1"]);
+    server.stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut server = server.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("listening"), "{line}");
+    let b = path.lab.host("b").unwrap().ipv4.to_string();
+    let words = ["test", &b, "-u", "-b", "4000pps", "-l", "200", "-k", "8000", "--no-store", "--json"];
+    let ended = run(path.weir("a", &words));
+    let record = ended.record();
+    let _ = server.kill();
+    let _ = server.wait();
+    let (code, _, stderr) = emulator.interrupt();
+    assert_eq!(code, Some(130), "{stderr}");
+    let receiver = record.flows[0].receiver.as_ref().unwrap();
+    let sent = record.flows[0].sender.as_ref().unwrap().packets;
+    assert_eq!(sent, 8000);
+    let mut reader = PacketLogReader::new(std::fs::File::open(&journal).unwrap()).unwrap();
+    let flow = record.flows[0].id;
+    let (mut lost, mut forwarded) = (0, 0);
+    while let Some((record, judged)) = reader.read_judged().unwrap() {
+        let judged = judged.unwrap();
+        let ours = judged.native_flow == flow && judged.native_sequence.is_some_and(|s| s < sent);
+        if record.direction == 0 && ours {
+            lost += u64::from(record.kind == Kind::LOST);
+            forwarded += u64::from(record.kind == Kind::FORWARDED);
+        }
+    }
+    assert_eq!((lost + forwarded, Some(lost)), (sent, receiver.lost_packets));
+    // 80 are expected; five standard deviations.
+    assert!((35..=125).contains(&lost), "{lost}");
+}
+
+#[test]
+fn laws_are_changed_while_packets_are_held() {
+    let test = "laws_are_changed_while_packets_are_held";
+    let Some(path) = Path::up(test, &["ping"]) else { return };
+    let emulator = path.emulator(&["--both", "delay 400ms"]);
+    let b = path.lab.host("b").unwrap().ipv4.to_string();
+    let mut ping = path.lab.command("a", "ping").unwrap();
+    ping.args(["-c", "4", "-i", "0.2", "-W", "5", &b]);
+    let ping = Running::start(ping);
+    until("something is held", || {
+        path.stats()["directions"][0]["held_packets"].as_u64() > Some(0)
+    });
+    let set = run(path.weir("m", &["impair", "set", "--both", "delay 10ms"])).good();
+    assert!(set.contains("configuration 1"), "{set}");
+    let text = ping.finish().good();
+    assert_eq!(round_trips(&text).len(), 4, "{text}");
+    let shown = run(path.weir("m", &["impair", "show"])).good();
+    assert!(shown.contains("delay 10ms"), "{shown}");
+    let saved = path.file("saved.toml");
+    run(path.weir("m", &["impair", "save", saved.to_str().unwrap()])).good();
+    run(path.weir("m", &["impair", "stop"])).good();
+    assert!(run(path.weir("m", &["impair", "show"])).good().contains("stopped: other"));
+    run(path.weir("m", &["impair", "set", "--config", saved.to_str().unwrap()])).good();
+    let bad = run(path.weir("m", &["impair", "start", "nobody"]));
+    assert_eq!(bad.status.code(), Some(2), "{}", bad.stderr);
+    let report = path.stats();
+    assert_eq!(report["directions"][0]["unplanned_dropped_packets"], 0);
+    emulator.interrupt();
+}
+
+#[test]
+fn interfaces_in_use_are_refused_with_the_reason() {
+    let test = "interfaces_in_use_are_refused_with_the_reason";
+    let Some(path) = Path::up(test, &["ip"]) else { return };
+    path.tool("a", &["ip", "route", "add", "default", "dev", "eth0"]).good();
+    path.tool("a", &["ip", "link", "add", "name", "other", "type", "veth", "peer", "name", "peer"]).good();
+    path.tool("a", &["ip", "link", "add", "name", "bridge", "type", "bridge"]).good();
+    path.tool("a", &["ip", "link", "set", "dev", "peer", "up", "master", "bridge"]).good();
+    for (words, reasons) in [
+        (&["eth0", "peer"][..], &["default route", "has addresses (198.18.0.1/15", "--force"][..]),
+        (&["peer", "eth0"], &["member of bridge", "--force"]),
+        (&["other", "peer"], &["other: it is down"]),
+        (&["peer", "peer"], &["same interface"]),
+        (&["lo", "peer"], &["Ethernet"]),
+        (&["nosuch", "peer"], &["nosuch"]),
+        (&["other", "peer", "--force"], &["down"]),
+    ] {
+        let ended = run(path.weir("a", &[&["impair"], words].concat()));
+        assert_eq!(ended.status.code(), Some(2), "{words:?}: {}", ended.stderr);
+        for reason in reasons {
+            assert!(ended.stderr.contains(reason), "{words:?}: {}", ended.stderr);
+        }
+    }
+    // The session that one works through.
+    let mut command = path.weir("a", &["impair", "eth0", "peer"]);
+    command.env("SSH_CONNECTION", "198.18.0.2 51000 198.18.0.1 22");
+    let ended = run(command);
+    assert!(ended.stderr.contains("session you work in"), "{}", ended.stderr);
+}
+
+#[test]
+fn an_interface_that_is_removed_ends_it_with_what_was_counted() {
+    let test = "an_interface_that_is_removed_ends_it_with_what_was_counted";
+    let Some(path) = Path::up(test, &["ip", "ping"]) else { return };
+    let emulator = path.emulator(&["--both", "delay 1ms"]);
+    let b = path.lab.host("b").unwrap().ipv4.to_string();
+    path.tool("a", &["ping", "-c", "2", "-i", "0.2", &b]).good();
+    path.tool("m", &["ip", "link", "del", "dev", "to-b"]).good();
+    let (code, stdout, stderr) = emulator.ended();
+    assert_eq!(code, Some(3), "{stderr}");
+    assert!(stderr.contains("to-b") && stderr.contains("gone"), "{stderr}");
+    assert!(stdout.contains("A to B"), "{stdout}");
+}
+
+#[test]
+fn a_lab_with_an_emulator_is_impaired_and_takes_it_along() {
+    let test = "a_lab_with_an_emulator_is_impaired_and_takes_it_along";
+    if effective_user_id() != 0 {
+        return skip(test, "needs root");
+    }
+    if !has_tools(test, &["ping"]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let weir = |words: &[&str]| {
+        let mut command = Command::new(WEIR);
+        command.args(words).env("WEIR_RUNTIME_DIR", dir.path().join("runtime"));
+        run(command)
+    };
+    let up = weir(&["lab", "up", "--lab", "g3lab", "--impair", "delay 30ms", "--seed", "1"]).good();
+    assert!(up.contains("delay 30ms"), "{up}");
+    let ping = weir(&["lab", "exec", "--lab", "g3lab", "a", "--", "ping", "-c", "3", "-i", "0.2", "198.18.0.2"]);
+    let times = round_trips(&ping.good());
+    assert!(times.len() == 3 && times[1..].iter().all(|&ms| ms >= 60.0), "{times:?}");
+    let sockets = || std::fs::read_dir(dir.path().join("runtime")).unwrap().filter_map(|entry| {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        name.strip_prefix("impair-")?.strip_suffix(".socket")?.parse::<u32>().ok()
+    }).collect::<Vec<_>>();
+    let pid = sockets()[0];
+    let process = Process::open(pid, process_start_time(pid).unwrap()).unwrap().unwrap();
+    weir(&["lab", "down", "--lab", "g3lab"]).good();
+    assert!(process.wait(std::time::Duration::from_secs(10)).unwrap(), "the emulator has ended");
+}
+
+#[test]
+fn a_command_behind_the_emulator_reaches_this_host() {
+    let test = "a_command_behind_the_emulator_reaches_this_host";
+    if !has_tools(test, &["bash"]) {
+        return;
+    }
+    let service = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = service.local_addr().unwrap().port();
+    let answering = std::thread::spawn(move || {
+        use std::io::Write;
+        service.accept().unwrap().0.write_all(b"here\n").unwrap();
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = Command::new(WEIR);
+    let script = format!("exec 3<>/dev/tcp/$WEIR_HOST/{port}; cat <&3; exit 7");
+    command.args(["impair", "exec", "--both", "delay 50ms", "--", "bash", "-c", &script]);
+    command.env("WEIR_RUNTIME_DIR", dir.path().join("runtime"));
+    let start = std::time::Instant::now();
+    let ended = run(command);
+    if ended.status.code() == Some(4) {
+        return skip(test, &ended.stderr);
+    }
+    assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(7), "here\n"), "{}", ended.stderr);
+    // Handshake and answer: three ways of 50 ms.
+    assert!(start.elapsed().as_millis() >= 150);
+    assert!(ended.stderr.contains("delay 50ms") && ended.stderr.contains("A to B"), "{}", ended.stderr);
+    answering.join().unwrap();
+}
+
+#[test]
+fn captures_and_profiles_need_no_rights() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    // Classic pcap, µs, one frame of 60 bytes at 1 s.
+    let mut bytes = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0];
+    bytes.extend([1, 0, 0, 0, 0, 0, 0, 0, 60, 0, 0, 0, 60, 0, 0, 0]);
+    bytes.extend([0xff; 60]);
+    std::fs::write(file("in"), &bytes).unwrap();
+    let weir = |words: &[&str]| {
+        let mut command = Command::new(WEIR);
+        command.args(words).env("NO_COLOR", "1");
+        run(command)
+    };
+    let (from, to) = (file("in"), file("out"));
+    let words = ["impair", "--pcap-in", &from, "--pcap-out", &to, "--both", "delay 500ms", "--json"];
+    let report: Value = serde_json::from_str(&weir(&words).good()).unwrap();
+    assert_eq!(report["impairment"]["flows"][0]["counters"]["sent_packets"], 1);
+    let out = std::fs::read(file("out")).unwrap();
+    assert_eq!(out[..4], [0x4d, 0x3c, 0xb2, 0xa1], "times in ns");
+    assert_eq!(out[24..32], [1, 0, 0, 0, 0, 0x65, 0xcd, 0x1d], "1.5 s");
+    assert_eq!(weir(&["impair", "--pcap-in", &from, "--pcap-out", &from]).status.code(), Some(2));
+    assert_eq!(weir(&["impair", "--pcap-in", &from]).status.code(), Some(2));
+    assert_eq!(weir(&["impair", "a", "b", "--both", "loss 200%"]).status.code(), Some(2));
+    let list = weir(&["profiles"]).good();
+    assert!(list.contains("3g-good") && list.contains("[1]"), "{list}");
+    let json: Value = serde_json::from_str(&weir(&["profiles", "--json"]).good()).unwrap();
+    assert!(json["profiles"].as_array().unwrap().len() >= 20);
+}

@@ -1,0 +1,120 @@
+//! Alarms: what a user of the emulator has to know at once, each told once until it has passed.
+
+use serde::{Deserialize, Serialize};
+
+/// What an alarm is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AlarmKind {
+    /// An interface is down or has no carrier.
+    LinkDown,
+    /// A direction's thread uses more than 90 % of a processor.
+    CpuHigh,
+    /// More than 90 % of the memory for held packets is taken.
+    MemoryCapNear,
+    /// Packets were lost unasked.
+    UnplannedDrop,
+    /// Packets left more than 1 ms late.
+    DeadlineLate,
+    /// The journal's queue overflowed, or its disk refused.
+    JournalDropped,
+}
+
+/// An alarm.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Alarm {
+    /// About what.
+    pub kind: AlarmKind,
+    /// Which interface or direction.
+    pub object: String,
+    /// When it began, s since the start.
+    pub at_seconds: f64,
+    /// Whether it still holds.
+    pub active: bool,
+    /// In words.
+    pub text: String,
+}
+
+/// Most alarms kept; the oldest that have passed go first.
+const MOST: usize = 256;
+
+/// The alarms of a running emulator.
+#[derive(Debug, Default)]
+pub(crate) struct Alarms {
+    list: Vec<Alarm>,
+    /// Alarms ever raised.
+    raised: u64,
+}
+
+impl Alarms {
+    /// `holds` as of now; told in words when it is new.
+    pub(crate) fn set(
+        &mut self,
+        kind: AlarmKind,
+        object: &str,
+        holds: bool,
+        at_seconds: f64,
+        text: impl FnOnce() -> String,
+    ) {
+        let active =
+            self.list.iter_mut().find(|a| a.active && a.kind == kind && a.object == object);
+        match (active, holds) {
+            (Some(alarm), false) => alarm.active = false,
+            (None, true) => {
+                if self.list.len() >= MOST
+                    && let Some(oldest) = self.list.iter().position(|a| !a.active)
+                {
+                    self.list.remove(oldest);
+                }
+                self.raised += 1;
+                let (object, text) = (object.to_owned(), text());
+                self.list.push(Alarm { kind, object, at_seconds, active: true, text });
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn list(&self) -> &[Alarm] {
+        &self.list
+    }
+
+    /// The alarms raised after the first `seen`, and how many there were ever.
+    pub(crate) fn after(&self, seen: u64) -> (Vec<Alarm>, u64) {
+        let new = usize::try_from(self.raised - seen.min(self.raised)).unwrap_or(usize::MAX);
+        let from = self.list.len().saturating_sub(new);
+        (self.list[from..].to_vec(), self.raised)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_alarm_is_told_once_until_it_has_passed() {
+        let mut alarms = Alarms::default();
+        let mut set = |holds, at| {
+            alarms.set(AlarmKind::LinkDown, "eth0", holds, at, || format!("down at {at}"));
+        };
+        set(true, 1.0);
+        set(true, 2.0);
+        set(false, 3.0);
+        set(false, 4.0);
+        set(true, 5.0);
+        let (all, raised) = alarms.after(0);
+        assert_eq!(raised, 2);
+        assert_eq!(all.iter().map(|a| (a.at_seconds, a.active)).collect::<Vec<_>>(), [
+            (1.0, false),
+            (5.0, true)
+        ]);
+        assert_eq!(alarms.after(1).0.len(), 1);
+        assert!(alarms.after(2).0.is_empty());
+        for i in 0..1000 {
+            let object = i.to_string();
+            alarms.set(AlarmKind::CpuHigh, &object, true, 6.0, String::new);
+            alarms.set(AlarmKind::CpuHigh, &object, false, 6.0, String::new);
+        }
+        assert!(alarms.list().len() <= MOST);
+        assert!(alarms.list().iter().any(|a| a.object == "eth0" && a.active));
+    }
+}

@@ -1,0 +1,270 @@
+//! The control socket of a running emulator: one line of JSON asks, one line of JSON answers.
+//!
+//! `{"verb":"show"}`, `stats`, `save`, `start`, `stop`, `log`, `set`; the answer is `{"ok":true,…}` or
+//! `{"ok":false,"error":"…"}`. `docs/formats.md` tells the fields.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use weir_model::impairment::{Impairment, Laws};
+use weir_model::units::Seed;
+
+use crate::config::is_timed;
+use crate::emulator::Remote;
+use crate::error::EmulatorError;
+
+/// Longest request: an impairment of many thousand flows.
+const MOST_REQUEST_BYTES: u64 = 16 << 20;
+/// Longest answer read.
+const MOST_ANSWER_BYTES: u64 = 256 << 20;
+/// Most who may be connected at once.
+const MOST_CLIENTS: usize = 16;
+/// How long a client of ours waits.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// What is asked.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "verb", rename_all = "lowercase", deny_unknown_fields)]
+enum Request {
+    /// Another configuration, whole or in part.
+    Set {
+        /// The whole one.
+        #[serde(default)]
+        impairment: Option<Box<Impairment>>,
+        /// In part: of this flow; absent: of Other.
+        #[serde(default)]
+        flow: Option<String>,
+        #[serde(default)]
+        both: Option<String>,
+        #[serde(default)]
+        a_to_b: Option<String>,
+        #[serde(default)]
+        b_to_a: Option<String>,
+        /// A preset for everything.
+        #[serde(default)]
+        profile: Option<String>,
+        #[serde(default)]
+        seed: Option<Seed>,
+    },
+    Show,
+    Start {
+        #[serde(default)]
+        flow: Option<String>,
+    },
+    Stop {
+        #[serde(default)]
+        flow: Option<String>,
+    },
+    Log {
+        #[serde(default)]
+        flow: Option<String>,
+        on: bool,
+    },
+    Stats,
+    Save,
+}
+
+/// A listening control socket; its file goes with it.
+#[derive(Debug)]
+pub struct ControlSocket {
+    path: PathBuf,
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+impl ControlSocket {
+    /// Listens at `path`, for this user alone, until the process ends. A socket that nobody listens on is replaced;
+    /// anything else there is left alone.
+    ///
+    /// # Errors
+    /// The path cannot be had.
+    pub fn listen(path: &Path, remote: Remote) -> Result<Self, EmulatorError> {
+        let failed = |source| EmulatorError::File {
+            operation: "listen on control socket",
+            path: path.to_owned(),
+            source,
+        };
+        let is_socket =
+            std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+        if is_socket && UnixStream::connect(path).is_err() {
+            std::fs::remove_file(path).map_err(failed)?;
+        }
+        let listener = UnixListener::bind(path).map_err(failed)?;
+        let socket = ControlSocket { path: path.to_owned() };
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+        let clients = Arc::new(AtomicUsize::new(0));
+        let accept = move || {
+            for stream in listener.incoming() {
+                let Ok(stream) = stream else {
+                    // Out of descriptors, most likely: not to be asked again at once.
+                    std::thread::sleep(Duration::from_millis(100));
+                    continue;
+                };
+                if clients.load(Ordering::Relaxed) >= MOST_CLIENTS {
+                    continue;
+                }
+                clients.fetch_add(1, Ordering::Relaxed);
+                let (remote, counted) = (remote.clone(), clients.clone());
+                let serving = std::thread::Builder::new().name("weir-control".into()).spawn(move || {
+                    serve(&stream, &remote);
+                    counted.fetch_sub(1, Ordering::Relaxed);
+                });
+                if serving.is_err() {
+                    clients.fetch_sub(1, Ordering::Relaxed);
+                }
+            }
+        };
+        std::thread::Builder::new()
+            .name("weir-control".into())
+            .spawn(accept)
+            .map_err(|source| EmulatorError::System { operation: "start a thread", source })?;
+        Ok(socket)
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+fn serve(stream: &UnixStream, remote: &Remote) {
+    let mut reader = BufReader::new(stream);
+    loop {
+        let mut line = Vec::new();
+        match (&mut reader).take(MOST_REQUEST_BYTES).read_until(b'\n', &mut line) {
+            Ok(n) if n > 0 => {}
+            _ => return,
+        }
+        let mut reply = answer(&line, remote).to_string();
+        reply.push('\n');
+        let mut out = stream;
+        // A line that did not fit has no known end: what follows is not a request.
+        if out.write_all(reply.as_bytes()).is_err() || line.last() != Some(&b'\n') {
+            return;
+        }
+    }
+}
+
+fn answer(line: &[u8], remote: &Remote) -> Value {
+    let done = match serde_json::from_slice(line) {
+        Ok(request) => obey(request, remote),
+        Err(error) => Err(EmulatorError::Refusal {
+            what: "request".into(),
+            given: error.to_string(),
+            accepted: r#"{"verb":"set|show|start|stop|log|stats|save",…} on one line"#.into(),
+        }),
+    };
+    match done {
+        Ok(mut value) => {
+            value["ok"] = Value::Bool(true);
+            value
+        }
+        Err(error) => json!({ "ok": false, "error": error.to_string() }),
+    }
+}
+
+fn obey(request: Request, remote: &Remote) -> Result<Value, EmulatorError> {
+    Ok(match request {
+        Request::Set { impairment: Some(config), flow, both, a_to_b, b_to_a, profile, seed } => {
+            if flow.or(both).or(a_to_b).or(b_to_a).or(profile).is_some() || seed.is_some() {
+                return Err(EmulatorError::Refusal {
+                    what: "set".into(),
+                    given: "a whole impairment, and parts of one".into(),
+                    accepted: "either".into(),
+                });
+            }
+            applied(remote, remote.set(*config)?)
+        }
+        Request::Set { impairment: None, flow, both, a_to_b, b_to_a, profile, seed } => {
+            let laws = |text: Option<String>| -> Result<Option<Laws>, EmulatorError> {
+                let parsed = text.map(|text| text.parse()).transpose();
+                parsed.map_err(|e| EmulatorError::Impair(weir_impair::ImpairError::Config(e)))
+            };
+            let both = laws(both)?;
+            let (a_to_b, b_to_a) = (laws(a_to_b)?.or(both.clone()), laws(b_to_a)?.or(both));
+            let whole = match profile {
+                Some(name) => {
+                    let mut config = remote.wanted().0;
+                    config.other = weir_model::impairment::Other {
+                        profile: Some(name),
+                        ..Default::default()
+                    };
+                    Some(config)
+                }
+                None => seed.map(|_| remote.wanted().0),
+            };
+            let mut number = None;
+            if let Some(mut config) = whole {
+                config.seed = seed.unwrap_or(config.seed);
+                number = Some(remote.set(config)?);
+            }
+            if a_to_b.is_some() || b_to_a.is_some() {
+                number = Some(remote.set_laws(flow.as_deref(), a_to_b, b_to_a)?);
+            }
+            let number = number.ok_or_else(|| EmulatorError::Refusal {
+                what: "set".into(),
+                given: "nothing".into(),
+                accepted: "impairment, both, a_to_b, b_to_a, profile or seed".into(),
+            })?;
+            applied(remote, number)
+        }
+        Request::Show => {
+            let (config, stopped) = remote.wanted();
+            json!({
+                "interfaces": remote.interfaces(),
+                "links": remote.links(),
+                "notes": remote.notes(),
+                "real_time": remote.is_real_time(),
+                "impairment": config,
+                "stopped": stopped,
+            })
+        }
+        Request::Start { flow } => applied(remote, remote.run(flow.as_deref(), true)?),
+        Request::Stop { flow } => applied(remote, remote.run(flow.as_deref(), false)?),
+        Request::Log { flow, on } => {
+            remote.log(flow.as_deref(), on)?;
+            json!({})
+        }
+        Request::Stats => json!({ "report": remote.report()? }),
+        Request::Save => {
+            let text = remote.wanted().0.to_toml();
+            json!({ "toml": text.map_err(weir_impair::ImpairError::Config)? })
+        }
+    })
+}
+
+/// The answer to a change.
+fn applied(remote: &Remote, number: u64) -> Value {
+    let mut out = json!({ "configuration": number });
+    if !remote.is_stamped() && is_timed(&remote.wanted().0) {
+        out["note"] =
+            "this link has no receive stamps: delays count from when a frame was read".into();
+    }
+    out
+}
+
+/// Asks the emulator that listens at `path`.
+///
+/// # Errors
+/// Nobody listens there, no answer within 15 s, or an answer that is none.
+pub fn ask(path: &Path, request: &Value) -> std::io::Result<Value> {
+    let mut stream = UnixStream::connect(path)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.write_all(format!("{request}\n").as_bytes())?;
+    let mut line = Vec::new();
+    BufReader::new(stream.take(MOST_ANSWER_BYTES)).read_until(b'\n', &mut line)?;
+    Ok(serde_json::from_slice(&line)?)
+}

@@ -1,0 +1,374 @@
+//! The thread of one direction: takes in, judges, sends, and waits for whichever comes first, a frame or a deadline.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use weir_impair::ImpairError;
+use weir_link::{Receive, Transmit};
+use weir_model::impairment::Impairment;
+use weir_net::clock::{Clock, set_timer_slack, thread_cpu_ns};
+use weir_net::poll::{Events, Interest, Poller, Waker};
+use weir_net::thread::{allowed_cpus, set_name, set_normal, try_fifo};
+
+use crate::config::{Scheduling, is_timed};
+use crate::error::EmulatorError;
+use crate::passage::Passage;
+use crate::report::{DirectionReport, LinkReport};
+
+const FRAMES: u64 = 0;
+const ORDERS: u64 = 1;
+/// How long before a deadline a thread of normal scheduling wakes, to spin the rest.
+const SPIN_NS: u64 = 60_000;
+/// Between two looks at the load, the journal and the counters.
+const TICK_NS: u64 = 50_000_000;
+/// Ticks between two readings of the kernel's drop counters.
+const TICKS_BETWEEN_COUNTERS: u32 = 10;
+/// How long a full link is left alone.
+const FULL_NS: u64 = 20_000;
+/// Above this share of a processor a thread leaves SCHED_FIFO, so that it starves nobody; below the half of it, it
+/// takes it again.
+const FIFO_LOAD: f64 = 0.6;
+/// As the generator's paced senders.
+const FIFO_PRIORITY: u8 = 10;
+/// Fewest processors on which a real-time thread may spin.
+const SPINNING_CPUS: usize = 3;
+
+/// What a direction is told.
+pub(crate) enum Order {
+    /// Another configuration; answers with the time at which it came into force.
+    Configure {
+        config: Arc<Impairment>,
+        number: u64,
+        reply: SyncSender<Result<u64, ImpairError>>,
+    },
+    /// What it has done so far.
+    Report(SyncSender<DirectionReport>),
+    /// Verdicts of a flow to the journal, or not; answers whether there is such a flow.
+    Log { flow: Option<String>, on: bool, reply: SyncSender<bool> },
+    /// Takes no more in, and ends when all has left, or at this time.
+    Drain { until_ns: u64 },
+}
+
+/// Orders for a direction.
+pub(crate) struct Mailbox {
+    /// `None` once the direction has ended.
+    orders: Mutex<Option<VecDeque<Order>>>,
+    waiting: AtomicBool,
+    abort: AtomicBool,
+    waker: Waker,
+}
+
+impl Mailbox {
+    fn lock(&self) -> MutexGuard<'_, Option<VecDeque<Order>>> {
+        // A queue of whole orders: whoever died holding it left nothing half-done.
+        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hands an order over; an order to a direction that has ended is dropped, and its answer never comes.
+    pub(crate) fn post(&self, order: Order) {
+        if let Some(orders) = &mut *self.lock() {
+            orders.push_back(order);
+        }
+        self.waiting.store(true, Ordering::Release);
+        self.waker.wake();
+    }
+
+    /// Ends the direction at its next turn.
+    pub(crate) fn abort(&self) {
+        self.abort.store(true, Ordering::Release);
+        self.waker.wake();
+    }
+}
+
+/// What can be seen of a direction without asking it.
+#[derive(Debug, Default)]
+pub(crate) struct Pulse {
+    pub(crate) held_bytes: AtomicU64,
+    pub(crate) memory_bytes: AtomicU64,
+    pub(crate) unplanned_packets: AtomicU64,
+    pub(crate) late_packets: AtomicU64,
+    /// Share of a processor that the thread used, in 1/1000.
+    pub(crate) load_permille: AtomicU64,
+    pub(crate) fifo: AtomicBool,
+    pub(crate) ended: AtomicBool,
+}
+
+/// How a direction ended.
+pub(crate) struct Ended {
+    pub(crate) report: DirectionReport,
+    pub(crate) error: Option<EmulatorError>,
+}
+
+/// What a direction is made of.
+pub(crate) struct Parts {
+    pub(crate) name: &'static str,
+    pub(crate) passage: Passage,
+    pub(crate) config: Arc<Impairment>,
+    pub(crate) from: Box<dyn Receive>,
+    pub(crate) to: Box<dyn Transmit>,
+    pub(crate) scheduling: Scheduling,
+    pub(crate) pulse: Arc<Pulse>,
+}
+
+/// A running direction.
+pub(crate) struct Running {
+    pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) thread: JoinHandle<Ended>,
+}
+
+/// Starts the thread.
+pub(crate) fn spawn(parts: Parts) -> Result<Running, EmulatorError> {
+    let failed = |operation| move |source| EmulatorError::System { operation, source };
+    let poller = Poller::new().map_err(failed("wait for frames"))?;
+    let waker = Waker::new(&poller, ORDERS).map_err(failed("make a waker"))?;
+    poller.add(parts.from.fd(), FRAMES, Interest::READ).map_err(failed("wait for frames"))?;
+    let mailbox = Arc::new(Mailbox {
+        orders: Mutex::new(Some(VecDeque::new())),
+        waiting: AtomicBool::new(false),
+        abort: AtomicBool::new(false),
+        waker,
+    });
+    let own = mailbox.clone();
+    let thread = std::thread::Builder::new()
+        .name(format!("weir-{}", parts.name))
+        .spawn(move || Worker::new(parts, own, poller).run())
+        .map_err(failed("start a thread"))?;
+    Ok(Running { mailbox, thread })
+}
+
+struct Worker {
+    parts: Parts,
+    mailbox: Arc<Mailbox>,
+    poller: Poller,
+    events: Events,
+    clock: Clock,
+    timed: bool,
+    can_fifo: bool,
+    fifo: bool,
+    many_cpus: bool,
+    spin_ns: u64,
+    draining_until_ns: Option<u64>,
+    next_tick_ns: u64,
+    ticks: u32,
+    /// Monotonic and CPU time at the last tick.
+    last_tick: (u64, u64),
+}
+
+impl Worker {
+    fn new(parts: Parts, mailbox: Arc<Mailbox>, poller: Poller) -> Self {
+        Worker {
+            timed: is_timed(&parts.config),
+            can_fifo: parts.scheduling == Scheduling::Auto,
+            parts,
+            mailbox,
+            poller,
+            events: Events::new(4),
+            clock: Clock::System,
+            fifo: false,
+            many_cpus: allowed_cpus().is_ok_and(|cpus| cpus.len() >= SPINNING_CPUS),
+            spin_ns: SPIN_NS,
+            draining_until_ns: None,
+            next_tick_ns: 0,
+            ticks: 0,
+            last_tick: (0, 0),
+        }
+    }
+
+    fn run(mut self) -> Ended {
+        set_name(&format!("weir-{}", self.parts.name));
+        // Refused nowhere that is known; then sleeps are late by the default slack, which lateness shows.
+        let _ = set_timer_slack(1);
+        let now = self.clock.monotonic_ns();
+        self.last_tick = (now, thread_cpu_ns());
+        self.next_tick_ns = now + TICK_NS;
+        self.schedule(0.0);
+        let error = self.work().err();
+        self.parts.passage.abandon();
+        // Whoever waits for an answer learns that none comes.
+        *self.mailbox.lock() = None;
+        let report = self.report();
+        self.parts.passage.close_journal();
+        self.publish(0.0);
+        self.parts.pulse.ended.store(true, Ordering::Release);
+        Ended { report, error: error.map(EmulatorError::from) }
+    }
+
+    fn work(&mut self) -> weir_link::Result<()> {
+        loop {
+            if self.mailbox.waiting.swap(false, Ordering::Acquire) {
+                self.obey();
+            }
+            if self.mailbox.abort.load(Ordering::Acquire) {
+                return Ok(());
+            }
+            let taken = match self.draining_until_ns {
+                None => self.parts.passage.take_in(self.parts.from.as_mut())?,
+                Some(_) => 0,
+            };
+            let now = self.clock.monotonic_ns();
+            let due = self.parts.passage.next_deadline_ns().is_some_and(|at| at <= now);
+            if taken > 0 || due {
+                self.parts.passage.judge(now);
+            }
+            if self.parts.passage.waiting() > 0 {
+                let clock = &self.clock;
+                self.parts
+                    .passage
+                    .send_out(self.parts.to.as_mut(), &mut || clock.monotonic_ns())?;
+            }
+            if now >= self.next_tick_ns {
+                self.tick(now);
+            }
+            if let Some(until) = self.draining_until_ns {
+                let passage = &self.parts.passage;
+                if now >= until || passage.held_packets() == 0 && passage.waiting() == 0 {
+                    return Ok(());
+                }
+            }
+            if taken == 0 {
+                self.wait(now);
+            }
+        }
+    }
+
+    /// Waits for a frame, an order, a deadline or the tick.
+    fn wait(&mut self, now: u64) {
+        let mut until = self.next_tick_ns;
+        if let Some(end) = self.draining_until_ns {
+            until = until.min(end);
+        }
+        if self.parts.passage.waiting() > 0 {
+            until = until.min(now + FULL_NS);
+        }
+        if let Some(deadline) = self.parts.passage.next_deadline_ns() {
+            if deadline <= now + self.spin_ns {
+                // So near that a sleep would miss it: the rest is spun, with an eye on the ring.
+                std::hint::spin_loop();
+                return;
+            }
+            until = until.min(deadline - self.spin_ns);
+        }
+        let ns = until.saturating_sub(now);
+        if ns == 0 {
+            return;
+        }
+        match self.poller.wait(&mut self.events, Some(ns)) {
+            Ok(_) => {
+                for event in self.events.iter() {
+                    if event.token == ORDERS {
+                        self.mailbox.waker.clear();
+                    }
+                }
+            }
+            // A poller that cannot wait must not become a spin without end.
+            Err(_) => self.clock.sleep_until(until.min(now + 1_000_000)),
+        }
+        // A full link, and a ring that is left alone meanwhile: readable at once, so sleep by the clock.
+        if self.parts.passage.waiting() > 0 {
+            std::thread::yield_now();
+        }
+    }
+
+    fn obey(&mut self) {
+        let orders = match &mut *self.mailbox.lock() {
+            Some(orders) => std::mem::take(orders),
+            None => return,
+        };
+        for order in orders {
+            match order {
+                Order::Configure { config, number, reply } => {
+                    let now = self.clock.monotonic_ns();
+                    let done = self.parts.passage.configure(&config, number, now).map(|()| now);
+                    if done.is_ok() {
+                        self.timed = is_timed(&config);
+                        self.parts.config = config;
+                        self.schedule(0.0);
+                    }
+                    let _ = reply.try_send(done);
+                }
+                Order::Report(reply) => {
+                    self.parts.passage.flush_journal();
+                    let report = self.report();
+                    let _ = reply.try_send(report);
+                }
+                Order::Log { flow, on, reply } => {
+                    let _ = reply.try_send(self.parts.passage.log(flow.as_deref(), on));
+                }
+                Order::Drain { until_ns } => {
+                    if self.draining_until_ns.is_none() {
+                        // An error means that it is not waited for: as wanted.
+                        let _ = self.poller.remove(self.parts.from.fd());
+                    }
+                    self.draining_until_ns.get_or_insert(until_ns);
+                }
+            }
+        }
+    }
+
+    fn tick(&mut self, now: u64) {
+        let cpu = thread_cpu_ns();
+        let wall = now.saturating_sub(self.last_tick.0).max(1);
+        let load = cpu.saturating_sub(self.last_tick.1) as f64 / wall as f64;
+        self.last_tick = (now, cpu);
+        self.next_tick_ns = now + TICK_NS;
+        self.schedule(load);
+        self.parts.passage.flush_journal();
+        self.publish(load);
+    }
+
+    /// Real time while deadlines matter and the load leaves room for others.
+    fn schedule(&mut self, load: f64) {
+        let wanted = self.timed
+            && self.can_fifo
+            && if self.fifo { load < FIFO_LOAD } else { load < FIFO_LOAD / 2.0 };
+        if wanted && !self.fifo {
+            self.fifo = try_fifo(FIFO_PRIORITY).is_ok();
+            self.can_fifo = self.fifo;
+        } else if !wanted && self.fifo {
+            self.fifo = set_normal().is_err();
+        }
+        self.spin_ns = if self.fifo && !self.many_cpus { 0 } else { SPIN_NS };
+    }
+
+    fn publish(&mut self, load: f64) {
+        let pulse = &self.parts.pulse;
+        let set = |to: &AtomicU64, value| to.store(value, Ordering::Relaxed);
+        set(&pulse.held_bytes, self.parts.passage.held_bytes());
+        set(&pulse.memory_bytes, self.parts.config.memory_bytes());
+        set(&pulse.late_packets, self.parts.passage.late_packets());
+        set(&pulse.load_permille, (load * 1000.0) as u64);
+        pulse.fifo.store(self.fifo, Ordering::Relaxed);
+        if self.ticks.is_multiple_of(TICKS_BETWEEN_COUNTERS) {
+            let link = self.link();
+            let unplanned = self.parts.passage.unplanned_packets()
+                + link.kernel_dropped_packets
+                + link.memory_dropped_packets
+                + link.unusable_packets;
+            set(&self.parts.pulse.unplanned_packets, unplanned);
+        }
+        self.ticks = self.ticks.wrapping_add(1);
+    }
+
+    fn link(&mut self) -> LinkReport {
+        // An interface that is gone tells nothing any more; what was read before is lost with it.
+        let received = self.parts.from.statistics().unwrap_or_default();
+        let sent = self.parts.to.statistics();
+        LinkReport {
+            kernel_dropped_packets: received.kernel_drops,
+            memory_dropped_packets: received.slab_drops,
+            unusable_packets: received.unusable,
+            refused_packets: sent.refused,
+            super_packets: received.super_packets,
+            times_full: sent.times_full,
+            cpu_nanoseconds: thread_cpu_ns(),
+        }
+    }
+
+    fn report(&mut self) -> DirectionReport {
+        let link = self.link();
+        self.parts.passage.report(&self.parts.config, link)
+    }
+}

@@ -1,0 +1,89 @@
+//! Frames between entry and exit: kept until the last copy has left, changed where the laws say so.
+
+use std::collections::HashMap;
+
+use weir_impair::{Edit, Fate};
+use weir_link::{Handle, Slabs};
+use weir_wire::datagram::looks_like_control;
+use weir_wire::packet::{Ethernet, Fragment, Ipv4, Ipv6, ethertype, protocol};
+
+/// Who still needs a frame beside its first owner; most frames have one owner, and no entry.
+#[derive(Debug, Default)]
+pub(crate) struct Copies {
+    further: HashMap<u32, u32>,
+}
+
+impl Copies {
+    /// One more fate with this handle will come.
+    pub(crate) fn add(&mut self, handle: u32) {
+        *self.further.entry(handle).or_default() += 1;
+    }
+
+    fn shared(&self, handle: u32) -> bool {
+        !self.further.is_empty() && self.further.contains_key(&handle)
+    }
+
+    /// An owner is done with it; the last one gives the room back.
+    #[inline]
+    pub(crate) fn release(&mut self, slabs: &mut Slabs, handle: Handle) {
+        if !self.further.is_empty()
+            && let Some(count) = self.further.get_mut(&handle.to_bits())
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.further.remove(&handle.to_bits());
+            }
+            return;
+        }
+        slabs.release(handle);
+    }
+
+    /// Applies a change to the frame of `fate`, to a frame of its own when a copy keeps the old bytes. `None` when
+    /// there is no memory for that; the fate's share is given up then.
+    pub(crate) fn edit(&mut self, slabs: &mut Slabs, fate: &Fate, edit: &Edit) -> Option<Handle> {
+        let mut handle = Handle::from_bits(fate.handle);
+        if self.shared(fate.handle) {
+            let own = slabs.duplicate(handle);
+            self.release(slabs, handle);
+            handle = own?;
+        }
+        edit.apply(slabs.bytes_mut(handle));
+        Some(handle)
+    }
+}
+
+/// Least payload that carries sequence, time and flow of the native header.
+const NATIVE_BYTES: usize = 32;
+/// Where the flow's number is in it.
+const NATIVE_FLOW: usize = 20;
+
+/// Sequence and flow of the native data header, of a frame as it came in. Without the session's key nothing is checked:
+/// a UDP datagram of 32 bytes of payload or more to or from `port` that is no control datagram is taken for native.
+pub(crate) fn native(frame: &[u8], port: u16) -> Option<(u64, u32)> {
+    let ethernet = Ethernet::new(frame).ok()?;
+    let (kind, bytes, fragment) = match ethernet.ethertype() {
+        ethertype::IPV4 => {
+            let ip = Ipv4::new(ethernet.payload()).ok()?;
+            (ip.protocol(), ip.payload(), ip.fragment())
+        }
+        ethertype::IPV6 => {
+            let ip = Ipv6::new(ethernet.payload()).ok()?;
+            (ip.protocol(), ip.payload(), ip.fragment())
+        }
+        _ => return None,
+    };
+    if kind != protocol::UDP || !fragment.is_none_or(|f: Fragment| f.is_first()) {
+        return None;
+    }
+    let (header, payload) = bytes.split_first_chunk::<8>()?;
+    let [s0, s1, d0, d1, ..] = *header;
+    if u16::from_be_bytes([s0, s1]) != port && u16::from_be_bytes([d0, d1]) != port {
+        return None;
+    }
+    if payload.len() < NATIVE_BYTES || looks_like_control(payload) {
+        return None;
+    }
+    let sequence = u64::from_be_bytes(*payload.first_chunk()?);
+    let flow = u32::from_be_bytes(*payload[NATIVE_FLOW..].first_chunk()?);
+    Some((sequence, flow))
+}

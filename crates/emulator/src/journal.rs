@@ -1,0 +1,235 @@
+//! The journal: verdicts go through a bounded queue to a thread that writes them. What does not fit is counted.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::thread::JoinHandle;
+
+use serde_json::json;
+use weir_impair::Fate;
+use weir_laws::Direction;
+use weir_model::impairment::Impairment;
+use weir_wire::packets::{Judged, Kind, PacketLogWriter, PacketsError, Record};
+
+use crate::error::EmulatorError;
+use crate::report::JournalReport;
+
+/// Records a batch holds.
+const BATCH: usize = 512;
+/// Batches that may wait for the disk: 64 Ki records.
+const WAITING: usize = 128;
+
+type Batch = Vec<(Record, Judged)>;
+
+/// The writing side.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    path: PathBuf,
+    sender: SyncSender<(Batch, SyncSender<Batch>)>,
+    thread: JoinHandle<Result<(), PacketsError>>,
+    counts: Arc<Counts>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    written: AtomicU64,
+    dropped: AtomicU64,
+    failed: AtomicBool,
+}
+
+/// What a direction writes by.
+#[derive(Debug)]
+pub(crate) struct Writing {
+    direction: Direction,
+    batch: Batch,
+    sender: SyncSender<(Batch, SyncSender<Batch>)>,
+    /// Batches come back this way, so that none is allocated while packets pass.
+    back: SyncSender<Batch>,
+    empty: Receiver<Batch>,
+    counts: Arc<Counts>,
+}
+
+/// Watches a journal's counts.
+#[derive(Debug, Clone)]
+pub(crate) struct Watching(Arc<Counts>, PathBuf);
+
+impl Watching {
+    pub(crate) fn report(&self) -> JournalReport {
+        JournalReport {
+            path: self.1.display().to_string(),
+            records: self.0.written.load(Ordering::Relaxed),
+            dropped_records: self.0.dropped.load(Ordering::Relaxed),
+            failed: self.0.failed.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Journal {
+    /// Opens the file and starts the thread.
+    pub(crate) fn create(
+        path: &Path,
+        interfaces: &[String; 2],
+        config: &Impairment,
+        clock: &str,
+    ) -> Result<Self, EmulatorError> {
+        let failed = |source| EmulatorError::Journal { path: path.to_owned(), source };
+        let file = File::create(path).map_err(|source| EmulatorError::File {
+            operation: "create journal",
+            path: path.to_owned(),
+            source,
+        })?;
+        let mut flows = vec![json!({ "number": 0, "name": "other" })];
+        flows.extend(
+            config.flows.iter().zip(1..).map(|(f, n)| json!({ "number": n, "name": f.name })),
+        );
+        let metadata = json!({
+            "schema": "weir.packets/1",
+            "writer": "weir impair",
+            "clock": clock,
+            "interfaces": { "a": interfaces[0], "b": interfaces[1] },
+            "flows": flows,
+            "impairment": config,
+        });
+        let out = BufWriter::with_capacity(1 << 18, file);
+        let mut text = metadata.to_string();
+        if text.len() > weir_wire::packets::MAX_METADATA_LEN {
+            // Thousands of flows with laws: their names are in the report.
+            text = json!({ "schema": "weir.packets/1", "writer": "weir impair", "clock": clock })
+                .to_string();
+        }
+        let mut writer = PacketLogWriter::judged(out, &text).map_err(failed)?;
+        let (sender, receiver) = sync_channel::<(Batch, SyncSender<Batch>)>(WAITING);
+        let counts = Arc::new(Counts::default());
+        let seen = counts.clone();
+        let thread = std::thread::Builder::new()
+            .name("weir-journal".into())
+            .spawn(move || {
+                let mut outcome = Ok(());
+                while let Ok((mut batch, back)) = receiver.recv() {
+                    for (record, judged) in &batch {
+                        if outcome.is_ok() {
+                            outcome = writer.write_judged(record, judged);
+                        }
+                        let count = if outcome.is_ok() { &seen.written } else { &seen.dropped };
+                        count.fetch_add(1, Ordering::Relaxed);
+                    }
+                    seen.failed.store(outcome.is_err(), Ordering::Relaxed);
+                    batch.clear();
+                    // Full: the direction has as many as it needs.
+                    let _ = back.try_send(batch);
+                }
+                outcome.and_then(|()| writer.finish().map(drop))
+            })
+            .map_err(|source| EmulatorError::System { operation: "start a thread", source })?;
+        Ok(Journal { path: path.to_owned(), sender, thread, counts })
+    }
+
+    /// The writing end of a direction.
+    pub(crate) fn writing(&self, direction: Direction) -> Writing {
+        let (back, empty) = sync_channel(WAITING);
+        for _ in 0..4 {
+            let _ = back.try_send(Vec::with_capacity(BATCH));
+        }
+        Writing {
+            direction,
+            batch: Vec::with_capacity(BATCH),
+            sender: self.sender.clone(),
+            back,
+            empty,
+            counts: self.counts.clone(),
+        }
+    }
+
+    pub(crate) fn watching(&self) -> Watching {
+        Watching(self.counts.clone(), self.path.clone())
+    }
+
+    /// Waits until everything is written. All writing ends must be gone.
+    pub(crate) fn finish(self) -> Result<(), EmulatorError> {
+        drop(self.sender);
+        match self.thread.join() {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(source)) => {
+                self.counts.failed.store(true, Ordering::Relaxed);
+                Err(EmulatorError::Journal { path: self.path, source })
+            }
+            Err(_) => Err(EmulatorError::Ended),
+        }
+    }
+}
+
+impl Writing {
+    /// A packet's verdict, the time it left if it did, and its native sequence and flow.
+    #[inline]
+    pub(crate) fn write(
+        &mut self,
+        fate: &Fate,
+        departed_ns: Option<u64>,
+        native: Option<(u64, u32)>,
+    ) {
+        let Some(record) = fate.record(self.direction, departed_ns) else { return };
+        let judged = Judged {
+            asked_ns: (record.kind == Kind::FORWARDED).then_some(fate.at_ns),
+            native_sequence: native.map(|n| n.0),
+            native_flow: native.map_or(0, |n| n.1),
+        };
+        self.push(record, judged);
+    }
+
+    /// Another configuration came into force.
+    pub(crate) fn configured(&mut self, number: u64, at_ns: u64) {
+        let record = Record {
+            sequence: number,
+            time1_ns: Some(at_ns),
+            time2_ns: None,
+            flow: 0,
+            size_bytes: 0,
+            copy: 0,
+            kind: Kind::CONFIGURED,
+            direction: self.direction as u8,
+            flags: 0,
+        };
+        self.push(record, Judged::default());
+    }
+
+    #[inline]
+    fn push(&mut self, record: Record, judged: Judged) {
+        self.batch.push((record, judged));
+        if self.batch.len() >= BATCH {
+            self.flush();
+        }
+    }
+
+    /// Hands on what was gathered; never waits.
+    pub(crate) fn flush(&mut self) {
+        if self.batch.is_empty() {
+            return;
+        }
+        let count = self.batch.len() as u64;
+        let next = match self.empty.try_recv() {
+            Ok(batch) => batch,
+            // All are with the writer: one more, as long as its queue takes them.
+            Err(TryRecvError::Empty | TryRecvError::Disconnected) => Vec::with_capacity(BATCH),
+        };
+        let full = std::mem::replace(&mut self.batch, next);
+        if let Err(refused) = self.sender.try_send((full, self.back.clone())) {
+            self.counts.dropped.fetch_add(count, Ordering::Relaxed);
+            let (std::sync::mpsc::TrySendError::Full((mut batch, _))
+            | std::sync::mpsc::TrySendError::Disconnected((mut batch, _))) = refused;
+            batch.clear();
+            let _ = self.back.try_send(batch);
+        }
+    }
+
+    /// The last batch, for which it waits.
+    pub(crate) fn close(mut self) {
+        let batch = std::mem::take(&mut self.batch);
+        let count = batch.len() as u64;
+        if count > 0 && self.sender.send((batch, self.back.clone())).is_err() {
+            self.counts.dropped.fetch_add(count, Ordering::Relaxed);
+        }
+    }
+}

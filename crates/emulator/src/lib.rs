@@ -1,0 +1,60 @@
+//! The running emulator: two links, one thread for each direction, the laws of `weir.impair/1` between them.
+//!
+//! You meet [`Emulator`], which is started from an [`EmulatorConfig`] and controlled while it runs (also through a
+//! [`control`] socket); [`Report`], what it tells of itself; [`Refusal`], why an interface is not taken; and
+//! [`replay`], the same engine from capture to capture on the captures' own clock.
+//!
+//! What happens to a packet is decided by [`weir_impair::Engine`], which knows neither bytes nor clocks; frames come
+//! and go by [`weir_link`]. In between, here: a frame is kept in its direction's slabs until its last copy has left,
+//! changes of content are applied, departures are timed, verdicts are written down.
+//!
+//! ```
+//! use weir_emulator::{Emulator, EmulatorConfig};
+//! use weir_link::memory;
+//! use weir_model::impairment::Impairment;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let (a, cable_a) = memory::link("A", 64)?;
+//! let (b, cable_b) = memory::link("B", 64)?;
+//! let config = EmulatorConfig::new("A", "B", Impairment::of_both("loss every 2".parse()?));
+//! let emulator = Emulator::between([a, b], config)?;
+//! for _ in 0..4 {
+//!     cable_a.put(1_000, &[0xff; 60]);
+//! }
+//! while emulator.report()?.directions[0].received_packets < 4 {}
+//! let report = emulator.finish("example").report;
+//! assert_eq!(report.impairment.flows[0].counters.lost_packets, 2);
+//! assert!(cable_b.take().is_some() && cable_b.take().is_some() && cable_b.take().is_none());
+//! # Ok(())
+//! # }
+//! ```
+
+mod alarm;
+mod config;
+#[cfg(target_os = "linux")]
+pub mod control;
+#[cfg(target_os = "linux")]
+mod direction;
+#[cfg(target_os = "linux")]
+mod emulator;
+mod error;
+mod frames;
+mod journal;
+mod lateness;
+mod passage;
+#[cfg(target_os = "linux")]
+mod refusal;
+pub mod replay;
+mod report;
+
+pub use alarm::{Alarm, AlarmKind};
+pub use config::{EmulatorConfig, LinkMode, Scheduling};
+#[cfg(target_os = "linux")]
+pub use emulator::{Emulator, Ending, Remote};
+pub use error::{EmulatorError, Refusal};
+#[cfg(target_os = "linux")]
+pub use refusal::refusals;
+pub use report::{
+    AppliedConfiguration, CountersReport, DirectionReport, FlowReport, ImpairmentReport,
+    JournalReport, LatenessReport, LinkReport, REPORT_SCHEMA, Realised, Report,
+};

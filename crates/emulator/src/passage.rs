@@ -1,0 +1,402 @@
+//! One direction without its thread: frames in, verdicts, changes, frames out, all counted. Time is an argument.
+
+use weir_impair::{Engine, Fate, ImpairError, Meta, Verdict};
+use weir_laws::Direction;
+use weir_link::{Handle, Receive, Received, Slabs, Transmit};
+use weir_model::impairment::Impairment;
+use weir_model::plan::Direction as Side;
+
+use crate::frames::{Copies, native};
+use crate::journal::Writing;
+use crate::lateness::{LATE_NS, Timing};
+use crate::report::{CountersReport, DirectionReport, FlowReport, LinkReport, Realised};
+
+/// Ring entries taken at once.
+const MOST: usize = 64;
+/// Frames handed to the link by one call: its own batch, after which the clock is read.
+const SENT_AT_ONCE: usize = 64;
+/// Frames that may wait for room in the link before no more are taken in.
+const MOST_WAITING: usize = 4096;
+/// Memory for frames beyond what the laws may hold: what is on its way in and out.
+const HEADROOM_BYTES: u64 = 32 << 20;
+
+/// A frame that is to leave.
+#[derive(Debug)]
+struct Leaving {
+    fate: Fate,
+    native: Option<(u64, u32)>,
+}
+
+/// What a flow has beside the engine's counters.
+#[derive(Debug, Default)]
+struct Extra {
+    timing: Timing,
+    /// Frames that the link refused, or whose change found no memory.
+    unplanned: u64,
+    unplanned_bytes: u64,
+    unlogged: bool,
+}
+
+/// One direction.
+#[derive(Debug)]
+pub(crate) struct Passage {
+    direction: Direction,
+    engine: Engine,
+    slabs: Slabs,
+    copies: Copies,
+    received: Vec<Received>,
+    metas: Vec<Meta>,
+    fates: Vec<Fate>,
+    /// Frames that are to leave, in order; those before `left` have left.
+    handles: Vec<Handle>,
+    leaving: Vec<Leaving>,
+    left: usize,
+    extras: Vec<Extra>,
+    late_packets: u64,
+    journal: Option<Writing>,
+    native_port: u16,
+    needs_frames: bool,
+}
+
+pub(crate) const fn side(direction: Direction) -> Side {
+    match direction {
+        Direction::Forward => Side::Forward,
+        Direction::Reverse => Side::Reverse,
+    }
+}
+
+impl Passage {
+    pub(crate) fn new(
+        config: &Impairment,
+        direction: Direction,
+        journal: Option<Writing>,
+        native_port: u16,
+    ) -> Result<Self, ImpairError> {
+        let engine = Engine::new(config, direction)?;
+        // The slabs' classes are at most twice a frame's size.
+        let limit = config.memory_bytes().saturating_mul(2).saturating_add(HEADROOM_BYTES);
+        let mut slabs = Slabs::new(limit);
+        slabs.reserve(64, 1 << 12);
+        slabs.reserve(1514, 1 << 10);
+        let mut passage = Passage {
+            direction,
+            needs_frames: engine.needs_frames(),
+            engine,
+            slabs,
+            copies: Copies::default(),
+            received: Vec::with_capacity(4096),
+            metas: Vec::with_capacity(4096),
+            fates: Vec::with_capacity(4096),
+            handles: Vec::with_capacity(2 * MOST_WAITING),
+            leaving: Vec::with_capacity(2 * MOST_WAITING),
+            left: 0,
+            extras: Vec::new(),
+            late_packets: 0,
+            journal,
+            native_port,
+        };
+        passage.make_room();
+        Ok(passage)
+    }
+
+    fn make_room(&mut self) {
+        let flows = self.engine.flows().count();
+        self.extras.resize_with(flows.max(self.extras.len()), Extra::default);
+        self.needs_frames = self.engine.needs_frames();
+    }
+
+    /// Another configuration, between two batches; what is held leaves when it was to leave.
+    pub(crate) fn configure(
+        &mut self,
+        config: &Impairment,
+        number: u64,
+        now_ns: u64,
+    ) -> Result<(), ImpairError> {
+        self.engine.configure(config)?;
+        self.make_room();
+        if let Some(journal) = &mut self.journal {
+            journal.configured(number, now_ns);
+        }
+        Ok(())
+    }
+
+    /// Whether the verdicts of a flow (of all: `None`) go to the journal. `false` when there is no such flow.
+    pub(crate) fn log(&mut self, flow: Option<&str>, on: bool) -> bool {
+        let mut found = flow.is_none();
+        for (status, extra) in self.engine.flows().zip(&mut self.extras) {
+            if flow.is_none_or(|name| name == status.name) {
+                extra.unlogged = !on;
+                found = true;
+            }
+        }
+        found
+    }
+
+    /// Takes in what has come. Nothing, when too much waits to leave: the link's ring is the queue then.
+    pub(crate) fn take_in(&mut self, from: &mut dyn Receive) -> weir_link::Result<usize> {
+        self.received.clear();
+        if self.waiting() >= MOST_WAITING {
+            return Ok(0);
+        }
+        from.recv(&mut self.slabs, MOST, &mut self.received)
+    }
+
+    /// A frame from elsewhere than a link; `false`: there is no memory for it.
+    pub(crate) fn put_in(&mut self, frame: &[u8], ingress_ns: u64) -> bool {
+        self.received.clear();
+        match self.slabs.insert(frame) {
+            Some(handle) => {
+                self.received.push(Received { handle, len: frame.len() as u32, ingress_ns });
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Asks the laws about what was taken in, and about what is due.
+    pub(crate) fn judge(&mut self, now_ns: u64) {
+        self.metas.clear();
+        for frame in &self.received {
+            let handle = frame.handle.to_bits();
+            self.metas.push(if self.needs_frames {
+                Meta::of_frame(handle, frame.ingress_ns, self.slabs.bytes(frame.handle))
+            } else {
+                Meta::opaque(handle, frame.ingress_ns, frame.len)
+            });
+        }
+        self.received.clear();
+        self.fates.clear();
+        self.engine.step(now_ns, &self.metas, &mut self.fates);
+        self.carry_out();
+    }
+
+    /// Does what the fates say.
+    fn carry_out(&mut self) {
+        let fates = std::mem::take(&mut self.fates);
+        for fate in &fates {
+            let handle = Handle::from_bits(fate.handle);
+            match fate.verdict {
+                Verdict::Copied => self.copies.add(fate.handle),
+                Verdict::Forwarded => {
+                    let native = self.native(fate);
+                    let handle = match self.engine.edit(fate) {
+                        None => Some(handle),
+                        Some(edit) => self.copies.edit(&mut self.slabs, fate, edit),
+                    };
+                    if let Some(handle) = handle {
+                        self.handles.push(handle);
+                        self.leaving.push(Leaving { fate: *fate, native });
+                    } else {
+                        self.unplanned(fate, native);
+                    }
+                }
+                Verdict::Lost | Verdict::QueueDropped | Verdict::Unplanned => {
+                    let native = self.native(fate);
+                    self.write(fate, None, native);
+                    self.copies.release(&mut self.slabs, handle);
+                }
+            }
+        }
+        self.fates = fates;
+    }
+
+    /// Sequence and flow of native data, when someone wants to know.
+    #[inline]
+    fn native(&self, fate: &Fate) -> Option<(u64, u32)> {
+        self.journal.as_ref()?;
+        native(self.slabs.bytes(Handle::from_bits(fate.handle)), self.native_port)
+    }
+
+    #[inline]
+    fn write(&mut self, fate: &Fate, departed_ns: Option<u64>, native: Option<(u64, u32)>) {
+        if let Some(journal) = &mut self.journal
+            && !self.extras[fate.flow as usize].unlogged
+        {
+            journal.write(fate, departed_ns, native);
+        }
+    }
+
+    /// Counts a packet that was to be sent and was not.
+    fn unplanned(&mut self, fate: &Fate, native: Option<(u64, u32)>) {
+        let extra = &mut self.extras[fate.flow as usize];
+        extra.unplanned += 1;
+        extra.unplanned_bytes += u64::from(fate.length);
+        self.write(&Fate { verdict: Verdict::Unplanned, ..*fate }, None, native);
+    }
+
+    /// Sends what is to leave, as far as the link has room; `clock` tells the time of each departure.
+    pub(crate) fn send_out(
+        &mut self,
+        to: &mut dyn Transmit,
+        clock: &mut dyn FnMut() -> u64,
+    ) -> weir_link::Result<()> {
+        while self.left < self.handles.len() {
+            let end = self.handles.len().min(self.left + SENT_AT_ONCE);
+            let sent = to.send(&self.slabs, &self.handles[self.left..end])?;
+            if sent == 0 {
+                break;
+            }
+            let departed_ns = clock();
+            let mut refused = to.refused().iter().copied().peekable();
+            for place in 0..sent {
+                let at = self.left + place;
+                let Leaving { fate, native } = self.leaving[at];
+                if refused.next_if_eq(&(place as u32)).is_some() {
+                    self.unplanned(&fate, native);
+                } else {
+                    self.departed(&fate, native, departed_ns);
+                }
+                self.copies.release(&mut self.slabs, self.handles[at]);
+            }
+            self.left += sent;
+            if self.left < end {
+                break;
+            }
+        }
+        self.tidy();
+        Ok(())
+    }
+
+    #[inline]
+    fn departed(&mut self, fate: &Fate, native: Option<(u64, u32)>, departed_ns: u64) {
+        let timing = &mut self.extras[fate.flow as usize].timing;
+        timing.record(fate.arrived_ns, fate.at_ns, departed_ns);
+        self.late_packets += u64::from(departed_ns.saturating_sub(fate.at_ns) > LATE_NS);
+        self.write(fate, Some(departed_ns), native);
+    }
+
+    fn tidy(&mut self) {
+        if self.left == self.handles.len() {
+            self.handles.clear();
+            self.leaving.clear();
+            self.left = 0;
+        } else if self.left >= MOST_WAITING {
+            self.handles.drain(..self.left);
+            self.leaving.drain(..self.left);
+            self.left = 0;
+        }
+    }
+
+    /// Hands what is to leave to `out`, with the time asked: the departure of a virtual clock.
+    pub(crate) fn send_all<E>(
+        &mut self,
+        mut out: impl FnMut(u64, &[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for at in self.left..self.handles.len() {
+            let Leaving { fate, native } = self.leaving[at];
+            self.left = at + 1;
+            out(fate.at_ns, self.slabs.bytes(self.handles[at]))?;
+            self.departed(&fate, native, fate.at_ns);
+            self.copies.release(&mut self.slabs, self.handles[at]);
+        }
+        self.tidy();
+        Ok(())
+    }
+
+    /// Gives up what is held and what waits to leave.
+    pub(crate) fn abandon(&mut self) {
+        self.fates.clear();
+        let mut fates = std::mem::take(&mut self.fates);
+        self.engine.abandon(&mut fates);
+        self.fates = fates;
+        self.carry_out();
+        for at in self.left..self.handles.len() {
+            let Leaving { fate, native } = self.leaving[at];
+            self.unplanned(&fate, native);
+            self.copies.release(&mut self.slabs, self.handles[at]);
+        }
+        self.left = self.handles.len();
+        self.tidy();
+    }
+
+    /// Frames that wait for room in the link.
+    pub(crate) fn waiting(&self) -> usize {
+        self.handles.len() - self.left
+    }
+
+    pub(crate) fn next_deadline_ns(&self) -> Option<u64> {
+        self.engine.next_deadline_ns()
+    }
+
+    pub(crate) fn held_packets(&self) -> u64 {
+        self.engine.held_packets()
+    }
+
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.engine.held_bytes()
+    }
+
+    pub(crate) fn late_packets(&self) -> u64 {
+        self.late_packets
+    }
+
+    /// Packets lost unasked by this side of the link's counters.
+    pub(crate) fn unplanned_packets(&self) -> u64 {
+        self.engine.flows().map(|flow| flow.counters.unplanned_dropped_packets).sum::<u64>()
+            + self.extras.iter().map(|extra| extra.unplanned).sum::<u64>()
+    }
+
+    pub(crate) fn flush_journal(&mut self) {
+        if let Some(journal) = &mut self.journal {
+            journal.flush();
+        }
+    }
+
+    /// Ends the journal's part.
+    pub(crate) fn close_journal(&mut self) {
+        if let Some(journal) = self.journal.take() {
+            journal.close();
+        }
+    }
+
+    /// Frames in the slabs; none when all have left.
+    #[cfg(test)]
+    pub(crate) fn frames(&self) -> u64 {
+        self.slabs.usage().packets
+    }
+
+    pub(crate) fn report(&self, config: &Impairment, link: LinkReport) -> DirectionReport {
+        let side = side(self.direction);
+        let mut flows = Vec::new();
+        for (status, extra) in self.engine.flows().zip(&self.extras) {
+            let mut counters = CountersReport::from(status.counters);
+            // What the link refused was counted as sent when it was handed over.
+            counters.sent_packets = counters.sent_packets.saturating_sub(extra.unplanned);
+            counters.sent_bytes = counters.sent_bytes.saturating_sub(extra.unplanned_bytes);
+            counters.unplanned_dropped_packets += extra.unplanned;
+            let asked = if status.number == 0 {
+                config.other.laws(side)
+            } else {
+                let flow = config.flows.iter().find(|flow| flow.name == status.name);
+                flow.filter(|flow| flow.run.0).map(|flow| flow.laws(side)).unwrap_or_default()
+            };
+            let mut realised = Realised::of(&counters);
+            extra.timing.realised(&mut realised);
+            flows.push(FlowReport {
+                name: status.name.to_owned(),
+                direction: side,
+                active: status.active,
+                counters,
+                asked: asked.to_string(),
+                realised,
+                lateness: extra.timing.lateness(),
+            });
+        }
+        let sum = |field: fn(&CountersReport) -> u64| flows.iter().map(|f| field(&f.counters)).sum();
+        DirectionReport {
+            direction: side,
+            received_packets: sum(|c| c.received_packets),
+            received_bytes: sum(|c| c.received_bytes),
+            sent_packets: sum(|c| c.sent_packets),
+            sent_bytes: sum(|c| c.sent_bytes),
+            unplanned_dropped_packets: sum(|c| c.unplanned_dropped_packets)
+                + link.kernel_dropped_packets
+                + link.memory_dropped_packets
+                + link.unusable_packets,
+            held_packets: self.engine.held_packets() + self.waiting() as u64,
+            late_packets: self.late_packets,
+            link,
+            flows,
+        }
+    }
+}

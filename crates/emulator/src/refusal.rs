@@ -1,0 +1,143 @@
+//! Interfaces that are not taken: what they are needed for, and by whom.
+
+use std::net::IpAddr;
+
+use weir_net::interface::{self, Interface};
+
+use crate::error::{EmulatorError, Refusal};
+
+/// Why `a` or `b` should not be taken, as of now: pairs of the interface and its reasons.
+///
+/// # Errors
+/// An interface that is not there; a question that the system does not answer.
+pub fn refusals(a: &str, b: &str) -> Result<Vec<(String, Vec<Refusal>)>, EmulatorError> {
+    let all = interface::interfaces()?;
+    let peer = session_peer();
+    let session = peer.and_then(|ip| Some((ip, interface::egress_interface(ip).ok()?)));
+    let mut out = Vec::new();
+    for name in [a, b] {
+        let this = interface::interface(name)?;
+        let mut reasons = judged(&this, &all);
+        if a == b {
+            reasons.push(Refusal::SameTwice);
+        }
+        if interface::has_default_route(name)? {
+            reasons.push(Refusal::DefaultRoute);
+        }
+        if let Some((ip, egress)) = &session
+            && egress.interface_index == this.index
+        {
+            reasons.push(Refusal::OwnSession(ip.to_string()));
+        }
+        if !reasons.is_empty() {
+            out.push((name.to_owned(), reasons));
+        }
+        if a == b {
+            break;
+        }
+    }
+    Ok(out)
+}
+
+/// What the interface itself tells.
+fn judged(this: &Interface, all: &[Interface]) -> Vec<Refusal> {
+    let mut reasons = Vec::new();
+    if this.loopback || this.mac.is_none() {
+        reasons.push(Refusal::NotEthernet);
+    }
+    if !this.up {
+        reasons.push(Refusal::Down);
+    }
+    if let Some(master) = this.master {
+        let name = all.iter().find(|other| other.index == master).map(|other| &other.name);
+        let name = name.map_or_else(|| format!("interface {master}"), |name| format!("{name:?}"));
+        reasons.push(Refusal::Member(name.replace('"', "")));
+    }
+    // A link-local address of IPv6 comes by itself with every interface that is up.
+    let addresses: Vec<String> = this
+        .addresses
+        .iter()
+        .filter(|a| !matches!(a.address, IpAddr::V6(v6) if v6.is_unicast_link_local()))
+        .map(|a| format!("{}/{}", a.address, a.prefix_length))
+        .collect();
+    if !addresses.is_empty() {
+        reasons.push(Refusal::Addresses(addresses));
+    }
+    reasons
+}
+
+/// The far end of the SSH session that this program runs in: from its environment, or, as sudo clears that, from an
+/// ancestor's.
+fn session_peer() -> Option<IpAddr> {
+    let own = std::env::var("SSH_CONNECTION").ok();
+    if let Some(ip) = own.as_deref().and_then(first_address) {
+        return Some(ip);
+    }
+    let mut pid = std::process::id();
+    for _ in 0..32 {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+        pid = parent.trim().parse().ok().filter(|&pid| pid > 0)?;
+        let Ok(environment) = std::fs::read(format!("/proc/{pid}/environ")) else { continue };
+        let found = environment
+            .split(|&byte| byte == 0)
+            .filter_map(|entry| std::str::from_utf8(entry).ok()?.strip_prefix("SSH_CONNECTION="))
+            .find_map(first_address);
+        if found.is_some() {
+            return found;
+        }
+    }
+    None
+}
+
+/// The client's address of `SSH_CONNECTION` (`client port server port`).
+fn first_address(text: &str) -> Option<IpAddr> {
+    let word = text.split_whitespace().next()?;
+    word.split('%').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_net::interface::InterfaceAddress;
+
+    #[test]
+    fn each_reason_is_seen() {
+        let good = Interface {
+            index: 7,
+            name: "eth7".into(),
+            up: true,
+            mac: Some([2; 6]),
+            ..Interface::default()
+        };
+        let bridge = Interface { index: 9, name: "br0".into(), ..good.clone() };
+        let all = [good.clone(), bridge];
+        assert_eq!(judged(&good, &all), []);
+        let address = |text: &str, prefix_length| InterfaceAddress {
+            address: text.parse().unwrap(),
+            prefix_length,
+        };
+        let local = Interface { addresses: vec![address("fe80::1", 64)], ..good.clone() };
+        assert_eq!(judged(&local, &all), []);
+        let bad = Interface {
+            up: false,
+            mac: None,
+            master: Some(9),
+            addresses: vec![address("192.0.2.1", 24), address("fe80::1", 64)],
+            ..good
+        };
+        assert_eq!(judged(&bad, &all), [
+            Refusal::NotEthernet,
+            Refusal::Down,
+            Refusal::Member("br0".into()),
+            Refusal::Addresses(vec!["192.0.2.1/24".into()]),
+        ]);
+    }
+
+    #[test]
+    fn the_peer_of_a_session() {
+        assert_eq!(first_address("192.0.2.7 51000 192.0.2.1 22"), "192.0.2.7".parse().ok());
+        assert_eq!(first_address("fe80::1%eth0 51000 fe80::2 22"), "fe80::1".parse().ok());
+        assert_eq!(first_address(""), None);
+    }
+}

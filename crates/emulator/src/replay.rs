@@ -1,0 +1,172 @@
+//! From capture to capture: the same engine, with the capture's times for a clock. The same bytes and seed give the
+//! same bytes.
+
+use std::io::{Read, Write};
+use std::path::PathBuf;
+
+use weir_laws::Direction;
+use weir_link::capture::{CaptureFormat, CaptureReader, CaptureWriter, LINK_TYPE_ETHERNET};
+use weir_model::impairment::Impairment;
+
+use crate::error::EmulatorError;
+use crate::journal::Journal;
+use crate::lateness::seconds;
+use crate::passage::Passage;
+use crate::report::{
+    AppliedConfiguration, ImpairmentReport, LinkReport, REPORT_SCHEMA, Report,
+};
+
+/// What is to be done with a capture.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    /// Flows and laws; the seed is in it.
+    pub impairment: Impairment,
+    /// Frames with this source address enter at A, all others at B. `None`: frames of a pcapng's interface 1 enter at B,
+    /// all others at A.
+    pub a_mac: Option<[u8; 6]>,
+    /// Where to write each packet's verdict.
+    pub journal: Option<PathBuf>,
+    /// UDP port by which native data is known in the journal.
+    pub native_port: u16,
+}
+
+impl Replay {
+    /// Sends the frames of `input` through the laws to `output`; names are for messages. The output has the input's
+    /// format, frames in the order of their departures, times in ns; in pcapng, interface 0 is what entered at A.
+    ///
+    /// # Errors
+    /// A capture that makes no sense or is not of Ethernet; a failing reader or writer; an impairment that does not hold.
+    pub fn run(
+        &self,
+        input: (impl Read, &str),
+        output: (impl Write, &str),
+    ) -> Result<Report, EmulatorError> {
+        let (name_in, name_out) = (input.1.to_owned(), output.1.to_owned());
+        let mut reader = CaptureReader::new(input.0, &name_in)?;
+        let format = reader.format();
+        let sides: &[&str] = match format {
+            CaptureFormat::Pcap => &["A"],
+            CaptureFormat::PcapNg => &["A", "B"],
+        };
+        let journal = match &self.journal {
+            None => None,
+            Some(path) => {
+                let names = ["A".to_owned(), "B".to_owned()];
+                let clock = "the capture's, ns since 1970-01-01 UTC";
+                Some(Journal::create(path, &names, &self.impairment, clock)?)
+            }
+        };
+        let passage = |direction| {
+            let writing = journal.as_ref().map(|journal| journal.writing(direction));
+            Passage::new(&self.impairment, direction, writing, self.native_port)
+        };
+        let mut ways = Ways {
+            passages: [passage(Direction::Forward)?, passage(Direction::Reverse)?],
+            writer: CaptureWriter::new(output.0, &name_out, format, sides)?,
+            single: format == CaptureFormat::Pcap,
+        };
+        let mut links = [LinkReport::default(); 2];
+        let (mut first_ns, mut now_ns) = (None, 0_u64);
+        let (mut stepped_back, mut cut) = (0_u64, 0_u64);
+        while let Some(frame) = reader.next_frame()? {
+            if frame.link_type != LINK_TYPE_ETHERNET {
+                return Err(EmulatorError::Refusal {
+                    what: name_in,
+                    given: format!("frames of link type {}", frame.link_type),
+                    accepted: format!("Ethernet ({LINK_TYPE_ETHERNET})"),
+                });
+            }
+            first_ns.get_or_insert(frame.time_ns);
+            stepped_back += u64::from(frame.time_ns < now_ns);
+            cut += u64::from((frame.data.len() as u32) < frame.original_len);
+            now_ns = now_ns.max(frame.time_ns);
+            ways.until(now_ns)?;
+            let at = usize::from(match self.a_mac {
+                Some(mac) => frame.data.get(6..12) != Some(&mac[..]),
+                None => frame.interface == 1,
+            });
+            if ways.passages[at].put_in(frame.data, now_ns) {
+                ways.step(at, now_ns)?;
+            } else {
+                links[at].memory_dropped_packets += 1;
+            }
+        }
+        ways.until(u64::MAX)?;
+        ways.writer.flush()?;
+        let mut directions: Vec<_> = ways
+            .passages
+            .iter()
+            .zip(links)
+            .map(|(passage, link)| passage.report(&self.impairment, link))
+            .collect();
+        let mut lists: Vec<_> =
+            directions.iter_mut().map(|d| std::mem::take(&mut d.flows).into_iter()).collect();
+        let mut flows = Vec::new();
+        while let (Some(a), Some(b)) = (lists[0].next(), lists[1].next()) {
+            flows.extend([a, b]);
+        }
+        for passage in &mut ways.passages {
+            passage.close_journal();
+        }
+        let watching = journal.as_ref().map(Journal::watching);
+        if let Some(journal) = journal {
+            journal.finish()?;
+        }
+        let mut notes = Vec::new();
+        if stepped_back > 0 {
+            notes.push(format!(
+                "{stepped_back} frames have times before those of earlier frames; they were taken as of then"
+            ));
+        }
+        if cut > 0 {
+            notes.push(format!(
+                "{cut} frames were cut when they were captured; rates count what is there"
+            ));
+        }
+        Ok(Report {
+            schema: REPORT_SCHEMA.into(),
+            interfaces: ["A".into(), "B".into()],
+            links: vec![format!("capture {name_in}"), format!("capture {name_out}")],
+            seconds: seconds(now_ns - first_ns.unwrap_or(now_ns)),
+            end_reason: Some("end of the capture".into()),
+            impairment: ImpairmentReport { config: self.impairment.clone(), flows },
+            directions,
+            configurations: vec![AppliedConfiguration { number: 0, at_seconds: [0.0, 0.0] }],
+            alarms: Vec::new(),
+            journal: watching.map(|watching| watching.report()),
+            notes,
+        })
+    }
+}
+
+/// Both directions and where they lead.
+struct Ways<W> {
+    passages: [Passage; 2],
+    writer: CaptureWriter<W>,
+    /// Classic pcap: one interface for both.
+    single: bool,
+}
+
+impl<W: Write> Ways<W> {
+    /// Lets everything happen that is due at `now_ns`, in the order of time; A to B first at one time.
+    fn until(&mut self, now_ns: u64) -> weir_link::Result<()> {
+        loop {
+            let next = [0, 1]
+                .into_iter()
+                .filter_map(|at| Some((self.passages[at].next_deadline_ns()?, at)))
+                .min()
+                .filter(|(deadline, _)| *deadline <= now_ns);
+            match next {
+                Some((deadline, at)) => self.step(at, deadline)?,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    fn step(&mut self, at: usize, now_ns: u64) -> weir_link::Result<()> {
+        let (writer, interface) = (&mut self.writer, if self.single { 0 } else { at as u32 });
+        self.passages[at].judge(now_ns);
+        self.passages[at]
+            .send_all(|time_ns, frame| writer.write(interface, time_ns, frame.len() as u32, frame))
+    }
+}

@@ -1,0 +1,234 @@
+//! What an emulator tells of itself: counters, what was asked and realised, lateness, alarms.
+
+use serde::{Deserialize, Serialize};
+use weir_impair::Counters;
+use weir_model::impairment::Impairment;
+use weir_model::plan::Direction;
+
+use crate::alarm::Alarm;
+
+/// The schema's name.
+pub const REPORT_SCHEMA: &str = "weir.impair-report/1";
+
+/// Everything, of a moment or of the end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// [`REPORT_SCHEMA`].
+    pub schema: String,
+    /// Interface A, interface B.
+    pub interfaces: [String; 2],
+    /// What the links are made of, A first: mode, and why.
+    pub links: Vec<String>,
+    /// Time since the start, s.
+    pub seconds: f64,
+    /// Why it ended; absent while it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_reason: Option<String>,
+    /// What was asked and what was done, as in a record.
+    pub impairment: ImpairmentReport,
+    /// Totals of each direction, A to B first; their flows are in `impairment`.
+    pub directions: Vec<DirectionReport>,
+    /// Configurations that came into force, the first included.
+    pub configurations: Vec<AppliedConfiguration>,
+    /// Alarms so far.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alarms: Vec<Alarm>,
+    /// The journal, if one is written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub journal: Option<JournalReport>,
+    /// What could not be had, in words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// What was asked and what was done.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ImpairmentReport {
+    /// The configuration in force.
+    pub config: Impairment,
+    /// Each flow and direction; Other first, A to B first.
+    pub flows: Vec<FlowReport>,
+}
+
+/// One flow in one direction.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FlowReport {
+    /// Name; `other` for what no filter matched.
+    pub name: String,
+    /// `forward` is A to B.
+    pub direction: Direction,
+    /// Whether the configuration in force has it.
+    pub active: bool,
+    /// What it saw.
+    pub counters: CountersReport,
+    /// Its laws in one line.
+    pub asked: String,
+    /// What became of them.
+    pub realised: Realised,
+    /// Departure minus deadline; absent when nothing left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lateness: Option<LatenessReport>,
+}
+
+/// Counters of a flow and direction. received + duplicated = sent + lost + queue dropped + unplanned + held.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the names are those of `weir_impair::Counters`, which tells their meaning")]
+pub struct CountersReport {
+    pub received_packets: u64,
+    pub received_bytes: u64,
+    pub sent_packets: u64,
+    pub sent_bytes: u64,
+    pub lost_packets: u64,
+    pub duplicated_packets: u64,
+    pub delayed_packets: u64,
+    pub modified_packets: u64,
+    pub reordered_packets: u64,
+    pub marked_packets: u64,
+    pub queue_dropped_packets: u64,
+    pub unplanned_dropped_packets: u64,
+}
+
+impl From<&Counters> for CountersReport {
+    fn from(c: &Counters) -> Self {
+        CountersReport {
+            received_packets: c.received_packets,
+            received_bytes: c.received_bytes,
+            sent_packets: c.sent_packets,
+            sent_bytes: c.sent_bytes,
+            lost_packets: c.lost_packets,
+            duplicated_packets: c.duplicated_packets,
+            delayed_packets: c.delayed_packets,
+            modified_packets: c.modified_packets,
+            reordered_packets: c.reordered_packets,
+            marked_packets: c.marked_packets,
+            queue_dropped_packets: c.queue_dropped_packets,
+            unplanned_dropped_packets: c.unplanned_dropped_packets,
+        }
+    }
+}
+
+/// Shares and delays as they came out; absent where nothing was received or sent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Realised {
+    /// Lost by law, of received.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss_ratio: Option<f64>,
+    /// Copied, of received.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duplicate_ratio: Option<f64>,
+    /// Changed, of sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub modified_ratio: Option<f64>,
+    /// Reordered, of sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reordered_ratio: Option<f64>,
+    /// Least time between arrival and departure, s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay_min_seconds: Option<f64>,
+    /// Mean of it, s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay_mean_seconds: Option<f64>,
+    /// Greatest, s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay_max_seconds: Option<f64>,
+}
+
+impl Realised {
+    pub(crate) fn of(counters: &CountersReport) -> Self {
+        let share = |part: u64, of: u64| (of > 0).then(|| part as f64 / of as f64);
+        Realised {
+            loss_ratio: share(counters.lost_packets, counters.received_packets),
+            duplicate_ratio: share(counters.duplicated_packets, counters.received_packets),
+            modified_ratio: share(counters.modified_packets, counters.sent_packets),
+            reordered_ratio: share(counters.reordered_packets, counters.sent_packets),
+            ..Realised::default()
+        }
+    }
+}
+
+/// Lateness: departure (when the kernel had taken the frame) minus deadline (arrival stamp plus what the laws asked).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LatenessReport {
+    /// Packets.
+    pub count: u64,
+    /// Median, s; absent below 20 packets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p50_seconds: Option<f64>,
+    /// 99th percentile, s; absent below 1000 packets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99_seconds: Option<f64>,
+    /// Largest, s.
+    pub max_seconds: f64,
+    /// Encoding of the histogram in ns: `hdr-v2`.
+    pub encoding: String,
+    /// The histogram, base64.
+    pub data: String,
+}
+
+/// Totals of a direction.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DirectionReport {
+    /// `forward` is A to B.
+    pub direction: Direction,
+    /// Packets judged.
+    pub received_packets: u64,
+    /// Their bytes.
+    pub received_bytes: u64,
+    /// Packets sent on.
+    pub sent_packets: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+    /// Packets lost unasked: the flows' and the link's.
+    pub unplanned_dropped_packets: u64,
+    /// Packets held now.
+    pub held_packets: u64,
+    /// Packets that left more than 1 ms after their deadline.
+    pub late_packets: u64,
+    /// The link's own counters.
+    pub link: LinkReport,
+    /// Its flows; in a [`Report`] they are in `impairment`.
+    #[serde(skip)]
+    pub flows: Vec<FlowReport>,
+}
+
+/// What the links counted of a direction.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkReport {
+    /// Frames the kernel dropped since the receive ring was full.
+    pub kernel_dropped_packets: u64,
+    /// Frames that found no memory.
+    pub memory_dropped_packets: u64,
+    /// Frames that could not be had whole.
+    pub unusable_packets: u64,
+    /// Frames that the outgoing interface refused; counted in their flows too.
+    pub refused_packets: u64,
+    /// Super-packets that were cut into frames.
+    pub super_packets: u64,
+    /// Times the outgoing link had no room.
+    pub times_full: u64,
+    /// CPU time of the direction's thread, ns.
+    pub cpu_nanoseconds: u64,
+}
+
+/// A configuration that came into force.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct AppliedConfiguration {
+    /// 0 for the one it was started with.
+    pub number: u64,
+    /// When, in each direction, s since the start.
+    pub at_seconds: [f64; 2],
+}
+
+/// The journal's counts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JournalReport {
+    /// Its file.
+    pub path: String,
+    /// Records written.
+    pub records: u64,
+    /// Records that the queue or the disk did not take.
+    pub dropped_records: u64,
+    /// The disk refused; nothing was written after that.
+    pub failed: bool,
+}

@@ -1,0 +1,275 @@
+//! The emulator between links in memory: what goes in comes out as the laws say, and everything is accounted for.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used)] // a helper outside #[test] that can't go on is a failed test
+
+use std::time::{Duration, Instant};
+
+use weir_emulator::control::{ControlSocket, ask};
+use weir_emulator::{Emulator, EmulatorConfig, Report};
+use weir_link::memory::{self, Outside};
+use weir_model::impairment::Impairment;
+use weir_net::clock::Clock;
+use weir_wire::packets::{Judged, Kind, PacketLogReader, Record};
+
+/// Ends a broken test; no good one comes near it.
+const LIMIT: Duration = Duration::from_secs(30);
+
+fn config(text: &str) -> EmulatorConfig {
+    let impairment = Impairment { seed: "0x7".parse().unwrap(), ..Impairment::of_both(text.parse().unwrap()) };
+    EmulatorConfig::new("A", "B", impairment)
+}
+
+fn start(config: EmulatorConfig, room: usize) -> (Emulator, Outside, Outside) {
+    let (a, cable_a) = memory::link("A", room).unwrap();
+    let (b, cable_b) = memory::link("B", room).unwrap();
+    (Emulator::between([a, b], config).unwrap(), cable_a, cable_b)
+}
+
+/// A UDP datagram to the native port, with a native header.
+fn native(sequence: u64) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x08, 0x00];
+    frame.extend([0x45, 0, 0, 68, 0, 7, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    frame.extend([0x30, 0x39, 0x24, 0x83, 0, 48, 0, 0]);
+    frame.extend(sequence.to_be_bytes());
+    frame.extend([0; 12]);
+    frame.extend(5_u32.to_be_bytes());
+    frame.extend([0; 16]);
+    frame
+}
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < LIMIT, "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn received(report: &Report) -> u64 {
+    report.directions[0].received_packets
+}
+
+fn taken(cable: &Outside) -> Vec<Vec<u8>> {
+    std::iter::from_fn(|| cable.take()).collect()
+}
+
+fn journal(path: &std::path::Path) -> Vec<(Record, Judged)> {
+    let mut reader = PacketLogReader::new(std::fs::File::open(path).unwrap()).unwrap();
+    let read = || reader.read_judged().unwrap().map(|(record, judged)| (record, judged.unwrap()));
+    std::iter::from_fn(read).collect()
+}
+
+#[test]
+fn everything_that_came_in_is_accounted_for_and_the_journal_agrees() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("journal");
+    let laws = "loss 10%, duplicate 5%, delay 2ms, corrupt 5% repair";
+    let config = EmulatorConfig { journal: Some(path.clone()), ..config(laws) };
+    let (emulator, a, b) = start(config, 100_000);
+    let now = Clock::System.monotonic_ns();
+    for sequence in 0..5000 {
+        a.put(now, &native(sequence));
+    }
+    until("all are in", || received(&emulator.report().unwrap()) == 5000);
+    let ending = emulator.finish("test");
+    assert!(ending.error.is_none());
+    let flow = &ending.report.impairment.flows[0];
+    let c = flow.counters;
+    assert_eq!(c.received_packets + c.duplicated_packets, c.sent_packets + c.lost_packets);
+    let out = taken(&b);
+    assert_eq!(out.len() as u64, c.sent_packets);
+    assert!(taken(&a).is_empty());
+    // Within five standard deviations of what was asked.
+    for (count, of, ratio) in [
+        (c.lost_packets, 5000.0, 0.1),
+        (c.duplicated_packets, 5000.0 - c.lost_packets as f64, 0.05),
+        (c.modified_packets, c.sent_packets as f64, 0.05),
+    ] {
+        let deviation: f64 = f64::sqrt(of * ratio * (1.0 - ratio));
+        assert!((count as f64 - of * ratio).abs() < 5.0 * deviation, "{count} of {of}");
+    }
+    assert_eq!(c.delayed_packets, c.sent_packets);
+    let records = journal(&path);
+    let of = |kind| records.iter().filter(move |(r, _)| r.kind == kind);
+    assert_eq!(of(Kind::FORWARDED).count() as u64, c.sent_packets);
+    assert_eq!(of(Kind::LOST).count() as u64, c.lost_packets);
+    assert_eq!(of(Kind::FORWARDED).filter(|(r, _)| r.copy == 1).count() as u64, c.duplicated_packets);
+    // What the journal says was sent is what came out, in that order; damage is not in the sequence written down.
+    let sent: Vec<_> = of(Kind::FORWARDED).collect();
+    let mut damaged = 0;
+    for ((record, judged), frame) in sent.iter().zip(&out) {
+        let original = native(judged.native_sequence.unwrap());
+        assert_eq!(judged.native_flow, 5);
+        assert_eq!(record.flags & 1 != 0, *frame != original);
+        damaged += u64::from(*frame != original);
+        // Never early; departures are those of the clock that stamped the arrivals.
+        assert!(record.time2_ns.unwrap() >= judged.asked_ns.unwrap());
+        assert_eq!(judged.asked_ns.unwrap(), record.time1_ns.unwrap() + 2_000_000);
+    }
+    assert_eq!(damaged, c.modified_packets);
+    assert_eq!(ending.report.journal.unwrap().dropped_records, 0);
+    assert_eq!(flow.lateness.as_ref().unwrap().count, c.sent_packets);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_fates_in_memory_as_on_the_virtual_clock() {
+    let fates = || {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("journal");
+        let config = EmulatorConfig { journal: Some(path.clone()), ..config("loss 3% run 4") };
+        let (emulator, a, _b) = start(config, 100_000);
+        for sequence in 0..2000 {
+            a.put(1, &native(sequence));
+        }
+        until("all are in", || received(&emulator.report().unwrap()) == 2000);
+        drop(emulator.finish("test"));
+        let lost = journal(&path).into_iter().filter(|(r, _)| r.kind == Kind::LOST);
+        lost.map(|(r, _)| r.sequence).collect::<Vec<_>>()
+    };
+    let first = fates();
+    assert!(!first.is_empty());
+    assert_eq!(first, fates());
+}
+
+#[test]
+fn a_full_link_is_retried_without_input_and_nothing_is_lost() {
+    let (emulator, a, b) = start(config("none"), 10);
+    for sequence in 0..500 {
+        a.put(1, &native(sequence));
+    }
+    let mut out = Vec::new();
+    until("all came through", || {
+        out.extend(taken(&b));
+        out.len() == 500
+    });
+    assert!(out.iter().zip(0..).all(|(frame, sequence)| *frame == native(sequence)));
+    let report = emulator.finish("test").report;
+    assert!(report.directions[0].link.times_full > 0);
+    assert_eq!(report.directions[0].unplanned_dropped_packets, 0);
+}
+
+#[test]
+fn a_new_configuration_loses_nothing_in_flight_and_is_in_the_journal() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("journal");
+    let config = EmulatorConfig { journal: Some(path.clone()), ..config("delay 300ms") };
+    let (emulator, a, b) = start(config, 1000);
+    let now = Clock::System.monotonic_ns();
+    for sequence in 0..100 {
+        a.put(now, &native(sequence));
+    }
+    until("all are held", || {
+        let report = emulator.report().unwrap();
+        report.directions[0].held_packets == 100
+    });
+    assert_eq!(emulator.remote().set_laws(None, Some("loss 100%".parse().unwrap()), None).unwrap(), 1);
+    a.put(Clock::System.monotonic_ns(), &native(100));
+    let mut out = Vec::new();
+    until("those in flight come out", || {
+        out.extend(taken(&b));
+        out.len() == 100
+    });
+    // A flow that is not there is refused, and nothing changes.
+    assert!(emulator.remote().run(Some("nobody"), false).is_err());
+    // Laws are stopped and started by command.
+    assert_eq!(emulator.remote().run(None, false).unwrap(), 2);
+    a.put(Clock::System.monotonic_ns(), &native(101));
+    until("untouched", || b.take().is_some_and(|frame| frame == native(101)));
+    assert_eq!(emulator.remote().run(Some("other"), true).unwrap(), 3);
+    let report = emulator.finish("test").report;
+    assert_eq!(report.impairment.flows[0].counters.lost_packets, 1);
+    assert_eq!(report.configurations.len(), 4);
+    assert_eq!(report.directions[0].unplanned_dropped_packets, 0);
+    let records = journal(&path);
+    let changes: Vec<_> = records.iter().filter(|(r, _)| r.kind == Kind::CONFIGURED).collect();
+    assert_eq!(changes.len(), 6, "three changes, in each direction");
+    assert!(changes[0].0.time1_ns.unwrap() >= now);
+}
+
+#[test]
+fn draining_lets_what_is_held_leave_and_aborting_counts_it() {
+    let (emulator, a, b) = start(config("delay 100ms"), 1000);
+    let put = |a: &Outside| {
+        for sequence in 0..10 {
+            a.put(Clock::System.monotonic_ns(), &native(sequence));
+        }
+    };
+    put(&a);
+    until("held", || received(&emulator.report().unwrap()) == 10);
+    let report = emulator.finish("test").report;
+    assert_eq!((taken(&b).len(), report.directions[0].sent_packets), (10, 10));
+    let (emulator, a, b) = start(config("delay 1h"), 1000);
+    put(&a);
+    until("held", || received(&emulator.report().unwrap()) == 10);
+    emulator.remote().abort();
+    let report = emulator.finish("test").report;
+    assert!(taken(&b).is_empty());
+    assert_eq!(report.directions[0].unplanned_dropped_packets, 10);
+}
+
+#[test]
+fn what_the_kernel_dropped_and_the_cap_refused_is_unplanned() {
+    let mut small = config("delay 1h");
+    small.impairment.memory = Some("64K".parse().unwrap());
+    let (emulator, a, _b) = start(small, 1000);
+    a.drop_in_kernel(7);
+    for sequence in 0..1000 {
+        a.put(Clock::System.monotonic_ns(), &native(sequence));
+    }
+    until("all are in", || received(&emulator.report().unwrap()) == 1000);
+    let report = emulator.report().unwrap();
+    let held = report.directions[0].held_packets;
+    assert!(held > 100 && held < 1000, "{held}");
+    assert_eq!(report.directions[0].unplanned_dropped_packets, 7 + 1000 - held);
+    assert_eq!(report.impairment.flows[0].counters.unplanned_dropped_packets, 1000 - held);
+    until("the alarm", || {
+        let (alarms, _) = emulator.remote().alarms_after(0);
+        let kinds: Vec<_> = alarms.iter().map(|alarm| alarm.kind).collect();
+        kinds.contains(&weir_emulator::AlarmKind::UnplannedDrop)
+            && kinds.contains(&weir_emulator::AlarmKind::MemoryCapNear)
+    });
+    emulator.remote().abort();
+}
+
+#[test]
+fn the_control_socket_answers_everything_put_to_it() {
+    use serde_json::json;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("socket");
+    let (emulator, ..) = start(config("delay 1ms"), 10);
+    let socket = ControlSocket::listen(&path, emulator.remote().clone()).unwrap();
+    // One that is in use is left alone.
+    assert!(ControlSocket::listen(&path, emulator.remote().clone()).is_err());
+    let shown = ask(&path, &json!({ "verb": "show" })).unwrap();
+    assert_eq!(shown["interfaces"], json!(["A", "B"]));
+    let set = ask(&path, &json!({ "verb": "set", "a_to_b": "loss 2%", "seed": "0x9" })).unwrap();
+    assert_eq!((&set["ok"], &set["configuration"]), (&json!(true), &json!(2)));
+    let saved = ask(&path, &json!({ "verb": "save" })).unwrap();
+    let saved = Impairment::parse(saved["toml"].as_str().unwrap()).unwrap();
+    assert_eq!(saved.seed.0, 9);
+    assert_eq!(saved.other.a_to_b, "loss 2%".parse().unwrap());
+    assert_eq!(saved.other.b_to_a, "delay 1ms".parse().unwrap());
+    let whole = json!({ "verb": "set", "impairment": saved });
+    assert_eq!(ask(&path, &whole).unwrap()["ok"], true);
+    let stats = ask(&path, &json!({ "verb": "stats" })).unwrap();
+    let report: Report = serde_json::from_value(stats["report"].clone()).unwrap();
+    assert_eq!(report.configurations.len(), 4);
+    for bad in [
+        json!({ "verb": "set" }),
+        json!({ "verb": "set", "both": "loss 200%" }),
+        json!({ "verb": "set", "both": "loss 1%", "flow": "nobody" }),
+        json!({ "verb": "set", "profile": "9g" }),
+        json!({ "verb": "stop", "flow": "nobody" }),
+        json!({ "verb": "log", "on": true }),
+        json!({ "verb": "explode" }),
+        json!({ "verb": "show", "x": 1 }),
+        json!(7),
+    ] {
+        let answer = ask(&path, &bad).unwrap();
+        assert_eq!(answer["ok"], false, "{bad}");
+        assert!(answer["error"].is_string(), "{bad}");
+    }
+    assert_eq!(emulator.report().unwrap().configurations.len(), 4, "refusals change nothing");
+    drop(socket);
+    assert!(!path.exists());
+}
