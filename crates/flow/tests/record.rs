@@ -28,6 +28,7 @@ impl Test {
             remote: Some(EndReport::default()),
             clock: None,
             intervals: IntervalClock { start_ns: 5, interval_ns: 1_000_000_000, omit_ns: 0 },
+            intervals_shown: 0,
             status: Status::Complete,
             end_reason: "done".into(),
             nominal: None,
@@ -53,8 +54,8 @@ impl Test {
                 bytes: 1_000_000,
                 packets: 1000,
                 seconds: 1.0,
-                bits_per_second: 8e6,
-                packets_per_second: 1000.0,
+                bits_per_second: Some(8e6),
+                packets_per_second: Some(1000.0),
                 asked_packets_per_second: spec.rate.packets_per_second(1000),
                 ..Sender::default()
             });
@@ -62,8 +63,8 @@ impl Test {
                 bytes: 1_000_000,
                 packets: 1000,
                 seconds: 0.999,
-                bits_per_second: 8e6,
-                packets_per_second: 1000.0,
+                bits_per_second: Some(8e6),
+                packets_per_second: Some(1000.0),
                 lost_packets: Some(0),
                 crossing: Some("cut".into()),
                 ..Receiver::default()
@@ -396,10 +397,10 @@ fn link_usage_counts_headers_of_every_level() {
         connection(Transport::Udp, Direction::Reverse),
     ]);
     let slower = both.parts.local.flows[1].receiver.as_mut().unwrap();
-    (slower.packets_per_second, slower.bits_per_second) = (500.0, 4e6);
+    (slower.packets_per_second, slower.bits_per_second) = (Some(500.0), Some(4e6));
     assert_eq!(usage(&mut both).direction, Direction::Forward);
     let faster = both.parts.local.flows[1].receiver.as_mut().unwrap();
-    (faster.packets_per_second, faster.bits_per_second) = (2000.0, 16e6);
+    (faster.packets_per_second, faster.bits_per_second) = (Some(2000.0), Some(16e6));
     assert_eq!(usage(&mut both).direction, Direction::Reverse);
 }
 
@@ -407,8 +408,8 @@ fn count(packets: u64, lost: Option<u64>, retransmits: Option<u64>) -> IntervalC
     IntervalCount {
         bytes: packets * 1000,
         packets,
-        bits_per_second: 8e3 * packets as f64,
-        packets_per_second: packets as f64,
+        bits_per_second: Some(8e3 * packets as f64),
+        packets_per_second: Some(packets as f64),
         lost_packets: lost,
         retransmits,
         ..IntervalCount::default()
