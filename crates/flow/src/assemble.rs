@@ -206,21 +206,24 @@ struct Counted {
 
 impl Counted {
     fn new(
-        start: Option<f64>,
-        seconds: f64,
-        packets: u64,
-        packets_per_second: Option<f64>,
+        (start, seconds): (Option<f64>, f64),
+        (packets, packets_per_second): (u64, Option<f64>),
+        (bytes, bits_per_second): (u64, Option<f64>),
     ) -> Self {
-        let counted = packets_per_second.filter(|r| *r > 0.0).map(|r| packets as f64 / r);
+        let over = |amount: f64, rate: Option<f64>| rate.filter(|r| *r > 0.0).map(|r| amount / r);
+        let counted = over(packets as f64, packets_per_second)
+            .or_else(|| over(8.0 * bytes as f64, bits_per_second));
         Counted { start, seconds: counted.unwrap_or(seconds) }
     }
 
     fn sender(s: &Sender) -> Self {
-        Self::new(s.start_seconds, s.seconds, s.packets, s.packets_per_second)
+        let packets = (s.packets, s.packets_per_second);
+        Self::new((s.start_seconds, s.seconds), packets, (s.bytes, s.bits_per_second))
     }
 
     fn receiver(r: &Receiver) -> Self {
-        Self::new(r.start_seconds, r.seconds, r.packets, r.packets_per_second)
+        let packets = (r.packets, r.packets_per_second);
+        Self::new((r.start_seconds, r.seconds), packets, (r.bytes, r.bits_per_second))
     }
 }
 

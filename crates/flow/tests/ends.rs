@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 use weir_flow::{
-    FEW_SEGMENTS, IntervalClock, IntervalLog, MAX_INTERVALS, Next, PayloadRing, Receiving, SenderClock, Sending,
-    segments_per_message,
+    FEW_SEGMENTS, IntervalClock, IntervalLog, MAX_INTERVALS, Next, PayloadRing, Receiving,
+    SenderClock, Sending, segments_per_message,
 };
 use weir_model::content::Content;
 use weir_model::plan::{Connection, Family, FlowSpec, Plan, Transport};
@@ -518,14 +518,6 @@ fn time_that_passes_gives_up_what_is_overdue() {
     assert!(!r.is_complete(), "it may still come");
     r.advance(4 * SECOND);
     assert!(r.is_complete());
-}
-
-#[test]
-fn a_last_interval_ends_with_its_last_event_unless_that_is_the_boundary() {
-    let c = clock(0);
-    for (event, seconds) in [(400 * MS, 0.4), (700 * MS, 0.7), (990 * MS, 0.99), (991 * MS, 1.0)] {
-        assert_eq!(c.seconds(0, Some(event)), seconds, "{event}");
-    }
 }
 
 #[test]

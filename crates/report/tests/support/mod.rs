@@ -407,7 +407,7 @@ pub(crate) fn partial() -> Record {
         clock: Some(ClockRelation {
             method: "ntp".into(),
             source: Some("chrony and ntp-kernel".into()),
-            offset_seconds: 1000.000_02,
+            offset_seconds: 1_000.000_02,
             error_seconds: 7.5e-4,
             samples: 31,
             min_round_trip_seconds: Some(0.0312),
