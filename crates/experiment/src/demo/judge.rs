@@ -1,6 +1,8 @@
 //! What to think of a row: counts are exact or they fail; rates and times are held against the asked ones, and a
 //! disturbed run is undecided rather than passed or failed.
 
+use std::collections::BTreeMap;
+
 use weir_model::plan::Direction;
 use weir_model::record::{Record, Status};
 
@@ -66,8 +68,8 @@ pub fn figures(record: &Record) -> Figures {
         if let Some(r) = &total.receiver {
             out.received_bytes += r.bytes;
             out.received_packets += r.packets;
-            out.bits_per_second += r.bits_per_second;
-            out.packets_per_second += r.packets_per_second;
+            out.bits_per_second += r.bits_per_second.unwrap_or(0.0);
+            out.packets_per_second += r.packets_per_second.unwrap_or(0.0);
             if let Some(lost) = r.lost_packets {
                 *out.lost_packets.get_or_insert(0) += lost;
             }
@@ -87,6 +89,41 @@ pub fn figures(record: &Record) -> Figures {
     }
     out.wire_ratio = record.link_usage.as_ref().map(|u| u.wire_ratio);
     out
+}
+
+/// What was lost and where, in words; `None` when nothing was, or nobody can tell.
+pub fn losses(record: &Record) -> Option<String> {
+    let f = figures(record);
+    let lost = f.lost_packets.filter(|l| *l > 0)?;
+    let mut stages: BTreeMap<&str, (u64, bool)> = BTreeMap::new();
+    let ledger = record.loss_ledger.as_ref();
+    for row in ledger.iter().flat_map(|l| &l.rows).filter(|r| r.packets > 0) {
+        let (packets, exact) = stages.entry(&row.stage).or_insert((0, true));
+        *packets += row.packets;
+        *exact &= row.kind == "exact";
+    }
+    let mut places: Vec<String> = stages
+        .into_iter()
+        // A stage that counts buffers of many datagrams knows the most that they can have held.
+        .map(|(stage, (packets, exact))| match (exact, stage) {
+            (true, stage) => format!("{packets} by {stage}"),
+            (false, stage) => format!("{} by {stage} (a bound)", packets.min(lost)),
+        })
+        .collect();
+    match ledger.map(|l| l.remainder_packets) {
+        Some(rest) if rest != 0 => places.push(format!("{rest} not placed")),
+        None => places.push("no ledger".into()),
+        _ => {}
+    }
+    let mut text = format!("{lost} of {} datagrams lost: {}", f.sent_packets, places.join(", "));
+    if record
+        .flows
+        .iter()
+        .any(|f| f.receiver.as_ref().and_then(|r| r.socket_dropped_packets).is_some_and(|d| d > 0))
+    {
+        text += "; the receiver could not empty its socket as fast as the sender filled it";
+    }
+    Some(text)
 }
 
 /// Judges a record against its case.
@@ -149,7 +186,7 @@ fn paced(record: &Record, f: &Figures, asked: f64) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_model::record::{DirectionTotal, Flow, LossLedger, Receiver, Sender, Sums};
+    use weir_model::record::{DirectionTotal, Flow, LedgerRow, LossLedger, Receiver, Sender, Sums};
 
     fn record(sent: u64, received: u64, missed: u64, dropped: u64) -> Record {
         let mut r = Record::default();
@@ -204,6 +241,34 @@ mod tests {
         assert_eq!(judge(&placed, &r), Verdict::Passed);
         r.loss_ledger = Some(LossLedger { rows: vec![], remainder_packets: 5, missing_packets: 5 });
         assert!(matches!(judge(&placed, &r), Verdict::Failed(_)));
+    }
+
+    #[test]
+    fn losses_are_told_with_their_place() {
+        let mut r = record(1000, 900, 0, 3);
+        let row = |stage: &str, packets, kind: &str| LedgerRow {
+            stage: stage.into(),
+            packets,
+            kind: kind.into(),
+            ..LedgerRow::default()
+        };
+        let total = r.total.forward.as_mut().and_then(|t| t.receiver.as_mut()).unwrap();
+        total.lost_packets = Some(100);
+        r.loss_ledger = Some(LossLedger {
+            rows: vec![row("socket overflow", 120, "bound"), row("late", 1, "exact")],
+            remainder_packets: -21,
+            missing_packets: 100,
+        });
+        let text = losses(&r).unwrap();
+        for words in [
+            "100 of 1000 datagrams lost: 1 by late",
+            "100 by socket overflow (a bound)",
+            "-21 not placed",
+            "could not empty its socket",
+        ] {
+            assert!(text.contains(words), "{text}");
+        }
+        assert_eq!(losses(&record(1000, 1000, 0, 0)), None);
     }
 
     #[test]
