@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use crate::commands::{impair, lab};
 use crate::commands::runs::RunsError;
+use crate::commands::{impair, lab};
 use crate::engine::{TrafficError, file_exit_code};
 use serde::Serialize;
 use weir_model::ModelError;

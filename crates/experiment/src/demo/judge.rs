@@ -332,15 +332,15 @@ mod tests {
         let receiver = Sums {
             packets: 90,
             bytes: 450,
-            bits_per_second: 8e3,
-            packets_per_second: 90.0,
+            bits_per_second: Some(8e3),
+            packets_per_second: Some(90.0),
             lost_packets: Some(10),
             ..Sums::default()
         };
         r.total.reverse = Some(DirectionTotal { sender: Some(sender), receiver: Some(receiver) });
         let forward = r.total.forward.as_mut().unwrap().receiver.as_mut().unwrap();
-        (forward.bits_per_second, forward.lost_packets) = (1e3, Some(1));
-        forward.packets_per_second = 9.0;
+        (forward.bits_per_second, forward.lost_packets) = (Some(1e3), Some(1));
+        forward.packets_per_second = Some(9.0);
         let flow = &mut r.flows[0];
         flow.sender.as_mut().unwrap().spacing =
             Some(Spacing { deviation_seconds: 0.5, ..Spacing::default() });
