@@ -53,7 +53,8 @@ enum Request {
         #[serde(default)]
         seed: Option<Seed>,
     },
-    Show,
+    // Braces: fields of a variant without them would be taken in silence.
+    Show {},
     Start {
         #[serde(default)]
         flow: Option<String>,
@@ -67,8 +68,8 @@ enum Request {
         flow: Option<String>,
         on: bool,
     },
-    Stats,
-    Save,
+    Stats {},
+    Save {},
 }
 
 /// A listening control socket; its file goes with it.
@@ -219,7 +220,7 @@ fn obey(request: Request, remote: &Remote) -> Result<Value, EmulatorError> {
             })?;
             applied(remote, number)
         }
-        Request::Show => {
+        Request::Show {} => {
             let (config, stopped) = remote.wanted();
             json!({
                 "interfaces": remote.interfaces(),
@@ -236,8 +237,8 @@ fn obey(request: Request, remote: &Remote) -> Result<Value, EmulatorError> {
             remote.log(flow.as_deref(), on)?;
             json!({})
         }
-        Request::Stats => json!({ "report": remote.report()? }),
-        Request::Save => {
+        Request::Stats {} => json!({ "report": remote.report()? }),
+        Request::Save {} => {
             let text = remote.wanted().0.to_toml();
             json!({ "toml": text.map_err(weir_impair::ImpairError::Config)? })
         }

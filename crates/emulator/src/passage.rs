@@ -349,12 +349,6 @@ impl Passage {
         }
     }
 
-    /// Frames in the slabs; none when all have left.
-    #[cfg(test)]
-    pub(crate) fn frames(&self) -> u64 {
-        self.slabs.usage().packets
-    }
-
     pub(crate) fn report(&self, config: &Impairment, link: LinkReport) -> DirectionReport {
         let side = side(self.direction);
         let mut flows = Vec::new();

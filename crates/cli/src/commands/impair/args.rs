@@ -245,7 +245,11 @@ fn link(text: &str) -> Result<LinkMode, String> {
 fn mac(text: &str) -> Result<[u8; 6], String> {
     let bytes: Option<Vec<u8>> = text
         .split([':', '-'])
-        .map(|part| (part.len() == 2).then(|| u8::from_str_radix(part, 16).ok())?)
+        .map(|part| {
+            // `from_str_radix` takes a sign.
+            let is_octet = part.len() == 2 && part.bytes().all(|b| b.is_ascii_hexdigit());
+            is_octet.then(|| u8::from_str_radix(part, 16).ok())?
+        })
         .collect();
     let bytes = bytes.and_then(|bytes| <[u8; 6]>::try_from(bytes).ok());
     bytes.ok_or_else(|| "expected an address like 02:00:00:00:00:01".into())
