@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::{IsTerminal, Write, stderr, stdout};
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 use weir_report::{Style, TextOptions};
 
@@ -89,7 +89,7 @@ fn dispatch(command: Command, words: &[OsString]) -> i32 {
         Command::Impair(args) => commands::impair::run(*args),
         Command::Profiles(args) => commands::profiles::run(&args),
         Command::Runs(args) => runs(&args),
-        Command::Keygen(_) => commands::keygen::run(),
+        Command::Keygen(args) => commands::keygen::run(&args),
         Command::Schema(args) => commands::schema::run(&args),
         Command::Completions(args) => commands::completions::run(&args),
         Command::Man(args) => commands::man::run(&args),
@@ -185,7 +185,10 @@ fn parsed_otherwise(refusal: &clap::Error, words: &[OsString]) -> i32 {
             0
         }
         _ if form == ErrorForm::Text => {
-            let _ = refusal.print();
+            match tip(refusal, words) {
+                Some(tip) => note(&with_tip(&refusal.render().to_string(), tip)),
+                None => drop(refusal.print()),
+            }
             2
         }
         _ => {
@@ -193,12 +196,46 @@ fn parsed_otherwise(refusal: &clap::Error, words: &[OsString]) -> i32 {
             // The first line says what is wrong; the rest is usage for people.
             let first = text.split("\n\n").next().unwrap_or(&text).trim();
             let first = first.strip_prefix("error: ").unwrap_or(first);
-            let words: Vec<&str> = first.split_whitespace().collect();
-            let error = CliError::Usage(words.join(" "));
+            let tip = tip(refusal, words);
+            let words: Vec<&str> =
+                first.split_whitespace().chain(tip.map(|_| ";")).chain(tip).collect();
+            let error = CliError::Usage(words.join(" ").replace(" ;", ";"));
             tell(&error, form);
             error.exit_code()
         }
     }
+}
+
+/// What to do about a flag of `weir test` that people bring along from other tools, and that this one has not.
+fn tip(refusal: &clap::Error, words: &[OsString]) -> Option<&'static str> {
+    if refusal.kind() != ErrorKind::UnknownArgument || words.get(1)? != "test" {
+        return None;
+    }
+    let Some(ContextValue::String(flag)) = refusal.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    match flag.as_str() {
+        "-c" | "--client" => Some("HOST stands by itself: weir test HOST"),
+        "-s" | "--server" => Some("the answering side is: weir serve"),
+        "-D" | "--daemon" | "--one-off" => Some("a flag of weir serve"),
+        _ if flag.strip_prefix('-')?.starts_with(|c: char| c.is_ascii_digit()) => Some(
+            "no value may be negative; -t 0 is until stopped, -b 0 unlimited (-1, one client, is a flag of weir serve)",
+        ),
+        _ => None,
+    }
+}
+
+/// The parser's text with our tip in the place of its own.
+fn with_tip(text: &str, tip: &str) -> String {
+    let mut lines: Vec<String> =
+        text.trim_end().lines().filter(|l| !l.starts_with("  tip: ")).map(Into::into).collect();
+    let at = lines.iter().position(String::is_empty).map_or(lines.len(), |i| i + 1);
+    lines.insert(at, format!("  tip: {tip}"));
+    // Where the parser had a tip of its own, the line after it is empty already.
+    if lines.get(at + 1).is_some_and(|l| !l.is_empty()) {
+        lines.insert(at + 1, String::new());
+    }
+    lines.join("\n")
 }
 
 #[cfg(test)]
@@ -208,6 +245,27 @@ mod tests {
     #[test]
     fn the_definition_of_flags_holds() {
         command_line().debug_assert();
+    }
+
+    #[test]
+    fn flags_of_other_tools_get_a_tip() {
+        for (words, wanted) in [
+            (&["weir", "test", "-c", "10.0.0.1"][..], "weir test HOST"),
+            (&["weir", "test", "--client", "h"], "weir test HOST"),
+            (&["weir", "test", "-s"], "weir serve"),
+            (&["weir", "test", "h", "-t", "-1"], "-t 0 is until stopped"),
+        ] {
+            let line: Vec<OsString> = words.iter().map(OsString::from).collect();
+            let refusal = Cli::try_parse_from(&line).unwrap_err();
+            let tip = tip(&refusal, &line).unwrap_or_else(|| panic!("{words:?}: {refusal}"));
+            let text = with_tip(&refusal.render().to_string(), tip);
+            assert!(tip.contains(wanted), "{tip}");
+            assert_eq!(text.matches("  tip: ").count(), 1, "{text}");
+            assert!(!text.contains("to pass '"), "{text}");
+            assert!(text.contains("\n\nUsage: weir test"), "{text}");
+        }
+        let line: Vec<OsString> = ["weir", "test", "h", "--udpp"].iter().map(Into::into).collect();
+        assert_eq!(tip(&Cli::try_parse_from(&line).unwrap_err(), &line), None);
     }
 
     #[test]

@@ -2,5 +2,5 @@
 
 pub(crate) use weir_traffic::{
     ClientConfig, Event, Failure, Key, Limits, Scheduling, ServerConfig, ServerEvent, Stop,
-    StopReason, TrafficError, run, serve,
+    StopReason, TrafficError, file_exit_code, run, serve,
 };

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use crate::commands::{impair, lab};
 use crate::commands::runs::RunsError;
-use crate::engine::TrafficError;
+use crate::commands::{impair, lab};
+use crate::engine::{TrafficError, file_exit_code};
 use serde::Serialize;
 use weir_model::ModelError;
 
@@ -88,10 +88,7 @@ impl CliError {
             | CliError::Usage(_)
             | CliError::Plan { .. }
             | CliError::Model(_) => 2,
-            CliError::Io { source, .. } => match source.kind() {
-                std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::StorageFull => 4,
-                _ => 2,
-            },
+            CliError::Io { source, .. } => file_exit_code(source.kind()),
             CliError::Control { exit_code, .. } | CliError::Daemon { exit_code, .. } => *exit_code,
             CliError::Runs(error) => error.exit_code(),
             CliError::Lab(error) => lab::exit_code(error),
@@ -115,6 +112,7 @@ impl CliError {
             CliError::Runs(_) => "runs",
             CliError::Lab(_) => "lab",
             CliError::Emulator(_) => "emulator",
+            CliError::Traffic(TrafficError::File { .. }) => "file",
             CliError::Traffic(error) => match error.exit_code() {
                 2 => "usage",
                 3 => "peer",

@@ -227,7 +227,7 @@ fn a_control_socket_answers() {
         (&stream).write_all(b"{\"ok\":true}\n").unwrap();
         line
     });
-    let output = weir(&["ctl", "--socket", path.to_str().unwrap(), "start", "voice"]);
+    let output = weir(&["ctl", "--json", "--socket", path.to_str().unwrap(), "start", "voice"]);
     assert_eq!((code(&output), out(&output).as_str()), (0, "{\"ok\":true}\n"));
     assert_eq!(answering.join().unwrap(), "{\"connection\":\"voice\",\"verb\":\"start\"}\n");
 }
@@ -258,4 +258,56 @@ fn a_full_disk_is_an_error() {
         .unwrap();
     assert_eq!(code(&output), 4);
     assert!(err(&output).contains("stdout"), "{}", err(&output));
+}
+
+#[test]
+fn a_path_that_cannot_be_used_has_one_code_wherever_it_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let missing = dir.path().join("no/such");
+    let missing = missing.to_str().unwrap();
+    let directory = dir.path().to_str().unwrap();
+    for flag in ["--packet-log", "--csv", "--logfile", "--control-socket"] {
+        for path in [missing, directory] {
+            // Nobody listens there: what is refused before connecting is refused for the path.
+            let output = weir(&["test", "127.0.0.1:9", "--no-store", flag, path]);
+            assert_eq!(code(&output), 2, "{flag} {path}: {}", err(&output));
+            assert!(err(&output).contains(path), "{flag}: {}", err(&output));
+        }
+    }
+}
+
+#[test]
+fn a_congestion_control_that_this_host_has_not_is_refused_at_once() {
+    let output = weir(&["test", "127.0.0.1:9", "--no-store", "-C", "nosuch"]);
+    assert_eq!(code(&output), 4, "{}", err(&output));
+    let said = err(&output);
+    assert!(said.contains("nosuch") && said.contains("reno"), "{said}");
+}
+
+#[test]
+fn a_key_in_a_file_is_the_owner_s_alone() {
+    use std::os::unix::fs::MetadataExt;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("key");
+    let output = weir(&["keygen", "--output", path.to_str().unwrap()]);
+    assert_eq!((code(&output), out(&output), err(&output)), (0, String::new(), String::new()));
+    assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+    let first = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(code(&weir(&["keygen", "--output", path.to_str().unwrap()])), 2, "one is there");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), first);
+    // Into a file of the shell's making.
+    for (mode, warned) in [(0o644, true), (0o600, false)] {
+        let open = dir.path().join(format!("{mode:o}"));
+        let file = std::fs::File::create(&open).unwrap();
+        let permissions = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        file.set_permissions(permissions).unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_weir"))
+            .arg("keygen")
+            .stdout(file)
+            .stderr(Stdio::piped())
+            .output()
+            .unwrap();
+        assert_eq!(err(&output).contains("chmod 600"), warned, "{}", err(&output));
+        assert_eq!(std::fs::read_to_string(&open).unwrap().lines().count(), 1);
+    }
 }

@@ -42,7 +42,7 @@ fn ctl(socket: &Path, words: &[&str]) -> (i32, String) {
 
 /// The state of a connection, as `status` tells it.
 fn state(socket: &Path, name: &str) -> String {
-    let (code, text) = ctl(socket, &["status", name]);
+    let (code, text) = ctl(socket, &["status", "--json", name]);
     assert_eq!(code, 0, "{text}");
     let answer: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(answer["flows"].as_array().unwrap().len(), 1);
@@ -64,6 +64,10 @@ fn one_of_several_connections_is_started_and_stopped_alone() {
     assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
     let states = || ["voice", "later", "back"].map(|name| state(&socket, name));
     assert_eq!(states(), ["started", "waiting", "waiting"]);
+    // For people: a line for each.
+    let text = ctl(&socket, &["status"]);
+    let lines = "[  1] voice: started\n[  2] later: waiting\n[  3] back: waiting\n";
+    assert_eq!(text, (0, lines.into()));
 
     let (code, text) = ctl(&socket, &["start", "nobody"]);
     assert_eq!(code, 2, "{text}");

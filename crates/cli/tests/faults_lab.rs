@@ -74,8 +74,16 @@ fn a_firewall_that_drops_udp_is_told_as_such() {
     assert!(said.contains("UDP 9347 is blocked") && !said.contains("100"), "{said}");
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     // TCP is not.
-    let output = client(&lab, &["-n", "1M"]).output().unwrap();
+    let output = client(&lab, &["-n", "1M", "--json"]).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let record: serde_json::Value = serde_json::from_str(&out(&output)).unwrap();
+    let told = |record: &serde_json::Value| {
+        record["warnings"].as_array().unwrap().iter().any(|w| w["code"] == "latency-missing")
+    };
+    assert!(told(&record) && record.get("latency").is_none(), "{record}");
+    // Nobody is told of what was not asked for.
+    let output = client(&lab, &["-n", "1M", "--json", "--no-latency"]).output().unwrap();
+    assert!(!told(&serde_json::from_str(&out(&output)).unwrap()));
 }
 
 #[test]
@@ -119,4 +127,39 @@ fn an_interface_that_is_removed_ends_the_test_and_keeps_what_was_measured() {
         assert_eq!(client.last("error")["exit_code"], 3, "{words:?}");
     }
     drop(server);
+}
+
+#[test]
+fn datagrams_that_do_not_fit_the_path_are_refused_before_anything_starts() {
+    let test = "datagrams_that_do_not_fit_the_path_are_refused_before_anything_starts";
+    let Some(lab) = lab(test) else { return };
+    let server = serve(&lab);
+    let b = lab.host("b").unwrap();
+    let send = |address: &str, length: &str, words: &[&str]| {
+        let mut command = clean(lab.command("a", env!("CARGO_BIN_EXE_weir")).unwrap());
+        let base = ["-u", "-k", "10", "-b", "1000pps", "--no-store", "--dont-fragment"];
+        command.args(["test", address, "-l", length]).args(base).args(words).output().unwrap()
+    };
+    let (v4, v6) = (b.ipv4.to_string(), b.ipv6.to_string());
+    // The interface's own limit, then a smaller one of the route.
+    for (address, fits, too_large) in [(&v4, "1472", "1473"), (&v6, "1452", "1453")] {
+        let output = send(address, fits, &[]);
+        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+        for words in [&[][..], &["-R"]] {
+            let sessions = server.count("session_opened");
+            let output = send(address, too_large, words);
+            assert_eq!(output.status.code(), Some(2), "{words:?}: {}", err(&output));
+            let said = err(&output);
+            assert!(said.contains("--dont-fragment") && said.contains(fits), "{said}");
+            assert_eq!(server.count("session_opened"), sessions, "something was started");
+        }
+    }
+    let route = format!("route add {v4}/32 dev {} mtu 1000", lab.host("a").unwrap().interface);
+    if !tool(&lab, test, "a", "ip", &route) {
+        return;
+    }
+    let output = send(&v4, "973", &[]);
+    assert_eq!(output.status.code(), Some(2), "{}", err(&output));
+    assert!(err(&output).contains("up to 972"), "{}", err(&output));
+    assert_eq!(send(&v4, "972", &[]).status.code(), Some(0));
 }

@@ -63,7 +63,8 @@ impl Path {
             let mut line = String::new();
             if stdout.read_line(&mut line).unwrap() == 0 {
                 let mut stderr = String::new();
-                std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut stderr).unwrap();
+                std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut stderr)
+                    .unwrap();
                 panic!("the emulator did not start: {head}{stderr}");
             }
             head += &line;
@@ -186,8 +187,14 @@ fn one_percent_is_lost_as_the_journal_says_and_the_receiver_counts() {
     let test = "one_percent_is_lost_as_the_journal_says_and_the_receiver_counts";
     let Some(path) = Path::up(test, &[]) else { return };
     let journal = path.file("journal");
-    let emulator =
-        path.emulator(&["--a-to-b", "loss 1%", "--seed", "7", "--journal", journal.to_str().unwrap()]);
+    let emulator = path.emulator(&[
+        "--a-to-b",
+        "loss 1%",
+        "--seed",
+        "7",
+        "--journal",
+        journal.to_str().unwrap(),
+    ]);
     let mut server = path.weir("b", &["serve", "-1"]);
     server.stdout(Stdio::piped()).stderr(Stdio::null());
     let mut server = server.spawn().unwrap();
@@ -195,7 +202,8 @@ fn one_percent_is_lost_as_the_journal_says_and_the_receiver_counts() {
     BufReader::new(server.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     assert!(line.contains("listening"), "{line}");
     let b = path.lab.host("b").unwrap().ipv4.to_string();
-    let words = ["test", &b, "-u", "-b", "4000pps", "-l", "200", "-k", "8000", "--no-store", "--json"];
+    let words =
+        ["test", &b, "-u", "-b", "4000pps", "-l", "200", "-k", "8000", "--no-store", "--json"];
     let ended = run(path.weir("a", &words));
     let record = ended.record();
     let _ = server.kill();
@@ -230,9 +238,7 @@ fn laws_are_changed_while_packets_are_held() {
     let mut ping = path.lab.command("a", "ping").unwrap();
     ping.args(["-c", "4", "-i", "0.2", "-W", "5", &b]);
     let ping = Running::start(ping);
-    until("something is held", || {
-        path.stats()["directions"][0]["held_packets"].as_u64() > Some(0)
-    });
+    until("something is held", || path.stats()["directions"][0]["held_packets"].as_u64() > Some(0));
     let set = run(path.weir("m", &["impair", "set", "--both", "delay 10ms"])).good();
     assert!(set.contains("configuration 1"), "{set}");
     let text = ping.finish().good();
@@ -256,7 +262,8 @@ fn interfaces_in_use_are_refused_with_the_reason() {
     let test = "interfaces_in_use_are_refused_with_the_reason";
     let Some(path) = Path::up(test, &["ip"]) else { return };
     path.tool("a", &["ip", "route", "add", "default", "dev", "eth0"]).good();
-    path.tool("a", &["ip", "link", "add", "name", "other", "type", "veth", "peer", "name", "peer"]).good();
+    path.tool("a", &["ip", "link", "add", "name", "other", "type", "veth", "peer", "name", "peer"])
+        .good();
     path.tool("a", &["ip", "link", "add", "name", "bridge", "type", "bridge"]).good();
     path.tool("a", &["ip", "link", "set", "dev", "peer", "up", "master", "bridge"]).good();
     for (words, reasons) in [
@@ -312,13 +319,31 @@ fn a_lab_with_an_emulator_is_impaired_and_takes_it_along() {
     };
     let up = weir(&["lab", "up", "--lab", "g3lab", "--impair", "delay 30ms", "--seed", "1"]).good();
     assert!(up.contains("delay 30ms"), "{up}");
-    let ping = weir(&["lab", "exec", "--lab", "g3lab", "a", "--", "ping", "-c", "3", "-i", "0.2", "198.18.0.2"]);
+    let ping = weir(&[
+        "lab",
+        "exec",
+        "--lab",
+        "g3lab",
+        "a",
+        "--",
+        "ping",
+        "-c",
+        "3",
+        "-i",
+        "0.2",
+        "198.18.0.2",
+    ]);
     let times = round_trips(&ping.good());
     assert!(times.len() == 3 && times[1..].iter().all(|&ms| ms >= 60.0), "{times:?}");
-    let sockets = || std::fs::read_dir(dir.path().join("runtime")).unwrap().filter_map(|entry| {
-        let name = entry.unwrap().file_name().into_string().unwrap();
-        name.strip_prefix("impair-")?.strip_suffix(".socket")?.parse::<u32>().ok()
-    }).collect::<Vec<_>>();
+    let sockets = || {
+        std::fs::read_dir(dir.path().join("runtime"))
+            .unwrap()
+            .filter_map(|entry| {
+                let name = entry.unwrap().file_name().into_string().unwrap();
+                name.strip_prefix("impair-")?.strip_suffix(".socket")?.parse::<u32>().ok()
+            })
+            .collect::<Vec<_>>()
+    };
     let pid = sockets()[0];
     let process = Process::open(pid, process_start_time(pid).unwrap()).unwrap().unwrap();
     weir(&["lab", "down", "--lab", "g3lab"]).good();
@@ -347,10 +372,19 @@ fn a_command_behind_the_emulator_reaches_this_host() {
     if ended.status.code() == Some(4) {
         return skip(test, &ended.stderr);
     }
-    assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(7), "here\n"), "{}", ended.stderr);
+    assert_eq!(
+        (ended.status.code(), ended.stdout.as_str()),
+        (Some(7), "here\n"),
+        "{}",
+        ended.stderr
+    );
     // Handshake and answer: three ways of 50 ms.
     assert!(start.elapsed().as_millis() >= 150);
-    assert!(ended.stderr.contains("delay 50ms") && ended.stderr.contains("A to B"), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("delay 50ms") && ended.stderr.contains("A to B"),
+        "{}",
+        ended.stderr
+    );
     answering.join().unwrap();
 }
 
@@ -359,7 +393,8 @@ fn captures_and_profiles_need_no_rights() {
     let dir = tempfile::tempdir().unwrap();
     let file = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     // Classic pcap, µs, one frame of 60 bytes at 1 s.
-    let mut bytes = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0];
+    let mut bytes =
+        vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0];
     bytes.extend([1, 0, 0, 0, 0, 0, 0, 0, 60, 0, 0, 0, 60, 0, 0, 0]);
     bytes.extend([0xff; 60]);
     std::fs::write(file("in"), &bytes).unwrap();
@@ -369,7 +404,8 @@ fn captures_and_profiles_need_no_rights() {
         run(command)
     };
     let (from, to) = (file("in"), file("out"));
-    let words = ["impair", "--pcap-in", &from, "--pcap-out", &to, "--both", "delay 500ms", "--json"];
+    let words =
+        ["impair", "--pcap-in", &from, "--pcap-out", &to, "--both", "delay 500ms", "--json"];
     let report: Value = serde_json::from_str(&weir(&words).good()).unwrap();
     assert_eq!(report["impairment"]["flows"][0]["counters"]["sent_packets"], 1);
     let out = std::fs::read(file("out")).unwrap();

@@ -44,7 +44,7 @@ fn a_paced_rate_is_iperf3s() {
     // A slot that a busy machine made us miss is skipped and counted; iperf3 sends it late.
     let sender = record.flows[0].sender.as_ref().unwrap();
     let slots = sender.packets + sender.missed_slots.unwrap();
-    let ours = ours.bits_per_second * slots as f64 / sender.packets as f64;
+    let ours = ours.bits_per_second.unwrap() * slots as f64 / sender.packets as f64;
     let theirs = number(&theirs["bits_per_second"]);
     assert!((ours / theirs - 1.0).abs() < 0.01, "weir {ours}, iperf3 {theirs} bit/s: {sender:?}");
 }
@@ -61,7 +61,7 @@ fn tcp_is_of_iperf3s_order() {
         let total = total.into_iter().flatten().next().unwrap();
         let (sent, received) = (total.sender.as_ref().unwrap(), total.receiver.as_ref().unwrap());
         assert_eq!(sent.bytes, received.bytes);
-        let ratio = received.bits_per_second / theirs;
+        let ratio = received.bits_per_second.unwrap() / theirs;
         assert!((1.0 / 3.0..3.0).contains(&ratio), "{words:?}: {ratio} of iperf3's {theirs}");
     }
 }

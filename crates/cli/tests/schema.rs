@@ -169,7 +169,7 @@ fn stream_and_table_hold_the_records_figures() {
         let jitter = number(row, "receiver_jitter_seconds");
         assert_eq!(jitter.to_bits(), receiver.jitter_seconds.unwrap().to_bits());
         let rate = number(row, "receiver_bits_per_second");
-        assert_eq!(rate.to_bits(), receiver.bits_per_second.to_bits());
+        assert_eq!(rate.to_bits(), receiver.bits_per_second.unwrap().to_bits());
     }
     for direction in ["forward", "reverse"] {
         let total =

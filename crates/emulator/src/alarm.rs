@@ -103,10 +103,10 @@ mod tests {
         set(true, 5.0);
         let (all, raised) = alarms.after(0);
         assert_eq!(raised, 2);
-        assert_eq!(all.iter().map(|a| (a.at_seconds, a.active)).collect::<Vec<_>>(), [
-            (1.0, false),
-            (5.0, true)
-        ]);
+        assert_eq!(
+            all.iter().map(|a| (a.at_seconds, a.active)).collect::<Vec<_>>(),
+            [(1.0, false), (5.0, true)]
+        );
         assert_eq!(alarms.after(1).0.len(), 1);
         assert!(alarms.after(2).0.is_empty());
         for i in 0..1000 {

@@ -116,10 +116,11 @@ impl ControlSocket {
                 }
                 clients.fetch_add(1, Ordering::Relaxed);
                 let (remote, counted) = (remote.clone(), clients.clone());
-                let serving = std::thread::Builder::new().name("weir-control".into()).spawn(move || {
-                    serve(&stream, &remote);
-                    counted.fetch_sub(1, Ordering::Relaxed);
-                });
+                let serving =
+                    std::thread::Builder::new().name("weir-control".into()).spawn(move || {
+                        serve(&stream, &remote);
+                        counted.fetch_sub(1, Ordering::Relaxed);
+                    });
                 if serving.is_err() {
                     clients.fetch_sub(1, Ordering::Relaxed);
                 }
@@ -197,10 +198,8 @@ fn obey(request: Request, remote: &Remote) -> Result<Value, EmulatorError> {
             let whole = match profile {
                 Some(name) => {
                     let mut config = remote.wanted().0;
-                    config.other = weir_model::impairment::Other {
-                        profile: Some(name),
-                        ..Default::default()
-                    };
+                    config.other =
+                        weir_model::impairment::Other { profile: Some(name), ..Default::default() };
                     Some(config)
                 }
                 None => seed.map(|_| remote.wanted().0),

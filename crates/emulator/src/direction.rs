@@ -39,11 +39,7 @@ const SPINNING_CPUS: usize = 3;
 /// What a direction is told.
 pub(crate) enum Order {
     /// Another configuration; answers with the time at which it came into force.
-    Configure {
-        config: Arc<Impairment>,
-        number: u64,
-        reply: SyncSender<Result<u64, ImpairError>>,
-    },
+    Configure { config: Arc<Impairment>, number: u64, reply: SyncSender<Result<u64, ImpairError>> },
     /// What it has done so far.
     Report(SyncSender<DirectionReport>),
     /// Verdicts of a flow to the journal, or not; answers whether there is such a flow.

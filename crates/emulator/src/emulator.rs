@@ -70,7 +70,9 @@ pub struct Remote {
 
 impl std::fmt::Debug for Remote {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Remote").field("interfaces", &self.shared.interfaces).finish_non_exhaustive()
+        f.debug_struct("Remote")
+            .field("interfaces", &self.shared.interfaces)
+            .finish_non_exhaustive()
     }
 }
 
@@ -190,8 +192,7 @@ impl Emulator {
             }
         };
         let descriptions = links.each_ref().map(|link| link.description.to_string());
-        let stamped =
-            links.iter().all(|link| link.description.stamps != StampSource::Reading);
+        let stamped = links.iter().all(|link| link.description.stamps != StampSource::Reading);
         if !stamped && is_timed(&impairment) {
             notes.push(
                 "this link has no receive stamps: delays count from when a frame was read".into(),
@@ -626,9 +627,13 @@ impl Remote {
         }
         if let Some(journal) = &self.shared.journal {
             let dropped = journal.report().dropped_records;
-            alarms.set(AlarmKind::JournalDropped, "journal", dropped > *journal_dropped, now, || {
-                format!("{} verdicts are missing in the journal", dropped - *journal_dropped)
-            });
+            alarms.set(
+                AlarmKind::JournalDropped,
+                "journal",
+                dropped > *journal_dropped,
+                now,
+                || format!("{} verdicts are missing in the journal", dropped - *journal_dropped),
+            );
             *journal_dropped = dropped;
         }
         if let Some(indices) = self.shared.indices
@@ -663,9 +668,5 @@ fn answer<T>(receiver: Receiver<T>) -> Result<T, EmulatorError> {
 fn no_such(name: &str, config: &Impairment) -> EmulatorError {
     let mut names: Vec<&str> = config.flows.iter().map(|flow| flow.name.as_str()).collect();
     names.push(OTHER);
-    EmulatorError::Refusal {
-        what: "flow".into(),
-        given: name.into(),
-        accepted: names.join(", "),
-    }
+    EmulatorError::Refusal { what: "flow".into(), given: name.into(), accepted: names.join(", ") }
 }

@@ -382,7 +382,8 @@ impl Passage {
                 lateness: extra.timing.lateness(),
             });
         }
-        let sum = |field: fn(&CountersReport) -> u64| flows.iter().map(|f| field(&f.counters)).sum();
+        let sum =
+            |field: fn(&CountersReport) -> u64| flows.iter().map(|f| field(&f.counters)).sum();
         DirectionReport {
             direction: side,
             received_packets: sum(|c| c.received_packets),

@@ -126,12 +126,15 @@ mod tests {
             addresses: vec![address("192.0.2.1", 24), address("fe80::1", 64)],
             ..good
         };
-        assert_eq!(judged(&bad, &all), [
-            Refusal::NotEthernet,
-            Refusal::Down,
-            Refusal::Member("br0".into()),
-            Refusal::Addresses(vec!["192.0.2.1/24".into()]),
-        ]);
+        assert_eq!(
+            judged(&bad, &all),
+            [
+                Refusal::NotEthernet,
+                Refusal::Down,
+                Refusal::Member("br0".into()),
+                Refusal::Addresses(vec!["192.0.2.1/24".into()]),
+            ]
+        );
     }
 
     #[test]

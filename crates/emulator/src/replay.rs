@@ -12,9 +12,7 @@ use crate::error::EmulatorError;
 use crate::journal::Journal;
 use crate::lateness::seconds;
 use crate::passage::Passage;
-use crate::report::{
-    AppliedConfiguration, ImpairmentReport, LinkReport, REPORT_SCHEMA, Report,
-};
+use crate::report::{AppliedConfiguration, ImpairmentReport, LinkReport, REPORT_SCHEMA, Report};
 
 /// What is to be done with a capture.
 #[derive(Clone, Debug)]

@@ -72,7 +72,10 @@ pub struct FlowReport {
 
 /// Counters of a flow and direction. received + duplicated = sent + lost + queue dropped + unplanned + held.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "the names are those of `weir_impair::Counters`, which tells their meaning")]
+#[allow(
+    missing_docs,
+    reason = "the names are those of `weir_impair::Counters`, which tells their meaning"
+)]
 pub struct CountersReport {
     pub received_packets: u64,
     pub received_bytes: u64,

@@ -15,7 +15,8 @@ use weir_wire::packets::{Judged, Kind, PacketLogReader, Record};
 const LIMIT: Duration = Duration::from_secs(30);
 
 fn config(text: &str) -> EmulatorConfig {
-    let impairment = Impairment { seed: "0x7".parse().unwrap(), ..Impairment::of_both(text.parse().unwrap()) };
+    let impairment =
+        Impairment { seed: "0x7".parse().unwrap(), ..Impairment::of_both(text.parse().unwrap()) };
     EmulatorConfig::new("A", "B", impairment)
 }
 
@@ -93,7 +94,10 @@ fn everything_that_came_in_is_accounted_for_and_the_journal_agrees() {
     let of = |kind| records.iter().filter(move |(r, _)| r.kind == kind);
     assert_eq!(of(Kind::FORWARDED).count() as u64, c.sent_packets);
     assert_eq!(of(Kind::LOST).count() as u64, c.lost_packets);
-    assert_eq!(of(Kind::FORWARDED).filter(|(r, _)| r.copy == 1).count() as u64, c.duplicated_packets);
+    assert_eq!(
+        of(Kind::FORWARDED).filter(|(r, _)| r.copy == 1).count() as u64,
+        c.duplicated_packets
+    );
     // What the journal says was sent is what came out, in that order; damage is not in the sequence written down.
     let sent: Vec<_> = of(Kind::FORWARDED).collect();
     let mut damaged = 0;
@@ -162,7 +166,10 @@ fn a_new_configuration_loses_nothing_in_flight_and_is_in_the_journal() {
         let report = emulator.report().unwrap();
         report.directions[0].held_packets == 100
     });
-    assert_eq!(emulator.remote().set_laws(None, Some("loss 100%".parse().unwrap()), None).unwrap(), 1);
+    assert_eq!(
+        emulator.remote().set_laws(None, Some("loss 100%".parse().unwrap()), None).unwrap(),
+        1
+    );
     a.put(Clock::System.monotonic_ns(), &native(100));
     let mut out = Vec::new();
     until("those in flight come out", || {

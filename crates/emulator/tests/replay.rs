@@ -32,10 +32,8 @@ fn capture(format: CaptureFormat, frames: u64) -> Vec<u8> {
 }
 
 fn replay(laws: &str) -> Replay {
-    let impairment = Impairment {
-        seed: "0x7".parse().unwrap(),
-        ..Impairment::of_both(laws.parse().unwrap())
-    };
+    let impairment =
+        Impairment { seed: "0x7".parse().unwrap(), ..Impairment::of_both(laws.parse().unwrap()) };
     Replay { impairment, a_mac: None, journal: None, native_port: DEFAULT_PORT }
 }
 

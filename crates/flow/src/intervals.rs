@@ -45,19 +45,15 @@ impl IntervalClock {
         if index == 0 { 0 } else { self.end_offset_ns(index - 1).unwrap_or(self.omit_ns) }
     }
 
-    /// Length of interval `index` in seconds. `last_event_ns`: it is the last interval, and ends with that event unless
-    /// the event came within 1 % of the boundary.
-    pub fn seconds(&self, index: usize, last_event_ns: Option<u64>) -> f64 {
-        let from = self.start_offset_ns(index);
-        let event = last_event_ns.map(|ns| ns.saturating_sub(self.start_ns).max(from + 1));
-        let to = match (self.end_offset_ns(index), event) {
-            (Some(end), Some(event)) if event.saturating_sub(from) <= (end - from) / 100 * 99 => {
-                event
-            }
-            (Some(end), _) => end,
-            (None, event) => event.unwrap_or(from + 1),
-        };
-        (to - from) as f64 / 1e9
+    /// Length of interval `index` in seconds; `None` for the one without end.
+    pub fn seconds(&self, index: usize) -> Option<f64> {
+        Some((self.end_offset_ns(index)? - self.start_offset_ns(index)) as f64 / 1e9)
+    }
+
+    /// A remainder after a boundary that is shorter than this is no interval of its own, but the end of the one before:
+    /// a tenth of an interval, 100 ms at most.
+    pub fn tail_ns(&self) -> u64 {
+        (self.interval_ns / 10).min(100_000_000)
     }
 
     /// End of interval `index` on the local clock.
@@ -157,15 +153,14 @@ mod tests {
     }
 
     #[test]
-    fn the_last_interval_ends_with_its_last_event() {
-        let c = IntervalClock { start_ns: 500, interval_ns: 1000, omit_ns: 0 };
-        assert_eq!(c.seconds(1, None), 1e-6);
-        assert_eq!(c.seconds(1, Some(500 + 1400)), 4e-7);
-        assert_eq!(c.seconds(1, Some(500 + 1995)), 1e-6);
-        assert_eq!(c.seconds(1, Some(0)), 1e-9);
-        let endless = IntervalClock { interval_ns: 0, ..c };
-        assert_eq!(endless.seconds(0, Some(500 + 300)), 3e-7);
-        assert!(endless.seconds(0, None) > 0.0);
+    fn lengths_and_the_shortest_remainder() {
+        let c = IntervalClock { start_ns: 500, interval_ns: 1000, omit_ns: 2500 };
+        assert_eq!([1, 2, 3].map(|i| c.seconds(i)), [Some(1e-6), Some(5e-7), Some(1e-6)]);
+        assert_eq!(c.tail_ns(), 100);
+        let endless = IntervalClock { interval_ns: 0, omit_ns: 0, ..c };
+        assert_eq!((endless.seconds(0), endless.tail_ns()), (None, 0));
+        let long = IntervalClock { interval_ns: 60_000_000_000, ..c };
+        assert_eq!(long.tail_ns(), 100_000_000);
     }
 
     #[test]

@@ -97,6 +97,7 @@ pub struct Receiving {
     last_ns: u64,
     messages: u64,
     merged_messages: u64,
+    user_timed_messages: u64,
     calls: u64,
     omit_pending: bool,
     finished: Option<SequenceSummary>,
@@ -173,6 +174,7 @@ impl Receiving {
             last_ns: 0,
             messages: 0,
             merged_messages: 0,
+            user_timed_messages: 0,
             calls: 0,
             omit_pending: false,
             finished: None,
@@ -243,6 +245,21 @@ impl Receiving {
     /// A system call that received.
     pub fn called(&mut self, calls: u64) {
         self.calls += calls;
+    }
+
+    /// The next message came without a kernel stamp: its time is that of reading it.
+    pub fn timed_by_reading(&mut self) {
+        self.user_timed_messages += 1;
+    }
+
+    /// Where the times of arrival came from: `kernel`, `user`, or `kernel+user`; `None` before anything came.
+    pub fn time_source(&self) -> Option<&'static str> {
+        match (self.messages, self.user_timed_messages) {
+            (0, _) => None,
+            (_, 0) => Some("kernel"),
+            (all, user) if user >= all => Some("user"),
+            _ => Some("kernel+user"),
+        }
     }
 
     /// A message from the socket: one datagram, or several of `segment` bytes merged by the kernel, at `now_ns`.
@@ -556,8 +573,7 @@ impl Receiving {
     fn interval_without_loss(&self, index: usize) -> Option<IntervalCount> {
         let clock = self.log.clock()?;
         let count = self.log.closed().get(index)?;
-        let is_last = index + 1 == self.log.closed().len();
-        Some(count.count(clock.seconds(index, is_last.then_some(self.last_ns)), None))
+        Some(count.count(clock.seconds(index), None))
     }
 
     /// The receiver's part of the record. Call [`Receiving::finish`] first.
@@ -572,13 +588,18 @@ impl Receiving {
         // n packets span n − 1 gaps; for a long run the difference vanishes, for a short one it would not.
         let span =
             if packets > 1 { seconds * packets as f64 / (packets - 1) as f64 } else { seconds };
-        let per_second = |n: u64| if span > 0.0 { n as f64 / span } else { 0.0 };
+        let per_second = |n: u64| (span > 0.0).then(|| n as f64 / span);
+        let zero = self.log.start_ns();
+        let since_zero = |at: u64| Some(at.saturating_sub(zero?) as f64 / 1e9);
         let mut out = Receiver {
             bytes,
             packets,
             seconds,
-            bits_per_second: 8.0 * per_second(bytes),
+            start_seconds: self.first_ns.and_then(since_zero),
+            end_seconds: self.first_ns.and_then(|f| since_zero(self.last_ns.max(f))),
+            bits_per_second: per_second(8 * bytes),
             packets_per_second: per_second(packets),
+            user_timed_messages: (self.messages > 0).then_some(self.user_timed_messages),
             io_calls: Some(self.calls),
             method: method.into(),
             crossing: (self.messages > 0)
@@ -684,13 +705,13 @@ impl Receiving {
 }
 
 impl ReceiveCount {
-    /// As the record holds it, over `seconds`.
-    pub fn count(&self, seconds: f64, lost: Option<u64>) -> IntervalCount {
-        let per_second = |n: u64| if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
+    /// As the record holds it, over `seconds`, where they are known.
+    pub fn count(&self, seconds: Option<f64>, lost: Option<u64>) -> IntervalCount {
+        let per_second = |n: u64| seconds.filter(|s| *s > 0.0).map(|s| n as f64 / s);
         IntervalCount {
             bytes: self.bytes,
             packets: self.packets,
-            bits_per_second: 8.0 * per_second(self.bytes),
+            bits_per_second: per_second(8 * self.bytes),
             packets_per_second: per_second(self.packets),
             lost_packets: lost,
             duplicate_packets: Some(self.duplicates),

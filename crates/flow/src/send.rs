@@ -323,22 +323,25 @@ impl Sending {
         let omit_end = self.log.clock().filter(|c| c.omit_ns > 0).map(|c| c.start_ns + c.omit_ns);
         let first = self.first_ns.map(|f| omit_end.map_or(f, |o| f.max(o)));
         // Time of sending: to the last send, or to the planned end when it sent until then.
-        let seconds = first.map_or(0.0, |f| self.last_ns.saturating_sub(f) as f64 / 1e9);
-        let seconds = match (self.started, self.duration_ns) {
-            (Some(s), Some(_))
-                if self.last_ns < self.end_ns && !self.stopped && self.packets_left() > 0 =>
-            {
-                self.end_ns.saturating_sub(omit_end.map_or(s, |o| o.max(s))) as f64 / 1e9
+        let until_the_end = self.last_ns < self.end_ns && !self.stopped && self.packets_left() > 0;
+        let (from, to) = match (self.started, self.duration_ns, first) {
+            (Some(s), Some(_), _) if until_the_end => {
+                (Some(omit_end.map_or(s, |o| o.max(s))), self.end_ns)
             }
-            _ => seconds,
+            (_, _, first) => (first, self.last_ns),
         };
-        let per_second = |n: u64| if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
+        let seconds = from.map_or(0.0, |f| to.saturating_sub(f) as f64 / 1e9);
+        let zero = self.log.start_ns();
+        let since_zero = |at: u64| Some(at.saturating_sub(zero?) as f64 / 1e9);
+        let per_second = |n: u64| (seconds > 0.0).then(|| n as f64 / seconds);
         let paced = self.pacer.as_ref();
         weir_model::record::Sender {
             bytes,
             packets,
             seconds,
-            bits_per_second: 8.0 * per_second(bytes),
+            start_seconds: from.and_then(since_zero),
+            end_seconds: from.and_then(|f| since_zero(to.max(f))),
+            bits_per_second: per_second(8 * bytes),
             packets_per_second: per_second(packets),
             io_calls: Some(self.calls),
             method: method.into(),
@@ -373,26 +376,18 @@ impl Sending {
     /// This end's intervals as the record holds them.
     pub fn interval_counts(&self) -> Vec<IntervalCount> {
         let Some(clock) = self.log.clock() else { return vec![] };
-        let closed = self.log.closed();
-        closed
-            .iter()
-            .enumerate()
-            .map(|(i, c)| {
-                let is_last = i + 1 == closed.len();
-                c.count(clock.seconds(i, is_last.then_some(self.last_ns)))
-            })
-            .collect()
+        self.log.closed().iter().enumerate().map(|(i, c)| c.count(clock.seconds(i))).collect()
     }
 }
 
 impl SendCount {
-    /// As the record holds it, over `seconds`.
-    pub fn count(&self, seconds: f64) -> IntervalCount {
-        let per_second = |n: u64| if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
+    /// As the record holds it, over `seconds`, where they are known.
+    pub fn count(&self, seconds: Option<f64>) -> IntervalCount {
+        let per_second = |n: u64| seconds.filter(|s| *s > 0.0).map(|s| n as f64 / s);
         IntervalCount {
             bytes: self.bytes,
             packets: self.packets,
-            bits_per_second: 8.0 * per_second(self.bytes),
+            bits_per_second: per_second(8 * self.bytes),
             packets_per_second: per_second(self.packets),
             retransmits: self.retransmits,
             cwnd_bytes: self.cwnd_bytes,

@@ -82,13 +82,60 @@ fn a_clean_path_is_measured_as_clean() {
     let (tx, rx) = (sending.report("send", None), receiving.report("recvmmsg", None, None));
     assert_eq!((tx.packets, rx.packets, rx.lost_packets), (5000, 5000, Some(0)));
     assert_eq!(tx.bytes, 800_000);
-    assert!((tx.packets_per_second - 1000.0).abs() < 0.5, "{}", tx.packets_per_second);
+    assert!((tx.packets_per_second.unwrap() - 1000.0).abs() < 0.5, "{tx:?}");
     let delay = rx.one_way_delay.unwrap();
     assert_eq!((delay.min_seconds, delay.max_seconds), (0.02, 0.02));
     assert_eq!(rx.jitter_seconds, Some(0.0));
     assert_eq!(rx.one_way_delay_from_intended.unwrap().max_seconds, 0.02);
     assert_eq!(sending.interval_counts().iter().map(|i| i.packets).sum::<u64>(), 5000);
     assert_eq!(receiving.interval_counts().iter().map(|i| i.packets).sum::<u64>(), 5000);
+}
+
+#[test]
+fn starts_and_ends_are_told_on_each_end_s_clock() {
+    let s = spec(udp("10pps", 160, 2));
+    let (sending, receiving) = run(&s, clock(), 1000 * SECOND, &mut |_, _| vec![20_000_000]);
+    let (tx, rx) = (sending.report("send", None), receiving.report("recvmmsg", None, None));
+    // The sender goes on to its planned end, the last packet leaves a period before.
+    assert_eq!((tx.start_seconds, tx.end_seconds), (Some(0.0), Some(2.0)));
+    assert_eq!((rx.start_seconds, rx.end_seconds), (Some(0.02), Some(1.92)));
+}
+
+#[test]
+fn one_packet_has_no_rate_and_an_unheard_flow_no_times() {
+    let s = spec(udp("1pps", 160, 1));
+    let (_, one) = run(&s, clock(), 0, &mut |_, _| vec![1000]);
+    let rx = one.report("recvmmsg", None, None);
+    assert_eq!((rx.packets, rx.bits_per_second, rx.packets_per_second), (1, None, None));
+    let (_, none) = run(&s, clock(), 0, &mut |_, _| vec![]);
+    let rx = none.report("recvmmsg", None, None);
+    assert_eq!((rx.start_seconds, rx.end_seconds, rx.bits_per_second), (None, None, None));
+    assert_eq!((none.time_source(), rx.user_timed_messages), (None, None));
+}
+
+#[test]
+fn the_source_of_arrival_times_is_named() {
+    let s = spec(udp("10pps", 160, 1));
+    let key = TagKey::for_flow(&[7; 16], s.id);
+    let source = |untimed: &[u64]| {
+        let mut ring = PayloadRing::new(s.connection.content, 1, 160);
+        let mut sending = Sending::new(&s, key, 0, false);
+        let mut receiving = Receiving::new(&s, key, SECOND, None);
+        sending.start(0, IntervalClock { start_ns: 0, ..clock() });
+        for n in 0..3 {
+            let bytes = sending.fill(&mut ring, 1, n).0.to_vec();
+            sending.sent(1, 1, n);
+            if untimed.contains(&n) {
+                receiving.timed_by_reading();
+            }
+            receiving.on_message(&bytes, None, n + 5, |_| {});
+        }
+        let report = receiving.report("recvmmsg", None, None);
+        (receiving.time_source(), report.user_timed_messages)
+    };
+    assert_eq!(source(&[]), (Some("kernel"), Some(0)));
+    assert_eq!(source(&[1]), (Some("kernel+user"), Some(1)));
+    assert_eq!(source(&[0, 1, 2]), (Some("user"), Some(3)));
 }
 
 #[test]

@@ -114,13 +114,12 @@ impl StreamReceiving {
     pub fn interval_count(&self, index: usize) -> Option<IntervalCount> {
         let clock = self.log.clock()?;
         let c = self.log.closed().get(index)?;
-        let is_last = index + 1 == self.log.closed().len();
-        let seconds = clock.seconds(index, is_last.then_some(self.last_ns));
+        let per_second = |n: u64| clock.seconds(index).map(|s| n as f64 / s);
         Some(IntervalCount {
             bytes: c.bytes,
             packets: c.reads,
-            bits_per_second: 8.0 * c.bytes as f64 / seconds,
-            packets_per_second: c.reads as f64 / seconds,
+            bits_per_second: per_second(8 * c.bytes),
+            packets_per_second: per_second(c.reads),
             ..IntervalCount::default()
         })
     }
@@ -136,12 +135,16 @@ impl StreamReceiving {
         let omit_end = self.log.clock().filter(|c| c.omit_ns > 0).map(|c| c.start_ns + c.omit_ns);
         let first = self.first_ns.map(|f| omit_end.map_or(f, |o| f.max(o)));
         let seconds = first.map_or(0.0, |f| self.last_ns.saturating_sub(f) as f64 / 1e9);
-        let per_second = |n: u64| if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
+        let per_second = |n: u64| (seconds > 0.0).then(|| n as f64 / seconds);
+        let zero = self.log.start_ns();
+        let since_zero = |at: u64| Some(at.saturating_sub(zero?) as f64 / 1e9);
         Receiver {
             bytes,
             packets: reads,
             seconds,
-            bits_per_second: 8.0 * per_second(bytes),
+            start_seconds: first.and_then(since_zero),
+            end_seconds: first.and_then(|f| since_zero(self.last_ns.max(f))),
+            bits_per_second: per_second(8 * bytes),
             packets_per_second: per_second(reads),
             io_calls: Some(self.reads),
             method: method.into(),
@@ -166,7 +169,8 @@ mod tests {
         r.finish(5_000_000_000);
         let report = r.report("copy", None);
         assert_eq!(report.bytes, 3_000_000);
-        assert!((report.bits_per_second - 8e6).abs() < 8e4, "{}", report.bits_per_second);
+        let rate = report.bits_per_second.unwrap();
+        assert!((rate - 8e6).abs() < 8e4, "{rate}");
         assert_eq!(r.interval_counts().len(), 5);
         assert!(r.interval_counts().iter().all(|i| i.bytes == 1_000_000));
     }

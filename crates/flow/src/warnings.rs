@@ -115,6 +115,17 @@ fn datagrams(f: &Flow, spec: &FlowSpec, out: &mut Vec<Warning>) {
             .for_flow(f.id),
         );
     }
+    if let Some(user) = r.user_timed_messages.filter(|n| *n > 0) {
+        out.push(
+            Warning::new(
+                "user-timed",
+                Severity::Warning,
+                format!("{user} messages came without a kernel receive stamp and were timed when they were read: their jitter and delay hold the receiver's own wait for the processor"),
+            )
+            .with_value(user as f64, 0.0)
+            .for_flow(f.id),
+        );
+    }
     if r.crossing.as_deref() == Some("merged") {
         out.push(
             Warning::new(

@@ -216,3 +216,22 @@ fn a_period_is_rounded_to_the_nearest_nanosecond() {
     assert_eq!(Pacer::new(1e9 / 3.4, 1, CatchUp::None, 0).period_ns(), 3);
     assert_eq!(Pacer::new(1e9, 0, CatchUp::None, 7).intended_ns(5), 12, "a burst of 0 is one of 1");
 }
+
+#[test]
+fn burst_serves_what_is_due_up_to_its_number() {
+    // At 3 ms four slots are due, the one of this moment included.
+    for (most, now) in [(5, Due::Now(4)), (4, Due::Now(4)), (3, Due::Now(3))] {
+        let mut p = Pacer::new(1000.0, 1, CatchUp::Burst(most), 0);
+        assert_eq!(p.due(3_000_000), now, "burst:{most}");
+        assert_eq!(p.missed(), 0);
+    }
+}
+
+#[test]
+fn a_late_wake_up_does_not_delay_the_next_slot() {
+    let mut p = Pacer::new(1000.0, 1, CatchUp::Spread(5.0), 0);
+    p.served(1, 0);
+    assert_eq!(p.due(1_200_000), Due::Now(1));
+    p.served(1, 1_200_000);
+    assert_eq!(p.due(1_200_000), Due::At(2_000_000));
+}

@@ -28,6 +28,7 @@ impl Test {
             remote: Some(EndReport::default()),
             clock: None,
             intervals: IntervalClock { start_ns: 5, interval_ns: 1_000_000_000, omit_ns: 0 },
+            intervals_shown: 0,
             status: Status::Complete,
             end_reason: "done".into(),
             nominal: None,
@@ -53,8 +54,8 @@ impl Test {
                 bytes: 1_000_000,
                 packets: 1000,
                 seconds: 1.0,
-                bits_per_second: 8e6,
-                packets_per_second: 1000.0,
+                bits_per_second: Some(8e6),
+                packets_per_second: Some(1000.0),
                 asked_packets_per_second: spec.rate.packets_per_second(1000),
                 ..Sender::default()
             });
@@ -62,8 +63,8 @@ impl Test {
                 bytes: 1_000_000,
                 packets: 1000,
                 seconds: 0.999,
-                bits_per_second: 8e6,
-                packets_per_second: 1000.0,
+                bits_per_second: Some(8e6),
+                packets_per_second: Some(1000.0),
                 lost_packets: Some(0),
                 crossing: Some("cut".into()),
                 ..Receiver::default()
@@ -396,10 +397,10 @@ fn link_usage_counts_headers_of_every_level() {
         connection(Transport::Udp, Direction::Reverse),
     ]);
     let slower = both.parts.local.flows[1].receiver.as_mut().unwrap();
-    (slower.packets_per_second, slower.bits_per_second) = (500.0, 4e6);
+    (slower.packets_per_second, slower.bits_per_second) = (Some(500.0), Some(4e6));
     assert_eq!(usage(&mut both).direction, Direction::Forward);
     let faster = both.parts.local.flows[1].receiver.as_mut().unwrap();
-    (faster.packets_per_second, faster.bits_per_second) = (2000.0, 16e6);
+    (faster.packets_per_second, faster.bits_per_second) = (Some(2000.0), Some(16e6));
     assert_eq!(usage(&mut both).direction, Direction::Reverse);
 }
 
@@ -407,8 +408,8 @@ fn count(packets: u64, lost: Option<u64>, retransmits: Option<u64>) -> IntervalC
     IntervalCount {
         bytes: packets * 1000,
         packets,
-        bits_per_second: 8e3 * packets as f64,
-        packets_per_second: packets as f64,
+        bits_per_second: Some(8e3 * packets as f64),
+        packets_per_second: Some(packets as f64),
         lost_packets: lost,
         retransmits,
         ..IntervalCount::default()
@@ -527,4 +528,27 @@ fn the_time_source_is_the_receivers_at_its_coarsest() {
     let source = t.record().time_source.unwrap();
     assert_eq!((source.receive.as_str(), source.resolution_seconds), ("kernel", 1e-6));
     assert_eq!(Test::udp().record().time_source, None);
+}
+
+#[test]
+fn a_flow_without_packets_has_the_time_of_its_bytes() {
+    // A stream whose writes were never whole: 1 000 000 bytes at 4 Mbit/s took two seconds.
+    let mut t = Test::tcp();
+    let s = t.sender();
+    (s.packets, s.packets_per_second, s.bits_per_second) = (0, Some(0.0), Some(4e6));
+    let sums = t.record().total.forward.unwrap().sender.unwrap();
+    assert_eq!(sums.bits_per_second, Some(4e6));
+}
+
+#[test]
+fn the_last_interval_ends_when_the_test_did() {
+    for end in [0.98, 0.995, 1.0] {
+        let mut t = Test::udp();
+        t.parts.local.flows[0].intervals = vec![count(10, None, None)];
+        t.sender().end_seconds = Some(end);
+        let got = &t.record().intervals[0];
+        assert!((got.end_seconds - end).abs() < 1e-9, "{end}: {got:?}");
+        let rate = got.flows[0].sender.as_ref().unwrap().packets_per_second.unwrap();
+        assert!((rate - 10.0 / end).abs() < 1e-9, "{end}: {rate}");
+    }
 }

@@ -57,7 +57,10 @@ impl Registry {
         spec: &LabSpec,
         mut holder: Command,
     ) -> Result<JoinedLab, Error> {
-        spec.check()?;
+        spec.check().inspect_err(|_| {
+            // Looking leaves no empty directory behind.
+            let _ = self.list();
+        })?;
         let (ours, theirs) = UnixStream::pair().map_err(broken)?;
         ours.set_read_timeout(Some(PATIENCE)).map_err(broken)?;
         holder.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
@@ -110,6 +113,8 @@ pub fn hold() -> Result<(), Error> {
         Err(error) => {
             let outcome = Outcome::Failed { class: error.class(), text: error.to_string() };
             let _ = send_line(&socket, &outcome);
+            // Looking leaves no empty directory behind.
+            let _ = Registry::open().and_then(|registry| registry.list());
             return Err(error);
         }
     };

@@ -1,5 +1,8 @@
 //! Running labs by name: one file each, held locked by the lab's holder, and one lock for changes.
 //!
+//! The directory itself is what is locked for changes, and it goes with the last lab: whoever waited for the lock of a
+//! directory that is gone makes it anew.
+//!
 //! A lab is up while its file is locked: the kernel releases the lock with the holder's death,
 //! however it died. A file nobody locks is stale and removed by whoever sees it first.
 
@@ -20,7 +23,6 @@ use crate::lab::{Host, command_inside, limits};
 use crate::spec::LabName;
 
 const SUFFIX: &str = ".json";
-const LOCK: &str = ".lock";
 const LOCK_PATIENCE: Duration = Duration::from_secs(15);
 /// How long a holder may take to end by itself.
 const DOWN_PATIENCE: Duration = Duration::from_secs(10);
@@ -52,11 +54,36 @@ impl Registry {
     /// The registry in `labs` below a directory of one's choice, which must be the caller's own
     /// with mode 0700.
     pub fn at(runtime: &Path) -> Result<Self, Error> {
+        let registry = Self { directory: runtime.join("labs") };
+        registry.make()?;
+        Ok(registry)
+    }
+
+    /// Makes what is missing of the directory; another may remove it, being empty, at any moment.
+    fn make(&self) -> Result<(), Error> {
         let user = effective_user_id();
-        secure(runtime, user)?;
-        let directory = runtime.join("labs");
-        secure(&directory, user)?;
-        Ok(Self { directory })
+        let mut tries = 0;
+        loop {
+            let made = secure(self.runtime(), user).and_then(|()| secure(&self.directory, user));
+            tries += 1;
+            match made {
+                Err(Error::Registry { source, .. })
+                    if source.kind() == io::ErrorKind::NotFound && tries < 100 => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Removes the directory when no lab is left in it, and the one that it is in where that one has our name and is
+    /// empty, too. With the change lock held.
+    fn tidy(&self) {
+        // A directory that holds something stays: the kernel sees to that.
+        if fs::remove_dir(&self.directory).is_ok()
+            && let Some(name) = self.runtime().file_name().and_then(OsStr::to_str)
+            && (name == "weir" || name.starts_with("weir-"))
+        {
+            let _ = fs::remove_dir(self.runtime());
+        }
     }
 
     /// The runtime directory that this registry is in.
@@ -80,6 +107,7 @@ impl Registry {
             }
         }
         labs.sort_by(|one, other| one.entry.name.cmp(&other.entry.name));
+        self.tidy();
         Ok(labs)
     }
 
@@ -115,7 +143,10 @@ impl Registry {
                     lab.holder_pid()
                 ),
             }),
-            _ => Ok(()),
+            _ => {
+                self.tidy();
+                Ok(())
+            }
         }
     }
 
@@ -127,26 +158,38 @@ impl Registry {
     }
 
     pub(crate) fn lock(&self) -> Result<ChangeLock, Error> {
-        let path = self.directory.join(LOCK);
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-            .open(&path)
-            .map_err(|error| self.failed("open", &path, error))?;
+        let path = &self.directory;
         let deadline = Instant::now() + LOCK_PATIENCE;
         loop {
-            match file.try_lock() {
-                Ok(()) => return Ok(ChangeLock { file }),
+            self.make()?;
+            let opened = OpenOptions::new()
+                .read(true)
+                .custom_flags(libc::O_NOFOLLOW | libc::O_DIRECTORY)
+                .open(path);
+            let file = match opened {
+                Ok(file) => file,
+                Err(e) if e.kind() == io::ErrorKind::NotFound && Instant::now() < deadline => {
+                    continue;
+                }
+                Err(error) => return Err(self.failed("open", path, error)),
+            };
+            match self.take(file) {
+                Ok(Some(lock)) => return Ok(lock),
+                // Removed, and perhaps made anew, between opening and locking.
+                Ok(None) if Instant::now() < deadline => {}
+                Ok(None) => return Err(self.failed("lock", path, io::ErrorKind::NotFound.into())),
                 Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
                     std::thread::sleep(Duration::from_millis(5));
                 }
-                Err(error) => return Err(self.failed("lock", &path, error.into())),
+                Err(error) => return Err(self.failed("lock", path, error.into())),
             }
         }
+    }
+
+    /// Locks the directory as it was opened; `None` when that one is gone.
+    fn take(&self, file: File) -> Result<Option<ChangeLock>, TryLockError> {
+        file.try_lock()?;
+        Ok(is_at(&file, &self.directory).then_some(ChangeLock { file }))
     }
 
     /// Reads an entry, with the change lock held. A stale or damaged one is removed: `None`.
@@ -213,7 +256,9 @@ impl Registry {
     /// Removes the entry of a lab that its own holder takes down.
     pub(crate) fn unregister(&self, name: &LabName) -> Result<(), Error> {
         let _lock = self.lock()?;
-        self.remove(&self.path(name))
+        self.remove(&self.path(name))?;
+        self.tidy();
+        Ok(())
     }
 
     fn remove(&self, path: &Path) -> Result<(), Error> {
@@ -311,5 +356,77 @@ impl JoinedLab {
     fn no_such(&self, name: &str) -> Error {
         let known: Vec<_> = self.node_names().collect();
         Error::NoSuchHost { host: name.to_owned(), known: known.join(", ") }
+    }
+}
+
+/// Whether `path` still names the open file.
+fn is_at(file: &File, path: &Path) -> bool {
+    match (file.metadata(), fs::symlink_metadata(path)) {
+        (Ok(open), Ok(named)) => (open.dev(), open.ino()) == (named.dev(), named.ino()),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::DirBuilderExt;
+
+    use super::*;
+
+    fn own_directory() -> tempfile::TempDir {
+        let top = tempfile::tempdir().unwrap();
+        fs::DirBuilder::new().mode(0o700).create(top.path().join("weir-1")).unwrap();
+        top
+    }
+
+    #[test]
+    fn nothing_is_left_when_no_lab_is() {
+        let top = own_directory();
+        let runtime = top.path().join("weir-1");
+        let registry = Registry::at(&runtime).unwrap();
+        assert!(runtime.join("labs").is_dir());
+        assert!(registry.list().unwrap().is_empty());
+        assert!(!runtime.exists(), "the directory stays");
+        // What is not ours stays, and so does the directory around it.
+        let registry = Registry::at(&runtime).unwrap();
+        fs::write(runtime.join("other"), "").unwrap();
+        registry.list().unwrap();
+        assert!(runtime.join("other").exists() && !runtime.join("labs").exists());
+        // A directory of the user's own choice is the user's.
+        let named = top.path().join("mine");
+        Registry::at(&named).unwrap().list().unwrap();
+        assert!(named.is_dir());
+    }
+
+    #[test]
+    fn a_lock_is_never_that_of_a_directory_that_is_gone() {
+        let top = own_directory();
+        let runtime = top.path().join("weir-1");
+        let registry = Registry::at(&runtime).unwrap();
+        // Opened, then removed by another and made anew by a third before it is locked.
+        let opened = File::open(&registry.directory).unwrap();
+        registry.tidy();
+        assert!(registry.take(opened).unwrap().is_none(), "the lock of a directory that is gone");
+        registry.make().unwrap();
+        let opened = File::open(&registry.directory).unwrap();
+        registry.tidy();
+        registry.make().unwrap();
+        assert!(registry.take(opened).unwrap().is_none(), "the lock of another directory");
+        // Many at once: none fails, and no two hold it together.
+        let inside = std::sync::atomic::AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..50 {
+                        let registry = Registry::at(&runtime).unwrap();
+                        let _lock = registry.lock().unwrap();
+                        let before = inside.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                        assert_eq!(before, 0, "two hold the lock");
+                        inside.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+                        registry.tidy();
+                    }
+                });
+            }
+        });
     }
 }

@@ -253,7 +253,8 @@ record! {
     TimeSource {
         /// Of sending: `user` or `kernel`.
         send: String,
-        /// Of receiving: `user`, `kernel` or `card`.
+        /// Of receiving: `user`, `kernel` or `card`; `kernel+user` where some messages came without a kernel stamp
+        /// (`receiver.user_timed_messages` tells how many).
         receive: String,
         /// Resolution of the coarser of the two.
         resolution_seconds: f64,
@@ -310,10 +311,18 @@ record! {
         packets: u64,
         /// From the first send to the end of sending.
         seconds: f64,
-        /// Payload rate.
-        bits_per_second: f64,
-        /// Packet rate.
-        packets_per_second: f64,
+        /// First send (or the end of the omitted time), since the start of the test on this end's clock.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        start_seconds: Option<f64>,
+        /// End of sending, on the same clock: the planned end where it went on until then, else the last send.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        end_seconds: Option<f64>,
+        /// Payload rate; absent where there is no time that it could be over (one packet, or none).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        bits_per_second: Option<f64>,
+        /// Packet rate; absent as the payload rate is.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        packets_per_second: Option<f64>,
         /// System calls that sent.
         #[serde(skip_serializing_if = "Option::is_none")]
         io_calls: Option<u64>,
@@ -378,10 +387,18 @@ record! {
         packets: u64,
         /// From the first to the last arrival.
         seconds: f64,
-        /// Payload rate.
-        bits_per_second: f64,
-        /// Packet rate.
-        packets_per_second: f64,
+        /// First arrival (after the omitted time), since the start of the test on this end's clock.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        start_seconds: Option<f64>,
+        /// Last arrival, on the same clock.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        end_seconds: Option<f64>,
+        /// Payload rate; absent where there is no time that it could be over (one packet, or none).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        bits_per_second: Option<f64>,
+        /// Packet rate; absent as the payload rate is.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        packets_per_second: Option<f64>,
         /// System calls that received.
         #[serde(skip_serializing_if = "Option::is_none")]
         io_calls: Option<u64>,
@@ -438,6 +455,10 @@ record! {
         /// One-way delay from the time at which the schedule meant to send.
         #[serde(skip_serializing_if = "Option::is_none")]
         one_way_delay_from_intended: Option<Delay>,
+        /// Messages that came without a kernel stamp and were timed when they were read: their times hold the wait for
+        /// the processor.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        user_timed_messages: Option<u64>,
         /// What times are between: `packet`, or `batch` where packets arrived merged.
         #[serde(skip_serializing_if = "Option::is_none")]
         time_unit: Option<String>,
@@ -581,12 +602,20 @@ record! {
         bytes: u64,
         /// Packets.
         packets: u64,
-        /// From the first to the last.
+        /// From the first flow's start to the last one's end: rates are of everything over this time.
         seconds: f64,
-        /// Payload rate.
-        bits_per_second: f64,
-        /// Packet rate.
-        packets_per_second: f64,
+        /// Start of the first flow, since the start of the test.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        start_seconds: Option<f64>,
+        /// End of the last flow.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        end_seconds: Option<f64>,
+        /// Payload rate; absent where there is no time that it could be over (one packet, or none).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        bits_per_second: Option<f64>,
+        /// Packet rate; absent as the payload rate is.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        packets_per_second: Option<f64>,
         /// Lost.
         #[serde(skip_serializing_if = "Option::is_none")]
         lost_packets: Option<u64>,
@@ -688,10 +717,12 @@ record! {
         bytes: u64,
         /// Packets.
         packets: u64,
-        /// Payload rate.
-        bits_per_second: f64,
-        /// Packet rate.
-        packets_per_second: f64,
+        /// Payload rate; absent where there is no time that it could be over (one packet, or none).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        bits_per_second: Option<f64>,
+        /// Packet rate; absent as the payload rate is.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        packets_per_second: Option<f64>,
         /// Lost, attributed to the interval in which the gap was passed.
         #[serde(skip_serializing_if = "Option::is_none")]
         lost_packets: Option<u64>,

@@ -31,7 +31,7 @@ pub struct FlowReport {
     pub intervals: Vec<IntervalCount>,
     /// Resolution of the receive times.
     pub time_resolution_seconds: Option<f64>,
-    /// `user` or `kernel`.
+    /// `user`, `kernel`, or `kernel+user` where some messages came without a kernel stamp.
     pub time_source: Option<String>,
     /// Why it ended early, if it did.
     pub error: Option<String>,

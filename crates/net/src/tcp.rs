@@ -4,7 +4,9 @@
 use std::net::SocketAddr;
 
 pub use crate::sys::memfile::MemFile;
-pub use crate::sys::tcp::{TcpListener, TcpStream};
+pub use crate::sys::tcp::{
+    TcpListener, TcpStream, available_congestion_controls, try_congestion_control,
+};
 pub use crate::sys::tcp_info::TcpInfo;
 
 /// How a TCP socket is to be opened. Settings left at `None` or `false` are the system's defaults.

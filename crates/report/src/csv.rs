@@ -129,6 +129,12 @@ pub const CSV_COLUMNS: &[&str] = &[
     "tcp_receive_window_limited_ratio",
     "tcp_send_buffer_limited_ratio",
     "tcp_timestamps",
+    // Added later.
+    "sender_start_seconds",
+    "sender_end_seconds",
+    "receiver_start_seconds",
+    "receiver_end_seconds",
+    "receiver_user_timed_messages",
 ];
 
 /// Writes rows as a test goes: [`CsvWriter::start`], [`CsvWriter::interval`] …, [`CsvWriter::end`].

@@ -54,7 +54,12 @@ pub struct RunRow {
 impl From<&Record> for RunRow {
     fn from(record: &Record) -> Self {
         let received = |total: &Option<weir_model::record::DirectionTotal>| {
-            total.as_ref()?.receiver.as_ref().map(|r| r.bits_per_second).filter(|r| r.is_finite())
+            total
+                .as_ref()?
+                .receiver
+                .as_ref()
+                .and_then(|r| r.bits_per_second)
+                .filter(|r| r.is_finite())
         };
         let (mut lost, mut sent, mut known) = (0u64, 0u64, false);
         for receiver in record.flows.iter().filter_map(|f| f.receiver.as_ref()) {

@@ -98,6 +98,24 @@ pub enum TrafficError {
         /// Why.
         reason: String,
     },
+    /// This system has not what was asked for.
+    #[error("{what}: {reason}")]
+    Unavailable {
+        /// What was asked for.
+        what: String,
+        /// Why it is not to be had, and what is.
+        reason: String,
+    },
+    /// A file or socket path that was named can't be used.
+    #[error("{what} {}: {source}", path.display())]
+    File {
+        /// What it is for.
+        what: &'static str,
+        /// Where.
+        path: std::path::PathBuf,
+        /// The system's words.
+        source: std::io::Error,
+    },
     /// The system refused something.
     #[error("{operation}: {source}")]
     System {
@@ -114,6 +132,18 @@ pub enum TrafficError {
     Stopped(&'static str, i32),
 }
 
+/// The exit code for a path that was named and can't be used, the same wherever one is: 4 where the system does not
+/// permit it or has no room, else 2, since another path would do.
+pub fn file_exit_code(kind: std::io::ErrorKind) -> i32 {
+    use std::io::ErrorKind::{
+        FileTooLarge, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
+    };
+    match kind {
+        PermissionDenied | StorageFull | ReadOnlyFilesystem | QuotaExceeded | FileTooLarge => 4,
+        _ => 2,
+    }
+}
+
 impl TrafficError {
     /// The exit code of the program by contract.
     pub fn exit_code(&self) -> i32 {
@@ -127,8 +157,9 @@ impl TrafficError {
             | TrafficError::Lost { .. }
             | TrafficError::Protocol { .. }
             | TrafficError::Flow { .. } => 3,
+            TrafficError::File { source, .. } => file_exit_code(source.kind()),
             TrafficError::Listen { .. } | TrafficError::Net(_) => 4,
-            TrafficError::System { .. } => 4,
+            TrafficError::System { .. } | TrafficError::Unavailable { .. } => 4,
             TrafficError::Stopped(_, code) => *code,
         }
     }

@@ -381,11 +381,8 @@ impl Flow {
             Part::UdpSend(state) | Part::TcpSend { state, .. } => {
                 let state = lock(state);
                 let clock = state.log.clock()?;
-                let seconds = match clock.end_offset_ns(index) {
-                    Some(end) => (end - clock.start_offset_ns(index)) as f64 / 1e9,
-                    None => return None,
-                };
-                state.log.closed().get(index).map(|c| c.count(seconds))
+                let seconds = clock.seconds(index)?;
+                state.log.closed().get(index).map(|c| c.count(Some(seconds)))
             }
             Part::UdpReceive { state, .. } => lock(state).interval_count(index),
             Part::TcpReceive { state, .. } => lock(state).interval_count(index),
@@ -435,7 +432,7 @@ impl Flow {
                 out.receiver = Some(state.report(method, self.buffer(false), dropped));
                 out.intervals = state.interval_counts();
                 out.histograms = state.histograms(self.spec.id);
-                out.time_source = Some("kernel".into());
+                out.time_source = state.time_source().map(Into::into);
                 out.time_resolution_seconds =
                     Some(weir_net::clock::monotonic_resolution_ns() as f64 / 1e9);
             }

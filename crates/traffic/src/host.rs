@@ -1,12 +1,14 @@
 //! What a run says of its host: facts once, counters and processor time before and after.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
+use weir_model::plan::{Family, FlowSpec, Transport};
 use weir_model::record::{CpuEnd, CpuFacts, Host, Interface, QdiscUse};
 use weir_net::clock::{Clock, process_cpu};
 use weir_net::counters::{CpuUsage, cpu_times, protocol_counters, softnet};
 use weir_net::interface::{self as net_interface, Qdisc};
+use weir_net::udp::{UdpOptions, UdpSocket};
 
 /// A host before a run.
 pub(crate) struct Before {
@@ -103,6 +105,45 @@ pub(crate) fn before(peer: IpAddr, device: Option<&str>, clock: &Clock) -> Befor
 /// MTU towards a peer; Ethernet's when it can't be told.
 pub(crate) fn path_mtu(peer: IpAddr) -> u32 {
     net_interface::egress_interface(peer).map_or(1500, |e| e.mtu_bytes)
+}
+
+/// The smallest packet limit towards a peer that this host knows of: the interface's, the route's, or one that a router
+/// on the way has told before.
+pub(crate) fn least_path_mtu(peer: SocketAddr) -> u32 {
+    let options = UdpOptions { dont_fragment: Some(true), ..UdpOptions::connect(peer) };
+    let known = UdpSocket::open(&options).ok().and_then(|s| s.path_mtu().ok()).filter(|m| *m > 0);
+    known.map_or(u32::MAX, |mtu| mtu).min(path_mtu(peer.ip()))
+}
+
+/// Whether this host's kernel has a congestion control, or can load it; why not, and what it has.
+pub(crate) fn congestion_control(name: &str) -> Result<(), String> {
+    weir_net::tcp::try_congestion_control(name).map_err(|e| {
+        let known = weir_net::tcp::available_congestion_controls().unwrap_or_default();
+        format!("{e}; this host has: {}", known.join(", "))
+    })
+}
+
+/// A datagram that must not be fragmented and is too large for the path.
+pub(crate) struct Oversized {
+    pub(crate) payload_bytes: u64,
+    pub(crate) most: u64,
+    pub(crate) path_mtu_bytes: u32,
+}
+
+/// The first flow whose datagrams must not be fragmented and are too large for packets of `path_mtu_bytes`.
+pub(crate) fn oversized<'a>(
+    mut specs: impl Iterator<Item = &'a FlowSpec>,
+    family: Family,
+    path_mtu_bytes: u32,
+) -> Option<Oversized> {
+    let headers = if family == Family::Ipv4 { 20 + 8 } else { 40 + 8 };
+    let most = u64::from(path_mtu_bytes).saturating_sub(headers);
+    let too_large = specs.find(|s| {
+        s.connection.transport == Transport::Udp
+            && s.connection.dont_fragment
+            && s.payload_bytes > most
+    })?;
+    Some(Oversized { payload_bytes: too_large.payload_bytes, most, path_mtu_bytes })
 }
 
 /// Speed of the interface towards a peer, and its name, where the interface is a real one that knows it.

@@ -23,7 +23,7 @@ use weir_net::clock::Clock;
 use weir_wire::control::{ClockIdentity, Hello, PROTOCOL};
 
 pub use client::{ClientConfig, Event, Failure, run};
-pub use error::TrafficError;
+pub use error::{TrafficError, file_exit_code};
 pub use key::{Key, PASSPHRASE_SALT};
 pub use server::{Limits, ServerConfig, ServerEvent, serve};
 pub use stop::{Stop, StopReason};

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use weir_wire::packets::{PacketLogWriter, Record};
+use weir_wire::packets::{PacketLogWriter, PacketsError, Record};
 
 use crate::TrafficError;
 
@@ -21,7 +21,7 @@ pub(crate) struct LogFile {
 
 /// Opens a packet log.
 pub(crate) fn open(path: &Path) -> Result<PacketLog, TrafficError> {
-    let failed = |e: io::Error| TrafficError::system(format!("packet log {}", path.display()), e);
+    let failed = |source| TrafficError::File { what: "packet log", path: path.into(), source };
     let file = File::create(path).map_err(failed)?;
     let metadata = serde_json::json!({
         "schema": "weir.packets/1",
@@ -32,8 +32,16 @@ pub(crate) fn open(path: &Path) -> Result<PacketLog, TrafficError> {
     });
     let writer =
         PacketLogWriter::new(BufWriter::with_capacity(1 << 20, file), &metadata.to_string())
-            .map_err(|e| failed(io::Error::other(e)))?;
+            .map_err(|e| failed(reason(e)))?;
     Ok(Arc::new(Mutex::new(LogFile { writer, path: path.into(), failure: None })))
+}
+
+/// Why the system would not, without what the log says around it.
+fn reason(error: PacketsError) -> io::Error {
+    match error {
+        PacketsError::Write { source, .. } => source,
+        other => io::Error::other(other),
+    }
 }
 
 impl LogFile {
@@ -42,7 +50,7 @@ impl LogFile {
         if self.failure.is_none()
             && let Err(e) = self.writer.write(record)
         {
-            self.failure = Some(io::Error::other(e));
+            self.failure = Some(reason(e));
         }
     }
 
@@ -54,14 +62,15 @@ impl LogFile {
         if self.failure.is_none()
             && let Err(e) = self.writer.flush()
         {
-            self.failure = Some(io::Error::other(e));
+            self.failure = Some(reason(e));
         }
         match &self.failure {
             None => Ok(()),
-            Some(e) => Err(TrafficError::system(
-                format!("packet log {}", self.path.display()),
-                io::Error::other(e.to_string()),
-            )),
+            Some(e) => Err(TrafficError::File {
+                what: "packet log",
+                path: self.path.clone(),
+                source: io::Error::new(e.kind(), e.to_string()),
+            }),
         }
     }
 }

@@ -95,6 +95,7 @@ fn blocked_udp_is_told_as_such_and_never_as_loss() {
     assert_eq!(record.status, Status::Complete);
     assert_eq!(record.flows[0].receiver.as_ref().unwrap().bytes, 1 << 20);
     assert_eq!(record.latency, None);
+    assert!(record.warnings.iter().any(|w| w.code == "latency-missing"), "{:?}", record.warnings);
     server.idle();
 }
 

@@ -298,3 +298,86 @@ fn nobody_there_is_told_by_name() {
     assert_eq!(e.error.exit_code(), 3);
     assert!(e.to_string().contains("no-such-host.invalid"), "{e}");
 }
+
+#[test]
+fn flows_one_after_another_are_summed_over_the_whole_time() {
+    let server = Server::start(ServerConfig::default());
+    for (transport, direction) in
+        [(Transport::Udp, Direction::Forward), (Transport::Tcp, Direction::Reverse)]
+    {
+        let first = Connection {
+            direction,
+            rate: Some("4M".parse().unwrap()),
+            payload: Some(ByteSize(1000)),
+            ..connection(transport)
+        };
+        let second = Connection { start_after: Span(500_000_000), ..first.clone() };
+        let record = server.test(plan(vec![first, second])).unwrap();
+        let starts: Vec<_> = record
+            .flows
+            .iter()
+            .map(|f| {
+                let (s, r) = (f.sender.as_ref().unwrap(), f.receiver.as_ref().unwrap());
+                (s.start_seconds.unwrap(), r.start_seconds.unwrap())
+            })
+            .collect();
+        assert!(starts[0].0 < 0.5 && starts[1].0 >= 0.499, "{starts:?}");
+        // The other end's clock is the same here, and nothing comes before it is sent.
+        assert!(starts[1].1 >= 0.499, "{starts:?}");
+        let total = record.direction(direction).unwrap();
+        let (sent, got) = (total.sender.as_ref().unwrap(), total.receiver.as_ref().unwrap());
+        for sums in [sent, got] {
+            let (start, end) = (sums.start_seconds.unwrap(), sums.end_seconds.unwrap());
+            assert!((sums.seconds - (end - start)).abs() < 1e-9, "{sums:?}");
+            assert!(sums.seconds > 0.9, "{sums:?}");
+            let rate = 8.0 * sums.bytes as f64 / sums.seconds;
+            assert!((sums.bits_per_second.unwrap() / rate - 1.0).abs() < 0.02, "{sums:?}");
+        }
+        assert!(record.seconds > 0.9, "{}", record.seconds);
+        let last = record.intervals.last().unwrap();
+        let end = sent.end_seconds.unwrap().max(got.end_seconds.unwrap());
+        assert!((last.end_seconds - end).abs() < 1e-6, "{} {end}", last.end_seconds);
+    }
+}
+
+#[test]
+fn what_many_slow_flows_lose_is_shown_live_as_one_sum() {
+    let server = Server::start(ServerConfig::default());
+    let slow = Connection {
+        count: 200,
+        rate: Some("20pps".parse().unwrap()),
+        payload: Some(ByteSize(100)),
+        duration: Some(Span(2_200_000_000)),
+        ..connection(Transport::Udp)
+    };
+    let plan = Plan { interval: Span(500_000_000), ..plan(vec![slow]) };
+    let mut summed = 0;
+    let record = run(server.config(plan), Stop::new(), &mut |event| {
+        let Event::Interval(interval) = event else { return };
+        // Each flow's own count would be too much traffic.
+        let is_live = interval.flows.iter().all(|f| f.receiver.is_none());
+        if let (true, Some(ends)) = (is_live, &interval.total.forward) {
+            let Some(got) = &ends.receiver else { return };
+            summed += 1;
+            assert!(got.lost_packets.is_some() && got.packets > 0, "{got:?}");
+            assert!(got.bits_per_second.unwrap() > 0.0);
+        }
+    })
+    .unwrap();
+    assert_eq!(record.status, Status::Complete);
+    assert!(summed > 0, "no sum was shown");
+    assert!(record.intervals[1].flows.iter().all(|f| f.receiver.is_some()));
+}
+
+#[test]
+fn a_nominal_rate_that_cannot_be_found_is_told() {
+    let server = Server::start(ServerConfig::default());
+    let few = Connection { packets: Some(10), duration: None, ..connection(Transport::Udp) };
+    for (nominal_auto, told) in [(true, 1), (false, 0)] {
+        let config = ClientConfig { nominal_auto, ..server.config(plan(vec![few.clone()])) };
+        let record = run(config, Stop::new(), &mut |_| {}).unwrap();
+        assert_eq!(record.link_usage, None);
+        let found = record.warnings.iter().filter(|w| w.code == "nominal-unknown").count();
+        assert_eq!(found, told, "{:?}", record.warnings);
+    }
+}

@@ -239,7 +239,8 @@ pub enum ServerMessage {
     Live {
         /// Index of the interval.
         interval: u32,
-        /// Flow and its count at this end.
+        /// Flow and its count at this end. Flow 0 is the sum of all flows that this end receives, sent where the flows'
+        /// own counts would pass the budget.
         flows: Vec<(u32, IntervalCount)>,
     },
     /// A sender on the server's side has ended.

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::error::CliError;
 use crate::output::print;
+use weir_report::clean;
 
 /// Start, stop and query the connections of a running test (`weir test --control-socket`)
 #[derive(Debug, Args)]
@@ -14,6 +15,9 @@ pub(crate) struct CtlArgs {
     /// The socket that the test listens on
     #[arg(long, value_name = "PATH")]
     socket: PathBuf,
+    /// The answer as it came, one JSON object
+    #[arg(short = 'J', long, global = true)]
+    json: bool,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -67,12 +71,25 @@ fn understood(args: &CtlArgs, line: &str) -> Result<String, CliError> {
     let answer: Value = serde_json::from_str(line)
         .map_err(|e| refused(format!("the answer is not JSON: {e}"), 3))?;
     match answer.get("error") {
-        None | Some(Value::Null) => Ok(format!("{answer}\n")),
+        None | Some(Value::Null) if args.json => Ok(format!("{answer}\n")),
+        None | Some(Value::Null) => Ok(in_words(&answer)),
         Some(error) => {
             let words = error.get("message").unwrap_or(error);
             Err(refused(words.as_str().map_or_else(|| words.to_string(), Into::into), 2))
         }
     }
+}
+
+/// A line for each connection: its number, name and state.
+fn in_words(answer: &Value) -> String {
+    let flows = answer.get("flows").and_then(Value::as_array);
+    let lines = flows.into_iter().flatten().map(|flow| {
+        let text = |key: &str| clean(flow.get(key).and_then(Value::as_str).unwrap_or("?"));
+        let id = flow.get("id").and_then(Value::as_u64).unwrap_or(0);
+        format!("[{id:>3}] {}: {}\n", text("name"), text("state"))
+    });
+    let lines: String = lines.collect();
+    if lines.is_empty() { "done\n".into() } else { lines }
 }
 
 /// Sends the request and prints the answer.
@@ -128,8 +145,15 @@ mod tests {
 
     #[test]
     fn answers() {
-        let args = CtlArgs { socket: "s".into(), verb: Verb::Status { name: None } };
+        let args = CtlArgs { socket: "s".into(), json: true, verb: Verb::Status { name: None } };
         assert_eq!(understood(&args, "{\"ok\":true}\n").unwrap(), "{\"ok\":true}\n");
+        let args = CtlArgs { json: false, ..args };
+        assert_eq!(understood(&args, "{\"ok\":true}\n").unwrap(), "done\n");
+        let state = r#"{"ok":true,"flows":[{"id":1,"name":"voice","state":"started"},{"id":12,"name":"a\u001bb","state":"ended"}]}"#;
+        assert_eq!(
+            understood(&args, state).unwrap(),
+            "[  1] voice: started\n[ 12] a\u{fffd}b: ended\n"
+        );
         let error = understood(&args, r#"{"error":{"message":"no connection 'x'"}}"#).unwrap_err();
         assert_eq!(
             (error.exit_code(), error.to_string().as_str()),

@@ -104,6 +104,7 @@ fn table(rows: &[Row], style: &Style) -> String {
     let none = || "-".to_string();
     for row in rows {
         let verdict = match &row.verdict {
+            Verdict::Passed if lossy(row).is_some() => "ok, losses placed".to_string(),
             Verdict::Passed => "ok".to_string(),
             Verdict::Failed(_) => style.red("FAILED").to_string(),
             Verdict::Undecided(_) => style.yellow("undecided").to_string(),
@@ -142,6 +143,12 @@ fn table(rows: &[Row], style: &Style) -> String {
     table.render(style)
 }
 
+/// What a row that holds lost all the same.
+fn lossy(row: &Row) -> Option<String> {
+    let record = row.outcome.as_ref().ok()?;
+    (row.verdict == Verdict::Passed).then(|| demo::losses(record))?
+}
+
 fn closing(rows: &[Row], kept: usize, id: &str, seconds: f64) -> String {
     let mut out = String::new();
     if let Some(f) = rows.first().and_then(|r| r.outcome.as_ref().ok()).map(|r| demo::figures(r)) {
@@ -155,6 +162,9 @@ fn closing(rows: &[Row], kept: usize, id: &str, seconds: f64) -> String {
     for row in rows {
         if let Verdict::Failed(reason) | Verdict::Undecided(reason) = &row.verdict {
             out.push_str(&format!("{}: {reason}\n", row.case.name));
+        }
+        if let Some(losses) = lossy(row) {
+            out.push_str(&format!("{}: {losses}\n", row.case.name));
         }
     }
     let passed = rows.iter().filter(|r| r.verdict == Verdict::Passed).count();

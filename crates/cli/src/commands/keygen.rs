@@ -1,7 +1,11 @@
 //! `weir keygen`: a new key for `--key-file` and WEIR_KEY on both sides.
 
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
 use clap::Args;
 
+use crate::app::note;
 use crate::engine::Key;
 use crate::error::CliError;
 use crate::output::print;
@@ -9,11 +13,52 @@ use crate::output::print;
 /// Print a new 256-bit key
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Keep it in a file that only you can read:\n  (umask 077; weir keygen > key)\n  weir serve --key-file key"
+    after_help = "Keep it in a file that only you can read:\n  weir keygen --output key\n  weir serve --key-file key"
 )]
-pub(crate) struct KeygenArgs {}
+pub(crate) struct KeygenArgs {
+    /// Write it to this new file, which only you can read, instead of stdout
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
 
-/// Prints the key.
-pub(crate) fn run() -> Result<i32, CliError> {
-    print(&format!("{}\n", Key::generate()?))
+/// Prints or writes the key.
+pub(crate) fn run(args: &KeygenArgs) -> Result<i32, CliError> {
+    let line = format!("{}\n", Key::generate()?);
+    if let Some(path) = &args.output {
+        return write(path, &line).map(|()| 0).map_err(CliError::io("write key file", path));
+    }
+    let code = print(&line)?;
+    if let Some(mode) = readable_stdout() {
+        note(&format!(
+            "warning: the file that the key was written to can be read by other users (mode {mode:03o}); run chmod 600 \
+             on it, or make it by: weir keygen --output FILE"
+        ));
+    }
+    Ok(code)
+}
+
+/// Writes to a file that must not be there: an old key is not lost by a slip, and no link is followed.
+fn write(path: &Path, line: &str) -> std::io::Result<()> {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(path)?;
+    file.write_all(line.as_bytes())?;
+    file.sync_all()
+}
+
+/// The mode of the file that stdout is, where users other than the owner can read it.
+#[cfg(unix)]
+fn readable_stdout() -> Option<u32> {
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::MetadataExt;
+    let stdout = std::io::stdout().as_fd().try_clone_to_owned().ok()?;
+    let metadata = std::fs::File::from(stdout).metadata().ok().filter(|m| m.is_file())?;
+    Some(metadata.mode() & 0o777).filter(|mode| mode & 0o077 != 0)
+}
+
+#[cfg(not(unix))]
+fn readable_stdout() -> Option<u32> {
+    None
 }

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
+use crate::engine::file_exit_code;
 use clap::{Args, Subcommand, ValueEnum};
 use weir_model::units::Span;
 use weir_report::{
@@ -148,10 +149,7 @@ impl RunsError {
             RunsError::Output(e) if e.kind() == io::ErrorKind::BrokenPipe => 0,
             RunsError::Output(_) => 70,
             RunsError::Nothing { .. } => 2,
-            RunsError::File { source, .. } => match source.kind() {
-                io::ErrorKind::PermissionDenied | io::ErrorKind::StorageFull => 4,
-                _ => 2,
-            },
+            RunsError::File { source, .. } => file_exit_code(source.kind()),
             RunsError::Store(e) => match e {
                 StoreError::NotFound { .. }
                 | StoreError::Ambiguous { .. }
@@ -219,9 +217,17 @@ fn list(
             None => (l.clone(), None),
         }),
     };
-    let rows = match Store::open_existing(place)? {
-        Some(store) => store.list(&filter)?,
-        None => vec![],
+    let (rows, all) = match Store::open_existing(place)? {
+        Some(store) => {
+            let rows = store.list(&filter)?;
+            let cut = filter.limit.is_some_and(|l| rows.len() as u64 >= u64::from(l));
+            let all = match cut {
+                true => store.list(&Filter { limit: None, ..filter })?.len(),
+                false => rows.len(),
+            };
+            (rows, all)
+        }
+        None => (vec![], 0),
     };
     if args.json {
         #[derive(serde::Serialize)]
@@ -234,6 +240,9 @@ fn list(
         writeln!(err, "no such run in {}", place.file().display())?;
     } else {
         out.write_all(table(&rows, options).as_bytes())?;
+        if all > rows.len() {
+            writeln!(err, "{} of {all} runs; -n 0 lists all", rows.len())?;
+        }
     }
     Ok(0)
 }
@@ -439,7 +448,11 @@ mod tests {
         assert_eq!(lines.len(), 3, "{out}");
         assert!(lines[1].starts_with("20261121-203240-000001") && lines[1].contains("partial"));
         assert!(lines[2].contains("11.8 Mbits/sec") && lines[2].contains("0.12%"), "{out}");
-        assert_eq!(weir(dir.path(), &["list", "-n", "1"]).1.lines().count(), 2);
+        let (_, one, rest) = weir(dir.path(), &["list", "-n", "1"]);
+        assert_eq!((one.lines().count(), rest.as_str()), (2, "1 of 2 runs; -n 0 lists all\n"));
+        for all in ["0", "2"] {
+            assert_eq!(weir(dir.path(), &["list", "-n", all]).2, "");
+        }
         assert_eq!(weir(dir.path(), &["list", "--label", "site=annex"]).1.lines().count(), 2);
         assert_eq!(weir(dir.path(), &["list", "--since", "99s"]).1, "");
         assert_eq!(weir(dir.path(), &["list", "--since", "2m"]).1.lines().count(), 3);

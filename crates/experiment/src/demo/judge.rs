@@ -1,6 +1,8 @@
 //! What to think of a row: counts are exact or they fail; rates and times are held against the asked ones, and a
 //! disturbed run is undecided rather than passed or failed.
 
+use std::collections::BTreeMap;
+
 use weir_model::plan::Direction;
 use weir_model::record::{Record, Status};
 
@@ -66,8 +68,8 @@ pub fn figures(record: &Record) -> Figures {
         if let Some(r) = &total.receiver {
             out.received_bytes += r.bytes;
             out.received_packets += r.packets;
-            out.bits_per_second += r.bits_per_second;
-            out.packets_per_second += r.packets_per_second;
+            out.bits_per_second += r.bits_per_second.unwrap_or(0.0);
+            out.packets_per_second += r.packets_per_second.unwrap_or(0.0);
             if let Some(lost) = r.lost_packets {
                 *out.lost_packets.get_or_insert(0) += lost;
             }
@@ -87,6 +89,41 @@ pub fn figures(record: &Record) -> Figures {
     }
     out.wire_ratio = record.link_usage.as_ref().map(|u| u.wire_ratio);
     out
+}
+
+/// What was lost and where, in words; `None` when nothing was, or nobody can tell.
+pub fn losses(record: &Record) -> Option<String> {
+    let f = figures(record);
+    let lost = f.lost_packets.filter(|l| *l > 0)?;
+    let mut stages: BTreeMap<&str, (u64, bool)> = BTreeMap::new();
+    let ledger = record.loss_ledger.as_ref();
+    for row in ledger.iter().flat_map(|l| &l.rows).filter(|r| r.packets > 0) {
+        let (packets, exact) = stages.entry(&row.stage).or_insert((0, true));
+        *packets += row.packets;
+        *exact &= row.kind == "exact";
+    }
+    let mut places: Vec<String> = stages
+        .into_iter()
+        // A stage that counts buffers of many datagrams knows the most that they can have held.
+        .map(|(stage, (packets, exact))| match (exact, stage) {
+            (true, stage) => format!("{packets} by {stage}"),
+            (false, stage) => format!("{} by {stage} (a bound)", packets.min(lost)),
+        })
+        .collect();
+    match ledger.map(|l| l.remainder_packets) {
+        Some(rest) if rest != 0 => places.push(format!("{rest} not placed")),
+        None => places.push("no ledger".into()),
+        _ => {}
+    }
+    let mut text = format!("{lost} of {} datagrams lost: {}", f.sent_packets, places.join(", "));
+    if record
+        .flows
+        .iter()
+        .any(|f| f.receiver.as_ref().and_then(|r| r.socket_dropped_packets).is_some_and(|d| d > 0))
+    {
+        text += "; the receiver could not empty its socket as fast as the sender filled it";
+    }
+    Some(text)
 }
 
 /// Judges a record against its case.
@@ -149,7 +186,7 @@ fn paced(record: &Record, f: &Figures, asked: f64) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_model::record::{DirectionTotal, Flow, LossLedger, Receiver, Sender, Sums};
+    use weir_model::record::{DirectionTotal, Flow, LedgerRow, LossLedger, Receiver, Sender, Sums};
 
     fn record(sent: u64, received: u64, missed: u64, dropped: u64) -> Record {
         let mut r = Record::default();
@@ -207,10 +244,131 @@ mod tests {
     }
 
     #[test]
+    fn losses_are_told_with_their_place() {
+        let mut r = record(1000, 900, 0, 3);
+        let row = |stage: &str, packets, kind: &str| LedgerRow {
+            stage: stage.into(),
+            packets,
+            kind: kind.into(),
+            ..LedgerRow::default()
+        };
+        let total = r.total.forward.as_mut().and_then(|t| t.receiver.as_mut()).unwrap();
+        total.lost_packets = Some(100);
+        r.loss_ledger = Some(LossLedger {
+            rows: vec![row("socket overflow", 120, "bound"), row("late", 1, "exact")],
+            remainder_packets: -21,
+            missing_packets: 100,
+        });
+        let text = losses(&r).unwrap();
+        for words in [
+            "100 of 1000 datagrams lost: 1 by late",
+            "100 by socket overflow (a bound)",
+            "-21 not placed",
+            "could not empty its socket",
+        ] {
+            assert!(text.contains(words), "{text}");
+        }
+        assert_eq!(losses(&record(1000, 1000, 0, 0)), None);
+    }
+
+    #[test]
     fn an_incomplete_run_fails_with_its_reason() {
         let mut r = record(10, 10, 0, 0);
         r.status = Status::Partial;
         r.end_reason = "peer lost".into();
         assert_eq!(judge(&case(Expectation::EveryByte), &r), Verdict::Failed("peer lost".into()));
+    }
+
+    #[test]
+    fn what_was_not_received_or_not_reported_fails() {
+        let bytes = case(Expectation::EveryByte);
+        assert!(matches!(judge(&bytes, &record(0, 0, 0, 0)), Verdict::Failed(_)));
+        assert!(matches!(judge(&bytes, &record(9, 10, 0, 0)), Verdict::Failed(_)));
+        let placed = case(Expectation::EveryLossPlaced);
+        assert!(matches!(judge(&placed, &record(10, 10, 0, 0)), Verdict::Failed(_)));
+        // More placed than missing is as wrong as less.
+        let mut r = record(10, 5, 0, 5);
+        let rows = vec![];
+        r.loss_ledger = Some(LossLedger { rows, remainder_packets: -1, missing_packets: 5 });
+        assert!(matches!(judge(&placed, &r), Verdict::Failed(_)));
+        let paced = case(Expectation::EveryPacketAt { packets_per_second: 10.0 });
+        let mut r = record(10, 10, 0, 0);
+        r.flows[0].sender = None;
+        assert!(matches!(judge(&paced, &r), Verdict::Failed(_)));
+    }
+
+    #[test]
+    fn a_rate_is_the_asked_one_within_a_thousandth() {
+        let paced = case(Expectation::EveryPacketAt { packets_per_second: 10_000.0 });
+        // By the planned time, or by the time from first to last packet, which spans one gap less.
+        for (packets, passes) in [
+            (9_989, false),
+            (9_990, true),
+            (10_000, true),
+            (10_009, true),
+            (10_011, true),
+            (10_012, false),
+        ] {
+            let verdict = judge(&paced, &record(packets, packets, 0, 0));
+            assert_eq!(verdict == Verdict::Passed, passes, "{packets}: {verdict:?}");
+            assert!(passes || matches!(verdict, Verdict::Undecided(_)));
+        }
+    }
+
+    #[test]
+    fn every_loss_must_be_the_receivers_own_to_be_undecided() {
+        let paced = case(Expectation::EveryPacketAt { packets_per_second: 1000.0 });
+        for (dropped, undecided) in [(1, false), (2, true), (3, true)] {
+            let verdict = judge(&paced, &record(1000, 998, 0, dropped));
+            assert_eq!(matches!(verdict, Verdict::Undecided(_)), undecided, "{dropped}");
+        }
+    }
+
+    #[test]
+    fn figures_sum_both_directions_and_show_the_first_flow() {
+        use weir_model::record::{Delay, LinkUsage, Spacing};
+        let mut r = record(10, 9, 3, 0);
+        let sender = Sums { packets: 100, bytes: 500, missed_slots: Some(4), ..Sums::default() };
+        let receiver = Sums {
+            packets: 90,
+            bytes: 450,
+            bits_per_second: Some(8e3),
+            packets_per_second: Some(90.0),
+            lost_packets: Some(10),
+            ..Sums::default()
+        };
+        r.total.reverse = Some(DirectionTotal { sender: Some(sender), receiver: Some(receiver) });
+        let forward = r.total.forward.as_mut().unwrap().receiver.as_mut().unwrap();
+        (forward.bits_per_second, forward.lost_packets) = (Some(1e3), Some(1));
+        forward.packets_per_second = Some(9.0);
+        let flow = &mut r.flows[0];
+        flow.sender.as_mut().unwrap().spacing =
+            Some(Spacing { deviation_seconds: 0.5, ..Spacing::default() });
+        let seen = flow.receiver.as_mut().unwrap();
+        (seen.jitter_seconds, seen.crossing) = (Some(0.25), Some("cut".into()));
+        seen.one_way_delay = Some(Delay {
+            p50_seconds: Some(0.125),
+            p99_seconds: Some(7.0),
+            error_seconds: Some(0.0625),
+            ..Delay::default()
+        });
+        r.link_usage = Some(LinkUsage { wire_ratio: 0.75, ip_ratio: 0.5, ..LinkUsage::default() });
+        let expected = Figures {
+            sent_packets: 110,
+            sent_bytes: 1500,
+            received_bytes: 1350,
+            received_packets: 99,
+            bits_per_second: 9e3,
+            packets_per_second: 99.0,
+            lost_packets: Some(11),
+            missed_slots: 7,
+            jitter_seconds: Some(0.25),
+            delay_p50_seconds: Some(0.125),
+            delay_error_seconds: Some(0.0625),
+            spacing_seconds: Some(0.5),
+            wire_ratio: Some(0.75),
+            crossing: Some("cut".into()),
+        };
+        assert_eq!(figures(&r), expected);
     }
 }

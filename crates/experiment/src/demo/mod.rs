@@ -15,7 +15,7 @@ use weir_lab::{Lab, LabSpec};
 use weir_model::record::Record;
 
 pub use cases::{Case, Expectation, cases};
-pub use judge::{Figures, Verdict, figures, judge};
+pub use judge::{Figures, Verdict, figures, judge, losses};
 
 /// How long a server may take to listen.
 const LISTEN: Duration = Duration::from_secs(5);

@@ -112,6 +112,24 @@ fn open(like: SocketAddr, options: &TcpOptions, object: &str) -> Result<Socket> 
     Ok(socket)
 }
 
+/// Whether the kernel takes a congestion control by this name for a new connection, loading a module if it may.
+///
+/// # Errors
+/// The kernel's: `NotFound` for a name that it does not know, `PermissionDenied` for one that only root may use.
+pub fn try_congestion_control(name: &str) -> io::Result<()> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+    sockopt::set_slice(socket.as_fd(), libc::SOL_TCP, libc::TCP_CONGESTION, name.as_bytes())
+}
+
+/// The congestion controls that are loaded.
+///
+/// # Errors
+/// Those of reading `/proc`.
+pub fn available_congestion_controls() -> io::Result<Vec<String>> {
+    let text = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")?;
+    Ok(text.split_whitespace().map(Into::into).collect())
+}
+
 impl TcpListener {
     /// Listens on `address` with room for `backlog` connections not yet accepted (the system's `somaxconn` at most).
     /// `SO_REUSEADDR` is set, so that a server can start again at once.

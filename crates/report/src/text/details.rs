@@ -114,7 +114,10 @@ fn packets(items: &mut Items, record: &Record) {
         }
         let Some(total) = record.direction(direction) else { continue };
         let end = |sums: &Option<Sums>, what: &str| {
-            sums.as_ref().map(|s| format!("{} {what} ({}/s)", s.packets, pps(s.packets_per_second)))
+            sums.as_ref().map(|s| match s.packets_per_second {
+                Some(rate) => format!("{} {what} ({}/s)", s.packets, pps(rate)),
+                None => format!("{} {what}", s.packets),
+            })
         };
         let parts: Vec<String> = [end(&total.sender, "sent"), end(&total.receiver, "received")]
             .into_iter()
@@ -429,7 +432,11 @@ fn pacing(items: &mut Items, flows: &[Flow]) {
             let s = f.sender.as_ref()?;
             let mut parts = vec![];
             if let Some(asked) = s.asked_packets_per_second {
-                parts.push(format!("asked {}/s, sent {}/s", pps(asked), pps(s.packets_per_second)));
+                parts.push(format!(
+                    "asked {}/s, sent {}/s",
+                    pps(asked),
+                    s.packets_per_second.map_or("-".into(), pps)
+                ));
             }
             if let Some(spacing) = &s.spacing {
                 let mut text = format!(
@@ -460,8 +467,18 @@ fn pacing(items: &mut Items, flows: &[Flow]) {
             let sum = |value: fn(&weir_model::record::Sender) -> Option<u64>| {
                 senders().filter_map(value).reduce(u64::saturating_add)
             };
-            let mut parts: Vec<String> =
-                spacing.map(|s| format!("spacing deviation {s}")).into_iter().collect();
+            // Each against its own rate: flows may differ, and not all run at once.
+            let share = |s: &weir_model::record::Sender| {
+                let asked = s.asked_packets_per_second.filter(|a| *a > 0.0)?;
+                Some(s.packets_per_second? / asked)
+            };
+            let mut parts: Vec<String> = vec![];
+            if let Some(sent) = spread(senders().filter_map(share), percent) {
+                parts.push(format!("sent of asked {sent}"));
+            }
+            if let Some(spacing) = spacing {
+                parts.push(format!("spacing deviation {spacing}"));
+            }
             parts.extend(slots(
                 sum(|s| s.late_slots),
                 sum(|s| s.missed_slots),

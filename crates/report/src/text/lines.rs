@@ -20,7 +20,7 @@ pub(super) struct Line {
     pub(super) start_seconds: f64,
     pub(super) end_seconds: f64,
     pub(super) bytes: u64,
-    pub(super) bits_per_second: f64,
+    pub(super) bits_per_second: Option<f64>,
     pub(super) tcp: bool,
     pub(super) udp: bool,
     /// The row tells one end only; what the other end counts stays blank.
@@ -101,7 +101,7 @@ impl Layout {
             line.start_seconds,
             line.end_seconds,
             volume(line.bytes),
-            self.options.units.rate(line.bits_per_second),
+            line.bits_per_second.map_or("-".into(), |r| self.options.units.rate(r)),
             width = self.options.units.rate_width(),
         );
         let cell = |shown: bool, value: Option<String>| {

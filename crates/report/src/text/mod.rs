@@ -9,7 +9,7 @@ pub use lines::IntervalTable;
 pub use summary::summary;
 
 use weir_model::plan::{Direction, Transport};
-use weir_model::units::{BitRate, Span};
+use weir_model::units::{BitRate, RateLimit, SendRate, Span};
 use weir_model::warning::{Severity, Warning};
 
 use crate::meta::{FlowMeta, Start};
@@ -102,14 +102,31 @@ fn describe(flow: &FlowMeta) -> String {
         "0" => text += ", unlimited",
         rate => {
             text += ", ";
-            text += &clean(rate);
-            if !rate.contains("pps") {
-                text += "bit/s";
-            }
+            text += &rate_in_words(rate);
         }
     }
     if !flow.name.is_empty() {
         text += &format!(" ({})", clean(&flow.name));
+    }
+    text
+}
+
+/// `10M/10` as `10 Mbit/s in bursts of 10`, `500pps` as `500 packets/s`; what is no rate as it is.
+fn rate_in_words(rate: &str) -> String {
+    let Ok(SendRate { limit, burst }) = rate.parse() else {
+        return clean(rate).into_owned();
+    };
+    let mut text = match limit {
+        RateLimit::Unlimited => "unlimited".into(),
+        RateLimit::Packets(packets) => format!("{packets} packets/s"),
+        RateLimit::Bits(bits) => {
+            let text = bits.to_string();
+            let digits = text.trim_end_matches(char::is_alphabetic);
+            format!("{digits} {}bit/s", &text[digits.len()..])
+        }
+    };
+    if burst > 1 {
+        text += &format!(" in bursts of {burst}");
     }
     text
 }
@@ -161,4 +178,24 @@ pub fn warning(warning: &Warning, options: &TextOptions) -> String {
     let wrapped = wrap::wrap(&text, options.width, word.len() + 1);
     // The word stands first, so colouring it after wrapping moves no column.
     wrapped.replacen(word, &coloured, 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_told_in_words() {
+        for (given, words) in [
+            ("10M/10", "10 Mbit/s in bursts of 10"),
+            ("2.5G", "2.5 Gbit/s"),
+            ("999", "999 bit/s"),
+            ("500pps", "500 packets/s"),
+            ("1000pps/4", "1000 packets/s in bursts of 4"),
+            ("0/8", "unlimited in bursts of 8"),
+            ("no rate", "no rate"),
+        ] {
+            assert_eq!(rate_in_words(given), words);
+        }
+    }
 }

@@ -18,7 +18,7 @@ pub fn summary(record: &Record, options: &TextOptions) -> String {
             Status::Interrupted => "Interrupted",
             _ => "Partial result",
         };
-        let text = if record.end_reason.is_empty() {
+        let text = if record.end_reason.is_empty() || record.end_reason.eq_ignore_ascii_case(word) {
             format!("{word}: what was measured until then")
         } else {
             format!("{word}: {}", clean(&record.end_reason))
@@ -97,7 +97,8 @@ fn flow_rows(flow: &Flow, layout: &Layout) -> String {
     if let Some(s) = &flow.sender {
         out += &layout.line(&Line {
             end: Some(End::Sender),
-            end_seconds: s.seconds,
+            start_seconds: s.start_seconds.unwrap_or(0.0),
+            end_seconds: s.end_seconds.unwrap_or(s.seconds),
             bytes: s.bytes,
             bits_per_second: s.bits_per_second,
             retransmits: flow.tcp.as_ref().map(|t| t.retransmits),
@@ -111,7 +112,8 @@ fn flow_rows(flow: &Flow, layout: &Layout) -> String {
     if let Some(r) = &flow.receiver {
         out += &layout.line(&Line {
             end: Some(End::Receiver),
-            end_seconds: r.seconds,
+            start_seconds: r.start_seconds.unwrap_or(0.0),
+            end_seconds: r.end_seconds.unwrap_or(r.seconds),
             bytes: r.bytes,
             bits_per_second: r.bits_per_second,
             jitter_seconds: r.jitter_seconds,
@@ -139,7 +141,8 @@ fn sum_line(
         id: None,
         direction,
         end: Some(if receiver { End::Receiver } else { End::Sender }),
-        end_seconds: sums.seconds,
+        start_seconds: sums.start_seconds.unwrap_or(0.0),
+        end_seconds: sums.end_seconds.unwrap_or(sums.seconds),
         bytes: sums.bytes,
         bits_per_second: sums.bits_per_second,
         tcp: members.iter().any(|f| f.transport == Transport::Tcp),

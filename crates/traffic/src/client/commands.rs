@@ -70,7 +70,7 @@ pub(super) fn listen(
     requests: mpsc::UnboundedSender<Asked>,
 ) -> Result<CommandSocket, TrafficError> {
     use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-    let failed = |e| TrafficError::system(format!("control socket {}", path.display()), e);
+    let failed = |source| TrafficError::File { what: "control socket", path: path.into(), source };
     // A socket left by a killed test is in the way; anything else there is not ours to remove.
     if std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket())
         && std::os::unix::net::UnixStream::connect(path).is_err()

@@ -55,13 +55,15 @@ pub(super) struct Probes {
 }
 
 impl Probes {
-    /// Starts probing; `None` when no answer comes to the hello (UDP is blocked) or no socket is to be had.
+    /// Starts probing; `None` when no answer comes to the hello within `patience_ns` (UDP is blocked) or no socket is to
+    /// be had.
     pub(super) fn start(
         plan: &Plan,
         facts: SessionFacts,
         server: SocketAddr,
         clock: Clock,
         meter: Meter,
+        patience_ns: u64,
     ) -> Option<Probes> {
         let key = DatagramKey::for_session(&facts.key);
         let any = UdpOptions::connect(server).bind;
@@ -83,7 +85,7 @@ impl Probes {
             t3_ns: 0,
         };
         let sockets = [socket];
-        if say_hello(&sockets, &[0], &key, hello, &clock).ok()?.is_some() {
+        if say_hello(&sockets, &[0], &key, hello, &clock, patience_ns).ok()?.is_some() {
             return None;
         }
         let [socket] = sockets;

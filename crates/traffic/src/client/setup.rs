@@ -22,7 +22,7 @@ use crate::log::PacketLog;
 /// A hello that is not answered is sent again after this time.
 const HELLO_RETRY_NS: u64 = 100_000_000;
 /// Without an answer for this long, UDP is blocked.
-const HELLO_PATIENCE_NS: u64 = 2_000_000_000;
+pub(super) const HELLO_PATIENCE_NS: u64 = 2_000_000_000;
 
 /// What setting up needs.
 pub(super) struct Setup<'a> {
@@ -94,7 +94,7 @@ impl Setup<'_> {
             t3_ns: 0,
         };
         let ids: Vec<u32> = specs.iter().map(|s| s.id).collect();
-        let unanswered = say_hello(&sockets, &ids, &key, hello, self.clock())
+        let unanswered = say_hello(&sockets, &ids, &key, hello, self.clock(), HELLO_PATIENCE_NS)
             .map_err(|e| TrafficError::system("waiting for UDP hellos", e))?;
         if let Some(flow) = unanswered {
             let port = own_ports.get(&flow).copied().unwrap_or(self.opened.udp_port);
@@ -205,13 +205,14 @@ impl Setup<'_> {
 }
 
 /// Sends hellos until each socket has its acknowledgement. `Some`: the first flow that has none, when none came on any
-/// socket for too long.
+/// socket for `patience_ns`.
 pub(super) fn say_hello(
     sockets: &[UdpSocket],
     flows: &[u32],
     key: &DatagramKey,
     hello: impl Fn(u32) -> ControlDatagram,
     clock: &Clock,
+    patience_ns: u64,
 ) -> std::io::Result<Option<u32>> {
     let poller = Poller::new()?;
     for (i, socket) in sockets.iter().enumerate() {
@@ -227,7 +228,7 @@ pub(super) fn say_hello(
     let mut buffer = [0; 128];
     while left > 0 {
         let now = clock.monotonic_ns();
-        if now.saturating_sub(last_answer) >= HELLO_PATIENCE_NS {
+        if now.saturating_sub(last_answer) >= patience_ns {
             return Ok(flows.iter().zip(&open).find(|(_, open)| **open).map(|(flow, _)| *flow));
         }
         if now >= next_round {

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use weir_flow::assemble::{Parts, assemble, interval};
 use weir_flow::{IntervalClock, SenderClock};
 use weir_model::plan::{Direction, Family, FlowSpec, Transport};
-use weir_model::record::{ClockRelation, IntervalCount, Latency, Record, Status};
+use weir_model::record::{ClockRelation, Interval, IntervalCount, Latency, Record, Status};
 use weir_model::report::{EndReport, FlowReport};
 use weir_model::warning::{Severity, Warning};
 use weir_net::reference::ReferenceReader;
@@ -20,7 +20,7 @@ use weir_wire::control::{
 use super::commands::{self, Asked, FlowState, Reply, Request};
 use super::connect::{self, Connected, refused};
 use super::latency::{IDLE_PROBES, Probes};
-use super::setup::Setup;
+use super::setup::{HELLO_PATIENCE_NS, Setup};
 use super::{ClientConfig, Event, Failure};
 use crate::channel::{ChannelError, Meter, Writer, clean};
 use crate::engine::{Engine, FlowEvent, check_scheduling, lock};
@@ -65,6 +65,7 @@ struct Test<'a> {
     flows: Vec<Arc<Flow>>,
     facts: SessionFacts,
     shared_clock: bool,
+    udp_port: u16,
     probes: Option<Probes>,
     /// Flows whose sender / receiver has ended.
     sender_done: HashMap<u32, SenderTotal>,
@@ -94,6 +95,12 @@ pub(super) async fn run(
     let (requests, mut asked) = mpsc::unbounded_channel();
     let _socket =
         config.control_socket.as_ref().map(|path| commands::listen(path, requests)).transpose()?;
+    for name in config.plan.connections.iter().filter_map(|c| c.congestion.as_deref()) {
+        host::congestion_control(name).map_err(|reason| TrafficError::Unavailable {
+            what: format!("congestion control {name}"),
+            reason,
+        })?;
+    }
     let log = config.packet_log.as_ref().map(|p| crate::log::open(p)).transpose()?;
     let mut connected = tokio::select! {
         connected = connect::connect(&config, &meter) => connected?,
@@ -102,6 +109,19 @@ pub(super) async fn run(
     let family = if connected.remote.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 };
     observe(Event::Connected { local: connected.local, remote: connected.remote });
     let path_mtu_bytes = host::path_mtu(connected.remote.ip());
+    let specs = config.plan.flows(family, path_mtu_bytes);
+    let mtu = host::least_path_mtu(connected.remote);
+    if let Some(refusal) = host::oversized(specs.iter(), family, mtu) {
+        let host::Oversized { payload_bytes, most, path_mtu_bytes } = refusal;
+        return Err(TrafficError::Input {
+            what: "--dont-fragment",
+            given: format!("datagrams of {payload_bytes} bytes (-l/--length)"),
+            accepted: format!(
+                "up to {most} bytes, since the path takes packets of {path_mtu_bytes} bytes"
+            ),
+        }
+        .into());
+    }
     let loss_threshold_ns = config.plan.loss_threshold.map_or(LOSS_THRESHOLD_NS, |t| t.0);
     let request = Open {
         plan: config.plan.clone(),
@@ -110,11 +130,12 @@ pub(super) async fn run(
         loss_threshold_ns,
         live: config.plan.interval.0 > 0,
     };
+    let asked_at = Instant::now();
     let opened = tokio::select! {
         opened = connect::open(&mut connected, request) => opened?,
         reason = stop.asked(1) => return Err(stopped(reason).into()),
     };
-    let specs = config.plan.flows(family, path_mtu_bytes);
+    let patience_ns = probe_patience_ns(asked_at.elapsed());
     let facts =
         facts(&config, &opened, loss_threshold_ns).ok_or_else(|| TrafficError::Protocol {
             address: connected.remote,
@@ -155,11 +176,20 @@ pub(super) async fn run(
                 connect_timeout_ns: timeout,
                 log,
             };
-            let flows = setup.flows(&specs);
-            let wants_probes = plan.latency || has_udp;
-            let probes = match &flows {
-                Ok(_) if wants_probes => Probes::start(&plan, facts, server, clock, meter),
-                _ => None,
+            // Streams need no datagrams: where these are blocked, the test does not wait for long.
+            let probe = |patience| {
+                Probes::start(&plan, facts, server, clock.clone(), meter.clone(), patience)
+            };
+            let (flows, probes) = if has_udp {
+                let flows = setup.flows(&specs);
+                let probes = flows.is_ok().then(|| probe(HELLO_PATIENCE_NS)).flatten();
+                (flows, probes)
+            } else {
+                std::thread::scope(|scope| {
+                    let probes = plan.latency.then(|| scope.spawn(|| probe(patience_ns)));
+                    let flows = setup.flows(&specs);
+                    (flows, probes.and_then(|p| p.join().ok().flatten()))
+                })
             };
             // Its answer is held against the probes': without these it is not used.
             let references =
@@ -186,6 +216,7 @@ pub(super) async fn run(
         flows,
         facts,
         shared_clock,
+        udp_port: opened.udp_port,
         probes,
         sender_done: HashMap::new(),
         receiver_done: Default::default(),
@@ -242,7 +273,8 @@ pub(super) async fn run(
     let mut shown = 0;
     let ended =
         test.play(&mut reader, &mut flow_events, &mut asked, &stop, observe, &mut shown).await;
-    let (record, error) = test.finish(&mut reader, ended, &before, notes_before, &stop).await;
+    let (record, error) =
+        test.finish(&mut reader, ended, shown, &before, notes_before, &stop).await;
     // The last intervals, with both ends' figures.
     for interval in record.intervals.iter().skip(shown) {
         observe(Event::Interval(Box::new(interval.clone())));
@@ -253,6 +285,24 @@ pub(super) async fn run(
         None => Ok(record),
         Some(error) => Err(Failure { error, partial: Some(Box::new(record)) }),
     }
+}
+
+/// The other side's sum of what it received in an interval, where it told no more.
+fn set_received(interval: &mut Interval, mut sum: IntervalCount) {
+    let seconds = interval.end_seconds - interval.start_seconds;
+    let per_second = |n: u64| (seconds > 0.0).then(|| n as f64 / seconds);
+    sum.bits_per_second = per_second(sum.bytes).map(|rate| 8.0 * rate);
+    sum.packets_per_second = per_second(sum.packets);
+    if let Some(ends) = &mut interval.total.forward {
+        ends.receiver.get_or_insert(sum);
+    }
+}
+
+/// How long a test of streams alone waits for the answer to a probe's hello, when a question over TCP took
+/// `round_trip`: three hellos at least, and more on a long path.
+fn probe_patience_ns(round_trip: Duration) -> u64 {
+    let longer = u64::try_from((8 * round_trip).as_nanos()).unwrap_or(u64::MAX);
+    longer.clamp(300_000_000, HELLO_PATIENCE_NS)
 }
 
 /// The session's secrets as the server gave them.
@@ -437,7 +487,11 @@ impl Test<'_> {
             }
             let over = self.senders_over();
             let show_at = intervals.end_ns(*shown).filter(|_| !over).map(|end| {
-                let wait = (end + SHOW_NS).saturating_sub(clock.monotonic_ns());
+                // First when its remainder is over, then when the other side's figures are late.
+                let now = clock.monotonic_ns();
+                let tail = end + intervals.tail_ns();
+                let due = if now < tail { tail } else { end + SHOW_NS };
+                let wait = due.saturating_sub(now);
                 Instant::now() + Duration::from_nanos(wait)
             });
             let show_due = async {
@@ -594,7 +648,8 @@ impl Test<'_> {
             ServerMessage::Live { interval, flows } => {
                 let most = self.specs.len() as u32;
                 let kept = self.live.entry(interval as usize).or_default();
-                kept.extend(flows.into_iter().filter(|(id, _)| (1..=most).contains(id)));
+                kept.extend(flows.into_iter().filter(|(id, _)| *id <= most));
+                // 0 is the sum of what the server received, where each flow's part would be too much traffic.
                 // Only the last few are ever shown.
                 self.live.retain(|i, _| *i + 8 > interval as usize);
             }
@@ -654,7 +709,8 @@ impl Test<'_> {
         observe: &mut dyn FnMut(Event),
     ) {
         while let Some(end) = intervals.end_ns(*shown) {
-            if now < end {
+            // What ends shortly after a boundary belongs to the interval before it: it may not be over yet.
+            if now < end + intervals.tail_ns() {
                 return;
             }
             let index = *shown;
@@ -679,7 +735,11 @@ impl Test<'_> {
             if self.senders_over() {
                 return;
             }
-            observe(Event::Interval(Box::new(interval(intervals, index, counts.into_iter()))));
+            let mut shown_now = interval(intervals, index, None, counts.into_iter());
+            if let Some(sum) = remote.and_then(|r| r.get(&0)) {
+                set_received(&mut shown_now, sum.clone());
+            }
+            observe(Event::Interval(Box::new(shown_now)));
             *shown += 1;
             self.live.remove(&index);
         }
@@ -757,6 +817,7 @@ impl Test<'_> {
         mut self,
         reader: &mut crate::channel::Reader,
         (ended, intervals): (Ended, IntervalClock),
+        intervals_shown: usize,
         before: &host::Before,
         notes_before: usize,
         stop: &Stop,
@@ -791,7 +852,7 @@ impl Test<'_> {
         let latency = self.latency();
         let mut warnings = std::mem::take(&mut self.warnings);
         warnings.extend(self.engine.notes().into_iter().skip(notes_before));
-        let local = EndReport {
+        let mut local = EndReport {
             host: host::after(before),
             cpu,
             warnings,
@@ -802,6 +863,13 @@ impl Test<'_> {
             None if self.config.nominal_auto => host::nominal(self.remote.ip()),
             None => None,
         };
+        if nominal.is_none() && self.config.nominal_auto {
+            local.warnings.push(Warning::new(
+                "nominal-unknown",
+                Severity::Warning,
+                "--nominal auto: the interface towards the server is virtual or knows no speed, so that no link usage was computed; state the rate, such as --nominal 1G",
+            ));
+        }
         let record = assemble(Parts {
             plan: weir_model::plan::Plan {
                 host: Some(self.config.host.clone()),
@@ -813,6 +881,7 @@ impl Test<'_> {
             remote,
             clock: relation,
             intervals,
+            intervals_shown,
             status,
             end_reason: reason,
             nominal,
@@ -885,7 +954,18 @@ impl Test<'_> {
     }
 
     fn latency(&mut self) -> Option<Latency> {
-        let (latency, steps) = self.probes.take()?.finish();
+        let Some(probes) = self.probes.take() else {
+            if self.config.plan.latency {
+                let port = self.udp_port;
+                self.warnings.push(Warning::new(
+                    "latency-missing",
+                    Severity::Warning,
+                    format!("no UDP hello came back from port {port}: round trips, idle and under load, were not measured; open UDP {port} on the way, or leave them out with --no-latency"),
+                ));
+            }
+            return None;
+        };
+        let (latency, steps) = probes.finish();
         if let (Some(step), false) = (steps.first(), self.shared_clock) {
             self.warnings.push(
                 Warning::new(

@@ -257,7 +257,10 @@ fn receive(
             let at = match (message.kernel_realtime_ns, map) {
                 // Never later than now: a stamp from before a step of the clock may be.
                 (Some(stamp), Some(map)) => map.to_monotonic(clock.kernel_stamp_ns(stamp)).min(now),
-                _ => now,
+                _ => {
+                    state.timed_by_reading();
+                    now
+                }
             };
             let merged = message.segment_size.is_some_and(|s| usize::from(s) < message.data.len());
             match &mut log {
@@ -373,7 +376,11 @@ fn tick(slot: &mut Slot, now: u64, read_until: Option<u64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_flow::{IntervalClock, PayloadRing, Sending};
+    use weir_model::plan::{Connection, Family, Plan, Transport};
     use weir_net::clock::InjectedClock;
+    use weir_net::udp::UdpOptions;
+    use weir_wire::data::TagKey;
 
     #[test]
     fn a_step_of_the_realtime_clock_is_noticed_at_the_next_batch() {
@@ -398,5 +405,73 @@ mod tests {
             assert!(b + 100_000 >= a && b <= clock.monotonic_ns() + 100_000, "{a} {b}");
             assert_eq!(lock(&notes).len(), before + 1);
         }
+    }
+
+    /// Receives five datagrams by a socket with or without kernel stamps; the source that is named, and how many were
+    /// timed by reading.
+    fn source(timestamps: bool) -> (Option<&'static str>, Option<u64>) {
+        let connection = Connection { transport: Transport::Udp, ..Connection::default() };
+        let plan = Plan { connections: vec![connection], ..Plan::default() };
+        let spec = plan.flows(Family::Ipv4, 1500).remove(0);
+        let key = TagKey::for_flow(&[7; 16], spec.id);
+        let local = "127.0.0.1:0".parse().unwrap();
+        let options = UdpOptions { timestamps, nonblocking: true, ..UdpOptions::bind(local) };
+        let socket = Arc::new(UdpSocket::open(&options).unwrap());
+        let sender = UdpSocket::open(&UdpOptions::connect(socket.local_addr().unwrap())).unwrap();
+        let state = Arc::new(Mutex::new(Receiving::new(&spec, key, 1_000_000_000, None)));
+        let (events, _kept) = tokio::sync::mpsc::unbounded_channel();
+        let mut slot = Slot {
+            flow: Box::new(ReceiveFlow {
+                id: spec.id,
+                socket,
+                state: Some(state.clone()),
+                payload: spec.payload_bytes as usize,
+                merged: false,
+                role: ControlRole::Client {
+                    key: DatagramKey::for_session(&[7; 16]),
+                    session: 1,
+                    feedback: false,
+                },
+                events,
+                deadline: Arc::new(AtomicU64::new(u64::MAX)),
+                log: None,
+                direction: Direction::Forward,
+            }),
+            next_feedback: 0,
+            feedback_count: 0,
+            done: false,
+        };
+        let clock = Clock::System;
+        let (mut stamps, notes) = (Stamps::default(), Notes::default());
+        stamps.refit(&clock, clock.monotonic_ns(), &notes);
+        let mut ring = PayloadRing::new(Default::default(), 1, spec.payload_bytes as usize);
+        let mut sending = Sending::new(&spec, key, 0, false);
+        sending.start(0, IntervalClock { start_ns: 0, interval_ns: 0, omit_ns: 0 });
+        let mut batch = RecvBatch::new(SMALL_MESSAGES, SMALL_BYTES);
+        for _ in 0..5 {
+            let now = clock.monotonic_ns();
+            let (bytes, count) = sending.fill(&mut ring, 1, now);
+            sender.send(bytes).unwrap();
+            sending.sent(count, 1, now);
+        }
+        // Loopback delivers before the send returns.
+        receive(&mut slot, &mut batch, &clock, &mut stamps, &notes);
+        let state = lock(&state);
+        let report = state.report("recvmmsg", None, None);
+        assert_eq!(report.packets, 5);
+        (state.time_source(), report.user_timed_messages)
+    }
+
+    #[test]
+    fn a_message_without_a_kernel_stamp_is_not_said_to_have_one() {
+        assert_eq!(source(false), (Some("user"), Some(5)));
+        // With stamps the kernel may begin a little late; what it stamped and what not adds up all the same.
+        let (named, user) = source(true);
+        let expected = match user {
+            Some(0) => "kernel",
+            Some(5) => "user",
+            _ => "kernel+user",
+        };
+        assert_eq!(named, Some(expected));
     }
 }

@@ -34,8 +34,8 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
         (BufWriter::with_capacity(1 << 18, output), &names.1),
     )?;
     if args.json {
-        let text = serde_json::to_string_pretty(&report)
-            .map_err(|e| CliError::Internal(e.to_string()))?;
+        let text =
+            serde_json::to_string_pretty(&report).map_err(|e| CliError::Internal(e.to_string()))?;
         return print(&format!("{text}\n"));
     }
     let mut out = format!("{} → {}, seed {}\n", names.0, names.1, report.impairment.config.seed);

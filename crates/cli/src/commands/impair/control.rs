@@ -69,8 +69,7 @@ fn changes(laws: &LawArgs, flow: Option<&str>) -> Result<Value, CliError> {
     if let Some(path) = &laws.config {
         let mut config = read(path)?;
         config.seed = laws.seed.unwrap_or(config.seed);
-        let config =
-            serde_json::to_value(config).map_err(|e| CliError::Internal(e.to_string()))?;
+        let config = serde_json::to_value(config).map_err(|e| CliError::Internal(e.to_string()))?;
         request.insert("impairment".into(), config);
         return Ok(request.into());
     }
@@ -134,11 +133,8 @@ fn talk(socket: &SocketArgs, request: &Value) -> Result<Value, CliError> {
         Some(path) => path.clone(),
         None => the_only_one()?,
     };
-    let refused = |reason: String, exit_code| CliError::Control {
-        path: path.clone(),
-        reason,
-        exit_code,
-    };
+    let refused =
+        |reason: String, exit_code| CliError::Control { path: path.clone(), reason, exit_code };
     let answer = ask(&path, request).map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused => {
             refused(format!("no emulator listens there ({e})"), 3)

@@ -101,11 +101,7 @@ fn watch(stop: &Stop, remote: &Remote, until: Option<Instant>) -> Option<StopRea
 }
 
 /// Ends at once what is asked to end for the second time.
-fn impatience(
-    stop: &Stop,
-    remote: &Remote,
-    over: Arc<AtomicBool>,
-) -> std::thread::JoinHandle<()> {
+fn impatience(stop: &Stop, remote: &Remote, over: Arc<AtomicBool>) -> std::thread::JoinHandle<()> {
     let (stop, remote) = (stop.clone(), remote.clone());
     std::thread::spawn(move || {
         while !over.load(Ordering::Relaxed) {
@@ -128,6 +124,7 @@ fn listen(args: &RunArgs, remote: &Remote) -> Result<ControlSocket, String> {
 }
 
 fn default_path() -> Result<PathBuf, weir_lab::Error> {
-    let name = format!("{}{}{}", super::control::PREFIX, std::process::id(), super::control::SUFFIX);
+    let name =
+        format!("{}{}{}", super::control::PREFIX, std::process::id(), super::control::SUFFIX);
     Ok(weir_lab::runtime_directory()?.join(name))
 }

@@ -102,12 +102,7 @@ pub(super) fn start(lab: &Lab, host: &str) -> Result<Relay, weir_lab::Error> {
     Ok(Relay(over))
 }
 
-fn accept(
-    listener: &TcpListener,
-    target: SocketAddr,
-    over: &AtomicBool,
-    count: &Arc<AtomicUsize>,
-) {
+fn accept(listener: &TcpListener, target: SocketAddr, over: &AtomicBool, count: &Arc<AtomicUsize>) {
     for stream in listener.incoming() {
         if over.load(Ordering::Relaxed) {
             return;

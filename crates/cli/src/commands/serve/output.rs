@@ -74,7 +74,7 @@ impl Telling {
 
 /// What this side sent or received of a flow, on one line.
 fn flow_line(flow: &FlowReport) -> String {
-    let rate = |bits: f64| Units::ADAPTIVE.rate(bits);
+    let rate = |bits: Option<f64>| bits.map_or("-".into(), |b| Units::ADAPTIVE.rate(b));
     let mut text = format!("[{:>3}] {} <-> {}", flow.id, clean(&flow.local), clean(&flow.remote));
     if let Some(s) = &flow.sender {
         text += &format!(": sent {}, {}", volume(s.bytes), rate(s.bits_per_second));
@@ -128,7 +128,7 @@ mod tests {
     fn a_result_is_shown_when_asked_for() {
         let receiver = Receiver {
             bytes: 1 << 20,
-            bits_per_second: 1e6,
+            bits_per_second: Some(1e6),
             lost_packets: Some(3),
             loss_ratio: Some(0.01),
             ..Default::default()

@@ -43,8 +43,12 @@ fn play(flags: &str, stop: &Stop, script: Script) -> Seen {
 }
 
 fn interval(second: u32) -> Interval {
-    let count =
-        IntervalCount { bytes: 125_000, packets: 85, bits_per_second: 1e6, ..Default::default() };
+    let count = IntervalCount {
+        bytes: 125_000,
+        packets: 85,
+        bits_per_second: Some(1e6),
+        ..Default::default()
+    };
     Interval {
         start_seconds: second.into(),
         end_seconds: f64::from(second) + 1.0,
