@@ -90,8 +90,10 @@ struct Shared {
     journal: Option<Watching>,
     notes: Vec<String>,
     over: (Mutex<bool>, Condvar),
-    /// Interfaces whose state is watched: not those of tests.
-    real: bool,
+    /// Interfaces whose state is watched: none in tests.
+    indices: Option<[u32; 2]>,
+    /// The interface that was removed.
+    gone: Mutex<Option<String>>,
 }
 
 /// What is to be in force.
@@ -161,7 +163,8 @@ impl Emulator {
             })
         };
         let links = [open(a)?, open(b)?];
-        Self::assemble(links, config, Some(watchdog), notes)
+        let indices = [interface::interface(a)?.index, interface::interface(b)?.index];
+        Self::assemble(links, config, Some((watchdog, indices)), notes)
     }
 
     /// Starts between two links that are open already.
@@ -175,9 +178,10 @@ impl Emulator {
     fn assemble(
         links: [Link; 2],
         config: EmulatorConfig,
-        watchdog: Option<Watchdog>,
+        real: Option<(Watchdog, [u32; 2])>,
         mut notes: Vec<String>,
     ) -> Result<Self, EmulatorError> {
+        let (watchdog, indices) = real.unzip();
         let clock = Clock::System;
         let impairment = Arc::new(config.impairment);
         let journal = match &config.journal {
@@ -249,7 +253,8 @@ impl Emulator {
                 journal: journal.as_ref().map(Journal::watching),
                 notes,
                 over: (Mutex::new(false), Condvar::new()),
-                real: watchdog.is_some(),
+                indices,
+                gone: Mutex::new(None),
             }),
         };
         let mut emulator = Emulator {
@@ -301,6 +306,9 @@ impl Emulator {
                     }));
                 }
             }
+        }
+        if let Some(name) = lock(&self.remote.shared.gone).take() {
+            error = error.or(Some(weir_link::Error::Gone(name).into()));
         }
         if let Some(journal) = self.journal.take()
             && let Err(failure) = journal.finish()
@@ -628,14 +636,20 @@ impl Remote {
             );
             *journal_dropped = dropped;
         }
-        if self.shared.real {
-            for name in &self.shared.interfaces {
-                let state = interface::interface(name).map(|found| found.up && found.carrier);
-                let down = !state.as_ref().is_ok_and(|up| *up);
+        if let Some(indices) = self.shared.indices
+            && let Ok(all) = interface::interfaces()
+        {
+            for (name, index) in self.shared.interfaces.iter().zip(indices) {
+                let found = all.iter().find(|found| found.index == index);
+                let down = !found.is_some_and(|found| found.up && found.carrier);
                 alarms.set(AlarmKind::LinkDown, name, down, now, || {
-                    let what = if state.is_ok() { "down" } else { "gone" };
-                    format!("{name} is {what}")
+                    format!("{name} is {}", if found.is_some() { "down" } else { "gone" })
                 });
+                if found.is_none() {
+                    // A socket learns of the going down before, and may not learn of this.
+                    *lock(&self.shared.gone) = Some(name.clone());
+                    self.abort();
+                }
             }
         }
     }

@@ -108,7 +108,19 @@ impl Journal {
             .name("weir-journal".into())
             .spawn(move || {
                 let mut outcome = Ok(());
-                while let Ok((mut batch, back)) = receiver.recv() {
+                loop {
+                    let (mut batch, back) = match receiver.try_recv() {
+                        Ok(next) => next,
+                        Err(TryRecvError::Disconnected) => break,
+                        Err(TryRecvError::Empty) => {
+                            // What is there now outlives a SIGKILL.
+                            outcome = outcome.and_then(|()| writer.flush());
+                            match receiver.recv() {
+                                Ok(next) => next,
+                                Err(_) => break,
+                            }
+                        }
+                    };
                     for (record, judged) in &batch {
                         if outcome.is_ok() {
                             outcome = writer.write_judged(record, judged);
