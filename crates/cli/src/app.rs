@@ -42,7 +42,7 @@ enum Command {
     /// Measure and keep this host's noise floor
     Calibrate(commands::calibrate::CalibrateArgs),
     /// Hosts in network namespaces: set up, run inside, take down
-    Lab(commands::lab::LabArgs),
+    Lab(Box<commands::lab::LabArgs>),
     /// Impair the path between two interfaces, and control a running emulator
     Impair(Box<commands::impair::ImpairArgs>),
     /// List the presets of `weir impair --profile`
@@ -82,7 +82,7 @@ fn dispatch(command: Command, words: &[OsString]) -> i32 {
         Command::Test(args) => return commands::test::run(&args, words),
         Command::Serve(args) => commands::serve::run(&args, words),
         Command::Ctl(args) => commands::ctl::run(&args),
-        Command::Lab(args) => commands::lab::run(args),
+        Command::Lab(args) => commands::lab::run(*args),
         Command::Demo(args) => commands::demo::run(&args, words),
         Command::Doctor(args) => commands::doctor::run(args).map_err(unavailable),
         Command::Calibrate(args) => commands::calibrate::run(args).map_err(unavailable),

@@ -28,7 +28,7 @@ pub(crate) struct LabArgs {
 #[derive(Debug, Subcommand)]
 enum LabCommand {
     /// Make a lab; it stays until `down` or the death of its holder process
-    Up(UpArgs),
+    Up(Box<UpArgs>),
     /// Run a command inside a host; its exit code is returned
     Exec(ExecArgs),
     /// Show the labs that are up
@@ -100,7 +100,7 @@ struct ExecArgs {
 /// `exec` and the holder enter namespaces that only a process with one thread may enter.
 pub(crate) fn run(args: LabArgs) -> Result<i32, CliError> {
     Ok(match args.command {
-        LabCommand::Up(args) => up(args)?,
+        LabCommand::Up(args) => up(*args)?,
         LabCommand::Exec(args) => exec(args)?,
         LabCommand::List { json } => list(json)?,
         LabCommand::Down { all: true, .. } => down_all()?,
