@@ -213,7 +213,9 @@ mod tests {
             if chosen.class == Class::Fifo {
                 let busy = sum.processors + sum.wakeups_per_second * (WAKE_SECONDS + chosen.spin_ns as f64 / 1e9);
                 let most = if cpus < CPUS_ENOUGH { MOST_BUSY_FEW } else { MOST_BUSY };
-                prop_assert!(busy <= most + 1e-6, "{busy}");
+                // Spinning is set to the nanosecond: half of one a wake-up may be too much.
+                let rounding = sum.wakeups_per_second * 0.5e-9 + 1e-9;
+                prop_assert!(busy <= most + rounding, "{busy}");
             } else {
                 prop_assert!(sum.processors + sum.wakeups_per_second * WAKE_SECONDS > MOST_NEEDED);
             }
