@@ -4,6 +4,7 @@
 //! A worker owns the sockets that it waits for; what a flow has counted lies behind a mutex that is hardly ever
 //! contended, so that intervals can be read while the test runs.
 
+mod gathering;
 mod priority;
 mod receive;
 mod send;

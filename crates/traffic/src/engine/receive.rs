@@ -5,7 +5,6 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::TryRecvError;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use weir_flow::{Logged, Receiving};
 use weir_model::plan::Direction;
@@ -16,6 +15,7 @@ use weir_stats::{Arrival, ClockReading, RealtimeMap};
 use weir_wire::datagram::{ControlDatagram, DatagramKey, Kind, looks_like_control};
 use weir_wire::packets::{FLAG_MERGED, FLAG_MODIFIED, Kind as PacketKind, Record};
 
+use super::gathering::{GATHER, Gathering, Round};
 use super::worker::{INBOX, Inbox, LOST};
 use super::{Events, FlowEvent, Notes, clock_step, lock};
 use crate::log::PacketLog;
@@ -33,9 +33,6 @@ const LARGE_MESSAGES: usize = 16;
 const SMALL_MESSAGES: usize = 64;
 /// Payloads up to this size use the small batch, whose buffers stay in the cache.
 const SMALL_BYTES: usize = 2048;
-/// After merged messages this thread sleeps so long before it waits for more: woken for each, it would cost the sender's
-/// processor an interrupt a message and read one at a time. Their times are the kernel's.
-const GATHER_NS: u64 = 50_000;
 /// Calls for one socket before the others have their turn.
 const TURN: usize = 16;
 
@@ -149,11 +146,8 @@ pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock, notes: &Notes) {
     let mut small: Option<RecvBatch> = None;
     let mut large: Option<RecvBatch> = None;
     let mut next_tick = 0u64;
-    let mut gathers = false;
+    let mut gathering = Gathering::default();
     loop {
-        if std::mem::take(&mut gathers) {
-            std::thread::sleep(Duration::from_nanos(GATHER_NS));
-        }
         let timeout = if flows.is_empty() {
             None
         } else {
@@ -163,6 +157,7 @@ pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock, notes: &Notes) {
         let _ = inbox.poller.wait(&mut events, timeout);
         stamps.refit(clock, before, notes);
         let mut drained = true;
+        let mut round = Round::default();
         for event in events.iter() {
             if event.token == INBOX {
                 inbox.waker.clear();
@@ -175,8 +170,7 @@ pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock, notes: &Notes) {
             } else {
                 large.get_or_insert_with(|| RecvBatch::new(LARGE_MESSAGES, 65_536))
             };
-            gathers |= slot.flow.merged;
-            drained &= receive(slot, batch, clock, &mut stamps, notes);
+            drained &= receive(slot, batch, clock, &mut stamps, notes, &mut round);
         }
         loop {
             match inbox.commands.try_recv() {
@@ -219,6 +213,9 @@ pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock, notes: &Notes) {
                 tick(slot, now, read_until);
             }
         }
+        if gathering.is_worth(&round, before) {
+            std::thread::sleep(GATHER);
+        }
     }
 }
 
@@ -229,6 +226,7 @@ fn receive(
     clock: &Clock,
     stamps: &mut Stamps,
     notes: &Notes,
+    round: &mut Round,
 ) -> bool {
     let flow = &mut slot.flow;
     for _ in 0..TURN {
@@ -238,6 +236,7 @@ fn receive(
             // A refusal by the peer's host (ICMP) is taken off the socket by being read.
             Err(_) => continue,
         };
+        round.messages += got as u64;
         let now = clock.monotonic_ns();
         let has_stamps = stamps.hold(clock, now, notes);
         let map = stamps.map.as_ref().filter(|_| has_stamps);
@@ -259,6 +258,7 @@ fn receive(
                 (Some(stamp), Some(map)) => map.to_monotonic(clock.kernel_stamp_ns(stamp)).min(now),
                 _ => {
                     state.timed_by_reading();
+                    round.timed_by_reading += 1;
                     now
                 }
             };
@@ -455,7 +455,7 @@ mod tests {
             sending.sent(count, 1, now);
         }
         // Loopback delivers before the send returns.
-        receive(&mut slot, &mut batch, &clock, &mut stamps, &notes);
+        receive(&mut slot, &mut batch, &clock, &mut stamps, &notes, &mut Round::default());
         let state = lock(&state);
         let report = state.report("recvmmsg", None, None);
         assert_eq!(report.packets, 5);
