@@ -27,10 +27,13 @@ const SAMPLE_NS: u64 = 250_000_000;
 const MAX_SAMPLES: usize = 2400;
 /// Contents kept for sending, up to 17 MiB each.
 const MOST_POOLS: usize = 16;
-/// Bytes of one read.
-const READ_BYTES: usize = 256 << 10;
-/// Bytes of one flow before the others have their turn.
-const TURN_BYTES: usize = 4 << 20;
+/// Bytes of one read: what is read, and where to, fit a processor's second cache together.
+const READ_BYTES: usize = 64 << 10;
+/// The same where the kernel drops what is read.
+const DISCARD_BYTES: usize = 256 << 10;
+/// Bytes of one flow before the others have their turn: some milliseconds at the rates that reach it. Shorter turns find
+/// what they read no longer in the cache (measured with 16 streams: 4 MiB cost a tenth of the rate, 1 MiB a quarter).
+const TURN_BYTES: usize = 16 << 20;
 
 /// TCP information over time.
 #[derive(Debug, Default)]
@@ -152,6 +155,10 @@ pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock) {
                 continue;
             }
             serve(event.token, slot, &mut shared, &mut heap, inbox, clock);
+            if !heap.is_empty() {
+                // Paced streams do not wait for the turns of all others.
+                serve_due(&mut flows, &mut shared, &mut heap, inbox, clock, 0);
+            }
         }
         loop {
             match inbox.commands.try_recv() {
@@ -196,20 +203,7 @@ pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock) {
                 Err(TryRecvError::Disconnected) => return,
             }
         }
-        // Deadlines of paced streams.
-        while let Some(Reverse((at, token))) = heap.peek().copied() {
-            let now = clock.monotonic_ns();
-            if at > now + SPIN_NS {
-                break;
-            }
-            heap.pop();
-            let Some(slot) = flows.get_mut(&token).filter(|s| s.at == at && !s.done) else {
-                continue;
-            };
-            spin_until(clock, at);
-            slot.at = u64::MAX;
-            serve(token, slot, &mut shared, &mut heap, inbox, clock);
-        }
+        serve_due(&mut flows, &mut shared, &mut heap, inbox, clock, SPIN_NS);
         let now = clock.monotonic_ns();
         if now >= next_tick {
             next_tick = now + TICK_NS;
@@ -217,6 +211,29 @@ pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock) {
                 tick(slot, now);
             }
         }
+    }
+}
+
+/// Serves paced streams whose time has come, or comes within `spin_ns`: for those it spins.
+fn serve_due(
+    flows: &mut HashMap<u64, Slot>,
+    shared: &mut Shared,
+    heap: &mut BinaryHeap<Reverse<(u64, u64)>>,
+    inbox: &Inbox<Command>,
+    clock: &Clock,
+    spin_ns: u64,
+) {
+    while let Some(Reverse((at, token))) = heap.peek().copied() {
+        if at > clock.monotonic_ns() + spin_ns {
+            break;
+        }
+        heap.pop();
+        let Some(slot) = flows.get_mut(&token).filter(|s| s.at == at && !s.done) else {
+            continue;
+        };
+        spin_until(clock, at);
+        slot.at = u64::MAX;
+        serve(token, slot, shared, heap, inbox, clock);
     }
 }
 
@@ -390,10 +407,11 @@ fn receive(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
     let mut turn = 0;
     let mut state = lock(state);
     while turn < TURN_BYTES {
-        let result = if *discard && !state.wants_bytes() {
-            flow.socket.recv_discard(READ_BYTES)
+        let discards = *discard && !state.wants_bytes();
+        let (most, result) = if discards {
+            (DISCARD_BYTES, flow.socket.recv_discard(DISCARD_BYTES))
         } else {
-            flow.socket.recv(&mut shared.buffer)
+            (READ_BYTES, flow.socket.recv(&mut shared.buffer))
         };
         match result {
             Ok(0) => {
@@ -405,10 +423,10 @@ fn receive(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
                 turn += n;
                 state.on_read(
                     n,
-                    Some(&shared.buffer[..n.min(shared.buffer.len())]),
+                    (!discards).then(|| &shared.buffer[..n]),
                     clock.monotonic_ns(),
                 );
-                if n < READ_BYTES {
+                if n < most {
                     // It is empty now: the poller tells when there is more.
                     return Outcome::Blocked;
                 }
