@@ -421,11 +421,7 @@ fn receive(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
             }
             Ok(n) => {
                 turn += n;
-                state.on_read(
-                    n,
-                    (!discards).then(|| &shared.buffer[..n]),
-                    clock.monotonic_ns(),
-                );
+                state.on_read(n, (!discards).then(|| &shared.buffer[..n]), clock.monotonic_ns());
                 if n < most {
                     // It is empty now: the poller tells when there is more.
                     return Outcome::Blocked;
