@@ -272,6 +272,11 @@ impl Sending {
         self.queue_full += queue_full;
     }
 
+    /// Whether any message held more than one datagram: what the kernel was asked for, it may have refused.
+    pub fn has_merged(&self) -> bool {
+        self.messages < self.sequence
+    }
+
     /// TCP information now: totals so far, kept with the current interval.
     pub fn note_tcp(&mut self, retransmits_total: u64, cwnd_bytes: u64, rtt_ns: u64) {
         let current = &mut self.log.current;

@@ -606,3 +606,14 @@ fn variation_of_the_omitted_start_is_forgotten() {
     let variation = r.report("", None, None).delay_variation.unwrap();
     assert_eq!((variation.ipdv_p99_seconds, variation.pdv_p99_seconds), (Some(0.0), Some(0.0)));
 }
+
+/// Segmentation may be asked for and refused by the kernel, message by message.
+#[test]
+fn a_sender_has_merged_when_a_message_held_more_than_one_datagram() {
+    let mut s = sending("0", true, |_| {});
+    assert!(!s.has_merged());
+    s.sent(3, 3, 10 * SECOND);
+    assert!(!s.has_merged(), "each left alone");
+    s.sent(10, 1, 10 * SECOND + 1);
+    assert!(s.has_merged());
+}

@@ -85,7 +85,6 @@ pub(crate) struct Flow {
     part: Part,
     socket: Socket,
     places: Vec<Place>,
-    segmented: bool,
     merged: bool,
     pub(crate) connect_seconds: Option<f64>,
     /// Last sign of life of the receiver (server's senders).
@@ -247,7 +246,6 @@ impl Flow {
             part,
             socket: Socket::Udp(socket),
             places,
-            segmented,
             merged,
             connect_seconds: None,
             alive,
@@ -297,7 +295,6 @@ impl Flow {
             part,
             socket: Socket::Tcp(socket),
             places: vec![place],
-            segmented: false,
             merged: false,
             connect_seconds: None,
             alive: Arc::default(),
@@ -407,7 +404,7 @@ impl Flow {
             Part::UdpSend(state) => {
                 let mut state = lock(state);
                 state.finish(now_ns);
-                let method = if self.segmented { "gso" } else { "sendmmsg" };
+                let method = if state.has_merged() { "gso" } else { "sendmmsg" };
                 out.sender = Some(state.report(method, self.buffer(true)));
                 out.intervals = state.interval_counts();
             }
