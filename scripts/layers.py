@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks the house's two structural rules: dependencies point down only, and `unsafe` lives in two rooms.
+"""Checks the house's two structural rules: dependencies point down only, and `unsafe` lives in two rooms (and in
+the counting allocator of a test).
 
     scripts/layers.py [ROOT]
 
@@ -14,6 +15,8 @@ import tomllib
 # From the roof down: a crate may use those to its right only. A new crate is entered here first.
 HOUSE = "cli api experiment report peers runs emulator traffic lab link sim flow impair net stats laws wire model".split()
 UNSAFE_ROOMS = {"net", "link"}
+# The counting allocator of a test, which can't be written without it.
+UNSAFE_FILES = {"crates/impair/tests/no_allocation.rs"}
 TABLES = ("dependencies", "dev-dependencies", "build-dependencies")
 UNSAFE = re.compile(r"\bunsafe\s*(?:\{|fn\b|impl\b|extern\b|trait\b)|\bunsafe\s*\(|allow\s*\(\s*unsafe_code\s*\)")
 
@@ -60,6 +63,8 @@ def breaches(root):
                     found.append(f"{where}: {room} uses {used}, which is not below it")
         if room not in UNSAFE_ROOMS:
             for source in sorted(manifest_path.parent.rglob("*.rs")):
+                if source.relative_to(root).as_posix() in UNSAFE_FILES:
+                    continue
                 for number, line in enumerate(code_only(source.read_text()).split("\n"), 1):
                     if UNSAFE.search(line):
                         found.append(f"{source.relative_to(root)}:{number}: unsafe outside {', '.join(sorted(UNSAFE_ROOMS))}")

@@ -36,6 +36,18 @@ class Layers(unittest.TestCase):
             self.assertEqual(len(self.found({"flow": ("", source)})), 1, source)
             self.assertEqual(self.found({"net": ("", source)}), [], source)
 
+    def test_unsafe_of_the_counting_allocator_is_that_file_only(self):
+        source = "unsafe impl GlobalAlloc for Counting {}"
+        with tempfile.TemporaryDirectory() as directory:
+            root = pathlib.Path(directory)
+            tests = root / "crates" / "impair" / "tests"
+            tests.mkdir(parents=True)
+            (root / "crates" / "impair" / "Cargo.toml").write_text('[package]\nname = "weir-impair"\n')
+            (tests / "no_allocation.rs").write_text(source)
+            self.assertEqual(layers.breaches(root), [])
+            (tests / "other.rs").write_text(source)
+            self.assertEqual(len(layers.breaches(root)), 1)
+
     def test_words_about_unsafe_are_not_unsafe(self):
         self.assertEqual(self.found({"flow": ("", '// unsafe { no }\nconst A: &str = "unsafe { no }"; /* unsafe fn */')}), [])
 

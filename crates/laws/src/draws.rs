@@ -60,7 +60,15 @@ impl Place {
     #[inline]
     #[must_use]
     pub const fn draws<'a>(&self, philox: &'a Philox) -> Draws<'a> {
-        Draws { philox, place: *self, next: 0, second: 0 }
+        self.draws_of_copy(philox, 0)
+    }
+
+    /// The draws of copy number `copy` of the packet; 0 is the packet itself. Copy *c* begins at block
+    /// *c*·2¹⁶, so that each has 2¹⁷ draws of its own.
+    #[inline]
+    #[must_use]
+    pub const fn draws_of_copy<'a>(&self, philox: &'a Philox, copy: u8) -> Draws<'a> {
+        Draws { philox, place: *self, next: (copy as u32) << 17, second: 0 }
     }
 }
 
@@ -141,6 +149,16 @@ mod tests {
             let [a, b, c, d] = philox.block(place.counter(block)).map(u64::from);
             assert_eq!(draws.bits(), a | b << 32);
             assert_eq!(draws.bits(), c | d << 32);
+        }
+    }
+
+    #[test]
+    fn copies_have_blocks_of_their_own() {
+        let philox = Philox::new(9);
+        let place = Place { flow: 1, direction: Direction::Forward, slot: 2, packet: 3 };
+        for copy in [0, 1, 255] {
+            let [a, b, ..] = philox.block(place.counter(u32::from(copy) << 16)).map(u64::from);
+            assert_eq!(place.draws_of_copy(&philox, copy).bits(), a | b << 32);
         }
     }
 

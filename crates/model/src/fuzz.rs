@@ -11,6 +11,26 @@ pub fn fuzz_plan(data: &[u8]) {
     }
 }
 
+/// An impairment is refused or runs: what parses also prints back to itself.
+pub fn fuzz_impairment(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Ok(read) = crate::impairment::Impairment::parse(text)
+        && let Ok(printed) = read.to_toml()
+    {
+        assert_eq!(crate::impairment::Impairment::parse(&printed).as_ref(), Ok(&read));
+    }
+}
+
+/// Laws in one line are refused or print back to themselves, and those that print twice print alike.
+pub fn fuzz_laws(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Ok(laws) = text.parse::<crate::impairment::Laws>() {
+        let printed = laws.to_string();
+        let again = printed.parse::<crate::impairment::Laws>();
+        assert_eq!(again.as_ref(), Ok(&laws), "{printed}");
+    }
+}
+
 /// A record is refused or prints back to the same JSON.
 pub fn fuzz_record(data: &[u8]) {
     if let Ok(record) = serde_json::from_slice::<crate::record::Record>(data)
@@ -59,6 +79,25 @@ mod tests {
             b"schema = \"weir.plan/1\"\nseed = \"0x7\"\nomit = \"2s\"\n[[connection]]\nname = \"voice\"\ntransport = \"udp\"\nrate = \"50000pps/4\"\npayload = 160\ncatch_up = \"burst:3\"\n[[connection]]\nbytes = \"1M\"\n",
             fuzz_plan,
         );
+    }
+
+    #[test]
+    fn impairments() {
+        mutate(
+            b"schema = \"weir.impair/1\"\nseed = \"0x7\"\n[[flow]]\nname = \"v\"\nfilter = { source = \"10.0.0.0/8\", destination_port = \"1-9,20\", dscp = \"ef\", vlan = 3, length = 64 }\na_to_b = { loss = { gilbert_elliott = { loss_percentage = 2, mean_run = 4 }, duplicate = { percentage = 1 } }, rate = { bits = \"1M\", queue = \"9packets\" } }\nb_to_a = { delay = { uniform = { min = 0, max = \"5ms\" }, order = \"max\" }, content = { percentage = 1, region = \"l4\" }, order = [\"delay\"] }\n[[aggregate]]\nflows = [\"v\"]\n",
+            fuzz_impairment,
+        );
+    }
+
+    #[test]
+    fn laws() {
+        for seed in [
+            "loss 1% run 4, duplicate 0.1%, rate 10M queue 250ms overhead 38, delay 40ms \u{b1}5ms normal allow, corrupt 1% repair flip 3 at l4, order delay rate",
+            "loss ge 1% to-good 2% bad 50% good 0.1%, delay 5ms..10ms max, rate 1G queue 9packets",
+            "loss every 9, delay 40ms +- 5ms exponential most 1s, corrupt 5% checksum",
+        ] {
+            mutate(seed.as_bytes(), fuzz_laws);
+        }
     }
 
     #[test]

@@ -1,10 +1,11 @@
-//! The shared nouns of Weir: units, the plan of a test, the record of a run, and their JSON Schemas.
+//! The shared nouns of Weir: units, the plan of a test, an impairment, the record of a run, and their JSON Schemas.
 //!
 //! This crate is a leaf: every other room speaks in these types, none of them does I/O.
 //!
 //! - [`units`]: rates, sizes, durations and seeds as newtypes that parse what people write (`10M`, `64K`, `40ms`)
 //!   and print back what they understood.
 //! - [`plan`]: `weir.plan/1`, what is to be run; a [`plan::Plan`] expands to [`plan::FlowSpec`]s.
+//! - [`impairment`]: `weir.impair/1`, what the emulator is to do to which packets.
 //! - [`record`]: `weir.run/1`, everything that was measured. A part not measured is absent, never zero.
 //! - [`report`]: what one end of a test hands to the other afterwards; two of them make a record.
 //! - [`json`]: the JSON of all of these, without `null`.
@@ -18,6 +19,7 @@
 
 pub mod content;
 pub mod fuzz;
+pub mod impairment;
 pub mod json;
 pub mod plan;
 pub mod record;

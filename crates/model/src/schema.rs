@@ -10,14 +10,21 @@ pub fn plan_schema() -> serde_json::Value {
     serde_json::to_value(schemars::schema_for!(crate::plan::Plan)).unwrap_or_default()
 }
 
+/// The schema of `weir.impair/1`.
+pub fn impair_schema() -> serde_json::Value {
+    serde_json::to_value(schemars::schema_for!(crate::impairment::Impairment)).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     /// The committed files are what the types say. `WEIR_BLESS=1` writes them anew.
     #[test]
     fn published_schemas_are_current() {
-        for (name, schema) in
-            [("weir.run-1", super::run_schema()), ("weir.plan-1", super::plan_schema())]
-        {
+        for (name, schema) in [
+            ("weir.run-1", super::run_schema()),
+            ("weir.plan-1", super::plan_schema()),
+            ("weir.impair-1", super::impair_schema()),
+        ] {
             let path =
                 format!("{}/../../docs/schemas/{name}.schema.json", env!("CARGO_MANIFEST_DIR"));
             let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";

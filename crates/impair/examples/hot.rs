@@ -1,0 +1,108 @@
+//! What the engine costs for each packet: `hot MODE [PACKETS]` prints ns for each. Under callgrind, the
+//! difference of two numbers of packets leaves start and end out.
+
+use std::time::Instant;
+
+use weir_impair::{Engine, Fate, Meta};
+use weir_laws::Direction;
+use weir_model::impairment::{Filter, ImpairFlow, Impairment, Ranges};
+
+const MODES: [(&str, usize, &str); 10] = [
+    ("none", 0, "none"),
+    ("flows-16", 16, "none"),
+    ("flows-1000", 1000, "none"),
+    ("misses-16", 16, "none"),
+    ("misses-1000", 1000, "none"),
+    ("loss", 0, "loss 1%"),
+    ("delay", 0, "delay 10ms"),
+    ("rate", 0, "rate 10G"),
+    ("jitter", 0, "delay 10ms ±1ms normal allow"),
+    ("fifo", 0, "delay 10ms ±1ms normal fifo-release"),
+];
+
+/// 60 bytes of UDP to a port and an address.
+fn frame(port: u16, host: u8) -> [u8; 60] {
+    let mut frame = [0; 60];
+    frame[12..14].copy_from_slice(&[0x08, 0x00]);
+    frame[14..34]
+        .copy_from_slice(&[0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, host, 10, 0, 0, 2]);
+    frame[34..36].copy_from_slice(&9u16.to_be_bytes());
+    frame[36..38].copy_from_slice(&port.to_be_bytes());
+    frame[38..40].copy_from_slice(&26u16.to_be_bytes());
+    frame
+}
+
+fn engine(flows: usize, laws: &str) -> Result<Engine, Box<dyn std::error::Error>> {
+    let mut config = Impairment::of_both(laws.parse()?);
+    config.memory = Some("1G".parse()?);
+    for n in 0..flows as u32 {
+        config.flows.push(ImpairFlow {
+            name: format!("flow-{n}"),
+            filter: Some(Filter {
+                destination_port: Some(Ranges(vec![(n + 1, n + 1)])),
+                destination: Some("10.0.0.0/24".parse()?),
+                protocol: Some("udp".parse()?),
+                ..Filter::default()
+            }),
+            ..ImpairFlow::default()
+        });
+    }
+    Ok(Engine::new(&config, Direction::Forward)?)
+}
+
+fn run(
+    mode: &str,
+    flows: usize,
+    laws: &str,
+    packets: u64,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let mut engine = engine(flows, laws)?;
+    let misses = mode.starts_with("misses");
+    let frames: Vec<[u8; 60]> =
+        (0..flows.max(1)).map(|n| frame(n as u16 + 1, (n / 250) as u8)).collect();
+    let mut strange: Vec<[u8; 60]> = (0..64).map(|n| frame(1, n as u8)).collect();
+    let needs = engine.needs_frames();
+    let mut metas: Vec<Meta> = Vec::with_capacity(64);
+    let mut fates: Vec<Fate> = Vec::with_capacity(1 << 16);
+    let (mut now, mut at, mut out) = (0u64, 0usize, 0usize);
+    let start = Instant::now();
+    for batch in 0..packets / 64 {
+        metas.clear();
+        fates.clear();
+        for i in 0..64 {
+            now += 1000;
+            let frame = if misses {
+                // Another source port each time, so that no cache knows it.
+                let frame = &mut strange[i as usize];
+                frame[34..36].copy_from_slice(&(batch as u16).to_be_bytes());
+                frame[30..32].copy_from_slice(&[10, (batch >> 16) as u8]);
+                &*frame
+            } else {
+                at = if at + 1 == frames.len() { 0 } else { at + 1 };
+                &frames[at]
+            };
+            metas.push(if needs {
+                Meta::of_frame(i, now, frame)
+            } else {
+                Meta::opaque(i, now, 60)
+            });
+        }
+        engine.step(now, &metas, &mut fates);
+        out += fates.len();
+    }
+    let ns = start.elapsed().as_nanos() as f64 / packets as f64;
+    println!("{mode:12} {ns:7.1} ns/packet, {out} fates, {} held", engine.held_packets());
+    Ok(())
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let wanted = arguments.next().unwrap_or_else(|| "all".into());
+    let packets = arguments.next().map_or(Ok(2_000_000), |n| n.parse())?;
+    for (mode, flows, laws) in MODES {
+        if wanted == mode || wanted == "all" {
+            run(mode, flows, laws, packets)?;
+        }
+    }
+    Ok(())
+}

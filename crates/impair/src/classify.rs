@@ -1,0 +1,349 @@
+//! Which flow a packet belongs to, at a cost that does not grow with the number of flows.
+//!
+//! Each field that some filter asks for is cut into the intervals that the filters' bounds make; an interval
+//! has a set of flows, as bits, whose filters take it. The sets of a packet's intervals are intersected and
+//! the first bit is the flow: a binary search per field and a few words for each 64 flows. Traffic repeats
+//! itself, so that a table of what was found, by the fields that matter, answers first; it is bounded and
+//! forgets, and a packet that it does not know only pays the search.
+
+#[cfg(test)]
+use std::net::IpAddr;
+
+use crate::key::{FragmentPlace, Key, NO_VLAN};
+use weir_model::impairment::{Filter, Prefixes, Ranges};
+
+/// No flow's filter matches.
+pub(crate) const OTHER: u32 = u32::MAX;
+
+/// One field: starts of its intervals, ascending from 0, and the flows of each.
+#[derive(Debug)]
+struct Field {
+    what: What,
+    starts: Vec<u128>,
+    /// `words` for each interval, then `words` for a packet without the field.
+    sets: Vec<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Source,
+    Destination,
+    Protocol,
+    SourcePort,
+    DestinationPort,
+    Dscp,
+    Vlan,
+    EtherType,
+    Length,
+}
+
+const FIELDS: [What; 9] = [
+    What::DestinationPort,
+    What::SourcePort,
+    What::Destination,
+    What::Source,
+    What::Protocol,
+    What::Dscp,
+    What::Vlan,
+    What::EtherType,
+    What::Length,
+];
+
+impl What {
+    /// The ranges that a filter accepts of this field; `None` when it does not ask.
+    fn accepted(self, filter: &Filter) -> Option<Vec<(u128, u128)>> {
+        let one = |value: u128| vec![(value, value)];
+        let prefixes = |p: &Prefixes| p.0.iter().map(|p| p.mapped_range()).collect();
+        let ranges = |r: &Ranges| r.0.iter().map(|r| (r.0.into(), r.1.into())).collect();
+        match self {
+            What::Source => filter.source.as_ref().map(prefixes),
+            What::Destination => filter.destination.as_ref().map(prefixes),
+            What::Protocol => filter.protocol.map(|p| one(p.0.into())),
+            What::SourcePort => filter.source_port.as_ref().map(ranges),
+            What::DestinationPort => filter.destination_port.as_ref().map(ranges),
+            What::Dscp => filter.dscp.map(|d| one(d.0.into())),
+            What::Vlan => filter.vlan.as_ref().map(ranges),
+            What::EtherType => filter.ethertype.map(|e| one(e.0.into())),
+            What::Length => filter.length.as_ref().map(ranges),
+        }
+    }
+
+    /// The packet's value.
+    #[inline]
+    fn value(self, key: &Key, length: u32) -> Option<u128> {
+        match self {
+            What::Source => key.is_ip().then_some(key.source),
+            What::Destination => key.is_ip().then_some(key.destination),
+            What::Protocol => key.is_ip().then_some(key.protocol.into()),
+            What::SourcePort => key.source_port().map(u128::from),
+            What::DestinationPort => key.destination_port().map(u128::from),
+            What::Dscp => key.is_ip().then_some(key.dscp.into()),
+            What::Vlan => (key.vlan != NO_VLAN).then_some(key.vlan.into()),
+            What::EtherType => Some(key.ethertype.into()),
+            What::Length => Some(length.into()),
+        }
+    }
+}
+
+impl Field {
+    fn new(what: What, filters: &[Filter], words: usize) -> Option<Self> {
+        let accepted: Vec<_> = filters.iter().map(|filter| what.accepted(filter)).collect();
+        if accepted.iter().all(Option::is_none) {
+            return None;
+        }
+        let mut starts = vec![0];
+        for (low, high) in accepted.iter().flatten().flatten() {
+            starts.push(*low);
+            starts.extend(high.checked_add(1));
+        }
+        starts.sort_unstable();
+        starts.dedup();
+        let mut sets = vec![0u64; (starts.len() + 1) * words];
+        for (flow, accepted) in accepted.iter().enumerate() {
+            let mut set = |interval: usize| {
+                sets[interval * words + flow / 64] |= 1 << (flow % 64);
+            };
+            match accepted {
+                None => (0..=starts.len()).for_each(&mut set),
+                Some(ranges) => {
+                    for (low, high) in ranges {
+                        let from = starts.partition_point(|start| start < low);
+                        let to = starts.partition_point(|start| start <= high);
+                        (from..to).for_each(&mut set);
+                    }
+                }
+            }
+        }
+        Some(Self { what, starts, sets })
+    }
+
+    /// Number of the interval that a packet lies in.
+    #[inline]
+    fn interval(&self, key: &Key, length: u32) -> usize {
+        match self.what.value(key, length) {
+            Some(value) => self.starts.partition_point(|start| *start <= value) - 1,
+            None => self.starts.len(),
+        }
+    }
+}
+
+/// The filters of one direction.
+#[derive(Debug)]
+pub(crate) struct Classifier {
+    fields: Vec<Field>,
+    words: usize,
+    flows: usize,
+    /// The interval of a frame's length, which is part of what the cache knows a packet by.
+    length: Option<usize>,
+    cache: Vec<Cached>,
+    fragments: Fragments,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Cached {
+    key: Key,
+    length: u32,
+    flow: u32,
+}
+
+/// Places of the cache, each two entries.
+const CACHE_SETS: usize = 4096;
+const EMPTY: u32 = u32::MAX - 1;
+
+impl Classifier {
+    /// The classifier of filters, first match first.
+    pub(crate) fn new(filters: &[Filter]) -> Self {
+        let words = filters.len().div_ceil(64);
+        let fields: Vec<Field> =
+            FIELDS.iter().filter_map(|what| Field::new(*what, filters, words)).collect();
+        let length = fields.iter().position(|field| field.what == What::Length);
+        let entry = Cached { key: Key::default(), length: 0, flow: EMPTY };
+        let cache = if fields.is_empty() { vec![] } else { vec![entry; CACHE_SETS * 2] };
+        let fragments = Fragments::new(!fields.is_empty());
+        Self { fields, words, flows: filters.len(), length, cache, fragments }
+    }
+
+    /// Whether packets have to be looked into at all.
+    pub(crate) fn needs_keys(&self) -> bool {
+        !self.fields.is_empty()
+    }
+
+    /// The flow of a packet that is there at `now_ns`, or [`OTHER`].
+    #[inline]
+    pub(crate) fn flow(&mut self, key: &Key, length: u32, now_ns: u64) -> u32 {
+        if self.fields.is_empty() {
+            return if self.flows == 0 { OTHER } else { 0 };
+        }
+        if key.fragment != FragmentPlace::Whole {
+            return self.fragment(key, length, now_ns);
+        }
+        let class = match self.length {
+            Some(field) => self.fields[field].interval(key, length) as u32,
+            None => 0,
+        };
+        let set = (hash(key, class) >> 52) as usize & (CACHE_SETS - 1);
+        let pair = &mut self.cache[set * 2..set * 2 + 2];
+        if pair[0].flow != EMPTY && pair[0].length == class && pair[0].key == *key {
+            return pair[0].flow;
+        }
+        if pair[1].flow != EMPTY && pair[1].length == class && pair[1].key == *key {
+            pair.swap(0, 1);
+            return pair[0].flow;
+        }
+        let flow = self.search(key, length);
+        let pair = &mut self.cache[set * 2..set * 2 + 2];
+        pair[1] = pair[0];
+        pair[0] = Cached { key: *key, length: class, flow };
+        flow
+    }
+
+    /// The first flow in every field's set.
+    fn search(&self, key: &Key, length: u32) -> u32 {
+        let mut at = [0usize; FIELDS.len()];
+        for (at, field) in at.iter_mut().zip(&self.fields) {
+            *at = field.interval(key, length) * self.words;
+        }
+        for word in 0..self.words {
+            let mut bits = u64::MAX;
+            for (at, field) in at.iter().zip(&self.fields) {
+                bits &= field.sets[at + word];
+                if bits == 0 {
+                    break;
+                }
+            }
+            if bits != 0 {
+                return (word * 64) as u32 + bits.trailing_zeros();
+            }
+        }
+        OTHER
+    }
+
+    #[cold]
+    fn fragment(&mut self, key: &Key, length: u32, now_ns: u64) -> u32 {
+        if key.fragment == FragmentPlace::Later
+            && let Some(flow) = self.fragments.find(key, now_ns)
+        {
+            return flow;
+        }
+        let flow = self.search(key, length);
+        if key.fragment == FragmentPlace::First {
+            self.fragments.enter(key, flow, now_ns);
+        }
+        flow
+    }
+}
+
+/// Mixes the fields of a key; the upper bits are the good ones.
+#[inline]
+fn hash(key: &Key, class: u32) -> u64 {
+    const K: u64 = 0x9e37_79b9_7f4a_7c15;
+    let fold = |a: u64, b: u64| {
+        let product = u128::from(a) * u128::from(b);
+        product as u64 ^ (product >> 64) as u64
+    };
+    let source = key.source as u64 ^ ((key.source >> 64) as u64).rotate_left(32);
+    let destination = key.destination as u64 ^ ((key.destination >> 64) as u64).rotate_left(32);
+    let rest = u64::from(key.ports) << 32
+        | u64::from(key.protocol & 0xff) << 24
+        | u64::from(key.vlan & 0xfff) << 12
+        | u64::from(key.dscp) << 6 & 0xfff;
+    let ends = fold(source ^ K, destination.wrapping_add(0x2545_f491_4f6c_dd1d));
+    fold(ends ^ rest, K ^ u64::from(class)).wrapping_mul(K)
+}
+
+/// Flows of datagrams whose first fragment was seen.
+#[derive(Debug)]
+struct Fragments {
+    entries: Vec<FragmentEntry>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct FragmentEntry {
+    source: u128,
+    destination: u128,
+    id: u32,
+    vlan: u16,
+    protocol: u16,
+    flow: u32,
+    /// Arrival of the first fragment; 0 for an empty place.
+    since_ns: u64,
+}
+
+const FRAGMENT_SETS: usize = 1024;
+const FRAGMENT_WAYS: usize = 4;
+/// How long later fragments are looked for: the reassembly time of RFC 8200 §4.5.
+const FRAGMENT_AGE_NS: u64 = 60_000_000_000;
+
+impl Fragments {
+    fn new(used: bool) -> Self {
+        let count = if used { FRAGMENT_SETS * FRAGMENT_WAYS } else { 0 };
+        Self { entries: vec![FragmentEntry::default(); count] }
+    }
+
+    fn ways(&mut self, key: &Key) -> &mut [FragmentEntry] {
+        let id = Key {
+            source: key.source,
+            destination: key.destination,
+            ports: key.fragment_id,
+            protocol: key.protocol,
+            vlan: key.vlan,
+            ..Key::default()
+        };
+        let set = (hash(&id, 0) >> 52) as usize & (FRAGMENT_SETS - 1);
+        &mut self.entries[set * FRAGMENT_WAYS..(set + 1) * FRAGMENT_WAYS]
+    }
+
+    fn is(entry: &FragmentEntry, key: &Key) -> bool {
+        entry.since_ns != 0
+            && entry.id == key.fragment_id
+            && entry.source == key.source
+            && entry.destination == key.destination
+            && entry.protocol == key.protocol
+            && entry.vlan == key.vlan
+    }
+
+    fn find(&mut self, key: &Key, now_ns: u64) -> Option<u32> {
+        let entry = self.ways(key).iter().find(|entry| Self::is(entry, key))?;
+        (now_ns.saturating_sub(entry.since_ns) <= FRAGMENT_AGE_NS).then_some(entry.flow)
+    }
+
+    /// Enters a datagram in the place of itself, or else in the oldest of its set.
+    fn enter(&mut self, key: &Key, flow: u32, now_ns: u64) {
+        let ways = self.ways(key);
+        let own = ways.iter().position(|entry| Self::is(entry, key));
+        let oldest = || (0..FRAGMENT_WAYS).min_by_key(|i| ways[*i].since_ns);
+        let Some(at) = own.or_else(oldest) else { return };
+        ways[at] = FragmentEntry {
+            source: key.source,
+            destination: key.destination,
+            id: key.fragment_id,
+            vlan: key.vlan,
+            protocol: key.protocol,
+            flow,
+            since_ns: now_ns.max(1),
+        };
+    }
+}
+
+/// Whether a filter takes a packet, field by field: what the tables above have to agree with.
+#[cfg(test)]
+fn matches(filter: &Filter, key: &Key, length: u32) -> bool {
+    FIELDS.iter().all(|what| match what.accepted(filter) {
+        None => true,
+        Some(ranges) => what
+            .value(key, length)
+            .is_some_and(|value| ranges.iter().any(|(low, high)| (*low..=*high).contains(&value))),
+    })
+}
+
+/// An address as the key holds it.
+#[cfg(test)]
+fn mapped(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().into(),
+        IpAddr::V6(v6) => v6.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+//! A change of content, as something that the owner of the bytes applies.
+
+use weir_laws::{Philox, Place, choose};
+use weir_model::impairment::{Checksum, MAX_FLIP_BITS};
+use weir_wire::checksum::update16;
+use weir_wire::packet::{ethertype, protocol};
+
+use crate::key::{FragmentPlace, Key};
+
+/// Bits to flip in a frame, and what happens to its checksums.
+#[derive(Clone, Debug)]
+pub struct Edit {
+    pub(crate) philox: Philox,
+    pub(crate) place: Place,
+    pub(crate) copy: u8,
+    pub(crate) flip_bits: u32,
+    pub(crate) checksum: Checksum,
+    /// Bytes that may be changed.
+    pub(crate) from: u32,
+    pub(crate) to: u32,
+}
+
+/// The checksums of a frame: where they are and what they cover, as byte offsets.
+struct Sums {
+    /// IPv4 header: its start and its end.
+    header: Option<(usize, usize)>,
+    /// Transport: start, end of coverage, place of the checksum.
+    transport: Option<(usize, usize, usize)>,
+    /// Addresses in the pseudo header: start and end.
+    pseudo: Option<(usize, usize)>,
+    is_udp: bool,
+}
+
+impl Sums {
+    fn of(frame: &[u8]) -> Self {
+        let (key, layers) = Key::of_frame(frame);
+        let (l3, l4, end) = (layers.l3 as usize, layers.l4 as usize, layers.end as usize);
+        let v4 = key.is_ip() && key.ethertype == ethertype::IPV4;
+        let header = v4.then_some((l3, l4));
+        let mut is_udp = false;
+        let number = key.protocol as u8;
+        let checksum_at = match number {
+            // Only the first fragment has the checksum.
+            _ if !key.is_ip() || key.fragment == FragmentPlace::Later => None,
+            protocol::TCP => Some(16),
+            protocol::UDP | protocol::UDP_LITE => {
+                is_udp = true;
+                Some(6)
+            }
+            protocol::ICMP | protocol::ICMPV6 => Some(2),
+            _ => None,
+        };
+        let transport = checksum_at.map(|at| l4 + at).filter(|at| at + 2 <= end).map(|at| {
+            let mut covered = end;
+            if number == protocol::UDP_LITE {
+                // RFC 3828 §3.1: 0 is the whole packet.
+                let stated = usize::from(u16::from_be_bytes([frame[l4 + 4], frame[l4 + 5]]));
+                if stated != 0 {
+                    covered = end.min(l4 + stated);
+                }
+            }
+            (l4, covered, at)
+        });
+        let pseudo = (key.is_ip() && number != protocol::ICMP).then_some(if v4 {
+            (l3 + 12, l3 + 20)
+        } else {
+            (l3 + 8, l3 + 40)
+        });
+        Self { header, transport, pseudo, is_udp }
+    }
+}
+
+/// The 16-bit word of a sum that begins at `start` and ends at `end`, around byte `at`; an odd last byte is
+/// padded with zero.
+fn word(frame: &[u8], start: usize, end: usize, at: usize) -> u16 {
+    let first = at - (at - start) % 2;
+    let second = if first + 1 < end { frame[first + 1] } else { 0 };
+    u16::from_be_bytes([frame[first], second])
+}
+
+fn update(frame: &mut [u8], at: usize, old: u16, new: u16, zero_is_none: bool) {
+    let sum = u16::from_be_bytes([frame[at], frame[at + 1]]);
+    if zero_is_none && sum == 0 {
+        return;
+    }
+    let fresh = match update16(sum, old, new) {
+        0 if zero_is_none => 0xffff,
+        fresh => fresh,
+    };
+    frame[at..at + 2].copy_from_slice(&fresh.to_be_bytes());
+}
+
+impl Edit {
+    /// Changes the frame. The same edit of the same frame is the same change, whenever it is made.
+    ///
+    /// `repair` updates the IPv4 header checksum and that of TCP, UDP, UDP-Lite, ICMP and ICMPv6 by what
+    /// changed (RFC 1624), so that a wrong one stays wrong. A later fragment has no checksum to repair.
+    pub fn apply(&self, frame: &mut [u8]) {
+        let mut draws = self.place.draws_of_copy(&self.philox, self.copy);
+        // The first draw decided that there is an edit.
+        draws.bits();
+        let sums = Sums::of(frame);
+        let mut places = [0; MAX_FLIP_BITS as usize];
+        let flips = &mut places[..self.flip_bits.min(MAX_FLIP_BITS) as usize];
+        if self.checksum == Checksum::Checksum {
+            let at = match (&sums.transport, &sums.header) {
+                (Some((_, _, at)), _) => *at,
+                (None, Some((start, _))) => start + 10,
+                (None, None) => return,
+            };
+            let before = [frame[at], frame[at + 1]];
+            let count = flips.len().min(16);
+            for bit in choose(&mut draws, 16, &mut flips[..count]) {
+                frame[at + (bit / 8) as usize] ^= 1 << (bit % 8);
+            }
+            // In UDP 0 is "none", and the two zeros are one number: neither would be noticed.
+            let sum = u16::from_be_bytes([frame[at], frame[at + 1]]);
+            if (sums.is_udp && sum == 0) || sum == !u16::from_be_bytes(before) {
+                let before = u16::from_be_bytes(before);
+                let other = if before == 1 { 3 } else { before ^ 1 };
+                frame[at..at + 2].copy_from_slice(&other.to_be_bytes());
+            }
+            return;
+        }
+        let (from, to) = (self.from as usize, (self.to as usize).min(frame.len()));
+        let bits = to.saturating_sub(from).saturating_mul(8);
+        for bit in choose(&mut draws, u32::try_from(bits).unwrap_or(u32::MAX), flips) {
+            let at = from + (bit / 8) as usize;
+            self.flip(frame, at, 1 << (bit % 8), &sums);
+        }
+    }
+
+    fn flip(&self, frame: &mut [u8], at: usize, mask: u8, sums: &Sums) {
+        let repair = self.checksum == Checksum::Repair;
+        let in_transport = sums.transport.filter(|(start, end, _)| (*start..*end).contains(&at));
+        let in_header = sums.header.filter(|(start, end)| (*start..*end).contains(&at));
+        if repair {
+            // A repaired checksum shows no damage.
+            let own = in_transport.is_some_and(|(_, _, sum)| at == sum || at == sum + 1)
+                || in_header.is_some_and(|(start, _)| at == start + 10 || at == start + 11);
+            if own {
+                return;
+            }
+        }
+        let old_transport = in_transport.map(|(start, end, _)| word(frame, start, end, at));
+        let old_header = in_header.map(|(start, end)| word(frame, start, end, at));
+        let in_pseudo = sums.pseudo.filter(|(start, end)| (*start..*end).contains(&at));
+        let old_pseudo = in_pseudo.map(|(start, end)| word(frame, start, end, at));
+        frame[at] ^= mask;
+        if !repair {
+            return;
+        }
+        if let (Some((start, end)), Some(old)) = (in_header, old_header) {
+            let new = word(frame, start, end, at);
+            update(frame, start + 10, old, new, false);
+        }
+        if let (Some((start, end, sum)), Some(old)) = (in_transport, old_transport) {
+            let new = word(frame, start, end, at);
+            update(frame, sum, old, new, sums.is_udp);
+        }
+        if let (Some((start, end)), Some(old), Some((_, _, sum))) =
+            (in_pseudo, old_pseudo, sums.transport)
+        {
+            let new = word(frame, start, end, at);
+            update(frame, sum, old, new, sums.is_udp);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,190 @@
+use super::*;
+use crate::key::tests::udp_frame;
+use weir_laws::Direction;
+use weir_model::impairment::Region;
+use weir_wire::checksum::Sum;
+use weir_wire::packet::{Network, Packet};
+
+fn edit(packet: u64, flip_bits: u32, checksum: Checksum, region: Region, frame: &[u8]) -> Edit {
+    let layers = Key::of_frame(frame).1;
+    let from = match region {
+        Region::L2 => 0,
+        Region::L3 => layers.l3,
+        Region::L4 => layers.l4,
+        Region::Payload => layers.payload,
+    };
+    let place = Place { flow: 1, direction: Direction::Forward, slot: 4, packet };
+    Edit { philox: Philox::new(1), place, copy: 0, flip_bits, checksum, from, to: layers.end }
+}
+
+/// A frame of each kind with right checksums.
+fn frames() -> Vec<Vec<u8>> {
+    let mut out = vec![];
+    for number in [protocol::UDP, protocol::TCP, protocol::ICMP, protocol::ICMPV6] {
+        for payload in [&b"odd"[..], b"even"] {
+            let mut l4 = match number {
+                protocol::UDP => vec![0, 9, 0, 7, 0, 8 + payload.len() as u8, 0, 0],
+                protocol::TCP => {
+                    vec![0, 9, 0, 7, 0, 0, 0, 1, 0, 0, 0, 2, 0x50, 0x10, 9, 9, 0, 0, 0, 0]
+                }
+                _ => vec![8, 0, 0, 0, 1, 2, 3, 4],
+            };
+            l4.extend(payload);
+            let at = match number {
+                protocol::UDP => 6,
+                protocol::TCP => 16,
+                _ => 2,
+            };
+            for v6 in [false, true] {
+                if number == if v6 { protocol::ICMP } else { protocol::ICMPV6 } {
+                    continue;
+                }
+                let mut frame = vec![2; 12];
+                let mut l4 = l4.clone();
+                if v6 {
+                    frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, l4.len() as u8, number, 9]);
+                    frame.extend([0xfd; 16]);
+                    frame.extend([0x1c; 16]);
+                    let (a, b) = ([0xfd; 16].into(), [0x1c; 16].into());
+                    let sum =
+                        Sum::new().add_pseudo_v6(a, b, number, l4.len() as u32).add_bytes(&l4);
+                    l4[at..at + 2].copy_from_slice(&sum.udp_checksum().to_be_bytes());
+                } else {
+                    let mut ip = vec![0x45, 0, 0, 20 + l4.len() as u8, 0, 1, 0, 0, 9, number, 0, 0];
+                    ip.extend([10, 0, 0, 1, 10, 0, 0, 2]);
+                    let sum = Sum::new().add_bytes(&ip).checksum();
+                    ip[10..12].copy_from_slice(&sum.to_be_bytes());
+                    frame.extend([0x08, 0x00]);
+                    frame.extend(ip);
+                    let mut sum = Sum::new().add_bytes(&l4);
+                    if number != protocol::ICMP {
+                        let (a, b) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+                        sum = sum.add_pseudo_v4(a, b, number, l4.len() as u16);
+                    }
+                    l4[at..at + 2].copy_from_slice(&sum.udp_checksum().to_be_bytes());
+                }
+                frame.extend(l4);
+                frame.extend([0; 3]); // padding
+                assert!(sound(&frame));
+                out.push(frame);
+            }
+        }
+    }
+    assert!(out.len() >= 10);
+    out
+}
+
+/// Whether every checksum is right.
+fn sound(frame: &[u8]) -> bool {
+    let Ok(packet) = Packet::from_ethernet(frame) else { return false };
+    let header = match packet.network {
+        Network::Ipv4(ip) => ip.header_checksum_ok(),
+        _ => true,
+    };
+    header && packet.transport_checksum_ok() == Some(true)
+}
+
+fn flipped(a: &[u8], b: &[u8]) -> u32 {
+    a.iter().zip(b).map(|(a, b)| (a ^ b).count_ones()).sum()
+}
+
+#[test]
+fn repaired_damage_arrives() {
+    for frame in frames() {
+        let payload = Key::of_frame(&frame).1.payload as usize;
+        for packet in 0..200 {
+            for bits in [1, 2, 3] {
+                let mut got = frame.clone();
+                edit(packet, bits, Checksum::Repair, Region::Payload, &frame).apply(&mut got);
+                assert!(sound(&got), "{packet} {bits} {frame:x?} {got:x?}");
+                assert_eq!(flipped(&frame[payload..], &got[payload..]), bits);
+                let mut again = frame.clone();
+                edit(packet, bits, Checksum::Repair, Region::Payload, &frame).apply(&mut again);
+                assert_eq!(again, got);
+            }
+        }
+    }
+}
+
+#[test]
+fn left_damage_is_noticed() {
+    for frame in frames() {
+        for packet in 0..200 {
+            let mut got = frame.clone();
+            edit(packet, 1, Checksum::Leave, Region::Payload, &frame).apply(&mut got);
+            assert_eq!(flipped(&frame, &got), 1);
+            assert!(!sound(&got));
+        }
+    }
+}
+
+#[test]
+fn only_the_checksum_is_damaged() {
+    for frame in frames() {
+        for packet in 0..200 {
+            let mut got = frame.clone();
+            edit(packet, 1 + packet as u32 % 16, Checksum::Checksum, Region::Payload, &frame)
+                .apply(&mut got);
+            assert!(!sound(&got), "{packet}");
+            let payload = Key::of_frame(&frame).1.payload as usize;
+            assert_eq!(got[payload..], frame[payload..]);
+        }
+    }
+    // Without a transport known here, that of the IPv4 header; without one, nothing.
+    let mut strange = frames()[0].clone();
+    strange[23] = 99;
+    let mut got = strange.clone();
+    edit(1, 3, Checksum::Checksum, Region::Payload, &strange).apply(&mut got);
+    assert_eq!((flipped(&strange, &got), flipped(&strange[24..26], &got[24..26])), (3, 3));
+    let arp = [&[2; 12][..], &[0x08, 0x06], &[1; 28]].concat();
+    let mut got = arp.clone();
+    edit(1, 3, Checksum::Checksum, Region::Payload, &arp).apply(&mut got);
+    assert_eq!(got, arp);
+}
+
+#[test]
+fn headers_are_repaired_too() {
+    let mut checked = 0;
+    for frame in frames() {
+        for packet in 0..2000 {
+            let mut got = frame.clone();
+            edit(packet, 1, Checksum::Repair, Region::L3, &frame).apply(&mut got);
+            // Where the frame still says the same of its lengths and protocol, its checksums are right.
+            let shape = |frame: &[u8]| {
+                let (key, layers) = Key::of_frame(frame);
+                (layers, key.protocol, key.fragment, lengths(frame))
+            };
+            let same = |at: usize| got[at] == frame[at];
+            if shape(&got) == shape(&frame)
+                && same(12)
+                && same(13)
+                && got[14] >> 4 == frame[14] >> 4
+            {
+                assert!(sound(&got), "{packet} {frame:x?} {got:x?}");
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked > 10_000, "{checked}");
+}
+
+/// The UDP length, which is in the pseudo header as well.
+fn lengths(frame: &[u8]) -> Option<[u8; 2]> {
+    let l4 = Key::of_frame(frame).1.l4 as usize;
+    frame.get(l4 + 4..l4 + 6).map(|bytes| [bytes[0], bytes[1]])
+}
+
+#[test]
+fn a_datagram_without_checksum_stays_without() {
+    let frame = udp_frame((1, 2), b"payload");
+    let mut got = frame.clone();
+    edit(3, 2, Checksum::Repair, Region::Payload, &frame).apply(&mut got);
+    assert_eq!(got[40..42], [0, 0]);
+    assert_eq!(flipped(&frame, &got), 2);
+    // Asked to damage the checksum, it gets a wrong one, never another zero.
+    for packet in 0..500 {
+        let mut got = frame.clone();
+        edit(packet, 16, Checksum::Checksum, Region::Payload, &frame).apply(&mut got);
+        assert!(got[40..42] != [0, 0] && got[40..42] != [0xff, 0xff]);
+    }
+}

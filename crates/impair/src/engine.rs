@@ -1,0 +1,670 @@
+//! The engine: packets of one direction through their stages, in the order of time.
+//!
+//! A stage whose output is known at once (loss, a rate with tail drop, a delay that keeps order) is passed
+//! at arrival, ahead of time; its packets wait in a lane, first in, first out. A law that reorders puts them
+//! on the wheel, and they go on from there when their time comes. Everything happens in the order of
+//! (time, number), whatever the batches were.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::sync::Arc;
+
+use weir_laws::{Direction, Philox, Place, flow_hash, slot};
+use weir_model::impairment::{Filter, Impairment, Laws, OTHER as OTHER_NAME};
+use weir_model::plan::Direction as Side;
+
+use crate::classify::{Classifier, OTHER};
+use crate::counters::Counters;
+use crate::edit::Edit;
+use crate::error::ImpairError;
+use crate::fate::{FLAG_DELAYED, FLAG_MODIFIED, FLAG_REORDERED, Fate, Meta, Verdict};
+use crate::pool::Pool;
+use crate::stages::{Flow, Next, Order, Path, Rest, Shared};
+use crate::wheel::{Timer, Wheel};
+
+/// What a held packet counts beyond its length towards the memory limit.
+pub const HELD_OVERHEAD_BYTES: u64 = 128;
+
+/// Bit of a timer's item: it lets the oldest packet of a path go; the rest is the path's number.
+const FIRES: u32 = 1 << 31;
+/// The path without laws.
+const NO_PATH: u32 = 0;
+
+/// A packet on its way.
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    handle: u32,
+    flow: u32,
+    index: u64,
+    arrived_ns: u64,
+    length: u32,
+    /// Bytes that content laws may change.
+    from: u32,
+    to: u32,
+    rest: Rest,
+    copy: u8,
+    flags: u8,
+}
+
+/// A packet that waits in a lane, with its time and number.
+#[derive(Clone, Copy, Debug, Default)]
+struct Waiting {
+    time: u64,
+    number: u64,
+    held: Held,
+}
+
+/// What an engine tells of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowStatus<'a> {
+    /// Its number, as in [`Fate::flow`]: 0 is Other.
+    pub number: u32,
+    /// Its name.
+    pub name: &'a str,
+    /// Whether the configuration in force has it.
+    pub active: bool,
+    /// What it has seen.
+    pub counters: &'a Counters,
+}
+
+/// One direction of an impairment.
+///
+/// Call [`step`](Self::step) with what has come, in the order in which it came, and again (with nothing, if
+/// nothing came) when [`next_deadline_ns`](Self::next_deadline_ns) is there.
+#[derive(Debug)]
+pub struct Engine {
+    direction: Direction,
+    philox: Philox,
+    classifier: Classifier,
+    /// Number of the flow for each filter of the classifier.
+    numbers: Vec<u32>,
+    flows: Vec<Flow>,
+    /// Whether each flow is in the configuration.
+    active: Vec<bool>,
+    paths: Vec<Path>,
+    pool: Pool<Waiting>,
+    lanes: BinaryHeap<Reverse<(u64, u64, u32)>>,
+    wheel: Wheel,
+    /// The latest time seen.
+    clock_ns: u64,
+    /// The time at which what is being decided happens: the clock, or that of an event which is looked at
+    /// later than it was due, so that what it leads to has its turn in order.
+    present_ns: u64,
+    /// Time of the next event; `u64::MAX` when there is none.
+    next_ns: u64,
+    /// Number of the next event.
+    number: u64,
+    held_packets: u64,
+    held_bytes: u64,
+    memory_bytes: u64,
+    edits: Vec<Edit>,
+    content: bool,
+}
+
+const fn side(direction: Direction) -> Side {
+    match direction {
+        Direction::Forward => Side::Forward,
+        Direction::Reverse => Side::Reverse,
+    }
+}
+
+impl Engine {
+    /// The engine of one direction.
+    ///
+    /// # Errors
+    /// [`ImpairError`] when the configuration does not hold, or two names have one hash.
+    pub fn new(config: &Impairment, direction: Direction) -> Result<Self, ImpairError> {
+        let mut engine = Self {
+            direction,
+            philox: Philox::new(config.seed.0),
+            classifier: Classifier::new(&[]),
+            numbers: vec![],
+            flows: vec![Flow::new(OTHER_NAME)],
+            active: vec![true],
+            paths: vec![Path::new(Shared::default())],
+            pool: Pool::new(),
+            lanes: BinaryHeap::with_capacity(64),
+            wheel: Wheel::new(),
+            clock_ns: 0,
+            present_ns: 0,
+            next_ns: u64::MAX,
+            number: 0,
+            held_packets: 0,
+            held_bytes: 0,
+            memory_bytes: 0,
+            edits: vec![],
+            content: false,
+        };
+        engine.configure(config)?;
+        Ok(engine)
+    }
+
+    /// Puts another configuration into force, between two steps. Flows are known by their names: packet
+    /// indices and counters go on, so that no draw is made twice; the state of laws that did not change is
+    /// kept; what is held leaves when it was to leave. A new rate waits for what the old one had queued.
+    ///
+    /// # Errors
+    /// As [`Engine::new`]; then nothing has changed.
+    pub fn configure(&mut self, config: &Impairment) -> Result<(), ImpairError> {
+        config.check()?;
+        self.check_hashes(config)?;
+        let side = side(self.direction);
+        let mut filters: Vec<Filter> = vec![];
+        let mut numbers = vec![];
+        let mut active = vec![false; self.flows.len()];
+        let mut groups = HashMap::new();
+        for aggregate in &config.aggregates {
+            let shared = match self.direction {
+                Direction::Forward => &aggregate.a_to_b,
+                Direction::Reverse => &aggregate.b_to_a,
+            };
+            if !shared.is_empty() {
+                let members: Arc<[String]> = aggregate.flows.clone().into();
+                for name in &aggregate.flows {
+                    groups.insert(name.as_str(), (members.clone(), shared));
+                }
+            }
+        }
+        let by_name: HashMap<String, u32> =
+            self.flows.iter().zip(0..).map(|(flow, number)| (flow.name.clone(), number)).collect();
+        let mut wanted: Vec<(u32, Laws, Shared)> = vec![];
+        for config in &config.flows {
+            let number = by_name.get(&config.name).copied().unwrap_or_else(|| {
+                self.flows.push(Flow::new(&config.name));
+                active.push(false);
+                self.flows.len() as u32 - 1
+            });
+            active[number as usize] = true;
+            if let Some(filter) = config.filter(side) {
+                filters.push(filter);
+                numbers.push(number);
+            }
+            let laws = if config.run.0 { config.laws(side) } else { Laws::default() };
+            let shared = match groups.get(config.name.as_str()) {
+                Some((members, shared)) if config.run.0 => Shared {
+                    members: members.clone(),
+                    rate: shared.rate.clone(),
+                    delay: shared.delay.clone(),
+                    order: None,
+                },
+                _ => Shared {
+                    members: [config.name.clone()].into(),
+                    rate: laws.rate.clone(),
+                    delay: laws.delay.clone(),
+                    order: laws.order.clone(),
+                },
+            };
+            wanted.push((number, laws, shared));
+        }
+        let laws = config.other.laws(side);
+        let shared = Shared {
+            // A flow can't be called so: the empty name is no name.
+            members: [String::new()].into(),
+            rate: laws.rate.clone(),
+            delay: laws.delay.clone(),
+            order: laws.order.clone(),
+        };
+        wanted.push((0, laws, shared));
+        active[0] = true;
+        self.put(wanted, &active);
+        self.philox = Philox::new(config.seed.0);
+        self.memory_bytes = config.memory_bytes();
+        self.classifier = Classifier::new(&filters);
+        self.numbers = numbers;
+        self.active = active;
+        self.content = self.flows.iter().any(|flow| flow.content.is_some());
+        Ok(())
+    }
+
+    /// Refuses names with one hash, among the new ones and those that were.
+    fn check_hashes(&self, config: &Impairment) -> Result<(), ImpairError> {
+        let mut names: HashMap<u32, &str> =
+            self.flows.iter().map(|flow| (flow.hash, flow.name.as_str())).collect();
+        for flow in &config.flows {
+            let hash = flow_hash(&flow.name);
+            if let Some(other) = names.insert(hash, &flow.name)
+                && other != flow.name
+            {
+                return Err(ImpairError::NameCollision {
+                    first: other.into(),
+                    second: flow.name.clone(),
+                    hash,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives each flow its laws and its path: the one it had when that is as it was, an empty one, or a new.
+    fn put(&mut self, wanted: Vec<(u32, Laws, Shared)>, active: &[bool]) {
+        let mut taken: HashSet<u32> = HashSet::from([NO_PATH]);
+        taken.extend(wanted.iter().filter_map(|(_, _, shared)| self.path_like(shared)));
+        for (number, flow) in self.flows.iter_mut().enumerate() {
+            if !active[number] {
+                // What it still holds passes the stages that are left without laws.
+                flow.put(Laws::default(), &Shared::default(), NO_PATH);
+            }
+        }
+        for (number, laws, shared) in wanted {
+            let path = if shared.rate.is_none() && shared.delay.is_none() {
+                NO_PATH
+            } else {
+                self.path_like(&shared)
+                    .unwrap_or_else(|| self.new_path(&shared, number, &mut taken))
+            };
+            self.flows[number as usize].put(laws, &shared, path);
+        }
+    }
+
+    fn path_like(&self, shared: &Shared) -> Option<u32> {
+        let at = self.paths.iter().skip(1).position(|path| path.shared == *shared)?;
+        Some(at as u32 + 1)
+    }
+
+    fn new_path(&mut self, shared: &Shared, flow: u32, taken: &mut HashSet<u32>) -> u32 {
+        let mut path = Path::new(shared.clone());
+        let before = &self.paths[self.flows[flow as usize].path as usize];
+        if let Some(old) = &before.link {
+            path.link = path.link.map(|link| link.after(old));
+        }
+        // A path that some flow is still on must not become another's.
+        let free = (1..self.paths.len() as u32).find(|n| {
+            !taken.contains(n)
+                && self.paths[*n as usize].is_empty()
+                && self.flows.iter().all(|flow| flow.path != *n)
+        });
+        let number = match free {
+            Some(number) => {
+                self.paths[number as usize] = path;
+                number
+            }
+            None => {
+                self.paths.push(path);
+                self.paths.len() as u32 - 1
+            }
+        };
+        taken.insert(number);
+        number
+    }
+
+    /// Whether [`Meta::of_frame`] is needed: some filter or content law looks into packets.
+    #[must_use]
+    pub fn needs_frames(&self) -> bool {
+        self.content || self.classifier.needs_keys()
+    }
+
+    /// The direction.
+    #[must_use]
+    pub fn direction(&self) -> Direction {
+        self.direction
+    }
+
+    /// Every flow that the engine has known, by number; 0 is Other.
+    pub fn flows(&self) -> impl Iterator<Item = FlowStatus<'_>> {
+        self.flows.iter().zip(&self.active).zip(0..).map(|((flow, active), number)| FlowStatus {
+            number,
+            name: &flow.name,
+            active: *active,
+            counters: &flow.counters,
+        })
+    }
+
+    /// Packets that are held, copies included.
+    #[must_use]
+    pub fn held_packets(&self) -> u64 {
+        self.held_packets
+    }
+
+    /// What they count towards the memory limit: their lengths and [`HELD_OVERHEAD_BYTES`] each.
+    #[must_use]
+    pub fn held_bytes(&self) -> u64 {
+        self.held_bytes
+    }
+
+    /// When [`step`](Self::step) has to be called next, if nothing comes before; `None` when nothing is held.
+    #[inline]
+    #[must_use]
+    pub fn next_deadline_ns(&self) -> Option<u64> {
+        (self.next_ns != u64::MAX).then_some(self.next_ns)
+    }
+
+    /// The change of content of a fate of the last step.
+    #[must_use]
+    pub fn edit(&self, fate: &Fate) -> Option<&Edit> {
+        if fate.flags & FLAG_MODIFIED == 0 {
+            return None;
+        }
+        self.edits.get(fate.edit as usize)
+    }
+
+    /// Takes in what has come and lets go what is due at `now_ns`. Fates are added to `fates`, which is not
+    /// cleared, in the order in which packets have to leave; edits are those of this call.
+    pub fn step(&mut self, now_ns: u64, metas: &[Meta], fates: &mut Vec<Fate>) {
+        self.edits.clear();
+        for meta in metas {
+            self.clock_ns = self.clock_ns.max(meta.arrived_ns);
+            if self.next_ns <= self.clock_ns {
+                self.advance(fates);
+            }
+            self.present_ns = self.clock_ns;
+            self.arrive(meta, fates);
+        }
+        self.clock_ns = self.clock_ns.max(now_ns);
+        if self.next_ns <= self.clock_ns {
+            self.advance(fates);
+        }
+    }
+
+    /// Gives up all that is held, as unplanned drops, at the end of a run.
+    pub fn abandon(&mut self, fates: &mut Vec<Fate>) {
+        while let Some(Reverse((_, _, path))) = self.lanes.pop() {
+            while let Some(node) = self.pool.pop_front(&mut self.paths[path as usize].lane) {
+                let held = self.free(node);
+                self.drop(held, self.clock_ns, Verdict::Unplanned, fates);
+            }
+        }
+        while let Some(timer) = self.wheel.pop(u64::MAX) {
+            let node = if timer.item & FIRES == 0 {
+                Some(timer.item)
+            } else {
+                let path = &mut self.paths[(timer.item & !FIRES) as usize];
+                self.pool.pop_front(&mut path.waiting)
+            };
+            if let Some(node) = node {
+                let held = self.free(node);
+                self.drop(held, self.clock_ns, Verdict::Unplanned, fates);
+            }
+        }
+        self.next_ns = u64::MAX;
+    }
+
+    #[inline]
+    fn arrive(&mut self, meta: &Meta, fates: &mut Vec<Fate>) {
+        let class = self.classifier.flow(&meta.key, meta.length, meta.arrived_ns);
+        let number = if class == OTHER { 0 } else { self.numbers[class as usize] };
+        let flow = &mut self.flows[number as usize];
+        let index = flow.next_index;
+        flow.next_index += 1;
+        flow.counters.received_packets += 1;
+        flow.counters.received_bytes += u64::from(meta.length);
+        if flow.plain {
+            flow.counters.sent_packets += 1;
+            flow.counters.sent_bytes += u64::from(meta.length);
+            // What an earlier configuration still holds is overtaken here, and will be told so.
+            flow.sent_to = index + 1;
+            fates.push(Fate {
+                handle: meta.handle,
+                flow: number,
+                index,
+                arrived_ns: meta.arrived_ns,
+                at_ns: meta.arrived_ns,
+                length: meta.length,
+                edit: 0,
+                verdict: Verdict::Forwarded,
+                copy: 0,
+                flags: 0,
+            });
+            return;
+        }
+        let (from, to) = flow.content.as_ref().map_or((0, 0), |law| law.region(&meta.layers));
+        let held = Held {
+            handle: meta.handle,
+            flow: number,
+            index,
+            arrived_ns: meta.arrived_ns,
+            length: meta.length,
+            from,
+            to,
+            rest: flow.stages,
+            copy: 0,
+            flags: 0,
+        };
+        self.run(held, meta.arrived_ns, fates);
+    }
+
+    /// The place of a packet's draws for a law slot.
+    #[inline]
+    fn place(&self, held: &Held, slot: u8) -> Place {
+        let flow = self.flows[held.flow as usize].hash;
+        Place { flow, direction: self.direction, slot, packet: held.index }
+    }
+
+    /// Passes the stages that are left, from time `t` on.
+    fn run(&mut self, mut held: Held, mut t: u64, fates: &mut Vec<Fate>) {
+        loop {
+            match held.rest.next() {
+                Next::End => return self.leave(held, t, fates),
+                Next::Loss => {
+                    let lost = self.place(&held, slot::LOSS);
+                    let copied = self.place(&held, slot::DUPLICATE);
+                    let flow = &mut self.flows[held.flow as usize];
+                    let mut draws = lost.draws(&self.philox);
+                    if flow.loss.as_mut().is_some_and(|law| law.lost(&mut draws)) {
+                        return self.drop(held, t, Verdict::Lost, fates);
+                    }
+                    if !flow.duplicate.is_never()
+                        && flow.duplicate.happens(copied.draws(&self.philox).bits())
+                    {
+                        flow.counters.duplicated_packets += 1;
+                        fates.push(fate(&held, t, Verdict::Copied));
+                        self.run(held, t, fates);
+                        held.copy = 1;
+                    }
+                }
+                Next::Rate => {
+                    let path = self.flows[held.flow as usize].path;
+                    if let Some(link) = &mut self.paths[path as usize].link {
+                        match link.enter(t, held.length) {
+                            Some(sent) => t = sent,
+                            None => return self.drop(held, t, Verdict::QueueDropped, fates),
+                        }
+                    }
+                }
+                Next::Delay => {
+                    let place = self.place(&held, slot::DELAY);
+                    let number = self.flows[held.flow as usize].path;
+                    let path = &mut self.paths[number as usize];
+                    let Some((law, order)) = &path.delay else { continue };
+                    let mut draws = place.draws_of_copy(&self.philox, held.copy);
+                    let delay = law.draw_ns(&mut draws);
+                    let until = t.saturating_add(delay);
+                    if delay > 0 {
+                        held.flags |= FLAG_DELAYED;
+                    }
+                    match order {
+                        Order::Kept => t = until,
+                        Order::Max => {
+                            t = until.max(path.latest_ns);
+                            path.latest_ns = t;
+                        }
+                        Order::Allow => {
+                            if let Some(node) = self.hold(held, until, fates) {
+                                self.schedule(until, node);
+                            }
+                            return;
+                        }
+                        Order::FifoRelease => {
+                            // Whoever leaves, all wait at least for a candidate.
+                            held.flags |= FLAG_DELAYED;
+                            if let Some(node) = self.hold(held, until, fates) {
+                                let path = &mut self.paths[number as usize];
+                                self.pool.push_back(&mut path.waiting, node);
+                                self.schedule(until, number | FIRES);
+                            }
+                            return;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Through all stages: out now, or into the lane.
+    #[inline]
+    fn leave(&mut self, held: Held, t: u64, fates: &mut Vec<Fate>) {
+        let number = self.flows[held.flow as usize].path;
+        let path = &self.paths[number as usize];
+        let empty = path.lane.is_empty();
+        // A stamp that went back does not go past those before it.
+        let t = if empty { t } else { t.max(path.lane_ns) };
+        if t <= self.present_ns {
+            return self.emit(held, t, fates);
+        }
+        let number_of_event = self.number;
+        if let Some(node) = self.hold(held, t, fates) {
+            let path = &mut self.paths[number as usize];
+            self.pool.push_back(&mut path.lane, node);
+            path.lane_ns = t;
+            if empty {
+                self.lanes.push(Reverse((t, number_of_event, number)));
+                self.next_ns = self.next_ns.min(t);
+            }
+        }
+    }
+
+    /// Takes a packet in, if there is memory for it.
+    #[inline]
+    fn hold(&mut self, held: Held, time: u64, fates: &mut Vec<Fate>) -> Option<u32> {
+        let cost = u64::from(held.length) + HELD_OVERHEAD_BYTES;
+        if self.held_bytes + cost > self.memory_bytes {
+            self.drop(held, self.present_ns, Verdict::Unplanned, fates);
+            return None;
+        }
+        self.held_bytes += cost;
+        self.held_packets += 1;
+        let number = self.number;
+        self.number += 1;
+        Some(self.pool.insert(Waiting { time, number, held }))
+    }
+
+    #[inline]
+    fn free(&mut self, node: u32) -> Held {
+        let held = self.pool.remove(node).held;
+        self.held_bytes -= u64::from(held.length) + HELD_OVERHEAD_BYTES;
+        self.held_packets -= 1;
+        held
+    }
+
+    /// Enters a timer for the packet that was held last.
+    #[inline]
+    fn schedule(&mut self, time: u64, item: u32) {
+        self.wheel.insert(Timer { time, number: self.number - 1, item });
+        self.next_ns = self.next_ns.min(time);
+    }
+
+    /// Lets everything happen that is due at the clock, in order.
+    fn advance(&mut self, fates: &mut Vec<Fate>) {
+        let now = self.clock_ns;
+        loop {
+            let lane = self.lanes.peek().map(|Reverse(head)| *head).filter(|head| head.0 <= now);
+            let timer = self.wheel.peek(now);
+            match (lane, timer) {
+                (Some((time, number, path)), timer)
+                    if timer.is_none_or(|timer| (time, number) < (timer.time, timer.number)) =>
+                {
+                    self.leave_lane(time, path, fates);
+                }
+                (_, Some(timer)) => {
+                    self.wheel.pop(now);
+                    self.present_ns = timer.time;
+                    let node = if timer.item & FIRES == 0 {
+                        Some(timer.item)
+                    } else {
+                        let path = &mut self.paths[(timer.item & !FIRES) as usize];
+                        self.pool.pop_front(&mut path.waiting)
+                    };
+                    if let Some(node) = node {
+                        let held = self.free(node);
+                        self.run(held, timer.time, fates);
+                    }
+                }
+                (_, None) => break,
+            }
+        }
+        let lane = self.lanes.peek().map_or(u64::MAX, |Reverse(head)| head.0);
+        self.next_ns = lane.min(self.wheel.next_time());
+    }
+
+    /// Lets the head of a lane go, and its neighbours as long as nothing else can be due between them.
+    fn leave_lane(&mut self, time: u64, path: u32, fates: &mut Vec<Fate>) {
+        let Some(node) = self.pool.pop_front(&mut self.paths[path as usize].lane) else { return };
+        let held = self.free(node);
+        self.emit(held, time, fates);
+        let next = self.paths[path as usize].lane;
+        if next.is_empty() {
+            self.lanes.pop();
+        } else {
+            let Waiting { time, number, .. } = *self.pool.get(next.head());
+            if let Some(mut head) = self.lanes.peek_mut() {
+                *head = Reverse((time, number, path));
+            }
+        }
+    }
+
+    /// Sends a packet.
+    #[inline]
+    fn emit(&mut self, held: Held, t: u64, fates: &mut Vec<Fate>) {
+        let place = self.place(&held, slot::CONTENT);
+        let flow = &mut self.flows[held.flow as usize];
+        let mut fate = fate(&held, t, Verdict::Forwarded);
+        if let Some(law) = &flow.content
+            && held.from < held.to
+            && law.chance.happens(place.draws_of_copy(&self.philox, held.copy).bits())
+        {
+            flow.counters.modified_packets += 1;
+            fate.flags |= FLAG_MODIFIED;
+            fate.edit = self.edits.len() as u32;
+            self.edits.push(Edit {
+                philox: self.philox,
+                place,
+                copy: held.copy,
+                flip_bits: law.flip_bits,
+                checksum: law.checksum,
+                from: held.from,
+                to: held.to,
+            });
+        }
+        flow.counters.sent_packets += 1;
+        flow.counters.sent_bytes += u64::from(held.length);
+        flow.counters.delayed_packets += u64::from(held.flags & FLAG_DELAYED != 0);
+        if held.copy == 0 {
+            if held.index < flow.sent_to {
+                fate.flags |= FLAG_REORDERED;
+                flow.counters.reordered_packets += 1;
+            } else {
+                flow.sent_to = held.index + 1;
+            }
+        }
+        fates.push(fate);
+    }
+
+    fn drop(&mut self, held: Held, t: u64, verdict: Verdict, fates: &mut Vec<Fate>) {
+        let counters = &mut self.flows[held.flow as usize].counters;
+        match verdict {
+            Verdict::Lost => counters.lost_packets += 1,
+            Verdict::QueueDropped => counters.queue_dropped_packets += 1,
+            Verdict::Unplanned => counters.unplanned_dropped_packets += 1,
+            Verdict::Forwarded | Verdict::Copied => {}
+        }
+        fates.push(fate(&held, t, verdict));
+    }
+}
+
+#[inline]
+fn fate(held: &Held, at_ns: u64, verdict: Verdict) -> Fate {
+    Fate {
+        handle: held.handle,
+        flow: held.flow,
+        index: held.index,
+        arrived_ns: held.arrived_ns,
+        at_ns,
+        length: held.length,
+        edit: 0,
+        verdict,
+        copy: held.copy,
+        flags: held.flags,
+    }
+}
+
+#[cfg(test)]
+mod tests;

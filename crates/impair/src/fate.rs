@@ -1,0 +1,128 @@
+//! What goes into the engine for a packet, and what comes out.
+
+use crate::key::{Key, Layers};
+use weir_laws::Direction;
+use weir_wire::packets;
+
+/// A packet as the engine sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Meta {
+    /// The owner's handle; comes back with each fate.
+    pub handle: u32,
+    /// Bytes of the frame, without check sequence.
+    pub length: u32,
+    /// When it came in, ns: the base of every deadline. Stamps should not go back; one that does is taken
+    /// as it is, and keeps its place behind those before it.
+    pub arrived_ns: u64,
+    /// Where its layers begin.
+    pub layers: Layers,
+    /// What filters ask for.
+    pub key: Key,
+}
+
+impl Meta {
+    /// A packet whose bytes are looked into (once).
+    #[inline]
+    #[must_use]
+    pub fn of_frame(handle: u32, arrived_ns: u64, frame: &[u8]) -> Self {
+        let (key, layers) = Key::of_frame(frame);
+        Self { handle, length: frame.len() as u32, arrived_ns, layers, key }
+    }
+
+    /// A packet of which only the length is known: enough for an engine that does not
+    /// [need frames](crate::Engine::needs_frames).
+    #[inline]
+    #[must_use]
+    pub fn opaque(handle: u32, arrived_ns: u64, length: u32) -> Self {
+        let layers = Layers { l3: length, l4: length, payload: length, end: length };
+        Self { handle, length, arrived_ns, layers, key: Key::default() }
+    }
+}
+
+/// What became of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Verdict {
+    /// It is to be sent, now.
+    Forwarded,
+    /// A loss law dropped it.
+    Lost,
+    /// The planned queue had no room.
+    QueueDropped,
+    /// There was no memory to hold it, or it was given up at the end.
+    Unplanned,
+    /// A copy was made: one more fate with this handle will come. No end of anything.
+    Copied,
+}
+
+impl Verdict {
+    /// The kind of record in `weir.packets/1`; a copy that was made has none of its own.
+    #[must_use]
+    pub const fn kind(self) -> Option<packets::Kind> {
+        match self {
+            Verdict::Forwarded => Some(packets::Kind::FORWARDED),
+            Verdict::Lost => Some(packets::Kind::LOST),
+            Verdict::QueueDropped => Some(packets::Kind::QUEUE_DROPPED),
+            Verdict::Unplanned => Some(packets::Kind::UNPLANNED),
+            Verdict::Copied => None,
+        }
+    }
+}
+
+/// Flag of a [`Fate`]: its [`Edit`](crate::Edit) is to be applied.
+pub const FLAG_MODIFIED: u8 = packets::FLAG_MODIFIED as u8;
+/// Flag of a [`Fate`]: it leaves after a later packet of its flow.
+pub const FLAG_REORDERED: u8 = packets::FLAG_REORDERED as u8;
+/// Flag of a [`Fate`]: a delay law held it back.
+pub const FLAG_DELAYED: u8 = packets::FLAG_DELAYED as u8;
+
+/// What is to happen to a packet, or has.
+///
+/// A handle that went in comes out once, and once more for each [`Verdict::Copied`]: the owner keeps a count
+/// that begins at 1, adds 1 for `Copied`, and takes 1 off for every other verdict; at 0 the place is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fate {
+    /// The owner's handle.
+    pub handle: u32,
+    /// Number of the flow (see [`Engine::flows`](crate::Engine::flows)).
+    pub flow: u32,
+    /// Index of the packet in its flow and direction, from 0.
+    pub index: u64,
+    /// When it came in.
+    pub arrived_ns: u64,
+    /// When it was asked to leave; for what does not leave, the time at which that was known.
+    pub at_ns: u64,
+    /// Bytes of the frame.
+    pub length: u32,
+    /// Number of its edit among those of this step; meaningful with [`FLAG_MODIFIED`].
+    pub edit: u32,
+    /// What became of it.
+    pub verdict: Verdict,
+    /// 0 for the packet itself, 1 for its copy.
+    pub copy: u8,
+    /// [`FLAG_MODIFIED`], [`FLAG_REORDERED`], [`FLAG_DELAYED`].
+    pub flags: u8,
+}
+
+impl Fate {
+    /// The record of `weir.packets/1`; `departed_ns` is when it really left, where that is known. `None` for
+    /// [`Verdict::Copied`].
+    #[must_use]
+    pub fn record(
+        &self,
+        direction: Direction,
+        departed_ns: Option<u64>,
+    ) -> Option<packets::Record> {
+        Some(packets::Record {
+            sequence: self.index,
+            time1_ns: Some(self.arrived_ns),
+            time2_ns: if self.verdict == Verdict::Forwarded { departed_ns } else { None },
+            flow: self.flow,
+            size_bytes: self.length,
+            copy: self.copy.into(),
+            kind: self.verdict.kind()?,
+            direction: direction as u8,
+            flags: self.flags.into(),
+        })
+    }
+}

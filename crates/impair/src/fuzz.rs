@@ -1,0 +1,125 @@
+//! Fuzz bodies: plain functions that take hostile bytes and check what must always hold.
+
+use crate::{Edit, Engine, Fate, Key, Meta, Verdict};
+use weir_laws::{Direction, Philox, Place};
+use weir_model::impairment::{Checksum, Impairment};
+
+/// Any bytes have a key whose layers lie in order inside them, and any edit of them keeps their length.
+pub fn fuzz_frame(data: &[u8]) {
+    let (choice, frame) = data.split_first().unwrap_or((&0, &[]));
+    let (_, layers) = Key::of_frame(frame);
+    assert!(layers.l3 <= layers.l4 && layers.l4 <= layers.payload && layers.payload <= layers.end);
+    assert!(layers.end as usize <= frame.len());
+    let checksums = [Checksum::Repair, Checksum::Leave, Checksum::Checksum];
+    let mut edited = frame.to_vec();
+    Edit {
+        philox: Philox::new((*choice).into()),
+        place: Place { flow: 1, direction: Direction::Forward, slot: 4, packet: 2 },
+        copy: 0,
+        flip_bits: u32::from(choice >> 2),
+        checksum: checksums[usize::from(choice & 3).min(2)],
+        from: [0, layers.l3, layers.l4, layers.payload][usize::from(choice >> 6)],
+        to: layers.end,
+    }
+    .apply(&mut edited);
+    assert_eq!(edited.len(), frame.len());
+    let changed: u32 = edited.iter().zip(frame).map(|(a, b)| (a ^ b).count_ones()).sum();
+    // Each flip of a repaired frame may change two checksums as well.
+    assert!(changed <= u32::from(choice >> 2) + 48 + 16);
+}
+
+/// Laws in one line, a zero byte, then packets: whatever they do, packets are conserved and none is early.
+pub fn fuzz_engine(data: &[u8]) {
+    let mut parts = data.splitn(2, |byte| *byte == 0);
+    let text = parts.next().and_then(|text| std::str::from_utf8(text).ok()).unwrap_or("");
+    let Ok(laws) = text.parse() else { return };
+    let config = Impairment { memory: "64K".parse().ok(), ..Impairment::of_both(laws) };
+    let Ok(mut engine) = Engine::new(&config, Direction::Reverse) else { return };
+    let (mut now, mut came, mut fates) = (0u64, 0u64, Vec::<Fate>::new());
+    for chunk in parts.next().unwrap_or(&[]).chunks(3).take(5000) {
+        now += u64::from(chunk[0]) << (chunk[0] & 15);
+        let length = u32::from(*chunk.get(1).unwrap_or(&0)) * 37;
+        let stamp = now.saturating_sub(u64::from(*chunk.get(2).unwrap_or(&0)));
+        engine.step(now, &[Meta::opaque(came as u32, stamp, length)], &mut fates);
+        came += 1;
+        assert!(engine.next_deadline_ns().is_none_or(|next| next > now));
+    }
+    let leaves = |fates: &[Fate]| fates.iter().filter(|f| f.verdict != Verdict::Copied).count();
+    let copies = fates.iter().filter(|f| f.verdict == Verdict::Copied).count();
+    assert_eq!(came as usize + copies, leaves(&fates) + engine.held_packets() as usize);
+    for _ in 0..64 {
+        let Some(next) = engine.next_deadline_ns() else { break };
+        engine.step(next, &[], &mut fates);
+    }
+    engine.abandon(&mut fates);
+    assert_eq!((engine.held_packets(), engine.held_bytes()), (0, 0));
+    let copies = fates.iter().filter(|f| f.verdict == Verdict::Copied).count();
+    assert_eq!(came as usize + copies, leaves(&fates));
+    assert!(fates.iter().all(|f| f.verdict != Verdict::Forwarded || f.at_ns >= f.arrived_ns));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::tests::udp_frame;
+
+    /// Seeded mutations: flips, cuts and splices of good bytes.
+    fn mutate(seed: &[u8], rounds: usize, body: fn(&[u8])) {
+        let mut state = 0x9e37_79b9_7f4a_7c15u64;
+        let mut next = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        body(seed);
+        for _ in 0..rounds {
+            let mut data = seed.to_vec();
+            for _ in 0..=(next() % 4) {
+                let at = (next() as usize) % data.len().max(1);
+                match next() % 4 {
+                    0 if !data.is_empty() => data[at] = next() as u8,
+                    1 if !data.is_empty() => data[at] ^= 1 << (next() % 8),
+                    2 => data.truncate(at),
+                    _ => {
+                        let from = (next() as usize) % seed.len();
+                        data.extend_from_slice(&seed[from..(from + 20).min(seed.len())]);
+                    }
+                }
+            }
+            body(&data);
+        }
+    }
+
+    #[test]
+    fn frames() {
+        for choice in [0x11, 0x46, 0x9d, 0xd4, 0xff] {
+            let mut data = vec![choice];
+            data.extend(udp_frame((1000, 2000), b"some payload"));
+            mutate(&data, 3000, fuzz_frame);
+            let mut tagged = data.clone();
+            tagged.splice(13..13, [0x81, 0x00, 0x00, 0x09]);
+            mutate(&tagged, 1000, fuzz_frame);
+            let mut v6 = data[..13].to_vec();
+            v6.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 16, 44, 64]);
+            v6.extend([0xfe; 32]);
+            v6.extend([58, 0, 0, 1, 0, 0, 0, 9, 128, 0, 1, 2, 3, 4, 5, 6]);
+            mutate(&v6, 3000, fuzz_frame);
+        }
+    }
+
+    #[test]
+    fn engines() {
+        for laws in [
+            "loss 9%, duplicate 20%, delay 1ms +-1ms allow",
+            "loss 9% run 3, duplicate 20%, rate 9M queue 9packets, delay 1ms +-1ms exponential",
+            "duplicate 50%, delay 1us..99us max, rate 1G, order delay rate",
+            "delay 9us +-9us, rate 100M queue 1ms, corrupt 9%, order delay loss rate",
+        ] {
+            let mut data = laws.as_bytes().to_vec();
+            data.push(0);
+            data.extend((0..2000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8));
+            mutate(&data, 200, fuzz_engine);
+        }
+    }
+}

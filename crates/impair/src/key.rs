@@ -1,0 +1,231 @@
+//! What the emulator knows of a packet: the fields that filters ask for, and where its layers begin.
+
+use weir_wire::packet::{Ethernet, Fragment, Ipv4, Ipv6, ethertype, protocol};
+
+/// No VLAN tag.
+pub(crate) const NO_VLAN: u16 = u16::MAX;
+/// Not an IP packet.
+pub(crate) const NO_PROTOCOL: u16 = u16::MAX;
+
+/// Where a frame's layers begin, in bytes from its start. A layer that is not there begins where the frame
+/// (without padding) ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Layers {
+    /// Network header.
+    pub l3: u32,
+    /// Transport header; the data of a later fragment.
+    pub l4: u32,
+    /// The transport's payload.
+    pub payload: u32,
+    /// End of the packet, without padding.
+    pub end: u32,
+}
+
+/// A packet's fields, as filters ask for them. A frame that is damaged or unknown has the fields up to the
+/// damage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key {
+    /// Source address, IPv4 as IPv4-mapped IPv6; 0 when it is no IP packet.
+    pub(crate) source: u128,
+    /// Destination address.
+    pub(crate) destination: u128,
+    /// Source port in the upper half, destination port in the lower.
+    pub(crate) ports: u32,
+    /// Of a fragment, its identification.
+    pub(crate) fragment_id: u32,
+    /// Outermost VLAN identifier, or [`NO_VLAN`].
+    pub(crate) vlan: u16,
+    /// EtherType behind the tags.
+    pub(crate) ethertype: u16,
+    /// IP protocol, or [`NO_PROTOCOL`].
+    pub(crate) protocol: u16,
+    /// Code point; 0 when it is no IP packet.
+    pub(crate) dscp: u8,
+    pub(crate) has_ports: bool,
+    pub(crate) fragment: FragmentPlace,
+}
+
+/// Which fragment of a datagram a packet is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum FragmentPlace {
+    /// None: a whole datagram.
+    #[default]
+    Whole,
+    /// The first, with the transport header.
+    First,
+    /// A later one.
+    Later,
+}
+
+impl Default for Key {
+    fn default() -> Self {
+        Self {
+            source: 0,
+            destination: 0,
+            ports: 0,
+            fragment_id: 0,
+            vlan: NO_VLAN,
+            ethertype: 0,
+            protocol: NO_PROTOCOL,
+            dscp: 0,
+            has_ports: false,
+            fragment: FragmentPlace::Whole,
+        }
+    }
+}
+
+impl Key {
+    /// Reads an Ethernet frame (without check sequence). Any bytes have a key.
+    #[inline]
+    #[must_use]
+    pub fn of_frame(frame: &[u8]) -> (Self, Layers) {
+        let len = frame.len() as u32;
+        let mut key = Self::default();
+        let mut layers = Layers { l3: len, l4: len, payload: len, end: len };
+        let Ok(ethernet) = Ethernet::new(frame) else { return (key, layers) };
+        key.ethertype = ethernet.ethertype();
+        if let Some(tag) = ethernet.vlan_tags().next() {
+            key.vlan = tag.id;
+        }
+        layers.l3 = ethernet.header_len() as u32;
+        match key.ethertype {
+            ethertype::IPV4 => {
+                let Ok(ip) = Ipv4::new(ethernet.payload()) else { return (key, layers) };
+                key.source = u128::from(ip.source().to_ipv6_mapped());
+                key.destination = u128::from(ip.destination().to_ipv6_mapped());
+                key.dscp = ip.dscp();
+                key.protocol = ip.protocol().into();
+                layers.l4 = layers.l3 + ip.header_len() as u32;
+                layers.end = layers.l3 + ip.bytes().len() as u32;
+                key.transport(ip.protocol(), ip.payload(), ip.fragment(), &mut layers);
+            }
+            ethertype::IPV6 => {
+                let Ok(ip) = Ipv6::new(ethernet.payload()) else { return (key, layers) };
+                key.source = u128::from(ip.source());
+                key.destination = u128::from(ip.destination());
+                key.dscp = ip.dscp();
+                key.protocol = ip.protocol().into();
+                layers.l4 = layers.l3 + ip.header_len() as u32;
+                layers.end = layers.l3 + ip.bytes().len() as u32;
+                key.transport(ip.protocol(), ip.payload(), ip.fragment(), &mut layers);
+            }
+            _ => {}
+        }
+        (key, layers)
+    }
+
+    #[inline]
+    fn transport(
+        &mut self,
+        number: u8,
+        bytes: &[u8],
+        fragment: Option<Fragment>,
+        layers: &mut Layers,
+    ) {
+        if let Some(fragment) = fragment {
+            self.fragment_id = fragment.id;
+            self.fragment =
+                if fragment.is_first() { FragmentPlace::First } else { FragmentPlace::Later };
+            if !fragment.is_first() {
+                layers.payload = layers.l4;
+                return;
+            }
+        }
+        let header = match number {
+            protocol::UDP | protocol::UDP_LITE => 8,
+            // The data offset, in 32-bit words; what is too small or too large is no TCP header.
+            protocol::TCP => match bytes.get(12) {
+                Some(byte) if byte >> 4 >= 5 => usize::from(byte >> 4) * 4,
+                _ => usize::MAX,
+            },
+            protocol::ICMP | protocol::ICMPV6 => 8,
+            _ => 0,
+        };
+        if header > bytes.len() {
+            layers.payload = layers.end;
+            return;
+        }
+        layers.payload = layers.l4 + header as u32;
+        if matches!(number, protocol::TCP | protocol::UDP | protocol::UDP_LITE) {
+            self.ports = u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+            self.has_ports = true;
+        }
+    }
+
+    /// Source port, where there is one.
+    #[inline]
+    pub(crate) fn source_port(&self) -> Option<u32> {
+        self.has_ports.then_some(self.ports >> 16)
+    }
+
+    /// Destination port, where there is one.
+    #[inline]
+    pub(crate) fn destination_port(&self) -> Option<u32> {
+        self.has_ports.then_some(self.ports & 0xffff)
+    }
+
+    #[inline]
+    pub(crate) fn is_ip(&self) -> bool {
+        self.protocol != NO_PROTOCOL
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A UDP datagram over IPv4 in an untagged frame.
+    pub(crate) fn udp_frame(ports: (u16, u16), payload: &[u8]) -> Vec<u8> {
+        let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x08, 0x00];
+        let total = 28 + payload.len() as u16;
+        frame.extend([0x45, 0xb8]);
+        frame.extend(total.to_be_bytes());
+        frame.extend([0, 7, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 9, 0, 2]);
+        frame.extend(ports.0.to_be_bytes());
+        frame.extend(ports.1.to_be_bytes());
+        frame.extend((8 + payload.len() as u16).to_be_bytes());
+        frame.extend([0, 0]);
+        frame.extend(payload);
+        frame
+    }
+
+    #[test]
+    fn fields_of_a_datagram() {
+        let mut frame = udp_frame((5000, 5060), b"hello");
+        frame.extend([0; 9]); // padding
+        let (key, layers) = Key::of_frame(&frame);
+        assert_eq!((key.source_port(), key.destination_port()), (Some(5000), Some(5060)));
+        assert_eq!((key.dscp, key.protocol, key.vlan), (46, 17, NO_VLAN));
+        assert_eq!(key.source, 0xffff_0a00_0001);
+        assert_eq!(layers, Layers { l3: 14, l4: 34, payload: 42, end: 47 });
+    }
+
+    #[test]
+    fn tags_fragments_and_strangers() {
+        let mut frame = udp_frame((5000, 5060), b"hello");
+        frame.splice(12..12, [0x88, 0xa8, 0x20, 0x05, 0x81, 0x00, 0x00, 0x09]);
+        let (key, layers) = Key::of_frame(&frame);
+        assert_eq!((key.vlan, key.ethertype, layers.payload), (5, 0x0800, 50));
+        let mut later = udp_frame((5000, 5060), b"hello");
+        later[20..22].copy_from_slice(&[0x00, 0x10]);
+        let (key, layers) = Key::of_frame(&later);
+        assert_eq!(
+            (key.fragment, key.fragment_id, key.has_ports),
+            (FragmentPlace::Later, 7, false)
+        );
+        assert_eq!(layers.payload, 34);
+        let mut first = udp_frame((5000, 5060), b"hello");
+        first[20] = 0x20;
+        assert_eq!(Key::of_frame(&first).0.fragment, FragmentPlace::First);
+        let (key, layers) = Key::of_frame(&[0xff; 60]);
+        assert!(!key.is_ip());
+        assert_eq!((key.ethertype, layers.l3, layers.end), (0xffff, 14, 60));
+        assert_eq!(Key::of_frame(&[]).1, Layers::default());
+        // A broken IP header leaves a frame that is known by its EtherType alone.
+        let mut broken = udp_frame((1, 2), b"");
+        broken[14] = 0x41;
+        let (key, layers) = Key::of_frame(&broken);
+        assert_eq!((key.is_ip(), key.ethertype, layers.l3), (false, 0x0800, 14));
+        assert_eq!(layers.l4, layers.end);
+    }
+}

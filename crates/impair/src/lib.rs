@@ -1,0 +1,47 @@
+//! The emulator without I/O: it decides what happens to each packet of one direction, and when.
+//!
+//! Nothing here reads a clock, opens a socket or touches a packet's bytes: metadata and time come in,
+//! fates come out, in the order in which packets have to leave. The types you meet:
+//!
+//! * [`Engine`]: one direction of an impairment ([`weir_model::impairment::Impairment`]);
+//! * [`Meta`]: a packet as the engine sees it, a handle of its owner's and the fields of a [`Key`];
+//! * [`Fate`]: what became of a packet ([`Verdict`]) and when it is to leave;
+//! * [`Edit`]: a change of content, which the owner of the bytes applies;
+//! * [`Counters`]: what a flow has seen.
+//!
+//! ```
+//! use weir_impair::{Engine, Meta, Verdict};
+//! use weir_laws::Direction;
+//! use weir_model::impairment::Impairment;
+//!
+//! let asked = Impairment::of_both("delay 20ms".parse()?);
+//! let mut engine = Engine::new(&asked, Direction::Forward)?;
+//! let mut fates = Vec::new();
+//! engine.step(1_000, &[Meta::opaque(7, 1_000, 60)], &mut fates);
+//! assert!(fates.is_empty());
+//! assert_eq!(engine.next_deadline_ns(), Some(20_001_000));
+//! engine.step(20_001_000, &[], &mut fates);
+//! assert_eq!((fates[0].handle, fates[0].verdict), (7, Verdict::Forwarded));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod classify;
+mod counters;
+mod edit;
+mod engine;
+mod error;
+mod fate;
+#[doc(hidden)]
+pub mod fuzz;
+mod key;
+mod pool;
+mod queue;
+mod stages;
+mod wheel;
+
+pub use counters::Counters;
+pub use edit::Edit;
+pub use engine::{Engine, FlowStatus, HELD_OVERHEAD_BYTES};
+pub use error::ImpairError;
+pub use fate::{FLAG_DELAYED, FLAG_MODIFIED, FLAG_REORDERED, Fate, Meta, Verdict};
+pub use key::{Key, Layers};

@@ -1,0 +1,216 @@
+//! The state behind a flow's stages: what is its own, and what it may share with others (a path).
+
+use std::sync::Arc;
+
+use weir_laws::{Chance, DelayLaw, LossLaw, flow_hash};
+use weir_model::impairment::{Checksum, Delay, Laws, Loss, OrderPolicy, Rate, Region, Stage};
+
+use crate::counters::Counters;
+use crate::key::Layers;
+use crate::pool::List;
+use crate::queue::Link;
+
+/// Stages still to be passed: three bits each, the next one lowest; 0 is the end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rest(u16);
+
+/// A stage in a [`Rest`]. Content is not one: it is changed when a packet leaves, since a flipped bit has no
+/// bearing on any other stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    End,
+    Loss,
+    Rate,
+    Delay,
+}
+
+impl Rest {
+    /// The stages of `order` that `wanted` keeps.
+    fn of(order: [Stage; 4], wanted: impl Fn(Stage) -> bool) -> Self {
+        let mut bits = 0;
+        for stage in order.into_iter().rev().filter(|stage| wanted(*stage)) {
+            let code = match stage {
+                Stage::Loss => 1,
+                Stage::Rate => 2,
+                Stage::Delay => 3,
+                Stage::Content => continue,
+            };
+            bits = bits << 3 | code;
+        }
+        Self(bits)
+    }
+
+    /// Takes the next stage off.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Next {
+        let code = self.0 & 7;
+        self.0 >>= 3;
+        match code {
+            1 => Next::Loss,
+            2 => Next::Rate,
+            3 => Next::Delay,
+            _ => Next::End,
+        }
+    }
+}
+
+/// The content law of a flow.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct ContentLaw {
+    pub(crate) chance: Chance,
+    pub(crate) flip_bits: u32,
+    pub(crate) checksum: Checksum,
+    region: Region,
+}
+
+impl ContentLaw {
+    /// The bytes of a packet that it may change; empty when there are none.
+    #[inline]
+    pub(crate) fn region(&self, layers: &Layers) -> (u32, u32) {
+        match (self.checksum, self.region) {
+            // A checksum lies behind the network header's start, or there is none.
+            (Checksum::Checksum, _) | (_, Region::L3) => (layers.l3, layers.end),
+            (_, Region::L2) => (0, layers.end),
+            (_, Region::L4) => (layers.l4, layers.end),
+            (_, Region::Payload) => (layers.payload, layers.end),
+        }
+    }
+}
+
+/// A loss configuration without its part on duplication, for comparison.
+fn without_duplicate(loss: &Loss) -> Loss {
+    Loss { duplicate: None, ..loss.clone() }
+}
+
+/// What a flow has of its own.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    pub(crate) name: String,
+    pub(crate) hash: u32,
+    /// Index of the next packet.
+    pub(crate) next_index: u64,
+    /// One more than the highest index sent.
+    pub(crate) sent_to: u64,
+    pub(crate) counters: Counters,
+    pub(crate) stages: Rest,
+    /// No stage and no content: straight through.
+    pub(crate) plain: bool,
+    pub(crate) loss: Option<LossLaw>,
+    pub(crate) duplicate: Chance,
+    pub(crate) content: Option<ContentLaw>,
+    pub(crate) path: u32,
+    /// The laws that made all this.
+    pub(crate) laws: Laws,
+}
+
+impl Flow {
+    pub(crate) fn new(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            hash: flow_hash(name),
+            next_index: 0,
+            sent_to: 0,
+            counters: Counters::default(),
+            stages: Rest::default(),
+            plain: true,
+            loss: None,
+            duplicate: Chance::new(0.0),
+            content: None,
+            path: 0,
+            laws: Laws::default(),
+        }
+    }
+
+    /// Puts laws into force. `shared` are the rate and delay of the flow's path, its own or an aggregate's.
+    /// The state of a loss law that stays is kept.
+    pub(crate) fn put(&mut self, laws: Laws, shared: &Shared, path: u32) {
+        let before = self.laws.loss.as_ref().map(without_duplicate);
+        let after = laws.loss.as_ref().map(without_duplicate);
+        if before != after {
+            self.loss = laws.loss.as_ref().and_then(LossLaw::of);
+        }
+        let duplicate = laws.loss.as_ref().and_then(|loss| loss.duplicate.as_ref());
+        self.duplicate = Chance::percent(duplicate.map_or(0.0, |duplicate| duplicate.percentage));
+        self.content = laws.content.as_ref().map(|content| ContentLaw {
+            chance: Chance::percent(content.percentage),
+            flip_bits: content.flip_bits,
+            checksum: content.checksum,
+            region: content.region,
+        });
+        self.path = path;
+        let has_loss = self.loss.is_some() || !self.duplicate.is_never();
+        self.stages = Rest::of(laws.stages(), |stage| match stage {
+            Stage::Loss => has_loss,
+            Stage::Rate => shared.rate.is_some(),
+            Stage::Delay => shared.delay.is_some(),
+            Stage::Content => false,
+        });
+        self.plain = self.stages == Rest::default() && self.content.is_none();
+        self.laws = laws;
+    }
+}
+
+/// The configuration of a path, and which flows are on it: two paths alike are one and the same.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Shared {
+    pub(crate) members: Arc<[String]>,
+    pub(crate) rate: Option<Rate>,
+    pub(crate) delay: Option<Delay>,
+    /// Different orders do not share a queue of what is to leave.
+    pub(crate) order: Option<Vec<Stage>>,
+}
+
+/// How a delay law treats the order of packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Every packet the same delay: nothing to decide.
+    Kept,
+    Allow,
+    FifoRelease,
+    Max,
+}
+
+/// Rate and delay, of one flow or of an aggregate, and what they hold.
+#[derive(Debug)]
+pub(crate) struct Path {
+    pub(crate) shared: Shared,
+    pub(crate) link: Option<Link>,
+    pub(crate) delay: Option<(DelayLaw, Order)>,
+    /// The latest departure asked for, for the policy *max*.
+    pub(crate) latest_ns: u64,
+    /// Packets whose time to leave is known, in order.
+    pub(crate) lane: List,
+    /// The time of the last of them.
+    pub(crate) lane_ns: u64,
+    /// Packets that wait for a candidate to fire, oldest first.
+    pub(crate) waiting: List,
+}
+
+impl Path {
+    pub(crate) fn new(shared: Shared) -> Self {
+        let delay = shared.delay.as_ref().and_then(|config| {
+            let law = DelayLaw::of(config)?;
+            let order = match (&law, config.order) {
+                (DelayLaw::Constant(_), _) => Order::Kept,
+                (_, OrderPolicy::Allow) => Order::Allow,
+                (_, OrderPolicy::FifoRelease) => Order::FifoRelease,
+                (_, OrderPolicy::Max) => Order::Max,
+            };
+            Some((law, order))
+        });
+        Self {
+            link: shared.rate.as_ref().map(Link::new),
+            delay,
+            shared,
+            latest_ns: 0,
+            lane: List::EMPTY,
+            lane_ns: 0,
+            waiting: List::EMPTY,
+        }
+    }
+
+    /// Whether nothing is held.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lane.is_empty() && self.waiting.is_empty()
+    }
+}

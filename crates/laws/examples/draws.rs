@@ -1,0 +1,32 @@
+//! Draws of laws, one a line: `draws "LAWS" PACKETS [SEED]` prints delays in ns, or 1 for lost and 0 for not.
+//! `scripts/laws_scipy.py` holds them against scipy.
+
+use std::io::Write;
+
+use weir_laws::{DelayLaw, Direction, LossLaw, Philox, Place, flow_hash, slot};
+use weir_model::impairment::Laws;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let laws: Laws = arguments.next().ok_or("usage: draws LAWS PACKETS [SEED]")?.parse()?;
+    let packets: u64 = arguments.next().ok_or("how many packets?")?.parse()?;
+    let philox = Philox::new(arguments.next().map_or(Ok(1), |seed| seed.parse())?);
+    let place = |slot, packet| Place {
+        flow: flow_hash("other"),
+        direction: Direction::Forward,
+        slot,
+        packet,
+    };
+    let mut loss = laws.loss.as_ref().and_then(LossLaw::of);
+    let delay = laws.delay.as_ref().and_then(DelayLaw::of);
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    for packet in 0..packets {
+        if let Some(law) = &delay {
+            writeln!(out, "{}", law.draw_ns(&mut place(slot::DELAY, packet).draws(&philox)))?;
+        } else if let Some(law) = &mut loss {
+            let lost = law.lost(&mut place(slot::LOSS, packet).draws(&philox));
+            writeln!(out, "{}", u8::from(lost))?;
+        }
+    }
+    Ok(())
+}

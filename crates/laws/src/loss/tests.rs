@@ -1,0 +1,113 @@
+use super::*;
+use crate::{Direction, Philox, Place, flow_hash};
+use weir_model::impairment::Laws;
+
+fn law(text: &str) -> LossLaw {
+    LossLaw::of(&text.parse::<Laws>().unwrap().loss.unwrap()).unwrap()
+}
+
+fn losses(text: &str, seed: u64, packets: u64) -> Vec<bool> {
+    let (philox, mut law) = (Philox::new(seed), law(text));
+    let flow = flow_hash("test");
+    let fate = |packet| {
+        let place = Place { flow, direction: Direction::Forward, slot: crate::slot::LOSS, packet };
+        law.lost(&mut place.draws(&philox))
+    };
+    (0..packets).map(fate).collect()
+}
+
+fn runs(lost: &[bool]) -> Vec<usize> {
+    lost.split(|l| !l).map(<[bool]>::len).filter(|n| *n > 0).collect()
+}
+
+/// The count lies within 6.2 deviations of the law's own variance: 1 − 10⁻⁹ (fixed seeds, though).
+fn within(text: &str, lost: &[bool]) {
+    let (n, moments) = (lost.len() as f64, law(text).moments());
+    let count = lost.iter().filter(|l| **l).count() as f64;
+    let bound = 6.2 * (n * moments.variance).sqrt();
+    assert!((count - n * moments.mean).abs() <= bound, "{text}: {count} of {n}, bound {bound}");
+}
+
+#[test]
+fn each_law_loses_what_it_was_asked() {
+    for text in [
+        "loss 0.1%",
+        "loss 1%",
+        "loss 50%",
+        "loss 5% run 4",
+        "loss 1% run 20",
+        "loss 30% run 1.5",
+        "loss ge 1% to-good 10% bad 60% good 0.5%",
+        "loss every 100",
+    ] {
+        for seed in [1, 2, 3] {
+            within(text, &losses(text, seed, 400_000));
+        }
+    }
+}
+
+#[test]
+fn moments_are_the_closed_forms() {
+    let moments = |text| law(text).moments();
+    let plain = moments("loss 5%");
+    assert!((plain.mean - 0.05).abs() < 1e-12 && (plain.variance - 0.0475).abs() < 1e-12);
+    // (1 + ρ)/(1 − ρ) times the binomial variance: 6.6 at 5 % with mean run 4.
+    let bursty = moments("loss 5% run 4");
+    let rho: f64 = 1.0 - 0.25 - 0.05 / (4.0 * 0.95);
+    assert!((bursty.mean - 0.05).abs() < 1e-12);
+    assert!((bursty.variance / 0.0475 - (1.0 + rho) / (1.0 - rho)).abs() < 1e-9);
+    assert!((bursty.variance / 0.0475 - 6.6).abs() < 0.01);
+    // [p(1-h) + r(1-k)]/(p+r)
+    let full = moments("loss ge 1% to-good 10% bad 60% good 0.5%");
+    assert!((full.mean - (0.01 * 0.6 + 0.1 * 0.005) / 0.11).abs() < 1e-12);
+}
+
+#[test]
+fn the_variance_is_that_of_repeated_runs() {
+    // 400 runs of 5000 packets: the sample variance within 30 % (deviation about 7 %).
+    let text = "loss 5% run 4";
+    let counts: Vec<f64> = (0..400)
+        .map(|seed| losses(text, seed, 5000).iter().filter(|l| **l).count() as f64)
+        .collect();
+    let mean = counts.iter().sum::<f64>() / 400.0;
+    let variance = counts.iter().map(|c| (c - mean).powi(2)).sum::<f64>() / 399.0;
+    let expected = 5000.0 * law(text).moments().variance;
+    assert!((variance / expected - 1.0).abs() < 0.3, "{variance} {expected}");
+}
+
+#[test]
+fn runs_are_geometric() {
+    // Run lengths of mean B: the share of length k is (1 − r)^(k−1) r. Deviations below are sampling's.
+    let lost = losses("loss 5% run 4", 11, 1_000_000);
+    let runs = runs(&lost);
+    let n = runs.len() as f64;
+    let mean = runs.iter().sum::<usize>() as f64 / n;
+    assert!((mean - 4.0).abs() < 5.0 * (12.0 / n).sqrt(), "{mean}");
+    for k in 1..=8 {
+        let share = runs.iter().filter(|r| **r == k).count() as f64 / n;
+        let p: f64 = 0.75f64.powi(k as i32 - 1) * 0.25;
+        assert!((share - p).abs() < 5.0 * (p * (1.0 - p) / n).sqrt(), "{k}: {share} {p}");
+    }
+    // Independent loss has mean run 1/(1 − p).
+    let runs = self::runs(&losses("loss 20%", 5, 300_000));
+    let mean = runs.iter().sum::<usize>() as f64 / runs.len() as f64;
+    assert!((mean - 1.25).abs() < 0.012, "{mean}");
+}
+
+#[test]
+fn every_nth_is_exact() {
+    let lost = losses("loss every 4", 0, 12);
+    let at: Vec<usize> = lost.iter().enumerate().filter(|(_, l)| **l).map(|(i, _)| i).collect();
+    assert_eq!(at, [3, 7, 11]);
+    assert!(losses("loss every 1", 0, 9).iter().all(|l| *l));
+}
+
+#[test]
+fn ends_are_exact() {
+    assert!(losses("loss 0%", 1, 10_000).iter().all(|l| !l));
+    assert!(losses("loss 100%", 1, 10_000).iter().all(|l| *l));
+    // A millionth of a percent is not nothing: about 10 of 10⁹, so a long stretch without any is right.
+    assert!(!Chance::percent(1e-6).is_never());
+}
+
+use crate::Chance;

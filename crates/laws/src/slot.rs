@@ -1,0 +1,12 @@
+//! The numbers of the law slots, as fixed in `docs/randomness.md`.
+
+/// Loss.
+pub const LOSS: u8 = 0;
+/// Duplication.
+pub const DUPLICATE: u8 = 1;
+/// Rate and queue: kept for disciplines that drop at random; nothing draws here yet.
+pub const RATE: u8 = 2;
+/// Delay and jitter.
+pub const DELAY: u8 = 3;
+/// Content.
+pub const CONTENT: u8 = 4;

@@ -1,0 +1,477 @@
+//! `weir.impair/1`: what the emulator is to do to which packets.
+//!
+//! A file is a list of flows, tried in order, each with a filter and the laws of either direction; what no
+//! flow matches is *Other*. [`laws`] holds the laws and their one-line text form, [`profiles`] the presets.
+//!
+//! ```
+//! use weir_model::impairment::{Impairment, Laws};
+//! let laws: Laws = "loss 1%, delay 20ms ±5ms, rate 100M".parse()?;
+//! assert_eq!(laws.to_string(), "loss 1%, rate 100M, delay 20ms ±5ms normal fifo-release");
+//! let both = Impairment { seed: "0x7".parse()?, ..Impairment::of_both(laws) };
+//! both.check()?;
+//! # Ok::<(), weir_model::ModelError>(())
+//! ```
+
+mod laws;
+pub mod profiles;
+mod text;
+mod value;
+
+pub use laws::*;
+pub use value::{EtherType, Prefix, Prefixes, Protocol, QueueLimit, Ranges};
+
+use std::collections::HashSet;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::ModelError;
+use crate::plan::Direction;
+use crate::units::{ByteSize, Dscp, Seed};
+use profiles::Profile;
+
+/// The schema name of an impairment.
+pub const IMPAIR_SCHEMA: &str = "weir.impair/1";
+/// Most flows of an impairment.
+pub const MAX_IMPAIR_FLOWS: usize = 65_534;
+/// The name of what no filter matches.
+pub const OTHER: &str = "other";
+/// Memory for held packets unless a file says otherwise.
+pub const DEFAULT_MEMORY: ByteSize = ByteSize(256 << 20);
+
+/// A whole impairment, `weir.impair/1`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Impairment {
+    /// `weir.impair/1`.
+    pub schema: String,
+    /// A title, printed with the result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// Seed of every draw.
+    #[serde(default)]
+    pub seed: Seed,
+    /// Most memory of one direction for held packets, 64K or more; what it drops is counted as unplanned. Absent: 256M.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<ByteSize>,
+    /// The flows; a packet belongs to the first whose filter matches.
+    #[serde(rename = "flow", default, skip_serializing_if = "Vec::is_empty")]
+    pub flows: Vec<ImpairFlow>,
+    /// What no filter matches.
+    #[serde(default, skip_serializing_if = "Other::is_default")]
+    pub other: Other,
+    /// Groups of flows that share one link.
+    #[serde(rename = "aggregate", default, skip_serializing_if = "Vec::is_empty")]
+    pub aggregates: Vec<Aggregate>,
+}
+
+/// The directions in which a flow's filter is tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FlowDirection {
+    /// Either.
+    #[default]
+    Both,
+    /// What enters at A.
+    AToB,
+    /// What enters at B.
+    BToA,
+}
+
+/// A flow of the emulator.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ImpairFlow {
+    /// Name, used once; not `other`.
+    pub name: String,
+    /// `false`: its packets are counted and pass without laws.
+    #[serde(skip_serializing_if = "is_running")]
+    pub run: Run,
+    /// Directions in which the filter is tried.
+    #[serde(skip_serializing_if = "is_both")]
+    pub direction: FlowDirection,
+    /// What belongs to the flow, as seen from A to B; for B to A source and destination change places.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filter: Option<Filter>,
+    /// In its place for what enters at A.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filter_a: Option<Filter>,
+    /// In its place for what enters at B; written as seen there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filter_b: Option<Filter>,
+    /// A preset for the slots that the laws below leave empty.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    /// Laws from A to B.
+    #[serde(skip_serializing_if = "Laws::is_nothing")]
+    pub a_to_b: Laws,
+    /// Laws from B to A.
+    #[serde(skip_serializing_if = "Laws::is_nothing")]
+    pub b_to_a: Laws,
+}
+
+/// Whether a flow's laws are applied; written as a boolean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Run(pub bool);
+
+impl Default for Run {
+    fn default() -> Self {
+        Run(true)
+    }
+}
+
+fn is_running(run: &Run) -> bool {
+    run.0
+}
+fn is_both(direction: &FlowDirection) -> bool {
+    *direction == FlowDirection::Both
+}
+
+/// What no filter matches.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Other {
+    /// A preset for the slots that the laws below leave empty.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    /// Laws from A to B.
+    #[serde(skip_serializing_if = "Laws::is_nothing")]
+    pub a_to_b: Laws,
+    /// Laws from B to A.
+    #[serde(skip_serializing_if = "Laws::is_nothing")]
+    pub b_to_a: Laws,
+}
+
+impl Other {
+    fn is_default(&self) -> bool {
+        *self == Other::default()
+    }
+}
+
+impl Laws {
+    fn is_nothing(&self) -> bool {
+        *self == Laws::default()
+    }
+}
+
+/// Consecutive flows that share one rate and queue, and one delay law, in each direction.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Aggregate {
+    /// Names of the flows, as they follow each other.
+    pub flows: Vec<String>,
+    /// Rate and delay from A to B.
+    #[serde(skip_serializing_if = "Laws::is_nothing")]
+    pub a_to_b: Laws,
+    /// Rate and delay from B to A.
+    #[serde(skip_serializing_if = "Laws::is_nothing")]
+    pub b_to_a: Laws,
+}
+
+/// Which packets belong to a flow: all fields that are set must match. An empty filter matches all.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Filter {
+    /// Source address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<Prefixes>,
+    /// Destination address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub destination: Option<Prefixes>,
+    /// IP protocol.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<Protocol>,
+    /// Source port of TCP, UDP and UDP-Lite.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source_port: Option<Ranges>,
+    /// Destination port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub destination_port: Option<Ranges>,
+    /// Differentiated services code point.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dscp: Option<Dscp>,
+    /// VLAN identifier of the outermost tag, 0 to 4095.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vlan: Option<Ranges>,
+    /// EtherType behind VLAN tags.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ethertype: Option<EtherType>,
+    /// Length of the frame in bytes, without check sequence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub length: Option<Ranges>,
+}
+
+impl Filter {
+    /// The filter with source and destination changed over, as it is for the way back.
+    #[must_use]
+    pub fn mirrored(&self) -> Filter {
+        let mut out = self.clone();
+        std::mem::swap(&mut out.source, &mut out.destination);
+        std::mem::swap(&mut out.source_port, &mut out.destination_port);
+        out
+    }
+
+    fn check(&self, at: &str) -> Result<(), ModelError> {
+        for (field, ranges, most) in [
+            ("source_port", &self.source_port, 65_535),
+            ("destination_port", &self.destination_port, 65_535),
+            ("vlan", &self.vlan, 4095),
+            ("length", &self.length, 1 << 20),
+        ] {
+            let high = ranges.iter().flat_map(|r| &r.0).map(|r| r.1).max();
+            if high.is_some_and(|high| high > most) {
+                return Err(ModelError::Field {
+                    field: format!("{at}.{field}"),
+                    given: high.unwrap_or_default().to_string(),
+                    accepted: format!("0 to {most}"),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Default for Impairment {
+    fn default() -> Self {
+        Impairment {
+            schema: IMPAIR_SCHEMA.into(),
+            title: None,
+            seed: Seed(0),
+            memory: None,
+            flows: vec![],
+            other: Other::default(),
+            aggregates: vec![],
+        }
+    }
+}
+
+fn refuse<T>(field: String, given: &str, accepted: &str) -> Result<T, ModelError> {
+    Err(ModelError::Field { field, given: given.into(), accepted: accepted.into() })
+}
+
+/// The laws that hold: a flow's own over those of its preset.
+fn resolved(own: &Laws, profile: Option<&str>, direction: Direction) -> Laws {
+    let Some(profile) = profile.and_then(Profile::named) else { return own.clone() };
+    own.over(&match direction {
+        Direction::Forward => profile.a_to_b(),
+        Direction::Reverse => profile.b_to_a(),
+    })
+}
+
+impl Impairment {
+    /// One set of laws for everything, both ways.
+    #[must_use]
+    pub fn of_both(laws: Laws) -> Self {
+        let other = Other { profile: None, a_to_b: laws.clone(), b_to_a: laws };
+        Impairment { other, ..Impairment::default() }
+    }
+
+    /// A preset for everything.
+    ///
+    /// # Errors
+    /// [`ModelError::Field`] when there is none of that name.
+    pub fn of_profile(name: &str) -> Result<Self, ModelError> {
+        let other = Other { profile: Some(name.into()), ..Other::default() };
+        let out = Impairment { other, ..Impairment::default() };
+        out.check()?;
+        Ok(out)
+    }
+
+    /// Reads an impairment from TOML, or from JSON when it begins with `{`, and checks it.
+    ///
+    /// # Errors
+    /// [`ModelError::Document`] with line and column, or [`ModelError::Field`] for a value that can't be run.
+    pub fn parse(text: &str) -> Result<Self, ModelError> {
+        let document = |reason: String| ModelError::Document { document: IMPAIR_SCHEMA, reason };
+        let read: Impairment = if text.trim_start().starts_with('{') {
+            serde_json::from_str(text).map_err(|e| document(e.to_string()))?
+        } else {
+            toml::from_str(text).map_err(|e| document(e.to_string()))?
+        };
+        read.check()?;
+        Ok(read)
+    }
+
+    /// The impairment as TOML.
+    ///
+    /// # Errors
+    /// [`ModelError::Document`] when a number does not fit TOML's 64-bit integers.
+    pub fn to_toml(&self) -> Result<String, ModelError> {
+        toml::to_string(self)
+            .map_err(|e| ModelError::Document { document: IMPAIR_SCHEMA, reason: e.to_string() })
+    }
+
+    /// Most bytes of one direction for held packets.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory.unwrap_or(DEFAULT_MEMORY).0
+    }
+
+    /// Checks everything that can be known without an interface.
+    ///
+    /// # Errors
+    /// [`ModelError::Field`] naming the first field that can't be run.
+    pub fn check(&self) -> Result<(), ModelError> {
+        if self.schema != IMPAIR_SCHEMA {
+            return refuse("schema".into(), &self.schema, IMPAIR_SCHEMA);
+        }
+        if let Some(memory) = self.memory
+            && !(64 << 10..=1 << 40).contains(&memory.0)
+        {
+            return refuse("memory".into(), &memory.to_string(), "64K to 1T");
+        }
+        if self.flows.len() > MAX_IMPAIR_FLOWS {
+            return refuse("flow".into(), &self.flows.len().to_string(), "at most 65534 flows");
+        }
+        let mut names = HashSet::new();
+        for (i, flow) in self.flows.iter().enumerate() {
+            let at = format!("flow[{i}]");
+            let printable = !flow.name.is_empty()
+                && flow.name.len() <= 64
+                && !flow.name.chars().any(char::is_control);
+            if !printable || flow.name == OTHER {
+                let given = format!("{:?}", flow.name);
+                let accepted = "1 to 64 printable characters, and not \"other\"";
+                return refuse(format!("{at}.name"), &given, accepted);
+            }
+            if !names.insert(flow.name.as_str()) {
+                return refuse(format!("{at}.name"), &flow.name, "a name used once");
+            }
+            for (field, filter) in [
+                ("filter", &flow.filter),
+                ("filter_a", &flow.filter_a),
+                ("filter_b", &flow.filter_b),
+            ] {
+                if let Some(filter) = filter {
+                    filter.check(&format!("{at}.{field}"))?;
+                }
+            }
+            check_profile(&at, flow.profile.as_deref())?;
+            flow.a_to_b.check(&format!("{at}.a_to_b"))?;
+            flow.b_to_a.check(&format!("{at}.b_to_a"))?;
+        }
+        check_profile("other", self.other.profile.as_deref())?;
+        self.other.a_to_b.check("other.a_to_b")?;
+        self.other.b_to_a.check("other.b_to_a")?;
+        let mut members = HashSet::new();
+        for (i, aggregate) in self.aggregates.iter().enumerate() {
+            self.check_aggregate(&format!("aggregate[{i}]"), aggregate, &mut members)?;
+        }
+        Ok(())
+    }
+
+    fn check_aggregate<'a>(
+        &'a self,
+        at: &str,
+        aggregate: &'a Aggregate,
+        members: &mut HashSet<&'a str>,
+    ) -> Result<(), ModelError> {
+        let place = |name: &str| self.flows.iter().position(|flow| flow.name == name);
+        if aggregate.flows.is_empty() {
+            return refuse(format!("{at}.flows"), "none", "at least one flow");
+        }
+        let mut expected = place(&aggregate.flows[0]);
+        for name in &aggregate.flows {
+            let here = place(name);
+            if here.is_none() {
+                return refuse(format!("{at}.flows"), name, "names of flows of this file");
+            }
+            if here != expected {
+                return refuse(format!("{at}.flows"), name, "flows that follow each other");
+            }
+            expected = here.map(|i| i + 1);
+            if !members.insert(name) {
+                return refuse(format!("{at}.flows"), name, "a flow in one aggregate only");
+            }
+        }
+        for (field, shared, direction) in [
+            ("a_to_b", &aggregate.a_to_b, Direction::Forward),
+            ("b_to_a", &aggregate.b_to_a, Direction::Reverse),
+        ] {
+            shared.check(&format!("{at}.{field}"))?;
+            if shared.loss.is_some() || shared.content.is_some() || shared.order.is_some() {
+                return refuse(
+                    format!("{at}.{field}"),
+                    "loss, content or order",
+                    "rate and delay; the rest stays with each flow",
+                );
+            }
+            if shared.is_empty() {
+                continue;
+            }
+            for (i, flow) in self.flows.iter().enumerate() {
+                let own = flow.laws(direction);
+                if aggregate.flows.contains(&flow.name)
+                    && (own.rate.is_some() || own.delay.is_some() || own.order.is_some())
+                {
+                    return refuse(
+                        format!("flow[{i}].{field}"),
+                        &format!("rate, delay or order of {:?}", flow.name),
+                        &format!("none: its {at} has them"),
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check_profile(at: &str, name: Option<&str>) -> Result<(), ModelError> {
+    match name {
+        Some(name) if Profile::named(name).is_none() => {
+            let names: Vec<&str> = profiles::PROFILES.iter().map(|p| p.name).collect();
+            refuse(format!("{at}.profile"), name, &names.join(", "))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl ImpairFlow {
+    /// The laws of a direction (forward is A→B), the preset's in the slots left empty.
+    #[must_use]
+    pub fn laws(&self, direction: Direction) -> Laws {
+        let own = match direction {
+            Direction::Forward => &self.a_to_b,
+            Direction::Reverse => &self.b_to_a,
+        };
+        resolved(own, self.profile.as_deref(), direction)
+    }
+
+    /// The filter of a direction; `None` when the flow has no packets there.
+    #[must_use]
+    pub fn filter(&self, direction: Direction) -> Option<Filter> {
+        let (outside, own) = match direction {
+            Direction::Forward => (FlowDirection::BToA, &self.filter_a),
+            Direction::Reverse => (FlowDirection::AToB, &self.filter_b),
+        };
+        if self.direction == outside {
+            return None;
+        }
+        if own.is_some() {
+            return own.clone();
+        }
+        match (&self.filter, direction) {
+            (Some(filter), Direction::Forward) => Some(filter.clone()),
+            (Some(filter), Direction::Reverse) => Some(filter.mirrored()),
+            // A filter for one side alone says nothing of the other; none at all is the empty one.
+            (None, _) if self.filter_a.is_some() || self.filter_b.is_some() => None,
+            (None, _) => Some(Filter::default()),
+        }
+    }
+}
+
+impl Other {
+    /// The laws of a direction (forward is A→B), the preset's in the slots left empty.
+    #[must_use]
+    pub fn laws(&self, direction: Direction) -> Laws {
+        let own = match direction {
+            Direction::Forward => &self.a_to_b,
+            Direction::Reverse => &self.b_to_a,
+        };
+        resolved(own, self.profile.as_deref(), direction)
+    }
+}
+
+#[cfg(test)]
+mod tests;

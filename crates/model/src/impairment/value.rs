@@ -1,0 +1,376 @@
+//! Small values of a filter or a law that people write as one word: ranges, prefixes, protocols, queue limits.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+use crate::ModelError;
+use crate::units::{ByteSize, Span};
+
+/// Most parts of a comma-separated list.
+const MAX_PARTS: usize = 64;
+
+/// Strings and whole numbers both read; written as a string.
+macro_rules! word_serde {
+    ($name:ident, $form:expr) => {
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct V;
+                impl serde::de::Visitor<'_> for V {
+                    type Value = $name;
+                    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                        f.write_str($form)
+                    }
+                    fn visit_str<E: serde::de::Error>(self, v: &str) -> Result<$name, E> {
+                        v.parse().map_err(E::custom)
+                    }
+                    fn visit_u64<E: serde::de::Error>(self, v: u64) -> Result<$name, E> {
+                        v.to_string().parse().map_err(E::custom)
+                    }
+                    fn visit_i64<E: serde::de::Error>(self, v: i64) -> Result<$name, E> {
+                        v.to_string().parse().map_err(E::custom)
+                    }
+                }
+                deserializer.deserialize_any(V)
+            }
+        }
+        impl schemars::JsonSchema for $name {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!({ "type": ["string", "integer"], "description": $form })
+            }
+        }
+    };
+}
+
+fn whole(text: &str) -> Option<u32> {
+    let text = text.trim();
+    match text.strip_prefix("0x") {
+        Some(hex) if !hex.starts_with('+') => u32::from_str_radix(hex, 16).ok(),
+        None if !text.starts_with('+') => text.parse().ok(),
+        _ => None,
+    }
+}
+
+/// Whole numbers as inclusive ranges: `5060`, `5060-5090`, `80,443,8000-8100`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ranges(pub Vec<(u32, u32)>);
+
+const RANGES_FORM: &str = "a number or ranges such as 80, 5060-5090 or 80,443 (at most 64 parts)";
+
+impl FromStr for Ranges {
+    type Err = ModelError;
+    fn from_str(text: &str) -> Result<Self, ModelError> {
+        let bad = || ModelError::Value { what: "range", given: text.into(), accepted: RANGES_FORM };
+        let mut parts = vec![];
+        for part in text.split(',') {
+            let (low, high) = match part.split_once('-') {
+                Some((low, high)) => (whole(low), whole(high)),
+                None => (whole(part), whole(part)),
+            };
+            match (low, high) {
+                (Some(low), Some(high)) if low <= high && parts.len() < MAX_PARTS => {
+                    parts.push((low, high));
+                }
+                _ => return Err(bad()),
+            }
+        }
+        Ok(Ranges(parts))
+    }
+}
+
+impl fmt::Display for Ranges {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        for (i, (low, high)) in self.0.iter().enumerate() {
+            let comma = if i == 0 { "" } else { "," };
+            if low == high {
+                write!(f, "{comma}{low}")?;
+            } else {
+                write!(f, "{comma}{low}-{high}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+word_serde!(Ranges, "a number or ranges such as 80, 5060-5090 or 80,443 (at most 64 parts)");
+
+/// An address prefix; the bits behind its length are zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Prefix {
+    /// The first address.
+    pub address: IpAddr,
+    /// Bits that count: 0 to 32, or to 128 for IPv6.
+    pub length: u8,
+}
+
+impl Prefix {
+    /// First and last address, IPv4 as IPv4-mapped IPv6 (RFC 4291 §2.5.5.2).
+    #[must_use]
+    pub fn mapped_range(&self) -> (u128, u128) {
+        let (first, length) = match self.address {
+            IpAddr::V4(v4) => (u128::from(v4.to_ipv6_mapped()), u32::from(self.length) + 96),
+            IpAddr::V6(v6) => (u128::from(v6), u32::from(self.length)),
+        };
+        let behind = u128::MAX.checked_shr(length).unwrap_or(0);
+        (first & !behind, first | behind)
+    }
+}
+
+impl FromStr for Prefix {
+    type Err = ModelError;
+    fn from_str(text: &str) -> Result<Self, ModelError> {
+        let bad =
+            || ModelError::Value { what: "address", given: text.into(), accepted: PREFIXES_FORM };
+        let (address, length) = match text.trim().split_once('/') {
+            Some((address, length)) => (address, Some(length)),
+            None => (text.trim(), None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| bad())?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let length = match length {
+            Some(length) => whole(length).filter(|l| *l <= most).ok_or_else(bad)?,
+            None => most,
+        };
+        let address = match address {
+            IpAddr::V4(a) => {
+                let behind = u32::MAX.checked_shr(length).unwrap_or(0);
+                IpAddr::V4(Ipv4Addr::from(u32::from(a) & !behind))
+            }
+            IpAddr::V6(a) => {
+                let behind = u128::MAX.checked_shr(length).unwrap_or(0);
+                IpAddr::V6(Ipv6Addr::from(u128::from(a) & !behind))
+            }
+        };
+        Ok(Prefix { address, length: length as u8 })
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let most = if self.address.is_ipv4() { 32 } else { 128 };
+        if self.length == most {
+            write!(f, "{}", self.address)
+        } else {
+            write!(f, "{}/{}", self.address, self.length)
+        }
+    }
+}
+
+/// Address prefixes, any of which matches: `10.0.0.0/8`, `2001:db8::/32,fe80::/10`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Prefixes(pub Vec<Prefix>);
+
+const PREFIXES_FORM: &str =
+    "addresses or prefixes such as 10.0.0.0/8 or 2001:db8::1,fe80::/10 (at most 64)";
+
+impl FromStr for Prefixes {
+    type Err = ModelError;
+    fn from_str(text: &str) -> Result<Self, ModelError> {
+        let parts: Vec<Prefix> = text.split(',').map(str::parse).collect::<Result<_, _>>()?;
+        if parts.len() > MAX_PARTS {
+            return Err(ModelError::Value {
+                what: "address",
+                given: text.into(),
+                accepted: PREFIXES_FORM,
+            });
+        }
+        Ok(Prefixes(parts))
+    }
+}
+
+impl fmt::Display for Prefixes {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        for (i, prefix) in self.0.iter().enumerate() {
+            write!(f, "{}{prefix}", if i == 0 { "" } else { "," })?;
+        }
+        Ok(())
+    }
+}
+
+word_serde!(
+    Prefixes,
+    "addresses or prefixes such as 10.0.0.0/8 or 2001:db8::1,fe80::/10 (at most 64)"
+);
+
+/// An IP protocol by number or by its IANA keyword.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Protocol(pub u8);
+
+const PROTOCOLS: [(&str, u8); 10] = [
+    ("icmp", 1),
+    ("igmp", 2),
+    ("tcp", 6),
+    ("udp", 17),
+    ("gre", 47),
+    ("esp", 50),
+    ("icmpv6", 58),
+    ("ospf", 89),
+    ("sctp", 132),
+    ("udp-lite", 136),
+];
+
+impl FromStr for Protocol {
+    type Err = ModelError;
+    fn from_str(text: &str) -> Result<Self, ModelError> {
+        let lower = text.trim().to_ascii_lowercase();
+        let named = PROTOCOLS.iter().find(|(name, _)| *name == lower).map(|(_, n)| *n);
+        named.or_else(|| whole(&lower).and_then(|n| u8::try_from(n).ok())).map(Protocol).ok_or_else(
+            || ModelError::Value { what: "protocol", given: text.into(), accepted: PROTOCOL_FORM },
+        )
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match PROTOCOLS.iter().find(|(_, n)| *n == self.0) {
+            Some((name, _)) => f.write_str(name),
+            None => write!(f, "{}", self.0),
+        }
+    }
+}
+
+const PROTOCOL_FORM: &str = "an IP protocol: tcp, udp, icmp, icmpv6, sctp, udp-lite, gre, esp, igmp, ospf or a number 0 to 255";
+
+word_serde!(
+    Protocol,
+    "an IP protocol: tcp, udp, icmp, icmpv6, sctp, udp-lite, gre, esp, igmp, ospf or a number 0 to 255"
+);
+
+/// An EtherType by number or name; a value below 1536 is the length of an IEEE 802.3 frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EtherType(pub u16);
+
+const ETHERTYPES: [(&str, u16); 5] =
+    [("ipv4", 0x0800), ("arp", 0x0806), ("ipv6", 0x86dd), ("mpls", 0x8847), ("lldp", 0x88cc)];
+
+impl FromStr for EtherType {
+    type Err = ModelError;
+    fn from_str(text: &str) -> Result<Self, ModelError> {
+        let lower = text.trim().to_ascii_lowercase();
+        let named = ETHERTYPES.iter().find(|(name, _)| *name == lower).map(|(_, n)| *n);
+        named
+            .or_else(|| whole(&lower).and_then(|n| u16::try_from(n).ok()))
+            .map(EtherType)
+            .ok_or_else(|| ModelError::Value {
+                what: "ethertype",
+                given: text.into(),
+                accepted: ETHERTYPE_FORM,
+            })
+    }
+}
+
+impl fmt::Display for EtherType {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match ETHERTYPES.iter().find(|(_, n)| *n == self.0) {
+            Some((name, _)) => f.write_str(name),
+            None => write!(f, "{:#06x}", self.0),
+        }
+    }
+}
+
+const ETHERTYPE_FORM: &str = "an EtherType: ipv4, arp, ipv6, mpls, lldp or a number such as 0x88cc";
+
+word_serde!(EtherType, "an EtherType: ipv4, arp, ipv6, mpls, lldp or a number such as 0x88cc");
+
+/// How much may wait in a queue, the packet being sent not counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QueueLimit {
+    /// The wait until a packet's own transmission begins.
+    Time(Span),
+    /// Bytes that wait, with the framing overhead.
+    Bytes(ByteSize),
+    /// Packets that wait.
+    Packets(u32),
+}
+
+const QUEUE_FORM: &str = "a time (250ms), a size (64K; K is 1024) or packets (100packets)";
+
+impl FromStr for QueueLimit {
+    type Err = ModelError;
+    fn from_str(text: &str) -> Result<Self, ModelError> {
+        let bad = || ModelError::Value { what: "queue", given: text.into(), accepted: QUEUE_FORM };
+        let word = text.trim();
+        if let Some(number) = word.strip_suffix("packets").or_else(|| word.strip_suffix("packet")) {
+            return whole(number).map(QueueLimit::Packets).ok_or_else(bad);
+        }
+        // A time ends in a small letter; a size in a digit, a capital, or the B of its unit.
+        if word.ends_with(['s', 'm', 'n', 'h']) {
+            return word.parse().map(QueueLimit::Time).map_err(|_| bad());
+        }
+        word.parse().map(QueueLimit::Bytes).map_err(|_| bad())
+    }
+}
+
+impl fmt::Display for QueueLimit {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            QueueLimit::Time(span) => span.fmt(f),
+            QueueLimit::Bytes(size) => size.fmt(f),
+            QueueLimit::Packets(n) => write!(f, "{n}packets"),
+        }
+    }
+}
+
+word_serde!(QueueLimit, "a time (250ms), a size (64K; K is 1024) or packets (100packets)");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn words_mean_what_they_say() {
+        assert_eq!("80,5060-5090".parse::<Ranges>().unwrap().0, [(80, 80), (5060, 5090)]);
+        let prefix = "10.1.2.3/8".parse::<Prefix>().unwrap();
+        assert_eq!(prefix.to_string(), "10.0.0.0/8");
+        let low = 0xffff_0a00_0000u128;
+        assert_eq!(prefix.mapped_range(), (low, low + 0xff_ffff));
+        assert_eq!("::/0".parse::<Prefix>().unwrap().mapped_range(), (0, u128::MAX));
+        assert_eq!("0.0.0.0/0".parse::<Prefix>().unwrap().to_string(), "0.0.0.0/0");
+        assert_eq!("UDP".parse::<Protocol>().unwrap(), Protocol(17));
+        assert_eq!("0x88cc".parse::<EtherType>().unwrap().to_string(), "lldp");
+        assert_eq!("250ms".parse::<QueueLimit>().unwrap(), QueueLimit::Time(Span(250_000_000)));
+        assert_eq!("64K".parse::<QueueLimit>().unwrap(), QueueLimit::Bytes(ByteSize(65_536)));
+        assert_eq!("625B".parse::<QueueLimit>().unwrap(), QueueLimit::Bytes(ByteSize(625)));
+        assert_eq!("9packets".parse::<QueueLimit>().unwrap(), QueueLimit::Packets(9));
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for bad in ["", "9-3", "1-", "-1", "x", "1,,2", "+5", "4294967296"] {
+            assert!(bad.parse::<Ranges>().is_err(), "{bad}");
+        }
+        for bad in ["10.0.0.0/33", "::/129", "host", "1.2.3", "10.0.0.0/", "10.0.0.0/+8"] {
+            assert!(bad.parse::<Prefixes>().is_err(), "{bad}");
+        }
+        for bad in ["256", "tcpp", ""] {
+            assert!(bad.parse::<Protocol>().is_err(), "{bad}");
+        }
+        assert!("65536".parse::<EtherType>().is_err());
+        assert!("packets".parse::<QueueLimit>().is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_refused_or_prints_back(text in "[0-9a-fxmsKB:./, -]{0,24}") {
+            macro_rules! back { ($t:ty) => {
+                if let Ok(value) = text.parse::<$t>() {
+                    prop_assert_eq!(value.to_string().parse::<$t>().unwrap(), value);
+                }
+            } }
+            back!(Ranges);
+            back!(Prefixes);
+            back!(Protocol);
+            back!(EtherType);
+            back!(QueueLimit);
+        }
+    }
+}
