@@ -16,6 +16,8 @@ use crate::stamp::Identity;
 use crate::time::since_epoch;
 use crate::{kept, random, signals};
 
+mod simulated;
+
 /// Measure between two hosts made of network namespaces: what was asked beside what was measured
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
@@ -25,10 +27,16 @@ pub(crate) struct DemoArgs {
     /// Do not keep the runs
     #[arg(long)]
     no_store: bool,
+    /// The rows with the emulator in the middle on a virtual clock: no network, no rights, nothing kept
+    #[arg(long)]
+    simulate: bool,
 }
 
 /// Runs the demo; 0 all rows hold, 1 one does not, 5 the host was too busy to tell.
 pub(crate) fn run(args: &DemoArgs, words: &[OsString]) -> Result<i32, CliError> {
+    if args.simulate {
+        return simulated::run(args.time);
+    }
     let begun = Instant::now();
     let stop = Stop::new();
     signals::listen(&stop)?;

@@ -4,6 +4,7 @@
 
 mod cases;
 mod judge;
+pub mod path;
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;

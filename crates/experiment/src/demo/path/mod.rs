@@ -1,0 +1,17 @@
+//! The demo's rows with the emulator in the middle: what was asked of the path, what the emulator realised and what the
+//! receiver measured.
+//!
+//! [`cases()`] is the list, as data. [`simulate`] runs a case on the virtual clock; real hosts give the same
+//! [`Evidence`]. [`judge()`] is the same for both.
+
+mod cases;
+mod count;
+mod evidence;
+mod judge;
+
+pub use cases::{Claim, FlowClaim, PathCase, SEED, cases};
+pub use count::{CountInterval, OUTSIDE, bursty, independent, losses};
+pub use evidence::{Evidence, Prediction, simulate};
+pub use judge::{
+    Agreement, Conditions, Judgement, Line, Tolerance, Value, count_line, judge, time_line,
+};
