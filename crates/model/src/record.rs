@@ -851,6 +851,18 @@ record! {
     }
 }
 
+impl LossLedger {
+    /// Computes the remainder anew from what is missing and the rows: all that is counted exactly is placed; a bound may
+    /// count other traffic, or fewer buffers than datagrams, and explains at most what is left.
+    pub fn settle(&mut self) {
+        let sum = |kind: &str| {
+            self.rows.iter().filter(|r| r.kind == kind).map(|r| r.packets as i64).sum::<i64>()
+        };
+        let left = self.missing_packets - sum("exact");
+        self.remainder_packets = if left > 0 { left - sum("bound").min(left) } else { left };
+    }
+}
+
 record! {
     /// One place where packets were lost.
     LedgerRow {

@@ -12,6 +12,8 @@ const TEST: &str = "test";
 /// Source port that the filter of the last UDP case takes, and one that it does not.
 const TOUCHED_PORT: u16 = 20_001;
 const UNTOUCHED_PORT: u16 = 20_002;
+/// When a packet counts as lost: far beyond every delay of the rows, and short, since each row with losses waits so long.
+const LOSS_THRESHOLD_MS: u64 = 1000;
 
 /// What a row shows and claims of one flow of its test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,12 +123,13 @@ fn udp(rate: &str, payload: u64, seconds: u32) -> Result<Connection, ModelError>
 /// [`ModelError`] when one of them does not hold, which a test rules out.
 pub fn cases(seconds: u32) -> Result<Vec<PathCase>, ModelError> {
     let one = |emulator_flow, claim| vec![FlowClaim { flow: 1, emulator_flow, claim }];
+    let loss_threshold = Some(Span(LOSS_THRESHOLD_MS * 1_000_000));
     let case = |name, laws, touches: Touches, connections, claims| {
         Ok::<_, ModelError>(PathCase {
             name,
             laws,
             impairment: impairment(laws, &touches)?,
-            plan: Plan { connections, seed: SEED, ..Plan::default() },
+            plan: Plan { connections, seed: SEED, loss_threshold, ..Plan::default() },
             claims,
         })
     };

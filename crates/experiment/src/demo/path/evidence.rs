@@ -27,6 +27,8 @@ pub struct Evidence {
     pub received: Vec<packets::Record>,
     /// Clock of the side that ran the test less the other's, ns.
     pub clock_offset_ns: i64,
+    /// Packets that the emulator's links lost unasked before anything was decided about them, forward and reverse.
+    pub link_dropped: [u64; 2],
 }
 
 /// Runs a case on the virtual clock.
@@ -47,7 +49,9 @@ pub fn simulate(case: &PathCase) -> Result<Evidence, SimError> {
         emulator_flows: outcome.counters.into_iter().map(|c| (c.number, c.name)).collect(),
         received: outcome.received,
         clock_offset_ns: 0,
-    })
+        link_dropped: [0; 2],
+    }
+    .placed(&case.impairment))
 }
 
 pub(super) const fn way(direction: Direction) -> Way {
@@ -115,7 +119,7 @@ impl Evidence {
 }
 
 /// Whether the receiving stack drops what content laws change.
-fn damaged_are_dropped(impairment: &Impairment, direction: Direction) -> bool {
+pub(super) fn damaged_are_dropped(impairment: &Impairment, direction: Direction) -> bool {
     let laws = impairment.flows.iter().map(|f| f.laws(direction));
     let mut contents =
         laws.chain([impairment.other.laws(direction)]).filter_map(|laws| laws.content);

@@ -10,6 +10,7 @@ use weir_model::record::Receiver;
 use weir_wire::packets::{self, Kind};
 
 use super::cases::{Claim, FlowClaim, PathCase};
+use super::conditions::Conditions;
 use super::count::{CountInterval, independent, losses};
 use super::evidence::{Evidence, Prediction};
 use crate::demo::Verdict;
@@ -19,27 +20,6 @@ use crate::triangulation::{Triangulation, moments, quantile};
 const DEVIATIONS: f64 = 6.109_410_2;
 /// Whole nanoseconds are compared with means.
 const ROUNDING_NS: f64 = 0.5;
-
-/// Under what conditions a row was measured.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Conditions {
-    /// Delay of the path and the hosts without any law, ns: the median of the clean baseline. Taken off what is measured.
-    pub path_delay_ns: f64,
-    /// Error of a median of delays that this host is known to make, ns; its calibrated noise floor.
-    pub floor_ns: f64,
-    /// Relative error of a rate that it is known to make.
-    pub floor_ratio: f64,
-    /// What disturbed the host meanwhile (steal, lateness, a stall). Then a time that is off is undecided.
-    pub disturbed: Option<String>,
-}
-
-impl Conditions {
-    /// The virtual clock: no path, no error but that of rounding.
-    #[must_use]
-    pub fn simulated() -> Self {
-        Self { floor_ratio: 1e-6, ..Self::default() }
-    }
-}
 
 /// A figure of a line.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -110,6 +90,8 @@ pub struct Judgement {
     pub agreement: Agreement,
     /// Measured delay less the emulator's, of each packet, ns, ascending: the error of tool and hosts.
     pub residual_ns: Vec<i64>,
+    /// Departure later than asked, of each packet, ns, ascending: the emulator's lateness.
+    pub lateness_ns: Vec<i64>,
     /// All of it together: failed before undecided before passed.
     pub verdict: Verdict,
 }
@@ -121,6 +103,7 @@ pub fn judge(case: &PathCase, evidence: &Evidence, conditions: &Conditions) -> J
         lines: vec![],
         agreement: Agreement::default(),
         residual_ns: vec![],
+        lateness_ns: vec![],
         verdict: Verdict::Passed,
     };
     let mut verdicts = vec![];
@@ -128,6 +111,7 @@ pub fn judge(case: &PathCase, evidence: &Evidence, conditions: &Conditions) -> J
     for claim in &case.claims {
         if claim.claim == Claim::EveryByte {
             out.lines.push(every_byte(claim, case, evidence));
+            verdicts.push(stream_fates(claim, case, evidence, &mut out.agreement));
             continue;
         }
         let Some(flow) = FlowEvidence::of(claim, case, evidence) else {
@@ -137,10 +121,20 @@ pub fn judge(case: &PathCase, evidence: &Evidence, conditions: &Conditions) -> J
         if joined.insert(claim.flow) {
             verdicts.push(flow.agree(&mut out.agreement));
             out.residual_ns.extend(&flow.joined.residual_ns);
+            out.lateness_ns.extend(&flow.joined.lateness_ns);
         }
         flow.lines(conditions, &mut out.lines);
     }
     out.residual_ns.sort_unstable();
+    out.lateness_ns.sort_unstable();
+    if let Some(ledger) = &evidence.record.loss_ledger
+        && ledger.remainder_packets != 0
+    {
+        let (rest, missing) = (ledger.remainder_packets, ledger.missing_packets);
+        verdicts.push(Verdict::Failed(format!(
+            "{rest} of {missing} missing packets could not be placed in the loss ledger"
+        )));
+    }
     verdicts.extend(out.lines.iter().map(|line| line.verdict.clone()));
     out.verdict = worst(verdicts);
     out
@@ -244,6 +238,28 @@ fn every_byte(claim: &FlowClaim, case: &PathCase, evidence: &Evidence) -> Line {
     }
 }
 
+/// A stream has no packets of its own to join, but each frame that crossed has its fate, both ways.
+fn stream_fates(
+    claim: &FlowClaim,
+    case: &PathCase,
+    evidence: &Evidence,
+    sum: &mut Agreement,
+) -> Verdict {
+    for direction in [Direction::Forward, Direction::Reverse] {
+        match evidence.prediction(&case.impairment, claim.emulator_flow, direction) {
+            Err(reason) => return Verdict::Failed(format!("no prediction: {reason}")),
+            Ok(p) => {
+                sum.predicted += p.matched;
+                sum.unpredicted += p.differing;
+            }
+        }
+    }
+    match sum.unpredicted {
+        0 => Verdict::Passed,
+        n => Verdict::Failed(format!("{n} fates are not those of seed and arrivals")),
+    }
+}
+
 /// What is known of one flow.
 struct FlowEvidence<'a> {
     claim: &'a FlowClaim,
@@ -259,6 +275,8 @@ struct FlowEvidence<'a> {
     /// Damage that came without a number.
     nameless: u64,
     damaged_are_dropped: bool,
+    /// What the hosts lost of it.
+    host_dropped: u64,
 }
 
 fn laws_of(impairment: &Impairment, flow: &str, direction: Direction) -> Laws {
@@ -306,6 +324,7 @@ impl<'a> FlowEvidence<'a> {
                 .content
                 .as_ref()
                 .is_some_and(|c| c.checksum != weir_model::impairment::Checksum::Repair),
+            host_dropped: evidence.host_dropped(claim.flow, side.into()),
             laws,
         })
     }
@@ -323,6 +342,12 @@ impl<'a> FlowEvidence<'a> {
         sum.remainder += remainder;
         sum.unplanned += t.unplanned;
         let flow = self.claim.flow;
+        let lost = t.lost_before + t.disagreeing;
+        if lost > 0 && lost == self.host_dropped {
+            return Verdict::Undecided(format!(
+                "flow {flow}: the host was too slow for {lost} packets, by its own counters"
+            ));
+        }
         if t.matched != self.sent || t.disagreeing > 0 {
             let example = t.examples.first().map(|e| format!(": {e}")).unwrap_or_default();
             let matched = t.matched;
@@ -422,7 +447,7 @@ impl<'a> FlowEvidence<'a> {
                 of(&self.joined.realised_delay_ns, i),
                 of(&self.joined.measured_delay_ns, i).map(|ns| ns - path),
             ];
-            out.push(nanoseconds(self.claim.flow, figure, values, c.floor_ns, c));
+            out.push(nanoseconds(self.claim.flow, figure, values, c.floor.median_ns, c));
         }
     }
 
@@ -438,11 +463,11 @@ impl<'a> FlowEvidence<'a> {
             realised.map(|m| m.0),
             measured.map(|m| m.0 - c.path_delay_ns),
         ];
-        let room = DEVIATIONS * deviation / n.sqrt() + c.floor_ns;
+        let room = DEVIATIONS * deviation / n.sqrt() + c.floor.median_ns;
         out.push(nanoseconds(self.claim.flow, "delay, mean", mean, room, c));
         // The variance of a sample's deviation is σ²/2n for a normal law.
         let spread = [law.map(|m| m.deviation_ns), realised.map(|m| m.1), measured.map(|m| m.1)];
-        let room = DEVIATIONS * deviation / (2.0 * n).sqrt() + c.floor_ns;
+        let room = DEVIATIONS * deviation / (2.0 * n).sqrt() + c.floor.median_ns;
         out.push(nanoseconds(self.claim.flow, "delay, deviation", spread, room, c));
     }
 
@@ -463,7 +488,8 @@ impl<'a> FlowEvidence<'a> {
             rate.bits.0 as f64 * self.payload_bytes as f64 / framed
         });
         let span_ns = a.zip(z).map_or(1, |(a, z)| z.saturating_sub(a).max(1));
-        let ratio = c.floor_ratio + c.floor_ns / span_ns as f64;
+        // First and last packet are each off by as much as a single time is.
+        let ratio = c.floor_ratio + 2.0 * c.floor.single_ns / span_ns as f64;
         let disturbed = c.disturbed.as_deref();
         out.push(time_line(
             self.claim.flow,

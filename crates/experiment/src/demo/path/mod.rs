@@ -5,13 +5,16 @@
 //! [`Evidence`]. [`judge()`] is the same for both.
 
 mod cases;
+mod conditions;
 mod count;
 mod evidence;
+mod hosts;
 mod judge;
+mod ledger;
 
 pub use cases::{Claim, FlowClaim, PathCase, SEED, cases};
+pub use conditions::{Conditions, Floor, disturbance, path_delay_ns};
 pub use count::{CountInterval, OUTSIDE, bursty, independent, losses};
 pub use evidence::{Evidence, Prediction, simulate};
-pub use judge::{
-    Agreement, Conditions, Judgement, Line, Tolerance, Value, count_line, judge, time_line,
-};
+pub use hosts::{Measured, PathRow, on_hosts};
+pub use judge::{Agreement, Judgement, Line, Tolerance, Value, count_line, judge, time_line};

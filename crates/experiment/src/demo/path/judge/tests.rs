@@ -1,5 +1,5 @@
 use super::*;
-use crate::demo::path::{cases, simulate};
+use crate::demo::path::{Floor, cases, simulate};
 
 fn is_failed(verdict: &Verdict) -> bool {
     matches!(verdict, Verdict::Failed(_))
@@ -79,7 +79,7 @@ fn a_path_that_is_slower_than_said_is_found() {
     let (case, evidence) = row("constant delay each way");
     let off = Conditions { path_delay_ns: 30_000.0, ..Conditions::simulated() };
     assert!(is_failed(&judge(&case, &evidence, &off).verdict));
-    let floor = Conditions { floor_ns: 30_000.0, ..off.clone() };
+    let floor = Conditions { floor: Floor { median_ns: 30_000.0, single_ns: 0.0 }, ..off.clone() };
     assert_eq!(judge(&case, &evidence, &floor).verdict, Verdict::Passed);
     let disturbed = Conditions { disturbed: Some("a stall of 9 ms".into()), ..off };
     assert!(matches!(judge(&case, &evidence, &disturbed).verdict, Verdict::Undecided(_)));
