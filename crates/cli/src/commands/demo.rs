@@ -30,9 +30,9 @@ use summary::{Summary, overall};
 
 /// Share of the sending time that a row without an emulator takes: it shows the tool, not a path.
 const CLEAN_SHARE: f64 = 0.4;
-/// Disturbed rows are measured again within so many times the sending time since the start: the whole ends in a minute
-/// when each row sends for a second.
-const AGAIN_WITHIN: u32 = 42;
+/// Disturbed rows are measured again within so many times the sending time since the start, those without an emulator
+/// and all: the whole ends in a minute when each row sends for a second.
+const AGAIN_WITHIN: [u32; 2] = [14, 42];
 
 /// Measure between two hosts made of network namespaces, with the emulator between them: what was asked beside what was
 /// realised and what was measured
@@ -110,7 +110,9 @@ pub(crate) fn run(args: &DemoArgs, words: &[OsString]) -> Result<i32, CliError> 
          `weir impair` between them\n",
     )?;
     note("  measuring this host's noise floor");
-    let calibration = floor(&identity.id)?;
+    let Some(calibration) = floor(&identity.id, &is_stopped)? else {
+        return Ok(stop.reason().unwrap_or(StopReason::Interrupted).exit_code());
+    };
     let floor = Floor::of(&calibration.figures)
         .ok_or_else(|| CliError::Unavailable("the noise floor could not be measured".into()))?;
     let mut keeper = Keeper {
@@ -134,7 +136,9 @@ pub(crate) fn run(args: &DemoArgs, words: &[OsString]) -> Result<i32, CliError> 
         }
     };
     let seconds = f64::from(args.time) * CLEAN_SHARE;
-    let clean = match demo::demo(program.clone(), seconds, &is_stopped, &mut show) {
+    let [until_clean, until] =
+        AGAIN_WITHIN.map(|times| begun + Duration::from_secs(u64::from(times * args.time)));
+    let clean = match demo::demo(program.clone(), seconds, until_clean, &is_stopped, &mut show) {
         Ok(rows) => rows,
         Err(error) => return ended(error),
     };
@@ -145,13 +149,12 @@ pub(crate) fn run(args: &DemoArgs, words: &[OsString]) -> Result<i32, CliError> 
             keeper.keep(row.case.name, &measured.evidence.record);
         }
     };
-    let until = begun + Duration::from_secs(u64::from(AGAIN_WITHIN * args.time));
     let rows = match path::on_hosts(program, args.time, floor, until, &is_stopped, &mut show) {
         Ok(rows) => rows,
         Err(error) => return ended(error),
     };
     let shown: Vec<_> = rows.iter().map(shown).collect();
-    let measured = rows.iter().find_map(|row| row.outcome.as_ref().ok());
+    let measured = rows.iter().skip(1).find_map(|row| row.outcome.as_ref().ok());
     let path_delay_ns = measured.map_or(0.0, |m| m.conditions.path_delay_ns);
     let verdicts = clean.iter().map(|r| &r.verdict).chain(shown.iter().map(|r| &r.verdict));
     let (_, exit_code) = overall(verdicts);
@@ -174,8 +177,8 @@ pub(crate) fn run(args: &DemoArgs, words: &[OsString]) -> Result<i32, CliError> 
     let mut out =
         format!("\n{}\n{}\n", paths::table(&shown, &style), paths::residuals(&shown, &style));
     out += &format!(
-        "seed {SEED}; noise floor of this host, calibrated just now: {} for a median of delays; the path around the emulator\n\
-         takes {}, which is taken off what is measured\n",
+        "seed {SEED}; noise floor of this host, calibrated just now: {} for a median of delays; the path through an emulator\n\
+         without laws takes {} (median of the clean baseline), which is taken off what is measured\n",
         duration(floor.median_ns / 1e9),
         duration(path_delay_ns / 1e9),
     );
@@ -192,8 +195,9 @@ pub(crate) fn run(args: &DemoArgs, words: &[OsString]) -> Result<i32, CliError> 
     Ok(exit_code)
 }
 
-/// This host's noise floor now: only what delays and stamps need.
-fn floor(id: &str) -> Result<Calibration, CliError> {
+/// This host's noise floor now: only what delays and stamps need. `None` when it was stopped; what it had made goes with
+/// the program.
+fn floor(id: &str, is_stopped: &dyn Fn() -> bool) -> Result<Option<Calibration>, CliError> {
     let options = Options {
         slow_packets: 1000,
         fast_packets: 1000,
@@ -201,8 +205,17 @@ fn floor(id: &str) -> Result<Calibration, CliError> {
         ..Options::default()
     };
     let now_ms = since_epoch(SystemTime::now()).as_millis() as u64;
-    calibrate(id, &rfc3339(now_ms), &options, &mut |_| {})
-        .map_err(|e| CliError::Unavailable(e.to_string()))
+    let id = id.to_owned();
+    let at_work =
+        std::thread::spawn(move || calibrate(&id, &rfc3339(now_ms), &options, &mut |_| {}));
+    while !at_work.is_finished() {
+        if is_stopped() {
+            return Ok(None);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let found = at_work.join().map_err(|_| CliError::Internal("calibrating panicked".into()))?;
+    found.map(Some).map_err(|e| CliError::Unavailable(e.to_string()))
 }
 
 fn shown(row: &PathRow) -> Shown<'_> {

@@ -1,7 +1,7 @@
 //! What a row is judged by: both ends' figures, the emulator's journal and the receiver's log; from real hosts or from
 //! the virtual clock.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use weir_impair::Fate;
 use weir_laws::Direction as Way;
@@ -84,8 +84,8 @@ impl Evidence {
         ))
     }
 
-    /// What the laws would have done with all that came to a flow of the emulator in one direction: the prediction. The
-    /// error tells why there is none.
+    /// What the laws would have done with all that came to a flow of the emulator in one direction: the prediction.
+    /// Delays and drops are those of one `flow` of the test, fates those of all. The error tells why there is none.
     ///
     /// # Errors
     /// In words: a journal that lacks packets, or an impairment that can't be predicted.
@@ -93,6 +93,7 @@ impl Evidence {
         &self,
         impairment: &Impairment,
         emulator_flow: &str,
+        flow: u32,
         direction: Direction,
     ) -> Result<Prediction, String> {
         let ours = |record: &packets::Record| {
@@ -101,10 +102,14 @@ impl Evidence {
         };
         let mut ingress = BTreeMap::new();
         let mut happened = BTreeMap::new();
+        let mut own = BTreeSet::new();
         for (record, judged) in self.journal.iter().filter(|(record, _)| ours(record)) {
             let at_ns = record.time1_ns.ok_or("a journal without times of entry")?;
             ingress.insert(record.sequence, Ingress { at_ns, length_bytes: record.size_bytes });
             happened.insert((record.sequence, record.copy), (record.kind, judged.asked_ns));
+            if judged.native_sequence.is_some() && judged.native_flow == flow {
+                own.insert(record.sequence);
+            }
         }
         // Packet k draws the numbers of index k: with one missing, all behind it would be another's.
         if ingress.keys().next_back().is_some_and(|last| *last + 1 != ingress.len() as u64) {
@@ -114,7 +119,7 @@ impl Evidence {
         let arrivals: Vec<u64> = ingress.values().map(|i| i.at_ns).collect();
         let fates = predict(impairment, emulator_flow, way(direction), ingress.into_values())
             .map_err(|e| e.to_string())?;
-        Ok(compare(packets, &arrivals, &fates, &happened))
+        Ok(compare(packets, &arrivals, &fates, &happened, &own))
     }
 }
 
@@ -135,9 +140,9 @@ pub struct Prediction {
     pub matched: u64,
     /// Fates that are not.
     pub differing: u64,
-    /// Delays predicted, ns, ascending.
+    /// Delays predicted of the flow's own packets, ns, ascending.
     pub delays_ns: Vec<i64>,
-    /// Drops of the planned queue predicted.
+    /// Drops of the planned queue predicted among them.
     pub queue_dropped: u64,
 }
 
@@ -146,15 +151,20 @@ fn compare(
     arrivals: &[u64],
     fates: &[Fate],
     happened: &BTreeMap<(u64, u16), (Kind, Option<u64>)>,
+    own: &BTreeSet<u64>,
 ) -> Prediction {
     let mut out = Prediction { packets, ..Prediction::default() };
     for fate in fates {
         let Some(kind) = fate.verdict.kind() else { continue };
         let leaves = kind == Kind::FORWARDED;
-        if leaves && let Some(arrived) = arrivals.get(fate.index as usize) {
+        let is_own = own.contains(&fate.index);
+        if leaves
+            && is_own
+            && let Some(arrived) = arrivals.get(fate.index as usize)
+        {
             out.delays_ns.push(fate.at_ns.wrapping_sub(*arrived) as i64);
         }
-        out.queue_dropped += u64::from(kind == Kind::QUEUE_DROPPED);
+        out.queue_dropped += u64::from(is_own && kind == Kind::QUEUE_DROPPED);
         let expected = (kind, leaves.then_some(fate.at_ns));
         match happened.get(&(fate.index, fate.copy.into())) {
             Some(found) if *found == expected => out.matched += 1,

@@ -7,25 +7,27 @@ use std::process::{ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use weir_emulator::Report;
 use weir_lab::{Lab, LabSpec, Topology};
 use weir_model::impairment::{Impairment, OTHER};
+use weir_model::record::{ImpairedFlow, ImpairmentUse, Lateness};
 use weir_net::namespace::ChildSetup;
 use weir_wire::packets::{self, Judged, PacketLogReader};
 
 use super::cases::{PathCase, cases};
-use super::conditions::{Conditions, Floor, disturbance, link_dropped, path_delay_ns};
+use super::conditions::{Conditions, Floor, disturbance, link_dropped};
 use super::evidence::Evidence;
 use super::judge::{Judgement, judge};
 use crate::demo::process::{Handed, Running, failed, measure, read_all, wait_for_listening};
-use crate::demo::{DemoError, TEST_GRACE, Verdict};
+use crate::demo::{ATTEMPTS, DemoError, TEST_GRACE, Verdict};
+use crate::triangulation::quantile;
 
 /// Interfaces of a lab's middle.
 const MIDDLE: [&str; 2] = ["to-a", "to-b"];
 /// How long the emulator may take to begin, and to end.
 const EMULATOR: Duration = Duration::from_secs(5);
-/// How often a row is measured that was disturbed.
-const ATTEMPTS: u32 = 3;
 const IMPAIR: &str = "weir impair";
 
 /// What was found on real hosts.
@@ -87,20 +89,23 @@ pub fn on_hosts(
                 return Err(DemoError::Interrupted);
             }
             attempts += 1;
-            let outcome = hosts.measure(&case, seconds)?.map(|(evidence, emulator)| {
-                // The first row is the clean one: its own path is the path of all.
-                if rows.is_empty() {
-                    let residual = evidence.triangulation(1, &case.impairment);
-                    let residual = residual.map(|t| t.residual_ns).unwrap_or_default();
-                    path_delay = path_delay_ns(&residual).unwrap_or(0.0);
-                }
+            let outcome = hosts.measure(&case, seconds)?.map(|(mut evidence, emulator)| {
+                let is_clean = rows.is_empty();
                 let conditions = Conditions {
-                    path_delay_ns: path_delay,
+                    path_delay_ns: if is_clean { 0.0 } else { path_delay },
                     floor,
                     floor_ratio: 0.0,
                     disturbed: disturbance(&evidence.record, &emulator),
                 };
                 let judgement = judge(&case, &evidence, &conditions);
+                // The first row is the clean one: its path, emulator included, is that of all.
+                if is_clean {
+                    let joined = evidence.triangulation(1, &case.impairment);
+                    let median = joined.and_then(|t| quantile(&t.measured_delay_ns, 0.5));
+                    path_delay = median.unwrap_or(0) as f64;
+                }
+                evidence.record.triangulation = Some(judgement.triangulation());
+                evidence.record.impairment = Some(impairment_use(&emulator));
                 Box::new(Measured { evidence, emulator, conditions, judgement })
             });
             let is_undecided = outcome
@@ -228,6 +233,30 @@ impl Emulator {
         let text = text.recv_timeout(EMULATOR).map_err(failed(IMPAIR))?;
         serde_json::from_str(&text).map_err(failed(IMPAIR))
     }
+}
+
+/// The emulator's report as a record holds it.
+fn impairment_use(report: &Report) -> ImpairmentUse {
+    let flows = report.impairment.flows.iter().map(|flow| ImpairedFlow {
+        name: flow.name.clone(),
+        direction: flow.direction,
+        counters: by_name(&flow.counters),
+        asked: flow.asked.clone(),
+        realised: by_name(&flow.realised),
+        lateness: flow.lateness.as_ref().map(|late| Lateness {
+            count: late.count,
+            p50_seconds: late.p50_seconds,
+            p99_seconds: late.p99_seconds,
+            max_seconds: late.max_seconds,
+        }),
+    });
+    ImpairmentUse { config: report.impairment.config.clone(), flows: flows.collect() }
+}
+
+/// The fields of a flat structure of numbers.
+fn by_name<T: DeserializeOwned>(fields: &impl Serialize) -> BTreeMap<String, T> {
+    let value = serde_json::to_value(fields).and_then(serde_json::from_value);
+    value.unwrap_or_default()
 }
 
 fn read_log(log: &Handed) -> Result<Vec<(packets::Record, Judged)>, DemoError> {

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use weir_laws::DelayLaw;
 use weir_model::impairment::{Impairment, Laws, OTHER};
 use weir_model::plan::Direction;
-use weir_model::record::Receiver;
+use weir_model::record::{self, Receiver};
 use weir_wire::packets::{self, Kind};
 
 use super::cases::{Claim, FlowClaim, PathCase};
@@ -94,6 +94,31 @@ pub struct Judgement {
     pub lateness_ns: Vec<i64>,
     /// All of it together: failed before undecided before passed.
     pub verdict: Verdict,
+}
+
+impl Judgement {
+    /// The part of it that a record holds.
+    #[must_use]
+    pub fn triangulation(&self) -> record::Triangulation {
+        let a = &self.agreement;
+        let at = |q| quantile(&self.residual_ns, q).map(|ns| ns as f64 / 1e9);
+        let residual = || {
+            Some(record::Residual {
+                count: self.residual_ns.len() as u64,
+                min_seconds: at(0.0)?,
+                p50_seconds: at(0.5)?,
+                p99_seconds: at(0.99)?,
+                max_seconds: at(1.0)?,
+            })
+        };
+        record::Triangulation {
+            matched_packets: a.matched,
+            disagreeing_packets: a.sent.saturating_sub(a.matched),
+            predicted_fates: a.predicted,
+            unpredicted_fates: a.unpredicted,
+            residual: residual(),
+        }
+    }
 }
 
 /// Judges a row.
@@ -246,7 +271,7 @@ fn stream_fates(
     sum: &mut Agreement,
 ) -> Verdict {
     for direction in [Direction::Forward, Direction::Reverse] {
-        match evidence.prediction(&case.impairment, claim.emulator_flow, direction) {
+        match evidence.prediction(&case.impairment, claim.emulator_flow, claim.flow, direction) {
             Err(reason) => return Verdict::Failed(format!("no prediction: {reason}")),
             Ok(p) => {
                 sum.predicted += p.matched;
@@ -313,7 +338,12 @@ impl<'a> FlowEvidence<'a> {
         Some(FlowEvidence {
             claim,
             joined: evidence.triangulation(claim.flow, &case.impairment)?,
-            prediction: evidence.prediction(&case.impairment, claim.emulator_flow, found.direction),
+            prediction: evidence.prediction(
+                &case.impairment,
+                claim.emulator_flow,
+                claim.flow,
+                found.direction,
+            ),
             payload_bytes: found.payload_bytes,
             sent: found.sender.as_ref()?.packets,
             receiver: found.receiver.as_ref()?,

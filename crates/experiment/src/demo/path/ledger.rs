@@ -74,3 +74,65 @@ impl Evidence {
         self
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::path::{cases, simulate};
+
+    fn evidence(name: &str) -> (Impairment, Evidence) {
+        let case = cases(1).unwrap().into_iter().find(|case| case.name == name).unwrap();
+        (case.impairment.clone(), simulate(&case).unwrap())
+    }
+
+    #[test]
+    fn planned_drops_are_placed_and_nothing_remains() {
+        for (name, source) in [
+            ("loss", "journal: loss law (flow 1)"),
+            ("rate", "journal: queue (flow 1)"),
+            ("damage, checksums left", "journal: checksum left wrong (flow 1)"),
+            ("damage, checksums repaired", "journal and packet log: header damaged (flow 1)"),
+        ] {
+            let ledger = evidence(name).1.record.loss_ledger.unwrap();
+            let [row] = &ledger.rows[..] else { panic!("{name}: {ledger:?}") };
+            assert_eq!((row.stage.as_str(), row.source.as_str()), (PLANNED, source));
+            assert_eq!(row.packets as i64, ledger.missing_packets, "{name}");
+            assert_eq!((row.kind.as_str(), ledger.remainder_packets), ("exact", 0));
+        }
+        assert!(evidence("clean baseline").1.record.loss_ledger.unwrap().rows.is_empty());
+    }
+
+    #[test]
+    fn what_is_lost_unplanned_stands_apart() {
+        let (impairment, mut evidence) = evidence("loss");
+        let lost = evidence.journal.iter_mut().find(|(r, _)| r.kind == Kind::LOST).unwrap();
+        lost.0.kind = Kind::UNPLANNED;
+        evidence.record.loss_ledger.as_mut().unwrap().rows.clear();
+        let ledger = evidence.placed(&impairment).record.loss_ledger.unwrap();
+        let rows: Vec<_> = ledger.rows.iter().map(|r| (r.stage.as_str(), r.packets)).collect();
+        let planned = ledger.missing_packets as u64 - 1;
+        assert_eq!(rows, [(PLANNED, planned), (UNPLANNED, 1)]);
+        assert_eq!(ledger.remainder_packets, 0);
+    }
+
+    #[test]
+    fn a_wrong_checksum_is_no_overflow_of_the_socket() {
+        let (impairment, mut evidence) = evidence("damage, checksums left");
+        let ledger = evidence.record.loss_ledger.as_mut().unwrap();
+        let damaged = ledger.rows[0].packets;
+        let overflow = LedgerRow {
+            stage: "socket overflow".into(),
+            // The kernel counts both there, and three were real.
+            packets: damaged + 3,
+            source: "SK_MEMINFO drops (flow 1)".into(),
+            kind: "exact".into(),
+            side: None,
+        };
+        ledger.rows = vec![overflow];
+        ledger.missing_packets += 3;
+        let ledger = evidence.placed(&impairment).record.loss_ledger.unwrap();
+        let rows: Vec<_> = ledger.rows.iter().map(|r| (r.stage.as_str(), r.packets)).collect();
+        assert_eq!(rows, [("socket overflow", 3), (PLANNED, damaged)]);
+        assert_eq!(ledger.remainder_packets, 0);
+    }
+}

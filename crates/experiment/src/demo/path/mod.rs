@@ -13,7 +13,7 @@ mod judge;
 mod ledger;
 
 pub use cases::{Claim, FlowClaim, PathCase, SEED, cases};
-pub use conditions::{Conditions, Floor, disturbance, path_delay_ns};
+pub use conditions::{Conditions, Floor, disturbance};
 pub use count::{CountInterval, OUTSIDE, bursty, independent, losses};
 pub use evidence::{Evidence, Prediction, simulate};
 pub use hosts::{Measured, PathRow, on_hosts};

@@ -126,23 +126,81 @@ fn an_incomplete_journal_gives_no_prediction() {
     evidence.journal.remove(10);
     let judged = judge(&case, &evidence, &Conditions::simulated());
     assert!(is_failed(&judged.verdict));
-    let missing = evidence.prediction(&case.impairment, "test", Direction::Forward);
+    let missing = evidence.prediction(&case.impairment, "test", 1, Direction::Forward);
     assert_eq!(missing, Err("the journal lacks packets".into()));
 }
 
 #[test]
 fn a_stream_is_judged_by_its_bytes() {
     let all = cases(1).unwrap();
-    let case = all.iter().find(|c| !c.is_simulated()).unwrap();
-    let (_, mut evidence) = row("clean baseline");
+    let mut case = all.into_iter().find(|c| !c.is_simulated()).unwrap();
+    let (clean, mut evidence) = row("clean baseline");
+    case.impairment = clean.impairment;
     let bytes = case.plan.connections[0].bytes.unwrap().0;
     let mut judged = |sent, received| {
         let flow = &mut evidence.record.flows[0];
         flow.sender.as_mut().unwrap().bytes = sent;
         flow.receiver.as_mut().unwrap().bytes = received;
-        judge(case, &evidence, &Conditions::simulated()).verdict
+        judge(&case, &evidence, &Conditions::simulated()).verdict
     };
     assert_eq!(judged(bytes, bytes), Verdict::Passed);
     assert!(is_failed(&judged(bytes, bytes - 1)));
     assert!(is_failed(&judged(bytes - 1, bytes - 1)));
+    // All bytes, but the frames' fates are not those of the laws.
+    case.impairment = all_lost();
+    let flow = &mut evidence.record.flows[0];
+    flow.sender.as_mut().unwrap().bytes = bytes;
+    flow.receiver.as_mut().unwrap().bytes = bytes;
+    assert!(is_failed(&judge(&case, &evidence, &Conditions::simulated()).verdict));
+}
+
+fn all_lost() -> Impairment {
+    Impairment::of_both("loss 100%".parse().unwrap())
+}
+
+#[test]
+fn what_the_hosts_lost_by_their_own_counters_is_undecided_and_no_more() {
+    let (case, mut evidence) = row("loss");
+    let at = evidence.received.len() / 2;
+    evidence.received.remove(at);
+    let receiver = evidence.record.flows[0].receiver.as_mut().unwrap();
+    receiver.packets -= 1;
+    receiver.lost_packets = receiver.lost_packets.map(|n| n + 1);
+    let ledger = evidence.record.loss_ledger.as_mut().unwrap();
+    ledger.missing_packets += 1;
+    ledger.rows.push(weir_model::record::LedgerRow {
+        stage: "socket overflow".into(),
+        packets: 1,
+        source: "SK_MEMINFO drops (flow 1)".into(),
+        kind: "exact".into(),
+        side: None,
+    });
+    ledger.settle();
+    let fates = |evidence: &Evidence| {
+        let claim = &case.claims[0];
+        let found = FlowEvidence::of(claim, &case, evidence).unwrap();
+        found.agree(&mut Agreement::default())
+    };
+    assert!(matches!(fates(&evidence), Verdict::Undecided(_)));
+    evidence.received.remove(at);
+    assert!(is_failed(&fates(&evidence)));
+}
+
+#[test]
+fn drops_of_a_queue_are_those_of_the_flow_itself() {
+    let (case, mut evidence) = row("rate");
+    // Of another sender in the same flow of the emulator: dropped as predicted, and none of the test's.
+    let at = evidence.journal.iter().position(|(r, _)| r.kind == Kind::QUEUE_DROPPED).unwrap();
+    evidence.journal[at].1.native_sequence = None;
+    let all = evidence.journal.iter().filter(|(r, _)| r.kind == Kind::QUEUE_DROPPED).count();
+    let found = evidence.prediction(&case.impairment, "test", 1, Direction::Forward).unwrap();
+    assert_eq!((found.queue_dropped, found.differing), (all as u64 - 1, 0));
+}
+
+#[test]
+fn a_remainder_of_the_records_ledger_fails_the_row() {
+    let (case, mut evidence) = row("loss");
+    evidence.record.loss_ledger.as_mut().unwrap().remainder_packets = 1;
+    let judged = judge(&case, &evidence, &Conditions::simulated());
+    assert!(is_failed(&judged.verdict), "{:?}", judged.verdict);
 }
