@@ -19,7 +19,7 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 struct Demo {
     child: Child,
-    runtime: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 impl Drop for Demo {
@@ -31,24 +31,25 @@ impl Drop for Demo {
 
 impl Demo {
     fn start() -> Demo {
-        let runtime = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let child = Command::new(common::WEIR)
             .args(["demo", "--json", "--no-store"])
-            .env("WEIR_RUNTIME_DIR", runtime.path())
-            .env(MARK, runtime.path())
-            .env("TMPDIR", runtime.path())
+            .env("WEIR_RUNTIME_DIR", directory.path().join("runtime"))
+            .env(MARK, directory.path())
+            .env("TMPDIR", directory.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        Demo { child, runtime }
+        Demo { child, directory }
     }
 
     /// Waits until an emulator is between the hosts: its control socket is there.
     fn await_emulator(&mut self) {
         let end = Instant::now() + LIMIT;
-        while !names(self.runtime.path()).iter().any(|name| name.starts_with("impair-")) {
+        let runtime = self.directory.path().join("runtime");
+        while !names(&runtime).iter().any(|name| name.starts_with("impair-")) {
             assert!(Instant::now() < end && self.child.try_wait().unwrap().is_none());
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -67,10 +68,15 @@ impl Demo {
 
     /// No process of it, hence no namespace, and no file.
     fn leaves_nothing(&self) {
-        let mark = format!("{MARK}={}", self.runtime.path().display());
+        let mark = format!("{MARK}={}", self.directory.path().display());
+        // Where sockets of running emulators are: it stays, empty.
+        let runtime = self.directory.path().join("runtime");
         let end = Instant::now() + Duration::from_secs(20);
         loop {
-            let left = (processes_with(&mark), names(self.runtime.path()));
+            let mut files = names(self.directory.path());
+            files.retain(|name| name != "runtime");
+            files.extend(names(&runtime));
+            let left = (processes_with(&mark), files);
             if left.0.is_empty() && left.1.is_empty() {
                 return;
             }
@@ -80,8 +86,9 @@ impl Demo {
     }
 }
 
+/// What is in a directory: nothing in one that is not there.
 fn names(directory: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(directory).unwrap();
+    let entries = std::fs::read_dir(directory).into_iter().flatten();
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
