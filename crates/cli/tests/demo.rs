@@ -45,11 +45,11 @@ impl Demo {
         Demo { child, directory }
     }
 
-    /// Waits until an emulator is between the hosts: its control socket is there.
+    /// Waits until an emulator is between the hosts.
     fn await_emulator(&mut self) {
         let end = Instant::now() + LIMIT;
-        let runtime = self.directory.path().join("runtime");
-        while !names(&runtime).iter().any(|name| name.starts_with("impair-")) {
+        let mark = format!("{MARK}={}", self.directory.path().display());
+        while !processes_with(&mark).iter().any(|words| words.contains("impair to-a to-b")) {
             assert!(Instant::now() < end && self.child.try_wait().unwrap().is_none());
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -69,14 +69,9 @@ impl Demo {
     /// No process of it, hence no namespace, and no file.
     fn leaves_nothing(&self) {
         let mark = format!("{MARK}={}", self.directory.path().display());
-        // Where sockets of running emulators are: it stays, empty.
-        let runtime = self.directory.path().join("runtime");
         let end = Instant::now() + Duration::from_secs(20);
         loop {
-            let mut files = names(self.directory.path());
-            files.retain(|name| name != "runtime");
-            files.extend(names(&runtime));
-            let left = (processes_with(&mark), files);
+            let left = (processes_with(&mark), names(self.directory.path()));
             if left.0.is_empty() && left.1.is_empty() {
                 return;
             }
@@ -86,20 +81,20 @@ impl Demo {
     }
 }
 
-/// What is in a directory: nothing in one that is not there.
 fn names(directory: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(directory).into_iter().flatten();
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-/// Processes with an entry in their environment.
+/// Command lines of processes with an entry in their environment.
 fn processes_with(entry: &str) -> Vec<String> {
     let all = std::fs::read_dir("/proc").unwrap().flatten();
     all.filter(|process| {
         let environment = std::fs::read(process.path().join("environ")).unwrap_or_default();
         environment.split(|byte| *byte == 0).any(|word| word == entry.as_bytes())
     })
-    .map(|process| std::fs::read_to_string(process.path().join("comm")).unwrap_or_default())
+    .map(|process| std::fs::read(process.path().join("cmdline")).unwrap_or_default())
+    .map(|words| String::from_utf8_lossy(&words).replace('\0', " "))
     .collect()
 }
 

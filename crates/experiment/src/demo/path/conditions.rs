@@ -15,8 +15,8 @@ const FOREIGN_PROCESSORS: f64 = 0.2;
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Floor {
     /// Of a median of delays, ns: what a path takes here on which a program takes each packet and sends it on: twice the
-    /// way between two hosts, once the way from the kernel's stamp to the program, and the lateness of a wake-up; medians
-    /// all.
+    /// way between two hosts, once the way from the kernel's stamp to the program, and the lateness with which an emulator's
+    /// thread wakes; medians all.
     pub median_ns: f64,
     /// Of a single packet's time, ns: the same sum of 99th percentiles.
     pub single_ns: f64,
@@ -31,7 +31,7 @@ impl Floor {
             let figure = |name: String| figures.get(&name).copied();
             let read = figure(format!("{path}_stamp_to_read_{quantile}_seconds"))?;
             let sent = figure(format!("{path}_one_way_delay_{quantile}_seconds"))?;
-            let late = figure(format!("wakeup_late_{quantile}_seconds"))?;
+            let late = figure(format!("emulator_wakeup_late_{quantile}_seconds"))?;
             Some((read + 2.0 * sent + late) * 1e9)
         };
         ["lab", "loopback"].into_iter().find_map(|path| {
@@ -131,10 +131,10 @@ mod tests {
         let mut figures: Figures = [
             ("lab_stamp_to_read_p50_seconds", 30e-6),
             ("lab_one_way_delay_p50_seconds", 10e-6),
-            ("wakeup_late_p50_seconds", 1e-6),
+            ("emulator_wakeup_late_p50_seconds", 1e-6),
             ("lab_stamp_to_read_p99_seconds", 90e-6),
             ("lab_one_way_delay_p99_seconds", 20e-6),
-            ("wakeup_late_p99_seconds", 400e-6),
+            ("emulator_wakeup_late_p99_seconds", 400e-6),
             ("loopback_stamp_to_read_p50_seconds", 20e-6),
             ("loopback_one_way_delay_p50_seconds", 8e-6),
             ("loopback_stamp_to_read_p99_seconds", 80e-6),
@@ -149,7 +149,7 @@ mod tests {
         assert!(near(Floor::of(&figures), 51_000.0, 530_000.0));
         figures.remove("lab_one_way_delay_p99_seconds");
         assert!(near(Floor::of(&figures), 37_000.0, 498_000.0));
-        figures.remove("wakeup_late_p50_seconds");
+        figures.remove("emulator_wakeup_late_p50_seconds");
         assert_eq!(Floor::of(&figures), None);
     }
 

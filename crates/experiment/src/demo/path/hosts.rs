@@ -186,7 +186,8 @@ impl Hosts<'_> {
         let path = journal.to(&mut command, IMPAIR)?;
         // The same link for every row, with receive stamps: the baseline's path is to be the path of all.
         command.arg("impair").args(MIDDLE).args(["--config", "-", "--json", "--link", "packet"]);
-        command.args(["--journal", &path]).env("NO_COLOR", "1");
+        // A socket's name would be left behind by a SIGKILL.
+        command.args(["--journal", &path, "--no-control-socket"]).env("NO_COLOR", "1");
         // Deaf to the terminal: the demo says when it ends.
         ChildSetup::new().new_session().apply(&mut command).map_err(failed(IMPAIR))?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
