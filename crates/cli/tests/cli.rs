@@ -311,3 +311,19 @@ fn a_key_in_a_file_is_the_owner_s_alone() {
         assert_eq!(std::fs::read_to_string(&open).unwrap().lines().count(), 1);
     }
 }
+
+#[test]
+fn the_simulated_demo_holds_and_is_the_same_each_time() {
+    let run = || {
+        let output = weir(&["demo", "--simulate"]);
+        assert_eq!(code(&output), 0, "{}{}", out(&output), err(&output));
+        out(&output)
+    };
+    let (first, second) = (run(), run());
+    assert!(first.contains("11 of 11 rows hold"), "{first}");
+    assert!(first.contains("ledger remainder 0"), "{first}");
+    assert!(first.contains("not simulated: TCP"), "{first}");
+    // All but the last line, which tells how long it took.
+    let table = |text: &str| text.rsplit_once("rows hold").map(|(head, _)| head.to_string());
+    assert_eq!(table(&first), table(&second));
+}

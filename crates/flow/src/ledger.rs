@@ -80,12 +80,9 @@ pub(crate) fn ledger(record: &Record) -> Option<LossLedger> {
             host_rows(host, side, sends, &mut rows);
         }
     }
-    let sum =
-        |kind: &str| rows.iter().filter(|r| r.kind == kind).map(|r| r.packets as i64).sum::<i64>();
-    let left = missing - sum("exact");
-    // A bound may count other traffic, or fewer buffers than datagrams: it explains at most what is left.
-    let remainder = if left > 0 { left - sum("bound").min(left) } else { left };
-    Some(LossLedger { rows, remainder_packets: remainder, missing_packets: missing })
+    let mut out = LossLedger { rows, remainder_packets: 0, missing_packets: missing };
+    out.settle();
+    Some(out)
 }
 
 /// Counters of the whole host and its interfaces: bounds, since other traffic counts there too.

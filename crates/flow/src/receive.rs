@@ -6,13 +6,14 @@
 
 use std::collections::BTreeMap;
 
-use weir_model::plan::FlowSpec;
+use weir_model::plan::{Direction, FlowSpec};
 use weir_model::record::{Delay, DelayVariation, Histogram, IntervalCount, Receiver};
 use weir_stats::{
     Arrival, CountTracker, DelaySummary, Ipdv, Jitter, SequenceConfig, SequenceExtender,
     SequenceSummary, SequenceTracker, Time32Unwrapper,
 };
 use weir_wire::data::{self, DecodeError, HeaderLayout, SendTime, TagKey};
+use weir_wire::packets;
 
 use crate::intervals::{IntervalClock, IntervalLog};
 use crate::payload::{PayloadRing, bit_errors};
@@ -120,6 +121,36 @@ pub struct Logged {
     pub size: u32,
     /// Truncated, or content that is not what was sent.
     pub damaged: bool,
+}
+
+impl Logged {
+    /// The record of `weir.packets/1` for an arrival at `at_ns`. `merged`: it shares that time with others.
+    #[must_use]
+    pub fn record(
+        &self,
+        flow: u32,
+        direction: Direction,
+        at_ns: u64,
+        merged: bool,
+    ) -> packets::Record {
+        let flag = |set: bool, flag: u32| if set { flag } else { 0 };
+        packets::Record {
+            sequence: self.sequence,
+            time1_ns: self.send_ns,
+            time2_ns: Some(at_ns),
+            flow,
+            size_bytes: self.size,
+            copy: u16::from(self.arrival == Arrival::Duplicate),
+            kind: match self.arrival {
+                Arrival::Duplicate => packets::Kind::DUPLICATE,
+                Arrival::Late => packets::Kind::LATE,
+                Arrival::Implausible => packets::Kind::CORRUPTED,
+                _ => packets::Kind::ARRIVED,
+            },
+            direction: u8::from(direction == Direction::Reverse),
+            flags: flag(merged, packets::FLAG_MERGED) | flag(self.damaged, packets::FLAG_MODIFIED),
+        }
+    }
 }
 
 impl Receiving {

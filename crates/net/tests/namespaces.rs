@@ -308,3 +308,21 @@ fn processes_inside_are_ended_even_stubborn_ones() {
     bystander.wait().unwrap();
     assert_eq!(end_processes_in(&inside, Duration::ZERO).unwrap(), 0);
 }
+
+#[test]
+fn a_child_inherits_what_it_is_to_and_nothing_else() {
+    let kept = weir_net::tcp::MemFile::new(b"kept").unwrap();
+    let other = weir_net::tcp::MemFile::new(b"other").unwrap();
+    let numbers =
+        [&kept, &other].map(|f| std::os::fd::AsRawFd::as_raw_fd(&std::os::fd::AsFd::as_fd(f)));
+    let inherited = std::os::fd::AsFd::as_fd(&kept).try_clone_to_owned().unwrap();
+    let number = std::os::fd::AsRawFd::as_raw_fd(&inherited);
+    let read = |number: i32, setup: ChildSetup| {
+        let mut command = Command::new("cat");
+        command.arg(format!("/proc/self/fd/{number}")).stderr(Stdio::null());
+        setup.apply(&mut command).unwrap();
+        command.output().unwrap().stdout
+    };
+    assert_eq!(read(number, ChildSetup::new().inherit(inherited)), b"kept");
+    assert_eq!(numbers.map(|n| read(n, ChildSetup::new())), [b"", b""]);
+}

@@ -1,12 +1,16 @@
-//! `weir demo`: a lab of two hosts, real tests, asked beside measured.
+//! `weir demo`: a lab of two hosts, real tests, first on a plain link and then with the emulator in the middle: what was
+//! asked beside what was realised and what was measured.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use clap::Args;
+use weir_experiment::calibrate::{Calibration, Options, calibrate, rfc3339};
+use weir_experiment::demo::path::{self, Floor, PathRow, SEED};
 use weir_experiment::demo::{self, Row, Verdict};
-use weir_report::{Align, Style, Table, Units, duration, percent};
+use weir_model::record::Record;
+use weir_report::duration;
 
 use crate::app::{note, style};
 use crate::engine::{Stop, StopReason};
@@ -16,164 +20,211 @@ use crate::stamp::Identity;
 use crate::time::since_epoch;
 use crate::{kept, random, signals};
 
-/// Measure between two hosts made of network namespaces: what was asked beside what was measured
+mod clean;
+mod paths;
+mod simulated;
+mod summary;
+
+use paths::Shown;
+use summary::{Summary, overall};
+
+/// Share of the sending time that a row without an emulator takes: it shows the tool, not a path.
+const CLEAN_SHARE: f64 = 0.4;
+/// Disturbed rows are measured again within so many times the sending time since the start, those without an emulator
+/// and all: the whole ends in a minute when each row sends for a second.
+const AGAIN_WITHIN: [u32; 2] = [14, 42];
+
+/// Measure between two hosts made of network namespaces, with the emulator between them: what was asked beside what was
+/// realised and what was measured
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes: 0 every row holds, 1 one does not, 4 not permitted, 5 the host was too busy to tell (the row\n\
+                  was measured three times), 130 interrupted, 143 terminated."
+)]
 pub(crate) struct DemoArgs {
-    /// Seconds that each test sends, 1 to 60
+    /// Seconds that each test through the emulator sends, 1 to 60
     #[arg(short = 't', long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=60))]
     time: u32,
+    /// Print one object (weir.demo/1) instead of tables
+    #[arg(short = 'J', long)]
+    json: bool,
     /// Do not keep the runs
     #[arg(long)]
     no_store: bool,
+    /// The rows with the emulator in the middle on a virtual clock: no network, no rights, nothing kept
+    #[arg(long)]
+    simulate: bool,
+}
+
+/// Keeps the runs of a demo under one label.
+struct Keeper<'a> {
+    words: &'a [OsString],
+    labels: BTreeMap<String, String>,
+    calibration: &'a Calibration,
+    is_off: bool,
+    count: usize,
+}
+
+impl Keeper<'_> {
+    fn keep(&mut self, name: &str, record: &Record) {
+        if self.is_off {
+            return;
+        }
+        let mut record = record.clone();
+        let now = since_epoch(SystemTime::now());
+        Identity::new(self.words, self.labels.clone(), now, random::u64()).stamp(&mut record);
+        record.plan.title = Some(format!("demo: {name}"));
+        record.calibration = Some(self.calibration.to_reference());
+        match kept::keep(&record) {
+            Ok(()) => self.count += 1,
+            Err(e) => note(&format!("warning: the run was not kept: {e}")),
+        }
+    }
+}
+
+/// Tells how a row came out, while the next one runs.
+fn told(name: &str, verdict: &Verdict) {
+    match verdict {
+        Verdict::Passed => note(&format!("  {name:<26} done")),
+        Verdict::Failed(reason) | Verdict::Undecided(reason) => {
+            note(&format!("  {name:<26} {reason}"));
+        }
+    }
 }
 
 /// Runs the demo; 0 all rows hold, 1 one does not, 5 the host was too busy to tell.
 pub(crate) fn run(args: &DemoArgs, words: &[OsString]) -> Result<i32, CliError> {
+    if args.simulate {
+        return simulated::run(args.time, args.json);
+    }
     let begun = Instant::now();
     let stop = Stop::new();
     signals::listen(&stop)?;
+    let is_stopped = || stop.reason().is_some();
     let program = std::env::current_exe().map_err(CliError::io("find", "this program"))?;
-    let identity =
-        Identity::new(words, BTreeMap::new(), since_epoch(SystemTime::now()), random::u64());
-    let mut labels = BTreeMap::new();
-    labels.insert("demo".to_string(), identity.id.clone());
-    print(
-        "two hosts in network namespaces, a and b, joined by one virtual link; `weir serve` on b, `weir test` on a\n",
+    let now = since_epoch(SystemTime::now());
+    let identity = Identity::new(words, BTreeMap::new(), now, random::u64());
+    let say = |text: &str| if args.json { Ok(0) } else { print(text) };
+    say(
+        "two hosts in network namespaces, a and b: `weir serve` on b, `weir test` on a; first on one virtual link, then with\n\
+         `weir impair` between them\n",
     )?;
-    let mut kept_runs = 0;
+    note("  measuring this host's noise floor");
+    let Some(calibration) = floor(&identity.id, &is_stopped)? else {
+        return Ok(stop.reason().unwrap_or(StopReason::Interrupted).exit_code());
+    };
+    let floor = Floor::of(&calibration.figures)
+        .ok_or_else(|| CliError::Unavailable("the noise floor could not be measured".into()))?;
+    let mut keeper = Keeper {
+        words,
+        labels: BTreeMap::from([("demo".to_string(), identity.id.clone())]),
+        calibration: &calibration,
+        is_off: args.no_store,
+        count: 0,
+    };
+    let ended = |error: demo::DemoError| match error {
+        demo::DemoError::Interrupted => {
+            Ok(stop.reason().unwrap_or(StopReason::Interrupted).exit_code())
+        }
+        demo::DemoError::Lab(e) => Err(e.into()),
+        e => Err(CliError::Internal(e.to_string())),
+    };
     let mut show = |row: &Row| {
-        note(&match (&row.outcome, &row.verdict) {
-            (Err(reason), _) => format!("  {:<22} {reason}", row.case.name),
-            (Ok(_), Verdict::Passed) => format!("  {:<22} done", row.case.name),
-            (Ok(_), Verdict::Failed(reason) | Verdict::Undecided(reason)) => {
-                format!("  {:<22} {reason}", row.case.name)
-            }
-        });
-        if let Ok(record) = &row.outcome
-            && !args.no_store
-        {
-            let mut record = record.clone();
-            let id =
-                Identity::new(words, labels.clone(), since_epoch(SystemTime::now()), random::u64());
-            id.stamp(&mut record);
-            record.plan.title = Some(format!("demo: {}", row.case.name));
-            kept::add_calibration(&mut record);
-            match kept::keep(&record) {
-                Ok(()) => kept_runs += 1,
-                Err(e) => note(&format!("warning: the run was not kept: {e}")),
-            }
+        told(row.case.name, &row.verdict);
+        if let Ok(record) = &row.outcome {
+            keeper.keep(row.case.name, record);
         }
     };
-    let rows = match demo::demo(program, args.time, &|| stop.reason().is_some(), &mut show) {
+    let seconds = f64::from(args.time) * CLEAN_SHARE;
+    let [until_clean, until] =
+        AGAIN_WITHIN.map(|times| begun + Duration::from_secs(u64::from(times * args.time)));
+    let clean = match demo::demo(program.clone(), seconds, until_clean, &is_stopped, &mut show) {
         Ok(rows) => rows,
-        Err(demo::DemoError::Interrupted) => {
-            return Ok(stop.reason().unwrap_or(StopReason::Interrupted).exit_code());
-        }
-        Err(demo::DemoError::Lab(e)) => return Err(e.into()),
-        Err(e) => return Err(CliError::Internal(e.to_string())),
+        Err(error) => return ended(error),
     };
+    say(&format!("\n{}{}\n", clean::table(&clean, &style()), clean::reasons(&clean)))?;
+    let mut show = |row: &PathRow| {
+        told(row.case.name, &row.verdict());
+        if let Ok(measured) = &row.outcome {
+            keeper.keep(row.case.name, &measured.evidence.record);
+        }
+    };
+    let rows = match path::on_hosts(program, args.time, floor, until, &is_stopped, &mut show) {
+        Ok(rows) => rows,
+        Err(error) => return ended(error),
+    };
+    let shown: Vec<_> = rows.iter().map(shown).collect();
+    let measured = rows.iter().skip(1).find_map(|row| row.outcome.as_ref().ok());
+    let path_delay_ns = measured.map_or(0.0, |m| m.conditions.path_delay_ns);
+    let verdicts = clean.iter().map(|r| &r.verdict).chain(shown.iter().map(|r| &r.verdict));
+    let (_, exit_code) = overall(verdicts);
+    let seconds = begun.elapsed().as_secs_f64();
+    if args.json {
+        let id = (!args.no_store).then_some(identity.id.as_str());
+        let summary = Summary {
+            id,
+            is_simulated: false,
+            floor,
+            path_delay_ns,
+            clean: &clean,
+            paths: &shown,
+            seconds,
+        };
+        print(&summary.json())?;
+        return Ok(exit_code);
+    }
     let style = style();
-    print(&format!("\n{}", table(&rows, &style)))?;
-    print(&closing(&rows, kept_runs, &identity.id, begun.elapsed().as_secs_f64()))?;
-    let failed = rows.iter().any(|r| matches!(r.verdict, Verdict::Failed(_)));
-    let undecided = rows.iter().any(|r| matches!(r.verdict, Verdict::Undecided(_)));
-    Ok(if failed {
-        1
-    } else if undecided {
-        5
-    } else {
-        0
-    })
-}
-
-/// The table of asked and measured.
-fn table(rows: &[Row], style: &Style) -> String {
-    let right = Align::Right;
-    let mut table = Table::new([
-        ("test", Align::Left),
-        ("asked", right),
-        ("received", right),
-        ("packets/s", right),
-        ("lost", right),
-        ("delay p50", right),
-        ("jitter", right),
-        ("spacing ±", right),
-        ("of 1G wire", right),
-        ("", Align::Left),
-    ]);
-    let none = || "-".to_string();
-    for row in rows {
-        let verdict = match &row.verdict {
-            Verdict::Passed if lossy(row).is_some() => "ok, losses placed".to_string(),
-            Verdict::Passed => "ok".to_string(),
-            Verdict::Failed(_) => style.red("FAILED").to_string(),
-            Verdict::Undecided(_) => style.yellow("undecided").to_string(),
-        };
-        let Ok(record) = &row.outcome else {
-            table.row([
-                row.case.name.into(),
-                row.case.asked.clone(),
-                none(),
-                none(),
-                none(),
-                none(),
-                none(),
-                none(),
-                none(),
-                verdict,
-            ]);
-            continue;
-        };
-        let f = demo::figures(record);
-        let is_udp = f.lost_packets.is_some();
-        let crossing = f.crossing.as_deref().map(|c| format!(" {c}")).unwrap_or_default();
-        table.row([
-            row.case.name.into(),
-            row.case.asked.clone(),
-            Units::ADAPTIVE.rate(f.bits_per_second),
-            if is_udp { format!("{:.0}{crossing}", f.packets_per_second) } else { none() },
-            f.lost_packets.map_or_else(none, |l| format!("{l}/{}", f.sent_packets)),
-            f.delay_p50_seconds.map_or_else(none, duration),
-            f.jitter_seconds.map_or_else(none, duration),
-            f.spacing_seconds.map_or_else(none, duration),
-            f.wire_ratio.map_or_else(none, percent),
-            verdict,
-        ]);
+    let mut out =
+        format!("\n{}\n{}\n", paths::table(&shown, &style), paths::residuals(&shown, &style));
+    out += &format!(
+        "seed {SEED}; noise floor of this host, calibrated just now: {} for a median of delays; the path through an emulator\n\
+         without laws takes {} (median of the clean baseline), which is taken off what is measured\n",
+        duration(floor.median_ns / 1e9),
+        duration(path_delay_ns / 1e9),
+    );
+    out += &paths::closing(&shown);
+    let all = clean.len() + shown.len();
+    let verdicts = clean.iter().map(|r| &r.verdict).chain(shown.iter().map(|r| &r.verdict));
+    let passed = verdicts.filter(|v| **v == Verdict::Passed).count();
+    out += &format!("{passed} of {all} rows hold; the labs are gone; {seconds:.0} s\n");
+    if keeper.count > 0 {
+        let (count, id) = (keeper.count, &identity.id);
+        out += &format!("{count} runs kept (weir runs list --label demo={id})\n");
     }
-    table.render(style)
+    print(&out)?;
+    Ok(exit_code)
 }
 
-/// What a row that holds lost all the same.
-fn lossy(row: &Row) -> Option<String> {
-    let record = row.outcome.as_ref().ok()?;
-    (row.verdict == Verdict::Passed).then(|| demo::losses(record))?
-}
-
-fn closing(rows: &[Row], kept: usize, id: &str, seconds: f64) -> String {
-    let mut out = String::new();
-    if let Some(f) = rows.first().and_then(|r| r.outcome.as_ref().ok()).map(|r| demo::figures(r)) {
-        out.push_str(&format!(
-            "\nnoise floor of this host, from the first row: delay p50 {}, jitter {}, spacing ± {}: differences below them mean nothing\n",
-            f.delay_p50_seconds.map_or_else(|| "-".into(), duration),
-            f.jitter_seconds.map_or_else(|| "-".into(), duration),
-            f.spacing_seconds.map_or_else(|| "-".into(), duration),
-        ));
-    }
-    for row in rows {
-        if let Verdict::Failed(reason) | Verdict::Undecided(reason) = &row.verdict {
-            out.push_str(&format!("{}: {reason}\n", row.case.name));
+/// This host's noise floor now: only what delays and stamps need. `None` when it was stopped; what it had made goes with
+/// the program.
+fn floor(id: &str, is_stopped: &dyn Fn() -> bool) -> Result<Option<Calibration>, CliError> {
+    let options = Options {
+        slow_packets: 1000,
+        fast_packets: 1000,
+        rate_ns: 20_000_000,
+        ..Options::default()
+    };
+    let now_ms = since_epoch(SystemTime::now()).as_millis() as u64;
+    let id = id.to_owned();
+    let at_work =
+        std::thread::spawn(move || calibrate(&id, &rfc3339(now_ms), &options, &mut |_| {}));
+    while !at_work.is_finished() {
+        if is_stopped() {
+            return Ok(None);
         }
-        if let Some(losses) = lossy(row) {
-            out.push_str(&format!("{}: {losses}\n", row.case.name));
-        }
+        std::thread::sleep(Duration::from_millis(20));
     }
-    let passed = rows.iter().filter(|r| r.verdict == Verdict::Passed).count();
-    out.push_str(&format!(
-        "{passed} of {} rows hold; the lab is gone; {seconds:.0} s\n",
-        rows.len()
-    ));
-    if kept > 0 {
-        out.push_str(&format!("{kept} runs kept (weir runs list --label demo={id})\n"));
+    let found = at_work.join().map_err(|_| CliError::Internal("calibrating panicked".into()))?;
+    found.map(Some).map_err(|e| CliError::Unavailable(e.to_string()))
+}
+
+fn shown(row: &PathRow) -> Shown<'_> {
+    let measured = row.outcome.as_ref().ok();
+    Shown {
+        case: &row.case,
+        judgement: measured.map(|m| &m.judgement),
+        verdict: row.verdict(),
+        ledger: measured.and_then(|m| m.evidence.record.loss_ledger.as_ref()),
+        attempts: row.attempts,
     }
-    out
 }

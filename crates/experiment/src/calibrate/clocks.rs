@@ -56,6 +56,17 @@ impl Waiter {
         Ok(Waiter { poller, events: Events::new(1), waking: wanted })
     }
 
+    /// Makes the calling thread one as `weir_emulator` has: under SCHED_FIFO, where that is allowed, it only sleeps unless
+    /// there are three processors.
+    fn of_emulator() -> Result<Self, Error> {
+        let cpus = allowed_cpus().map_or(1, |c| c.len());
+        let is_fifo = try_fifo(waiting::FIFO_PRIORITY).is_ok();
+        let spin_ns = if is_fifo && cpus < 3 { 0 } else { SPIN_NS };
+        let class = if is_fifo { Class::Fifo } else { Class::Normal };
+        let poller = Poller::new().context("wait with", "a poller")?;
+        Ok(Waiter { poller, events: Events::new(1), waking: Waking { class, spin_ns } })
+    }
+
     /// Waits until `due_ns`; returns the time then. Returns at once when that is past.
     pub(crate) fn until(&mut self, clock: &Clock, due_ns: u64) -> u64 {
         let Waiter { poller, events, waking } = self;
@@ -95,18 +106,28 @@ pub(crate) fn as_sender<T: Send>(
 
 /// How late a thread is that wakes as a paced sender does, every millisecond.
 pub(crate) fn wake_ups(count: u32, figures: &mut Figures) -> Result<(), Error> {
-    let late = as_sender(1000.0, super::paced::PAYLOAD, |waiter| {
-        let clock = Clock::System;
-        let start = clock.monotonic_ns();
-        let mut late = DelaySummary::new();
-        for n in 1..=u64::from(count) {
-            let due = start + n * 1_000_000;
-            // A time that passed while this thread was kept away is no wake-up, but it is late all the same.
-            late.record(waiter.until(&clock, due).wrapping_sub(due) as i64);
-        }
-        Ok(late)
-    })?;
+    let late =
+        as_sender(1000.0, super::paced::PAYLOAD, |waiter| Ok(every_millisecond(waiter, count)))?;
     put_quantiles(figures, "wakeup_late", &late);
     put(figures, "wakeup_late_max_seconds", late.max_ns().map(|ns| ns as f64 / 1e9));
     Ok(())
+}
+
+/// How late a thread is that wakes as an emulator's does while it delays packets, every millisecond.
+pub(crate) fn emulator_wake_ups(count: u32, figures: &mut Figures) -> Result<(), Error> {
+    let late = without_slack(|| Ok(every_millisecond(&mut Waiter::of_emulator()?, count)))?;
+    put_quantiles(figures, "emulator_wakeup_late", &late);
+    Ok(())
+}
+
+fn every_millisecond(waiter: &mut Waiter, count: u32) -> DelaySummary {
+    let clock = Clock::System;
+    let start = clock.monotonic_ns();
+    let mut late = DelaySummary::new();
+    for n in 1..=u64::from(count) {
+        let due = start + n * 1_000_000;
+        // A time that passed while this thread was kept away is no wake-up, but it is late all the same.
+        late.record(waiter.until(&clock, due).wrapping_sub(due) as i64);
+    }
+    late
 }

@@ -12,6 +12,7 @@
 //! | `clock_resolution_seconds`, `clock_step_seconds` | what the system says, and the least step seen |
 //! | `stamp_mapping_error_seconds` | bound of taking kernel stamps (realtime) to the monotonic clock |
 //! | `wakeup_late_p50_seconds`, `_p99_`, `wakeup_late_max_seconds` | sleep to 60 µs before the time, then spin |
+//! | `emulator_wakeup_late_p50_seconds`, `_p99_` | the same as the emulator wakes while it delays packets: under SCHED_FIFO asleep to the time, unless there are three processors |
 //! | `PATH_one_way_delay_p50_seconds`, `_p99_` | from the sender's clock reading to the kernel's receive stamp, 1000 packets/s |
 //! | `PATH_stamp_to_read_p50_seconds`, `_p99_` | from that stamp to the receiver's clock reading: error of a user-space time |
 //! | `PATH_spacing_1000pps_seconds`, `loopback_spacing_50000pps_seconds` | half the 16–84 % range of gap errors, by kernel stamps |
@@ -85,6 +86,7 @@ pub fn calibrate(
     clocks::measure(&mut found);
     progress("waking on time");
     clocks::wake_ups(options.wakeups, &mut found)?;
+    clocks::emulator_wake_ups(options.wakeups, &mut found)?;
     progress("paced packets over loopback");
     let loopback = Path::loopback();
     paced::measure(&loopback, options, &mut found, &mut extra)?;

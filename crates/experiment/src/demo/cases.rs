@@ -31,7 +31,7 @@ pub struct Case {
 
 /// The cases, each sending for `seconds`. Link usage is given against a stated 1 Gbit/s, since a virtual link has no rate
 /// of its own.
-pub fn cases(seconds: u32) -> Vec<Case> {
+pub fn cases(seconds: f64) -> Vec<Case> {
     let case = |name, asked: &str, ipv6, flags: &str, expectation| Case {
         name,
         asked: asked.into(),
@@ -39,7 +39,7 @@ pub fn cases(seconds: u32) -> Vec<Case> {
         arguments: flags
             .split_whitespace()
             .map(String::from)
-            .chain(["-t".into(), seconds.to_string(), "-i".into(), "0.5".into()])
+            .chain(["-t".into(), format!("{seconds}s"), "-i".into(), "0.5".into()])
             .collect(),
         expectation,
     };

@@ -2,7 +2,7 @@
 
 use std::ffi::{CString, c_int};
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -27,6 +27,7 @@ pub struct ChildSetup {
     clock_offset: Option<ClockOffset>,
     parent_death_signal: Option<c_int>,
     new_session: bool,
+    inherited: Vec<OwnedFd>,
 }
 
 impl ChildSetup {
@@ -65,6 +66,13 @@ impl ChildSetup {
         self
     }
 
+    /// Keeps a descriptor open in the child, under the number that it has here.
+    #[must_use]
+    pub fn inherit(mut self, descriptor: OwnedFd) -> Self {
+        self.inherited.push(descriptor);
+        self
+    }
+
     /// Installs this in `command`; a refusal shows as the error of `spawn`.
     ///
     /// `CommandExt::exec` works too, from a process with one thread, without
@@ -87,6 +95,12 @@ impl ChildSetup {
             if self.new_session {
                 // SAFETY: no arguments. EPERM means that it leads a group already: harmless.
                 unsafe { libc::setsid() };
+            }
+            for descriptor in &self.inherited {
+                // SAFETY: a descriptor that this hook owns; F_SETFD takes an integer and touches no memory.
+                if unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_SETFD, 0) } < 0 {
+                    return Err(io::Error::last_os_error());
+                }
             }
             if let Some(namespace) = &self.namespace {
                 let user = namespace.user_fd().map(|fd| fd.as_raw_fd());

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use weir_model::plan::{Direction, Transport};
-use weir_model::record::{CpuEnd, Delay, Flow, LossLedger, Receiver, Record, Sums};
+use weir_model::record::{CpuEnd, Delay, Flow, LossLedger, Receiver, Record, Sums, Triangulation};
 use weir_model::units::BitRate;
 
 use super::TextOptions;
@@ -81,6 +81,9 @@ pub(super) fn details(record: &Record, options: &TextOptions) -> String {
     clocks(&mut items, record);
     if let Some(ledger) = &record.loss_ledger {
         loss_ledger(&mut items, ledger);
+    }
+    if let Some(joined) = &record.triangulation {
+        triangulation(&mut items, joined);
     }
     items.out
 }
@@ -682,6 +685,25 @@ fn noise(name: &str, value: f64) -> String {
 }
 
 /// The table of places where packets went missing; nothing when none is.
+fn triangulation(items: &mut Items, joined: &Triangulation) {
+    let mut text = format!(
+        "{} packets' fates agree with the emulator's, {} do not; {} of {} as predicted",
+        joined.matched_packets,
+        joined.disagreeing_packets,
+        joined.predicted_fates,
+        joined.predicted_fates + joined.unpredicted_fates,
+    );
+    if let Some(r) = &joined.residual {
+        text += &format!(
+            "; residual delay p50 {}, p99 {}, max {}",
+            duration(r.p50_seconds),
+            duration(r.p99_seconds),
+            duration(r.max_seconds)
+        );
+    }
+    items.item("Triangulation", &text);
+}
+
 fn loss_ledger(items: &mut Items, ledger: &LossLedger) {
     if ledger.missing_packets == 0
         && ledger.remainder_packets == 0

@@ -6,14 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::TryRecvError;
 use std::sync::{Arc, Mutex};
 
-use weir_flow::{Logged, Receiving};
+use weir_flow::Receiving;
 use weir_model::plan::Direction;
 use weir_net::clock::{Clock, set_timer_slack};
 use weir_net::poll::{Events as PollEvents, Interest};
 use weir_net::udp::{RecvBatch, RecvMode, UdpSocket};
-use weir_stats::{Arrival, ClockReading, RealtimeMap};
+use weir_stats::{ClockReading, RealtimeMap};
 use weir_wire::datagram::{ControlDatagram, DatagramKey, Kind, looks_like_control};
-use weir_wire::packets::{FLAG_MERGED, FLAG_MODIFIED, Kind as PacketKind, Record};
 
 use super::gathering::{GATHER, Gathering, Round};
 use super::worker::{INBOX, Inbox, LOST};
@@ -278,7 +277,7 @@ fn receive(
                         at,
                         |l| {
                             // A full disk shows when the log is flushed; the test goes on.
-                            log.write(&record(l, id, direction, at, merged));
+                            log.write(&l.record(id, direction, at, merged));
                         },
                     );
                 }
@@ -296,25 +295,6 @@ fn receive(
         }
     }
     false
-}
-
-fn record(l: Logged, flow: u32, direction: Direction, at: u64, merged: bool) -> Record {
-    Record {
-        sequence: l.sequence,
-        time1_ns: l.send_ns,
-        time2_ns: Some(at),
-        flow,
-        size_bytes: l.size,
-        copy: u16::from(l.arrival == Arrival::Duplicate),
-        kind: match l.arrival {
-            Arrival::Duplicate => PacketKind::DUPLICATE,
-            Arrival::Late => PacketKind::LATE,
-            Arrival::Implausible => PacketKind::CORRUPTED,
-            _ => PacketKind::ARRIVED,
-        },
-        direction: u8::from(direction == Direction::Reverse),
-        flags: if merged { FLAG_MERGED } else { 0 } | if l.damaged { FLAG_MODIFIED } else { 0 },
-    }
 }
 
 /// A control datagram on a flow's socket; `false` when its tag is wrong, so that it counts as data.

@@ -136,6 +136,9 @@ pub(crate) struct RunArgs {
     /// Where to listen for `weir impair set` and the like [default: in the runtime directory]
     #[arg(long, value_name = "PATH")]
     pub(crate) control_socket: Option<PathBuf>,
+    /// Listen nowhere: it cannot be controlled while it runs
+    #[arg(long, conflicts_with = "control_socket")]
+    pub(crate) no_control_socket: bool,
     /// Impair a capture (pcap, pcapng) instead, on its own clock
     #[arg(long, value_name = "FILE", requires = "pcap_out", conflicts_with_all = ["a", "b", "link", "duration", "force", "ring", "control_socket", "no_real_time"])]
     pub(crate) pcap_in: Option<PathBuf>,

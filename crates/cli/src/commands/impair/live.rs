@@ -116,6 +116,9 @@ fn impatience(stop: &Stop, remote: &Remote, over: Arc<AtomicBool>) -> std::threa
 
 /// The control socket where it is wanted, or why there is none.
 fn listen(args: &RunArgs, remote: &Remote) -> Result<ControlSocket, String> {
+    if args.no_control_socket {
+        return Err("none is wanted".into());
+    }
     let path = match &args.control_socket {
         Some(path) => path.clone(),
         None => default_path().map_err(|e| e.to_string())?,

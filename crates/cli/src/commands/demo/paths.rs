@@ -1,0 +1,197 @@
+//! Asked, realised, measured: the rows with the emulator in the middle, of real hosts and of the virtual clock.
+
+use weir_experiment::demo::Verdict;
+use weir_experiment::demo::path::{Judgement, Line, PathCase, Tolerance, Value};
+use weir_experiment::triangulation::quantile;
+use weir_model::record::LossLedger;
+use weir_report::{Align, Style, Table, Units, duration, volume};
+
+/// A row as it is shown.
+pub(super) struct Shown<'a> {
+    pub(super) case: &'a PathCase,
+    /// Absent when nothing was measured.
+    pub(super) judgement: Option<&'a Judgement>,
+    pub(super) verdict: Verdict,
+    pub(super) ledger: Option<&'a LossLedger>,
+    pub(super) attempts: u32,
+}
+
+fn value(value: Value) -> String {
+    match value {
+        Value::Packets(n) if n.fract().abs() < 1e-6 => format!("{n:.0}"),
+        Value::Packets(n) => format!("{n:.1}"),
+        Value::Bytes(n) => volume(n),
+        Value::Seconds(s) => duration(s),
+        Value::BitsPerSecond(r) => Units::ADAPTIVE.rate(r),
+    }
+}
+
+fn tolerance(tolerance: Tolerance) -> String {
+    match tolerance {
+        Tolerance::Exact => "exact".into(),
+        Tolerance::Between(low, high) => format!("{low} to {high}"),
+        Tolerance::PlusMinus(by) => format!("± {}", value(by)),
+    }
+}
+
+fn verdict(verdict: &Verdict, style: &Style) -> String {
+    match verdict {
+        Verdict::Passed => "ok".into(),
+        Verdict::Failed(_) => style.red("FAILED"),
+        Verdict::Undecided(_) => style.yellow("undecided"),
+    }
+}
+
+/// Asked, realised, measured: one line for each figure, and one for the packets of a row.
+pub(super) fn table(rows: &[Shown<'_>], style: &Style) -> String {
+    let right = Align::Right;
+    let mut table = Table::new([
+        ("path", Align::Left),
+        ("figure", Align::Left),
+        ("asked", right),
+        ("realised", right),
+        ("measured", right),
+        ("tolerance", right),
+        ("", Align::Left),
+    ]);
+    let optional = |v: Option<Value>| v.map_or_else(|| "-".into(), value);
+    for Shown { case, judgement, verdict: of_row, .. } in rows {
+        let Some(judged) = judgement else {
+            let none = || "-".to_string();
+            let name = case.name.to_string();
+            table.row([name, none(), none(), none(), none(), none(), verdict(of_row, style)]);
+            continue;
+        };
+        let has_flows = case.plan.connections.len() > 1;
+        for (i, line) in judged.lines.iter().enumerate() {
+            let Line { flow, figure, .. } = line;
+            // The name, then the laws under it.
+            let name = [case.name, case.laws].get(i).copied().unwrap_or_default();
+            let name = if i == 1 { format!("  {name}") } else { name.to_string() };
+            table.row([
+                name,
+                if has_flows { format!("{figure}, flow {flow}") } else { (*figure).to_string() },
+                value(line.asked),
+                optional(line.realised),
+                optional(line.measured),
+                tolerance(line.tolerance),
+                verdict(&line.verdict, style),
+            ]);
+        }
+        let a = judged.agreement;
+        let is_whole = a.matched == a.sent && a.remainder == 0 && a.unpredicted == 0;
+        let is_stream = a.sent == 0 && a.predicted > 0;
+        let name = if judged.lines.len() == 1 { format!("  {}", case.laws) } else { String::new() };
+        table.row([
+            name,
+            // Asked: sent; realised: as predicted, copies included; measured: both opinions agree.
+            "fates".into(),
+            if is_stream { (a.predicted + a.unpredicted).to_string() } else { a.sent.to_string() },
+            a.predicted.to_string(),
+            if is_stream { "-".into() } else { a.matched.to_string() },
+            "exact".into(),
+            match of_row {
+                _ if is_whole => "ok".into(),
+                Verdict::Undecided(_) => style.yellow("undecided"),
+                _ => style.red("FAILED"),
+            },
+        ]);
+    }
+    table.render(style)
+}
+
+/// Delay that neither laws nor emulator account for, packet by packet, and the emulator's lateness.
+pub(super) fn residuals(rows: &[Shown<'_>], style: &Style) -> String {
+    let right = Align::Right;
+    let mut table = Table::new([
+        ("path", Align::Left),
+        ("joined", right),
+        ("residual min", right),
+        ("p50", right),
+        ("p99", right),
+        ("max", right),
+        ("late p50", right),
+        ("p99", right),
+        ("max", right),
+    ]);
+    let at = |series: &[i64], q| {
+        quantile(series, q).map_or_else(|| "-".into(), |ns| duration(ns as f64 / 1e9))
+    };
+    let mut add = |name: &str, residual: &[i64], late: &[i64]| {
+        table.row([
+            name.to_string(),
+            residual.len().to_string(),
+            at(residual, 0.0),
+            at(residual, 0.5),
+            at(residual, 0.99),
+            at(residual, 1.0),
+            at(late, 0.5),
+            at(late, 0.99),
+            at(late, 1.0),
+        ]);
+    };
+    let (mut residual, mut late) = (vec![], vec![]);
+    for (shown, judged) in rows.iter().filter_map(|row| Some((row, row.judgement?))) {
+        if judged.residual_ns.is_empty() {
+            continue;
+        }
+        add(shown.case.name, &judged.residual_ns, &judged.lateness_ns);
+        residual.extend(&judged.residual_ns);
+        late.extend(&judged.lateness_ns);
+    }
+    residual.sort_unstable();
+    late.sort_unstable();
+    add("all", &residual, &late);
+    table.render(style)
+}
+
+/// Where all that is missing is, over all rows.
+fn ledger(rows: &[Shown<'_>]) -> Option<String> {
+    let ledgers: Vec<_> = rows.iter().filter_map(|row| row.ledger).collect();
+    if ledgers.is_empty() {
+        return None;
+    }
+    let missing: i64 = ledgers.iter().map(|l| l.missing_packets).sum();
+    let remainder: i64 = ledgers.iter().map(|l| l.remainder_packets.abs()).sum();
+    let mut stages: Vec<(&str, u64)> = vec![];
+    for row in ledgers.iter().flat_map(|l| &l.rows) {
+        match stages.iter_mut().find(|(stage, _)| *stage == row.stage) {
+            Some((_, packets)) => *packets += row.packets,
+            None => stages.push((&row.stage, row.packets)),
+        }
+    }
+    let places: Vec<String> =
+        stages.iter().map(|(stage, packets)| format!("{packets} by {stage}")).collect();
+    let places = if places.is_empty() { String::new() } else { format!(": {}", places.join(", ")) };
+    Some(format!("loss ledger: {missing} packets missing{places}; remainder {remainder}\n"))
+}
+
+/// Reasons and sums.
+pub(super) fn closing(rows: &[Shown<'_>]) -> String {
+    let mut out = String::new();
+    for Shown { case, verdict, attempts, .. } in rows {
+        let again =
+            if *attempts > 1 { format!(" (measured {attempts} times)") } else { String::new() };
+        match verdict {
+            Verdict::Failed(reason) | Verdict::Undecided(reason) => {
+                out.push_str(&format!("{}: {reason}{again}\n", case.name));
+            }
+            Verdict::Passed if *attempts > 1 => {
+                out.push_str(&format!("{}: disturbed at first{again}\n", case.name));
+            }
+            Verdict::Passed => {}
+        }
+    }
+    let judged: Vec<_> = rows.iter().filter_map(|row| row.judgement).collect();
+    let sum = |of: fn(&Judgement) -> u64| judged.iter().map(|j| of(j)).sum::<u64>();
+    let remainder: i64 = judged.iter().map(|j| j.agreement.remainder.abs()).sum();
+    let (sent, matched) = (sum(|j| j.agreement.sent), sum(|j| j.agreement.matched));
+    let (predicted, unpredicted) =
+        (sum(|j| j.agreement.predicted), sum(|j| j.agreement.unpredicted));
+    out.push_str(&format!(
+        "packet by packet: {matched} of {sent} fates agree; {predicted} of {} as predicted from seed and arrivals; ledger remainder {remainder}\n",
+        predicted + unpredicted
+    ));
+    out.push_str(&ledger(rows).unwrap_or_default());
+    out
+}

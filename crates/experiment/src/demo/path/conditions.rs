@@ -1,0 +1,179 @@
+//! Under what conditions a row was measured: the floor that this host is calibrated to, and what disturbed it.
+
+use weir_emulator::Report;
+use weir_model::record::Record;
+
+use super::evidence::Evidence;
+use crate::calibrate::Figures;
+
+/// Share of the processors that the hypervisor may take before a row counts as disturbed.
+const STEAL_RATIO: f64 = 0.01;
+/// Processors' worth of time that other programs may take.
+const FOREIGN_PROCESSORS: f64 = 0.2;
+
+/// Errors of times that this host is known to make, from its calibration.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Floor {
+    /// Of a median of delays, ns: what a path takes here on which a program takes each packet and sends it on: twice the
+    /// way between two hosts, once the way from the kernel's stamp to the program, and the lateness with which an emulator's
+    /// thread wakes; medians all.
+    pub median_ns: f64,
+    /// Of a single packet's time, ns: the same sum of 99th percentiles.
+    pub single_ns: f64,
+}
+
+impl Floor {
+    /// The floor, from figures of a calibration: between two hosts of a lab, else over loopback. `None` when one of them
+    /// could not be measured.
+    #[must_use]
+    pub fn of(figures: &Figures) -> Option<Self> {
+        let on = |path: &str, quantile: &str| {
+            let figure = |name: String| figures.get(&name).copied();
+            let read = figure(format!("{path}_stamp_to_read_{quantile}_seconds"))?;
+            let sent = figure(format!("{path}_one_way_delay_{quantile}_seconds"))?;
+            let late = figure(format!("emulator_wakeup_late_{quantile}_seconds"))?;
+            Some((read + 2.0 * sent + late) * 1e9)
+        };
+        ["lab", "loopback"].into_iter().find_map(|path| {
+            Some(Self { median_ns: on(path, "p50")?, single_ns: on(path, "p99")? })
+        })
+    }
+}
+
+/// Under what conditions a row was measured.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Conditions {
+    /// Delay of the path through an emulator without laws, ns: the median that the clean baseline measured. Taken off what
+    /// is measured.
+    pub path_delay_ns: f64,
+    /// The host's own errors.
+    pub floor: Floor,
+    /// Relative error of a rate that comes from rounding.
+    pub floor_ratio: f64,
+    /// What disturbed the host meanwhile (steal, lateness, a stall). Then a time that is off is undecided.
+    pub disturbed: Option<String>,
+}
+
+impl Conditions {
+    /// The virtual clock: no path, no error but that of rounding.
+    #[must_use]
+    pub fn simulated() -> Self {
+        Self { floor_ratio: 1e-6, ..Self::default() }
+    }
+}
+
+/// What disturbed the host while a row was measured, in words.
+#[must_use]
+pub fn disturbance(record: &Record, emulator: &Report) -> Option<String> {
+    disturbed(record, emulator.directions.iter().map(|d| d.late_packets).sum())
+}
+
+/// As [`disturbance`]; `late` packets left the emulator more than 1 ms after their deadline.
+fn disturbed(record: &Record, late: u64) -> Option<String> {
+    let mut found = vec![];
+    let ends = record.cpu.iter().flat_map(|cpu| [&cpu.local, &cpu.remote]).flatten();
+    let stolen = ends.map(|end| end.steal_ratio).fold(0.0, f64::max);
+    if stolen > STEAL_RATIO {
+        found.push(format!("the hypervisor took {:.1} % of the processors", stolen * 100.0));
+    }
+    let foreign = foreign_processors(record);
+    if foreign > FOREIGN_PROCESSORS {
+        found.push(format!("other programs kept {foreign:.1} processors busy"));
+    }
+    if late > 0 {
+        found.push(format!("{late} packets left the emulator more than 1 ms late"));
+    }
+    let missed: u64 = record.flows.iter().filter_map(|f| f.sender.as_ref()?.missed_slots).sum();
+    if missed > 0 {
+        found.push(format!("the sender stood still and missed {missed} slots"));
+    }
+    (!found.is_empty()).then(|| found.join(", "))
+}
+
+/// Processors' worth of time in user mode that was neither end's. The emulator's is within it: little, since it sleeps.
+fn foreign_processors(record: &Record) -> f64 {
+    let Some(cpu) = &record.cpu else { return 0.0 };
+    let ends = || [&cpu.local, &cpu.remote].into_iter().flatten();
+    let all = ends().map(|end| end.user_ratio).fold(0.0, f64::max);
+    let cores = record.local.as_ref().map_or(1, |host| host.cpu.cores);
+    all * f64::from(cores) - ends().map(|end| end.process_user_ratio).sum::<f64>()
+}
+
+/// Packets that the emulator's links lost before anything was decided about them, forward and reverse.
+pub(super) fn link_dropped(report: &Report) -> [u64; 2] {
+    let of = |i: usize| {
+        report.directions.get(i).map_or(0, |d| {
+            d.link.kernel_dropped_packets + d.link.memory_dropped_packets + d.link.unusable_packets
+        })
+    };
+    [of(0), of(1)]
+}
+
+impl Evidence {
+    /// Packets of a flow that the hosts lost, by their own counters: not the path's doing, nor the emulator's laws'.
+    pub(super) fn host_dropped(&self, flow: u32, direction: usize) -> u64 {
+        let own = format!("(flow {flow})");
+        let ledger = self.record.loss_ledger.iter().flat_map(|l| &l.rows);
+        let overflowed: u64 = ledger
+            .filter(|r| r.stage == "socket overflow" && r.source.ends_with(&own))
+            .map(|r| r.packets)
+            .sum();
+        overflowed + self.link_dropped[direction]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_floor_is_the_sum_of_what_was_calibrated() {
+        let mut figures: Figures = [
+            ("lab_stamp_to_read_p50_seconds", 30e-6),
+            ("lab_one_way_delay_p50_seconds", 10e-6),
+            ("emulator_wakeup_late_p50_seconds", 1e-6),
+            ("lab_stamp_to_read_p99_seconds", 90e-6),
+            ("lab_one_way_delay_p99_seconds", 20e-6),
+            ("emulator_wakeup_late_p99_seconds", 400e-6),
+            ("loopback_stamp_to_read_p50_seconds", 20e-6),
+            ("loopback_one_way_delay_p50_seconds", 8e-6),
+            ("loopback_stamp_to_read_p99_seconds", 80e-6),
+            ("loopback_one_way_delay_p99_seconds", 9e-6),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into();
+        let near = |floor: Option<Floor>, median: f64, single: f64| {
+            let floor = floor.unwrap();
+            (floor.median_ns - median).abs() < 1e-6 && (floor.single_ns - single).abs() < 1e-6
+        };
+        assert!(near(Floor::of(&figures), 51_000.0, 530_000.0));
+        figures.remove("lab_one_way_delay_p99_seconds");
+        assert!(near(Floor::of(&figures), 37_000.0, 498_000.0));
+        figures.remove("emulator_wakeup_late_p50_seconds");
+        assert_eq!(Floor::of(&figures), None);
+    }
+
+    #[test]
+    fn steal_and_other_programs_disturb() {
+        use weir_model::record::{CpuEnd, CpuFacts, CpuUse, Host};
+        let record = |user: f64, own: f64, steal: f64| {
+            let end = CpuEnd {
+                user_ratio: user,
+                process_user_ratio: own,
+                steal_ratio: steal,
+                ..CpuEnd::default()
+            };
+            let host =
+                Host { cpu: CpuFacts { cores: 2, ..CpuFacts::default() }, ..Host::default() };
+            let cpu = CpuUse { local: Some(end.clone()), remote: Some(end) };
+            Record { local: Some(host), cpu: Some(cpu), ..Record::default() }
+        };
+        // Two ends of 0.1 processors each, of two processors that were busy for a fifth.
+        assert_eq!(disturbed(&record(0.2, 0.1, 0.0), 0), None);
+        let said = disturbed(&record(0.5, 0.1, 0.0), 0).unwrap();
+        assert_eq!(said, "other programs kept 0.8 processors busy");
+        assert!(disturbed(&record(0.1, 0.1, 0.02), 0).unwrap().contains("hypervisor took 2.0 %"));
+        assert!(disturbed(&Record::default(), 3).unwrap().starts_with("3 packets left"));
+        assert_eq!(disturbed(&Record::default(), 0), None);
+    }
+}

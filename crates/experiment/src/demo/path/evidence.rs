@@ -1,0 +1,178 @@
+//! What a row is judged by: both ends' figures, the emulator's journal and the receiver's log; from real hosts or from
+//! the virtual clock.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use weir_impair::Fate;
+use weir_laws::Direction as Way;
+use weir_model::impairment::{Checksum, Impairment};
+use weir_model::plan::Direction;
+use weir_model::record::Record;
+use weir_sim::{Ingress, SimError, Simulation, predict};
+use weir_wire::packets::{self, Judged, Kind};
+
+use super::cases::PathCase;
+use crate::triangulation::{Subject, Triangulation, triangulate};
+
+/// Everything known of a row's run.
+#[derive(Debug, Clone)]
+pub struct Evidence {
+    /// Both ends' figures.
+    pub record: Record,
+    /// The emulator's journal, both directions, all flows.
+    pub journal: Vec<(packets::Record, Judged)>,
+    /// Names of the emulator's flows by their number in the journal.
+    pub emulator_flows: BTreeMap<u32, String>,
+    /// The receivers' packet logs.
+    pub received: Vec<packets::Record>,
+    /// Clock of the side that ran the test less the other's, ns.
+    pub clock_offset_ns: i64,
+    /// Packets that the emulator's links lost unasked before anything was decided about them, forward and reverse.
+    pub link_dropped: [u64; 2],
+}
+
+/// Runs a case on the virtual clock.
+///
+/// # Errors
+/// [`SimError`], for a case that can't be simulated.
+pub fn simulate(case: &PathCase) -> Result<Evidence, SimError> {
+    let outcome = Simulation {
+        plan: case.plan.clone(),
+        impairment: case.impairment.clone(),
+        before_ns: 0,
+        after_ns: 0,
+    }
+    .run()?;
+    Ok(Evidence {
+        record: outcome.record,
+        journal: outcome.journal,
+        emulator_flows: outcome.counters.into_iter().map(|c| (c.number, c.name)).collect(),
+        received: outcome.received,
+        clock_offset_ns: 0,
+        link_dropped: [0; 2],
+    }
+    .placed(&case.impairment))
+}
+
+pub(super) const fn way(direction: Direction) -> Way {
+    match direction {
+        Direction::Forward => Way::Forward,
+        Direction::Reverse => Way::Reverse,
+    }
+}
+
+impl Evidence {
+    /// Journal, log and count of one flow of the test, joined packet by packet.
+    #[must_use]
+    pub fn triangulation(&self, flow: u32, impairment: &Impairment) -> Option<Triangulation> {
+        let found = self.record.flows.iter().find(|f| f.id == flow)?;
+        let subject = Subject {
+            flow,
+            direction: found.direction,
+            sent: found.sender.as_ref()?.packets,
+            damaged_are_dropped: damaged_are_dropped(impairment, found.direction),
+        };
+        let offset = match found.direction {
+            Direction::Forward => self.clock_offset_ns,
+            Direction::Reverse => -self.clock_offset_ns,
+        };
+        Some(triangulate(
+            &subject,
+            self.journal.iter().copied(),
+            self.received.iter().copied(),
+            offset,
+        ))
+    }
+
+    /// What the laws would have done with all that came to a flow of the emulator in one direction: the prediction.
+    /// Delays and drops are those of one `flow` of the test, fates those of all. The error tells why there is none.
+    ///
+    /// # Errors
+    /// In words: a journal that lacks packets, or an impairment that can't be predicted.
+    pub fn prediction(
+        &self,
+        impairment: &Impairment,
+        emulator_flow: &str,
+        flow: u32,
+        direction: Direction,
+    ) -> Result<Prediction, String> {
+        let ours = |record: &packets::Record| {
+            record.direction == u8::from(direction == Direction::Reverse)
+                && self.emulator_flows.get(&record.flow).is_some_and(|name| name == emulator_flow)
+        };
+        let mut ingress = BTreeMap::new();
+        let mut happened = BTreeMap::new();
+        let mut own = BTreeSet::new();
+        for (record, judged) in self.journal.iter().filter(|(record, _)| ours(record)) {
+            let at_ns = record.time1_ns.ok_or("a journal without times of entry")?;
+            ingress.insert(record.sequence, Ingress { at_ns, length_bytes: record.size_bytes });
+            happened.insert((record.sequence, record.copy), (record.kind, judged.asked_ns));
+            if judged.native_sequence.is_some() && judged.native_flow == flow {
+                own.insert(record.sequence);
+            }
+        }
+        // Packet k draws the numbers of index k: with one missing, all behind it would be another's.
+        if ingress.keys().next_back().is_some_and(|last| *last + 1 != ingress.len() as u64) {
+            return Err("the journal lacks packets".into());
+        }
+        let packets = ingress.len() as u64;
+        let arrivals: Vec<u64> = ingress.values().map(|i| i.at_ns).collect();
+        let fates = predict(impairment, emulator_flow, way(direction), ingress.into_values())
+            .map_err(|e| e.to_string())?;
+        Ok(compare(packets, &arrivals, &fates, &happened, &own))
+    }
+}
+
+/// Whether the receiving stack drops what content laws change.
+pub(super) fn damaged_are_dropped(impairment: &Impairment, direction: Direction) -> bool {
+    let laws = impairment.flows.iter().map(|f| f.laws(direction));
+    let mut contents =
+        laws.chain([impairment.other.laws(direction)]).filter_map(|laws| laws.content);
+    contents.any(|content| content.checksum != Checksum::Repair)
+}
+
+/// What was predicted of a flow of the emulator, beside what its journal says.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Prediction {
+    /// Packets that came.
+    pub packets: u64,
+    /// Fates, copies included, that are as predicted: the same kind, asked to leave at the same nanosecond.
+    pub matched: u64,
+    /// Fates that are not.
+    pub differing: u64,
+    /// Delays predicted of the flow's own packets, ns, ascending.
+    pub delays_ns: Vec<i64>,
+    /// Drops of the planned queue predicted among them.
+    pub queue_dropped: u64,
+}
+
+fn compare(
+    packets: u64,
+    arrivals: &[u64],
+    fates: &[Fate],
+    happened: &BTreeMap<(u64, u16), (Kind, Option<u64>)>,
+    own: &BTreeSet<u64>,
+) -> Prediction {
+    let mut out = Prediction { packets, ..Prediction::default() };
+    for fate in fates {
+        let Some(kind) = fate.verdict.kind() else { continue };
+        let leaves = kind == Kind::FORWARDED;
+        let is_own = own.contains(&fate.index);
+        if leaves
+            && is_own
+            && let Some(arrived) = arrivals.get(fate.index as usize)
+        {
+            out.delays_ns.push(fate.at_ns.wrapping_sub(*arrived) as i64);
+        }
+        out.queue_dropped += u64::from(is_own && kind == Kind::QUEUE_DROPPED);
+        let expected = (kind, leaves.then_some(fate.at_ns));
+        match happened.get(&(fate.index, fate.copy.into())) {
+            Some(found) if *found == expected => out.matched += 1,
+            _ => out.differing += 1,
+        }
+    }
+    // What happened and was not predicted at all.
+    out.differing += (happened.len() as u64).saturating_sub(out.matched + out.differing);
+    out.delays_ns.sort_unstable();
+    out
+}

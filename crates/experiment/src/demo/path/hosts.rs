@@ -1,0 +1,270 @@
+//! The rows on real hosts: a lab of two with the emulator in the middle, each row's programs started anew.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::PathBuf;
+use std::process::{ChildStdout, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use weir_emulator::Report;
+use weir_lab::{Lab, LabSpec, Topology};
+use weir_model::impairment::{Impairment, OTHER};
+use weir_model::record::{ImpairedFlow, ImpairmentUse, Lateness};
+use weir_net::namespace::ChildSetup;
+use weir_wire::packets::{self, Judged, PacketLogReader};
+
+use super::cases::{PathCase, cases};
+use super::conditions::{Conditions, Floor, disturbance, link_dropped};
+use super::evidence::Evidence;
+use super::judge::{Judgement, judge};
+use crate::demo::process::{Handed, Running, failed, measure, read_all, wait_for_listening};
+use crate::demo::{ATTEMPTS, DemoError, TEST_GRACE, Verdict};
+use crate::triangulation::quantile;
+
+/// Interfaces of a lab's middle.
+const MIDDLE: [&str; 2] = ["to-a", "to-b"];
+/// How long the emulator may take to begin, and to end.
+const EMULATOR: Duration = Duration::from_secs(5);
+const IMPAIR: &str = "weir impair";
+
+/// What was found on real hosts.
+#[derive(Debug, Clone)]
+pub struct Measured {
+    /// Record, journal, packet logs.
+    pub evidence: Evidence,
+    /// What the emulator told at its end.
+    pub emulator: Report,
+    /// Under what conditions.
+    pub conditions: Conditions,
+    /// What to think of it.
+    pub judgement: Judgement,
+}
+
+/// One row.
+#[derive(Debug, Clone)]
+pub struct PathRow {
+    /// What was asked.
+    pub case: PathCase,
+    /// What was measured last; the reason where nothing was.
+    pub outcome: Result<Box<Measured>, String>,
+    /// How often it was measured.
+    pub attempts: u32,
+}
+
+impl PathRow {
+    /// What to think of it.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        match &self.outcome {
+            Ok(measured) => measured.judgement.verdict.clone(),
+            Err(reason) => Verdict::Failed(reason.clone()),
+        }
+    }
+}
+
+/// Runs the rows with `program` as both ends and as the emulator, each sending for `seconds`. A disturbed row is measured
+/// again, twice at most and not after `until`.
+///
+/// # Errors
+/// [`DemoError`]; rows that were measured before have been shown by then.
+pub fn on_hosts(
+    program: PathBuf,
+    seconds: u32,
+    floor: Floor,
+    until: Instant,
+    is_stopped: &dyn Fn() -> bool,
+    show: &mut dyn FnMut(&PathRow),
+) -> Result<Vec<PathRow>, DemoError> {
+    let lab = Lab::up(&LabSpec { topology: Topology::Middle, ..LabSpec::default() })?;
+    let hosts = Hosts { lab, program, is_stopped };
+    let mut rows: Vec<PathRow> = vec![];
+    let mut path_delay = 0.0;
+    for case in cases(seconds).map_err(failed("weir demo"))? {
+        let mut attempts = 0;
+        let outcome = loop {
+            if is_stopped() {
+                return Err(DemoError::Interrupted);
+            }
+            attempts += 1;
+            let outcome = hosts.measure(&case, seconds)?.map(|(mut evidence, emulator)| {
+                let is_clean = rows.is_empty();
+                let conditions = Conditions {
+                    path_delay_ns: if is_clean { 0.0 } else { path_delay },
+                    floor,
+                    floor_ratio: 0.0,
+                    disturbed: disturbance(&evidence.record, &emulator),
+                };
+                let judgement = judge(&case, &evidence, &conditions);
+                // The first row is the clean one: its path, emulator included, is that of all.
+                if is_clean {
+                    let joined = evidence.triangulation(1, &case.impairment);
+                    let median = joined.and_then(|t| quantile(&t.measured_delay_ns, 0.5));
+                    path_delay = median.unwrap_or(0) as f64;
+                }
+                evidence.record.triangulation = Some(judgement.triangulation());
+                evidence.record.impairment = Some(impairment_use(&emulator));
+                Box::new(Measured { evidence, emulator, conditions, judgement })
+            });
+            let is_undecided = outcome
+                .as_ref()
+                .is_ok_and(|m| matches!(m.judgement.verdict, Verdict::Undecided(_)));
+            if !is_undecided || attempts == ATTEMPTS || Instant::now() >= until {
+                break outcome;
+            }
+        };
+        let row = PathRow { case, outcome, attempts };
+        show(&row);
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+struct Hosts<'a> {
+    lab: Lab,
+    program: PathBuf,
+    is_stopped: &'a dyn Fn() -> bool,
+}
+
+type Found = Result<(Evidence, Report), String>;
+
+impl Hosts<'_> {
+    /// One row, once. The inner error is a test that gave no record.
+    fn measure(&self, case: &PathCase, seconds: u32) -> Result<Found, DemoError> {
+        let (journal, at_b) = (Handed::new(IMPAIR)?, Handed::new("weir serve")?);
+        let (at_a, plan) = (Handed::new("weir test")?, Handed::new("weir test")?);
+        let emulator = self.emulator(&case.impairment, &journal)?;
+        let mut serve = self.lab.command("b", &self.program)?;
+        let log = at_b.to(&mut serve, "weir serve")?;
+        serve.args(["serve", "--packet-log", &log]);
+        serve.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut server = Running(serve.spawn().map_err(failed("weir serve"))?);
+        wait_for_listening(&mut server.0)?;
+
+        let text = serde_json::to_vec(&case.plan).map_err(failed("weir test"))?;
+        plan.write(&text, "weir test")?;
+        let mut test = self.lab.command("a", &self.program)?;
+        let (log, plan) = (at_a.to(&mut test, "weir test")?, plan.to(&mut test, "weir test")?);
+        let address = self.lab.host("b")?.ipv4.to_string();
+        test.args(["test", &address, "--plan", &plan, "--packet-log", &log]);
+        test.args(["--json", "--no-store"]);
+        let limit = Duration::from_secs(u64::from(seconds)) + TEST_GRACE;
+        let record = measure(test, limit, self.is_stopped)?;
+        server.finish();
+        let report = emulator.finish()?;
+        let record = match record {
+            Ok(record) => *record,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        if report.journal.as_ref().is_none_or(|j| j.dropped_records > 0 || j.failed) {
+            return Ok(Err("the emulator's journal is not whole".into()));
+        }
+        let mut received = vec![];
+        for log in [&at_b, &at_a] {
+            received.extend(read_log(log)?.into_iter().map(|(record, _)| record));
+        }
+        let names = case.impairment.flows.iter().map(|flow| flow.name.clone());
+        let offset = record.clock.as_ref().map_or(0.0, |c| c.offset_seconds);
+        let evidence = Evidence {
+            record,
+            journal: read_log(&journal)?,
+            emulator_flows: (0..)
+                .zip([OTHER.to_owned()].into_iter().chain(names))
+                .collect::<BTreeMap<_, _>>(),
+            received,
+            clock_offset_ns: (offset * 1e9).round() as i64,
+            link_dropped: link_dropped(&report),
+        }
+        .placed(&case.impairment);
+        Ok(Ok((evidence, report)))
+    }
+
+    fn emulator(&self, impairment: &Impairment, journal: &Handed) -> Result<Emulator, DemoError> {
+        let mut command: Command = self.lab.command("m", &self.program)?;
+        let path = journal.to(&mut command, IMPAIR)?;
+        // The same link for every row, with receive stamps: the baseline's path is to be the path of all.
+        command.arg("impair").args(MIDDLE).args(["--config", "-", "--json", "--link", "packet"]);
+        // A socket's name would be left behind by a SIGKILL.
+        command.args(["--journal", &path, "--no-control-socket"]).env("NO_COLOR", "1");
+        // Deaf to the terminal: the demo says when it ends.
+        ChildSetup::new().new_session().apply(&mut command).map_err(failed(IMPAIR))?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = Running(command.spawn().map_err(failed(IMPAIR))?);
+        let config = serde_json::to_vec(impairment).map_err(failed(IMPAIR))?;
+        if let Some(mut stdin) = child.0.stdin.take() {
+            // One that died of something else tells it on stderr.
+            let _ = stdin.write_all(&config);
+        }
+        let report = child.0.stdout.take();
+        let words = child.0.stderr.take().ok_or_else(|| failed(IMPAIR)("no pipe"))?;
+        let (sender, begun) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut said = String::new();
+            for line in BufReader::new(words).lines().map_while(Result::ok) {
+                let works = line.starts_with("control socket") || line.starts_with("no control");
+                said += &line;
+                said.push('\n');
+                if works {
+                    let _ = sender.send(Ok(()));
+                }
+            }
+            // Read when it ended before it worked, else of no interest.
+            let _ = sender.send(Err(said));
+        });
+        match begun.recv_timeout(EMULATOR) {
+            Ok(Ok(())) => Ok(Emulator { child, report }),
+            Ok(Err(said)) => Err(failed(IMPAIR)(said.trim().trim_start_matches("error: "))),
+            Err(_) => Err(failed(IMPAIR)("it did not begin within 5 s")),
+        }
+    }
+}
+
+struct Emulator {
+    child: Running,
+    report: Option<ChildStdout>,
+}
+
+impl Emulator {
+    /// Ends it as its user would, and returns its report.
+    fn finish(mut self) -> Result<Report, DemoError> {
+        self.child.terminate();
+        let text = read_all(self.report.take().map(|r| r.take(1 << 24)));
+        let text = text.recv_timeout(EMULATOR).map_err(failed(IMPAIR))?;
+        serde_json::from_str(&text).map_err(failed(IMPAIR))
+    }
+}
+
+/// The emulator's report as a record holds it.
+fn impairment_use(report: &Report) -> ImpairmentUse {
+    let flows = report.impairment.flows.iter().map(|flow| ImpairedFlow {
+        name: flow.name.clone(),
+        direction: flow.direction,
+        counters: by_name(&flow.counters),
+        asked: flow.asked.clone(),
+        realised: by_name(&flow.realised),
+        lateness: flow.lateness.as_ref().map(|late| Lateness {
+            count: late.count,
+            p50_seconds: late.p50_seconds,
+            p99_seconds: late.p99_seconds,
+            max_seconds: late.max_seconds,
+        }),
+    });
+    ImpairmentUse { config: report.impairment.config.clone(), flows: flows.collect() }
+}
+
+/// The fields of a flat structure of numbers.
+fn by_name<T: DeserializeOwned>(fields: &impl Serialize) -> BTreeMap<String, T> {
+    let value = serde_json::to_value(fields).and_then(serde_json::from_value);
+    value.unwrap_or_default()
+}
+
+fn read_log(log: &Handed) -> Result<Vec<(packets::Record, Judged)>, DemoError> {
+    let mut reader = PacketLogReader::new(log.read("packet log")?).map_err(failed("packet log"))?;
+    let mut out = vec![];
+    while let Some((record, judged)) = reader.read_judged().map_err(failed("packet log"))? {
+        out.push((record, judged.unwrap_or_default()));
+    }
+    Ok(out)
+}

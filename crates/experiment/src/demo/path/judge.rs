@@ -1,0 +1,562 @@
+//! Judging a row: counts against the law's own interval and exactly against each other, times against the prediction
+//! within the calibrated floor. Nothing here runs anything: evidence goes in, lines with verdicts come out.
+
+use std::collections::BTreeSet;
+
+use weir_laws::DelayLaw;
+use weir_model::impairment::{Impairment, Laws, OTHER};
+use weir_model::plan::Direction;
+use weir_model::record::{self, Receiver};
+use weir_wire::packets::{self, Kind};
+
+use super::cases::{Claim, FlowClaim, PathCase};
+use super::conditions::Conditions;
+use super::count::{CountInterval, independent, losses};
+use super::evidence::{Evidence, Prediction};
+use crate::demo::Verdict;
+use crate::triangulation::{Triangulation, moments, quantile};
+
+/// Half-width, in standard deviations, of the interval that a normal variable leaves with probability 10⁻⁹.
+const DEVIATIONS: f64 = 6.109_410_2;
+/// Whole nanoseconds are compared with means.
+const ROUNDING_NS: f64 = 0.5;
+
+/// A figure of a line.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Value {
+    /// Packets; a mean has a fraction.
+    Packets(f64),
+    /// Bytes.
+    Bytes(u64),
+    /// A time in seconds.
+    Seconds(f64),
+    /// Payload rate.
+    BitsPerSecond(f64),
+}
+
+/// By how much a figure may be off.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Tolerance {
+    /// By nothing.
+    Exact,
+    /// The realised count lies within these bounds, inclusive; the measured one is the realised one.
+    Between(u64, u64),
+    /// Realised and measured are off by at most this, in the line's unit.
+    PlusMinus(Value),
+}
+
+/// One figure: asked, realised, measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Line {
+    /// Flow of the test.
+    pub flow: u32,
+    /// What is compared.
+    pub figure: &'static str,
+    /// By the laws.
+    pub asked: Value,
+    /// By the emulator's journal.
+    pub realised: Option<Value>,
+    /// By the receiver.
+    pub measured: Option<Value>,
+    /// What difference still holds.
+    pub tolerance: Tolerance,
+    /// Whether it holds.
+    pub verdict: Verdict,
+}
+
+/// Packet by packet, of all flows of a row.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Agreement {
+    /// Sent.
+    pub sent: u64,
+    /// On whose fate emulator and receiver agree.
+    pub matched: u64,
+    /// Sent less received less all that is placed.
+    pub remainder: i64,
+    /// Fates (copies included) that are as predicted from seed and arrivals.
+    pub predicted: u64,
+    /// Fates that are not.
+    pub unpredicted: u64,
+    /// Dropped by the emulator unasked.
+    pub unplanned: u64,
+}
+
+/// What to think of a row.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Judgement {
+    /// The figures.
+    pub lines: Vec<Line>,
+    /// Packet by packet.
+    pub agreement: Agreement,
+    /// Measured delay less the emulator's, of each packet, ns, ascending: the error of tool and hosts.
+    pub residual_ns: Vec<i64>,
+    /// Departure later than asked, of each packet, ns, ascending: the emulator's lateness.
+    pub lateness_ns: Vec<i64>,
+    /// All of it together: failed before undecided before passed.
+    pub verdict: Verdict,
+}
+
+impl Judgement {
+    /// The part of it that a record holds.
+    #[must_use]
+    pub fn triangulation(&self) -> record::Triangulation {
+        let a = &self.agreement;
+        let at = |q| quantile(&self.residual_ns, q).map(|ns| ns as f64 / 1e9);
+        let residual = || {
+            Some(record::Residual {
+                count: self.residual_ns.len() as u64,
+                min_seconds: at(0.0)?,
+                p50_seconds: at(0.5)?,
+                p99_seconds: at(0.99)?,
+                max_seconds: at(1.0)?,
+            })
+        };
+        record::Triangulation {
+            matched_packets: a.matched,
+            disagreeing_packets: a.sent.saturating_sub(a.matched),
+            predicted_fates: a.predicted,
+            unpredicted_fates: a.unpredicted,
+            residual: residual(),
+        }
+    }
+}
+
+/// Judges a row.
+#[must_use]
+pub fn judge(case: &PathCase, evidence: &Evidence, conditions: &Conditions) -> Judgement {
+    let mut out = Judgement {
+        lines: vec![],
+        agreement: Agreement::default(),
+        residual_ns: vec![],
+        lateness_ns: vec![],
+        verdict: Verdict::Passed,
+    };
+    let mut verdicts = vec![];
+    let mut joined = BTreeSet::new();
+    for claim in &case.claims {
+        if claim.claim == Claim::EveryByte {
+            out.lines.push(every_byte(claim, case, evidence));
+            verdicts.push(stream_fates(claim, case, evidence, &mut out.agreement));
+            continue;
+        }
+        let Some(flow) = FlowEvidence::of(claim, case, evidence) else {
+            verdicts.push(Verdict::Failed(format!("flow {} did not report", claim.flow)));
+            continue;
+        };
+        if joined.insert(claim.flow) {
+            verdicts.push(flow.agree(&mut out.agreement));
+            out.residual_ns.extend(&flow.joined.residual_ns);
+            out.lateness_ns.extend(&flow.joined.lateness_ns);
+        }
+        flow.lines(conditions, &mut out.lines);
+    }
+    out.residual_ns.sort_unstable();
+    out.lateness_ns.sort_unstable();
+    if let Some(ledger) = &evidence.record.loss_ledger
+        && ledger.remainder_packets != 0
+    {
+        let (rest, missing) = (ledger.remainder_packets, ledger.missing_packets);
+        verdicts.push(Verdict::Failed(format!(
+            "{rest} of {missing} missing packets could not be placed in the loss ledger"
+        )));
+    }
+    verdicts.extend(out.lines.iter().map(|line| line.verdict.clone()));
+    out.verdict = worst(verdicts);
+    out
+}
+
+/// Failed before undecided before passed; of equals the first.
+fn worst(verdicts: Vec<Verdict>) -> Verdict {
+    let rank = |verdict: &Verdict| match verdict {
+        Verdict::Failed(_) => 0,
+        Verdict::Undecided(_) => 1,
+        Verdict::Passed => 2,
+    };
+    verdicts.into_iter().min_by_key(rank).unwrap_or(Verdict::Passed)
+}
+
+/// A count whose law is known: realised within the law's interval, measured exactly what was realised.
+#[must_use]
+pub fn count_line(
+    flow: u32,
+    figure: &'static str,
+    law: &CountInterval,
+    realised: u64,
+    measured: Option<u64>,
+) -> Line {
+    let verdict = if measured != Some(realised) {
+        let measured = measured.map_or_else(|| "nothing".into(), |m| m.to_string());
+        Verdict::Failed(format!("{figure}: {realised} realised, {measured} measured"))
+    } else if !law.holds(realised) {
+        let (low, high) = (law.low, law.high);
+        Verdict::Failed(format!("{figure}: {realised}, the law gives {low} to {high}"))
+    } else {
+        Verdict::Passed
+    };
+    Line {
+        flow,
+        figure,
+        asked: Value::Packets(law.mean),
+        realised: Some(Value::Packets(realised as f64)),
+        measured: measured.map(|m| Value::Packets(m as f64)),
+        tolerance: if law.low == law.high {
+            Tolerance::Exact
+        } else {
+            Tolerance::Between(law.low, law.high)
+        },
+        verdict,
+    }
+}
+
+/// A figure that hosts have an error of: realised and measured within `tolerance` of what was asked. One that is off is
+/// undecided when something disturbed the host. All in the unit that `unit` makes a value of.
+#[must_use]
+pub fn time_line(
+    flow: u32,
+    figure: &'static str,
+    unit: fn(f64) -> Value,
+    [asked, realised, measured]: [Option<f64>; 3],
+    tolerance: f64,
+    disturbed: Option<&str>,
+) -> Line {
+    // Not a number is in no tolerance.
+    let is_near = |value: Option<f64>| match (value, asked) {
+        (Some(value), Some(asked)) => (value - asked).abs() <= tolerance,
+        _ => false,
+    };
+    let verdict = match (is_near(realised), is_near(measured), disturbed) {
+        (true, true, _) => Verdict::Passed,
+        (_, _, Some(what)) => Verdict::Undecided(format!("{figure} is off, and {what}")),
+        (false, _, None) => Verdict::Failed(format!("{figure}: not realised as asked")),
+        (true, false, None) => Verdict::Failed(format!("{figure}: not measured as asked")),
+    };
+    Line {
+        flow,
+        figure,
+        asked: unit(asked.unwrap_or(f64::NAN)),
+        realised: realised.map(unit),
+        measured: measured.map(unit),
+        tolerance: Tolerance::PlusMinus(unit(tolerance)),
+        verdict,
+    }
+}
+
+fn every_byte(claim: &FlowClaim, case: &PathCase, evidence: &Evidence) -> Line {
+    let found = evidence.record.flows.iter().find(|f| f.id == claim.flow);
+    let sent = found.and_then(|f| f.sender.as_ref()).map(|s| s.bytes);
+    let received = found.and_then(|f| f.receiver.as_ref()).map(|r| r.bytes);
+    let limit = case.plan.connections.first().and_then(|c| c.bytes).map(|b| b.0);
+    let asked = limit.or(sent).unwrap_or(0);
+    let verdict = match received {
+        Some(bytes) if bytes == asked && sent == received && bytes > 0 => Verdict::Passed,
+        Some(bytes) => Verdict::Failed(format!("{asked} bytes asked, {bytes} received")),
+        None => Verdict::Failed("the receiver did not report".into()),
+    };
+    Line {
+        flow: claim.flow,
+        figure: "bytes",
+        asked: Value::Bytes(asked),
+        realised: None,
+        measured: received.map(Value::Bytes),
+        tolerance: Tolerance::Exact,
+        verdict,
+    }
+}
+
+/// A stream has no packets of its own to join, but each frame that crossed has its fate, both ways.
+fn stream_fates(
+    claim: &FlowClaim,
+    case: &PathCase,
+    evidence: &Evidence,
+    sum: &mut Agreement,
+) -> Verdict {
+    for direction in [Direction::Forward, Direction::Reverse] {
+        match evidence.prediction(&case.impairment, claim.emulator_flow, claim.flow, direction) {
+            Err(reason) => return Verdict::Failed(format!("no prediction: {reason}")),
+            Ok(p) => {
+                sum.predicted += p.matched;
+                sum.unpredicted += p.differing;
+            }
+        }
+    }
+    match sum.unpredicted {
+        0 => Verdict::Passed,
+        n => Verdict::Failed(format!("{n} fates are not those of seed and arrivals")),
+    }
+}
+
+/// What is known of one flow.
+struct FlowEvidence<'a> {
+    claim: &'a FlowClaim,
+    laws: Laws,
+    joined: Triangulation,
+    prediction: Result<Prediction, String>,
+    payload_bytes: u64,
+    sent: u64,
+    receiver: &'a Receiver,
+    /// Departures and arrivals of the flow's packets, with the frame's size.
+    departures: Vec<(u64, u32)>,
+    arrivals: Vec<u64>,
+    /// Damage that came without a number.
+    nameless: u64,
+    damaged_are_dropped: bool,
+    /// What the hosts lost of it.
+    host_dropped: u64,
+}
+
+fn laws_of(impairment: &Impairment, flow: &str, direction: Direction) -> Laws {
+    if flow == OTHER {
+        return impairment.other.laws(direction);
+    }
+    let found = impairment.flows.iter().find(|f| f.name == flow);
+    found.map(|f| f.laws(direction)).unwrap_or_default()
+}
+
+impl<'a> FlowEvidence<'a> {
+    fn of(claim: &'a FlowClaim, case: &PathCase, evidence: &'a Evidence) -> Option<Self> {
+        let found = evidence.record.flows.iter().find(|f| f.id == claim.flow)?;
+        let laws = laws_of(&case.impairment, claim.emulator_flow, found.direction);
+        let side = u8::from(found.direction == Direction::Reverse);
+        let mut departures: Vec<(u64, u32)> = evidence
+            .journal
+            .iter()
+            .filter(|(record, judged)| {
+                record.direction == side
+                    && record.kind == Kind::FORWARDED
+                    && judged.native_sequence.is_some()
+                    && judged.native_flow == claim.flow
+            })
+            .filter_map(|(record, _)| Some((record.time2_ns?, record.size_bytes)))
+            .collect();
+        departures.sort_unstable();
+        let ours = |record: &&packets::Record| record.flow == claim.flow;
+        let mut arrivals: Vec<u64> =
+            evidence.received.iter().filter(ours).filter_map(|r| r.time2_ns).collect();
+        arrivals.sort_unstable();
+        let is_nameless =
+            |r: &&packets::Record| matches!(r.kind, Kind::CORRUPTED | Kind::TRUNCATED);
+        Some(FlowEvidence {
+            claim,
+            joined: evidence.triangulation(claim.flow, &case.impairment)?,
+            prediction: evidence.prediction(
+                &case.impairment,
+                claim.emulator_flow,
+                claim.flow,
+                found.direction,
+            ),
+            payload_bytes: found.payload_bytes,
+            sent: found.sender.as_ref()?.packets,
+            receiver: found.receiver.as_ref()?,
+            departures,
+            arrivals,
+            nameless: evidence.received.iter().filter(ours).filter(is_nameless).count() as u64,
+            damaged_are_dropped: laws
+                .content
+                .as_ref()
+                .is_some_and(|c| c.checksum != weir_model::impairment::Checksum::Repair),
+            host_dropped: evidence.host_dropped(claim.flow, side.into()),
+            laws,
+        })
+    }
+
+    /// Exact conservation, and the three opinions on each packet.
+    fn agree(&self, sum: &mut Agreement) -> Verdict {
+        let t = &self.joined;
+        let missing = self.sent as i64 - self.receiver.packets as i64;
+        let damaged = if self.damaged_are_dropped { t.modified } else { self.nameless };
+        let late = self.receiver.late_packets.unwrap_or(0);
+        let placed = t.lost + t.queue_dropped + t.unplanned + damaged + late;
+        let remainder = missing - placed as i64;
+        sum.sent += self.sent;
+        sum.matched += t.matched;
+        sum.remainder += remainder;
+        sum.unplanned += t.unplanned;
+        let flow = self.claim.flow;
+        let lost = t.lost_before + t.disagreeing;
+        if lost > 0 && lost == self.host_dropped {
+            return Verdict::Undecided(format!(
+                "flow {flow}: the host was too slow for {lost} packets, by its own counters"
+            ));
+        }
+        if t.matched != self.sent || t.disagreeing > 0 {
+            let example = t.examples.first().map(|e| format!(": {e}")).unwrap_or_default();
+            let matched = t.matched;
+            return Verdict::Failed(format!(
+                "flow {flow}: the fates of {matched} of {} packets agree{example}",
+                self.sent
+            ));
+        }
+        if remainder != 0 {
+            return Verdict::Failed(format!(
+                "flow {flow}: {remainder} packets could not be placed"
+            ));
+        }
+        if t.unplanned > 0 {
+            let n = t.unplanned;
+            return Verdict::Failed(format!("flow {flow}: {n} packets dropped unplanned"));
+        }
+        match &self.prediction {
+            Err(reason) => Verdict::Failed(format!("flow {flow}: no prediction: {reason}")),
+            Ok(p) => {
+                sum.predicted += p.matched;
+                sum.unpredicted += p.differing;
+                if p.differing > 0 || p.packets < self.sent {
+                    let differing = p.differing;
+                    return Verdict::Failed(format!(
+                        "flow {flow}: {differing} fates are not those of seed and arrivals"
+                    ));
+                }
+                Verdict::Passed
+            }
+        }
+    }
+
+    fn lines(&self, conditions: &Conditions, out: &mut Vec<Line>) {
+        let (flow, t, r) = (self.claim.flow, &self.joined, self.receiver);
+        match self.claim.claim {
+            Claim::Untouched => {
+                let none = CountInterval::exact(0);
+                let realised = t.lost + t.queue_dropped + t.duplicated + t.modified;
+                let measured = r.lost_packets.map(|lost| {
+                    lost + r.duplicate_packets.unwrap_or(0) + r.corrupted_packets.unwrap_or(0)
+                });
+                out.push(count_line(flow, "lost, copied, damaged", &none, realised, measured));
+                self.delay_lines(conditions, out, &["delay, median"]);
+            }
+            Claim::Delay => self.delay_lines(conditions, out, &["delay, median"]),
+            Claim::DelayInOrder => {
+                let figures = ["delay, median", "delay, mean", "delay, deviation"];
+                self.delay_lines(conditions, out, &figures);
+                let reordered = r.reordered_packets;
+                out.push(count_line(flow, "reordered", &CountInterval::exact(0), 0, reordered));
+            }
+            Claim::DelayLaw => {
+                self.delay_lines(conditions, out, &["delay, median"]);
+                self.law_lines(conditions, out);
+            }
+            Claim::Loss => {
+                let law = self.laws.loss.as_ref().and_then(|law| losses(t.judged, law));
+                let law = law.unwrap_or(CountInterval::exact(0));
+                out.push(count_line(flow, "lost", &law, t.lost, r.lost_packets));
+            }
+            Claim::Duplication => {
+                let law = self.laws.loss.as_ref().and_then(|l| l.duplicate.as_ref());
+                let share = law.map_or(0.0, |d| d.percentage / 100.0);
+                let law = independent(t.judged - t.lost, share);
+                out.push(count_line(flow, "duplicates", &law, t.duplicated, r.duplicate_packets));
+            }
+            Claim::Corruption | Claim::CorruptionLost => {
+                let share = self.laws.content.as_ref().map_or(0.0, |c| c.percentage / 100.0);
+                let law = independent(self.departures.len() as u64, share);
+                let (figure, measured) = if self.claim.claim == Claim::Corruption {
+                    ("corrupted", r.corrupted_packets)
+                } else {
+                    ("damaged, so lost", r.lost_packets)
+                };
+                out.push(count_line(flow, figure, &law, t.modified, measured));
+            }
+            Claim::Rate => self.rate_lines(conditions, out),
+            // Told by the caller, from the record alone.
+            Claim::EveryByte => {}
+        }
+    }
+
+    /// Delays against those predicted from the same laws, seed and arrivals.
+    fn delay_lines(&self, c: &Conditions, out: &mut Vec<Line>, figures: &[&'static str]) {
+        let predicted = self.prediction.as_ref().map(|p| p.delays_ns.as_slice()).unwrap_or(&[]);
+        let of = |series: &[i64], i: usize| match i {
+            0 => quantile(series, 0.5).map(|ns| ns as f64),
+            1 => moments(series).map(|m| m.0),
+            _ => moments(series).map(|m| m.1),
+        };
+        for (i, figure) in figures.iter().copied().enumerate() {
+            // The path adds to where a distribution lies, not to how wide it is.
+            let path = if i < 2 { c.path_delay_ns } else { 0.0 };
+            let values = [
+                of(predicted, i),
+                of(&self.joined.realised_delay_ns, i),
+                of(&self.joined.measured_delay_ns, i).map(|ns| ns - path),
+            ];
+            out.push(nanoseconds(self.claim.flow, figure, values, c.floor.median_ns, c));
+        }
+    }
+
+    /// Mean and deviation against the law's closed forms, within what a sample of this size allows.
+    fn law_lines(&self, c: &Conditions, out: &mut Vec<Line>) {
+        let law = self.laws.delay.as_ref().and_then(DelayLaw::of).map(|law| law.moments());
+        let n = (self.joined.realised_delay_ns.len() as f64).max(1.0);
+        let deviation = law.map_or(0.0, |m| m.deviation_ns);
+        let realised = moments(&self.joined.realised_delay_ns);
+        let measured = moments(&self.joined.measured_delay_ns);
+        let mean = [
+            law.map(|m| m.mean_ns),
+            realised.map(|m| m.0),
+            measured.map(|m| m.0 - c.path_delay_ns),
+        ];
+        let room = DEVIATIONS * deviation / n.sqrt() + c.floor.median_ns;
+        out.push(nanoseconds(self.claim.flow, "delay, mean", mean, room, c));
+        // The variance of a sample's deviation is σ²/2n for a normal law.
+        let spread = [law.map(|m| m.deviation_ns), realised.map(|m| m.1), measured.map(|m| m.1)];
+        let room = DEVIATIONS * deviation / (2.0 * n).sqrt() + c.floor.median_ns;
+        out.push(nanoseconds(self.claim.flow, "delay, deviation", spread, room, c));
+    }
+
+    fn rate_lines(&self, c: &Conditions, out: &mut Vec<Line>) {
+        let payload_bits = self.payload_bytes as f64 * 8.0;
+        let over = |first: Option<u64>, last: Option<u64>, count: usize| {
+            // n packets span n − 1 gaps.
+            let span = last?.checked_sub(first?).filter(|span| *span > 0)? as f64 / 1e9;
+            Some(payload_bits * (count as f64 - 1.0) / span)
+        };
+        let (first, last) = (self.departures.first(), self.departures.last());
+        let realised = over(first.map(|d| d.0), last.map(|d| d.0), self.departures.len());
+        let (a, z) = (self.arrivals.first().copied(), self.arrivals.last().copied());
+        let measured = over(a, z, self.arrivals.len());
+        let asked = self.laws.rate.as_ref().zip(first).map(|(rate, (_, size))| {
+            // Framing counts from the network layer on; the frame holds 14 bytes of Ethernet before it.
+            let framed = f64::from(size + rate.overhead()) - 14.0;
+            rate.bits.0 as f64 * self.payload_bytes as f64 / framed
+        });
+        let span_ns = a.zip(z).map_or(1, |(a, z)| z.saturating_sub(a).max(1));
+        // First and last packet are each off by as much as a single time is.
+        let ratio = c.floor_ratio + 2.0 * c.floor.single_ns / span_ns as f64;
+        let disturbed = c.disturbed.as_deref();
+        out.push(time_line(
+            self.claim.flow,
+            "rate",
+            Value::BitsPerSecond,
+            [asked, realised, measured],
+            asked.unwrap_or(0.0) * ratio,
+            disturbed,
+        ));
+        let predicted = self.prediction.as_ref().map_or(0, |p| p.queue_dropped);
+        let drops = CountInterval::exact(predicted);
+        let t = &self.joined;
+        let measured = self.receiver.lost_packets;
+        out.push(count_line(self.claim.flow, "queue drops", &drops, t.queue_dropped, measured));
+    }
+}
+
+/// A line of times given in ns.
+fn nanoseconds(
+    flow: u32,
+    figure: &'static str,
+    values: [Option<f64>; 3],
+    room_ns: f64,
+    c: &Conditions,
+) -> Line {
+    let disturbed = c.disturbed.as_deref();
+    let seconds = values.map(|v| v.map(|ns| ns / 1e9));
+    // Rounding is no tolerance that anybody chose: it is not shown.
+    let judged = (room_ns + ROUNDING_NS) / 1e9;
+    let mut line = time_line(flow, figure, Value::Seconds, seconds, judged, disturbed);
+    line.tolerance = if room_ns > 0.0 {
+        Tolerance::PlusMinus(Value::Seconds(room_ns / 1e9))
+    } else {
+        Tolerance::Exact
+    };
+    line
+}
+
+#[cfg(test)]
+mod tests;

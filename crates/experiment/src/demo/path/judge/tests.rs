@@ -1,0 +1,206 @@
+use super::*;
+use crate::demo::path::{Floor, cases, simulate};
+
+fn is_failed(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::Failed(_))
+}
+
+#[test]
+fn a_count_holds_up_to_its_bounds_and_no_further() {
+    let law = CountInterval { mean: 100.0, low: 49, high: 165 };
+    for (realised, measured, passes) in [
+        (49, Some(49), true),
+        (48, Some(48), false),
+        (165, Some(165), true),
+        (166, Some(166), false),
+        (100, Some(101), false),
+        (100, Some(99), false),
+        (100, None, false),
+    ] {
+        let line = count_line(1, "lost", &law, realised, measured);
+        assert_eq!(line.verdict == Verdict::Passed, passes, "{realised} {measured:?}");
+        assert_eq!(is_failed(&line.verdict), !passes);
+        assert_eq!(line.tolerance, Tolerance::Between(49, 165));
+    }
+    let exact = CountInterval::exact(7);
+    assert_eq!(count_line(1, "queue drops", &exact, 7, Some(7)).verdict, Verdict::Passed);
+    assert!(is_failed(&count_line(1, "queue drops", &exact, 8, Some(8)).verdict));
+}
+
+#[test]
+fn a_time_holds_within_its_tolerance_and_is_undecided_only_when_disturbed() {
+    let line = |realised: f64, measured: f64, disturbed| {
+        let values = [Some(20.0), Some(realised), Some(measured)];
+        time_line(1, "delay", Value::Seconds, values, 0.5, disturbed).verdict
+    };
+    assert_eq!(line(20.5, 19.5, None), Verdict::Passed);
+    assert!(is_failed(&line(20.6, 20.0, None)));
+    assert!(is_failed(&line(20.0, 19.4, None)));
+    assert_eq!(line(20.0, 20.0, Some("3 % steal")), Verdict::Passed);
+    let undecided = line(20.0, 21.0, Some("3 % steal"));
+    assert_eq!(undecided, Verdict::Undecided("delay is off, and 3 % steal".into()));
+    // What was not measured, or is no number, is in no tolerance.
+    let none = time_line(1, "delay", Value::Seconds, [Some(1.0), Some(1.0), None], 9.0, None);
+    assert!(is_failed(&none.verdict));
+    assert!(is_failed(&line(f64::NAN, 20.0, None)));
+}
+
+#[test]
+fn the_worst_verdict_is_the_rows() {
+    let failed = || Verdict::Failed("a".into());
+    let undecided = || Verdict::Undecided("b".into());
+    assert_eq!(worst(vec![Verdict::Passed, undecided(), failed()]), failed());
+    assert_eq!(worst(vec![undecided(), Verdict::Passed]), undecided());
+    assert_eq!(worst(vec![]), Verdict::Passed);
+}
+
+fn row(name: &str) -> (PathCase, Evidence) {
+    let case = cases(1).unwrap().into_iter().find(|c| c.name == name).unwrap();
+    let evidence = simulate(&case).unwrap();
+    (case, evidence)
+}
+
+#[test]
+fn every_simulated_row_holds() {
+    for case in cases(1).unwrap().iter().filter(|c| c.is_simulated()) {
+        let judged = judge(case, &simulate(case).unwrap(), &Conditions::simulated());
+        assert_eq!(judged.verdict, Verdict::Passed, "{}: {:#?}", case.name, judged.lines);
+        let a = judged.agreement;
+        assert!(a.sent >= 1000 && a.matched == a.sent, "{}: {a:?}", case.name);
+        assert_eq!((a.remainder, a.unpredicted, a.unplanned), (0, 0, 0), "{}", case.name);
+        assert!(a.predicted >= a.sent);
+        // A virtual path and virtual hosts have no error of their own.
+        assert!(judged.residual_ns.iter().all(|r| *r == 0), "{}", case.name);
+    }
+}
+
+#[test]
+fn a_path_that_is_slower_than_said_is_found() {
+    let (case, evidence) = row("constant delay each way");
+    let off = Conditions { path_delay_ns: 30_000.0, ..Conditions::simulated() };
+    assert!(is_failed(&judge(&case, &evidence, &off).verdict));
+    let floor = Conditions { floor: Floor { median_ns: 30_000.0, single_ns: 0.0 }, ..off.clone() };
+    assert_eq!(judge(&case, &evidence, &floor).verdict, Verdict::Passed);
+    let disturbed = Conditions { disturbed: Some("a stall of 9 ms".into()), ..off };
+    assert!(matches!(judge(&case, &evidence, &disturbed).verdict, Verdict::Undecided(_)));
+}
+
+#[test]
+fn a_receiver_that_misses_a_packet_is_found_even_when_disturbed() {
+    let (case, mut evidence) = row("loss");
+    let at = evidence.received.len() / 2;
+    evidence.received.remove(at);
+    let receiver = evidence.record.flows[0].receiver.as_mut().unwrap();
+    receiver.packets -= 1;
+    receiver.lost_packets = receiver.lost_packets.map(|n| n + 1);
+    let busy = Conditions { disturbed: Some("steal".into()), ..Conditions::simulated() };
+    let judged = judge(&case, &evidence, &busy);
+    assert!(is_failed(&judged.verdict));
+    assert_eq!((judged.agreement.matched, judged.agreement.remainder), (9999, 1));
+}
+
+#[test]
+fn an_emulator_that_draws_other_numbers_is_found() {
+    // Exactly as many losses, all counted, but not those of the seed.
+    let (mut case, evidence) = row("loss");
+    case.impairment.seed = weir_model::units::Seed(1);
+    let judged = judge(&case, &evidence, &Conditions::simulated());
+    assert!(is_failed(&judged.verdict));
+    assert!(judged.agreement.unpredicted > 0);
+    assert_eq!(judged.agreement.matched, 10_000);
+}
+
+#[test]
+fn a_departure_a_nanosecond_off_is_not_as_predicted() {
+    let (case, mut evidence) = row("normal delay, in order");
+    let judged = evidence.journal[500].1.asked_ns.as_mut().unwrap();
+    *judged += 1;
+    let judged = judge(&case, &evidence, &Conditions::simulated());
+    assert_eq!(judged.agreement.unpredicted, 1);
+    assert!(is_failed(&judged.verdict));
+}
+
+#[test]
+fn an_incomplete_journal_gives_no_prediction() {
+    let (case, mut evidence) = row("loss");
+    evidence.journal.remove(10);
+    let judged = judge(&case, &evidence, &Conditions::simulated());
+    assert!(is_failed(&judged.verdict));
+    let missing = evidence.prediction(&case.impairment, "test", 1, Direction::Forward);
+    assert_eq!(missing, Err("the journal lacks packets".into()));
+}
+
+#[test]
+fn a_stream_is_judged_by_its_bytes() {
+    let all = cases(1).unwrap();
+    let mut case = all.into_iter().find(|c| !c.is_simulated()).unwrap();
+    let (clean, mut evidence) = row("clean baseline");
+    case.impairment = clean.impairment;
+    let bytes = case.plan.connections[0].bytes.unwrap().0;
+    let mut judged = |sent, received| {
+        let flow = &mut evidence.record.flows[0];
+        flow.sender.as_mut().unwrap().bytes = sent;
+        flow.receiver.as_mut().unwrap().bytes = received;
+        judge(&case, &evidence, &Conditions::simulated()).verdict
+    };
+    assert_eq!(judged(bytes, bytes), Verdict::Passed);
+    assert!(is_failed(&judged(bytes, bytes - 1)));
+    assert!(is_failed(&judged(bytes - 1, bytes - 1)));
+    // All bytes, but the frames' fates are not those of the laws.
+    case.impairment = all_lost();
+    let flow = &mut evidence.record.flows[0];
+    flow.sender.as_mut().unwrap().bytes = bytes;
+    flow.receiver.as_mut().unwrap().bytes = bytes;
+    assert!(is_failed(&judge(&case, &evidence, &Conditions::simulated()).verdict));
+}
+
+fn all_lost() -> Impairment {
+    Impairment::of_both("loss 100%".parse().unwrap())
+}
+
+#[test]
+fn what_the_hosts_lost_by_their_own_counters_is_undecided_and_no_more() {
+    let (case, mut evidence) = row("loss");
+    let at = evidence.received.len() / 2;
+    evidence.received.remove(at);
+    let receiver = evidence.record.flows[0].receiver.as_mut().unwrap();
+    receiver.packets -= 1;
+    receiver.lost_packets = receiver.lost_packets.map(|n| n + 1);
+    let ledger = evidence.record.loss_ledger.as_mut().unwrap();
+    ledger.missing_packets += 1;
+    ledger.rows.push(weir_model::record::LedgerRow {
+        stage: "socket overflow".into(),
+        packets: 1,
+        source: "SK_MEMINFO drops (flow 1)".into(),
+        kind: "exact".into(),
+        side: None,
+    });
+    ledger.settle();
+    let fates = |evidence: &Evidence| {
+        let claim = &case.claims[0];
+        let found = FlowEvidence::of(claim, &case, evidence).unwrap();
+        found.agree(&mut Agreement::default())
+    };
+    assert!(matches!(fates(&evidence), Verdict::Undecided(_)));
+    evidence.received.remove(at);
+    assert!(is_failed(&fates(&evidence)));
+}
+
+#[test]
+fn drops_of_a_queue_are_those_of_the_flow_itself() {
+    let (case, mut evidence) = row("rate");
+    // Of another sender in the same flow of the emulator: dropped as predicted, and none of the test's.
+    let at = evidence.journal.iter().position(|(r, _)| r.kind == Kind::QUEUE_DROPPED).unwrap();
+    evidence.journal[at].1.native_sequence = None;
+    let all = evidence.journal.iter().filter(|(r, _)| r.kind == Kind::QUEUE_DROPPED).count();
+    let found = evidence.prediction(&case.impairment, "test", 1, Direction::Forward).unwrap();
+    assert_eq!((found.queue_dropped, found.differing), (all as u64 - 1, 0));
+}
+
+#[test]
+fn a_remainder_of_the_records_ledger_fails_the_row() {
+    let (case, mut evidence) = row("loss");
+    evidence.record.loss_ledger.as_mut().unwrap().remainder_packets = 1;
+    let judged = judge(&case, &evidence, &Conditions::simulated());
+    assert!(is_failed(&judged.verdict), "{:?}", judged.verdict);
+}

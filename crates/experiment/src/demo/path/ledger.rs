@@ -1,0 +1,138 @@
+//! The emulator's part of the loss ledger: with its journal at hand, what it dropped as planned is placed, so that what
+//! was lost unplanned stands apart.
+
+use weir_model::impairment::Impairment;
+use weir_model::plan::{Direction, Transport};
+use weir_model::record::LedgerRow;
+use weir_wire::packets::Kind;
+
+use super::evidence::{Evidence, damaged_are_dropped};
+
+/// Stage of what the laws asked to be lost.
+pub(super) const PLANNED: &str = "emulator planned";
+/// Stage of what the emulator lost without being asked.
+pub(super) const UNPLANNED: &str = "emulator unplanned";
+
+impl Evidence {
+    /// Enters what journal and packet log know of losses into the record's ledger.
+    #[must_use]
+    pub(super) fn placed(mut self, impairment: &Impairment) -> Self {
+        let Some(mut ledger) = self.record.loss_ledger.take() else { return self };
+        for flow in self.record.flows.iter().filter(|f| f.transport == Transport::Udp) {
+            let (id, direction) = (flow.id, flow.direction);
+            let Some(t) = self.triangulation(id, impairment) else { continue };
+            let is_verified =
+                flow.receiver.as_ref().is_some_and(|receiver| receiver.bit_errors.is_some());
+            let is_dropped = damaged_are_dropped(impairment, direction);
+            let side = match direction {
+                Direction::Forward => "remote",
+                Direction::Reverse => "local",
+            };
+            if is_dropped {
+                // The kernel counts a wrong checksum among the drops of the socket that it was for.
+                let own = format!("(flow {id})");
+                let mut left = t.modified;
+                for row in ledger
+                    .rows
+                    .iter_mut()
+                    .filter(|row| row.stage == "socket overflow" && row.source.ends_with(&own))
+                {
+                    let by_checksum = row.packets.min(left);
+                    row.packets -= by_checksum;
+                    left -= by_checksum;
+                }
+            }
+            let nameless = self
+                .received
+                .iter()
+                .filter(|r| r.flow == id && matches!(r.kind, Kind::CORRUPTED | Kind::TRUNCATED))
+                .count() as u64;
+            // Without verification the receiver's own row holds them already.
+            let header = if is_verified { nameless } else { 0 };
+            for (stage, packets, source) in [
+                (PLANNED, t.lost, "journal: loss law"),
+                (PLANNED, t.queue_dropped, "journal: queue"),
+                (PLANNED, if is_dropped { t.modified } else { 0 }, "journal: checksum left wrong"),
+                (PLANNED, header, "journal and packet log: header damaged"),
+                (UNPLANNED, t.unplanned, "journal"),
+            ] {
+                if packets > 0 {
+                    ledger.rows.push(LedgerRow {
+                        stage: stage.into(),
+                        packets,
+                        source: format!("{source} (flow {id})"),
+                        kind: "exact".into(),
+                        // What is damaged is missed where it arrives.
+                        side: source.contains("wrong").then(|| side.into()),
+                    });
+                }
+            }
+        }
+        ledger.rows.retain(|row| row.packets > 0);
+        ledger.settle();
+        self.record.loss_ledger = Some(ledger);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::path::{cases, simulate};
+
+    fn evidence(name: &str) -> (Impairment, Evidence) {
+        let case = cases(1).unwrap().into_iter().find(|case| case.name == name).unwrap();
+        (case.impairment.clone(), simulate(&case).unwrap())
+    }
+
+    #[test]
+    fn planned_drops_are_placed_and_nothing_remains() {
+        for (name, source) in [
+            ("loss", "journal: loss law (flow 1)"),
+            ("rate", "journal: queue (flow 1)"),
+            ("damage, checksums left", "journal: checksum left wrong (flow 1)"),
+            ("damage, checksums repaired", "journal and packet log: header damaged (flow 1)"),
+        ] {
+            let ledger = evidence(name).1.record.loss_ledger.unwrap();
+            let [row] = &ledger.rows[..] else { panic!("{name}: {ledger:?}") };
+            assert_eq!((row.stage.as_str(), row.source.as_str()), (PLANNED, source));
+            assert_eq!(row.packets as i64, ledger.missing_packets, "{name}");
+            assert_eq!((row.kind.as_str(), ledger.remainder_packets), ("exact", 0));
+        }
+        assert!(evidence("clean baseline").1.record.loss_ledger.unwrap().rows.is_empty());
+    }
+
+    #[test]
+    fn what_is_lost_unplanned_stands_apart() {
+        let (impairment, mut evidence) = evidence("loss");
+        let lost = evidence.journal.iter_mut().find(|(r, _)| r.kind == Kind::LOST).unwrap();
+        lost.0.kind = Kind::UNPLANNED;
+        evidence.record.loss_ledger.as_mut().unwrap().rows.clear();
+        let ledger = evidence.placed(&impairment).record.loss_ledger.unwrap();
+        let rows: Vec<_> = ledger.rows.iter().map(|r| (r.stage.as_str(), r.packets)).collect();
+        let planned = ledger.missing_packets as u64 - 1;
+        assert_eq!(rows, [(PLANNED, planned), (UNPLANNED, 1)]);
+        assert_eq!(ledger.remainder_packets, 0);
+    }
+
+    #[test]
+    fn a_wrong_checksum_is_no_overflow_of_the_socket() {
+        let (impairment, mut evidence) = evidence("damage, checksums left");
+        let ledger = evidence.record.loss_ledger.as_mut().unwrap();
+        let damaged = ledger.rows[0].packets;
+        let overflow = LedgerRow {
+            stage: "socket overflow".into(),
+            // The kernel counts both there, and three were real.
+            packets: damaged + 3,
+            source: "SK_MEMINFO drops (flow 1)".into(),
+            kind: "exact".into(),
+            side: None,
+        };
+        ledger.rows = vec![overflow];
+        ledger.missing_packets += 3;
+        let ledger = evidence.placed(&impairment).record.loss_ledger.unwrap();
+        let rows: Vec<_> = ledger.rows.iter().map(|r| (r.stage.as_str(), r.packets)).collect();
+        assert_eq!(rows, [("socket overflow", 3), (PLANNED, damaged)]);
+        assert_eq!(ledger.remainder_packets, 0);
+    }
+}

@@ -1,0 +1,20 @@
+//! The demo's rows with the emulator in the middle: what was asked of the path, what the emulator realised and what the
+//! receiver measured.
+//!
+//! [`cases()`] is the list, as data. [`simulate`] runs a case on the virtual clock; real hosts give the same
+//! [`Evidence`]. [`judge()`] is the same for both.
+
+mod cases;
+mod conditions;
+mod count;
+mod evidence;
+mod hosts;
+mod judge;
+mod ledger;
+
+pub use cases::{Claim, FlowClaim, PathCase, SEED, cases};
+pub use conditions::{Conditions, Floor, disturbance};
+pub use count::{CountInterval, OUTSIDE, bursty, independent, losses};
+pub use evidence::{Evidence, Prediction, simulate};
+pub use hosts::{Measured, PathRow, on_hosts};
+pub use judge::{Agreement, Judgement, Line, Tolerance, Value, count_line, judge, time_line};

@@ -1,0 +1,378 @@
+//! The simulation: flows of a plan through the emulator, in the order of time.
+//!
+//! Nothing that a receiver sees changes what a sender does (the plan's flows are open loops), and the delay of the path
+//! around the emulator is constant. So the sends are the only events: each is taken into the engine of its direction,
+//! which keeps its own order of time, and what the engine lets go arrives a constant time later, in order.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+
+use weir_flow::assemble::{Parts, assemble};
+use weir_flow::{IntervalClock, Next, PayloadRing, Receiving, SenderClock, Sending};
+use weir_impair::{Edit, Engine, Fate, Meta, Verdict};
+use weir_laws::Direction as Way;
+use weir_model::impairment::Impairment;
+use weir_model::plan::{Direction, Family, FlowSpec, Plan, Transport};
+use weir_model::record::{ClockRelation, Status, TimeSource};
+use weir_model::report::{EndReport, FlowReport};
+use weir_wire::data::TagKey;
+use weir_wire::packets;
+
+use crate::frame::{self, A, B, Host};
+use crate::{FlowCounters, Outcome, SimError};
+
+/// Time zero of the test on the virtual clock.
+const START_NS: u64 = 1_000_000_000;
+/// When a packet counts as lost, unless the plan says otherwise.
+const LOSS_THRESHOLD_NS: u64 = 2_000_000_000;
+/// Ports of flows that ask for none: this and the following.
+const FIRST_CLIENT_PORT: u16 = 40_000;
+/// Path MTU that a plan's default payload is made for.
+const PATH_MTU_BYTES: u32 = 1500;
+
+/// A plan's flows through an impairment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Simulation {
+    /// UDP flows over IPv4, paced, with an end of their own. The seed of the payloads is the plan's.
+    pub plan: Plan,
+    /// What the emulator does; forward is from A, which runs the test, to B. The seed of its draws is its own.
+    pub impairment: Impairment,
+    /// Delay from each sender to the emulator, ns.
+    pub before_ns: u64,
+    /// Delay from the emulator to each receiver, ns.
+    pub after_ns: u64,
+}
+
+/// One flow: its two ends.
+struct Flow {
+    spec: FlowSpec,
+    sending: Sending,
+    receiving: Receiving,
+    ring: PayloadRing,
+    ports: (u16, u16),
+}
+
+impl Flow {
+    fn way(&self) -> Way {
+        way(self.spec.connection.direction)
+    }
+}
+
+const fn way(direction: Direction) -> Way {
+    match direction {
+        Direction::Forward => Way::Forward,
+        Direction::Reverse => Way::Reverse,
+    }
+}
+
+const fn hosts(way: Way) -> (Host, Host) {
+    match way {
+        Way::Forward => (A, B),
+        Way::Reverse => (B, A),
+    }
+}
+
+/// A frame in the emulator, with what it was before any damage.
+#[derive(Default)]
+struct Slot {
+    frame: Vec<u8>,
+    flow: u32,
+    sequence: u64,
+    /// Fates still to come.
+    owed: u32,
+}
+
+/// One direction of the emulator, with the frames that it holds.
+struct Emulator {
+    way: Way,
+    engine: Engine,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    fates: Vec<Fate>,
+    damaged: Vec<u8>,
+}
+
+impl Simulation {
+    /// Runs it to its end.
+    ///
+    /// # Errors
+    /// [`SimError`] when the plan or the impairment does not hold, or a flow is not one that a virtual clock can drive:
+    /// TCP, without a rate, or without an end.
+    pub fn run(&self) -> Result<Outcome, SimError> {
+        self.plan.check()?;
+        let threshold = self.plan.loss_threshold.map_or(LOSS_THRESHOLD_NS, |t| t.0);
+        let clock = IntervalClock {
+            start_ns: START_NS,
+            interval_ns: self.plan.interval.0,
+            omit_ns: self.plan.omit.0,
+        };
+        let mut flows = self.flows(clock, threshold)?;
+        let by_ports: HashMap<(Way, (u16, u16)), usize> =
+            flows.iter().enumerate().map(|(i, f)| ((f.way(), f.ports), i)).collect();
+        let mut emulators = [self.emulator(Way::Forward)?, self.emulator(Way::Reverse)?];
+        let mut world = World {
+            after_ns: self.after_ns,
+            by_ports,
+            journal: vec![],
+            received: vec![],
+            stack_dropped: 0,
+            last_ns: START_NS,
+        };
+
+        let mut sends: BinaryHeap<Reverse<(u64, usize)>> =
+            (0..flows.len()).map(|i| Reverse((START_NS, i))).collect();
+        while let Some(Reverse((now, i))) = sends.pop() {
+            world.last_ns = world.last_ns.max(now);
+            match flows[i].sending.next(now) {
+                Next::Done => flows[i].sending.finish(now),
+                Next::At(at) => sends.push(Reverse((at.max(now), i))),
+                Next::Now(count) => {
+                    for _ in 0..count {
+                        let emulator = &mut emulators[flows[i].way() as usize];
+                        let meta = emulator.take(&mut flows[i], now, self.before_ns);
+                        emulator.engine.step(meta.arrived_ns, &[meta], &mut emulator.fates);
+                        emulator.deliver(&mut world, &mut flows);
+                    }
+                    sends.push(Reverse((now, i)));
+                }
+            }
+        }
+        for emulator in &mut emulators {
+            while let Some(next) = emulator.engine.next_deadline_ns() {
+                emulator.engine.step(next, &[], &mut emulator.fates);
+                emulator.deliver(&mut world, &mut flows);
+            }
+        }
+        let end = world.last_ns.saturating_add(threshold);
+        for flow in &mut flows {
+            flow.receiving.set_sent_total(flow.sending.total().0);
+            flow.receiving.finish(end);
+        }
+        let counters = emulators.iter().flat_map(Emulator::counters).collect();
+        Ok(Outcome {
+            record: self.record(&flows, clock, threshold),
+            journal: world.journal,
+            received: world.received,
+            counters,
+            stack_dropped_packets: world.stack_dropped,
+        })
+    }
+
+    fn flows(&self, clock: IntervalClock, threshold: u64) -> Result<Vec<Flow>, SimError> {
+        let mut flows = vec![];
+        for spec in self.plan.flows(Family::Ipv4, PATH_MTU_BYTES) {
+            let refuse =
+                |given, accepted| Err(SimError::Flow { flow: spec.name.clone(), given, accepted });
+            let c = &spec.connection;
+            if c.transport != Transport::Udp {
+                return refuse("is TCP", "UDP: a stream's behaviour is the kernel's");
+            }
+            if self.plan.family == Some(Family::Ipv6) {
+                return refuse("is over IPv6", "IPv4");
+            }
+            if spec.rate.packets_per_second(spec.payload_bytes).is_none() {
+                return refuse("has no rate", "a rate: a virtual clock makes every send free");
+            }
+            if spec.duration_ns.is_none() && c.packets.is_none() && c.bytes.is_none() {
+                return refuse("has no end", "a duration, packets or bytes");
+            }
+            if !c.autostart {
+                return refuse("waits for a command", "a flow that starts by itself");
+            }
+            if spec.payload_bytes > frame::MAX_PAYLOAD {
+                return refuse("is longer than a packet", "up to 65507 bytes of payload");
+            }
+            let key = TagKey::for_flow(&[0; 16], spec.id);
+            let ring = PayloadRing::new(c.content, self.plan.seed.0, spec.payload_bytes as usize);
+            let mut sending = Sending::new(&spec, key, clock.omit_ns, false);
+            let verify = c.verify.then(|| ring.clone());
+            let mut receiving = Receiving::new(&spec, key, threshold, verify);
+            receiving.set_clock(SenderClock::default());
+            receiving.start(clock);
+            sending.start(START_NS + c.start_after.0, clock);
+            let client =
+                c.client_port.unwrap_or_else(|| FIRST_CLIENT_PORT.wrapping_add(spec.id as u16));
+            let ports = match c.direction {
+                Direction::Forward => (client, self.plan.port),
+                Direction::Reverse => (self.plan.port, client),
+            };
+            flows.push(Flow { spec, sending, receiving, ring, ports });
+        }
+        Ok(flows)
+    }
+
+    fn emulator(&self, way: Way) -> Result<Emulator, SimError> {
+        Ok(Emulator {
+            way,
+            engine: Engine::new(&self.impairment, way)?,
+            slots: vec![],
+            free: vec![],
+            fates: vec![],
+            damaged: vec![],
+        })
+    }
+
+    fn record(
+        &self,
+        flows: &[Flow],
+        intervals: IntervalClock,
+        threshold: u64,
+    ) -> weir_model::record::Record {
+        let (mut local, mut remote) = (EndReport::default(), EndReport::default());
+        for flow in flows {
+            let (from, to) = hosts(flow.way());
+            let source = format!("{}:{}", from.address, flow.ports.0);
+            let destination = format!("{}:{}", to.address, flow.ports.1);
+            let sender = FlowReport {
+                id: flow.spec.id,
+                local: source.clone(),
+                remote: destination.clone(),
+                sender: Some(flow.sending.report("simulated", None)),
+                intervals: flow.sending.interval_counts(),
+                ..FlowReport::default()
+            };
+            let receiver = FlowReport {
+                id: flow.spec.id,
+                local: destination,
+                remote: source,
+                receiver: Some(flow.receiving.report("simulated", None, None)),
+                intervals: flow.receiving.interval_counts(),
+                histograms: flow.receiving.histograms(flow.spec.id),
+                ..FlowReport::default()
+            };
+            let (near, far) = match flow.spec.connection.direction {
+                Direction::Forward => (sender, receiver),
+                Direction::Reverse => (receiver, sender),
+            };
+            local.flows.push(near);
+            remote.flows.push(far);
+        }
+        let mut record = assemble(Parts {
+            plan: self.plan.clone(),
+            specs: flows.iter().map(|f| f.spec.clone()).collect(),
+            family: Family::Ipv4,
+            local,
+            remote: Some(remote),
+            clock: Some(ClockRelation { method: "shared".into(), ..ClockRelation::default() }),
+            intervals,
+            intervals_shown: 0,
+            status: Status::Complete,
+            end_reason: "done".into(),
+            nominal: self.plan.nominal.map(|rate| (rate.0, "plan".into())),
+            latency: None,
+            loss_threshold_ns: threshold,
+            control_bytes: 0,
+        });
+        record.time_source = Some(TimeSource {
+            send: "virtual".into(),
+            receive: "virtual".into(),
+            resolution_seconds: 1e-9,
+        });
+        record
+    }
+}
+
+/// What is behind the emulator, and what is written down.
+struct World {
+    after_ns: u64,
+    by_ports: HashMap<(Way, (u16, u16)), usize>,
+    journal: Vec<(packets::Record, packets::Judged)>,
+    received: Vec<packets::Record>,
+    stack_dropped: u64,
+    last_ns: u64,
+}
+
+impl Emulator {
+    /// The next packet of a flow, sent at `now`, as it comes to the emulator.
+    fn take(&mut self, flow: &mut Flow, now: u64, before_ns: u64) -> Meta {
+        let handle = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            (self.slots.len() - 1) as u32
+        });
+        let slot = &mut self.slots[handle as usize];
+        slot.flow = flow.spec.id;
+        slot.sequence = flow.sending.total().0;
+        slot.owed = 1;
+        let (payload, _) = flow.sending.fill(&mut flow.ring, 1, now);
+        let (from, to) = hosts(self.way);
+        frame::write(&mut slot.frame, from, to, flow.ports, payload);
+        flow.sending.sent(1, 1, now);
+        flow.sending.called(1, 0);
+        Meta::of_frame(handle, now.saturating_add(before_ns), &slot.frame)
+    }
+
+    /// Writes down what became of packets, and hands over those that were let go.
+    fn deliver(&mut self, world: &mut World, flows: &mut [Flow]) {
+        for fate in std::mem::take(&mut self.fates) {
+            let slot = &mut self.slots[fate.handle as usize];
+            if fate.verdict == Verdict::Copied {
+                slot.owed += 1;
+                continue;
+            }
+            let leaves = fate.verdict == Verdict::Forwarded;
+            let judged = packets::Judged {
+                asked_ns: leaves.then_some(fate.at_ns),
+                native_sequence: Some(slot.sequence),
+                native_flow: slot.flow,
+            };
+            world
+                .journal
+                .extend(fate.record(self.way, Some(fate.at_ns)).map(|record| (record, judged)));
+            if leaves {
+                let edit = self.engine.edit(&fate);
+                let frame = damaged(&slot.frame, edit, &mut self.damaged);
+                world.arrive(self.way, frame, fate.at_ns, flows);
+            }
+            slot.owed -= 1;
+            if slot.owed == 0 {
+                self.free.push(fate.handle);
+            }
+        }
+    }
+
+    fn counters(&self) -> Vec<FlowCounters> {
+        let direction = match self.way {
+            Way::Forward => Direction::Forward,
+            Way::Reverse => Direction::Reverse,
+        };
+        let of = |status: weir_impair::FlowStatus<'_>| FlowCounters {
+            direction,
+            number: status.number,
+            name: status.name.into(),
+            counters: *status.counters,
+        };
+        self.engine.flows().map(of).collect()
+    }
+}
+
+/// The frame with its edit applied; a copy of it must stay whole.
+fn damaged<'a>(frame: &'a [u8], edit: Option<&Edit>, room: &'a mut Vec<u8>) -> &'a [u8] {
+    let Some(edit) = edit else { return frame };
+    room.clear();
+    room.extend(frame);
+    edit.apply(room);
+    room
+}
+
+impl World {
+    fn arrive(&mut self, way: Way, frame: &[u8], left_ns: u64, flows: &mut [Flow]) {
+        let at = left_ns.saturating_add(self.after_ns);
+        self.last_ns = self.last_ns.max(at);
+        let (_, to) = hosts(way);
+        let found = frame::accept(to, frame)
+            .and_then(|(ports, payload)| Some((*self.by_ports.get(&(way, ports))?, payload)));
+        let Some((i, payload)) = found else {
+            self.stack_dropped += 1;
+            return;
+        };
+        let Flow { spec, receiving, .. } = &mut flows[i];
+        let received = &mut self.received;
+        receiving.on_message(payload, None, at, |logged| {
+            received.push(logged.record(spec.id, spec.connection.direction, at, false));
+        });
+        receiving.called(1);
+    }
+}
+
+#[cfg(test)]
+mod tests;
