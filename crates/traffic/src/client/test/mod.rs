@@ -1,0 +1,353 @@
+//! One test from beginning to end.
+
+mod clocks;
+mod finish;
+mod play;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use weir_flow::assemble::{Parts, assemble, interval};
+use weir_flow::{IntervalClock, SenderClock};
+use weir_model::plan::{Direction, Family, FlowSpec, Transport};
+use weir_model::record::{ClockRelation, Interval, IntervalCount, Latency, Record, Status};
+use weir_model::report::{EndReport, FlowReport};
+use weir_model::warning::{Severity, Warning};
+use weir_net::reference::ReferenceReader;
+use weir_wire::control::{
+    ClientMessage, ClockReference, ClockState, Open, Opened, SenderTotal, ServerMessage,
+};
+
+use super::commands::{self, Asked, FlowState, Reply, Request};
+use super::connect::{self, Connected, refused};
+use super::latency::{IDLE_PROBES, Probes};
+use super::setup::{HELLO_PATIENCE_NS, Setup};
+use super::{ClientConfig, Event, Failure};
+use crate::channel::{ChannelError, Meter, Writer, clean};
+use crate::engine::{Engine, FlowEvent, check_scheduling, lock};
+use crate::flows::{Flow, SessionFacts};
+use crate::reference::{self, Choice};
+use crate::stop::{Stop, StopReason};
+use crate::{START_NS, TrafficError, clock_identity, host};
+
+/// A sign of life goes to the server this often; it answers.
+const ALIVE: Duration = Duration::from_secs(2);
+/// A server of which nothing is heard for this long is gone, even if nothing says so: a path or an interface may be.
+const SILENCE: Duration = Duration::from_secs(12);
+/// Most bytes of a server's report.
+const REPORT_BYTES: u64 = 1 << 30;
+
+/// An interval is shown this long after its end, or when the other side's figures have come.
+const SHOW_NS: u64 = 150_000_000;
+/// The clocks are related anew after this time, then after twice as long each time, at last after that: probes over a
+/// short time say little of the skew, so that the first relations don't hold for long.
+const CLOCK_FIRST: Duration = Duration::from_millis(100);
+const CLOCK_LAST: Duration = Duration::from_secs(1);
+/// Once everything should have ended, this long is waited for the other side beside its own waiting.
+const GRACE: Duration = Duration::from_secs(12);
+/// Loss threshold when none is asked for (RFC 7680 leaves it to us): at least this.
+const LOSS_THRESHOLD_NS: u64 = 2_000_000_000;
+
+/// How the running part ended.
+struct Ended {
+    status: Status,
+    reason: String,
+    error: Option<TrafficError>,
+}
+
+struct Test<'a> {
+    config: &'a ClientConfig,
+    engine: Arc<Engine>,
+    meter: Meter,
+    writer: Writer,
+    remote: std::net::SocketAddr,
+    specs: Vec<FlowSpec>,
+    family: Family,
+    flows: Vec<Arc<Flow>>,
+    facts: SessionFacts,
+    shared_clock: bool,
+    udp_port: u16,
+    probes: Option<Probes>,
+    /// Flows whose sender / receiver has ended.
+    sender_done: HashMap<u32, SenderTotal>,
+    receiver_done: std::collections::HashSet<u32>,
+    failed: HashMap<u32, String>,
+    /// Flows that were started by themselves or by the control socket.
+    started: std::collections::HashSet<u32>,
+    live: HashMap<usize, HashMap<u32, IntervalCount>>,
+    /// This end's own reference for its clock, and what the other end says of its.
+    references: Option<ReferenceReader>,
+    remote_reference: Option<ClockReference>,
+    /// The relation with the greatest bound that was used; with the services' names when it was theirs.
+    worst_clock: Option<(ClockState, Option<String>)>,
+    warnings: Vec<Warning>,
+}
+
+/// Runs it.
+pub(super) async fn run(
+    config: ClientConfig,
+    stop: Stop,
+    observe: &mut dyn FnMut(Event),
+) -> Result<Record, Failure> {
+    check_scheduling(config.scheduling)?;
+    let meter = Meter::default();
+    let stopped = |reason: StopReason| TrafficError::Stopped(reason.text(), reason.exit_code());
+    // Refused before anything is sent: a path that can't be used.
+    let (requests, mut asked) = mpsc::unbounded_channel();
+    let _socket =
+        config.control_socket.as_ref().map(|path| commands::listen(path, requests)).transpose()?;
+    for name in config.plan.connections.iter().filter_map(|c| c.congestion.as_deref()) {
+        host::congestion_control(name).map_err(|reason| TrafficError::Unavailable {
+            what: format!("congestion control {name}"),
+            reason,
+        })?;
+    }
+    let log = config.packet_log.as_ref().map(|p| crate::log::open(p)).transpose()?;
+    let mut connected = tokio::select! {
+        connected = connect::connect(&config, &meter) => connected?,
+        reason = stop.asked(1) => return Err(stopped(reason).into()),
+    };
+    let family = if connected.remote.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 };
+    observe(Event::Connected { local: connected.local, remote: connected.remote });
+    let path_mtu_bytes = host::path_mtu(connected.remote.ip());
+    let specs = config.plan.flows(family, path_mtu_bytes);
+    let mtu = host::least_path_mtu(connected.remote);
+    if let Some(refusal) = host::oversized(specs.iter(), family, mtu) {
+        let host::Oversized { payload_bytes, most, path_mtu_bytes } = refusal;
+        return Err(TrafficError::Input {
+            what: "--dont-fragment",
+            given: format!("datagrams of {payload_bytes} bytes (-l/--length)"),
+            accepted: format!(
+                "up to {most} bytes, since the path takes packets of {path_mtu_bytes} bytes"
+            ),
+        }
+        .into());
+    }
+    let loss_threshold_ns = config.plan.loss_threshold.map_or(LOSS_THRESHOLD_NS, |t| t.0);
+    let request = Open {
+        plan: config.plan.clone(),
+        family,
+        path_mtu_bytes,
+        loss_threshold_ns,
+        live: config.plan.interval.0 > 0,
+    };
+    let asked_at = Instant::now();
+    let opened = tokio::select! {
+        opened = connect::open(&mut connected, request) => opened?,
+        reason = stop.asked(1) => return Err(stopped(reason).into()),
+    };
+    let patience_ns = probe_patience_ns(asked_at.elapsed());
+    let facts =
+        facts(&config, &opened, loss_threshold_ns).ok_or_else(|| TrafficError::Protocol {
+            address: connected.remote,
+            reason: "a session without usable keys".into(),
+        })?;
+
+    let _ = weir_net::thread::raise_descriptor_limit(65_536);
+    let count = config
+        .cpus
+        .as_ref()
+        .map_or_else(|| weir_net::thread::allowed_cpus().map_or(1, |c| c.len()), Vec::len);
+    let engine = Arc::new(Engine::new(
+        count,
+        config.cpus.as_deref(),
+        config.scheduling,
+        config.clock.clone(),
+    )?);
+    let (events, mut flow_events) = mpsc::unbounded_channel();
+
+    let shared_clock = clock_identity(&config.clock).is_same_clock(&connected.server.clock);
+    // Setting up waits for the network: on a thread of its own, so that a signal is heard meanwhile.
+    let (flows, probes, references) = {
+        let (plan, opened, engine) = (config.plan.clone(), opened.clone(), engine.clone());
+        let (server, events, log) = (connected.remote, events.clone(), log.clone());
+        let timeout = u64::try_from(config.connect_timeout.as_nanos()).unwrap_or(u64::MAX);
+        let (clock, meter) = (config.clock.clone(), meter.clone());
+        let (specs, has_udp) =
+            (specs.clone(), specs.iter().any(|s| s.connection.transport == Transport::Udp));
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        std::thread::spawn(move || {
+            let setup = Setup {
+                plan: &plan,
+                facts,
+                opened: &opened,
+                server,
+                engine: &engine,
+                events: &events,
+                connect_timeout_ns: timeout,
+                log,
+            };
+            // Streams need no datagrams: where these are blocked, the test does not wait for long.
+            let probe = |patience| {
+                Probes::start(&plan, facts, server, clock.clone(), meter.clone(), patience)
+            };
+            let (flows, probes) = if has_udp {
+                let flows = setup.flows(&specs);
+                let probes = flows.is_ok().then(|| probe(HELLO_PATIENCE_NS)).flatten();
+                (flows, probes)
+            } else {
+                std::thread::scope(|scope| {
+                    let probes = plan.latency.then(|| scope.spawn(|| probe(patience_ns)));
+                    let flows = setup.flows(&specs);
+                    (flows, probes.and_then(|p| p.join().ok().flatten()))
+                })
+            };
+            // Its answer is held against the probes': without these it is not used.
+            let references =
+                (probes.is_some() && !shared_clock).then(|| ReferenceReader::open(engine.clock()));
+            let _ = sender.send((flows, probes, references));
+        });
+        tokio::select! {
+            outcome = receiver => match outcome {
+                Ok((flows, probes, references)) => (flows?, probes, references),
+                Err(_) => return Err(TrafficError::system("setting up", std::io::Error::other("the thread ended")).into()),
+            },
+            reason = stop.asked(1) => return Err(stopped(reason).into()),
+        }
+    };
+    let Connected { mut reader, writer, server: _, local: _, remote } = connected;
+    let mut test = Test {
+        config: &config,
+        engine: engine.clone(),
+        meter,
+        writer,
+        remote,
+        specs,
+        family,
+        flows,
+        facts,
+        shared_clock,
+        udp_port: opened.udp_port,
+        probes,
+        sender_done: HashMap::new(),
+        receiver_done: Default::default(),
+        failed: HashMap::new(),
+        started: Default::default(),
+        live: HashMap::new(),
+        references,
+        remote_reference: None,
+        worst_clock: None,
+        warnings: vec![],
+    };
+    let before = host::before(remote.ip(), config.plan.device.as_deref(), &config.clock);
+    let notes_before = engine.notes().len();
+
+    let mut asked_reference = test.own_reference().is_some();
+    if asked_reference {
+        test.probe_control().await?;
+    }
+    let mut remote_reference = None;
+    // The server tells of each data connection when it has it; nothing starts before.
+    let ready = async {
+        let mut missing: std::collections::HashSet<u32> = test.specs.iter().map(|s| s.id).collect();
+        while !missing.is_empty() || asked_reference {
+            match reader.read::<ServerMessage>().await {
+                Ok(ServerMessage::FlowReady { flow }) => {
+                    missing.remove(&flow);
+                }
+                Ok(ServerMessage::ProbeReply { reference, .. }) => {
+                    asked_reference = false;
+                    remote_reference = reference;
+                }
+                Ok(ServerMessage::Refused { code, text }) => {
+                    return Err(refused(remote, &code, &text));
+                }
+                Ok(_) => {}
+                Err(e) => return Err(lost(remote, "setting up", &e)),
+            }
+        }
+        Ok(())
+    };
+    tokio::select! {
+        ready = tokio::time::timeout(Duration::from_secs(5), ready) => match ready {
+            Ok(Ok(())) => {}
+            Ok(Err(e)) => return Err(e.into()),
+            Err(_) => return Err(TrafficError::Lost { address: remote, during: "setting up", reason: "it does not confirm the data connections (an address translator or a firewall between?)".into() }.into()),
+        },
+        reason = stop.asked(1) => return Err(stopped(reason).into()),
+    }
+
+    test.remote_reference = remote_reference;
+    // Told first: the probes of the idle path take a tenth of a second, and far more on a long one.
+    observe(Event::Started { specs: test.specs.clone(), family });
+    test.idle_probes(&stop).await.map_err(|r| Failure::from(stopped(r)))?;
+    let mut shown = 0;
+    let ended =
+        test.play(&mut reader, &mut flow_events, &mut asked, &stop, observe, &mut shown).await;
+    let (record, error) =
+        test.finish(&mut reader, ended, shown, &before, notes_before, &stop).await;
+    // The last intervals, with both ends' figures.
+    for interval in record.intervals.iter().skip(shown) {
+        observe(Event::Interval(Box::new(interval.clone())));
+    }
+    // Without a log that was asked for the test is done, but a result is missing.
+    let error = error.or(log.and_then(|log| lock(&log).flush().err()));
+    match error {
+        None => Ok(record),
+        Some(error) => Err(Failure { error, partial: Some(Box::new(record)) }),
+    }
+}
+
+/// The other side's sum of what it received in an interval, where it told no more.
+fn set_received(interval: &mut Interval, mut sum: IntervalCount) {
+    let seconds = interval.end_seconds - interval.start_seconds;
+    let per_second = |n: u64| (seconds > 0.0).then(|| n as f64 / seconds);
+    sum.bits_per_second = per_second(sum.bytes).map(|rate| 8.0 * rate);
+    sum.packets_per_second = per_second(sum.packets);
+    if let Some(ends) = &mut interval.total.forward {
+        ends.receiver.get_or_insert(sum);
+    }
+}
+
+/// How long a test of streams alone waits for the answer to a probe's hello, when a question over TCP took
+/// `round_trip`: three hellos at least, and more on a long path.
+fn probe_patience_ns(round_trip: Duration) -> u64 {
+    let longer = u64::try_from((8 * round_trip).as_nanos()).unwrap_or(u64::MAX);
+    longer.clamp(300_000_000, HELLO_PATIENCE_NS)
+}
+
+/// The session's secrets as the server gave them.
+fn facts(config: &ClientConfig, opened: &Opened, loss_threshold_ns: u64) -> Option<SessionFacts> {
+    let secret = |text: &str| crate::key::from_hex(text)?.try_into().ok();
+    Some(SessionFacts {
+        session: opened.session,
+        key: secret(&opened.key)?,
+        token_secret: secret(&opened.token_secret)?,
+        seed: config.plan.seed.0,
+        omit_ns: config.plan.omit.0,
+        loss_threshold_ns,
+    })
+}
+
+fn lost(address: std::net::SocketAddr, during: &'static str, e: &ChannelError) -> TrafficError {
+    TrafficError::Lost { address, during, reason: e.to_string() }
+}
+
+impl Test<'_> {
+    async fn send(&mut self, message: &ClientMessage) -> Result<(), TrafficError> {
+        let writing = self.writer.write(message);
+        match tokio::time::timeout(Duration::from_secs(10), writing).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(e)) => Err(lost(self.remote, "the test", &e)),
+            Err(_) => Err(lost(self.remote, "the test", &ChannelError::Closed)),
+        }
+    }
+
+    /// Waits for the probes of the idle path: the idle round trip, and the clocks' first relation.
+    async fn idle_probes(&self, stop: &Stop) -> Result<(), StopReason> {
+        let Some(probes) = &self.probes else { return Ok(()) };
+        let begun = Instant::now();
+        // A long path answers late: up to 2 s.
+        while probes.answered() < IDLE_PROBES && begun.elapsed() < Duration::from_secs(2) {
+            tokio::select! {
+                () = tokio::time::sleep(Duration::from_millis(5)) => {}
+                reason = stop.asked(1) => return Err(reason),
+            }
+        }
+        probes.load();
+        Ok(())
+    }
+}

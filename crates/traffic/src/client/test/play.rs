@@ -1,0 +1,394 @@
+//! The running part of a test: what is heard, what happens, what is shown, what is asked over the control socket.
+
+use super::*;
+
+impl Test<'_> {
+    /// From time zero to the end of the last flow.
+    pub(super) async fn play(
+        &mut self,
+        reader: &mut crate::channel::Reader,
+        flow_events: &mut mpsc::UnboundedReceiver<FlowEvent>,
+        asked: &mut mpsc::UnboundedReceiver<Asked>,
+        stop: &Stop,
+        observe: &mut dyn FnMut(Event),
+        shown: &mut usize,
+    ) -> (Ended, IntervalClock) {
+        let clock = self.engine.clock().clone();
+        let now = clock.monotonic_ns();
+        let start_ns = now + START_NS;
+        let intervals = IntervalClock {
+            start_ns,
+            interval_ns: self.config.plan.interval.0,
+            omit_ns: self.config.plan.omit.0,
+        };
+        let done = |status, reason: &str| Ended { status, reason: reason.into(), error: None };
+        let fail = |error: TrafficError| Ended {
+            status: Status::Partial,
+            reason: error.to_string(),
+            error: Some(error),
+        };
+        if let Err(e) = self.relate_clocks(CLOCK_FIRST).await {
+            return (fail(e), intervals);
+        }
+        let at_ns =
+            self.clock_state().map_or(0, |s| start_ns.wrapping_add_signed(s.offset_at_client(now)));
+        for flow in &self.flows {
+            flow.begin_intervals(intervals);
+        }
+        if let Err(e) = self.send(&ClientMessage::Start { at_ns }).await {
+            return (fail(e), intervals);
+        }
+        for flow in self.flows.iter().filter(|f| f.sends() && f.spec.connection.autostart) {
+            let at = start_ns.saturating_add(flow.spec.connection.start_after.0);
+            flow.start(&self.engine, at, intervals);
+        }
+        let autostarted = self.specs.iter().filter(|s| s.connection.autostart).map(|s| s.id);
+        self.started.extend(autostarted);
+        let mut next_alive = Instant::now() + ALIVE;
+        let mut heard = Instant::now();
+        let mut clock_period = CLOCK_FIRST;
+        let mut next_clock = Instant::now() + clock_period;
+        let mut interrupted: Option<StopReason> = None;
+        let mut give_up: Option<Instant> = None;
+        loop {
+            if self.is_over() {
+                let ended = match (interrupted, self.failed_in_words()) {
+                    (Some(reason), _) => done(Status::Interrupted, reason.text()),
+                    (None, Some(words)) => done(Status::Partial, &words),
+                    (None, None) => done(Status::Complete, "all flows ended"),
+                };
+                return (ended, intervals);
+            }
+            // Once no sender is left, the rest must come within the other side's own limits.
+            if give_up.is_none() && self.senders_over() {
+                give_up = Some(
+                    Instant::now() + Duration::from_nanos(self.facts.loss_threshold_ns) + GRACE,
+                );
+            }
+            let over = self.senders_over();
+            let show_at = intervals.end_ns(*shown).filter(|_| !over).map(|end| {
+                // First when its remainder is over, then when the other side's figures are late.
+                let now = clock.monotonic_ns();
+                let tail = end + intervals.tail_ns();
+                let due = if now < tail { tail } else { end + SHOW_NS };
+                let wait = due.saturating_sub(now);
+                Instant::now() + Duration::from_nanos(wait)
+            });
+            let show_due = async {
+                match show_at {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let give_up_due = async {
+                match give_up {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                reason = stop.asked(if interrupted.is_some() { 2 } else { 1 }) => {
+                    if interrupted.is_some() {
+                        return (done(Status::Interrupted, reason.text()), intervals);
+                    }
+                    interrupted = Some(reason);
+                    for flow in &self.flows {
+                        flow.stop(&self.engine);
+                    }
+                    if let Err(e) = self.send(&ClientMessage::StopFlow { flow: None }).await {
+                        return (fail(e), intervals);
+                    }
+                    // Flows that were never started will not end.
+                    for spec in &self.specs {
+                        if !self.started.contains(&spec.id) && !self.sender_done.contains_key(&spec.id) {
+                            self.receiver_done.insert(spec.id);
+                            self.sender_done.entry(spec.id).or_insert(SenderTotal { flow: spec.id, packets: 0, bytes: 0 });
+                        }
+                    }
+                }
+                message = reader.read::<ServerMessage>() => match message {
+                    Ok(message) => {
+                        heard = Instant::now();
+                        if let Err(e) = self.heard(message, &clock) {
+                            return (fail(e), intervals);
+                        }
+                        self.show(shown, &intervals, clock.monotonic_ns(), observe);
+                    }
+                    Err(e) => {
+                        for flow in &self.flows {
+                            flow.stop(&self.engine);
+                        }
+                        return (fail(lost(self.remote, "the test", &e)), intervals);
+                    }
+                },
+                Some(event) = flow_events.recv() => {
+                    if let Err(e) = self.happened(event).await {
+                        return (fail(e), intervals);
+                    }
+                }
+                Some((request, reply)) = asked.recv() => {
+                    let answer = self.command(&request, intervals).await;
+                    let _ = reply.send(answer);
+                }
+                () = show_due => {
+                    let now = clock.monotonic_ns();
+                    self.show(shown, &intervals, now, observe);
+                }
+                () = tokio::time::sleep_until(next_clock) => {
+                    clock_period = (clock_period * 2).min(CLOCK_LAST);
+                    next_clock += clock_period;
+                    if !self.shared_clock && let Err(e) = self.relate_clocks(clock_period).await {
+                        return (fail(e), intervals);
+                    }
+                }
+                () = tokio::time::sleep_until(next_alive) => {
+                    next_alive = Instant::now() + ALIVE;
+                    if let Err(e) = self.probe_control().await {
+                        return (fail(e), intervals);
+                    }
+                }
+                () = tokio::time::sleep_until(heard + SILENCE) => {
+                    for flow in &self.flows {
+                        flow.stop(&self.engine);
+                    }
+                    return (fail(self.silent("the test")), intervals);
+                }
+                () = give_up_due => {
+                    let missing: Vec<u32> = self.specs.iter().map(|s| s.id).filter(|id| !self.receiver_done.contains(id)).collect();
+                    self.warnings.push(Warning::new("not-drained", Severity::Warning, format!("{} flows had not been accounted for when waiting ended (first: flow {})", missing.len(), missing.first().copied().unwrap_or(0))));
+                    return (done(Status::Complete, "waiting for the rest ended"), intervals);
+                }
+            }
+        }
+    }
+
+    /// Nothing came for too long.
+    pub(super) fn silent(&self, during: &'static str) -> TrafficError {
+        let reason = format!("nothing was heard of it for {} s", SILENCE.as_secs());
+        TrafficError::Lost { address: self.remote, during, reason }
+    }
+
+    /// The first flow that failed.
+    pub(super) fn first_failed(&self) -> Option<TrafficError> {
+        let (&flow, reason) = self.failed.iter().min_by_key(|f| f.0)?;
+        let name = self.flow(flow).map(|f| f.spec.name.clone()).unwrap_or_default();
+        Some(TrafficError::Flow { flow, name, reason: reason.clone() })
+    }
+
+    pub(super) fn failed_in_words(&self) -> Option<String> {
+        self.first_failed().map(|e| e.to_string())
+    }
+
+    pub(super) fn is_ended(&self, id: u32) -> bool {
+        self.failed.contains_key(&id)
+            || (self.sender_done.contains_key(&id) && self.receiver_done.contains(&id))
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.specs.iter().all(|s| self.is_ended(s.id))
+    }
+
+    pub(super) fn senders_over(&self) -> bool {
+        self.specs
+            .iter()
+            .all(|s| self.failed.contains_key(&s.id) || self.sender_done.contains_key(&s.id))
+    }
+
+    pub(super) fn flow(&self, id: u32) -> Option<&Arc<Flow>> {
+        // Flows are sorted by id, which count from 1.
+        self.flows.get(id.checked_sub(1)? as usize)
+    }
+
+    /// A message from the server.
+    pub(super) fn heard(
+        &mut self,
+        message: ServerMessage,
+        clock: &weir_net::clock::Clock,
+    ) -> Result<(), TrafficError> {
+        match message {
+            ServerMessage::SenderDone(total) => {
+                if let Some(flow) = self.flow(total.flow) {
+                    let wait = match flow.transport() {
+                        Transport::Udp => self.facts.loss_threshold_ns,
+                        Transport::Tcp => self.facts.loss_threshold_ns.max(10_000_000_000),
+                    };
+                    flow.sender_done(
+                        &self.engine,
+                        total.packets,
+                        total.bytes,
+                        clock.monotonic_ns() + wait,
+                    );
+                    self.sender_done.insert(total.flow, total);
+                }
+            }
+            ServerMessage::ReceiverDone { flow } if self.flow(flow).is_some() => {
+                self.receiver_done.insert(flow);
+            }
+            ServerMessage::Live { interval, flows } => {
+                let most = self.specs.len() as u32;
+                let kept = self.live.entry(interval as usize).or_default();
+                kept.extend(flows.into_iter().filter(|(id, _)| *id <= most));
+                // 0 is the sum of what the server received, where each flow's part would be too much traffic.
+                // Only the last few are ever shown.
+                self.live.retain(|i, _| *i + 8 > interval as usize);
+            }
+            // Once for each flow that there is: the peer decides how often it says so.
+            ServerMessage::FlowFailed { flow, text }
+                if self.flow(flow).is_some() && !self.failed.contains_key(&flow) =>
+            {
+                let text = clean(&text);
+                self.warnings.push(
+                    Warning::new("flow-failed", Severity::Error, format!("the other side: {text}"))
+                        .for_flow(flow),
+                );
+                self.failed.insert(flow, text);
+            }
+            // Kept for as long as its bound, which grows, is of use.
+            ServerMessage::ProbeReply { reference: Some(reference), .. } => {
+                self.remote_reference = Some(reference);
+            }
+            ServerMessage::Refused { code, text } => {
+                return Err(refused(self.remote, &code, &text));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Something that a worker tells.
+    pub(super) async fn happened(&mut self, event: FlowEvent) -> Result<(), TrafficError> {
+        match event {
+            FlowEvent::SenderDone(total) => {
+                self.sender_done.insert(total.flow, total);
+                self.send(&ClientMessage::SenderDone(total)).await?;
+            }
+            FlowEvent::ReceiverDone(flow) => {
+                self.receiver_done.insert(flow);
+            }
+            FlowEvent::Failed(flow, text) => {
+                if let Some(f) = self.flow(flow) {
+                    f.fail(text.clone());
+                }
+                self.warnings.push(
+                    Warning::new("flow-failed", Severity::Error, text.clone()).for_flow(flow),
+                );
+                self.failed.insert(flow, text);
+            }
+            FlowEvent::Ready(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Shows the intervals that have ended, each when the other side's figures are there or it is late for them.
+    pub(super) fn show(
+        &mut self,
+        shown: &mut usize,
+        intervals: &IntervalClock,
+        now: u64,
+        observe: &mut dyn FnMut(Event),
+    ) {
+        while let Some(end) = intervals.end_ns(*shown) {
+            // What ends shortly after a boundary belongs to the interval before it: it may not be over yet.
+            if now < end + intervals.tail_ns() {
+                return;
+            }
+            let index = *shown;
+            let remote = self.live.get(&index);
+            if now < end + SHOW_NS && remote.is_none() {
+                return;
+            }
+            let counts: Vec<_> = self
+                .specs
+                .iter()
+                .zip(&self.flows)
+                .map(|(spec, flow)| {
+                    let here = flow.interval(index);
+                    let there = remote.and_then(|r| r.get(&spec.id).cloned());
+                    match spec.connection.direction {
+                        Direction::Forward => (spec.id, Direction::Forward, here, there),
+                        Direction::Reverse => (spec.id, Direction::Reverse, there, here),
+                    }
+                })
+                .collect();
+            // Once the senders have ended, the rest is shown from the reports, with both ends' figures.
+            if self.senders_over() {
+                return;
+            }
+            let mut shown_now = interval(intervals, index, None, counts.into_iter());
+            if let Some(sum) = remote.and_then(|r| r.get(&0)) {
+                set_received(&mut shown_now, sum.clone());
+            }
+            observe(Event::Interval(Box::new(shown_now)));
+            *shown += 1;
+            self.live.remove(&index);
+        }
+    }
+
+    /// A request on the control socket.
+    pub(super) async fn command(&mut self, request: &Request, intervals: IntervalClock) -> Reply {
+        let named: Vec<FlowSpec> = self
+            .specs
+            .iter()
+            .filter(|s| {
+                // By name, or by the number that the text shows in front of each line.
+                request.connection.as_ref().is_none_or(|n| {
+                    *n == s.name || *n == s.connection.name || *n == s.id.to_string()
+                })
+            })
+            .cloned()
+            .collect();
+        if named.is_empty() {
+            let names: Vec<&str> = self.specs.iter().take(20).map(|s| s.name.as_str()).collect();
+            return Reply::error(format!(
+                "connection: {}; accepted: {}",
+                request.connection.as_deref().unwrap_or(""),
+                names.join(", ")
+            ));
+        }
+        let now = self.engine.clock().monotonic_ns();
+        for spec in &named {
+            let Some(flow) = self.flow(spec.id).cloned() else { continue };
+            let sent = match request.verb.as_str() {
+                "status" => Ok(()),
+                "start" if flow.sends() => {
+                    self.started.insert(spec.id);
+                    flow.start(&self.engine, now, intervals);
+                    Ok(())
+                }
+                "stop" if flow.sends() => {
+                    flow.stop(&self.engine);
+                    Ok(())
+                }
+                "start" if self.started.insert(spec.id) => {
+                    self.send(&ClientMessage::StartFlow { flow: spec.id }).await
+                }
+                "start" => Ok(()),
+                "stop" => self.send(&ClientMessage::StopFlow { flow: Some(spec.id) }).await,
+                other => {
+                    return Reply::error(format!("verb: {other}; accepted: start, stop, status"));
+                }
+            };
+            if let Err(e) = sent {
+                return Reply::error(e.to_string());
+            }
+        }
+        let state = |id| {
+            if self.is_ended(id) || self.sender_done.contains_key(&id) {
+                "ended"
+            } else if self.started.contains(&id) {
+                "started"
+            } else {
+                "waiting"
+            }
+        };
+        Reply {
+            ok: true,
+            flows: named
+                .iter()
+                .map(|s| FlowState { id: s.id, name: s.name.clone(), state: state(s.id).into() })
+                .collect(),
+            error: None,
+        }
+    }
+}
