@@ -1,0 +1,206 @@
+//! What a receiver reports of a flow: totals, intervals, losses, histograms.
+
+use super::*;
+
+impl Receiving {
+    /// Lost packets of each closed interval, as now known.
+    fn interval_lost(&self) -> Vec<u64> {
+        match (&self.finished, &self.tracking) {
+            (Some(summary), _) => summary.interval_lost.clone(),
+            (None, Tracking::Full(t) | Tracking::Narrow(t, _)) => t.interval_lost(),
+            (None, Tracking::Counted(_)) => vec![],
+        }
+    }
+
+    /// The figures of one closed interval, for a live line.
+    pub fn interval_count(&self, index: usize) -> Option<IntervalCount> {
+        let mut count = self.interval_without_loss(index)?;
+        count.lost_packets = self.interval_lost().get(index).copied();
+        Some(count)
+    }
+
+    /// This end's intervals as the record holds them.
+    pub fn interval_counts(&self) -> Vec<IntervalCount> {
+        let lost = self.interval_lost();
+        (0..self.log.closed().len())
+            .filter_map(|i| {
+                let mut c = self.interval_without_loss(i)?;
+                c.lost_packets = lost.get(i).copied();
+                Some(c)
+            })
+            .collect()
+    }
+
+    fn interval_without_loss(&self, index: usize) -> Option<IntervalCount> {
+        let clock = self.log.clock()?;
+        let count = self.log.closed().get(index)?;
+        Some(count.count(clock.seconds(index), None))
+    }
+
+    /// The receiver's part of the record. Call [`Receiving::finish`] first.
+    pub fn report(
+        &self,
+        method: &str,
+        buffer_bytes: Option<u64>,
+        socket_dropped: Option<u64>,
+    ) -> Receiver {
+        let seconds = self.first_ns.map_or(0.0, |f| self.last_ns.saturating_sub(f) as f64 / 1e9);
+        let (bytes, packets) = (self.bytes - self.base.bytes, self.packets - self.base.packets);
+        // n packets span n − 1 gaps; for a long run the difference vanishes, for a short one it would not.
+        let span =
+            if packets > 1 { seconds * packets as f64 / (packets - 1) as f64 } else { seconds };
+        let per_second = |n: u64| (span > 0.0).then(|| n as f64 / span);
+        let zero = self.log.start_ns();
+        let since_zero = |at: u64| Some(at.saturating_sub(zero?) as f64 / 1e9);
+        let mut out = Receiver {
+            bytes,
+            packets,
+            seconds,
+            start_seconds: self.first_ns.and_then(since_zero),
+            end_seconds: self.first_ns.and_then(|f| since_zero(self.last_ns.max(f))),
+            bits_per_second: per_second(8 * bytes),
+            packets_per_second: per_second(packets),
+            user_timed_messages: (self.messages > 0).then_some(self.user_timed_messages),
+            io_calls: Some(self.calls),
+            method: method.into(),
+            crossing: (self.messages > 0)
+                .then(|| if self.merged_messages > 0 { "merged" } else { "cut" }.into()),
+            segments_per_message: (self.messages > 0).then(|| {
+                (self.packets + self.duplicates + self.corrupted) as f64 / self.messages as f64
+            }),
+            duplicate_packets: Some(self.duplicates - self.base.duplicates),
+            reordered_packets: Some(self.reordered - self.base.reordered),
+            corrupted_packets: (self.layout.has_tag() || self.verify.is_some())
+                .then(|| self.corrupted - self.base.corrupted),
+            bit_errors: self.verify.is_some().then_some(self.bit_errors),
+            truncated_packets: Some(self.truncated),
+            buffer_bytes,
+            socket_dropped_packets: socket_dropped,
+            ..Receiver::default()
+        };
+        self.report_loss(&mut out);
+        out.jitter_seconds = self.jitter.ns().map(|j| j / 1e9);
+        if out.jitter_seconds.is_some() || self.delay.count() > 0 {
+            out.time_unit = Some(if self.merged_messages > 0 { "batch" } else { "packet" }.into());
+        }
+        if self.delay.count() > 0 {
+            out.one_way_delay = delay_record(&self.delay, Some(self.worst_error_ns));
+            out.one_way_delay_from_intended = self
+                .delay_intended
+                .as_ref()
+                .and_then(|d| delay_record(d, Some(self.worst_error_ns)));
+            out.delay_variation = Some(DelayVariation {
+                pdv_p99_seconds: self.delay.pdv_quantile_ns(0.99).map(|v| v as f64 / 1e9),
+                ipdv_p99_seconds: self.ipdv.quantile_ns(0.99).map(|v| v as f64 / 1e9),
+            });
+        }
+        out
+    }
+
+    fn report_loss(&self, out: &mut Receiver) {
+        let ratio = |lost: u64| {
+            let sent = lost + out.packets;
+            (sent > 0).then(|| lost as f64 / sent as f64)
+        };
+        match (&self.tracking, &self.finished) {
+            (Tracking::Counted(t), _) => {
+                out.duplicate_packets = None;
+                out.reordered_packets = None;
+                if let Some(sent) = self.sent_total {
+                    let summary = t.finish(sent);
+                    out.lost_packets = Some(summary.lost);
+                    out.loss_ratio = ratio(summary.lost);
+                }
+                out.ambiguous = Some(true);
+            }
+            (tracking, Some(s)) => {
+                let omitted = self.log.omitted();
+                let lost: u64 = if omitted == 0 {
+                    s.counts.lost
+                } else {
+                    s.interval_lost.iter().skip(omitted).sum()
+                };
+                out.lost_packets = Some(lost);
+                out.loss_ratio = ratio(lost);
+                out.late_packets = Some(s.counts.late);
+                out.reordering_extent_max =
+                    (s.counts.reordered > 0).then_some(s.reorder_extent.max);
+                let mut runs: BTreeMap<String, u64> = s
+                    .loss_runs
+                    .lengths
+                    .iter()
+                    .map(|(length, count)| (length.to_string(), *count))
+                    .collect();
+                if s.loss_runs.overflow_runs > 0 {
+                    runs.insert("more".into(), s.loss_runs.overflow_runs);
+                }
+                out.loss_runs = (!runs.is_empty()).then_some(runs);
+                let narrow = matches!(tracking, Tracking::Narrow(_, e) if e.is_ambiguous());
+                out.ambiguous = Some(s.counts.ambiguous || narrow);
+            }
+            _ => {}
+        }
+    }
+
+    /// Distributions for the record.
+    pub fn histograms(&self, flow: u32) -> Vec<Histogram> {
+        let named = |metric: &str, data: Option<String>| {
+            data.map(|data| Histogram {
+                flow: Some(flow),
+                metric: metric.into(),
+                encoding: "hdr-v2".into(),
+                data,
+            })
+        };
+        let mut out = vec![];
+        if self.delay.count() > 0 {
+            out.extend(named("one_way_delay", self.delay.to_hdr_v2()));
+            out.extend(
+                self.delay_intended
+                    .as_ref()
+                    .and_then(|d| named("one_way_delay_from_intended", d.to_hdr_v2())),
+            );
+        }
+        out
+    }
+}
+
+impl ReceiveCount {
+    /// As the record holds it, over `seconds`, where they are known.
+    pub fn count(&self, seconds: Option<f64>, lost: Option<u64>) -> IntervalCount {
+        let per_second = |n: u64| seconds.filter(|s| *s > 0.0).map(|s| n as f64 / s);
+        IntervalCount {
+            bytes: self.bytes,
+            packets: self.packets,
+            bits_per_second: per_second(8 * self.bytes),
+            packets_per_second: per_second(self.packets),
+            lost_packets: lost,
+            duplicate_packets: Some(self.duplicates),
+            reordered_packets: Some(self.reordered),
+            jitter_seconds: self.jitter_ns.map(|j| j / 1e9),
+            mean_delay_seconds: (self.delays > 0)
+                .then(|| self.delay_sum_ns as f64 / self.delays as f64 / 1e9),
+            ..IntervalCount::default()
+        }
+    }
+}
+
+/// A delay distribution as the record holds it.
+pub fn delay_record(d: &DelaySummary, error_ns: Option<u64>) -> Option<Delay> {
+    let seconds = |ns: i64| ns as f64 / 1e9;
+    let q = |q: f64| d.quantile_ns(q).map(seconds);
+    Some(Delay {
+        count: d.count(),
+        min_seconds: seconds(d.min_ns()?),
+        mean_seconds: d.mean_ns()? / 1e9,
+        p50_seconds: q(0.5),
+        p90_seconds: q(0.9),
+        p99_seconds: q(0.99),
+        p99_9_seconds: q(0.999),
+        p99_99_seconds: q(0.9999),
+        p99_999_seconds: q(0.99999),
+        max_seconds: seconds(d.max_ns()?),
+        error_seconds: error_ns.map(|e| e as f64 / 1e9),
+        negative_samples: (d.negative() > 0).then_some(d.negative()),
+    })
+}
