@@ -362,7 +362,7 @@ fn what_this_host_sends_is_not_received() {
 fn unplanned_drops_are_counted() {
     for mode in MODES {
         let Some(path) = path("unplanned_drops_are_counted", 1500) else { return };
-        let options = LinkOptions { ring_frames: Some(64) };
+        let options = LinkOptions { ring_frames: Some(64), ..LinkOptions::default() };
         let mut link = path.link("A", mode, &options).expect("link");
         let a = RawSocket::open(&path.a, "ea");
         let room = u64::from(link.description.ring_frames);
