@@ -84,7 +84,8 @@ fn services_here_and_beyond_are_reached_and_names_answered() {
     answers(&lab, "a", "127.0.0.53:53", name);
     let directory = tempfile::tempdir().unwrap();
     let resolver = directory.path().join("resolv.conf");
-    std::fs::write(&resolver, "search invalid\nnameserver 127.0.0.53\noptions timeout:2\n").unwrap();
+    std::fs::write(&resolver, "search invalid\nnameserver 127.0.0.53\noptions timeout:2\n")
+        .unwrap();
     let script = format!(
         "tcp() {{ exec 3<>/dev/tcp/$1/$2; cat <&3; }}
          udp() {{ exec 4<>/dev/udp/$1/$2; echo $3 >&4; timeout 5 dd bs=100 count=1 status=none <&4; }}
