@@ -6,6 +6,7 @@ mod common;
 mod impair_path;
 
 use std::net::UdpSocket;
+use std::process::Child;
 use std::time::Duration;
 
 use common::{signal, until};
@@ -24,6 +25,18 @@ fn count(value: &Value) -> u64 {
 fn alarms(report: &Value, kind: &str) -> Vec<bool> {
     let all = report["alarms"].as_array().into_iter().flatten();
     all.filter(|a| a["kind"] == kind).map(|a| a["active"].as_bool().unwrap()).collect()
+}
+
+/// Stops a process and waits until each of its threads stands.
+fn stop(child: &Child) {
+    signal("STOP", child);
+    let tasks = format!("/proc/{}/task", child.id());
+    until("it stands", || {
+        std::fs::read_dir(&tasks).unwrap().all(|task| {
+            let stat = std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap();
+            stat.rsplit(')').next().unwrap().trim_start().starts_with('T')
+        })
+    });
 }
 
 impl Path {
@@ -153,7 +166,7 @@ fn a_stopped_emulator_is_late_up_to_its_ring_and_loses_beyond_it_what_it_counts(
             }
         };
         // As many as surely fit.
-        signal("STOP", &emulator.child);
+        stop(&emulator.child);
         for _ in 0..50 {
             sender.send(&[1; 18]).unwrap();
         }
@@ -172,7 +185,7 @@ fn a_stopped_emulator_is_late_up_to_its_ring_and_loses_beyond_it_what_it_counts(
             assert!(count(&forward(&fit)["late_packets"]) >= 50, "{}", forward(&fit));
         }
         // More than any ring of that size holds.
-        signal("STOP", &emulator.child);
+        stop(&emulator.child);
         for _ in 0..2000 {
             sender.send(&[2; 18]).unwrap();
         }
