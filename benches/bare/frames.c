@@ -3,6 +3,7 @@
  *   frames packet IF SECONDS [BYTES]   flood by AF_PACKET (sendmmsg, past the queueing discipline)
  *   frames live IF SECONDS [BYTES]     flood by XDP live frames (Linux 5.18): frames that cost the sender almost nothing
  *   frames sink IF SECONDS             drop everything that comes in by an XDP program and count it
+ *   frames pass IF SECONDS             let everything through an XDP program: a veth takes live frames only with one
  *
  * Prints frames (sent or received) and seconds. Frames go to a station that is nobody. */
 #include "bare.h"
@@ -116,9 +117,22 @@ static void sink(int interface, uint64_t until) {
     report(count, since);
 }
 
+static void pass(int interface, uint64_t until) {
+    const struct bpf_insn program[] = {
+        {.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = 0, .imm = XDP_PASS},
+        {.code = BPF_JMP | BPF_EXIT},
+    };
+    union bpf_attr l = {0};
+    l.link_create.prog_fd = (uint32_t)load(program, 2);
+    l.link_create.target_ifindex = (uint32_t)interface;
+    l.link_create.attach_type = BPF_XDP;
+    if (bpf(BPF_LINK_CREATE, &l) < 0) fail("attach to", "interface");
+    while (now_ns() < until) usleep(1000);
+}
+
 int main(int argc, char **argv) {
     if (argc < 4) {
-        fprintf(stderr, "usage: frames packet|live|sink IF SECONDS [BYTES]\n");
+        fprintf(stderr, "usage: frames packet|live|sink|pass IF SECONDS [BYTES]\n");
         return 2;
     }
     int interface = (int)if_nametoindex(argv[2]);
@@ -128,8 +142,9 @@ int main(int argc, char **argv) {
     if (strcmp(argv[1], "packet") == 0) by_packet(interface, until, bytes);
     else if (strcmp(argv[1], "live") == 0) by_live_frames(interface, until, bytes);
     else if (strcmp(argv[1], "sink") == 0) sink(interface, until);
+    else if (strcmp(argv[1], "pass") == 0) pass(interface, until);
     else {
-        fprintf(stderr, "%s: packet, live or sink is wanted\n", argv[1]);
+        fprintf(stderr, "%s: packet, live, sink or pass is wanted\n", argv[1]);
         return 2;
     }
     return 0;

@@ -16,6 +16,8 @@ pub enum AlarmKind {
     UnplannedDrop,
     /// Packets left more than 1 ms late.
     DeadlineLate,
+    /// The realtime clock, by which the kernel stamps packets, was stepped.
+    ClockStepped,
     /// The journal's queue overflowed, or its disk refused.
     JournalDropped,
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use weir_impair::ImpairError;
-use weir_link::{Receive, Transmit};
+use weir_link::{Receive, ReceiveStatistics, Transmit};
 use weir_model::impairment::Impairment;
 use weir_net::clock::{Clock, set_timer_slack, thread_cpu_ns};
 use weir_net::poll::{Events, Interest, Poller, Waker};
@@ -86,6 +86,7 @@ pub(crate) struct Pulse {
     pub(crate) memory_bytes: AtomicU64,
     pub(crate) unplanned_packets: AtomicU64,
     pub(crate) late_packets: AtomicU64,
+    pub(crate) clock_steps: AtomicU64,
     /// Share of a processor that the thread used, in 1/1000.
     pub(crate) load_permille: AtomicU64,
     pub(crate) fifo: AtomicBool,
@@ -149,6 +150,8 @@ struct Worker {
     draining_until_ns: Option<u64>,
     next_tick_ns: u64,
     ticks: u32,
+    /// What the receiving link counted when it was asked last.
+    received: ReceiveStatistics,
     /// Monotonic and CPU time at the last tick.
     last_tick: (u64, u64),
 }
@@ -169,6 +172,7 @@ impl Worker {
             draining_until_ns: None,
             next_tick_ns: 0,
             ticks: 0,
+            received: ReceiveStatistics::default(),
             last_tick: (0, 0),
         }
     }
@@ -339,26 +343,27 @@ impl Worker {
         pulse.fifo.store(self.fifo, Ordering::Relaxed);
         if self.ticks.is_multiple_of(TICKS_BETWEEN_COUNTERS) {
             let link = self.link();
-            let unplanned = self.parts.passage.unplanned_packets()
-                + link.kernel_dropped_packets
-                + link.memory_dropped_packets
-                + link.unusable_packets;
+            let unplanned = self.parts.passage.unplanned_packets() + link.unplanned_packets();
             set(&self.parts.pulse.unplanned_packets, unplanned);
+            set(&self.parts.pulse.clock_steps, link.clock_steps);
         }
         self.ticks = self.ticks.wrapping_add(1);
     }
 
     fn link(&mut self) -> LinkReport {
-        // An interface that is gone tells nothing any more; what was read before is lost with it.
-        let received = self.parts.from.statistics().unwrap_or_default();
+        // An interface that is gone may tell nothing any more: what it told last holds.
+        self.received = self.parts.from.statistics().unwrap_or(self.received);
+        let received = self.received;
         let sent = self.parts.to.statistics();
         LinkReport {
             kernel_dropped_packets: received.kernel_drops,
             memory_dropped_packets: received.slab_drops,
             unusable_packets: received.unusable,
             refused_packets: sent.refused,
+            driver_dropped_packets: sent.dropped,
             super_packets: received.super_packets,
             times_full: sent.times_full,
+            clock_steps: received.clock_steps,
             cpu_nanoseconds: thread_cpu_ns(),
         }
     }

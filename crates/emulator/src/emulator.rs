@@ -152,7 +152,7 @@ impl Emulator {
                     quietened.still_on.join(", ")
                 ));
             }
-            let options = LinkOptions { ring_frames: config.ring_frames };
+            let options = LinkOptions { ring_frames: config.ring_frames, ..LinkOptions::default() };
             let link = |choice| weir_link::open(name, choice, &options);
             Ok(match config.link {
                 LinkMode::Auto => link(LinkChoice::Auto { receive_stamps: timed })?,
@@ -585,7 +585,7 @@ impl Remote {
 
     /// The supervisor's life.
     fn watch(&self) {
-        let mut seen = [[0_u64; 2]; 2];
+        let mut seen = [[0_u64; 3]; 2];
         let mut journal_dropped = 0;
         let (over, bell) = &self.shared.over;
         let mut ended = lock(over);
@@ -600,7 +600,7 @@ impl Remote {
         }
     }
 
-    fn look(&self, seen: &mut [[u64; 2]; 2], journal_dropped: &mut u64) {
+    fn look(&self, seen: &mut [[u64; 3]; 2], journal_dropped: &mut u64) {
         let now = self.seconds();
         let mut alarms = lock(&self.shared.alarms);
         for ((pulse, name), seen) in self.shared.pulses.iter().zip(NAMES).zip(seen) {
@@ -615,7 +615,8 @@ impl Remote {
             });
             let unplanned = pulse.unplanned_packets.load(Ordering::Relaxed);
             let late = pulse.late_packets.load(Ordering::Relaxed);
-            let grown = [unplanned > seen[0], late > seen[1]];
+            let steps = pulse.clock_steps.load(Ordering::Relaxed);
+            let grown = [unplanned > seen[0], late > seen[1], steps > seen[2]];
             alarms.set(AlarmKind::UnplannedDrop, name, grown[0], now, || {
                 format!("{name}: {} packets lost unasked", unplanned - seen[0])
             });
@@ -623,7 +624,13 @@ impl Remote {
                 let count = late - seen[1];
                 format!("{name}: {count} packets left more than {} ms late", LATE_NS / 1_000_000)
             });
-            *seen = [unplanned, late];
+            alarms.set(AlarmKind::ClockStepped, name, grown[2], now, || {
+                format!(
+                    "{name}: the realtime clock was stepped; packets that came in within 10 ms of it may have \
+                     been delayed by as much more or less"
+                )
+            });
+            *seen = [unplanned, late, steps];
         }
         if let Some(journal) = &self.shared.journal {
             let dropped = journal.report().dropped_records;

@@ -142,7 +142,8 @@ impl Journal {
     /// The writing end of a direction.
     pub(crate) fn writing(&self, direction: Direction) -> Writing {
         let (back, empty) = sync_channel(WAITING);
-        for _ in 0..4 {
+        // As many as the queue takes, so that none is ever made while packets pass; untouched, they cost no memory.
+        for _ in 0..WAITING {
             let _ = back.try_send(Vec::with_capacity(BATCH));
         }
         Writing {
@@ -221,10 +222,11 @@ impl Writing {
             return;
         }
         let count = self.batch.len() as u64;
-        let next = match self.empty.try_recv() {
-            Ok(batch) => batch,
-            // All are with the writer: one more, as long as its queue takes them.
-            Err(TryRecvError::Empty | TryRecvError::Disconnected) => Vec::with_capacity(BATCH),
+        let Ok(next) = self.empty.try_recv() else {
+            // All are with the writer.
+            self.counts.dropped.fetch_add(count, Ordering::Relaxed);
+            self.batch.clear();
+            return;
         };
         let full = std::mem::replace(&mut self.batch, next);
         if let Err(refused) = self.sender.try_send((full, self.back.clone())) {

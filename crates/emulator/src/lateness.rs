@@ -7,6 +7,9 @@ use crate::report::{LatenessReport, Realised};
 /// A packet that leaves later than this after its time was late: an alarm.
 pub(crate) const LATE_NS: u64 = 1_000_000;
 
+/// Lateness up to this is counted without an allocation after a flow's first packet: 64 KiB, touched as it is used.
+const RESERVED_NS: u64 = 1 << 25;
+
 /// Of one flow and direction.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Timing {
@@ -24,6 +27,7 @@ impl Timing {
         let delay = departed_ns.saturating_sub(arrived_ns);
         if self.lateness.count() == 0 {
             self.delay_min_ns = delay;
+            self.lateness.reserve(RESERVED_NS);
         }
         self.delay_min_ns = self.delay_min_ns.min(delay);
         self.delay_max_ns = self.delay_max_ns.max(delay);

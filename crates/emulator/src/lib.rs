@@ -42,6 +42,7 @@ mod frames;
 mod journal;
 mod lateness;
 mod passage;
+mod prediction;
 #[cfg(target_os = "linux")]
 mod refusal;
 pub mod replay;
@@ -52,6 +53,7 @@ pub use config::{EmulatorConfig, LinkMode, Scheduling};
 #[cfg(target_os = "linux")]
 pub use emulator::{Emulator, Ending, Remote};
 pub use error::{EmulatorError, Refusal};
+pub use prediction::{Prediction, predict, predictions};
 #[cfg(target_os = "linux")]
 pub use refusal::refusals;
 pub use report::{

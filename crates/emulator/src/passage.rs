@@ -382,12 +382,10 @@ impl Passage {
             direction: side,
             received_packets: sum(|c| c.received_packets),
             received_bytes: sum(|c| c.received_bytes),
-            sent_packets: sum(|c| c.sent_packets),
+            sent_packets: sum(|c| c.sent_packets).saturating_sub(link.driver_dropped_packets),
             sent_bytes: sum(|c| c.sent_bytes),
             unplanned_dropped_packets: sum(|c| c.unplanned_dropped_packets)
-                + link.kernel_dropped_packets
-                + link.memory_dropped_packets
-                + link.unusable_packets,
+                + link.unplanned_packets(),
             held_packets: self.engine.held_packets() + self.waiting() as u64,
             late_packets: self.late_packets,
             link,

@@ -206,12 +206,27 @@ pub struct LinkReport {
     pub unusable_packets: u64,
     /// Frames that the outgoing interface refused; counted in their flows too.
     pub refused_packets: u64,
+    /// Frames that the outgoing interface took and its driver dropped; counted as sent in their flows.
+    pub driver_dropped_packets: u64,
     /// Super-packets that were cut into frames.
     pub super_packets: u64,
     /// Times the outgoing link had no room.
     pub times_full: u64,
+    /// Steps of the realtime clock that the receive stamps showed.
+    pub clock_steps: u64,
     /// CPU time of the direction's thread, ns.
     pub cpu_nanoseconds: u64,
+}
+
+impl LinkReport {
+    /// Packets lost unasked that no flow counts.
+    #[must_use]
+    pub fn unplanned_packets(&self) -> u64 {
+        self.kernel_dropped_packets
+            + self.memory_dropped_packets
+            + self.unusable_packets
+            + self.driver_dropped_packets
+    }
 }
 
 /// A configuration that came into force.

@@ -25,6 +25,8 @@ use crate::wheel::{Timer, Wheel};
 /// What a held packet counts beyond its length towards the memory limit.
 pub const HELD_OVERHEAD_BYTES: u64 = 128;
 
+/// Changes of content for which there is room from the start.
+const EDITS_AT_ONCE: usize = 4096;
 /// Bit of a timer's item: it lets the oldest packet of a path go; the rest is the path's number.
 const FIRES: u32 = 1 << 31;
 /// The path without laws.
@@ -213,6 +215,10 @@ impl Engine {
         self.numbers = numbers;
         self.active = active;
         self.content = self.flows.iter().any(|flow| flow.content.is_some());
+        if self.content {
+            // As many as leave at once after a stall: no packet is to wait for an allocation.
+            self.edits.reserve(EDITS_AT_ONCE);
+        }
         Ok(())
     }
 

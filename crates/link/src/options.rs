@@ -1,5 +1,7 @@
 //! What may be asked of a link.
 
+use weir_net::clock::Clock;
+
 use crate::link::Mode;
 
 /// Which link is wanted.
@@ -16,9 +18,11 @@ pub enum LinkChoice {
 }
 
 /// How a link is to be opened.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct LinkOptions {
     /// Frames each receive ring is to hold: a stall of this process no longer than they take to come in loses nothing.
     /// `None`: 8192 for a packet socket, 4096 a queue for AF_XDP. Rounded up as the kernel wants it.
     pub ring_frames: Option<u32>,
+    /// By which the kernel's receive stamps are mapped to monotonic time; a test may give one that is stepped.
+    pub clock: Clock,
 }

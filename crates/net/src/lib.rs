@@ -70,3 +70,5 @@ mod portable;
 use portable as sys;
 
 pub use error::{Error, Result};
+#[cfg(target_os = "linux")]
+pub use linux::transparent;

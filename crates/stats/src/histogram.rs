@@ -58,6 +58,15 @@ impl Histogram {
         Self::default()
     }
 
+    /// Takes memory for all values up to `value` at once (128 bytes for each 32 cells), and for the table of all, so that
+    /// counting them allocates nothing.
+    pub fn reserve(&mut self, value: u64) {
+        let groups = (cell_of(MAX_VALUE) >> PAGE_BITS) + 1;
+        self.table.resize(groups.max(self.table.len()), 0);
+        let pages = (cell_of(value) >> PAGE_BITS) + 1;
+        self.cells.reserve(pages.saturating_sub(self.cells.len()));
+    }
+
     /// Counts `value`.
     #[inline]
     pub fn record(&mut self, value: u64) {

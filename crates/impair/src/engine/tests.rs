@@ -344,6 +344,23 @@ fn a_new_configuration_keeps_what_is_held_and_every_index() {
 }
 
 #[test]
+fn a_loss_law_that_stays_keeps_its_state() {
+    let metas = even(100, 10_000);
+    let lost = |second: &str| {
+        let mut engine = engine("loss every 7");
+        let mut fates = vec![];
+        engine.step(metas[49].arrived_ns, &metas[..50], &mut fates);
+        engine.configure(&both(second)).unwrap();
+        engine.step(metas[99].arrived_ns, &metas[50..], &mut fates);
+        let lost = fates.iter().filter(|f| f.verdict == Verdict::Lost);
+        lost.map(|f| f.index).filter(|i| *i >= 50).collect::<Vec<_>>()
+    };
+    assert_eq!(lost("loss every 7, duplicate 1%")[..2], [55, 62]);
+    // Another law begins anew.
+    assert_eq!(lost("loss every 8")[..2], [57, 65]);
+}
+
+#[test]
 fn a_new_rate_does_not_overtake_the_old_queue() {
     let mut engine = engine("rate 8M queue 1s");
     let mut fates = vec![];

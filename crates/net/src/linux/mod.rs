@@ -21,4 +21,5 @@ pub(crate) mod sockopt;
 pub(crate) mod tcp;
 pub(crate) mod tcp_info;
 pub(crate) mod thread;
+pub mod transparent;
 pub(crate) mod udp;

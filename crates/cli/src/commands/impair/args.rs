@@ -214,7 +214,7 @@ pub(crate) enum Verb {
         #[command(flatten)]
         socket: SocketArgs,
     },
-    /// Run a command behind the emulator, with a way to this host's services
+    /// Run a command behind the emulator, with a way to this host's services and out
     Exec(ExecArgs),
 }
 

@@ -25,6 +25,7 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
         return Err(CliError::Usage("two interfaces are needed: weir impair A B".into()));
     };
     let impairment = args.laws.impairment()?;
+    let predictions = weir_emulator::predictions(&impairment);
     let config = EmulatorConfig {
         link: args.link,
         journal: args.journal.clone(),
@@ -44,7 +45,7 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
         head += &format!("  {link}\n");
     }
     head += &text::laws(&impairment);
-    for limit in emulator.remote().notes() {
+    for limit in predictions.iter().chain(emulator.remote().notes()) {
         head += &format!("  note: {limit}\n");
     }
     match &socket {

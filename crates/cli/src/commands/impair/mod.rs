@@ -6,6 +6,7 @@ mod capture;
 mod control;
 mod exec;
 mod live;
+mod outward;
 mod relay;
 pub(crate) mod spawn;
 mod text;

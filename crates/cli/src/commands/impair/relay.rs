@@ -13,9 +13,17 @@ use weir_lab::Lab;
 /// Between two looks at what this host listens on.
 const LOOK: Duration = Duration::from_millis(250);
 /// Most connections at once.
-const MOST_CONNECTIONS: usize = 1024;
-/// State of a listening socket in /proc/net/tcp.
+pub(super) const MOST_CONNECTIONS: usize = 1024;
+/// States of a socket that anybody may address, in /proc/net/tcp and /proc/net/udp.
 const LISTENING: &str = "0A";
+const UNCONNECTED: &str = "07";
+
+/// Whose ports are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Protocol {
+    Tcp,
+    Udp,
+}
 
 /// Ends the relay when dropped.
 pub(super) struct Relay(Arc<AtomicBool>);
@@ -26,22 +34,26 @@ impl Drop for Relay {
     }
 }
 
-/// TCP ports that this namespace listens on, each with an address that reaches it from here.
-fn listening() -> HashMap<u16, IpAddr> {
+/// Ports that this namespace listens on, each with an address that reaches it from here.
+pub(super) fn listening(protocol: Protocol) -> HashMap<u16, IpAddr> {
+    let (files, state) = match protocol {
+        Protocol::Tcp => (["/proc/self/net/tcp6", "/proc/self/net/tcp"], LISTENING),
+        Protocol::Udp => (["/proc/self/net/udp6", "/proc/self/net/udp"], UNCONNECTED),
+    };
     let mut found = HashMap::new();
-    for file in ["/proc/self/net/tcp6", "/proc/self/net/tcp"] {
+    for file in files {
         let text = std::fs::read_to_string(file).unwrap_or_default();
-        found.extend(text.lines().skip(1).filter_map(listener));
+        found.extend(text.lines().skip(1).filter_map(|line| listener(line, state)));
     }
     found
 }
 
-/// Port and address of a line of /proc/net/tcp or tcp6, when it is a listening socket. The wildcard is reached by the
-/// loopback address.
-fn listener(line: &str) -> Option<(u16, IpAddr)> {
+/// Port and address of a line of /proc/net/tcp, tcp6, udp or udp6, when the socket is in `state`. The wildcard is
+/// reached by the loopback address.
+fn listener(line: &str, state: &str) -> Option<(u16, IpAddr)> {
     let mut fields = line.split_whitespace();
     let local = fields.nth(1)?;
-    if fields.nth(1)? != LISTENING {
+    if fields.nth(1)? != state {
         return None;
     }
     let (address, port) = local.split_once(':')?;
@@ -74,7 +86,7 @@ pub(super) fn start(lab: &Lab, host: &str) -> Result<Relay, weir_lab::Error> {
     let count = Arc::new(AtomicUsize::new(0));
     let mut known = HashSet::new();
     let mut open = move |over: &Arc<AtomicBool>| {
-        for (port, target) in listening() {
+        for (port, target) in listening(Protocol::Tcp) {
             if !known.insert(port) {
                 continue;
             }
@@ -130,7 +142,7 @@ fn accept(listener: &TcpListener, target: SocketAddr, over: &AtomicBool, count: 
 }
 
 /// Passes bytes both ways until both have ended.
-fn join(one: &TcpStream, other: &TcpStream) {
+pub(super) fn join(one: &TcpStream, other: &TcpStream) {
     let _ = (one.set_nodelay(true), other.set_nodelay(true));
     std::thread::scope(|scope| {
         scope.spawn(|| pass(one, other));
@@ -158,15 +170,15 @@ mod tests {
     #[test]
     fn listening_sockets_are_read_from_proc() {
         let v4 = "   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000";
-        assert_eq!(listener(v4), Some((8080, Ipv4Addr::LOCALHOST.into())));
+        assert_eq!(listener(v4, LISTENING), Some((8080, Ipv4Addr::LOCALHOST.into())));
         let any = "   1: 00000000:0016 00000000:0000 0A 00000000:00000000 00:00000000";
-        assert_eq!(listener(any), Some((22, Ipv4Addr::LOCALHOST.into())));
+        assert_eq!(listener(any, LISTENING), Some((22, Ipv4Addr::LOCALHOST.into())));
         let v6 = "   2: 00000000000000000000000000000000:0050 0:0 0A 0";
-        assert_eq!(listener(v6), Some((80, Ipv6Addr::LOCALHOST.into())));
+        assert_eq!(listener(v6, LISTENING), Some((80, Ipv6Addr::LOCALHOST.into())));
         let established = "   3: 0100007F:1F90 0100007F:9C40 01 00000000:00000000";
-        assert_eq!(listener(established), None);
+        assert_eq!(listener(established, LISTENING), None);
         for bad in ["", "x", "0: zz:1 0:0 0A", "0: 0100007F 0:0 0A", "0: 0100:1 0:0 0A"] {
-            assert_eq!(listener(bad), None, "{bad}");
+            assert_eq!(listener(bad, LISTENING), None, "{bad}");
         }
     }
 

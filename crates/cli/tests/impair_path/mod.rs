@@ -1,0 +1,132 @@
+//! A lab with an emulator in its middle, for tests of `weir impair`.
+// Each test file is a crate of its own and uses its part.
+#![allow(dead_code)]
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+use weir_lab::{Lab, LabSpec, Topology};
+use weir_net::namespace::effective_user_id;
+
+use crate::common::{Ended, WEIR, has_tools, run, signal, skip, wait};
+
+/// Host a, the middle m with interfaces to-a and to-b, host b.
+pub(crate) struct Path {
+    pub(crate) lab: Lab,
+    directory: tempfile::TempDir,
+}
+
+/// A running emulator in the middle.
+pub(crate) struct Emulator {
+    pub(crate) child: Child,
+    pub(crate) head: String,
+    stdout: Option<BufReader<std::process::ChildStdout>>,
+}
+
+impl Path {
+    pub(crate) fn up(test: &str, tools: &[&str]) -> Option<Path> {
+        if effective_user_id() != 0 {
+            skip(test, "needs root");
+            return None;
+        }
+        if !has_tools(test, tools) {
+            return None;
+        }
+        let spec = LabSpec { topology: Topology::Middle, ..LabSpec::default() };
+        Some(Path { lab: Lab::up(&spec).unwrap(), directory: tempfile::tempdir().unwrap() })
+    }
+
+    pub(crate) fn file(&self, name: &str) -> std::path::PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// `weir …` in a host, with a runtime directory of this test's own.
+    pub(crate) fn weir(&self, host: &str, words: &[&str]) -> Command {
+        let mut command = self.lab.command(host, WEIR).unwrap();
+        command.args(words).env("NO_COLOR", "1").env("WEIR_DATA", self.directory.path());
+        command.env("WEIR_RUNTIME_DIR", self.directory.path().join("runtime"));
+        command.env_remove("WEIR_KEY");
+        command
+    }
+
+    pub(crate) fn emulator(&self, words: &[&str]) -> Emulator {
+        let mut command = self.weir("m", &[&["impair", "to-a", "to-b"], words].concat());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut head = String::new();
+        // With --json the head goes to stderr; tests here read stdout's.
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        loop {
+            let mut line = String::new();
+            if stdout.read_line(&mut line).unwrap() == 0 {
+                let mut stderr = String::new();
+                std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut stderr)
+                    .unwrap();
+                panic!("the emulator did not start: {head}{stderr}");
+            }
+            head += &line;
+            if line.contains("control socket") {
+                break;
+            }
+        }
+        Emulator { child, head, stdout: Some(stdout) }
+    }
+
+    pub(crate) fn stats(&self) -> Value {
+        let text = run(self.weir("m", &["impair", "stats", "--json"])).good();
+        serde_json::from_str(&text).unwrap()
+    }
+
+    /// Offloads of an interface of the middle that are on.
+    pub(crate) fn offloads(&self, interface: &str) -> BTreeSet<String> {
+        let read = || weir_net::interface::offloads(interface).unwrap();
+        let all = self.lab.run_in("m", read).unwrap();
+        all.into_iter().filter(|f| f.active).map(|f| f.name).collect()
+    }
+
+    /// How many ask for promiscuous mode of an interface of the middle.
+    pub(crate) fn promiscuity(&self, interface: &str) -> u64 {
+        let mut command = self.lab.command("m", "ip").unwrap();
+        command.args(["-j", "-d", "link", "show", "dev", interface]);
+        let json: Value = serde_json::from_str(&run(command).good()).unwrap();
+        json[0]["promiscuity"].as_u64().unwrap()
+    }
+
+    pub(crate) fn tool(&self, host: &str, words: &[&str]) -> Ended {
+        let mut command = self.lab.command(host, words[0]).unwrap();
+        command.args(&words[1..]);
+        run(command)
+    }
+}
+
+impl Emulator {
+    pub(crate) fn ended(mut self) -> (Option<i32>, String, String) {
+        let mut stdout = String::new();
+        let status = wait(&mut self.child, "weir impair");
+        std::io::Read::read_to_string(&mut self.stdout.take().unwrap(), &mut stdout).unwrap();
+        let mut stderr = String::new();
+        let mut pipe = self.child.stderr.take().unwrap();
+        std::io::Read::read_to_string(&mut pipe, &mut stderr).unwrap();
+        (status.code(), stdout, stderr)
+    }
+
+    pub(crate) fn interrupt(self) -> (Option<i32>, String, String) {
+        signal("INT", &self.child);
+        self.ended()
+    }
+}
+
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Round-trip times of `ping`, ms.
+pub(crate) fn round_trips(text: &str) -> Vec<f64> {
+    let times = text.lines().filter_map(|line| line.split("time=").nth(1));
+    times.map(|rest| rest.split(' ').next().unwrap().parse().unwrap()).collect()
+}
