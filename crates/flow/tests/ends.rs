@@ -183,6 +183,34 @@ fn a_sender_reports_what_the_network_took() {
     s.stop();
     assert_eq!(s.report("gso", None).seconds, 14.0 * f64::from(message) / 1e3);
     assert_eq!(sending("0", false, |_| {}).report("send", None).queue_full, None);
+    // One that reached its limit before its end took no longer than that.
+    let mut s = sending("0", false, |c| (c.packets, c.duration) = (Some(2), Some(Span(SECOND))));
+    s.sent(1, 1, 10 * SECOND);
+    s.sent(1, 1, 10 * SECOND + 3 * MS);
+    assert_eq!(s.report("send", None).seconds, 3e-3);
+}
+
+#[test]
+fn empty_datagrams_close_an_interval_too() {
+    let mut s = sending("0", false, |c| c.payload = Some(ByteSize(0)));
+    s.sent(3, 3, 10 * SECOND + 1);
+    s.finish(10 * SECOND + 2);
+    let counts = s.interval_counts();
+    assert_eq!(counts.iter().map(|c| (c.packets, c.bytes)).collect::<Vec<_>>(), [(3, 0)]);
+}
+
+#[test]
+fn fifo_is_told_only_of_a_flow_that_was_always_sent_under_it() {
+    use weir_flow::Class::{Fifo, Normal};
+    let told = |classes: &[weir_flow::Class]| {
+        let mut s = sending("0", false, |_| {});
+        classes.iter().for_each(|class| s.scheduled(*class));
+        s.report("send", None).scheduling
+    };
+    assert_eq!(told(&[]), None);
+    assert_eq!(told(&[Fifo, Fifo]).as_deref(), Some("fifo"));
+    assert_eq!(told(&[Fifo, Normal, Fifo]).as_deref(), Some("normal"));
+    assert_eq!(told(&[Normal, Fifo]).as_deref(), Some("normal"));
 }
 
 #[test]
@@ -412,6 +440,15 @@ fn merged_copies_and_strangers_count_once() {
         (Some("merged"), Some("batch"))
     );
     assert_eq!(report.one_way_delay.unwrap().count, 2, "one time for each message");
+    // A short last datagram leaves the message its one time; alone among damaged ones it has that time itself.
+    for head in [datagram(100, 0, 0, 0), vec![0; 100]] {
+        let mut r = receiving("0", |_| {});
+        r.set_clock(SenderClock::default());
+        let mut message = head;
+        message.extend(&datagram(100, 1, 0, 0)[..60]);
+        r.on_message(&message, Some(100), 1000, |_| {});
+        assert_eq!(r.report("", None, None).one_way_delay.unwrap().count, 1);
+    }
     // Small merged datagrams take the plain way: one time a message as well.
     let mut r = receiving("0", |c| c.payload = Some(ByteSize(16)));
     r.set_clock(SenderClock::default());
@@ -495,6 +532,16 @@ fn narrow_numbers_tell_when_they_may_be_wrong() {
     r.on_message(&datagram(1, 100, 0, 0), None, 1, |_| {});
     r.finish(SECOND);
     assert_eq!(r.report("", None, None).ambiguous, Some(true));
+    // At 1000/s 128 numbers, half of all, take 128 ms: after so long a silence the next may stand for more than itself.
+    for (silence, ambiguous) in [(127 * MS, false), (128 * MS, true)] {
+        let mut r = receiving("1000pps", |c| c.payload = Some(ByteSize(1)));
+        r.on_message(&datagram(1, 0, 0, 0), None, SECOND, |_| {});
+        // What has no number ends no silence.
+        r.on_message(&[], None, SECOND + MS, |_| {});
+        r.on_message(&datagram(1, 1, 0, 0), None, SECOND + silence, |_| {});
+        r.finish(2 * SECOND);
+        assert_eq!(r.report("", None, None).ambiguous, Some(ambiguous), "{silence}");
+    }
 }
 
 #[test]

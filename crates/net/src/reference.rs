@@ -78,7 +78,8 @@ impl ReferenceReader {
     /// Asks chrony, for half a second at most, where it is installed.
     pub fn open(clock: &Clock) -> ReferenceReader {
         let chrony = match clock {
-            Clock::System => ask_chrony().and_then(|text| parse_tracking(&text)),
+            Clock::System => ask_chrony()
+                .and_then(|text| parse_tracking(&text, sys::clock::kernel_frequency_ppm())),
             Clock::Injected(_) => None,
         };
         ReferenceReader { clock: clock.clone(), chrony: chrony.map(|b| (clock.monotonic_ns(), b)) }
@@ -131,7 +132,11 @@ fn ask_chrony() -> Option<String> {
 
 /// The bound that chrony documents for its clock, from the 14 comma-separated fields of `chronyc -c tracking`:
 /// |system time| + root dispersion + half the root delay. `None` when it is not synchronised to anything but itself.
-fn parse_tracking(text: &str) -> Option<TimeBound> {
+///
+/// Between two answers the clock strays by the frequency that is left uncorrected: none of it where chronyd steers the
+/// kernel's clock, whose correction `kernel_ppm` then mirrors what chronyd says; all of it where chronyd only watches
+/// (`chronyd -x`, as in a container), and where the correction is not known.
+fn parse_tracking(text: &str, kernel_ppm: Option<f64>) -> Option<TimeBound> {
     let text = text.get(..MOST_BYTES).unwrap_or(text);
     let fields: Vec<&str> = text.lines().next()?.split(',').map(str::trim).take(15).collect();
     let [
@@ -142,7 +147,7 @@ fn parse_tracking(text: &str) -> Option<TimeBound> {
         offset,
         _last,
         _rms,
-        _frequency,
+        frequency,
         residual,
         skew,
         delay,
@@ -162,7 +167,9 @@ fn parse_tracking(text: &str) -> Option<TimeBound> {
         return None;
     }
     let error = number(offset)?.abs() + positive(dispersion)? + positive(delay)? / 2.0;
-    let growth = number(residual)?.abs() + positive(skew)? + CHRONY_DRIFT_PPM;
+    // Both count a gain against true time as positive, chrony that of the bare clock.
+    let uncorrected = number(frequency)? + kernel_ppm.unwrap_or(0.0);
+    let growth = uncorrected.abs() + number(residual)?.abs() + positive(skew)? + CHRONY_DRIFT_PPM;
     // Casts saturate.
     let error_ns = (error * 1e9).ceil() as u64;
     let growth_ppb = ((growth * 1e3).ceil() as u64).min(KERNEL_GROWTH_PPB);
@@ -212,7 +219,7 @@ impl KernelTime {
 /// Any text is either no bound or one of use.
 #[doc(hidden)]
 pub fn fuzz_chrony_tracking(data: &[u8]) {
-    if let Some(bound) = parse_tracking(&String::from_utf8_lossy(data)) {
+    if let Some(bound) = parse_tracking(&String::from_utf8_lossy(data), Some(12.5)) {
         assert!((1..=MOST_ERROR_NS).contains(&bound.error_ns), "{bound:?}");
         assert!((1000..=KERNEL_GROWTH_PPB).contains(&bound.growth_ppb), "{bound:?}");
         assert_eq!(bound.service, TimeService::Chrony);
@@ -227,11 +234,22 @@ mod tests {
 
     #[test]
     fn chronys_bound_is_offset_dispersion_and_half_the_delay() {
-        let bound = parse_tracking(GOOD).unwrap();
+        let bound = parse_tracking(GOOD, Some(12.345)).unwrap();
         // Rounded up, so that it never promises more than was said.
         assert!((27_000..=27_001).contains(&bound.error_ns), "{bound:?}");
         assert!((1050..=1051).contains(&bound.growth_ppb), "{bound:?}");
         assert_eq!(bound.service.name(), "chrony");
+    }
+
+    #[test]
+    fn a_clock_that_chrony_only_watches_strays_by_its_frequency() {
+        let growth = |kernel_ppm| parse_tracking(GOOD, kernel_ppm).unwrap().growth_ppb;
+        assert!((13_395..=13_396).contains(&growth(Some(0.0))));
+        assert_eq!(growth(None), growth(Some(0.0)));
+        // A part of it is corrected; all, but the wrong way.
+        assert!((7050..=7051).contains(&growth(Some(6.345))));
+        assert!((25_740..=25_741).contains(&growth(Some(-12.345))));
+        assert_eq!(growth(Some(-1e9)), KERNEL_GROWTH_PPB);
     }
 
     #[test]
@@ -250,10 +268,10 @@ mod tests {
         ] {
             let text = GOOD.replacen(from, to, 1);
             assert_ne!(text, GOOD);
-            assert_eq!(parse_tracking(&text), None, "{text}");
+            assert_eq!(parse_tracking(&text, None), None, "{text}");
         }
         for text in ["", "\n", "506 Cannot talk to daemon\n", ",,,,,,,,,,,,,"] {
-            assert_eq!(parse_tracking(text), None, "{text}");
+            assert_eq!(parse_tracking(text, None), None, "{text}");
         }
     }
 

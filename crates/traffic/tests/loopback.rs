@@ -12,6 +12,7 @@ use weir_model::units::{ByteSize, Span};
 use weir_traffic::{
     ClientConfig, Event, Failure, Key, ServerConfig, ServerEvent, Stop, StopReason, run, serve,
 };
+use weir_wire::packets::{Kind, PacketLogReader};
 
 struct Server {
     address: SocketAddr,
@@ -132,6 +133,17 @@ fn udp_unlimited_merges_and_loses_nothing_unexplained() {
         let flow = &record.flows[0];
         let r = flow.receiver.as_ref().unwrap();
         assert_eq!(r.crossing.as_deref(), Some(if gso == Switch::Auto { "merged" } else { "cut" }));
+        let sender = flow.sender.as_ref().unwrap();
+        let segments = sender.segments_per_message.unwrap();
+        assert_eq!(segments > 1.0, gso == Switch::Auto, "{segments}");
+        let by_interval: u64 = record
+            .intervals
+            .iter()
+            .flat_map(|i| &i.flows)
+            .filter_map(|f| f.sender.as_ref())
+            .map(|s| s.packets)
+            .sum();
+        assert_eq!(by_interval, sender.packets, "the last interval is closed too");
         let ledger = record.loss_ledger.as_ref().unwrap();
         assert_eq!(
             ledger.missing_packets,
@@ -142,6 +154,29 @@ fn udp_unlimited_merges_and_loses_nothing_unexplained() {
             assert_eq!(ledger.remainder_packets, 0, "{ledger:?}");
         }
     }
+}
+
+#[test]
+fn a_packet_log_tells_each_arrival_and_its_direction() {
+    let path = std::env::temp_dir().join(format!("weir-loopback-{}.log", std::process::id()));
+    let server = Server::start(ServerConfig::default());
+    let mut c = connection(Transport::Udp);
+    (c.packets, c.duration, c.direction) = (Some(20), None, Direction::Reverse);
+    c.rate = Some("1000pps".parse().unwrap());
+    c.payload = Some(ByteSize(100));
+    let config = ClientConfig { packet_log: Some(path.clone()), ..server.config(plan(vec![c])) };
+    run(config, Stop::new(), &mut |_| {}).unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let mut log = PacketLogReader::new(&bytes[..]).unwrap();
+    let mut sequence = 0;
+    while let Some(r) = log.read().unwrap() {
+        assert_eq!((r.sequence, r.flow, r.size_bytes), (sequence, 1, 100));
+        assert_eq!((r.kind, r.copy, r.direction), (Kind::ARRIVED, 0, 1));
+        assert!(r.time1_ns.unwrap() < r.time2_ns.unwrap(), "one clock: sent before it came");
+        sequence += 1;
+    }
+    assert_eq!(sequence, 20);
 }
 
 #[test]

@@ -227,6 +227,8 @@ mod tests {
         assert!(matches!(judge(&paced, &record(1000, 999, 0, 0)), Verdict::Failed(_)));
         assert!(matches!(judge(&paced, &record(1000, 999, 0, 1)), Verdict::Undecided(_)));
         assert!(matches!(judge(&paced, &record(990, 990, 10, 0)), Verdict::Undecided(_)));
+        // A slot that was missed is told even when the rate is still within its tolerance.
+        assert!(matches!(judge(&paced, &record(1000, 1000, 1, 0)), Verdict::Undecided(_)));
         assert!(matches!(judge(&paced, &record(950, 950, 0, 0)), Verdict::Undecided(_)));
         let bytes = case(Expectation::EveryByte);
         assert_eq!(judge(&bytes, &record(10, 10, 0, 0)), Verdict::Passed);

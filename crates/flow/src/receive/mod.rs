@@ -100,6 +100,8 @@ pub struct Receiving {
     reordered: u64,
     first_ns: Option<u64>,
     last_ns: u64,
+    /// Since the last datagram that had a number, ns.
+    quiet_ns: u64,
     messages: u64,
     merged_messages: u64,
     user_timed_messages: u64,
@@ -207,6 +209,7 @@ impl Receiving {
             reordered: 0,
             first_ns: None,
             last_ns: 0,
+            quiet_ns: 0,
             messages: 0,
             merged_messages: 0,
             user_timed_messages: 0,
@@ -312,6 +315,9 @@ impl Receiving {
             self.close_interval();
         }
         self.first_ns.get_or_insert(now_ns);
+        if self.messages > 0 {
+            self.quiet_ns = self.quiet_ns.saturating_add(now_ns - self.last_ns);
+        }
         self.last_ns = now_ns;
         self.messages += 1;
         let segment = segment.filter(|s| *s > 0 && *s < message.len()).unwrap_or(message.len());
@@ -439,14 +445,14 @@ impl Receiving {
                 return;
             }
         };
-        let since_last =
-            now_ns.saturating_sub(self.last_ns) as f64 / 1e9 * self.expected_packets_per_second;
+        let quiet_ns = std::mem::take(&mut self.quiet_ns);
         let (sequence, arrival) = match &mut self.tracking {
             Tracking::Counted(t) => {
                 t.on_packets(1);
                 (t.received() - 1, Arrival::InOrder)
             }
             Tracking::Narrow(t, extender) => {
+                let since_last = quiet_ns as f64 / 1e9 * self.expected_packets_per_second;
                 let sequence = extender.extend(header.sequence, since_last as u64).sequence;
                 (sequence, t.on_packet(sequence, now_ns))
             }

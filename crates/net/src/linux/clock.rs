@@ -138,6 +138,17 @@ pub(crate) fn kernel_time_bound() -> Option<TimeBound> {
     kernel.bound()
 }
 
+/// Correction of the clocks' rate that the kernel applies, ppm: above 0 they run faster than the bare clock.
+pub(crate) fn kernel_frequency_ppm() -> Option<f64> {
+    // SAFETY: as in `kernel_time_bound`.
+    let mut state: libc::timex = unsafe { std::mem::zeroed() };
+    // SAFETY: as in `kernel_time_bound`.
+    let leap = unsafe { libc::adjtimex(&raw mut state) };
+    // `freq` in ppm × 2^16; `tick` in µs of 1/100 s, 10 000 without a correction (adjtimex(2)).
+    let ppm = state.freq as f64 / 65_536.0 + (state.tick - 10_000) as f64 * 100.0;
+    (leap >= 0).then_some(ppm)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

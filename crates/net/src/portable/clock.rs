@@ -62,6 +62,11 @@ pub fn local_zone(_unix_seconds: i64) -> Zone {
 }
 
 /// Not available.
+pub(crate) fn kernel_frequency_ppm() -> Option<f64> {
+    None
+}
+
+/// Not available.
 pub(crate) fn kernel_time_bound() -> Option<TimeBound> {
     None
 }
