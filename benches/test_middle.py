@@ -1,5 +1,6 @@
 """What is measured through a middle must be what came through it, and bars must be held against the right figures."""
 
+import os
 import re
 import unittest
 
@@ -7,27 +8,31 @@ import bench
 from harness import middle, scenarios, tools
 
 
-def report(other, flow, cpu=3_000_000):
+def report(other, flow):
     """A report of `weir impair --json`, as much of it as is read."""
     def line(name, packets, direction="forward"):
         return {"name": name, "direction": direction, "counters": {"received_packets": packets},
                 "realised": {"delay_min_seconds": 0.009998}, "lateness": {"max_seconds": 0.001}}
-    return {"directions": [{"direction": "reverse", "received_packets": 7, "link": {"cpu_nanoseconds": 7}},
-                           {"direction": "forward", "received_packets": other + flow, "link": {"cpu_nanoseconds": cpu}}],
+    return {"directions": [{"direction": "reverse", "received_packets": 7},
+                           {"direction": "forward", "received_packets": other + flow}],
             "impairment": {"config": {"flow": [{"name": "flow-1"}]}, "flows": [line("other", 10 ** 9, "reverse"), line("other", other), line("flow-1", flow)]}}
 
 
 class Samples(unittest.TestCase):
-    def test_cost_is_of_the_direction_that_carried_the_frames(self):
-        self.assertEqual(middle.cost(report(0, 1000))["cpu_nanoseconds_per_packet"], 3000.0)
+    def test_the_time_of_a_thread_is_read(self):
+        process = type("Process", (), {"pid": os.getpid()})
+        before = middle.busy(process)
+        sum(range(3_000_000))
+        self.assertGreater(middle.busy(process), before)
 
     def test_filters_that_took_nothing_make_no_sample(self):
+        middle.check_filters(report(0, 1000))
         with self.assertRaises(tools.RunFailed):
-            middle.cost(report(1000, 0))
+            middle.check_filters(report(1000, 0))
 
     def test_nothing_received_makes_no_sample(self):
         with self.assertRaises(tools.RunFailed):
-            middle.cost(report(0, 0))
+            middle.check_filters(report(0, 0))
 
     def test_ping_is_the_median_without_the_first_ones(self):
         line = "64 bytes from 198.18.1.2: icmp_seq=1 ttl=64 time={} ms\n"

@@ -156,6 +156,7 @@ static void sink(int interface, double seconds, double settle) {
         }
         usleep((useconds_t)(settle * 1e6));
         first = counted(map);
+        fprintf(stderr, "counting\n");
     }
     uint64_t since = now_ns(), until = since + (uint64_t)(seconds * 1e9);
     while (now_ns() < until) usleep(1000);
