@@ -24,7 +24,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from harness import judge, lab, scenarios, tools  # noqa: E402
+from harness import judge, lab, middle, scenarios, tools  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 STEAL_BOUND = 0.01
@@ -156,13 +156,13 @@ def row(rule, rounds):
         pairs = [(r[rule.a][rule.metric], r[b][rule.metric]) for r in good
                  if rule.metric in r.get(rule.a, {}) and rule.metric in r.get(b, {})]
         pairs = [(x, y) for x, y in pairs if y > 0]
-        values = [x / y for x, y in pairs]
+        values = [x - y if isinstance(rule, scenarios.Difference) else x / y for x, y in pairs]
         if pairs:
             line["a_median"], line["b_median"] = statistics.median(x for x, _ in pairs), statistics.median(y for _, y in pairs)
     if not values:
         return {**line, "verdict": "undecided" if rule.bar is not None else "info", "pairs": 0}
-    if rule.metric == "lost_packets":
-        # Loss is counted, not estimated: any at all in any run misses a bar of zero.
+    if rule.metric in ("lost_packets", "early_seconds"):
+        # Loss is counted, not estimated: any at all in any run misses a bar of zero. So with what left before its time.
         return {**line, "verdict": "met" if max(values) <= rule.bar else "missed", "median": max(values), "pairs": len(values)}
     return {**line, **judge.verdict(values, rule.operator, rule.bar)}
 
@@ -179,12 +179,12 @@ def figure(value):
 
 
 def table(results):
-    print(f"{'scenario':<16} {'A':<15} {'B':<20} {'A median':>9} {'B median':>9} {'ratio':>8} {'95 % low':>9} {'95 % high':>9} {'bar':>8} {'n':>3} {'steal':>5}  verdict")
+    print(f"{'scenario':<21} {'A':<18} {'B':<26} {'A median':>9} {'B median':>9} {'ratio':>8} {'95 % low':>9} {'95 % high':>9} {'bar':>8} {'n':>3} {'steal':>5}  verdict")
     for result in results:
         for line in result["rows"]:
             bar = "" if line["bar"] is None else f"{line['operator']}{line['bar']:g}"
             metric = line["b"] or line["metric"]
-            print(f"{result['scenario']:<16} {line['a']:<15} {metric:<20} {figure(line.get('a_median')):>9} {figure(line.get('b_median')):>9} "
+            print(f"{result['scenario']:<21} {line['a']:<18} {metric:<26} {figure(line.get('a_median')):>9} {figure(line.get('b_median')):>9} "
                   f"{figure(line.get('median')):>8} {figure(line.get('lower')):>9} {figure(line.get('upper')):>9} {bar:>8} {line['pairs']:>3} {line['disturbed']:>5}  {line['verdict']}")
 
 
@@ -224,10 +224,12 @@ def interrupted(number, _frame):
 def main():
     arguments = parse_arguments()
     contenders, missing = tools.catalogue(os.path.abspath(arguments.bare), os.path.abspath(arguments.weir), arguments.iperf3_new)
+    for all_of_them, more in zip((contenders, missing), middle.catalogue()):
+        all_of_them.update(more)
     chosen = [s for s in scenarios.scenarios() if not arguments.only or any(s.group == o or s.name.startswith(o) for o in arguments.only)]
     if arguments.list:
         for s in chosen:
-            print(f"{s.group:<12} {s.name}")
+            print(f"{s.group:<15} {s.name}")
         print("contenders here:", ", ".join(contenders))
         for name, why in missing.items():
             print(f"not here: {name} ({why})")
@@ -248,10 +250,10 @@ def main():
     directory = arguments.out or os.path.join(ROOT, "benchruns", f"{datetime.date.today()}-{platform.node().split('.')[0] or 'host'}")
     results, code = {}, 0
     try:
-        with lab.Lab() as place:
-            bench = Bench(place, contenders, arguments)
-            for group in dict.fromkeys(s.group for s in chosen):
-                members = [s for s in chosen if s.group == group]
+        for group in dict.fromkeys(s.group for s in chosen):
+            members = [s for s in chosen if s.group == group]
+            with (lab.Path if members[0].place == "path" else lab.Lab)() as place:
+                bench = Bench(place, contenders, arguments)
                 start = time.monotonic()
                 for index, scenario in enumerate(members):
                     # Each scenario's share of the group's time, what earlier ones left over included.

@@ -3,7 +3,8 @@
  *
  *   forward tpacket2|tpacket2-ring|xdp-native|xdp-generic A B SECONDS
  *
- * tpacket2 sends by sendmmsg, tpacket2-ring by the memory-mapped ring. Prints frames each way. */
+ * tpacket2 sends by sendmmsg, tpacket2-ring by the memory-mapped ring. Prints frames each way,
+ * and `ready` on stderr before the first. */
 #include "bare.h"
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -241,6 +242,7 @@ int main(int argc, char **argv) {
         there.out = back.in = xb;
     }
     until = now_ns() + (uint64_t)(number('s', argv[4], 0, SECONDS_MAX) * 1e9);
+    fprintf(stderr, "ready\n");
     pthread_t threads[2];
     pthread_create(&threads[0], NULL, run, &there);
     pthread_create(&threads[1], NULL, run, &back);

@@ -1,11 +1,13 @@
 /* Raw frames for benchmarks of links: a source and a sink.
  *
- *   frames packet IF SECONDS [BYTES]   flood by AF_PACKET (sendmmsg, past the queueing discipline)
- *   frames live IF SECONDS [BYTES]     flood by XDP live frames (Linux 5.18): frames that cost the sender almost nothing
- *   frames sink IF SECONDS             drop everything that comes in by an XDP program and count it
- *   frames pass IF SECONDS             let everything through an XDP program: a veth takes live frames only with one
+ *   frames packet IF SECONDS [BYTES [FLOWS]]   flood by AF_PACKET (sendmmsg, past the queueing discipline)
+ *   frames live IF SECONDS [BYTES]             flood by XDP live frames (Linux 5.18), which cost the sender almost nothing
+ *   frames sink IF SECONDS                     drop everything that comes in by an XDP program and count it
+ *   frames count IF SECONDS [SETTLE]           as sink; the count begins SETTLE (0.1 s) after the first frame
+ *   frames pass IF SECONDS                     let everything through an XDP program: a veth takes live frames only with one
  *
- * Prints frames (sent or received) and seconds. Frames go to a station that is nobody. */
+ * Prints frames (sent or received) and seconds. Frames go to a station that is nobody. With FLOWS they are UDP from
+ * 198.18.1.1 to 198.18.1.2, to ports 1 to FLOWS in turn. */
 #include "bare.h"
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -14,6 +16,7 @@
 #include <signal.h>
 #include <sys/syscall.h>
 
+enum { FLOWS_MOST = 4096, FLOW_BYTES = 128 };
 static uint8_t frame[9000] = {2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 1, 0x88, 0xb5};
 
 static int bpf(int command, union bpf_attr *attributes) {
@@ -35,19 +38,41 @@ static void report(uint64_t frames, uint64_t since) {
     printf("{\"frames\": %llu, \"seconds\": %.6f}\n", (unsigned long long)frames, (double)(now_ns() - since) / 1e9);
 }
 
-static void by_packet(int interface, uint64_t until, unsigned bytes) {
+/* The frame as UDP to a port; no checksum, as UDP over IPv4 may. */
+static void as_flow(uint8_t *to, unsigned bytes, unsigned port) {
+    memcpy(to, frame, 12);
+    const uint8_t headers[28] = {0x45, 0, (uint8_t)((bytes - 14) >> 8), (uint8_t)(bytes - 14), 0, 0, 0x40, 0, 64, 17, 0, 0,
+                                 198, 18, 1, 1, 198, 18, 1, 2, 0, 9, (uint8_t)(port >> 8), (uint8_t)port,
+                                 (uint8_t)((bytes - 34) >> 8), (uint8_t)(bytes - 34), 0, 0};
+    to[12] = 0x08, to[13] = 0;
+    memcpy(to + 14, headers, sizeof headers);
+    uint32_t sum = 0;
+    for (int i = 14; i < 34; i += 2) sum += (uint32_t)(to[i] << 8 | to[i + 1]);
+    sum = (sum & 0xffff) + (sum >> 16);
+    sum = ~((sum & 0xffff) + (sum >> 16));
+    to[24] = (uint8_t)(sum >> 8), to[25] = (uint8_t)sum;
+}
+
+static void by_packet(int interface, uint64_t until, unsigned bytes, unsigned flows) {
     enum { BATCH = 64 };
+    static uint8_t frames[FLOWS_MOST][FLOW_BYTES];
+    for (unsigned i = 0; i < flows; i++) as_flow(frames[i], bytes, i + 1);
     int fd = socket(AF_PACKET, SOCK_RAW, 0), one = 1;
     if (fd < 0) fail("open", "packet socket");
     struct sockaddr_ll to = {.sll_family = AF_PACKET, .sll_ifindex = interface};
     if (bind(fd, (struct sockaddr *)&to, sizeof to) != 0) fail("bind", "packet socket");
     setsockopt(fd, SOL_PACKET, PACKET_QDISC_BYPASS, &one, sizeof one);
-    struct iovec vector = {frame, bytes};
+    struct iovec vectors[BATCH];
     struct mmsghdr messages[BATCH];
     memset(messages, 0, sizeof messages);
-    for (int i = 0; i < BATCH; i++) messages[i].msg_hdr.msg_iov = &vector, messages[i].msg_hdr.msg_iovlen = 1;
+    for (int i = 0; i < BATCH; i++) vectors[i] = (struct iovec){frame, bytes}, messages[i].msg_hdr.msg_iov = &vectors[i], messages[i].msg_hdr.msg_iovlen = 1;
     uint64_t sent = 0, since = now_ns();
+    unsigned next = 0;
     while (now_ns() < until) {
+        for (int i = 0; flows != 0 && i < BATCH; i++) {
+            vectors[i].iov_base = frames[next];
+            next = next + 1 == flows ? 0 : next + 1;
+        }
         int n = sendmmsg(fd, messages, BATCH, 0);
         if (n > 0) sent += (uint64_t)n;
         else if (errno != ENOBUFS && errno != EAGAIN) fail("send", "frames");
@@ -81,7 +106,19 @@ static void by_live_frames(int interface, uint64_t until, unsigned bytes) {
     report(sent, since);
 }
 
-static void sink(int interface, uint64_t until) {
+static uint64_t counted(int map) {
+    uint64_t count = 0;
+    uint32_t key = 0;
+    union bpf_attr e = {0};
+    e.map_fd = (uint32_t)map;
+    e.key = (uintptr_t)&key;
+    e.value = (uintptr_t)&count;
+    if (bpf(BPF_MAP_LOOKUP_ELEM, &e) != 0) fail("read", "map");
+    return count;
+}
+
+/* Counts from now on, or (settle >= 0) from so many seconds after the first frame. */
+static void sink(int interface, double seconds, double settle) {
     union bpf_attr m = {0};
     m.map_type = BPF_MAP_TYPE_ARRAY;
     m.key_size = 4, m.value_size = 8, m.max_entries = 1;
@@ -106,15 +143,24 @@ static void sink(int interface, uint64_t until) {
     l.link_create.attach_type = BPF_XDP;
     /* Held open until the program ends, which takes the program off the interface. */
     if (bpf(BPF_LINK_CREATE, &l) < 0) fail("attach to", "interface");
-    uint64_t since = now_ns(), count = 0;
+    fprintf(stderr, "ready\n");
+    uint64_t first = 0;
+    if (settle >= 0) {
+        uint64_t patience = now_ns() + 20000000000u;
+        while (counted(map) == 0) {
+            if (now_ns() > patience) {
+                fprintf(stderr, "no frame came within 20 s\n");
+                exit(1);
+            }
+            usleep(1000);
+        }
+        usleep((useconds_t)(settle * 1e6));
+        first = counted(map);
+        fprintf(stderr, "counting\n");
+    }
+    uint64_t since = now_ns(), until = since + (uint64_t)(seconds * 1e9);
     while (now_ns() < until) usleep(1000);
-    uint32_t key = 0;
-    union bpf_attr e = {0};
-    e.map_fd = (uint32_t)map;
-    e.key = (uintptr_t)&key;
-    e.value = (uintptr_t)&count;
-    if (bpf(BPF_MAP_LOOKUP_ELEM, &e) != 0) fail("read", "map");
-    report(count, since);
+    report(counted(map) - first, since);
 }
 
 static void pass(int interface, uint64_t until) {
@@ -132,19 +178,26 @@ static void pass(int interface, uint64_t until) {
 
 int main(int argc, char **argv) {
     if (argc < 4) {
-        fprintf(stderr, "usage: frames packet|live|sink|pass IF SECONDS [BYTES]\n");
+        fprintf(stderr, "usage: frames packet|live|sink|count|pass IF SECONDS [BYTES [FLOWS]|SETTLE]\n");
         return 2;
     }
     int interface = (int)if_nametoindex(argv[2]);
     if (interface == 0) fail("find interface", argv[2]);
-    uint64_t until = now_ns() + (uint64_t)(number('s', argv[3], 0, SECONDS_MAX) * 1e9);
+    double seconds = number('s', argv[3], 0, SECONDS_MAX);
+    if (strcmp(argv[1], "sink") == 0 || strcmp(argv[1], "count") == 0) {
+        double settle = strcmp(argv[1], "sink") == 0 ? -1 : argc > 4 ? number('w', argv[4], 0, 60) : 0.1;
+        sink(interface, seconds, settle);
+        return 0;
+    }
+    uint64_t until = now_ns() + (uint64_t)(seconds * 1e9);
     unsigned bytes = argc > 4 ? (unsigned)number('b', argv[4], 14, sizeof frame) : 60;
-    if (strcmp(argv[1], "packet") == 0) by_packet(interface, until, bytes);
+    unsigned flows = argc > 5 ? (unsigned)number('f', argv[5], 1, FLOWS_MOST) : 0;
+    if (flows != 0) bytes = (unsigned)number('b', argv[4], 42, FLOW_BYTES);
+    if (strcmp(argv[1], "packet") == 0) by_packet(interface, until, bytes, flows);
     else if (strcmp(argv[1], "live") == 0) by_live_frames(interface, until, bytes);
-    else if (strcmp(argv[1], "sink") == 0) sink(interface, until);
     else if (strcmp(argv[1], "pass") == 0) pass(interface, until);
     else {
-        fprintf(stderr, "%s: packet, live, sink or pass is wanted\n", argv[1]);
+        fprintf(stderr, "%s: packet, live, sink, count or pass is wanted\n", argv[1]);
         return 2;
     }
     return 0;

@@ -1,4 +1,4 @@
-"""Two namespaces on one veth pair, and the processes in them; both are gone afterwards, whatever happens."""
+"""Namespaces joined by veth pairs, and the processes in them; all are gone afterwards, whatever happens."""
 
 import ctypes
 import os
@@ -12,6 +12,7 @@ PREFIX = "wbench-"
 LIBC = ctypes.CDLL(None)
 PR_SET_PDEATHSIG = 1
 ADDRESS = {"a": "198.18.0.1", "b": "198.18.0.2"}
+PATH_ADDRESS = {"s": "198.18.1.1", "d": "198.18.1.2"}
 
 
 class RunFailed(Exception):
@@ -78,6 +79,16 @@ class Process:
             if with_signal != signal.SIGKILL:
                 self.end()
 
+    def await_words(self, words, seconds=5.0):
+        """Returns once it has said `words` on stderr."""
+        end = time.monotonic() + seconds
+        while words not in self.stderr():
+            if self.popen.poll() is not None:
+                raise RunFailed(f"{self.words[0]} ended at once: {self.stderr().strip()[-300:]}")
+            if time.monotonic() > end:
+                raise RunFailed(f"{self.words[0]} is not ready: {self.stderr().strip()[-300:]}")
+            time.sleep(0.005)
+
     def await_port(self, protocol, port, seconds=5.0):
         """Returns once something in the namespace listens on (TCP) or is bound to (UDP) the port."""
         pattern = re.compile(rf"^\s*\d+: [0-9A-F]+:{port:04X} \S+ {'0A' if protocol == 'tcp' else '..'} ", re.M)
@@ -106,8 +117,10 @@ class Process:
 class Lab:
     """Hosts a and b: namespaces wbench-PID-a and -b, interfaces `va` and `vb`."""
 
+    sides = "ab"
+
     def __init__(self):
-        self.name = {side: f"{PREFIX}{os.getpid()}-{side}" for side in "ab"}
+        self.name = {side: f"{PREFIX}{os.getpid()}-{side}" for side in self.sides}
         self.directory = None
         self.running = []
 
@@ -115,29 +128,33 @@ class Lab:
         heal()
         self.directory = tempfile.TemporaryDirectory(prefix="wbench-")
         try:
-            for side in "ab":
+            for side in self.sides:
                 ip("netns", "add", self.name[side])
-            ip("-n", self.name["a"], "link", "add", "va", "type", "veth", "peer", "name", "vb", "netns", self.name["b"])
-            for side in "ab":
-                ip("-n", self.name[side], "addr", "add", f"{ADDRESS[side]}/30", "dev", f"v{side}")
                 ip("-n", self.name[side], "link", "set", "dev", "lo", "up")
-                ip("-n", self.name[side], "link", "set", "dev", f"v{side}", "up")
+            self.wire()
         except BaseException:
             self.__exit__(None, None, None)
             raise
         return self
 
+    def wire(self):
+        ip("-n", self.name["a"], "link", "add", "va", "type", "veth", "peer", "name", "vb", "netns", self.name["b"])
+        for side in "ab":
+            ip("-n", self.name[side], "addr", "add", f"{ADDRESS[side]}/30", "dev", f"v{side}")
+            ip("-n", self.name[side], "link", "set", "dev", f"v{side}", "up")
+
     def __exit__(self, *_):
         # A second Ctrl-C must not leave half of it behind.
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)
+        handlers = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
         for process in self.running:
             process.end()
         self.running.clear()
-        for side in "ab":
+        for side in self.sides:
             subprocess.run(["ip", "netns", "del", self.name[side]], capture_output=True)
         if self.directory:
             self.directory.cleanup()
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
     def offloads(self, merged):
         """Merged: the veth's own defaults. Cut: every datagram crosses alone."""
@@ -160,11 +177,36 @@ class Lab:
         self.running.clear()
 
 
+class Path(Lab):
+    """Source s, middle m, destination d: interfaces `s0`-`m0` and `m1`-`d0`. Nothing but what the middle runs joins them."""
+
+    sides = "smd"
+
+    def wire(self):
+        for (one, a), (other, b) in ((("s", "s0"), ("m", "m0")), (("m", "m1"), ("d", "d0"))):
+            ip("-n", self.name[one], "link", "add", a, "type", "veth", "peer", "name", b, "netns", self.name[other])
+        for side, interface in (("s", "s0"), ("m", "m0"), ("m", "m1"), ("d", "d0")):
+            self.within(side, "sysctl", "-qw", f"net.ipv6.conf.{interface}.disable_ipv6=1")
+            # The bare forwarders complete no checksums and cut no super-packets: neither is made, for anyone.
+            self.within(side, "ethtool", "-K", interface, "tx", "off", "tso", "off", "gso", "off", "gro", "off")
+            ip("-n", self.name[side], "link", "set", "dev", interface, "up")
+        for side, address in PATH_ADDRESS.items():
+            ip("-n", self.name[side], "addr", "add", f"{address}/30", "dev", f"{side}0")
+
+    def within(self, side, *words):
+        done = subprocess.run(["ip", "netns", "exec", self.name[side], *words], capture_output=True, text=True)
+        if done.returncode != 0:
+            raise RunFailed(f"{' '.join(words)}: {done.stderr.strip()}")
+
+    def offloads(self, _merged):
+        """Off, always."""
+
+
 def heal():
     """Removes what a killed harness left: namespaces with our prefix whose maker is gone."""
     for line in ip("netns", "list").splitlines():
         name = line.split()[0] if line.split() else ""
-        match = re.fullmatch(rf"{PREFIX}(\d+)-[ab]", name)
+        match = re.fullmatch(rf"{PREFIX}(\d+)-[a-z]", name)
         if match and not os.path.exists(f"/proc/{match.group(1)}"):
             for pid in ip("netns", "pids", name).split():
                 os.kill(int(pid), signal.SIGKILL)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 PPS, BPS, LOST = "packets_per_second", "bits_per_second", "lost_packets"
+CPU, ROUND_TRIP = "cpu_nanoseconds_per_packet", "round_trip_seconds"
 DEVIATION, RATE_ERROR = "spacing_deviation_seconds", "rate_error_ratio"
 
 
@@ -39,12 +40,24 @@ class Bound:
 
 
 @dataclass(frozen=True)
+class Difference:
+    """median(a - b) `operator` bar."""
+
+    a: str
+    b: str
+    metric: str
+    bar: float
+    operator: str = "<="
+
+
+@dataclass(frozen=True)
 class Scenario:
     group: str
     name: str
     merged: bool
     values: dict
     rules: tuple
+    place: str = "pair"  # or "path": source, middle, destination
 
 
 def scenarios():
@@ -83,4 +96,42 @@ def scenarios():
             Bound("weir-paced", RATE_ERROR, 0.001),
             Ratio("mgen-paced", "nuttcp-paced", DEVIATION),
         )))
+    return found + impaired()
+
+
+def impaired():
+    """The emulator in the middle of a path."""
+    def on_path(group, name, values, *rules):
+        return Scenario(group, name, False, values, rules, "path")
+
+    by_packet = {"source": "packet"}
+    found = [on_path("impair-flows", "impair-flows", by_packet,
+                     Ratio("flows-16", "other-only", CPU, 1.10, "<="),
+                     Ratio("flows-1000", "other-only", CPU, 1.25, "<="),
+                     Bound("other-only", PPS, None), Bound("flows-16", PPS, None), Bound("flows-1000", PPS, None))]
+    found.append(on_path("impair-forward", "impair-forward-packet", by_packet,
+                         Ratio("impair-packet", "forward-packet", PPS, 0.85),
+                         Ratio("impair-xdp", "forward-xdp", PPS, 0.85),
+                         Ratio("impair-packet", "bridge", PPS, 1.5),
+                         Ratio("impair-xdp", "bridge", PPS, 1.5)))
+    # A veth takes live frames only where NAPI runs, which means XDP (or GRO, which an emulator switches off): no packet link.
+    found.append(on_path("impair-forward", "impair-forward-live", {"source": "live"},
+                         Ratio("impair-xdp", "forward-xdp", PPS, 0.85),
+                         Bound("impair-xdp", PPS, None, ">=")))
+    found.append(on_path("impair-delay", "impair-ping", {}, *(
+        rule for link in ("packet", "xdp") for rule in (
+            Difference(f"impair-{link}-ping", f"forward-{link}-ping", ROUND_TRIP, 100e-6),
+            Difference(f"impair-{link}-ping", "bridge-ping", ROUND_TRIP, None)))))
+    for pps in ("1000", "997"):
+        found.append(on_path("impair-delay", f"impair-delay-{pps}", {"pps": pps}, *(
+            Bound("impair-constant", metric, bar) for metric, bar in (
+                ("over_p50_seconds", 0.0), ("over_p99_seconds", 0.0), ("early_seconds", 1e-6), ("error_p50_seconds", None),
+                ("error_p99_seconds", None), ("error_max_seconds", None), ("lateness_p50_seconds", None),
+                ("lateness_p99_seconds", None), ("calibrated_p50_seconds", None), ("calibrated_p99_seconds", None)))))
+    found.append(on_path("impair-tcp", "impair-tcp", {}, *(
+        Ratio(f"impair-{link}-tcp", f"forward-{link}-tcp", BPS, 0.9) for link in ("packet", "xdp"))))
+    found.append(on_path("impair-held", "impair-held", by_packet,
+                         Bound("impair-held", "rate_ratio", 0.9, ">="),
+                         Bound("impair-held", "resident_bytes_per_million", 300 * 1024 * 1024),
+                         Bound("impair-held", "held_packets", None), Bound("impair-held", "resident_bytes", None)))
     return found

@@ -5,9 +5,15 @@ use std::time::Instant;
 
 use weir_impair::{Engine, Fate, Meta};
 use weir_laws::Direction;
-use weir_model::impairment::{Filter, ImpairFlow, Impairment, Ranges};
+use weir_model::impairment::{Filter, ImpairFlow, Impairment, Laws, Ranges};
 
-const MODES: [(&str, usize, &str); 10] = [
+/// One of each stage that costs something for every packet.
+const MIX: &str = "loss 1%, rate 20G, delay 1ms ±100us normal fifo-release";
+
+const MODES: [(&str, usize, &str); 13] = [
+    ("mix", 0, MIX),
+    ("mix-16", 16, MIX),
+    ("mix-1000", 1000, MIX),
     ("none", 0, "none"),
     ("flows-16", 16, "none"),
     ("flows-1000", 1000, "none"),
@@ -32,8 +38,9 @@ fn frame(port: u16, host: u8) -> [u8; 60] {
     frame
 }
 
-fn engine(flows: usize, laws: &str) -> Result<Engine, Box<dyn std::error::Error>> {
+fn engine(flows: usize, laws: &str, each: bool) -> Result<Engine, Box<dyn std::error::Error>> {
     let mut config = Impairment::of_both(laws.parse()?);
+    let own = if each { config.other.a_to_b.clone() } else { Laws::default() };
     config.memory = Some("1G".parse()?);
     for n in 0..flows as u32 {
         config.flows.push(ImpairFlow {
@@ -44,6 +51,7 @@ fn engine(flows: usize, laws: &str) -> Result<Engine, Box<dyn std::error::Error>
                 protocol: Some("udp".parse()?),
                 ..Filter::default()
             }),
+            a_to_b: own.clone(),
             ..ImpairFlow::default()
         });
     }
@@ -56,7 +64,7 @@ fn run(
     laws: &str,
     packets: u64,
 ) -> Result<(), Box<dyn std::error::Error>> {
-    let mut engine = engine(flows, laws)?;
+    let mut engine = engine(flows, laws, mode.starts_with("mix"))?;
     let misses = mode.starts_with("misses");
     let frames: Vec<[u8; 60]> =
         (0..flows.max(1)).map(|n| frame(n as u16 + 1, (n / 250) as u8)).collect();
