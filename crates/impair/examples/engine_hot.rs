@@ -1,4 +1,4 @@
-//! What the engine costs for each packet: `hot MODE [PACKETS]` prints ns for each. Under callgrind, the
+//! What the engine costs for each packet: `engine_hot MODE [PACKETS]` prints ns for each. Under callgrind, the
 //! difference of two numbers of packets leaves start and end out.
 
 use std::time::Instant;
