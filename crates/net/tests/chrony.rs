@@ -85,7 +85,8 @@ fn agrees() -> f64 {
     let error = told.bound.error_ns as f64 / 1e9;
     // The reading of two clocks is in it too, and each of three figures is rounded to a nanosecond.
     assert!(error > bound(&before) - 3e-9 && error < bound(&after) + 1e-3, "{error} {before:?}");
-    let growth = figure(&after, "Residual freq") + figure(&after, "Skew") + 1.0;
+    // Just after the first measurements the skew alone is beyond what the kernel lets a clock stray by.
+    let growth = (figure(&after, "Residual freq") + figure(&after, "Skew") + 1.0).min(500.0);
     let growth_ppm = told.bound.growth_ppb as f64 / 1e3;
     // Nobody steers by these daemons: what they measured of the clock's frequency stays, but for what the kernel corrects.
     let rest = growth_ppm - growth;
