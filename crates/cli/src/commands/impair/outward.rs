@@ -5,9 +5,9 @@
 use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -107,7 +107,10 @@ pub(super) fn open(
             .map_err(told("start a thread"))
     };
     let ending = over.clone();
-    start(Box::new(move || accept(&listener, targets, &ending)))?;
+    start(Box::new(move || {
+        let serve = move |stream| serve(stream, targets);
+        relay::accept(&listener, &ending, &Arc::default(), transparent::reset, serve);
+    }))?;
     let ending = over.clone();
     start(Box::new(move || pass_datagrams(&datagrams, &namespace, targets, &ending)))?;
     Ok(Outward(over))
@@ -134,36 +137,15 @@ fn run(lab: &Lab, host: &str, words: &[&str], input: &str) -> Result<(), String>
     Err(failed(&text.lines().next().unwrap_or("failed")))
 }
 
-fn accept(listener: &TcpListener, targets: Targets, over: &AtomicBool) {
-    let count = Arc::new(AtomicUsize::new(0));
-    for stream in listener.incoming() {
-        if over.load(Ordering::Relaxed) {
-            return;
-        }
-        let Ok(stream) = stream else {
-            std::thread::sleep(LOOK);
-            continue;
-        };
-        if count.fetch_add(1, Ordering::Relaxed) >= MOST_CONNECTIONS {
-            count.fetch_sub(1, Ordering::Relaxed);
-            transparent::reset(stream);
-            continue;
-        }
-        let counted = count.clone();
-        let spawned = std::thread::Builder::new().name("weir-outward".into()).spawn(move || {
-            let service = stream.local_addr().and_then(|asked| {
-                TcpStream::connect_timeout(&targets.of(asked, Protocol::Tcp), CONNECT)
-            });
-            match service {
-                Ok(service) => relay::join(&stream, &service),
-                // The command's connection stands already: it learns so that nobody is there.
-                Err(_) => transparent::reset(stream),
-            }
-            counted.fetch_sub(1, Ordering::Relaxed);
-        });
-        if spawned.is_err() {
-            count.fetch_sub(1, Ordering::Relaxed);
-        }
+/// Passes a connection on to whom it was made to.
+fn serve(stream: TcpStream, targets: Targets) {
+    let service = stream
+        .local_addr()
+        .and_then(|asked| TcpStream::connect_timeout(&targets.of(asked, Protocol::Tcp), CONNECT));
+    match service {
+        Ok(service) => relay::join(&stream, &service),
+        // The command's connection stands already: it learns so that nobody is there.
+        Err(_) => transparent::reset(stream),
     }
 }
 

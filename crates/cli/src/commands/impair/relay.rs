@@ -97,9 +97,9 @@ pub(super) fn start(lab: &Lab, host: &str) -> Result<Relay, weir_lab::Error> {
             for listener in bound.into_iter().flatten().flatten() {
                 let (over, count) = (over.clone(), count.clone());
                 let target = SocketAddr::new(target, port);
-                let _ = std::thread::Builder::new()
-                    .name("weir-relay".into())
-                    .spawn(move || accept(&listener, target, &over, &count));
+                let _ = std::thread::Builder::new().name("weir-relay".into()).spawn(move || {
+                    accept(&listener, &over, &count, drop, move |s| serve(&s, target));
+                });
             }
         }
     };
@@ -114,7 +114,16 @@ pub(super) fn start(lab: &Lab, host: &str) -> Result<Relay, weir_lab::Error> {
     Ok(Relay(over))
 }
 
-fn accept(listener: &TcpListener, target: SocketAddr, over: &AtomicBool, count: &Arc<AtomicUsize>) {
+/// Serves each connection on a thread of its own until it is over; beyond [`MOST_CONNECTIONS`] they are refused.
+pub(super) fn accept<S>(
+    listener: &TcpListener,
+    over: &AtomicBool,
+    count: &Arc<AtomicUsize>,
+    refuse: impl Fn(TcpStream),
+    serve: S,
+) where
+    S: Fn(TcpStream) + Clone + Send + 'static,
+{
     for stream in listener.incoming() {
         if over.load(Ordering::Relaxed) {
             return;
@@ -125,19 +134,25 @@ fn accept(listener: &TcpListener, target: SocketAddr, over: &AtomicBool, count: 
         };
         if count.fetch_add(1, Ordering::Relaxed) >= MOST_CONNECTIONS {
             count.fetch_sub(1, Ordering::Relaxed);
+            refuse(stream);
             continue;
         }
-        let counted = count.clone();
+        let (counted, serve) = (count.clone(), serve.clone());
         let spawned = std::thread::Builder::new().name("weir-relay".into()).spawn(move || {
-            // A service that is gone: the connection is closed, as it would be without us.
-            if let Ok(service) = TcpStream::connect(target) {
-                join(&stream, &service);
-            }
+            serve(stream);
             counted.fetch_sub(1, Ordering::Relaxed);
         });
         if spawned.is_err() {
             count.fetch_sub(1, Ordering::Relaxed);
         }
+    }
+}
+
+/// Passes a connection on to a service.
+fn serve(stream: &TcpStream, target: SocketAddr) {
+    // A service that is gone: the connection is closed, as it would be without us.
+    if let Ok(service) = TcpStream::connect(target) {
+        join(stream, &service);
     }
 }
 
@@ -195,7 +210,7 @@ mod tests {
         });
         let (over, count) = (AtomicBool::new(false), Arc::new(AtomicUsize::new(0)));
         std::thread::scope(|scope| {
-            scope.spawn(|| accept(&front, target, &over, &count));
+            scope.spawn(|| accept(&front, &over, &count, drop, move |s| serve(&s, target)));
             let mut client = TcpStream::connect(entry).unwrap();
             client.write_all(&[7; 100_000]).unwrap();
             client.shutdown(Shutdown::Write).unwrap();
