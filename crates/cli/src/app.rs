@@ -49,6 +49,10 @@ enum Command {
     Profiles(commands::profiles::ProfilesArgs),
     /// Kept results: list, show, export, import, remove
     Runs(commands::runs::RunsArgs),
+    /// Run a test at each point of a grid, repeatedly: mean, variance, confidence interval
+    Sweep(Box<commands::experiment::sweep::SweepArgs>),
+    /// Run a scenario from a file: steps, expectations, verdict
+    Run(Box<commands::experiment::run::RunArgs>),
     /// Print a new 256-bit key
     Keygen(commands::keygen::KeygenArgs),
     /// Print the JSON Schema of a run's record or of a plan
@@ -89,6 +93,8 @@ fn dispatch(command: Command, words: &[OsString]) -> i32 {
         Command::Impair(args) => commands::impair::run(*args),
         Command::Profiles(args) => commands::profiles::run(&args),
         Command::Runs(args) => runs(&args),
+        Command::Sweep(args) => commands::experiment::sweep::run(*args, words),
+        Command::Run(args) => commands::experiment::run::run(&args, words),
         Command::Keygen(args) => commands::keygen::run(&args),
         Command::Schema(args) => commands::schema::run(&args),
         Command::Completions(args) => commands::completions::run(&args),

@@ -6,6 +6,7 @@
 //!   and print back what they understood.
 //! - [`plan`]: `weir.plan/1`, what is to be run; a [`plan::Plan`] expands to [`plan::FlowSpec`]s.
 //! - [`impairment`]: `weir.impair/1`, what the emulator is to do to which packets.
+//! - [`experiment`]: `weir.scenario/1` and `weir.experiment/1`: metrics, expectations, steps, and what came of them.
 //! - [`record`]: `weir.run/1`, everything that was measured. A part not measured is absent, never zero.
 //! - [`report`]: what one end of a test hands to the other afterwards; two of them make a record.
 //! - [`json`]: the JSON of all of these, without `null`.
@@ -18,6 +19,7 @@
 //! ```
 
 pub mod content;
+pub mod experiment;
 pub mod fuzz;
 pub mod impairment;
 pub mod json;

@@ -73,6 +73,35 @@ impl Place {
         self.directory.join(FILE)
     }
 
+    /// A directory beside the file, made where missing, private to the owner.
+    ///
+    /// # Errors
+    /// As [`Place::prepare`].
+    pub fn prepare_directory(&self, name: &str) -> Result<PathBuf, StoreError> {
+        self.prepare()?;
+        let path = self.directory.join(name);
+        let io = |operation| {
+            let path = path.clone();
+            move |source| StoreError::Io { operation, path, source }
+        };
+        match make_directory(&path) {
+            Ok(()) => self.hand_over(&path).map_err(io("give to its user:"))?,
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists && path.is_dir() => {}
+            Err(e) => return Err(io("create directory")(e)),
+        }
+        Ok(path)
+    }
+
+    /// Gives a file that was made beside the others to the user whom they belong to (under sudo).
+    ///
+    /// # Errors
+    /// As [`Place::prepare`].
+    pub fn give(&self, path: &Path) -> Result<(), StoreError> {
+        let fail =
+            |source| StoreError::Io { operation: "give to its user:", path: path.into(), source };
+        self.hand_over(path).map_err(fail)
+    }
+
     /// Makes the directory and an empty file where missing, private to the owner.
     ///
     /// Only what is made here changes hands, and by its name without following links: in a directory that another

@@ -5,6 +5,7 @@ pub(crate) mod completions;
 pub(crate) mod ctl;
 pub(crate) mod demo;
 pub(crate) mod doctor;
+pub(crate) mod experiment;
 pub(crate) mod impair;
 pub(crate) mod keygen;
 pub(crate) mod lab;

@@ -222,6 +222,46 @@ impl FromStr for Label {
     }
 }
 
+/// `--start-at`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StartAt {
+    /// So long from now.
+    In(Span),
+    /// This host's CLOCK_MONOTONIC, ns.
+    Monotonic(u64),
+    /// Milliseconds since 1970, UTC.
+    Unix(i64),
+}
+
+impl StartAt {
+    /// The same on CLOCK_MONOTONIC; `now` is the time since 1970.
+    pub(crate) fn monotonic_ns(self, now: std::time::Duration) -> u64 {
+        let monotonic = weir_net::clock::Clock::System.monotonic_ns();
+        match self {
+            StartAt::In(span) => monotonic.saturating_add(span.0),
+            StartAt::Monotonic(ns) => ns,
+            StartAt::Unix(ms) => {
+                let ahead = i128::from(ms) * 1_000_000 - now.as_nanos() as i128;
+                u64::try_from(i128::from(monotonic) + ahead).unwrap_or(0)
+            }
+        }
+    }
+}
+
+impl FromStr for StartAt {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = if let Some(span) = text.strip_prefix('+') {
+            span.parse().ok().map(StartAt::In)
+        } else if let Some(ns) = text.strip_prefix("monotonic:") {
+            ns.parse().ok().map(StartAt::Monotonic)
+        } else {
+            weir_runs::unix_ms_of(text).map(StartAt::Unix)
+        };
+        found.ok_or_else(|| "an RFC 3339 time, +TIME such as +5s, or monotonic:NS".into())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -41,6 +41,8 @@ pub struct ClientConfig {
     pub scheduling: Scheduling,
     /// Takes the nominal rate from the interface, when the plan names none.
     pub nominal_auto: bool,
+    /// Sending starts at this time of the clock, ns, or as soon as both ends are ready, when that is later.
+    pub start_at_ns: Option<u64>,
     /// The clock; a test may inject one.
     pub clock: Clock,
 }
@@ -58,6 +60,7 @@ impl ClientConfig {
             cpus: None,
             scheduling: Scheduling::Auto,
             nominal_auto: false,
+            start_at_ns: None,
             clock: Clock::System,
         }
     }

@@ -105,6 +105,10 @@ pub(crate) struct GeneralArgs {
     /// Write the plan that these flags make as TOML; without HOST nothing is run
     #[arg(long, value_name = "FILE")]
     pub(crate) save_plan: Option<PathBuf>,
+    /// Start sending at this time, so that several tests start together: an RFC 3339 time, +TIME from now, or monotonic:NS
+    /// of this host's clock; later, with a warning, when both ends are not ready by then
+    #[arg(long, value_name = "TIME")]
+    pub(crate) start_at: Option<values::StartAt>,
     /// Listen on this Unix socket for `weir ctl`: start, stop and status of each connection
     #[arg(long, value_name = "PATH")]
     pub(crate) control_socket: Option<PathBuf>,
@@ -260,7 +264,7 @@ pub(crate) struct MeasureArgs {
     pub(crate) nominal: Option<Nominal>,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputArgs {
     /// Print one JSON record (weir.run/1) at the end instead of text
@@ -300,7 +304,7 @@ pub(crate) struct OutputArgs {
 }
 
 /// Flags of the contract whose issues come later: known, so that they are refused by what they are.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct LaterArgs {
     #[arg(long, value_name = "N", hide = true)]
     pub(crate) runs: Option<String>,

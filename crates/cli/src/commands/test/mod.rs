@@ -1,11 +1,11 @@
 //! `weir test`: flags become a plan, the plan runs, its events become output, its record is kept.
 
-mod args;
+pub(crate) mod args;
 mod output;
-mod plan;
+pub(crate) mod plan;
 #[cfg(test)]
 mod plan_tests;
-mod target;
+pub(crate) mod target;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -98,6 +98,7 @@ fn prepare(args: &TestArgs, words: &[OsString]) -> Result<Option<Job>, CliError>
             cpus: args.general.affinity.as_ref().map(|c| c.0.clone()),
             scheduling: args.general.scheduling,
             nominal_auto,
+            start_at_ns: args.general.start_at.map(|at| at.monotonic_ns(now)),
             ..ClientConfig::new(plan, host)
         },
         outputs,

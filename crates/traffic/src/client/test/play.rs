@@ -15,7 +15,16 @@ impl Test<'_> {
     ) -> (Ended, IntervalClock) {
         let clock = self.engine.clock().clone();
         let now = clock.monotonic_ns();
-        let start_ns = now + START_NS;
+        let soonest_ns = now + START_NS;
+        let start_ns = soonest_ns.max(self.config.start_at_ns.unwrap_or(0));
+        if let Some(asked_ns) = self.config.start_at_ns.filter(|asked| *asked < soonest_ns) {
+            let late = (soonest_ns - asked_ns) as f64 / 1e9;
+            let text = format!(
+                "sending was to start {late:.3} s before both ends were ready: it started late"
+            );
+            self.warnings
+                .push(Warning::new("start-late", Severity::Warning, text).with_value(late, 0.0));
+        }
         let intervals = IntervalClock {
             start_ns,
             interval_ns: self.config.plan.interval.0,

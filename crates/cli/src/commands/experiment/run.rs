@@ -1,0 +1,148 @@
+//! `weir run`: a scenario from a file.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::Value;
+use weir_experiment::scenario::journal::Journal;
+use weir_experiment::scenario::{Files, check, read};
+use weir_model::experiment::{Scenario, Variables};
+use weir_model::units::Seed;
+
+use super::{Job, ResultArgs, directory, execute, refused, words};
+use crate::error::CliError;
+use crate::output::print;
+
+/// Run a scenario: steps, expectations, verdict
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes: 0 all expectations met, 1 one was not, 2 the scenario does not hold, 3 a step could not be\n\
+                        done, 4 not permitted or not available, 5 inconclusive (tool or host was the limit, or an interval\n\
+                        spans its bound), 130 interrupted, 143 terminated. What was measured is kept; --resume goes on."
+)]
+pub(crate) struct RunArgs {
+    /// The scenario (weir.scenario/1, TOML or JSON)
+    #[arg(value_name = "FILE", required_unless_present = "resume")]
+    file: Option<PathBuf>,
+    /// Check the scenario, its plans and its files, and run nothing
+    #[arg(long, conflicts_with_all = ["resume", "simulate"])]
+    check: bool,
+    /// On a virtual clock: sender, emulator and receiver without a network; steps that need one are skipped
+    #[arg(long, conflicts_with = "resume")]
+    simulate: bool,
+    /// The scenario's quick form: fewer and shorter runs, not for publication
+    #[arg(long, conflicts_with = "resume")]
+    quick: bool,
+    /// Give a variable of the scenario another value; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", conflicts_with = "resume")]
+    set: Vec<String>,
+    /// Seed of the order of points and of plans that name none
+    #[arg(long, value_name = "SEED", conflicts_with = "resume")]
+    seed: Option<Seed>,
+    /// Go on with an interrupted experiment: its id, or last; runs that are done are not made again
+    #[arg(long, value_name = "ID", conflicts_with = "file")]
+    resume: Option<String>,
+    #[command(flatten)]
+    result: ResultArgs,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &RunArgs, command: &[OsString]) -> Result<i32, CliError> {
+    if let Some(id) = &args.resume {
+        return resume(id, &args.result, command);
+    }
+    let Some(path) = &args.file else {
+        return Err(CliError::Usage("FILE or --resume ID".into()));
+    };
+    let text = read(path).map_err(refused)?;
+    let mut set = Variables::new();
+    for word in &args.set {
+        let Some((name, value)) = word.split_once('=') else {
+            return Err(CliError::flag("--set", format!("'{word}'"), "NAME=VALUE"));
+        };
+        set.insert(name.trim().into(), value_of(value.trim()));
+    }
+    let scenario = Scenario::parse(&text, args.quick, &set)
+        .map_err(|error| CliError::Plan { path: path.clone(), error })?;
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory = std::fs::canonicalize(parent).map_err(CliError::io("find", parent))?;
+    if args.check {
+        let files = Files { directory };
+        let runs = check(&scenario, &files, &words).map_err(refused)?;
+        return print(&format!(
+            "{}: {} steps, at least {runs} runs; nothing is wrong with it\n",
+            scenario.name,
+            scenario.steps.len()
+        ));
+    }
+    let job = Job {
+        scenario,
+        text,
+        directory,
+        quick: args.quick,
+        simulate: args.simulate,
+        set,
+        seed: args.seed,
+        earlier: None,
+    };
+    execute(job, &args.result, command)
+}
+
+/// A number or a boolean where it reads as one.
+fn value_of(text: &str) -> Value {
+    match text {
+        "true" => true.into(),
+        "false" => false.into(),
+        _ => match (text.parse::<i64>(), text.parse::<f64>()) {
+            (Ok(n), _) => n.into(),
+            (_, Ok(n)) if n.is_finite() => n.into(),
+            _ => text.into(),
+        },
+    }
+}
+
+fn resume(id: &str, args: &ResultArgs, command: &[OsString]) -> Result<i32, CliError> {
+    let (_, directory) = directory()?;
+    let mut found: Vec<PathBuf> = std::fs::read_dir(&directory)
+        .map_err(CliError::io("read", &directory))?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|e| e == "journal"))
+        .collect();
+    found.sort();
+    let stem = |path: &Path| {
+        path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default()
+    };
+    let path = match id {
+        "last" => found.pop(),
+        id => {
+            found.retain(|path| stem(path).starts_with(id));
+            if found.len() > 1 {
+                let ids: Vec<String> = found.iter().map(|p| stem(p)).collect();
+                return Err(CliError::flag("--resume", format!("{id}: several"), &ids.join(", ")));
+            }
+            found.pop()
+        }
+    };
+    let path = path.ok_or_else(|| {
+        CliError::flag(
+            "--resume",
+            format!("{id}: no such experiment"),
+            "the id of an interrupted one, or last",
+        )
+    })?;
+    let (journal, head) = Journal::open(&path).map_err(CliError::io("read journal", &path))?;
+    let scenario = Scenario::parse(&head.scenario, head.quick, &head.set)
+        .map_err(|error| CliError::Plan { path: path.clone(), error })?;
+    let job = Job {
+        scenario,
+        text: head.scenario.clone(),
+        directory: head.directory.clone(),
+        quick: head.quick,
+        simulate: false,
+        set: head.set.clone(),
+        seed: Some(head.seed),
+        earlier: Some((journal, head)),
+    };
+    execute(job, args, command)
+}

@@ -1,0 +1,222 @@
+//! `weir sweep`: a test at each point of a grid, several times.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::Args;
+use weir_model::experiment::{
+    EmulatorSpec, HostSpec, ImpairStep, Impairing, LabSetup, SCENARIO_SCHEMA, Scenario, Step,
+    SweepStep, TestStep, Variables,
+};
+use weir_model::plan::Plan;
+use weir_model::units::{Seed, Span};
+
+use super::{Job, ResultArgs, execute};
+use crate::commands::test::TestArgs;
+use crate::commands::test::args::{
+    GeneralArgs, LaterArgs, MeasureArgs, OutputArgs, RateArgs, SocketArgs, TrafficArgs,
+};
+use crate::commands::test::plan as test_plan;
+use crate::error::CliError;
+use crate::key::KeyArgs;
+
+/// Run a test at each point of a grid, repeatedly, in shuffled order: mean, variance and confidence interval
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  weir sweep HOST --over size=128..1408:128 --runs 25 -u -b 0 -t 1\n  \
+                        weir sweep HOST --over transport=tcp,udp --over connections=1,16 -t 5\n  \
+                        weir sweep --lab --over loss=0,0.5,1 --both \"delay 20ms, loss {loss}%\" -t 2\n\
+                        A name is a parameter of the plan (size, rate, connections, transport, family, mss, window, …; of one\n\
+                        connection NAME.rate), or one that the laws hold as {NAME}. Ranges hold both ends: 1M..1G*10 multiplies.\n\
+                        An interrupted sweep goes on with weir run --resume."
+)]
+pub(crate) struct SweepArgs {
+    /// Who answers, as for `weir test`; none with --lab
+    #[arg(value_name = "HOST", required_unless_present_any = ["lab", "plan"])]
+    host: Option<String>,
+    #[command(flatten)]
+    sweep: GridArgs,
+    #[command(flatten)]
+    result: ResultArgs,
+    #[command(flatten)]
+    general: GeneralArgs,
+    #[command(flatten)]
+    traffic: TrafficArgs,
+    #[command(flatten)]
+    rate: RateArgs,
+    #[command(flatten)]
+    socket: SocketArgs,
+    #[command(flatten)]
+    measure: MeasureArgs,
+    #[command(flatten)]
+    key: KeyArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Sweep")]
+pub(crate) struct GridArgs {
+    /// An axis: values separated by commas, ranges A..B:STEP or A..B*FACTOR; may be repeated
+    #[arg(long, value_name = "NAME=VALUES", required = true)]
+    over: Vec<String>,
+    /// Repetitions of each point [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    runs: Option<u32>,
+    /// Confidence of the intervals, 50 to below 100 % [default: 95%]
+    #[arg(long, value_name = "PERCENT", value_parser = percentage)]
+    confidence: Option<f64>,
+    /// Repeat each point until the interval of its first metric is within this share of the mean, at most --most-runs times
+    #[arg(long, value_name = "PERCENT", value_parser = percentage, requires = "most_runs")]
+    precision: Option<f64>,
+    /// Most repetitions of a point with --precision
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    most_runs: Option<u32>,
+    /// What is tabulated: throughput, loss, 'p99 one_way_delay', …; may be repeated
+    /// [default: throughput, packet_rate, loss, jitter]
+    #[arg(long, value_name = "METRIC")]
+    metric: Vec<String>,
+    /// What has to come true at each point, such as 'loss <= 0.1 %'; may be repeated
+    #[arg(long, value_name = "EXPECTATION")]
+    expect: Vec<String>,
+    /// The points in the order of the axes instead of a shuffled one
+    #[arg(long)]
+    in_order: bool,
+    /// Make a disturbed run again, so often at most [default: 0]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    repeat_disturbed: u32,
+    /// Rest between two runs
+    #[arg(long, value_name = "TIME")]
+    pause: Option<Span>,
+    /// Seed of the order [default: a fresh one, printed]
+    #[arg(long, value_name = "SEED")]
+    order_seed: Option<Seed>,
+    /// Between two hosts made of namespaces, with an emulator between them when laws are given
+    #[arg(long, conflicts_with = "host")]
+    lab: bool,
+    /// Laws of the emulator for both directions, in the words of weir impair, with {NAME} of axes
+    #[arg(long, value_name = "LAWS", conflicts_with_all = ["a_to_b", "b_to_a"])]
+    both: Option<String>,
+    /// Laws from A to B
+    #[arg(long, value_name = "LAWS")]
+    a_to_b: Option<String>,
+    /// Laws from B to A
+    #[arg(long, value_name = "LAWS")]
+    b_to_a: Option<String>,
+    /// The control socket of a running emulator that is given the laws
+    #[arg(long, value_name = "PATH", conflicts_with = "lab")]
+    emulator: Option<PathBuf>,
+}
+
+fn percentage(text: &str) -> Result<f64, String> {
+    let number = text.trim().trim_end_matches('%').trim();
+    let value = number.parse().ok().filter(|p: &f64| *p > 0.0 && *p <= 100.0);
+    value.ok_or_else(|| "a percentage above 0, such as 95%".into())
+}
+
+/// Runs the command.
+pub(crate) fn run(args: SweepArgs, command: &[OsString]) -> Result<i32, CliError> {
+    let grid = args.sweep;
+    let impairing = Impairing {
+        both: grid.both.clone(),
+        a_to_b: grid.a_to_b.clone(),
+        b_to_a: grid.b_to_a.clone(),
+        ..Impairing::default()
+    };
+    if !impairing.is_empty() && !grid.lab && grid.emulator.is_none() {
+        return Err(CliError::flag(
+            "--both",
+            "laws without an emulator",
+            "--lab, or --emulator SOCKET",
+        ));
+    }
+    let key_file = args.key.key_file.as_ref().map(|p| p.display().to_string());
+    if args.key.key.is_some() || args.key.passphrase_file.is_some() {
+        return Err(CliError::flag(
+            "--key",
+            "given",
+            "--key-file or WEIR_KEY: a sweep is kept in a file",
+        ));
+    }
+    let test = TestArgs {
+        host: Some(args.host.clone().unwrap_or_else(|| "b".into())),
+        general: args.general,
+        traffic: args.traffic,
+        rate: args.rate,
+        socket: args.socket,
+        measure: args.measure,
+        output: OutputArgs::default(),
+        key: KeyArgs { key: None, key_file: None, passphrase_file: None },
+        later: LaterArgs::default(),
+    };
+    let file = test.general.plan.as_deref().map(super::read_text).transpose()?;
+    let planned = test_plan::plan(&test, file.as_deref(), Seed(0))?;
+    let host = planned.host.unwrap_or_default();
+    let port = Some(planned.plan.port);
+    let plan = Plan { host: None, ..planned.plan };
+    let plan = serde_json::to_value(plan).map_err(|e| CliError::Internal(e.to_string()))?;
+    let mut hosts = BTreeMap::new();
+    if !grid.lab {
+        hosts.insert("peer".to_owned(), HostSpec { address: host, port, key_file });
+    }
+    let mut emulators = BTreeMap::new();
+    if !impairing.is_empty() {
+        let control_socket = grid.emulator.as_ref().map(|p| p.display().to_string());
+        emulators.insert(
+            "middle".to_owned(),
+            EmulatorSpec { control_socket, ..EmulatorSpec::default() },
+        );
+    }
+    let middle = grid.lab && !impairing.is_empty();
+    let lab = grid.lab.then(|| LabSetup { middle, ..LabSetup::default() });
+    let sweep = SweepStep {
+        over: grid.over,
+        runs: grid.runs,
+        most_runs: grid.most_runs,
+        precision_percentage: grid.precision,
+        in_order: grid.in_order,
+        repeat_disturbed: grid.repeat_disturbed,
+        pause: grid.pause,
+        metrics: grid.metric,
+        test: TestStep { plan: Some(plan), ..TestStep::default() },
+        impair: (!impairing.is_empty())
+            .then(|| ImpairStep { to: impairing, ..ImpairStep::default() }),
+        published: vec![],
+    };
+    let scenario = Scenario {
+        schema: SCENARIO_SCHEMA.into(),
+        name: "sweep".into(),
+        title: test.output.title.clone().or_else(|| Some("sweep".into())),
+        method: None,
+        tags: vec![],
+        seed: grid.order_seed,
+        timeout: None,
+        confidence_percentage: grid.confidence.unwrap_or(95.0),
+        variables: BTreeMap::new(),
+        quick: BTreeMap::new(),
+        lab,
+        hosts,
+        emulators,
+        steps: vec![Step {
+            name: Some("sweep".into()),
+            expect: grid.expect,
+            sweep: Some(Box::new(sweep)),
+            ..Step::default()
+        }],
+    };
+    // Through its text, as a file would come: checked the same, and kept for --resume.
+    let text = serde_json::to_string(&scenario).map_err(|e| CliError::Internal(e.to_string()))?;
+    let set = Variables::new();
+    let scenario = Scenario::parse(&text, false, &set).map_err(CliError::Model)?;
+    let directory = std::env::current_dir().map_err(CliError::io("find", "this directory"))?;
+    let job = Job {
+        scenario,
+        text,
+        directory,
+        quick: false,
+        simulate: false,
+        set,
+        seed: grid.order_seed,
+        earlier: None,
+    };
+    execute(job, &args.result, command)
+}

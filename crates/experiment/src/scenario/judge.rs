@@ -1,0 +1,259 @@
+//! What runs say: metrics of a record, whether it was disturbed, repetitions summed up, expectations judged.
+
+use std::collections::BTreeMap;
+
+use weir_model::experiment::{
+    Comparison, Confidence, Judged, Metric, Outcome, Rule, RunRef, Summary,
+};
+use weir_model::record::Record;
+use weir_model::warning::Severity;
+use weir_stats::Sample;
+
+/// Warnings that tell of a host or tool which shaped the figures.
+const DISTURBING: &[&str] = &[
+    "sender-cpu-bound",
+    "receiver-cpu-bound",
+    "cpu-bound",
+    "cpu-stolen",
+    "missed-slots",
+    "socket-overflow",
+    "clock-stepped",
+    "clock-step",
+    "not-drained",
+];
+
+/// Codes of a record's warnings that tell of a disturbance.
+#[must_use]
+pub fn disturbances(record: &Record) -> Vec<String> {
+    let mut out: Vec<String> = record
+        .warnings
+        .iter()
+        .filter(|w| w.severity != Severity::Info && DISTURBING.contains(&w.code.as_str()))
+        .map(|w| w.code.clone())
+        .collect();
+    out.sort_unstable();
+    out.dedup();
+    out
+}
+
+/// What is kept of a record beside the record itself.
+#[must_use]
+pub fn run_ref(record: &Record, metrics: &[Metric]) -> RunRef {
+    let mut warnings: Vec<String> = record
+        .warnings
+        .iter()
+        .filter(|w| w.severity != Severity::Info)
+        .map(|w| w.code.clone())
+        .collect();
+    warnings.sort_unstable();
+    warnings.dedup();
+    RunRef {
+        id: (!record.id.is_empty()).then(|| record.id.clone()),
+        metrics: metrics.iter().filter_map(|m| Some((m.to_string(), m.of(record)?))).collect(),
+        disturbed: !disturbances(record).is_empty(),
+        warnings,
+        ..RunRef::default()
+    }
+}
+
+/// Repetitions summed up; absent without any.
+#[must_use]
+pub fn summary(values: &[f64], confidence: f64) -> Option<Summary> {
+    let sample = Sample::of(values)?;
+    let interval = sample.interval(confidence).map(|(low, high)| Confidence {
+        low,
+        high,
+        confidence_ratio: confidence,
+    });
+    Some(Summary {
+        count: sample.count,
+        mean: sample.mean,
+        variance: sample.variance,
+        deviation: sample.standard_deviation(),
+        interval,
+        min: values.iter().copied().fold(f64::INFINITY, f64::min),
+        max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+    })
+}
+
+/// Every metric of some runs, summed up over those that have it.
+#[must_use]
+pub fn summaries<'a>(
+    runs: impl Iterator<Item = &'a RunRef>,
+    confidence: f64,
+) -> BTreeMap<String, Summary> {
+    let mut values: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for run in runs {
+        for (name, value) in &run.metrics {
+            values.entry(name.clone()).or_default().push(*value);
+        }
+    }
+    let summed = values.into_iter();
+    summed.filter_map(|(name, values)| Some((name, summary(&values, confidence)?))).collect()
+}
+
+/// Judges an expectation by the runs that it is about. One run is compared as it is; of several the confidence interval of
+/// the mean has to lie on one side of the bound, else it is inconclusive; `==` and `!=` hold for each. What a disturbed run
+/// did not reach proves nothing against the path, and a rate that it stayed below nothing for it.
+#[must_use]
+pub fn judge(
+    rule: &Rule,
+    at: &BTreeMap<String, String>,
+    runs: &[&RunRef],
+    confidence: f64,
+) -> Judged {
+    let name = rule.metric.to_string();
+    let values: Vec<f64> = runs.iter().filter_map(|run| run.metrics.get(&name).copied()).collect();
+    let unit = rule.metric.unit();
+    let bound = format!("{} {}", rule.comparison, unit.show(rule.bound));
+    let mut judged = Judged {
+        text: rule.text.clone(),
+        outcome: Outcome::Inconclusive,
+        at: at.clone(),
+        measured: None,
+        bound: rule.bound,
+        interval: None,
+        count: values.len() as u64,
+        reason: String::new(),
+    };
+    let Some(summed) = summary(&values, confidence) else {
+        judged.reason = match runs.len() {
+            0 => format!("{name} was not measured: nothing ran"),
+            _ => format!("{name} was not measured"),
+        };
+        return judged;
+    };
+    let holds = |value| rule.comparison.holds(value, rule.bound);
+    let shown = unit.show(summed.mean);
+    judged.measured = Some(summed.mean);
+    let exact = matches!(rule.comparison, Comparison::Equal | Comparison::NotEqual);
+    let (outcome, words) = match summed.interval {
+        None => (
+            if holds(summed.mean) { Outcome::Passed } else { Outcome::Failed },
+            format!("measured {shown}, expected {bound} (one run: no confidence interval)"),
+        ),
+        Some(_) if exact => {
+            let missed = values.iter().filter(|v| !holds(**v)).count();
+            let outcome = if missed == 0 { Outcome::Passed } else { Outcome::Failed };
+            (
+                outcome,
+                format!(
+                    "measured {shown} in the mean, expected {bound}: {missed} of {} runs do not",
+                    values.len()
+                ),
+            )
+        }
+        Some(interval) => {
+            let outcome = match (holds(interval.low), holds(interval.high)) {
+                (true, true) => Outcome::Passed,
+                (false, false) => Outcome::Failed,
+                _ => Outcome::Inconclusive,
+            };
+            let spans =
+                if outcome == Outcome::Inconclusive { ", which spans the bound" } else { "" };
+            let words = format!(
+                "measured {shown} in the mean of {} runs, {:.4} % interval {} to {}{spans}; expected {bound}",
+                values.len(),
+                confidence * 100.0,
+                unit.show(interval.low),
+                unit.show(interval.high),
+            );
+            // 95.0000 % is 95 %.
+            (outcome, words.replacen(".0000 %", " %", 1))
+        }
+    };
+    judged.interval = summed.interval;
+    judged.outcome = outcome;
+    judged.reason = words;
+    let mut disturbed: Vec<&str> = runs
+        .iter()
+        .filter(|r| r.disturbed)
+        .flat_map(|r| r.warnings.iter().map(String::as_str))
+        .filter(|code| DISTURBING.contains(code))
+        .collect();
+    disturbed.sort_unstable();
+    disturbed.dedup();
+    let is_ceiling =
+        rule.metric.is_rate() && matches!(rule.comparison, Comparison::Less | Comparison::AtMost);
+    let proves_nothing = match judged.outcome {
+        Outcome::Failed => !is_ceiling,
+        Outcome::Passed => is_ceiling,
+        _ => false,
+    };
+    if proves_nothing && !disturbed.is_empty() {
+        judged.outcome = Outcome::Inconclusive;
+        judged.reason +=
+            &format!("; the tool or the host was the limit ({})", disturbed.join(", "));
+    }
+    judged
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn runs(values: &[f64], disturbed: bool) -> Vec<RunRef> {
+        let run = |v: &f64| RunRef {
+            metrics: BTreeMap::from([("throughput".to_owned(), *v)]),
+            disturbed,
+            warnings: if disturbed { vec!["cpu-stolen".into()] } else { vec![] },
+            ..RunRef::default()
+        };
+        values.iter().map(run).collect()
+    }
+
+    fn outcome(rule: &str, values: &[f64], disturbed: bool) -> Judged {
+        let runs = runs(values, disturbed);
+        let runs: Vec<&RunRef> = runs.iter().collect();
+        judge(&rule.parse().unwrap(), &BTreeMap::new(), &runs, 0.95)
+    }
+
+    #[test]
+    fn one_run_is_compared_as_it_is() {
+        assert_eq!(outcome("throughput >= 95M", &[95e6], false).outcome, Outcome::Passed);
+        let judged = outcome("throughput >= 95M", &[94.9e6], false);
+        assert_eq!(judged.outcome, Outcome::Failed);
+        assert_eq!(judged.measured, Some(94.9e6));
+        assert_eq!(
+            judged.reason,
+            "measured 94.9 Mbit/s, expected >= 95 Mbit/s (one run: no confidence interval)"
+        );
+    }
+
+    #[test]
+    fn several_runs_are_judged_by_the_interval_of_their_mean() {
+        // Mean 96, deviation 1, n = 3: 96 ± 2.484.
+        let of = |rule| outcome(rule, &[95e6, 96e6, 97e6], false);
+        assert_eq!(of("throughput >= 93M").outcome, Outcome::Passed);
+        assert_eq!(of("throughput >= 99M").outcome, Outcome::Failed);
+        let spans = of("throughput >= 95M");
+        assert_eq!(spans.outcome, Outcome::Inconclusive);
+        assert_eq!(
+            spans.reason,
+            "measured 96 Mbit/s in the mean of 3 runs, 95 % interval 93.52 Mbit/s to 98.48 Mbit/s, which spans the bound; \
+             expected >= 95 Mbit/s"
+        );
+    }
+
+    #[test]
+    fn what_a_disturbed_run_did_not_reach_is_inconclusive() {
+        assert_eq!(outcome("throughput >= 95M", &[90e6], true).outcome, Outcome::Inconclusive);
+        assert_eq!(outcome("throughput >= 95M", &[96e6], true).outcome, Outcome::Passed);
+        assert_eq!(outcome("throughput <= 95M", &[90e6], true).outcome, Outcome::Inconclusive);
+        assert_eq!(outcome("throughput <= 95M", &[96e6], true).outcome, Outcome::Failed);
+    }
+
+    #[test]
+    fn what_was_not_measured_is_neither_passed_nor_failed() {
+        let judged = outcome("loss <= 1 %", &[90e6], false);
+        assert_eq!((judged.outcome, judged.measured), (Outcome::Inconclusive, None));
+        assert_eq!(judged.reason, "loss was not measured");
+    }
+
+    #[test]
+    fn equality_is_asked_of_each_run() {
+        assert_eq!(outcome("throughput == 5", &[5.0, 5.0], false).outcome, Outcome::Passed);
+        assert_eq!(outcome("throughput == 5", &[5.0, 5.0, 6.0], false).outcome, Outcome::Failed);
+        assert_eq!(outcome("throughput != 5", &[4.0, 6.0], false).outcome, Outcome::Passed);
+    }
+}

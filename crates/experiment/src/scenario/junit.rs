@@ -1,0 +1,126 @@
+//! JUnit XML of an experiment: a test case for each expectation, and for each step that could not be done.
+
+use std::fmt::Write as _;
+
+use weir_model::experiment::{Experiment, Outcome, StepOutcome};
+
+use super::grid::key;
+
+/// The document. Inconclusive cases are skipped ones with their reason: neither passed nor failed.
+#[must_use]
+pub fn junit(experiment: &Experiment) -> String {
+    let mut cases = vec![];
+    for step in &experiment.steps {
+        collect(step, "", &mut cases);
+    }
+    let count = |outcome| cases.iter().filter(|c| c.outcome == outcome).count();
+    let skipped = count(Outcome::Skipped) + count(Outcome::Inconclusive);
+    let sums = format!(
+        "tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{skipped}\" time=\"{:.3}\"",
+        cases.len(),
+        count(Outcome::Failed),
+        count(Outcome::Error),
+        experiment.seconds,
+    );
+    let name = escape(&experiment.name);
+    let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
+    // Writing into a string cannot fail.
+    let _ = writeln!(out, "<testsuites name=\"weir\" {sums}>");
+    let _ = writeln!(
+        out,
+        "  <testsuite name=\"{name}\" {sums} timestamp=\"{}\" id=\"{}\">",
+        escape(experiment.started_at.trim_end_matches('Z')),
+        escape(&experiment.id)
+    );
+    for case in &cases {
+        let _ = write!(
+            out,
+            "    <testcase classname=\"{name}.{}\" name=\"{}\" time=\"{:.3}\"",
+            escape(&case.step),
+            escape(&case.name),
+            case.seconds
+        );
+        let reason = escape(&case.reason);
+        let _ = match case.outcome {
+            Outcome::Passed => writeln!(out, "/>"),
+            Outcome::Failed => writeln!(out, "><failure message=\"{reason}\"/></testcase>"),
+            Outcome::Error => writeln!(out, "><error message=\"{reason}\"/></testcase>"),
+            Outcome::Inconclusive => {
+                writeln!(out, "><skipped message=\"inconclusive: {reason}\"/></testcase>")
+            }
+            Outcome::Skipped => writeln!(out, "><skipped message=\"{reason}\"/></testcase>"),
+        };
+    }
+    out += "  </testsuite>\n</testsuites>\n";
+    out
+}
+
+struct Case {
+    step: String,
+    name: String,
+    outcome: Outcome,
+    reason: String,
+    seconds: f64,
+}
+
+fn collect(step: &StepOutcome, around: &str, cases: &mut Vec<Case>) {
+    let path =
+        if around.is_empty() { step.name.clone() } else { format!("{around}/{}", step.name) };
+    for (i, judged) in step.expectations.iter().enumerate() {
+        let at: Vec<(String, String)> = judged.at.clone().into_iter().collect();
+        let name = if at.is_empty() {
+            judged.text.clone()
+        } else {
+            format!("{} [{}]", judged.text, key(&at))
+        };
+        cases.push(Case {
+            step: path.clone(),
+            name,
+            outcome: judged.outcome,
+            reason: judged.reason.clone(),
+            // The step's time once, or sums would count it for each expectation.
+            seconds: if i == 0 { step.seconds } else { 0.0 },
+        });
+    }
+    let own = matches!(step.outcome, Outcome::Error | Outcome::Skipped)
+        || (step.reason.is_some() && step.outcome != Outcome::Passed);
+    if own || (step.expectations.is_empty() && step.steps.is_empty()) {
+        cases.push(Case {
+            step: path.clone(),
+            name: step.action.clone(),
+            outcome: step.outcome,
+            reason: step.reason.clone().unwrap_or_default(),
+            seconds: if step.expectations.is_empty() { step.seconds } else { 0.0 },
+        });
+    }
+    for inner in &step.steps {
+        collect(inner, &path, cases);
+    }
+}
+
+/// Text of an attribute; what XML 1.0 forbids is left out.
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out += "&amp;",
+            '<' => out += "&lt;",
+            '>' => out += "&gt;",
+            '"' => out += "&quot;",
+            '\n' | '\t' | '\r' => out.push(' '),
+            c if (c as u32) < 0x20 || matches!(c, '\u{fffe}' | '\u{ffff}') => {}
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_of_a_name_gets_out_of_its_attribute() {
+        assert_eq!(escape("a<b>&\"c\"\u{1}\n"), "a&lt;b&gt;&amp;&quot;c&quot; ");
+    }
+}

@@ -1,0 +1,240 @@
+//! Scenarios and sweeps: steps run in order, at the same time or again, runs summed up and expectations judged.
+//!
+//! What a file says is `weir_model::experiment`; here it is done. The rooms: [`grid`] (points and their order), [`judge`]
+//! (repetitions and expectations), [`search`] (RFC 2544 and others), [`journal`] (going on after an interruption), `world`
+//! (lab, servers, emulators, tests as programs), `steps` (doing), [`text`] and [`junit`] (telling).
+//!
+//! Commands of a scenario run on this machine and in its lab alone: nothing that comes over a network can start one.
+
+pub mod grid;
+pub mod journal;
+pub mod judge;
+pub mod junit;
+mod plans;
+mod published;
+pub mod search;
+mod steps;
+pub mod text;
+mod world;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use weir_model::ModelError;
+use weir_model::experiment::{
+    EXPERIMENT_SCHEMA, Experiment, Impairing, Outcome, RunRef, Scenario, StepOutcome, Variables,
+};
+use weir_model::impairment::Impairment;
+use weir_model::plan::Plan;
+use weir_model::record::Status;
+use weir_model::units::Seed;
+
+use journal::Journal;
+
+/// What kept an experiment from being made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScenarioError {
+    /// The scenario does not hold.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// A file of it.
+    #[error("{operation} {}: {source}", path.display())]
+    File {
+        /// What was being done.
+        operation: &'static str,
+        /// Which.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The lab could not be made.
+    #[error("lab: {0}")]
+    Lab(#[from] weir_lab::Error),
+    /// A program did not do what it is for.
+    #[error("{what}: {reason}")]
+    Program {
+        /// Which.
+        what: String,
+        /// How it failed.
+        reason: String,
+    },
+}
+
+impl ScenarioError {
+    pub(super) fn program(what: &str, reason: &str) -> Self {
+        ScenarioError::Program { what: what.into(), reason: reason.into() }
+    }
+}
+
+/// A scenario's files are read up to this many bytes.
+const MOST_FILE_BYTES: u64 = 16 << 20;
+
+/// The files that a scenario names, all beside it.
+#[derive(Debug, Clone, Default)]
+pub struct Files {
+    /// The directory of the scenario.
+    pub directory: PathBuf,
+}
+
+impl Files {
+    /// The text of a file beside the scenario.
+    ///
+    /// # Errors
+    /// [`ScenarioError::File`].
+    pub fn read(&self, name: &str) -> Result<String, ScenarioError> {
+        read(&self.directory.join(name))
+    }
+
+    /// An impairment in any of its forms.
+    ///
+    /// # Errors
+    /// [`ScenarioError`] naming the field, or the file.
+    pub fn impairment(&self, form: &Impairing, at: &str) -> Result<Impairment, ScenarioError> {
+        let file = form.config_file.as_ref().map(|name| self.read(name)).transpose()?;
+        Ok(form.impairment(at, file.as_deref().unwrap_or_default())?)
+    }
+}
+
+/// The text of a file of at most 16 MiB.
+///
+/// # Errors
+/// [`ScenarioError::File`].
+pub fn read(path: &Path) -> Result<String, ScenarioError> {
+    use io::Read;
+    let mut text = String::new();
+    let fail = |source| ScenarioError::File { operation: "read", path: path.into(), source };
+    let file = std::fs::File::open(path).map_err(fail)?;
+    let length = file.take(MOST_FILE_BYTES + 1).read_to_string(&mut text).map_err(fail)?;
+    if length as u64 > MOST_FILE_BYTES {
+        return Err(fail(io::Error::new(io::ErrorKind::InvalidData, "it is longer than 16 MiB")));
+    }
+    Ok(text)
+}
+
+/// Reads flags of `weir test`, whose meaning is the command line's, into a plan.
+pub type Words<'a> = &'a (dyn Fn(&[String]) -> Result<Plan, String> + Sync);
+
+/// What happens, as it happens.
+#[derive(Debug)]
+pub enum Happening<'a> {
+    /// A step began.
+    Began {
+        /// Its name.
+        name: &'a str,
+        /// What it does.
+        action: &'static str,
+        /// Steps around it.
+        depth: usize,
+    },
+    /// A run ended.
+    Ran {
+        /// Its step.
+        step: &'a str,
+        /// What it measured.
+        run: &'a RunRef,
+        /// It was done in an earlier session.
+        is_old: bool,
+        /// Runs of the step that are done, this one included.
+        done: u64,
+        /// Runs of the step, as far as it is known.
+        of: u64,
+        /// Time that the rest of the step will take, by the runs so far.
+        left: Option<Duration>,
+    },
+    /// A step ended.
+    Ended {
+        /// What came of it.
+        step: &'a StepOutcome,
+        /// Steps around it.
+        depth: usize,
+    },
+}
+
+/// How an experiment is to be run.
+pub struct Options<'a> {
+    /// The program that tests, serves and impairs: this one.
+    pub program: PathBuf,
+    /// The experiment's id.
+    pub id: String,
+    /// Its start, RFC 3339.
+    pub started_at: String,
+    /// Version of this program.
+    pub version: String,
+    /// The command as it was given.
+    pub command: Vec<String>,
+    /// Seed of the order of points and of plans that name none.
+    pub seed: Seed,
+    /// `--quick`.
+    pub quick: bool,
+    /// On the virtual clock.
+    pub simulate: bool,
+    /// Runs are not kept.
+    pub no_store: bool,
+    /// Where the scenario's files are.
+    pub files: Files,
+    /// The meaning of `args`.
+    pub words: Words<'a>,
+    /// Asked all the time.
+    pub is_stopped: &'a (dyn Fn() -> bool + Sync),
+    /// Told everything.
+    pub tell: &'a (dyn Fn(&Happening<'_>) + Sync),
+    /// This machine's CLOCK_MONOTONIC, ns.
+    pub monotonic_ns: &'a (dyn Fn() -> u64 + Sync),
+}
+
+/// Checks all plans and files of a scenario without running anything; returns how many runs it makes at least.
+///
+/// # Errors
+/// [`ScenarioError`] with the step, and what is wrong with it.
+pub fn check(scenario: &Scenario, files: &Files, words: Words<'_>) -> Result<u64, ScenarioError> {
+    plans::check(scenario, files, words)
+}
+
+/// Runs an experiment. What was measured is in the journal and the store however this ends.
+///
+/// # Errors
+/// [`ScenarioError`] when it could not begin, or its journal could not be written.
+pub fn run(
+    scenario: &Scenario,
+    options: &Options<'_>,
+    journal: Journal,
+) -> Result<Experiment, ScenarioError> {
+    check(scenario, &options.files, options.words)?;
+    let begun = Instant::now();
+    let earlier: f64 = 0.0;
+    let doing = steps::Doing::new(scenario, options, Mutex::new(journal))?;
+    let steps = doing.all();
+    let fatal = doing.end();
+    if let Some(error) = fatal {
+        return Err(error);
+    }
+    let stopped = (options.is_stopped)();
+    let outcome = steps.iter().fold(Outcome::Passed, |all, step| all.and(step.outcome));
+    let is_whole = steps.iter().all(|s| s.outcome != Outcome::Skipped || options.simulate);
+    Ok(Experiment {
+        schema: EXPERIMENT_SCHEMA.into(),
+        id: options.id.clone(),
+        version: options.version.clone(),
+        name: scenario.name.clone(),
+        title: scenario.title.clone(),
+        method: scenario.method.clone(),
+        tags: scenario.tags.clone(),
+        started_at: options.started_at.clone(),
+        seconds: earlier + begun.elapsed().as_secs_f64(),
+        status: match (stopped, is_whole && outcome != Outcome::Error) {
+            (true, _) => Status::Interrupted,
+            (_, true) => Status::Complete,
+            (_, false) => Status::Partial,
+        },
+        command: options.command.clone(),
+        seed: options.seed,
+        quick: options.quick,
+        simulated: options.simulate,
+        variables: scenario.variables.clone() as Variables,
+        steps,
+        outcome,
+    })
+}

@@ -1,0 +1,234 @@
+//! The plans of a scenario's tests: variables of their point replaced, parameters set, files read.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use weir_model::experiment::{
+    Action, ImpairStep, Scenario, Step, TestStep, Variables, check_axes, expand, set_parameter,
+    test_plan,
+};
+use weir_model::impairment::Impairment;
+use weir_model::plan::Plan;
+
+use super::grid::{At, points, splitmix};
+use super::{Files, ScenarioError, Words};
+
+/// Values as variables: what reads as a number is one.
+pub(super) fn variables(at: &[(String, String)]) -> Variables {
+    at.iter()
+        .map(|(name, value)| {
+            let number = value.parse::<u64>().map(Value::from);
+            (name.clone(), number.unwrap_or_else(|_| Value::String(value.clone())))
+        })
+        .collect()
+}
+
+/// A value of the scenario with the names of a point replaced.
+pub(super) fn at_point<T: serde::Serialize + serde::de::DeserializeOwned>(
+    value: &T,
+    at: &[(String, String)],
+    place: &str,
+) -> Result<T, ScenarioError> {
+    let raw =
+        serde_json::to_value(value).map_err(|e| ScenarioError::program(place, &e.to_string()))?;
+    let raw = expand(&raw, &variables(at), &BTreeSet::new(), place)?;
+    serde_json::from_value(raw).map_err(|e| ScenarioError::program(place, &e.to_string()))
+}
+
+/// Words of a line; quotes keep spaces together.
+fn split(text: &str) -> Result<Vec<String>, String> {
+    let (mut words, mut word, mut quote) = (vec![], None::<String>, None);
+    for c in text.chars() {
+        match (quote, c) {
+            (Some(q), c) if c == q => quote = None,
+            (None, '"' | '\'') => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (None, c) if c.is_whitespace() => words.extend(word.take()),
+            (_, c) => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    match quote {
+        Some(q) => Err(format!("{q} is not closed")),
+        None => Ok(words),
+    }
+}
+
+/// The plan of a test at a point. `own` are the names that belong to something else (an emulator's words): they are no
+/// parameters of the plan.
+pub(super) fn plan(
+    test: &TestStep,
+    at: &At,
+    own: &BTreeSet<String>,
+    files: &Files,
+    words: Words<'_>,
+    place: &str,
+) -> Result<Plan, ScenarioError> {
+    let there: TestStep = at_point(test, at, place)?;
+    let mut plan = if let Some(plan) = &there.plan {
+        test_plan(plan)?
+    } else if let Some(name) = &there.plan_file {
+        Plan::parse(&files.read(name)?)?
+    } else {
+        let line = split(there.args.as_deref().unwrap_or_default())
+            .map_err(|e| ScenarioError::program(&format!("{place}.args"), &e))?;
+        words(&line).map_err(|e| ScenarioError::program(&format!("{place}.args"), &e))?
+    };
+    for (name, value) in at {
+        if !test.holds(name) && !own.contains(name) {
+            plan = set_parameter(&plan, name, value)?;
+        }
+    }
+    Ok(plan)
+}
+
+/// A plan with a seed: its own, or one that follows from the experiment's and the run's.
+pub(super) fn seeded(mut plan: Plan, seed: u64, key: &str) -> Plan {
+    if plan.seed.0 == 0 {
+        // FNV-1a, 64 bits.
+        let hash = key.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| {
+            (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3)
+        });
+        let mut state = seed ^ hash;
+        // JSON keeps 53 bits for those who read numbers.
+        plan.seed.0 = (splitmix(&mut state) >> 11).max(1);
+    }
+    plan
+}
+
+/// The impairment of a step at a point; absent: nothing is to be impaired.
+pub(super) fn impairment(
+    step: &ImpairStep,
+    at: &At,
+    files: &Files,
+    place: &str,
+) -> Result<Option<Impairment>, ScenarioError> {
+    if step.clear {
+        return Ok(None);
+    }
+    let there: ImpairStep = at_point(step, at, place)?;
+    files.impairment(&there.to, place).map(Some)
+}
+
+/// Names of a point that an emulator's words hold.
+pub(super) fn names_of(impair: Option<&ImpairStep>, at: &[(String, String)]) -> BTreeSet<String> {
+    let text = impair.and_then(|i| serde_json::to_string(i).ok()).unwrap_or_default();
+    at.iter().map(|(n, _)| n).filter(|n| text.contains(&format!("{{{n}}}"))).cloned().collect()
+}
+
+/// Checks what [`Scenario::parse`] could not: plans by flags, at every point, and files.
+pub(super) fn check(
+    scenario: &Scenario,
+    files: &Files,
+    words: Words<'_>,
+) -> Result<u64, ScenarioError> {
+    for (name, emulator) in &scenario.emulators {
+        files.impairment(&emulator.initial, &format!("emulator.{name}"))?;
+    }
+    steps(&scenario.steps, &vec![], files, words)
+}
+
+fn steps(
+    steps: &[Step],
+    around: &At,
+    files: &Files,
+    words: Words<'_>,
+) -> Result<u64, ScenarioError> {
+    let mut runs = 0;
+    for step in steps {
+        runs += one(step, around, files, words)?;
+    }
+    Ok(runs)
+}
+
+fn one(step: &Step, around: &At, files: &Files, words: Words<'_>) -> Result<u64, ScenarioError> {
+    let name = step.name.as_deref().unwrap_or("step");
+    let inside = |over: &[String]| -> Result<Vec<At>, ScenarioError> {
+        let own = points(&check_axes(over, name)?);
+        Ok(own.into_iter().map(|at| [around.clone(), at].concat()).collect())
+    };
+    let own = BTreeSet::new();
+    Ok(match step.action() {
+        Some(Action::Test(test)) => {
+            plan(test, &vec![], &own, files, words, name)?;
+            u64::from(test.runs.unwrap_or(1))
+        }
+        Some(Action::Sweep(sweep)) => {
+            let all = inside(&sweep.over)?;
+            for at in &all {
+                let own = names_of(sweep.impair.as_ref(), at);
+                let own: BTreeSet<String> =
+                    own.into_iter().chain(around.iter().map(|(n, _)| n.clone())).collect();
+                plan(&sweep.test, at, &own, files, words, name)?;
+                if let Some(impair) = &sweep.impair {
+                    impairment(impair, at, files, name)?;
+                }
+            }
+            for published in &sweep.published {
+                super::published::read(published, files)?;
+            }
+            all.len() as u64 * u64::from(sweep.runs.unwrap_or(1))
+        }
+        Some(Action::Search(search)) => {
+            for at in inside(&search.over)? {
+                super::steps::terms(search, name)?;
+                let asked = [("rate", "1000pps"), ("seconds", "1"), ("packets", "1000")];
+                let asked = asked.map(|(n, v)| (n.to_owned(), v.to_owned()));
+                let at = [at, asked.to_vec()].concat();
+                let own = ["rate", "seconds", "packets"].map(String::from).into();
+                plan(&search.test, &at, &own, files, words, name)?;
+            }
+            1
+        }
+        Some(Action::Compare(compare)) => {
+            for published in &compare.published {
+                super::published::read(published, files)?;
+            }
+            inside(&compare.over)?.len() as u64 * u64::from(compare.runs.unwrap_or(1))
+        }
+        Some(Action::Impair(impair)) => impairment(impair, &vec![], files, name).map(|_| 0)?,
+        Some(Action::Parallel(inner)) => steps(inner, around, files, words)?,
+        Some(Action::Repeat(repeat)) => {
+            let mut runs = 0;
+            for at in inside(&repeat.over)? {
+                let inner: Vec<Step> = at_point(&repeat.steps, &at, name)?;
+                runs += steps(&inner, &at, files, words)?;
+            }
+            runs * u64::from(repeat.times.unwrap_or(1))
+        }
+        Some(
+            Action::Wait(_)
+            | Action::Start(_)
+            | Action::Stop(_)
+            | Action::Command(_)
+            | Action::Collect(_),
+        )
+        | None => 0,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotes_keep_words_together() {
+        let words = |text: &str| split(text).unwrap();
+        assert_eq!(words("-u  -b 10M"), ["-u", "-b", "10M"]);
+        assert_eq!(words("-T 'two words' \"\""), ["-T", "two words", ""]);
+        assert!(words("").is_empty());
+        assert!(split("-T 'x").is_err());
+    }
+
+    #[test]
+    fn a_seed_follows_from_the_experiment_and_the_run_alone() {
+        let of = |seed, key| seeded(Plan::default(), seed, key).seed;
+        assert_eq!(of(1, "a"), of(1, "a"));
+        assert_ne!(of(1, "a"), of(1, "b"));
+        assert_ne!(of(1, "a"), of(2, "a"));
+        let own = Plan { seed: weir_model::units::Seed(9), ..Plan::default() };
+        assert_eq!(seeded(own, 1, "a").seed.0, 9);
+    }
+}

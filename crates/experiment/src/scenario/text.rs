@@ -1,0 +1,259 @@
+//! An experiment for people: a table for each sweep, expectations with what was measured, the verdict.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use weir_model::experiment::{
+    Experiment, Found, Metric, Outcome, Point, StepOutcome, Summary, Unit,
+};
+
+/// The word for an outcome.
+#[must_use]
+pub fn word(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Passed => "passed",
+        Outcome::Inconclusive => "inconclusive",
+        Outcome::Failed => "FAILED",
+        Outcome::Error => "ERROR",
+        Outcome::Skipped => "skipped",
+    }
+}
+
+/// The unit of a metric by its name.
+#[must_use]
+pub fn unit_of(metric: &str) -> Unit {
+    metric.parse::<Metric>().map_or(Unit::Count, |m| m.unit())
+}
+
+/// A found figure with its unit.
+#[must_use]
+pub fn shown(found: &Found, value: f64) -> String {
+    match found.unit.as_str() {
+        "bits_per_second" => Unit::BitsPerSecond.show(value),
+        "packets_per_second" => Unit::PacketsPerSecond.show(value),
+        "seconds" => Unit::Seconds.show(value),
+        "ratio" => Unit::Ratio.show(value),
+        _ => Unit::Count.show(value),
+    }
+}
+
+/// A table whose first columns are names and whose others are figures, as wide as they need to be.
+fn table(rows: &[Vec<String>], names: usize) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |i: usize| {
+        rows.iter().filter_map(|r| r.get(i)).map(|c| c.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut out = String::new();
+    for row in rows {
+        let mut line = String::from(" ");
+        for (i, cell) in row.iter().enumerate() {
+            let pad = " ".repeat(widths[i].saturating_sub(cell.chars().count()));
+            line += " ";
+            line += &if i < names { format!("{cell}{pad} ") } else { format!("{pad}{cell} ") };
+        }
+        out += line.trim_end();
+        out.push('\n');
+    }
+    out
+}
+
+/// The table of a sweep: a row for each point and metric with its mean, deviation, interval, least and greatest.
+#[must_use]
+pub fn points(step: &StepOutcome) -> String {
+    let mut names: Vec<&String> = vec![];
+    for point in &step.points {
+        for name in point.metrics.keys() {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+    }
+    // In the order of the runs' metrics those come sorted; the first of the sweep is what people look for.
+    let order = ["throughput", "packet_rate", "loss", "jitter"];
+    names.sort_by_key(|n| order.iter().position(|o| o == n).unwrap_or(order.len()));
+    let mut out = String::new();
+    for name in names {
+        let unit = unit_of(name);
+        let has_others = step.points.iter().any(|p| p.published.iter().any(|f| f.metric == *name));
+        let repeated = step.points.iter().filter_map(|p| p.metrics.get(name)).any(|s| s.count > 1);
+        let mut head: Vec<String> = step.axes.clone();
+        head.push(name.clone());
+        if repeated {
+            let confidence = step.points.iter().find_map(|p| p.metrics.get(name)?.interval);
+            let interval = confidence.map_or("interval".into(), |c| {
+                format!("± ({:.4} %)", c.confidence_ratio * 100.0).replacen(".0000", "", 1)
+            });
+            head.extend([
+                interval,
+                "deviation".into(),
+                "variance".into(),
+                "min".into(),
+                "max".into(),
+                "runs".into(),
+            ]);
+        }
+        if has_others {
+            head.push("published".into());
+        }
+        let mut rows = vec![head];
+        for point in &step.points {
+            rows.push(row(step, point, point.metrics.get(name), name, unit, repeated, has_others));
+        }
+        out += &table(&rows, step.axes.len());
+        out.push('\n');
+    }
+    out
+}
+
+fn row(
+    step: &StepOutcome,
+    point: &Point,
+    summary: Option<&Summary>,
+    name: &str,
+    unit: Unit,
+    repeated: bool,
+    has_others: bool,
+) -> Vec<String> {
+    const ABSENT: &str = "-";
+    let mut cells: Vec<String> =
+        step.axes.iter().map(|axis| point.at.get(axis).cloned().unwrap_or_default()).collect();
+    let show = |v: Option<f64>| v.map_or(ABSENT.into(), |v| unit.show(v));
+    let mark = if point.disturbed > 0 { "*" } else { "" };
+    cells.push(show(summary.map(|s| s.mean)) + mark);
+    if repeated {
+        let half = summary.and_then(|s| s.interval).map(|i| (i.high - i.low) / 2.0);
+        cells.push(show(half));
+        cells.push(show(summary.and_then(|s| s.deviation)));
+        cells.push(summary.and_then(|s| s.variance).map_or(ABSENT.into(), |v| format!("{v:.3e}")));
+        cells.push(show(summary.map(|s| s.min)));
+        cells.push(show(summary.map(|s| s.max)));
+        cells.push(match point.failed {
+            0 => point.runs.to_string(),
+            failed => format!("{} ({failed} failed)", point.runs),
+        });
+    }
+    if has_others {
+        let others: Vec<String> = point
+            .published
+            .iter()
+            .filter(|f| f.metric == name)
+            .map(|f| match f.label.as_str() {
+                "" => unit.show(f.value),
+                label => format!("{label} {}", unit.show(f.value)),
+            })
+            .collect();
+        cells.push(if others.is_empty() { ABSENT.into() } else { others.join(", ") });
+    }
+    cells
+}
+
+/// A step that has ended.
+#[must_use]
+pub fn step(step: &StepOutcome, depth: usize) -> String {
+    let pad = "  ".repeat(depth);
+    let mut out = format!("{pad}{}: {}", step.name, word(step.outcome));
+    if let Some(reason) = &step.reason {
+        let _ = write!(out, ": {reason}");
+    }
+    out.push('\n');
+    let body = |text: &str| {
+        text.lines()
+            .map(|l| if l.is_empty() { "\n".into() } else { format!("{pad}{l}\n") })
+            .collect::<String>()
+    };
+    if !step.points.is_empty() {
+        out += &body(&points(step));
+    } else if step.found.is_empty() {
+        for run in step.runs.iter().filter(|r| r.error.is_none()) {
+            let figures: Vec<String> = run
+                .metrics
+                .iter()
+                .map(|(name, v)| format!("{name} {}", unit_of(name).show(*v)))
+                .collect();
+            out += &body(&format!("  {}", figures.join(", ")));
+        }
+    }
+    let disturbed: u64 = step.points.iter().map(|p| p.disturbed).sum();
+    if disturbed > 0 {
+        let mut codes: BTreeMap<&str, u32> = BTreeMap::new();
+        for run in step.runs.iter().filter(|r| r.disturbed && !r.superseded) {
+            run.warnings.iter().for_each(|w| *codes.entry(w).or_default() += 1);
+        }
+        let codes: Vec<String> = codes.iter().map(|(c, n)| format!("{c} {n} times")).collect();
+        out +=
+            &body(&format!("  * shaped by tool or host in {disturbed} runs: {}", codes.join(", ")));
+    }
+    for source in sources(step) {
+        out += &body(&format!("  published: {source}"));
+    }
+    let mut rows = vec![];
+    for found in &step.found {
+        let at: Vec<String> = found.at.iter().map(|(n, v)| format!("{n}={v}")).collect();
+        let value = found.value.map_or("-".into(), |v| shown(found, v));
+        let between = found.interval.map_or(String::new(), |i| {
+            format!("between {} and {}", shown(found, i.low), shown(found, i.high))
+        });
+        let notes =
+            [between, found.text.clone()].into_iter().filter(|t| !t.is_empty()).collect::<Vec<_>>();
+        rows.push(vec![found.name.clone(), at.join(" "), value, notes.join("; ")]);
+    }
+    if !rows.is_empty() {
+        out += &body(&table(&rows, 2));
+    }
+    for judged in &step.expectations {
+        let at: Vec<String> = judged.at.iter().map(|(n, v)| format!("{n}={v}")).collect();
+        let at = if at.is_empty() { String::new() } else { format!(" [{}]", at.join(" ")) };
+        out += &body(&format!(
+            "  {:<12} {}{at}: {}",
+            word(judged.outcome),
+            judged.text,
+            judged.reason
+        ));
+    }
+    out
+}
+
+fn sources(step: &StepOutcome) -> Vec<String> {
+    let mut out: Vec<String> = vec![];
+    for figure in step.points.iter().flat_map(|p| &p.published) {
+        if !out.contains(&figure.source) {
+            out.push(figure.source.clone());
+        }
+    }
+    out
+}
+
+/// The last lines.
+#[must_use]
+pub fn closing(experiment: &Experiment) -> String {
+    let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
+    fn count(steps: &[StepOutcome], counts: &mut BTreeMap<&str, u32>) {
+        for step in steps {
+            for judged in &step.expectations {
+                *counts.entry(word(judged.outcome)).or_default() += 1;
+            }
+            count(&step.steps, counts);
+        }
+    }
+    count(&experiment.steps, &mut counts);
+    let mut out = format!("{}: {}", experiment.name, word(experiment.outcome));
+    if !counts.is_empty() {
+        let counts: Vec<String> =
+            counts.iter().map(|(w, n)| format!("{n} {}", w.to_lowercase())).collect();
+        let _ = write!(out, " (expectations: {})", counts.join(", "));
+    }
+    let _ = write!(
+        out,
+        ", {:.1} s, seed {}, id {}",
+        experiment.seconds, experiment.seed, experiment.id
+    );
+    out.push('\n');
+    if experiment.quick {
+        out += "quick: fewer and shorter runs than the method asks for; not for publication\n";
+    }
+    if experiment.simulated {
+        out += "simulated: on a virtual clock, no packet crossed a network\n";
+    }
+    out
+}

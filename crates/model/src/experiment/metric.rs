@@ -1,0 +1,601 @@
+//! Figures of a record by name: what expectations compare and sweeps tabulate.
+//!
+//! A figure that the record does not hold is absent, never zero. Over several flows, rates and counts are sums, a loss
+//! ratio is of all packets, and a delay is that of the worst flow: the greatest, or for `min` the least.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::ModelError;
+use crate::plan::Direction;
+use crate::record::{Delay, DirectionTotal, Flow, Record, Sums};
+
+/// The unit of a figure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Bits per second.
+    BitsPerSecond,
+    /// Packets per second.
+    PacketsPerSecond,
+    /// Seconds.
+    Seconds,
+    /// A share; people write per cent.
+    Ratio,
+    /// Bytes.
+    Bytes,
+    /// Things counted.
+    Count,
+    /// Times per minute.
+    PerMinute,
+}
+
+/// What a figure is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quantity {
+    /// Its name.
+    pub name: &'static str,
+    /// Its unit.
+    pub unit: Unit,
+    /// Whether it is a distribution, of which a statistic is asked (`p99`, `mean`).
+    pub is_distribution: bool,
+    /// What it is, in words.
+    pub help: &'static str,
+}
+
+const fn figure(name: &'static str, unit: Unit, help: &'static str) -> Quantity {
+    Quantity { name, unit, is_distribution: false, help }
+}
+
+const fn distribution(name: &'static str, help: &'static str) -> Quantity {
+    Quantity { name, unit: Unit::Seconds, is_distribution: true, help }
+}
+
+/// All quantities.
+pub const QUANTITIES: &[Quantity] = &[
+    figure("throughput", Unit::BitsPerSecond, "payload rate at the receiver"),
+    figure("sent_throughput", Unit::BitsPerSecond, "payload rate at the sender"),
+    figure("packet_rate", Unit::PacketsPerSecond, "packets per second at the receiver"),
+    figure("sent_packet_rate", Unit::PacketsPerSecond, "packets per second at the sender"),
+    figure("bytes", Unit::Bytes, "payload that arrived"),
+    figure("packets", Unit::Count, "packets that arrived"),
+    figure("sent_packets", Unit::Count, "packets that were sent"),
+    figure("loss", Unit::Ratio, "lost / sent (RFC 7680)"),
+    figure(
+        "lost_packets",
+        Unit::Count,
+        "packets that did not come within the loss threshold (RFC 7680)",
+    ),
+    figure("late_packets", Unit::Count, "packets that came after the loss threshold"),
+    figure("duplicate_packets", Unit::Count, "further copies (RFC 5560)"),
+    figure("reordered_packets", Unit::Count, "packets below the next expected number (RFC 4737)"),
+    figure("corrupted_packets", Unit::Count, "packets with a bad tag, bit errors or truncation"),
+    figure("retransmits", Unit::Count, "TCP segments sent again"),
+    figure("missed_slots", Unit::Count, "slots that the paced sender skipped"),
+    figure("jitter", Unit::Seconds, "interarrival jitter (RFC 3550)"),
+    figure("pdv_p99", Unit::Seconds, "99th percentile of delay less least delay (RFC 5481)"),
+    figure(
+        "ipdv_p99",
+        Unit::Seconds,
+        "99th percentile of the difference of consecutive delays (RFC 5481)",
+    ),
+    distribution("one_way_delay", "one-way delay from the actual send time (RFC 7679)"),
+    distribution("round_trip", "round trip of the flow"),
+    distribution("idle_round_trip", "round trip before the load (RFC 2681)"),
+    distribution("loaded_round_trip", "round trip under load (RFC 2681)"),
+    figure("responsiveness", Unit::PerMinute, "60 s / mean loaded round trip"),
+    figure("connect_time", Unit::Seconds, "from connect to established"),
+    figure("payload_usage", Unit::Ratio, "payload rate / nominal rate of the link"),
+    figure("ip_usage", Unit::Ratio, "rate with IP headers / nominal rate"),
+    figure("ethernet_usage", Unit::Ratio, "rate with Ethernet headers / nominal rate"),
+    figure("link_usage", Unit::Ratio, "rate on the wire, preamble and gap included / nominal rate"),
+    figure("local_cpu", Unit::Ratio, "busy share of this side's processors"),
+    figure("remote_cpu", Unit::Ratio, "busy share of the other side's processors"),
+];
+
+/// A statistic of a distribution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Statistic {
+    Min,
+    Mean,
+    P50,
+    P90,
+    P99,
+    P99_9,
+    P99_99,
+    P99_999,
+    Max,
+}
+
+const STATISTICS: &[(&str, Statistic)] = &[
+    ("min", Statistic::Min),
+    ("mean", Statistic::Mean),
+    ("median", Statistic::P50),
+    ("p50", Statistic::P50),
+    ("p90", Statistic::P90),
+    ("p99", Statistic::P99),
+    ("p99.9", Statistic::P99_9),
+    ("p99.99", Statistic::P99_99),
+    ("p99.999", Statistic::P99_999),
+    ("max", Statistic::Max),
+];
+
+impl Statistic {
+    fn of(self, delay: &Delay) -> Option<f64> {
+        match self {
+            Statistic::Min => Some(delay.min_seconds),
+            Statistic::Mean => Some(delay.mean_seconds),
+            Statistic::P50 => delay.p50_seconds,
+            Statistic::P90 => delay.p90_seconds,
+            Statistic::P99 => delay.p99_seconds,
+            Statistic::P99_9 => delay.p99_9_seconds,
+            Statistic::P99_99 => delay.p99_99_seconds,
+            Statistic::P99_999 => delay.p99_999_seconds,
+            Statistic::Max => Some(delay.max_seconds),
+        }
+    }
+}
+
+/// Of which flows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Scope {
+    All,
+    Direction(Direction),
+    Flow(String),
+}
+
+/// One figure of a record: `[statistic] quantity [of forward|reverse|FLOW]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Metric {
+    quantity: &'static Quantity,
+    statistic: Option<Statistic>,
+    scope: Scope,
+}
+
+impl Metric {
+    /// What it is of.
+    #[must_use]
+    pub fn quantity(&self) -> &'static Quantity {
+        self.quantity
+    }
+
+    /// Its unit.
+    #[must_use]
+    pub fn unit(&self) -> Unit {
+        self.quantity.unit
+    }
+
+    /// Whether more of it is better, as with a rate; else less is, or neither.
+    #[must_use]
+    pub fn is_rate(&self) -> bool {
+        matches!(self.quantity.unit, Unit::BitsPerSecond | Unit::PacketsPerSecond)
+    }
+
+    /// The figure, in its SI unit; absent when the record does not hold it.
+    #[must_use]
+    pub fn of(&self, record: &Record) -> Option<f64> {
+        match self.quantity.name {
+            "idle_round_trip" => return self.pick(record.latency.as_ref()?.idle.as_ref()?),
+            "loaded_round_trip" => return self.pick(record.latency.as_ref()?.loaded.as_ref()?),
+            "responsiveness" => return record.latency.as_ref()?.responsiveness_per_minute,
+            "payload_usage" => return Some(record.link_usage.as_ref()?.payload_ratio),
+            "ip_usage" => return Some(record.link_usage.as_ref()?.ip_ratio),
+            "ethernet_usage" => return Some(record.link_usage.as_ref()?.ethernet_ratio),
+            "link_usage" => return Some(record.link_usage.as_ref()?.wire_ratio),
+            "local_cpu" | "remote_cpu" => {
+                let cpu = record.cpu.as_ref()?;
+                let local = self.quantity.name == "local_cpu";
+                let end = if local { &cpu.local } else { &cpu.remote }.as_ref()?;
+                return Some(end.user_ratio + end.system_ratio + end.irq_ratio);
+            }
+            _ => {}
+        }
+        if let Scope::Flow(name) = &self.scope {
+            return self.of_flows(record.flows.iter().filter(|f| f.name == *name));
+        }
+        match self.of_totals(record) {
+            Some(total) => total,
+            None => self.of_flows(record.flows.iter().filter(|f| match self.scope {
+                Scope::Direction(direction) => f.direction == direction,
+                _ => true,
+            })),
+        }
+    }
+
+    /// Of the record's own sums; absent when the quantity is none of theirs.
+    fn of_totals(&self, record: &Record) -> Option<Option<f64>> {
+        let totals: Vec<&DirectionTotal> = [Direction::Forward, Direction::Reverse]
+            .into_iter()
+            .filter(|d| !matches!(self.scope, Scope::Direction(only) if only != *d))
+            .filter_map(|d| record.direction(d))
+            .collect();
+        let received = |get: fn(&Sums) -> Option<f64>| {
+            sum(totals.iter().map(|t| t.receiver.as_ref().and_then(get)))
+        };
+        let sent = |get: fn(&Sums) -> Option<f64>| {
+            sum(totals.iter().map(|t| t.sender.as_ref().and_then(get)))
+        };
+        Some(match self.quantity.name {
+            "throughput" => received(|s| s.bits_per_second),
+            "sent_throughput" => sent(|s| s.bits_per_second),
+            "packet_rate" => received(|s| s.packets_per_second),
+            "sent_packet_rate" => sent(|s| s.packets_per_second),
+            "bytes" => received(|s| Some(s.bytes as f64)),
+            "packets" => received(|s| Some(s.packets as f64)),
+            "sent_packets" => sent(|s| Some(s.packets as f64)),
+            "lost_packets" => received(|s| s.lost_packets.map(|n| n as f64)),
+            "loss" => match (
+                received(|s| s.lost_packets.map(|n| n as f64)),
+                sent(|s| Some(s.packets as f64)),
+            ) {
+                (Some(lost), Some(sent)) if sent > 0.0 => Some(lost / sent),
+                _ => None,
+            },
+            "late_packets" => received(|s| s.late_packets.map(|n| n as f64)),
+            "duplicate_packets" => received(|s| s.duplicate_packets.map(|n| n as f64)),
+            "reordered_packets" => received(|s| s.reordered_packets.map(|n| n as f64)),
+            "corrupted_packets" => received(|s| s.corrupted_packets.map(|n| n as f64)),
+            "retransmits" => sent(|s| s.retransmits.map(|n| n as f64)),
+            "missed_slots" => sent(|s| s.missed_slots.map(|n| n as f64)),
+            _ => return None,
+        })
+    }
+
+    fn of_flows<'a>(&self, flows: impl Iterator<Item = &'a Flow>) -> Option<f64> {
+        let flows: Vec<&Flow> = flows.collect();
+        let each =
+            |get: &dyn Fn(&Flow) -> Option<f64>| flows.iter().map(|f| get(f)).collect::<Vec<_>>();
+        let total = |get: &dyn Fn(&Flow) -> Option<f64>| sum(each(get).into_iter());
+        let receiver = |get: fn(&crate::record::Receiver) -> Option<f64>| {
+            total(&|f: &Flow| f.receiver.as_ref().and_then(get))
+        };
+        let sender = |get: fn(&crate::record::Sender) -> Option<f64>| {
+            total(&|f: &Flow| f.sender.as_ref().and_then(get))
+        };
+        match self.quantity.name {
+            "throughput" => receiver(|r| r.bits_per_second),
+            "sent_throughput" => sender(|s| s.bits_per_second),
+            "packet_rate" => receiver(|r| r.packets_per_second),
+            "sent_packet_rate" => sender(|s| s.packets_per_second),
+            "bytes" => receiver(|r| Some(r.bytes as f64)),
+            "packets" => receiver(|r| Some(r.packets as f64)),
+            "sent_packets" => sender(|s| Some(s.packets as f64)),
+            "lost_packets" => receiver(|r| r.lost_packets.map(|n| n as f64)),
+            "loss" => {
+                let lost = receiver(|r| r.lost_packets.map(|n| n as f64))?;
+                let sent = sender(|s| Some(s.packets as f64))?;
+                (sent > 0.0).then(|| lost / sent)
+            }
+            "late_packets" => receiver(|r| r.late_packets.map(|n| n as f64)),
+            "duplicate_packets" => receiver(|r| r.duplicate_packets.map(|n| n as f64)),
+            "reordered_packets" => receiver(|r| r.reordered_packets.map(|n| n as f64)),
+            "corrupted_packets" => receiver(|r| r.corrupted_packets.map(|n| n as f64)),
+            "retransmits" => total(&|f| f.tcp.as_ref().map(|t| t.retransmits as f64)),
+            "missed_slots" => sender(|s| s.missed_slots.map(|n| n as f64)),
+            "jitter" => worst(each(&|f| f.receiver.as_ref()?.jitter_seconds)),
+            "pdv_p99" => {
+                worst(each(&|f| f.receiver.as_ref()?.delay_variation.as_ref()?.pdv_p99_seconds))
+            }
+            "ipdv_p99" => {
+                worst(each(&|f| f.receiver.as_ref()?.delay_variation.as_ref()?.ipdv_p99_seconds))
+            }
+            "connect_time" => worst(each(&|f| f.connect_seconds)),
+            "one_way_delay" => {
+                self.extreme(each(&|f| self.pick(f.receiver.as_ref()?.one_way_delay.as_ref()?)))
+            }
+            "round_trip" => self.extreme(each(&|f| {
+                let of_tcp = || f.tcp.as_ref().filter(|_| self.statistic == Some(Statistic::Mean));
+                match &f.round_trip {
+                    Some(delay) => self.pick(delay),
+                    None => of_tcp().map(|t| t.rtt_seconds),
+                }
+            })),
+            _ => None,
+        }
+    }
+
+    fn pick(&self, delay: &Delay) -> Option<f64> {
+        self.statistic.unwrap_or(Statistic::Mean).of(delay)
+    }
+
+    fn extreme(&self, values: Vec<Option<f64>>) -> Option<f64> {
+        match self.statistic {
+            Some(Statistic::Min) => values.into_iter().flatten().reduce(f64::min),
+            _ => worst(values),
+        }
+    }
+}
+
+/// The sum of what is there; absent when nothing is.
+fn sum(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+    values.flatten().reduce(|a, b| a + b)
+}
+
+fn worst(values: Vec<Option<f64>>) -> Option<f64> {
+    values.into_iter().flatten().reduce(f64::max)
+}
+
+impl FromStr for Metric {
+    type Err = ModelError;
+    fn from_str(text: &str) -> Result<Self, ModelError> {
+        let refuse = |accepted: String| ModelError::Field {
+            field: "metric".into(),
+            given: format!("'{text}'"),
+            accepted,
+        };
+        let (head, scope) = match text.split_once(" of ") {
+            Some((head, scope)) => (
+                head.trim(),
+                match scope.trim() {
+                    "" => return Err(refuse("'of' with forward, reverse or a flow's name".into())),
+                    "forward" => Scope::Direction(Direction::Forward),
+                    "reverse" => Scope::Direction(Direction::Reverse),
+                    name => Scope::Flow(name.into()),
+                },
+            ),
+            None => (text.trim(), Scope::All),
+        };
+        let (statistic, name) = match head.split_once(' ') {
+            Some((first, rest)) => (Some(first.trim()), rest.trim()),
+            None => (None, head),
+        };
+        let name = name.replace([' ', '-'], "_");
+        let quantity = QUANTITIES.iter().find(|q| q.name == name).ok_or_else(|| {
+            let names: Vec<_> = QUANTITIES.iter().map(|q| q.name).collect();
+            let hint = super::nearest(&name, names.iter().copied())
+                .map_or_else(String::new, |n| format!(" (did you mean {n}?)"));
+            refuse(format!("{}{hint}", names.join(", ")))
+        })?;
+        let statistic = match statistic {
+            None if quantity.is_distribution => Some(Statistic::Mean),
+            None => None,
+            Some(word) if quantity.is_distribution => {
+                let found = STATISTICS.iter().find(|(n, _)| *n == word);
+                let names = STATISTICS.iter().map(|(n, _)| *n).collect::<Vec<_>>().join(", ");
+                Some(found.ok_or_else(|| refuse(format!("{names} before {}", quantity.name)))?.1)
+            }
+            Some(_) => return Err(refuse(format!("{} without a statistic", quantity.name))),
+        };
+        let whole_run = matches!(quantity.unit, Unit::PerMinute)
+            || quantity.name.ends_with("usage")
+            || quantity.name.ends_with("cpu")
+            || quantity.name.starts_with("idle")
+            || quantity.name.starts_with("loaded");
+        if whole_run && scope != Scope::All {
+            return Err(refuse(format!("{} without 'of': it is of the whole run", quantity.name)));
+        }
+        Ok(Metric { quantity, statistic, scope })
+    }
+}
+
+impl fmt::Display for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        if let Some(statistic) = self.statistic {
+            let name = STATISTICS.iter().find(|(n, s)| *s == statistic && *n != "median");
+            write!(f, "{} ", name.map_or("mean", |(n, _)| n))?;
+        }
+        f.write_str(self.quantity.name)?;
+        match &self.scope {
+            Scope::All => Ok(()),
+            Scope::Direction(direction) => write!(f, " of {direction}"),
+            Scope::Flow(name) => write!(f, " of {name}"),
+        }
+    }
+}
+
+impl Unit {
+    /// A figure in this unit, for people: four significant digits and a prefix.
+    #[must_use]
+    pub fn show(self, value: f64) -> String {
+        let scaled = |steps: &[(f64, &str)]| {
+            let (factor, prefix) = steps
+                .iter()
+                .find(|(factor, _)| value.abs() >= *factor)
+                .or(steps.last())
+                .copied()
+                .unwrap_or((1.0, ""));
+            format!("{} {prefix}", significant(value / factor))
+        };
+        const RATE: &[(f64, &str)] = &[(1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")];
+        match self {
+            Unit::BitsPerSecond => scaled(RATE) + "bit/s",
+            Unit::PacketsPerSecond => scaled(RATE) + "packets/s",
+            Unit::Bytes => scaled(RATE) + "B",
+            Unit::Seconds => scaled(&[(1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n")]) + "s",
+            Unit::Ratio => format!("{} %", significant(value * 100.0)),
+            Unit::Count => significant(value),
+            Unit::PerMinute => format!("{} per minute", significant(value)),
+        }
+    }
+
+    /// Reads a figure with its unit (`95 Mbit/s`, `0.1 %`, `30 ms`); a bare number is in the SI unit.
+    #[must_use]
+    pub fn read(self, text: &str) -> Option<f64> {
+        let text = text.trim();
+        let end = text
+            .char_indices()
+            .find(|(i, c)| {
+                let exponent = matches!(c, 'e' | 'E')
+                    && text[i + 1..].starts_with(|d: char| d.is_ascii_digit() || d == '-');
+                let sign = matches!(c, '-' | '+') && (*i == 0 || text[..*i].ends_with(['e', 'E']));
+                !(c.is_ascii_digit() || *c == '.' || exponent || sign)
+            })
+            .map_or(text.len(), |(i, _)| i);
+        let (number, suffix) = text.split_at(end);
+        let number: f64 = number.parse().ok().filter(|n: &f64| n.is_finite())?;
+        let suffix = suffix.trim();
+        let prefixed = |names: &[&str]| {
+            let stem = names.iter().find_map(|n| suffix.strip_suffix(n)).unwrap_or(suffix);
+            match stem.trim() {
+                "" => Some(1.0),
+                "k" | "K" => Some(1e3),
+                "M" => Some(1e6),
+                "G" => Some(1e9),
+                "T" => Some(1e12),
+                _ => None,
+            }
+        };
+        let factor: f64 = match self {
+            Unit::BitsPerSecond => prefixed(&["bit/s", "bits/s", "bps"])?,
+            Unit::PacketsPerSecond => prefixed(&["packets/s", "pps"])?,
+            Unit::Bytes => match suffix {
+                "KiB" => 1024.0,
+                "MiB" => 1_048_576.0,
+                "GiB" => 1_073_741_824.0,
+                _ => prefixed(&["B", "bytes"])?,
+            },
+            Unit::Seconds => match suffix {
+                "" | "s" => 1.0,
+                "ms" => 1e-3,
+                "us" | "µs" | "μs" => 1e-6,
+                "ns" => 1e-9,
+                "m" | "min" => 60.0,
+                _ => return None,
+            },
+            Unit::Ratio => match suffix {
+                "" => 1.0,
+                "%" => 0.01,
+                _ => return None,
+            },
+            Unit::Count => match suffix {
+                "" | "packets" | "segments" | "slots" => 1.0,
+                _ => prefixed(&[])?,
+            },
+            Unit::PerMinute => match suffix {
+                "" | "per minute" | "/min" | "rpm" | "RPM" => 1.0,
+                _ => return None,
+            },
+        };
+        // Dividing where that is exact: 30 ms is 0.03 s to the last digit.
+        Some(if factor < 1.0 { number / (1.0_f64 / factor).round() } else { number * factor })
+    }
+
+    /// What [`Unit::read`] takes.
+    #[must_use]
+    pub fn accepted(self) -> &'static str {
+        match self {
+            Unit::BitsPerSecond => "a rate such as 95 Mbit/s",
+            Unit::PacketsPerSecond => "a packet rate such as 50000 or 50 kpps",
+            Unit::Bytes => "bytes such as 10 MB or 64 KiB",
+            Unit::Seconds => "a time such as 30 ms or 250 us",
+            Unit::Ratio => "a share such as 0.1 % or 0.001",
+            Unit::Count => "a number",
+            Unit::PerMinute => "a number per minute",
+        }
+    }
+}
+
+/// Four significant digits, without trailing zeros.
+fn significant(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return if value == 0.0 { "0".into() } else { value.to_string() };
+    }
+    let digits = 3 - value.abs().log10().floor() as i32;
+    let text = if digits > 0 {
+        let text = format!("{value:.*}", digits as usize);
+        if text.contains('.') {
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        } else {
+            text
+        }
+    } else {
+        format!("{value:.0}")
+    };
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Receiver, Sender};
+
+    fn record() -> Record {
+        let flow = |name: &str, delay: f64, lost: u64| Flow {
+            name: name.into(),
+            sender: Some(Sender { packets: 1000, ..Sender::default() }),
+            receiver: Some(Receiver {
+                lost_packets: Some(lost),
+                packets: 1000 - lost,
+                one_way_delay: Some(Delay {
+                    min_seconds: delay / 2.0,
+                    p99_seconds: Some(delay),
+                    ..Delay::default()
+                }),
+                ..Receiver::default()
+            }),
+            ..Flow::default()
+        };
+        let sums = |packets, lost| Some(Sums { packets, lost_packets: lost, ..Sums::default() });
+        let total = DirectionTotal { sender: sums(2000, None), receiver: sums(1940, Some(60)) };
+        let mut record = Record {
+            flows: vec![flow("voice", 0.03, 10), flow("video", 0.05, 50)],
+            ..Record::default()
+        };
+        record.total.forward = Some(total);
+        record
+    }
+
+    #[test]
+    fn a_loss_ratio_is_of_all_packets_and_a_delay_of_the_worst_flow() {
+        let of = |text: &str| text.parse::<Metric>().unwrap().of(&record());
+        assert_eq!(of("loss"), Some(0.03));
+        assert_eq!(of("loss of voice"), Some(0.01));
+        assert_eq!(of("loss of forward"), Some(0.03));
+        assert_eq!(of("loss of reverse"), None);
+        assert_eq!(of("p99 one_way_delay"), Some(0.05));
+        assert_eq!(of("min one_way_delay"), Some(0.015));
+        assert_eq!(of("p99 one_way_delay of voice"), Some(0.03));
+        assert_eq!(of("p99 one_way_delay of nobody"), None);
+        assert_eq!(of("p99.9 one_way_delay"), None, "not measured: absent");
+        assert_eq!(of("throughput"), None);
+    }
+
+    #[test]
+    fn names_print_back_and_refusals_name_the_nearest() {
+        for text in [
+            "throughput",
+            "p99 one_way_delay of voice",
+            "loss of reverse",
+            "p99.9 loaded_round_trip",
+        ] {
+            assert_eq!(text.parse::<Metric>().unwrap().to_string(), text);
+        }
+        assert_eq!(
+            "median one-way-delay".parse::<Metric>().unwrap().to_string(),
+            "p50 one_way_delay"
+        );
+        let refusal = |text: &str| text.parse::<Metric>().unwrap_err().to_string();
+        assert!(refusal("thruput").contains("did you mean throughput?"), "{}", refusal("thruput"));
+        assert!(refusal("p98 one_way_delay").contains("p99"));
+        assert!(refusal("p99 loss").contains("without a statistic"));
+        assert!(refusal("link_usage of voice").contains("whole run"));
+    }
+
+    #[test]
+    fn figures_are_read_with_their_units_and_shown_with_them() {
+        for (unit, text, value) in [
+            (Unit::BitsPerSecond, "95 Mbit/s", 95e6),
+            (Unit::BitsPerSecond, "1.5G", 1.5e9),
+            (Unit::PacketsPerSecond, "50 kpps", 50e3),
+            (Unit::Seconds, "30 ms", 0.03),
+            (Unit::Seconds, "250us", 0.00025),
+            (Unit::Seconds, "-1e-3", -0.001),
+            (Unit::Ratio, "0.1 %", 0.001),
+            (Unit::Count, "12", 12.0),
+            (Unit::Bytes, "64 KiB", 65536.0),
+        ] {
+            assert_eq!(unit.read(text), Some(value), "{text}");
+        }
+        for (unit, text) in [
+            (Unit::Seconds, "30 Mbit/s"),
+            (Unit::Ratio, "1 ms"),
+            (Unit::Count, "many"),
+            (Unit::Seconds, ""),
+        ] {
+            assert_eq!(unit.read(text), None, "{text}");
+        }
+        assert_eq!(Unit::BitsPerSecond.show(94_937_123.0), "94.94 Mbit/s");
+        assert_eq!(Unit::Seconds.show(0.000_031), "31 µs");
+        assert_eq!(Unit::Ratio.show(0.001), "0.1 %");
+        assert_eq!(Unit::Count.show(0.0), "0");
+    }
+}

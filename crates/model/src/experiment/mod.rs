@@ -1,0 +1,26 @@
+//! What experiments are made of: metrics of a record, expectations of them, scenarios, and what came of them.
+//!
+//! - [`Metric`]: one figure of a record by its name, such as `p99 one_way_delay of voice`.
+//! - [`Rule`]: an expectation of a metric, such as `loss <= 0.1 %`, judged over one run or over repetitions.
+//! - [`Scenario`]: `weir.scenario/1`, hosts, steps and expectations.
+//! - [`Experiment`]: `weir.experiment/1`, what came of a scenario or a sweep.
+
+mod metric;
+mod outcome;
+mod rule;
+mod scenario;
+mod variables;
+
+pub use metric::{Metric, QUANTITIES, Quantity, Unit};
+pub use outcome::{
+    Confidence, EXPERIMENT_SCHEMA, Experiment, Found, Judged, Outcome, Point, PublishedFigure,
+    RunRef, StepOutcome, Summary,
+};
+pub use rule::{Comparison, Rule};
+pub use scenario::{
+    Action, CollectStep, CommandStep, CompareStep, EmulatorSpec, HostSpec, ImpairStep, Impairing,
+    LabSetup, Published, RepeatStep, SCENARIO_SCHEMA, Scenario, SearchKind, SearchStep, Step,
+    StopStep, SweepStep, TestStep, Values, WaitStep, check_axes, nearest, set_parameter, test_plan,
+};
+use variables::expand_words;
+pub use variables::{Variables, expand, ranges};

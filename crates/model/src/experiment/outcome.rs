@@ -1,0 +1,266 @@
+//! `weir.experiment/1`: what came of a scenario or a sweep.
+//!
+//! A view of run records, which are kept by themselves and named here by their ids.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::record::Status;
+use crate::units::Seed;
+
+/// The schema name.
+pub const EXPERIMENT_SCHEMA: &str = "weir.experiment/1";
+
+/// What to think of an expectation, a step or a whole experiment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// Done, and all that was expected came true.
+    Passed,
+    /// The tool or the host was the limit, or the confidence interval still spans the bound: neither passed nor failed.
+    Inconclusive,
+    /// Something expected did not come true.
+    Failed,
+    /// It could not be done: a peer was not there, a command or a test ended in an error.
+    Error,
+    /// Not begun, since something before it ended the experiment.
+    Skipped,
+}
+
+impl Outcome {
+    /// The worse of two: an error, then failed, inconclusive, passed. What was skipped says nothing.
+    #[must_use]
+    pub fn and(self, other: Outcome) -> Outcome {
+        let rank = |o| match o {
+            Outcome::Skipped => 0,
+            Outcome::Passed => 1,
+            Outcome::Inconclusive => 2,
+            Outcome::Failed => 3,
+            Outcome::Error => 4,
+        };
+        if rank(other) > rank(self) { other } else { self }
+    }
+}
+
+/// A whole experiment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Experiment {
+    /// `weir.experiment/1`.
+    pub schema: String,
+    /// Unique, sortable by time. Its runs carry it as the label `experiment`.
+    pub id: String,
+    /// Version of Weir.
+    pub version: String,
+    /// Name of the scenario; `sweep` for `weir sweep`.
+    pub name: String,
+    /// Title.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// The method, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
+    /// Tags.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+    /// Start, RFC 3339, UTC.
+    pub started_at: String,
+    /// Length, of all sessions when it was resumed.
+    pub seconds: f64,
+    /// How it ended.
+    pub status: Status,
+    /// The command as it was given.
+    pub command: Vec<String>,
+    /// Seed of the order of points.
+    pub seed: Seed,
+    /// Fewer and shorter runs than the method asks for: not for publication.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub quick: bool,
+    /// On the virtual clock: no packet crossed a network.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub simulated: bool,
+    /// Variables as they were.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub variables: BTreeMap<String, serde_json::Value>,
+    /// The steps.
+    pub steps: Vec<StepOutcome>,
+    /// The verdict.
+    pub outcome: Outcome,
+}
+
+/// One step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StepOutcome {
+    /// Its name.
+    pub name: String,
+    /// What it does: `test`, `sweep`, `wait` and so on.
+    pub action: String,
+    /// What to think of it.
+    pub outcome: Outcome,
+    /// Why, where it is not simply done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// How long it took.
+    pub seconds: f64,
+    /// Each run, in the order in which they ran.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub runs: Vec<RunRef>,
+    /// The axes of a sweep, in the order in which they were given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub axes: Vec<String>,
+    /// The points of a sweep, in the order of its axes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub points: Vec<Point>,
+    /// What a search found.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub found: Vec<Found>,
+    /// What a command printed (its beginning), or what was collected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
+    /// Its expectations.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub expectations: Vec<Judged>,
+    /// Steps inside of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<StepOutcome>,
+}
+
+/// One run of a step.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct RunRef {
+    /// The run's id; absent where a test gave no record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// Values of the axes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub at: BTreeMap<String, String>,
+    /// Which repetition, from 1.
+    pub repetition: u32,
+    /// The tool that ran; absent for Weir.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    /// Its metrics, in SI units. What was not measured is absent.
+    pub metrics: BTreeMap<String, f64>,
+    /// Codes of its warnings.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+    /// Tool or host shaped the figures: the warnings tell how.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub disturbed: bool,
+    /// A disturbed run that was done again: it is not in the figures.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub superseded: bool,
+    /// Why there is no record, or only a part of one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// One point of a sweep.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Point {
+    /// Values of the axes.
+    pub at: BTreeMap<String, String>,
+    /// Runs that the figures rest on.
+    pub runs: u64,
+    /// Those of them that were disturbed.
+    pub disturbed: u64,
+    /// Runs that gave no figures.
+    pub failed: u64,
+    /// Each metric over its repetitions, in SI units.
+    pub metrics: BTreeMap<String, Summary>,
+    /// What others published for the like.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub published: Vec<PublishedFigure>,
+}
+
+/// A metric over repetitions.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Summary {
+    /// Repetitions.
+    pub count: u64,
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// Unbiased variance (n − 1); absent below two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variance: Option<f64>,
+    /// Standard deviation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deviation: Option<f64>,
+    /// The confidence interval of the mean (Student's t).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<Confidence>,
+    /// Least.
+    pub min: f64,
+    /// Greatest.
+    pub max: f64,
+}
+
+/// A confidence interval.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Confidence {
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+    /// Confidence, such as 0.95.
+    pub confidence_ratio: f64,
+}
+
+/// A figure that others published.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct PublishedFigure {
+    /// Whose, such as `Windows XP`.
+    pub label: String,
+    /// Of which metric.
+    pub metric: String,
+    /// In the metric's SI unit.
+    pub value: f64,
+    /// Where it was published.
+    pub source: String,
+}
+
+/// One thing that a search found.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Found {
+    /// What: `throughput`, `saturation point`, `latency at throughput`.
+    pub name: String,
+    /// At which frame size or the like, where there are several.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub at: BTreeMap<String, String>,
+    /// The figure, in the metric's SI unit; absent when there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<f64>,
+    /// Unit: `bits_per_second`, `packets_per_second`, `seconds`, `packets`, `ratio`.
+    pub unit: String,
+    /// Between what it lies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<Confidence>,
+    /// What it means, or why there is none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub text: String,
+}
+
+/// One expectation, judged.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Judged {
+    /// As it was written.
+    pub text: String,
+    /// Met, not met, or neither.
+    pub outcome: Outcome,
+    /// At which point of a sweep.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub at: BTreeMap<String, String>,
+    /// What was measured (the mean of repetitions), SI unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured: Option<f64>,
+    /// The bound, SI unit.
+    pub bound: f64,
+    /// The interval of the mean over repetitions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<Confidence>,
+    /// Repetitions.
+    pub count: u64,
+    /// In words: measured value, bound and confidence.
+    pub reason: String,
+}

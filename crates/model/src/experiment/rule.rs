@@ -1,0 +1,153 @@
+//! Expectations: a metric, a comparison and a bound, as people write them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::{Metric, expand_words};
+use crate::ModelError;
+
+/// How a figure has to stand to its bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Comparison {
+    /// `<`
+    Less,
+    /// `<=`
+    AtMost,
+    /// `>`
+    More,
+    /// `>=`
+    AtLeast,
+    /// `==`
+    Equal,
+    /// `!=`
+    NotEqual,
+}
+
+const COMPARISONS: &[(&str, Comparison)] = &[
+    ("<=", Comparison::AtMost),
+    (">=", Comparison::AtLeast),
+    ("==", Comparison::Equal),
+    ("!=", Comparison::NotEqual),
+    ("≤", Comparison::AtMost),
+    ("≥", Comparison::AtLeast),
+    ("<", Comparison::Less),
+    (">", Comparison::More),
+];
+
+impl Comparison {
+    /// Whether `value` stands so to `bound`.
+    #[must_use]
+    pub fn holds(self, value: f64, bound: f64) -> bool {
+        match self {
+            Comparison::Less => value < bound,
+            Comparison::AtMost => value <= bound,
+            Comparison::More => value > bound,
+            Comparison::AtLeast => value >= bound,
+            Comparison::Equal => value == bound,
+            Comparison::NotEqual => value != bound,
+        }
+    }
+}
+
+impl fmt::Display for Comparison {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(COMPARISONS.iter().find(|(_, c)| c == self).map_or("", |(text, _)| text))
+    }
+}
+
+/// One expectation: `METRIC COMPARISON BOUND [where NAME=VALUE, …]`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rule {
+    /// As it was written.
+    pub text: String,
+    /// The figure.
+    pub metric: Metric,
+    /// How it has to stand.
+    pub comparison: Comparison,
+    /// To what, in the metric's SI unit.
+    pub bound: f64,
+    /// Only at points of a sweep with these values; empty for all.
+    pub at: Vec<(String, String)>,
+}
+
+impl Rule {
+    /// Whether it is about this point of a sweep.
+    #[must_use]
+    pub fn concerns(&self, values: &[(String, String)]) -> bool {
+        self.at.iter().all(|wanted| values.contains(wanted))
+    }
+}
+
+impl FromStr for Rule {
+    type Err = ModelError;
+    fn from_str(text: &str) -> Result<Self, ModelError> {
+        const FORM: &str = "METRIC COMPARISON BOUND, such as 'throughput >= 95 Mbit/s', 'loss <= 0.1 %' or \
+                            'p99 one_way_delay of voice < 30 ms'";
+        let refuse = |given: String, accepted: &str| ModelError::Field {
+            field: format!("expectation '{text}'"),
+            given,
+            accepted: accepted.into(),
+        };
+        let (head, at) = match text.split_once(" where ") {
+            Some((head, tail)) => (head, expand_words(tail).map_err(|e| refuse(e, "NAME=VALUE"))?),
+            None => (text, vec![]),
+        };
+        // The earliest sign, and of those that begin there the longest.
+        let (place, sign, comparison) = COMPARISONS
+            .iter()
+            .filter_map(|(sign, comparison)| Some((head.find(sign)?, *sign, *comparison)))
+            .min_by_key(|(place, sign, _)| (*place, usize::MAX - sign.len()))
+            .ok_or_else(|| refuse("no comparison".into(), FORM))?;
+        let metric: Metric = head[..place].parse()?;
+        let given = head[place + sign.len()..].trim();
+        let unit = metric.unit();
+        let bound =
+            unit.read(given).ok_or_else(|| refuse(format!("'{given}'"), unit.accepted()))?;
+        Ok(Rule { text: text.into(), metric, comparison, bound, at })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_people_write_is_understood() {
+        let rule: Rule = "p99 one_way_delay of voice < 30 ms".parse().unwrap();
+        assert_eq!(rule.metric.to_string(), "p99 one_way_delay of voice");
+        assert_eq!((rule.comparison, rule.bound), (Comparison::Less, 0.03));
+        let rule: Rule = "loss<=0.1%".parse().unwrap();
+        assert_eq!((rule.comparison, rule.bound), (Comparison::AtMost, 0.001));
+        let rule: Rule = "throughput ≥ 95 Mbit/s where size=1408, transport=udp".parse().unwrap();
+        let values = |size: &str| {
+            [("size".to_owned(), size.to_owned()), ("transport".to_owned(), "udp".to_owned())]
+        };
+        assert!(rule.concerns(&values("1408")) && !rule.concerns(&values("128")));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let refusal = |text: &str| text.parse::<Rule>().unwrap_err().to_string();
+        assert!(refusal("throughput is 3").contains("no comparison"));
+        assert!(refusal("throughput >= 3 ms").contains("a rate such as 95 Mbit/s"));
+        assert!(refusal("loss <= ").contains("''"));
+        assert!(refusal("los <= 1 %").contains("did you mean loss?"));
+    }
+
+    #[test]
+    fn bounds_are_in_or_out_as_the_sign_says() {
+        for (sign, at, below, above) in [
+            ("<", false, true, false),
+            ("<=", true, true, false),
+            (">", false, false, true),
+            (">=", true, false, true),
+            ("==", true, false, false),
+            ("!=", false, true, true),
+        ] {
+            let rule: Rule = format!("lost_packets {sign} 5").parse().unwrap();
+            assert_eq!(rule.comparison.holds(5.0, rule.bound), at, "{sign}");
+            assert_eq!(rule.comparison.holds(4.0, rule.bound), below, "{sign}");
+            assert_eq!(rule.comparison.holds(6.0, rule.bound), above, "{sign}");
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Variables of scenarios (`{name}` in any string), and the values that a sweep goes over.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use crate::ModelError;
+
+/// Names and their values: strings, numbers or booleans.
+pub type Variables = BTreeMap<String, Value>;
+
+/// Most values of one axis of a sweep.
+const MOST_VALUES: usize = 10_000;
+/// Decimal places that ranges keep.
+const PLACES: usize = 9;
+
+/// A document with `{name}` replaced in every string, in keys never. A string that is one name alone becomes the
+/// variable's own value, so that numbers stay numbers. `{{` and `}}` are braces. Names in `later` stay as they are.
+///
+/// # Errors
+/// [`ModelError::Field`] with the path of the string, for a name that no variable has or a brace without its like.
+pub fn expand(
+    value: &Value,
+    variables: &Variables,
+    later: &BTreeSet<String>,
+    at: &str,
+) -> Result<Value, ModelError> {
+    Ok(match value {
+        Value::String(text) => expand_text(text, variables, later, at)?,
+        Value::Array(items) => Value::Array(
+            items
+                .iter()
+                .enumerate()
+                .map(|(i, item)| expand(item, variables, later, &format!("{at}[{i}]")))
+                .collect::<Result<_, _>>()?,
+        ),
+        Value::Object(fields) => {
+            // What a sweep goes over is known only at each point.
+            let mut later = later.clone();
+            if let Some(Value::Array(axes)) = fields.get("over") {
+                let names = axes.iter().filter_map(|a| a.as_str()?.split_once('='));
+                later.extend(names.map(|(name, _)| name.trim().to_owned()));
+            }
+            if fields.contains_key("kind") && fields.contains_key("trial") {
+                later.insert("rate".into());
+                later.insert("packets".into());
+                later.insert("seconds".into());
+            }
+            let mut out = serde_json::Map::new();
+            for (key, item) in fields {
+                let path = if at.is_empty() { key.clone() } else { format!("{at}.{key}") };
+                out.insert(key.clone(), expand(item, variables, &later, &path)?);
+            }
+            Value::Object(out)
+        }
+        other => other.clone(),
+    })
+}
+
+fn expand_text(
+    text: &str,
+    variables: &Variables,
+    later: &BTreeSet<String>,
+    at: &str,
+) -> Result<Value, ModelError> {
+    let refuse =
+        |given: String, accepted: String| ModelError::Field { field: at.into(), given, accepted };
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(place) = rest.find(['{', '}']) {
+        let (before, tail) = rest.split_at(place);
+        out.push_str(before);
+        if tail.starts_with("{{") || tail.starts_with("}}") {
+            // Braces that are meant are kept for the last expansion, when nothing is to come any more.
+            out.push_str(if later.is_empty() { &tail[..1] } else { &tail[..2] });
+            rest = &tail[2..];
+            continue;
+        }
+        let end = tail.strip_prefix('{').and_then(|t| t.find('}'));
+        let Some(end) = end else {
+            return Err(refuse(
+                format!("'{text}' has a brace without its like"),
+                "{name}, or {{ and }} for braces".into(),
+            ));
+        };
+        let name = tail[1..=end].trim();
+        if later.contains(name) {
+            out.push_str(&tail[..end + 2]);
+        } else {
+            let Some(value) = variables.get(name) else {
+                let names: Vec<&str> = variables
+                    .keys()
+                    .map(String::as_str)
+                    .chain(later.iter().map(String::as_str))
+                    .collect();
+                let hint = super::nearest(name, names.iter().copied())
+                    .map_or_else(String::new, |n| format!(" (did you mean {{{n}}}?)"));
+                let known = if names.is_empty() {
+                    "no variable is defined".into()
+                } else {
+                    names.join(", ")
+                };
+                return Err(refuse(format!("{{{name}}} is no variable"), format!("{known}{hint}")));
+            };
+            if place == 0 && out.is_empty() && tail.len() == end + 2 {
+                return Ok(value.clone());
+            }
+            out.push_str(&plain(value));
+        }
+        rest = &tail[end + 2..];
+    }
+    out.push_str(rest);
+    Ok(Value::String(out))
+}
+
+/// A value as it stands in a text.
+pub(super) fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// `NAME=VALUE, NAME=VALUE`.
+pub(super) fn expand_words(text: &str) -> Result<Vec<(String, String)>, String> {
+    text.split(',')
+        .map(|word| match word.split_once('=') {
+            Some((name, value)) if !name.trim().is_empty() => {
+                Ok((name.trim().into(), value.trim().into()))
+            }
+            _ => Err(format!("'{}'", word.trim())),
+        })
+        .collect()
+}
+
+/// The values of an axis: `tcp,udp`, `128..1408:128` (both ends belong to it), `1M..1G*10`, or a list of such. The unit
+/// stands behind every number alike (`1ms..5ms:1ms`), or behind the ends only.
+///
+/// # Errors
+/// [`ModelError::Field`] for a range that is none, never ends, or has more than 10 000 values.
+pub fn ranges(name: &str, text: &str) -> Result<Vec<String>, ModelError> {
+    let refuse = |given: &str, accepted: &str| ModelError::Field {
+        field: name.into(),
+        given: format!("'{given}'"),
+        accepted: accepted.into(),
+    };
+    const FORM: &str =
+        "A..B:STEP or A..B*FACTOR with numbers of one unit, such as 128..1408:128 or 1M..1G*10";
+    let mut out: Vec<String> = vec![];
+    for word in text.split(',').map(str::trim) {
+        if word.is_empty() {
+            return Err(refuse(text, "values separated by commas, none of them empty"));
+        }
+        // An address has dots too: a range begins and ends with a number.
+        let range = word.split_once("..").filter(|(a, _)| number(a).is_some());
+        let Some((from, rest)) = range else {
+            out.push(word.into());
+            continue;
+        };
+        let (to, step, factor) = match (rest.split_once(':'), rest.split_once('*')) {
+            (Some((to, step)), _) => (to, Some(step), None),
+            (None, Some((to, factor))) => (to, None, Some(factor)),
+            (None, None) => (rest, Some("1"), None),
+        };
+        let bad = || refuse(word, FORM);
+        let (first, unit) = number(from).ok_or_else(bad)?;
+        let (last, last_unit) = number(to).ok_or_else(bad)?;
+        if unit != last_unit || last < first {
+            return Err(bad());
+        }
+        let mut value = first;
+        let advance: Box<dyn Fn(i128) -> Option<i128>> = if let Some(factor) = factor {
+            let (factor, none) = number(factor).ok_or_else(bad)?;
+            let one = 10i128.pow(PLACES as u32);
+            if !none.is_empty() || factor <= one || first <= 0 {
+                return Err(bad());
+            }
+            Box::new(move |v| v.checked_mul(factor).map(|v| (v + one / 2) / one))
+        } else {
+            let (step, step_unit) = number(step.unwrap_or("1")).ok_or_else(bad)?;
+            if step <= 0 || !(step_unit == unit || step_unit.is_empty()) {
+                return Err(bad());
+            }
+            Box::new(move |v| v.checked_add(step))
+        };
+        while value <= last {
+            if out.len() >= MOST_VALUES {
+                return Err(refuse(word, "at most 10000 values"));
+            }
+            out.push(format!("{}{unit}", decimal(value)));
+            match advance(value) {
+                Some(next) if next > value => value = next,
+                _ => break,
+            }
+        }
+    }
+    let mut seen = BTreeSet::new();
+    if let Some(twice) = out.iter().find(|v| !seen.insert(v.as_str())) {
+        return Err(refuse(twice, "each value once"));
+    }
+    Ok(out)
+}
+
+/// `1.5M` as billionths and the unit behind it.
+fn number(text: &str) -> Option<(i128, &str)> {
+    let text = text.trim();
+    let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(end);
+    let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
+    if whole.is_empty() || whole.len() > 18 || part.len() > PLACES || unit.contains(['.', ':', '*'])
+    {
+        return None;
+    }
+    let value: i128 = format!("{whole}{part:0<PLACES$}").parse().ok()?;
+    Some((value, unit))
+}
+
+fn decimal(value: i128) -> String {
+    let one = 10i128.pow(PLACES as u32);
+    let (whole, part) = (value / one, value % one);
+    if part == 0 {
+        return whole.to_string();
+    }
+    let part = format!("{part:0PLACES$}");
+    format!("{whole}.{}", part.trim_end_matches('0'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn values(text: &str) -> Vec<String> {
+        ranges("size", text).unwrap()
+    }
+
+    #[test]
+    fn ranges_hold_both_ends_and_their_unit() {
+        assert_eq!(values("128..512:128"), ["128", "256", "384", "512"]);
+        assert_eq!(values("128..500:128"), ["128", "256", "384"]);
+        assert_eq!(values("1M..1000M*10"), ["1M", "10M", "100M", "1000M"]);
+        assert_eq!(values("0.1..0.3:0.1"), ["0.1", "0.2", "0.3"]);
+        assert_eq!(values("1ms..3ms:1ms"), ["1ms", "2ms", "3ms"]);
+        assert_eq!(values("1ms..3ms"), ["1ms", "2ms", "3ms"]);
+        assert_eq!(values("tcp, udp"), ["tcp", "udp"]);
+        assert_eq!(values("0,10..20:10"), ["0", "10", "20"]);
+        assert_eq!(values("192.0.2.1"), ["192.0.2.1"]);
+        assert_eq!(values("2..32*2.5"), ["2", "5", "12.5", "31.25"]);
+    }
+
+    #[test]
+    fn ranges_without_an_end_or_a_sense_are_refused() {
+        for text in
+            ["5..1", "1..5:0", "1M..5G:1M", "1..5*1", "0..5*2", "1,,2", "1..100000", "1,1", ""]
+        {
+            assert!(ranges("size", text).is_err(), "{text}");
+        }
+    }
+
+    fn expanded(value: Value, later: &[&str]) -> Result<Value, ModelError> {
+        let variables = Variables::from([("n".into(), json!(16)), ("rate".into(), json!("10M"))]);
+        expand(&value, &variables, &later.iter().map(|l| (*l).into()).collect(), "")
+    }
+
+    #[test]
+    fn a_lone_name_keeps_its_kind_and_a_name_in_a_text_is_spelt() {
+        let given = json!({ "count": "{n}", "args": "-b {rate} -P {n}", "x": ["a{{b}}"] });
+        assert_eq!(
+            expanded(given, &[]).unwrap(),
+            json!({ "count": 16, "args": "-b 10M -P 16", "x": ["a{b}"] })
+        );
+    }
+
+    #[test]
+    fn what_a_sweep_goes_over_is_left_for_its_points() {
+        let given = json!({ "over": ["size=1,2"], "test": { "args": "-l {size} -P {n}" } });
+        let once = expanded(given, &[]).unwrap();
+        assert_eq!(once["test"]["args"], "-l {size} -P 16");
+        assert!(expanded(json!({ "args": "{size}" }), &[]).is_err(), "not outside of it");
+    }
+
+    #[test]
+    fn an_unknown_name_is_refused_with_its_place_and_the_nearest() {
+        let error = expanded(json!({ "step": [{ "args": "-b {rat}" }] }), &[]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "step[0].args: {rat} is no variable; accepted: n, rate (did you mean {rate}?)"
+        );
+        assert!(expanded(json!("{n"), &[]).is_err());
+        assert!(expanded(json!("n}"), &[]).is_err());
+    }
+}
