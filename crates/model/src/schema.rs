@@ -15,6 +15,16 @@ pub fn impair_schema() -> serde_json::Value {
     serde_json::to_value(schemars::schema_for!(crate::impairment::Impairment)).unwrap_or_default()
 }
 
+/// The schema of `weir.scenario/1`.
+pub fn scenario_schema() -> serde_json::Value {
+    serde_json::to_value(schemars::schema_for!(crate::experiment::Scenario)).unwrap_or_default()
+}
+
+/// The schema of `weir.experiment/1`.
+pub fn experiment_schema() -> serde_json::Value {
+    serde_json::to_value(schemars::schema_for!(crate::experiment::Experiment)).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     /// The committed files are what the types say. `WEIR_BLESS=1` writes them anew.
@@ -24,6 +34,8 @@ mod tests {
             ("weir.run-1", super::run_schema()),
             ("weir.plan-1", super::plan_schema()),
             ("weir.impair-1", super::impair_schema()),
+            ("weir.scenario-1", super::scenario_schema()),
+            ("weir.experiment-1", super::experiment_schema()),
         ] {
             let path =
                 format!("{}/../../docs/schemas/{name}.schema.json", env!("CARGO_MANIFEST_DIR"));

@@ -1,7 +1,9 @@
 //! `weir schema`: the published JSON Schemas, as this program was built with them.
 
 use clap::{Args, ValueEnum};
-use weir_model::schema::{impair_schema, plan_schema, run_schema};
+use weir_model::schema::{
+    experiment_schema, impair_schema, plan_schema, run_schema, scenario_schema,
+};
 
 use crate::error::CliError;
 use crate::output::print;
@@ -22,6 +24,10 @@ enum Which {
     Plan,
     /// weir.impair/1, what `weir impair --config` reads
     Impair,
+    /// weir.scenario/1, what `weir run` reads
+    Scenario,
+    /// weir.experiment/1, what `weir run --json` and `weir sweep --json` print
+    Experiment,
 }
 
 /// Prints the schema.
@@ -30,6 +36,8 @@ pub(crate) fn run(args: &SchemaArgs) -> Result<i32, CliError> {
         Which::Run => run_schema(),
         Which::Plan => plan_schema(),
         Which::Impair => impair_schema(),
+        Which::Scenario => scenario_schema(),
+        Which::Experiment => experiment_schema(),
     };
     print(&format!("{schema:#}\n"))
 }

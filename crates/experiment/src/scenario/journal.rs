@@ -31,6 +31,9 @@ pub struct Head {
     pub quick: bool,
     /// `--set`.
     pub set: weir_model::experiment::Variables,
+    /// `--host`.
+    #[serde(default)]
+    pub hosts: std::collections::BTreeMap<String, weir_model::experiment::HostSpec>,
     /// The seed.
     pub seed: weir_model::units::Seed,
     /// Directory that the scenario's files are beside.
@@ -185,6 +188,7 @@ mod tests {
             scenario: "s".into(),
             quick: false,
             set: Default::default(),
+            hosts: Default::default(),
             seed: weir_model::units::Seed(7),
             directory: "/".into(),
             command: vec![],

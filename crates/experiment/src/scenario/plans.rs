@@ -177,7 +177,11 @@ fn one(step: &Step, around: &At, files: &Files, words: Words<'_>) -> Result<u64,
                 let asked = [("rate", "1000pps"), ("seconds", "1"), ("packets", "1000")];
                 let asked = asked.map(|(n, v)| (n.to_owned(), v.to_owned()));
                 let at = [at, asked.to_vec()].concat();
-                let own = ["rate", "seconds", "packets"].map(String::from).into();
+                let own = ["rate", "seconds", "packets"]
+                    .map(String::from)
+                    .into_iter()
+                    .chain(around.iter().map(|(n, _)| n.clone()))
+                    .collect();
                 plan(&search.test, &at, &own, files, words, name)?;
             }
             1

@@ -240,11 +240,20 @@ impl<'d> Inner<'d, '_, '_> {
     {
         let doing = self.doing;
         match action {
+            // A virtual test is over before anything else can happen.
+            Action::Test(test) if test.background && doing.options.simulate => {
+                self.not_simulated(out, "a test in the background")
+            }
             Action::Test(test) if test.background => self.begin(test, scope),
             Action::Test(test) => self.tests(test, out),
             Action::Sweep(sweep) => self.sweep(sweep, out),
             Action::Search(terms) => self.search(terms, out),
             Action::Compare(compare) => self.compare(compare, out),
+            Action::Wait(WaitStep { test: Some(_), .. }) | Action::Start(_) | Action::Stop(_)
+                if doing.options.simulate =>
+            {
+                self.not_simulated(out, "a test in the background")
+            }
             Action::Wait(wait) => self.wait(wait, out),
             Action::Start(which) => self.start(which),
             Action::Stop(which) => self.stop(which, out),
@@ -924,7 +933,9 @@ struct OneRun<'a> {
 const NOT_SIMULATED: &str = "not on the virtual clock";
 
 fn simulated(plan: Plan, emulators: &BTreeMap<String, Impairment>) -> Result<Box<Record>, String> {
-    let impairment = emulators.values().next().cloned().unwrap_or_default();
+    let mut impairment = emulators.values().next().cloned().unwrap_or_default();
+    // Repetitions are to differ as those of a running emulator do, whose draws go on.
+    impairment.seed.0 ^= plan.seed.0;
     let simulation = Simulation { plan: plan.clone(), impairment, before_ns: 0, after_ns: 0 };
     match simulation.run() {
         Ok(outcome) => {

@@ -539,17 +539,31 @@ pub type Values = Vec<(String, Vec<String>)>;
 
 impl Scenario {
     /// Reads a scenario from TOML, or from JSON when it begins with `{`, replaces its variables (`--quick` and `set` win
-    /// over the file's) and checks all that needs no file and no host.
+    /// over the file's) and checks all that needs no file and no host. `hosts` replace those of the file; with one of them there
+    /// is no lab: tests then run from this machine.
     ///
     /// # Errors
     /// [`ModelError`] with line, or with the path of the field, what was given and what is accepted.
-    pub fn parse(text: &str, is_quick: bool, set: &Variables) -> Result<Scenario, ModelError> {
+    pub fn parse(
+        text: &str,
+        is_quick: bool,
+        set: &Variables,
+        hosts: &BTreeMap<String, HostSpec>,
+    ) -> Result<Scenario, ModelError> {
         let document = |reason: String| ModelError::Document { document: SCENARIO_SCHEMA, reason };
         let raw: Value = if text.trim_start().starts_with('{') {
             serde_json::from_str(text).map_err(|e| document(e.to_string()))?
         } else {
             toml::from_str(text).map_err(|e| document(e.to_string()))?
         };
+        let mut raw = raw;
+        if let (false, Some(fields)) = (hosts.is_empty(), raw.as_object_mut()) {
+            fields.remove("lab");
+            let given = fields.entry("host").or_insert_with(|| Value::Object(Default::default()));
+            for (name, host) in hosts {
+                given[name] = serde_json::to_value(host).map_err(|e| document(e.to_string()))?;
+            }
+        }
         let mut variables = Variables::new();
         let table =
             |name: &str| raw.get(name).and_then(Value::as_object).cloned().unwrap_or_default();

@@ -35,21 +35,21 @@ pub fn expand(
                 .collect::<Result<_, _>>()?,
         ),
         Value::Object(fields) => {
-            // What a sweep goes over is known only at each point.
-            let mut later = later.clone();
+            // What a sweep goes over is known only at each point; its axes themselves are of what surrounds it.
+            let mut inner = later.clone();
             if let Some(Value::Array(axes)) = fields.get("over") {
                 let names = axes.iter().filter_map(|a| a.as_str()?.split_once('='));
-                later.extend(names.map(|(name, _)| name.trim().to_owned()));
+                inner.extend(names.map(|(name, _)| name.trim().to_owned()));
             }
-            if fields.contains_key("kind") && fields.contains_key("trial") {
-                later.insert("rate".into());
-                later.insert("packets".into());
-                later.insert("seconds".into());
-            }
+            let is_search = fields.contains_key("kind") && fields.contains_key("trial");
             let mut out = serde_json::Map::new();
             for (key, item) in fields {
                 let path = if at.is_empty() { key.clone() } else { format!("{at}.{key}") };
-                out.insert(key.clone(), expand(item, variables, &later, &path)?);
+                let mut own = if key == "over" { later.clone() } else { inner.clone() };
+                if is_search && key == "test" {
+                    own.extend(["rate", "seconds", "packets"].map(String::from));
+                }
+                out.insert(key.clone(), expand(item, variables, &own, &path)?);
             }
             Value::Object(out)
         }
@@ -277,6 +277,19 @@ mod tests {
         let once = expanded(given, &[]).unwrap();
         assert_eq!(once["test"]["args"], "-l {size} -P 16");
         assert!(expanded(json!({ "args": "{size}" }), &[]).is_err(), "not outside of it");
+        let given = json!({ "over": ["n={n}"], "test": { "args": "{n}" } });
+        let once = expanded(given, &[]).unwrap();
+        assert_eq!((&once["over"][0], &once["test"]["args"]), (&json!("n=16"), &json!("{n}")));
+    }
+
+    #[test]
+    fn a_search_asks_for_rate_and_length_of_its_trials_in_its_test_alone() {
+        let given = json!({ "kind": "throughput", "trial": "{n}", "test": { "args": "-b {rate} -t {seconds}" } });
+        let once = expanded(given, &[]).unwrap();
+        assert_eq!(
+            (&once["trial"], &once["test"]["args"]),
+            (&json!(16), &json!("-b {rate} -t {seconds}"))
+        );
     }
 
     #[test]

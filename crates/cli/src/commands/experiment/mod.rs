@@ -3,6 +3,7 @@
 pub(crate) mod run;
 pub(crate) mod sweep;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -11,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use clap::Parser;
 use weir_experiment::scenario::journal::{Head, JOURNAL_SCHEMA, Journal};
 use weir_experiment::scenario::{self, Files, Happening, Options, ScenarioError, junit, text};
-use weir_model::experiment::{Experiment, Outcome, Scenario, Variables};
+use weir_model::experiment::{Experiment, HostSpec, Outcome, Scenario, Variables};
 use weir_model::json::to_line;
 use weir_model::plan::Plan;
 use weir_model::record::Status;
@@ -55,6 +56,7 @@ pub(crate) struct Job {
     pub(crate) quick: bool,
     pub(crate) simulate: bool,
     pub(crate) set: Variables,
+    pub(crate) hosts: BTreeMap<String, HostSpec>,
     pub(crate) seed: Option<Seed>,
     /// The journal of an earlier session.
     pub(crate) earlier: Option<(Journal, Head)>,
@@ -131,6 +133,7 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
                 scenario: job.text.clone(),
                 quick: job.quick,
                 set: job.set.clone(),
+                hosts: job.hosts.clone(),
                 seed,
                 directory: job.directory.clone(),
                 command: identity.command.clone(),

@@ -1,5 +1,6 @@
 //! `weir run`: a scenario from a file.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -7,10 +8,11 @@ use clap::Args;
 use serde_json::Value;
 use weir_experiment::scenario::journal::Journal;
 use weir_experiment::scenario::{Files, check, read};
-use weir_model::experiment::{Scenario, Variables};
+use weir_model::experiment::{HostSpec, Scenario, Variables};
 use weir_model::units::Seed;
 
 use super::{Job, ResultArgs, directory, execute, refused, words};
+use crate::commands::test::target::Target;
 use crate::error::CliError;
 use crate::output::print;
 
@@ -37,6 +39,12 @@ pub(crate) struct RunArgs {
     /// Give a variable of the scenario another value; may be repeated
     #[arg(long, value_name = "NAME=VALUE", conflicts_with = "resume")]
     set: Vec<String>,
+    /// A host where `weir serve` runs stands for a host of the scenario, which then has no lab; may be repeated
+    #[arg(long, value_name = "NAME=ADDRESS[:PORT]", conflicts_with = "resume")]
+    host: Vec<String>,
+    /// Key file for hosts given by --host
+    #[arg(long, value_name = "FILE", requires = "host")]
+    key_file: Option<PathBuf>,
     /// Seed of the order of points and of plans that name none
     #[arg(long, value_name = "SEED", conflicts_with = "resume")]
     seed: Option<Seed>,
@@ -63,7 +71,19 @@ pub(crate) fn run(args: &RunArgs, command: &[OsString]) -> Result<i32, CliError>
         };
         set.insert(name.trim().into(), value_of(value.trim()));
     }
-    let scenario = Scenario::parse(&text, args.quick, &set)
+    let mut hosts = BTreeMap::new();
+    for word in &args.host {
+        let (name, target) = word
+            .split_once('=')
+            .ok_or_else(|| CliError::flag("--host", format!("'{word}'"), "NAME=ADDRESS[:PORT]"))?;
+        let target = Target::parse(target)?;
+        let key_file = args.key_file.as_ref().map(|p| p.display().to_string());
+        hosts.insert(
+            name.to_owned(),
+            HostSpec { address: target.host, port: target.port, key_file },
+        );
+    }
+    let scenario = Scenario::parse(&text, args.quick, &set, &hosts)
         .map_err(|error| CliError::Plan { path: path.clone(), error })?;
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let directory = std::fs::canonicalize(parent).map_err(CliError::io("find", parent))?;
@@ -83,6 +103,7 @@ pub(crate) fn run(args: &RunArgs, command: &[OsString]) -> Result<i32, CliError>
         quick: args.quick,
         simulate: args.simulate,
         set,
+        hosts,
         seed: args.seed,
         earlier: None,
     };
@@ -132,7 +153,7 @@ fn resume(id: &str, args: &ResultArgs, command: &[OsString]) -> Result<i32, CliE
         )
     })?;
     let (journal, head) = Journal::open(&path).map_err(CliError::io("read journal", &path))?;
-    let scenario = Scenario::parse(&head.scenario, head.quick, &head.set)
+    let scenario = Scenario::parse(&head.scenario, head.quick, &head.set, &head.hosts)
         .map_err(|error| CliError::Plan { path: path.clone(), error })?;
     let job = Job {
         scenario,
@@ -141,6 +162,7 @@ fn resume(id: &str, args: &ResultArgs, command: &[OsString]) -> Result<i32, CliE
         quick: head.quick,
         simulate: false,
         set: head.set.clone(),
+        hosts: head.hosts.clone(),
         seed: Some(head.seed),
         earlier: Some((journal, head)),
     };

@@ -206,7 +206,8 @@ pub(crate) fn run(args: SweepArgs, command: &[OsString]) -> Result<i32, CliError
     // Through its text, as a file would come: checked the same, and kept for --resume.
     let text = serde_json::to_string(&scenario).map_err(|e| CliError::Internal(e.to_string()))?;
     let set = Variables::new();
-    let scenario = Scenario::parse(&text, false, &set).map_err(CliError::Model)?;
+    let scenario =
+        Scenario::parse(&text, false, &set, &BTreeMap::new()).map_err(CliError::Model)?;
     let directory = std::env::current_dir().map_err(CliError::io("find", "this directory"))?;
     let job = Job {
         scenario,
@@ -215,6 +216,7 @@ pub(crate) fn run(args: SweepArgs, command: &[OsString]) -> Result<i32, CliError
         quick: false,
         simulate: false,
         set,
+        hosts: BTreeMap::new(),
         seed: grid.order_seed,
         earlier: None,
     };
