@@ -15,6 +15,7 @@ mod published;
 pub mod search;
 mod steps;
 pub mod text;
+pub mod tools;
 mod world;
 
 use std::io;

@@ -190,7 +190,22 @@ fn one(step: &Step, around: &At, files: &Files, words: Words<'_>) -> Result<u64,
             for published in &compare.published {
                 super::published::read(published, files)?;
             }
-            inside(&compare.over)?.len() as u64 * u64::from(compare.runs.unwrap_or(1))
+            let all = inside(&compare.over)?;
+            for at in &all {
+                super::steps::compared(compare, at, name)?;
+            }
+            for tool in &compare.tools {
+                if tool != "weir" && !super::tools::TOOLS.iter().any(|t| t.name == tool) {
+                    let known: Vec<&str> = super::tools::TOOLS.iter().map(|t| t.name).collect();
+                    return Err(weir_model::ModelError::Field {
+                        field: format!("{name}.tools"),
+                        given: tool.clone(),
+                        accepted: format!("weir, {}", known.join(", ")),
+                    }
+                    .into());
+                }
+            }
+            all.len() as u64 * u64::from(compare.runs.unwrap_or(1))
         }
         Some(Action::Impair(impair)) => impairment(impair, &vec![], files, name).map(|_| 0)?,
         Some(Action::Parallel(inner)) => steps(inner, around, files, words)?,

@@ -18,6 +18,7 @@ use weir_model::plan::Plan;
 use weir_model::record::Record;
 use weir_net::namespace::{ChildSetup, Process, process_start_time};
 
+use super::tools::{Figures, Load, Tool};
 use super::{Files, Options, ScenarioError};
 
 /// How long a program may take to begin.
@@ -375,6 +376,65 @@ impl<'a> World<'a> {
         }
     }
 
+    /// Runs another tool: its server on a host of the lab (elsewhere it has to run already), its client here or there. The
+    /// inner error is a run without figures.
+    pub(super) fn tool(
+        &self,
+        tool: &Tool,
+        load: &Load,
+        from: Option<&str>,
+        to: Option<&str>,
+        until: Option<Instant>,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<Result<Figures, String>, ScenarioError> {
+        let name = to.unwrap_or_else(|| match self.lab {
+            Some(_) => "b",
+            None => self.scenario.hosts.keys().next().map_or("b", String::as_str),
+        });
+        let (address, server) = match (self.scenario.hosts.get(name), &self.lab) {
+            (Some(host), _) => (host.address.clone(), None),
+            (None, Some(lab)) => {
+                let words = (tool.server)(load);
+                let mut command = self.command(Some(name), Path::new(&words[0]))?;
+                command
+                    .args(&words[1..])
+                    .stdin(Stdio::null())
+                    .stdout(Stdio::piped())
+                    .stderr(Stdio::null());
+                let mut server =
+                    Program(command.spawn().map_err(failed("start", tool.programs[0]))?);
+                let said = all(server.0.stdout.take());
+                // It says nothing when it listens, and a connection to find out would be its one client.
+                let listens = lab.run_in(name, || listens(tool.port.0, Instant::now() + BEGIN))?;
+                if !listens {
+                    return Ok(Err(format!("its server did not listen on port {}", tool.port.0)));
+                }
+                (lab.host(name)?.ipv4.to_string(), Some((server, said)))
+            }
+            (None, None) => return Err(ScenarioError::program(name, "there is no such host")),
+        };
+        let Some(words) = (tool.client)(load, &address) else {
+            return Ok(Err("it has no words for this load".into()));
+        };
+        let from = from.or(self.lab.as_ref().map(|_| "a"));
+        let longest = Instant::now() + Duration::from_secs(u64::from(load.seconds) + 20);
+        let until = until.map_or(longest, |u| u.min(longest));
+        let (code, text) = self.run(&words, from, Some(until), is_stopped)?;
+        let report = server.map(|(server, said)| {
+            // Some report when they are asked to end.
+            drop(server);
+            said.recv_timeout(Duration::from_secs(2)).unwrap_or_default()
+        });
+        Ok(match code {
+            Some(0) => (tool.parse)(load, &text, &report.unwrap_or_default()),
+            Some(code) => Err(match (tool.parse)(load, &text, "") {
+                Err(said) => format!("exit code {code}: {said}"),
+                Ok(_) => format!("exit code {code}"),
+            }),
+            None => Err("it did not end in its time".into()),
+        })
+    }
+
     /// Tells an emulator what to do; without an impairment, what it did at its start.
     pub(super) fn impair(
         &self,
@@ -437,6 +497,29 @@ impl Drop for World<'_> {
         // Emulators last: what still runs through them ends in order.
         self.servers.lock().unwrap_or_else(|e| e.into_inner()).clear();
         self.emulators.clear();
+    }
+}
+
+/// Waits until something of this network namespace listens on a TCP or UDP port, without touching it.
+fn listens(port: u16, until: Instant) -> bool {
+    let end = format!(":{port:04X}");
+    loop {
+        for (table, state) in [("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")] {
+            let text = std::fs::read_to_string(format!("/proc/thread-self/net/{table}"))
+                .unwrap_or_default();
+            let found = text.lines().skip(1).any(|line| {
+                let mut cells = line.split_whitespace().skip(1);
+                cells.next().is_some_and(|local| local.ends_with(&end))
+                    && cells.nth(1) == Some(state)
+            });
+            if found {
+                return true;
+            }
+        }
+        if Instant::now() >= until {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

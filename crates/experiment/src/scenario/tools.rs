@@ -1,0 +1,333 @@
+//! Other tools as programs: how each is started for the same parameters, and how what it prints becomes figures.
+//!
+//! Rates are of payload, at the receiver where the tool tells it. What a tool does not tell is absent. Each figure is the
+//! tool's own: Weir does not correct it.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+/// What a comparison varies.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Load {
+    /// `tcp` or `udp`.
+    pub is_udp: bool,
+    /// Payload of a datagram, bytes of a write; the tool's own default where absent.
+    pub size: Option<u64>,
+    /// TCP maximum segment size.
+    pub mss: Option<u32>,
+    /// Connections.
+    pub connections: u32,
+    /// UDP rate in bit/s; absent: as fast as it goes.
+    pub rate: Option<u64>,
+    /// Whole seconds.
+    pub seconds: u32,
+}
+
+/// A tool.
+#[derive(Debug)]
+pub struct Tool {
+    /// Its name in scenarios.
+    pub name: &'static str,
+    /// Its programs.
+    pub programs: &'static [&'static str],
+    /// Words of its server; none ends by itself but where it says so.
+    pub server: fn(&Load) -> Vec<String>,
+    /// Port on which the server listens, and whether it is UDP.
+    pub port: (u16, bool),
+    /// Words of its client; absent for a load that it has no words for.
+    pub client: fn(&Load, &str) -> Option<Vec<String>>,
+    /// Figures from what the client and the server printed.
+    pub parse: fn(&Load, &str, &str) -> Result<Figures, String>,
+}
+
+/// Metrics by the names that scenarios use.
+pub type Figures = BTreeMap<String, f64>;
+
+fn words(list: &[&str]) -> Vec<String> {
+    list.iter().map(|w| (*w).to_owned()).collect()
+}
+
+fn push(out: &mut Vec<String>, flag: &str, value: impl ToString) {
+    out.push(flag.into());
+    out.push(value.to_string());
+}
+
+/// All that Weir can drive.
+pub const TOOLS: &[Tool] = &[
+    Tool {
+        name: "iperf3",
+        programs: &["iperf3"],
+        server: |_| words(&["iperf3", "-s", "-1"]),
+        port: (5201, false),
+        client: |load, host| {
+            let mut out = words(&["iperf3", "-J", "-i", "0"]);
+            push(&mut out, "-c", host);
+            push(&mut out, "-t", load.seconds);
+            push(&mut out, "-P", load.connections);
+            if load.is_udp {
+                out.push("-u".into());
+                push(&mut out, "-b", load.rate.unwrap_or(0));
+            }
+            load.size.iter().for_each(|s| push(&mut out, "-l", s));
+            load.mss.iter().for_each(|m| push(&mut out, "-M", m));
+            Some(out)
+        },
+        parse: iperf3,
+    },
+    Tool {
+        name: "iperf",
+        programs: &["iperf"],
+        server: |load| {
+            let mut out = words(&["iperf", "-s", "-y", "C"]);
+            if load.is_udp {
+                out.push("-u".into());
+            }
+            out
+        },
+        port: (5001, false),
+        client: |load, host| {
+            let mut out = words(&["iperf", "-y", "C"]);
+            push(&mut out, "-c", host);
+            push(&mut out, "-t", load.seconds);
+            push(&mut out, "-P", load.connections);
+            if load.is_udp {
+                push(&mut out, "-b", load.rate.map_or("100g".into(), |r| r.to_string()));
+                out.push("-u".into());
+            }
+            load.size.iter().for_each(|s| push(&mut out, "-l", s));
+            load.mss.iter().for_each(|m| push(&mut out, "-M", m));
+            Some(out)
+        },
+        parse: iperf,
+    },
+    Tool {
+        name: "nuttcp",
+        programs: &["nuttcp"],
+        server: |_| words(&["nuttcp", "-S", "--nofork"]),
+        port: (5000, false),
+        client: |load, host| {
+            // Several streams of UDP are not among its tests.
+            if load.is_udp && load.connections > 1 {
+                return None;
+            }
+            let mut out = words(&["nuttcp", "-fparse"]);
+            out.push(format!("-T{}", load.seconds));
+            if load.is_udp {
+                out.push("-u".into());
+                out.push(load.rate.map_or("-Ru".into(), |r| format!("-R{}", r.div_ceil(1000))));
+            } else if load.connections > 1 {
+                out.push(format!("-N{}", load.connections));
+            }
+            load.size.iter().for_each(|s| out.push(format!("-l{s}")));
+            load.mss.iter().for_each(|m| out.push(format!("-M{m}")));
+            out.push(host.into());
+            Some(out)
+        },
+        parse: nuttcp,
+    },
+    Tool {
+        name: "netperf",
+        programs: &["netperf", "netserver"],
+        server: |_| words(&["netserver", "-D"]),
+        port: (12865, false),
+        client: |load, host| {
+            if load.connections > 1 || load.mss.is_some() || (load.is_udp && load.rate.is_some()) {
+                return None;
+            }
+            let mut out = words(&["netperf", "-P", "0", "-f", "m"]);
+            push(&mut out, "-H", host);
+            push(&mut out, "-l", load.seconds);
+            push(&mut out, "-t", if load.is_udp { "UDP_STREAM" } else { "TCP_STREAM" });
+            if let Some(size) = load.size {
+                out.push("--".into());
+                push(&mut out, "-m", size);
+            }
+            Some(out)
+        },
+        parse: netperf,
+    },
+];
+
+fn figures(list: &[(&str, Option<f64>)]) -> Result<Figures, String> {
+    Ok(list
+        .iter()
+        .filter_map(|(n, v)| Some(((*n).to_owned(), v.filter(|v| v.is_finite())?)))
+        .collect())
+}
+
+fn iperf3(load: &Load, client: &str, _server: &str) -> Result<Figures, String> {
+    let result: Value = serde_json::from_str(client).map_err(|e| format!("no JSON: {e}"))?;
+    if let Some(error) = result["error"].as_str() {
+        return Err(error.into());
+    }
+    let end = &result["end"];
+    if !load.is_udp {
+        let rate = end["sum_received"]["bits_per_second"].as_f64();
+        let again = end["sum_sent"]["retransmits"].as_f64();
+        return figures(&[
+            ("throughput", Some(rate.ok_or("no sum_received")?)),
+            ("retransmits", again),
+        ]);
+    }
+    // 3.12 tells the receiver's loss in `sum`, beside the sender's packets and time; later ones in `sum_received`.
+    let total = if end["sum_received"].is_object() { &end["sum_received"] } else { &end["sum"] };
+    let (packets, lost) = (total["packets"].as_f64(), total["lost_packets"].as_f64());
+    let (packets, lost) = packets.zip(lost).ok_or("no packets")?;
+    let seconds = end["sum"]["seconds"].as_f64().filter(|s| *s > 0.0).ok_or("no time")?;
+    let size = result["start"]["test_start"]["blksize"].as_f64().or(load.size.map(|s| s as f64));
+    let rate = (packets - lost) / seconds;
+    figures(&[
+        ("packet_rate", Some(rate)),
+        ("throughput", size.map(|s| rate * s * 8.0)),
+        ("lost_packets", Some(lost)),
+        ("loss", (packets > 0.0).then(|| lost / packets)),
+        ("jitter", total["jitter_ms"].as_f64().map(|ms| ms / 1000.0)),
+    ])
+}
+
+/// `-y C`: date, source, port, destination, port, id, interval, bytes, bit/s; for UDP at the server also jitter (ms), lost,
+/// total, per cent lost, out of order.
+fn iperf(load: &Load, client: &str, server: &str) -> Result<Figures, String> {
+    let rows = |text: &str| -> Vec<Vec<String>> {
+        let rows = text.lines().map(|l| l.split(',').map(Into::into).collect::<Vec<String>>());
+        rows.filter(|r| r.len() >= 9).collect()
+    };
+    let number = |row: &[String], i: usize| row.get(i).and_then(|c| c.trim().parse::<f64>().ok());
+    if load.is_udp {
+        // The client repeats what the server reported; of several connections each has a line, and a sum without these.
+        let all: Vec<_> =
+            rows(client).into_iter().chain(rows(server)).filter(|r| r.len() >= 13).collect();
+        let mut seen = std::collections::BTreeSet::new();
+        let own = all.iter().filter(|r| {
+            r[5].trim() != "-1" && seen.insert((r[2].clone(), r[4].clone(), r[5].clone()))
+        });
+        let (mut rate, mut lost, mut total, mut count) = (0.0, 0.0, 0.0, 0);
+        for row in own.take(load.connections as usize) {
+            rate += number(row, 8).ok_or("no rate")?;
+            lost += number(row, 10).ok_or("no loss")?;
+            total += number(row, 11).ok_or("no packets")?;
+            count += 1;
+        }
+        if count == 0 {
+            return Err("no report of the server came".into());
+        }
+        return figures(&[
+            ("throughput", Some(rate)),
+            ("lost_packets", Some(lost)),
+            ("loss", (total > 0.0).then(|| lost / total)),
+        ]);
+    }
+    let all = rows(client);
+    let sum = all.iter().rfind(|r| r[5].trim() == "-1").or(all.last()).ok_or("no report")?;
+    figures(&[("throughput", Some(number(sum, 8).ok_or("no rate")?))])
+}
+
+fn nuttcp(load: &Load, client: &str, _server: &str) -> Result<Figures, String> {
+    let found: BTreeMap<&str, f64> = client
+        .split_whitespace()
+        .filter_map(|w| w.split_once('='))
+        .filter_map(|(n, v)| Some((n, v.parse().ok()?)))
+        .collect();
+    let get = |name: &str| found.get(name).copied();
+    let rate =
+        get("rate_Mbps").ok_or_else(|| client.trim().chars().take(200).collect::<String>())?;
+    if !load.is_udp {
+        return figures(&[("throughput", Some(rate * 1e6)), ("retransmits", get("retrans"))]);
+    }
+    let (packets, drop) = get("pkt").zip(get("drop")).ok_or("no packets")?;
+    figures(&[
+        ("throughput", Some(rate * 1e6)),
+        ("packet_rate", get("real_seconds").filter(|s| *s > 0.0).map(|s| (packets - drop) / s)),
+        ("lost_packets", Some(drop)),
+        ("loss", (packets > 0.0).then(|| drop / packets)),
+    ])
+}
+
+/// `-P 0 -f m`. TCP_STREAM: one line, the rate last. UDP_STREAM: the sender's line (socket, size, time, sent, errors, rate)
+/// and the receiver's (socket, time, received, rate).
+fn netperf(load: &Load, client: &str, _server: &str) -> Result<Figures, String> {
+    let rows: Vec<Vec<f64>> = client
+        .lines()
+        .map(|l| l.split_whitespace().filter_map(|w| w.parse().ok()).collect::<Vec<f64>>())
+        .filter(|r| r.len() >= 4)
+        .collect();
+    if !load.is_udp {
+        let rate = rows.last().and_then(|r| r.last()).ok_or("no rate")?;
+        return figures(&[("throughput", Some(rate * 1e6))]);
+    }
+    let (sender, receiver) =
+        (rows.first().ok_or("no sender's line")?, rows.get(1).ok_or("no receiver's line")?);
+    let (sent, received) =
+        (sender.get(3).ok_or("no packets")?, receiver.get(2).ok_or("no packets")?);
+    figures(&[
+        ("throughput", receiver.last().map(|r| r * 1e6)),
+        ("lost_packets", Some(sent - received)),
+        ("loss", (*sent > 0.0).then(|| (sent - received) / sent)),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(is_udp: bool) -> Load {
+        Load { is_udp, size: Some(160), mss: None, connections: 1, rate: None, seconds: 2 }
+    }
+
+    #[test]
+    fn what_the_tools_print_becomes_figures() {
+        let tcp = iperf3(
+            &load(false),
+            r#"{"end":{"sum_received":{"bits_per_second":9.4e8},"sum_sent":{"retransmits":3}}}"#,
+            "",
+        );
+        assert_eq!(
+            tcp.unwrap(),
+            [("throughput".to_owned(), 9.4e8), ("retransmits".to_owned(), 3.0)].into()
+        );
+        let udp = iperf3(
+            &load(true),
+            r#"{"start":{"test_start":{"blksize":160}},"end":{"sum":{"seconds":2.0,"packets":1000,"lost_packets":100,"jitter_ms":0.5}}}"#,
+            "",
+        )
+        .unwrap();
+        assert_eq!((udp["packet_rate"], udp["loss"], udp["jitter"]), (450.0, 0.1, 0.0005));
+        assert_eq!(udp["throughput"], 576_000.0);
+        assert!(
+            iperf3(&load(false), r#"{"error":"unable to connect"}"#, "")
+                .unwrap_err()
+                .contains("unable")
+        );
+
+        let line = "20261122,10.0.0.1,5001,10.0.0.2,40000,3,0.0-2.0,250000,1000000";
+        assert_eq!(iperf(&load(false), line, "").unwrap()["throughput"], 1e6);
+        let report = format!("{line}\n{line},0.010,5,1000,0.5,0\n");
+        let udp = iperf(&load(true), &report, "").unwrap();
+        assert_eq!((udp["throughput"], udp["lost_packets"], udp["loss"]), (1e6, 5.0, 0.005));
+        assert!(iperf(&load(true), line, "").is_err(), "the sender's own figure is none");
+
+        let text = "megabytes=1.0 real_seconds=2.00 rate_Mbps=4.2 tx_cpu=1 rx_cpu=2 drop=10 pkt=1000 data_loss=1.0";
+        let udp = nuttcp(&load(true), text, "").unwrap();
+        assert_eq!((udp["throughput"], udp["packet_rate"], udp["loss"]), (4.2e6, 495.0, 0.01));
+
+        assert_eq!(
+            netperf(&load(false), "131072 16384 16384 2.00 940.5\n", "").unwrap()["throughput"],
+            940.5e6
+        );
+        let udp = netperf(&load(true), "212992 160 2.00 1000 0 0.64\n212992 2.00 900 0.57\n", "")
+            .unwrap();
+        assert_eq!((udp["throughput"], udp["loss"]), (0.57e6, 0.1));
+    }
+
+    #[test]
+    fn a_load_that_a_tool_has_no_words_for_is_left_out() {
+        let many = Load { connections: 2, ..load(true) };
+        let of = |name: &str| TOOLS.iter().find(|t| t.name == name).unwrap();
+        assert!((of("nuttcp").client)(&many, "h").is_none());
+        assert!((of("iperf3").client)(&many, "h").is_some());
+        let words =
+            (of("iperf3").client)(&Load { mss: Some(536), ..load(false) }, "h").unwrap().join(" ");
+        assert_eq!(words, "iperf3 -J -i 0 -c h -t 2 -P 1 -l 160 -M 536");
+    }
+}
