@@ -51,6 +51,8 @@ enum Command {
     Runs(commands::runs::RunsArgs),
     /// Run a test at each point of a grid, repeatedly: mean, variance, confidence interval
     Sweep(Box<commands::experiment::sweep::SweepArgs>),
+    /// Weir and other tools over the same path, in shuffled order
+    Compare(Box<commands::experiment::compare::CompareArgs>),
     /// Run a scenario from a file: steps, expectations, verdict
     Run(Box<commands::experiment::run::RunArgs>),
     /// Print a new 256-bit key
@@ -83,6 +85,9 @@ fn dispatch(command: Command, words: &[OsString]) -> i32 {
     let form = ErrorForm::of(words);
     let done = match command {
         // These print their own errors: what was measured before has its place in the output.
+        Command::Test(args) if args.later.is_repeated() => {
+            commands::experiment::sweep::repeated(*args, words)
+        }
         Command::Test(args) => return commands::test::run(&args, words),
         Command::Serve(args) => commands::serve::run(&args, words),
         Command::Ctl(args) => commands::ctl::run(&args),
@@ -94,6 +99,7 @@ fn dispatch(command: Command, words: &[OsString]) -> i32 {
         Command::Profiles(args) => commands::profiles::run(&args),
         Command::Runs(args) => runs(&args),
         Command::Sweep(args) => commands::experiment::sweep::run(*args, words),
+        Command::Compare(args) => commands::experiment::compare::run(*args, words),
         Command::Run(args) => commands::experiment::run::run(&args, words),
         Command::Keygen(args) => commands::keygen::run(&args),
         Command::Schema(args) => commands::schema::run(&args),

@@ -32,6 +32,8 @@ use weir_model::plan::Plan;
 use weir_model::record::Status;
 use weir_model::units::Seed;
 
+pub use steps::is_installed;
+
 use journal::Journal;
 
 /// What kept an experiment from being made.

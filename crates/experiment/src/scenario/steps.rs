@@ -743,7 +743,9 @@ impl<'d> Inner<'d, '_, '_> {
             return self.not_simulated(out, "other tools");
         };
         let axes = check_axes(&step.over, self.name)?;
-        let metrics = self.metrics(&[])?;
+        // What several tools tell.
+        let names = ["throughput", "packet_rate", "loss", "jitter", "retransmits"];
+        let metrics = self.metrics(&names.map(String::from))?;
         let mut here: Vec<&str> = vec![WEIR];
         here.extend(
             TOOLS.iter().filter(|t| t.programs.iter().all(|p| is_installed(p))).map(|t| t.name),
@@ -1047,7 +1049,7 @@ const TOOL: &str = "tool";
 
 /// Whether a program is to be found, in the places of administrators' tools too.
 #[must_use]
-pub(super) fn is_installed(program: &str) -> bool {
+pub fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let places = std::env::split_paths(&path)
         .chain(["/usr/local/sbin", "/usr/sbin", "/sbin"].map(Into::into));

@@ -1,13 +1,14 @@
 //! Figures of a record by name: what expectations compare and sweeps tabulate.
 //!
 //! A figure that the record does not hold is absent, never zero. Over several flows, rates and counts are sums, a loss
-//! ratio is of all packets, and a delay is that of the worst flow: the greatest, or for `min` the least.
+//! ratio is of all packets, and a delay is that of the worst flow: the greatest, or for `min` the least. Packets are
+//! datagrams: reads and writes of a stream are none.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::ModelError;
-use crate::plan::Direction;
+use crate::plan::{Direction, Transport};
 use crate::record::{Delay, DirectionTotal, Flow, Record, Sums};
 
 /// The unit of a figure.
@@ -217,19 +218,7 @@ impl Metric {
         Some(match self.quantity.name {
             "throughput" => received(|s| s.bits_per_second),
             "sent_throughput" => sent(|s| s.bits_per_second),
-            "packet_rate" => received(|s| s.packets_per_second),
-            "sent_packet_rate" => sent(|s| s.packets_per_second),
             "bytes" => received(|s| Some(s.bytes as f64)),
-            "packets" => received(|s| Some(s.packets as f64)),
-            "sent_packets" => sent(|s| Some(s.packets as f64)),
-            "lost_packets" => received(|s| s.lost_packets.map(|n| n as f64)),
-            "loss" => match (
-                received(|s| s.lost_packets.map(|n| n as f64)),
-                sent(|s| Some(s.packets as f64)),
-            ) {
-                (Some(lost), Some(sent)) if sent > 0.0 => Some(lost / sent),
-                _ => None,
-            },
             "late_packets" => received(|s| s.late_packets.map(|n| n as f64)),
             "duplicate_packets" => received(|s| s.duplicate_packets.map(|n| n as f64)),
             "reordered_packets" => received(|s| s.reordered_packets.map(|n| n as f64)),
@@ -240,8 +229,23 @@ impl Metric {
         })
     }
 
+    /// Whether it counts datagrams, which a stream has none of.
+    fn is_of_datagrams(&self) -> bool {
+        matches!(
+            self.quantity.name,
+            "packet_rate"
+                | "sent_packet_rate"
+                | "packets"
+                | "sent_packets"
+                | "loss"
+                | "lost_packets"
+        )
+    }
+
     fn of_flows<'a>(&self, flows: impl Iterator<Item = &'a Flow>) -> Option<f64> {
-        let flows: Vec<&Flow> = flows.collect();
+        let datagrams = self.is_of_datagrams();
+        let flows: Vec<&Flow> =
+            flows.filter(|f| !datagrams || f.transport == Transport::Udp).collect();
         let each =
             |get: &dyn Fn(&Flow) -> Option<f64>| flows.iter().map(|f| get(f)).collect::<Vec<_>>();
         let total = |get: &dyn Fn(&Flow) -> Option<f64>| sum(each(get).into_iter());
@@ -511,6 +515,7 @@ mod tests {
     fn record() -> Record {
         let flow = |name: &str, delay: f64, lost: u64| Flow {
             name: name.into(),
+            transport: Transport::Udp,
             sender: Some(Sender { packets: 1000, ..Sender::default() }),
             receiver: Some(Receiver {
                 lost_packets: Some(lost),
@@ -547,6 +552,14 @@ mod tests {
         assert_eq!(of("p99 one_way_delay of nobody"), None);
         assert_eq!(of("p99.9 one_way_delay"), None, "not measured: absent");
         assert_eq!(of("throughput"), None);
+        assert_eq!(of("sent_packets"), Some(2000.0));
+        let mut mixed = record();
+        let stream =
+            Flow { transport: Transport::Tcp, name: "bulk".into(), ..mixed.flows[0].clone() };
+        mixed.flows.push(stream);
+        let of = |text: &str| text.parse::<Metric>().unwrap().of(&mixed);
+        assert_eq!(of("loss"), Some(0.03), "writes of a stream are no packets");
+        assert_eq!(of("packets of bulk"), None);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What `weir run` and `weir sweep` have in common: running an experiment, telling of it, keeping its journal and result.
 
+pub(crate) mod compare;
 pub(crate) mod run;
 pub(crate) mod sweep;
 

@@ -53,7 +53,7 @@ pub(crate) struct SweepArgs {
     key: KeyArgs,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Sweep")]
 pub(crate) struct GridArgs {
     /// An axis: values separated by commas, ranges A..B:STEP or A..B*FACTOR; may be repeated
@@ -107,7 +107,7 @@ pub(crate) struct GridArgs {
     emulator: Option<PathBuf>,
 }
 
-fn percentage(text: &str) -> Result<f64, String> {
+pub(crate) fn percentage(text: &str) -> Result<f64, String> {
     let number = text.trim().trim_end_matches('%').trim();
     let value = number.parse().ok().filter(|p: &f64| *p > 0.0 && *p <= 100.0);
     value.ok_or_else(|| "a percentage above 0, such as 95%".into())
@@ -115,7 +115,68 @@ fn percentage(text: &str) -> Result<f64, String> {
 
 /// Runs the command.
 pub(crate) fn run(args: SweepArgs, command: &[OsString]) -> Result<i32, CliError> {
-    let grid = args.sweep;
+    let test = TestArgs {
+        host: args.host,
+        general: args.general,
+        traffic: args.traffic,
+        rate: args.rate,
+        socket: args.socket,
+        measure: args.measure,
+        output: OutputArgs::default(),
+        key: args.key,
+        later: LaterArgs::default(),
+    };
+    grid(args.sweep, test, &args.result, command)
+}
+
+/// `weir test --runs`: the one point of a sweep, repeated.
+pub(crate) fn repeated(args: TestArgs, command: &[OsString]) -> Result<i32, CliError> {
+    let output = &args.output;
+    let refused = [
+        (output.json_stream, "--json-stream"),
+        (output.packet_log.is_some(), "--packet-log"),
+        (output.logfile.is_some(), "--logfile"),
+        (args.general.control_socket.is_some(), "--control-socket"),
+        (args.general.save_plan.is_some(), "--save-plan"),
+    ];
+    if let Some((_, flag)) = refused.iter().find(|(given, _)| *given) {
+        return Err(CliError::flag(flag, "given with --runs", "one run"));
+    }
+    let repeat = RepeatArgs {
+        runs: args.later.runs,
+        confidence: args.later.confidence,
+        precision: args.later.precision,
+    };
+    let result = ResultArgs {
+        json: output.json,
+        csv: output.csv.clone(),
+        no_store: output.no_store,
+        junit: None,
+    };
+    let sweep = GridArgs {
+        runs: repeat.runs.or(repeat.precision.map(|_| 3)),
+        // Until it is precise enough, within reason.
+        most_runs: repeat.precision.map(|_| repeat.runs.unwrap_or(3).max(100)),
+        confidence: repeat.confidence,
+        precision: repeat.precision,
+        ..GridArgs::default()
+    };
+    let test = TestArgs { later: LaterArgs::default(), ..args };
+    grid(sweep, test, &result, command)
+}
+
+struct RepeatArgs {
+    runs: Option<u32>,
+    confidence: Option<f64>,
+    precision: Option<f64>,
+}
+
+fn grid(
+    grid: GridArgs,
+    test: TestArgs,
+    result: &ResultArgs,
+    command: &[OsString],
+) -> Result<i32, CliError> {
     let impairing = Impairing {
         both: grid.both.clone(),
         a_to_b: grid.a_to_b.clone(),
@@ -129,24 +190,19 @@ pub(crate) fn run(args: SweepArgs, command: &[OsString]) -> Result<i32, CliError
             "--lab, or --emulator SOCKET",
         ));
     }
-    let key_file = args.key.key_file.as_ref().map(|p| p.display().to_string());
-    if args.key.key.is_some() || args.key.passphrase_file.is_some() {
+    let key_file = test.key.key_file.as_ref().map(|p| p.display().to_string());
+    if test.key.key.is_some() || test.key.passphrase_file.is_some() {
         return Err(CliError::flag(
             "--key",
             "given",
             "--key-file or WEIR_KEY: a sweep is kept in a file",
         ));
     }
+    let title = test.output.title.clone();
     let test = TestArgs {
-        host: Some(args.host.clone().unwrap_or_else(|| "b".into())),
-        general: args.general,
-        traffic: args.traffic,
-        rate: args.rate,
-        socket: args.socket,
-        measure: args.measure,
-        output: OutputArgs::default(),
+        host: if grid.lab { Some("b".into()) } else { test.host },
         key: KeyArgs { key: None, key_file: None, passphrase_file: None },
-        later: LaterArgs::default(),
+        ..test
     };
     let file = test.general.plan.as_deref().map(super::read_text).transpose()?;
     let planned = test_plan::plan(&test, file.as_deref(), Seed(0))?;
@@ -185,7 +241,7 @@ pub(crate) fn run(args: SweepArgs, command: &[OsString]) -> Result<i32, CliError
     let scenario = Scenario {
         schema: SCENARIO_SCHEMA.into(),
         name: "sweep".into(),
-        title: test.output.title.clone().or_else(|| Some("sweep".into())),
+        title: title.or_else(|| Some("sweep".into())),
         method: None,
         tags: vec![],
         seed: grid.order_seed,
@@ -220,5 +276,5 @@ pub(crate) fn run(args: SweepArgs, command: &[OsString]) -> Result<i32, CliError
         seed: grid.order_seed,
         earlier: None,
     };
-    execute(job, &args.result, command)
+    execute(job, result, command)
 }

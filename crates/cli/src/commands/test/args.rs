@@ -303,17 +303,28 @@ pub(crate) struct OutputArgs {
     pub(crate) no_store: bool,
 }
 
-/// Flags of the contract whose issues come later: known, so that they are refused by what they are.
+/// Repetition, and flags of the contract whose issues come later: known, so that they are refused by what they are.
 #[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Repetition")]
 pub(crate) struct LaterArgs {
-    #[arg(long, value_name = "N", hide = true)]
-    pub(crate) runs: Option<String>,
-    #[arg(long, value_name = "PERCENT", hide = true)]
-    pub(crate) confidence: Option<String>,
-    #[arg(long, value_name = "PERCENT", hide = true)]
-    pub(crate) precision: Option<String>,
+    /// Run the test so often: mean, variance and confidence interval (see weir sweep)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) runs: Option<u32>,
+    /// Confidence of the interval, 50 to below 100 % [default: 95%]
+    #[arg(long, value_name = "PERCENT", value_parser = crate::commands::experiment::sweep::percentage)]
+    pub(crate) confidence: Option<f64>,
+    /// Run the test until the interval of its throughput is within this share of the mean, 100 times at most
+    #[arg(long, value_name = "PERCENT", value_parser = crate::commands::experiment::sweep::percentage)]
+    pub(crate) precision: Option<f64>,
     #[arg(short = 'F', long = "file", value_name = "FILE", hide = true)]
     pub(crate) file: Option<PathBuf>,
+}
+
+impl LaterArgs {
+    /// Whether the test is to run several times.
+    pub(crate) fn is_repeated(&self) -> bool {
+        self.runs.is_some() || self.precision.is_some() || self.confidence.is_some()
+    }
 }
 
 impl TrafficArgs {

@@ -245,16 +245,11 @@ fn refuse_other_transport(args: &TestArgs) -> Result<(), CliError> {
 
 /// Flags that the contract has and this version has not.
 fn refuse_later(later: &LaterArgs) -> Result<(), CliError> {
-    let given = [
-        (later.runs.is_some(), "--runs", "repeated runs come later; this version runs a test once"),
-        (later.confidence.is_some(), "--confidence", "repeated runs come later"),
-        (later.precision.is_some(), "--precision", "repeated runs come later"),
-        (
-            later.file.is_some(),
-            "-F/--file",
-            "sending a file comes later; --content names what is sent",
-        ),
-    ];
+    let given = [(
+        later.file.is_some(),
+        "-F/--file",
+        "sending a file comes later; --content names what is sent",
+    )];
     match given.iter().find(|(set, ..)| *set) {
         Some((_, flag, why)) => Err(CliError::NotYet { flag: (*flag).into(), why: (*why).into() }),
         None => Ok(()),

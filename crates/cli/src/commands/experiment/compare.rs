@@ -1,0 +1,147 @@
+//! `weir compare`: the same path measured by Weir and by the other tools that are installed.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+
+use clap::Args;
+use serde_json::Value;
+use weir_experiment::scenario::tools::TOOLS;
+use weir_model::experiment::{
+    CompareStep, HostSpec, LabSetup, SCENARIO_SCHEMA, Scenario, Step, Variables,
+};
+use weir_model::units::{BitRate, ByteSize, Seed};
+
+use super::sweep::percentage;
+use super::{Job, ResultArgs, execute};
+use crate::commands::test::target::Target;
+use crate::error::CliError;
+use crate::output::print;
+
+/// Measure the same path with Weir and with the other tools installed here, in shuffled order
+#[derive(Debug, Args)]
+#[command(
+    after_help = "With --lab each tool's server is started between two hosts made of namespaces; with HOST it has to run\n\
+                        there already (weir serve, iperf3 -s, …). Each tool's figures are its own."
+)]
+pub(crate) struct CompareArgs {
+    /// Who answers; none with --lab
+    #[arg(value_name = "HOST", required_unless_present_any = ["lab", "list"])]
+    host: Option<String>,
+    /// Between two hosts made of namespaces
+    #[arg(long, conflicts_with = "host")]
+    lab: bool,
+    /// Print the tools that are known, and which are installed
+    #[arg(long)]
+    list: bool,
+    /// Only these, separated by commas [default: all that are installed]
+    #[arg(long, value_name = "TOOLS", value_delimiter = ',')]
+    tools: Vec<String>,
+    /// An axis of size, mss, connections, rate, transport; may be repeated
+    #[arg(long, value_name = "NAME=VALUES")]
+    over: Vec<String>,
+    /// UDP
+    #[arg(short = 'u', long)]
+    udp: bool,
+    /// Payload of a datagram, bytes of a write [default: each tool's own]
+    #[arg(short = 'l', long, value_name = "SIZE")]
+    length: Option<ByteSize>,
+    /// TCP maximum segment size
+    #[arg(short = 'M', long, value_name = "BYTES")]
+    set_mss: Option<u32>,
+    /// Connections, 1 to 128 [default: 1]
+    #[arg(short = 'P', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=128))]
+    parallel: Option<u32>,
+    /// UDP rate, bit/s [default: as fast as it goes]
+    #[arg(short = 'b', long, value_name = "RATE", requires = "udp")]
+    bitrate: Option<BitRate>,
+    /// Whole seconds of a run
+    #[arg(short = 't', long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    time: u32,
+    /// Repetitions
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    runs: u32,
+    /// Confidence of the intervals, 50 to below 100 % [default: 95%]
+    #[arg(long, value_name = "PERCENT", value_parser = percentage)]
+    confidence: Option<f64>,
+    /// Seed of the order [default: a fresh one, printed]
+    #[arg(long, value_name = "SEED")]
+    order_seed: Option<Seed>,
+    #[command(flatten)]
+    result: ResultArgs,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: CompareArgs, command: &[OsString]) -> Result<i32, CliError> {
+    if args.list {
+        let lines = TOOLS.iter().map(|tool| {
+            let is_here = tool.programs.iter().all(|p| weir_experiment::scenario::is_installed(p));
+            format!("{:<10} {}\n", tool.name, if is_here { "installed" } else { "not installed" })
+        });
+        return print(&lines.collect::<String>());
+    }
+    let mut with: BTreeMap<String, Value> = BTreeMap::from([
+        ("seconds".to_owned(), args.time.into()),
+        ("transport".to_owned(), if args.udp { "udp" } else { "tcp" }.into()),
+    ]);
+    let mut put = |name: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            with.insert(name.into(), value);
+        }
+    };
+    put("size", args.length.map(|s| s.0.into()));
+    put("mss", args.set_mss.map(Into::into));
+    put("connections", args.parallel.map(Into::into));
+    put("rate", args.bitrate.map(|r| r.0.into()));
+    let mut hosts = BTreeMap::new();
+    if let Some(host) = &args.host {
+        let target = Target::parse(host)?;
+        hosts.insert(
+            "peer".to_owned(),
+            HostSpec { address: target.host, port: target.port, key_file: None },
+        );
+    }
+    let step = CompareStep {
+        tools: args.tools,
+        over: args.over,
+        with,
+        runs: Some(args.runs),
+        ..CompareStep::default()
+    };
+    let scenario = Scenario {
+        schema: SCENARIO_SCHEMA.into(),
+        name: "compare".into(),
+        title: Some("tools compared".into()),
+        method: None,
+        tags: vec![],
+        seed: args.order_seed,
+        timeout: None,
+        confidence_percentage: args.confidence.unwrap_or(95.0),
+        variables: BTreeMap::new(),
+        quick: BTreeMap::new(),
+        lab: args.lab.then(LabSetup::default),
+        hosts,
+        emulators: BTreeMap::new(),
+        steps: vec![Step {
+            name: Some("compare".into()),
+            compare: Some(Box::new(step)),
+            ..Step::default()
+        }],
+    };
+    let text = serde_json::to_string(&scenario).map_err(|e| CliError::Internal(e.to_string()))?;
+    let set = Variables::new();
+    let scenario =
+        Scenario::parse(&text, false, &set, &BTreeMap::new()).map_err(CliError::Model)?;
+    let directory = std::env::current_dir().map_err(CliError::io("find", "this directory"))?;
+    let job = Job {
+        scenario,
+        text,
+        directory,
+        quick: false,
+        simulate: false,
+        set,
+        hosts: BTreeMap::new(),
+        seed: args.order_seed,
+        earlier: None,
+    };
+    execute(job, &args.result, command)
+}
