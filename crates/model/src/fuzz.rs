@@ -11,6 +11,31 @@ pub fn fuzz_plan(data: &[u8]) {
     }
 }
 
+/// A scenario is refused or holds: what parses also prints to JSON and is read again as the same.
+pub fn fuzz_scenario(data: &[u8]) {
+    use crate::experiment::{Scenario, Variables};
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    for quick in [false, true] {
+        if let Ok(read) = Scenario::parse(text, quick, &Variables::new(), &Default::default()) {
+            assert!(!read.steps.is_empty() && read.steps.iter().all(|s| s.action().is_some()));
+        }
+    }
+}
+
+/// Expectations, metrics and axes are refused or print back to themselves.
+pub fn fuzz_expectation(data: &[u8]) {
+    use crate::experiment::{Metric, Rule, ranges};
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Ok(rule) = text.parse::<Rule>() {
+        assert!(rule.bound.is_finite());
+        let name = rule.metric.to_string();
+        assert_eq!(name.parse::<Metric>().as_ref(), Ok(&rule.metric), "{name}");
+    }
+    if let Ok(values) = ranges("fuzz", text) {
+        assert!(!values.is_empty() && values.len() <= 10_000);
+    }
+}
+
 /// An impairment is refused or runs: what parses also prints back to itself.
 pub fn fuzz_impairment(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
@@ -97,6 +122,26 @@ mod tests {
             "loss every 9, delay 40ms +- 5ms exponential most 1s, corrupt 5% checksum",
         ] {
             mutate(seed.as_bytes(), fuzz_laws);
+        }
+    }
+
+    #[test]
+    fn scenarios() {
+        mutate(
+            b"schema = \"weir.scenario/1\"\nname = \"s\"\n[variables]\nn = 3\n[quick]\nn = 1\n[lab]\nmiddle = true\n[emulator.m]\nboth = \"delay 5ms\"\n[[step]]\ntest = { args = \"-u\", runs = \"{n}\" }\nexpect = [\"loss <= 1 %\"]\n[[step]]\nsweep = { over = [\"size=1..9:2\"], impair = { both = \"loss 1%\" }, test = {} }\n[[step]]\nrepeat = { times = 2, step = [{ wait = { time = 1 } }] }\n[[step]]\nsearch = { high = \"1M\", trial = \"{n}\", test = {} }\n",
+            fuzz_scenario,
+        );
+    }
+
+    #[test]
+    fn expectations() {
+        for seed in [
+            "p99.9 one_way_delay of voice <= 30 ms where size=1, x=2",
+            "throughput >= 9.5e1 Mbit/s",
+            "1M..1G*10,7",
+            "0.1..9ms:0.2",
+        ] {
+            mutate(seed.as_bytes(), fuzz_expectation);
         }
     }
 

@@ -470,7 +470,9 @@ impl Unit {
             },
         };
         // Dividing where that is exact: 30 ms is 0.03 s to the last digit.
-        Some(if factor < 1.0 { number / (1.0_f64 / factor).round() } else { number * factor })
+        let value =
+            if factor < 1.0 { number / (1.0_f64 / factor).round() } else { number * factor };
+        Some(value).filter(|v| v.is_finite())
     }
 
     /// What [`Unit::read`] takes.
@@ -494,17 +496,15 @@ fn significant(value: f64) -> String {
         return if value == 0.0 { "0".into() } else { value.to_string() };
     }
     let digits = 3 - value.abs().log10().floor() as i32;
-    let text = if digits > 0 {
-        let text = format!("{value:.*}", digits as usize);
-        if text.contains('.') {
-            text.trim_end_matches('0').trim_end_matches('.').to_owned()
-        } else {
-            text
-        }
+    if digits <= 0 {
+        return format!("{value:.0}");
+    }
+    let text = format!("{value:.*}", digits as usize);
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
     } else {
-        format!("{value:.0}")
-    };
-    text
+        text
+    }
 }
 
 #[cfg(test)]

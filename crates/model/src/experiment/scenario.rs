@@ -1070,6 +1070,10 @@ pub fn check_axes(over: &[String], at: &str) -> Result<Values, ModelError> {
             refuse(&at, name, "each axis once")?;
         }
         out.push((name.into(), ranges(&format!("{at} {name}"), values)?));
+        let points = out.iter().try_fold(1u64, |all, (_, v)| all.checked_mul(v.len() as u64));
+        if points.is_none_or(|points| points > MOST_RUNS) {
+            refuse(&at, "too many points", "at most 100000 of all axes together")?;
+        }
     }
     Ok(out)
 }

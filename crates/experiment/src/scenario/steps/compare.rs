@@ -1,0 +1,207 @@
+//! Other tools and Weir over the same path.
+
+use super::*;
+
+impl<'d> Inner<'d, '_, '_> {
+    /// Other tools and Weir over the same path: every tool at every point, in shuffled blocks.
+    pub(super) fn compare(
+        &self,
+        step: &CompareStep,
+        out: &mut StepOutcome,
+    ) -> Result<(), ScenarioError> {
+        let doing = self.doing;
+        let Place::Real(world) = &doing.place else {
+            return self.not_simulated(out, "other tools");
+        };
+        let axes = check_axes(&step.over, self.name)?;
+        // What several tools tell.
+        let names = ["throughput", "packet_rate", "loss", "jitter", "retransmits"];
+        let metrics = self.metrics(&names.map(String::from))?;
+        let mut here: Vec<&str> = vec![WEIR];
+        here.extend(
+            TOOLS.iter().filter(|t| t.programs.iter().all(|p| is_installed(p))).map(|t| t.name),
+        );
+        let wanted: Vec<&str> = match step.tools.is_empty() {
+            true => here.clone(),
+            false => step.tools.iter().map(String::as_str).collect(),
+        };
+        let missing: Vec<&str> = wanted.iter().copied().filter(|t| !here.contains(t)).collect();
+        let tools: Vec<&str> = wanted.iter().copied().filter(|t| here.contains(t)).collect();
+        if !missing.is_empty() {
+            out.reason = Some(format!("not installed here: {}", missing.join(", ")));
+        }
+        let mut all: Vec<At> = vec![];
+        for at in points(&axes) {
+            all.extend(
+                tools
+                    .iter()
+                    .map(|tool| [at.clone(), vec![(TOOL.to_owned(), (*tool).to_owned())]].concat()),
+            );
+        }
+        let runs = step.runs.unwrap_or(1);
+        let of = all.len() as u64 * u64::from(runs);
+        let (mut done, mut fresh, begun) = (0u64, 0u32, Instant::now());
+        'all: for repetition in 1..=runs {
+            for i in block(all.len(), doing.options.seed.0, repetition) {
+                if doing.is_stopped() || self.until.is_some_and(|u| Instant::now() >= u) {
+                    break 'all;
+                }
+                let at = &all[i];
+                let (run, is_old) = self.one_tool(world, step, at, repetition, &metrics)?;
+                done += 1;
+                fresh += u32::from(!is_old);
+                let left = (fresh > 0).then(|| {
+                    (begun.elapsed() / fresh).saturating_mul(of.saturating_sub(done) as u32)
+                });
+                self.ran(&run, is_old, done, of, left);
+                out.runs.push(run);
+            }
+        }
+        out.axes = axes.iter().map(|(name, _)| name.clone()).chain([TOOL.to_owned()]).collect();
+        out.points = all.iter().map(|at| self.point(at, &out.runs)).collect();
+        for figures in &step.published {
+            let table = published::read(figures, &doing.options.files)?;
+            published::beside(figures, &table, &mut out.points);
+        }
+        let reason = out.reason.take();
+        self.close(out);
+        out.reason = out.reason.take().or(reason);
+        if done < of && out.outcome != Outcome::Error {
+            out.outcome = Outcome::Error;
+            out.reason = Some(format!("{done} of {of} runs were made"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn one_tool(
+        &self,
+        world: &World<'_>,
+        step: &CompareStep,
+        at: &At,
+        repetition: u32,
+        metrics: &[Metric],
+    ) -> Result<(RunRef, bool), ScenarioError> {
+        let doing = self.doing;
+        let key = format!("{}|{}#{repetition}", self.path, key(at));
+        let load = compared(step, at, self.name)?;
+        let (_, name) = at.last().cloned().unwrap_or_default();
+        let Some(tool) = TOOLS.iter().find(|t| t.name == name) else {
+            let test =
+                TestStep { from: step.from.clone(), to: step.to.clone(), ..TestStep::default() };
+            let plan = own_plan(&load);
+            let one = OneRun { test: &test, plan: &plan, at, repetition, key, metrics };
+            return self.run(&one);
+        };
+        if let Some(done) = lock(&doing.journal).done(&key) {
+            return Ok((done.run.clone(), true));
+        }
+        let begun = Instant::now();
+        let stopped = || doing.is_stopped();
+        let found = world.tool(
+            tool,
+            &load,
+            step.from.as_deref(),
+            step.to.as_deref(),
+            self.until,
+            &stopped,
+        )?;
+        let mut run = RunRef {
+            at: at.iter().cloned().collect(),
+            repetition,
+            tool: Some(name),
+            ..RunRef::default()
+        };
+        match found {
+            Ok(figures) => {
+                let wanted: Vec<String> = metrics.iter().map(ToString::to_string).collect();
+                run.metrics = figures.into_iter().filter(|(n, _)| wanted.contains(n)).collect();
+            }
+            Err(reason) => run.error = Some(reason),
+        }
+        if !(doing.is_stopped() && run.error.is_some()) {
+            doing.keep(&key, &run, begun.elapsed().as_secs_f64());
+        }
+        Ok((run, false))
+    }
+}
+
+/// Weir among the tools, and the axis that names them.
+const WEIR: &str = "weir";
+const TOOL: &str = "tool";
+
+/// Whether a program is to be found, in the places of administrators' tools too.
+#[must_use]
+pub fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let places = std::env::split_paths(&path)
+        .chain(["/usr/local/sbin", "/usr/sbin", "/sbin"].map(Into::into));
+    places.map(|place| place.join(program)).any(|file| file.is_file())
+}
+
+/// The load of a point of a comparison.
+pub(in crate::scenario) fn compared(
+    step: &CompareStep,
+    at: &At,
+    place: &str,
+) -> Result<Load, ScenarioError> {
+    let mut load =
+        Load { is_udp: false, size: None, mss: None, connections: 1, rate: None, seconds: 10 };
+    let fixed = step.with.iter().map(|(name, value)| {
+        let text = value.as_str().map_or_else(|| value.to_string(), Into::into);
+        (name.clone(), text)
+    });
+    for (name, value) in fixed.chain(at.iter().cloned()) {
+        let refuse = |accepted: &str| {
+            ScenarioError::Model(weir_model::ModelError::Field {
+                field: format!("{place}.{name}"),
+                given: format!("'{value}'"),
+                accepted: accepted.into(),
+            })
+        };
+        match name.as_str() {
+            "transport" => {
+                load.is_udp = match value.as_str() {
+                    "udp" => true,
+                    "tcp" => false,
+                    _ => return Err(refuse("tcp or udp")),
+                }
+            }
+            "size" => load.size = Some(value.parse::<weir_model::units::ByteSize>()?.0.max(1)),
+            "mss" => load.mss = Some(value.parse().map_err(|_| refuse("bytes"))?),
+            "connections" => {
+                let count = value.parse().ok().filter(|n| (1..=128).contains(n));
+                load.connections = count.ok_or_else(|| refuse("1 to 128"))?;
+            }
+            "rate" => {
+                load.rate = Some(value.parse::<weir_model::units::BitRate>()?.0).filter(|r| *r > 0)
+            }
+            "seconds" => {
+                let seconds = value.parse().ok().filter(|n| (1..=86_400).contains(n));
+                load.seconds = seconds.ok_or_else(|| refuse("1 to 86400, whole seconds"))?;
+            }
+            TOOL => {}
+            _ => return Err(refuse("of transport, size, mss, connections, rate and seconds")),
+        }
+    }
+    if load.is_udp && load.mss.is_some() {
+        return Err(ScenarioError::program(place, "mss is TCP's"));
+    }
+    Ok(load)
+}
+
+/// The plan of Weir for the load of the others.
+fn own_plan(load: &Load) -> Plan {
+    use weir_model::plan::{Connection, Transport};
+    use weir_model::units::{BitRate, ByteSize, Span};
+    let bits = load.rate.map(|r| SendRate { limit: RateLimit::Bits(BitRate(r)), burst: 1 });
+    let connection = Connection {
+        transport: if load.is_udp { Transport::Udp } else { Transport::Tcp },
+        count: load.connections,
+        payload: load.size.map(ByteSize),
+        mss: load.mss,
+        rate: bits.or(load.is_udp.then_some(SendRate::UNLIMITED)),
+        duration: Some(Span::from_seconds(u64::from(load.seconds))),
+        ..Connection::default()
+    };
+    Plan { connections: vec![connection], ..Plan::default() }
+}

@@ -1,0 +1,422 @@
+//! Doing the steps of a scenario.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io::Read;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use weir_model::experiment::{
+    Action, CompareStep, Metric, Outcome, Point, Rule, RunRef, Scenario, SearchStep, Step,
+    StepOutcome, StopStep, SweepStep, TestStep, WaitStep, check_axes,
+};
+use weir_model::impairment::Impairment;
+use weir_model::plan::Plan;
+use weir_model::record::Record;
+use weir_model::units::{RateLimit, SendRate};
+use weir_sim::Simulation;
+
+use super::grid::{At, block, key, points};
+use super::journal::Journal;
+use super::judge::{judge, run_ref, summaries};
+use super::tools::{Load, TOOLS};
+use super::world::{Job, Progress, World, control};
+use super::{Happening, Options, ScenarioError, plans, published};
+
+mod background;
+mod compare;
+mod runs;
+mod search;
+mod sweep;
+
+pub(super) use compare::compared;
+pub use compare::is_installed;
+pub(super) use search::terms;
+
+/// Metrics of a sweep that names none.
+const METRICS: &[&str] = &["throughput", "packet_rate", "loss", "jitter"];
+/// Steps at the same time start so long after they were begun: time to connect and to measure the idle round trip.
+const TOGETHER: Duration = Duration::from_millis(2500);
+/// A sweep whose first runs all fail is not gone on with.
+const FAILURES: u64 = 3;
+
+/// A test that runs while other steps do.
+struct Background {
+    socket: std::path::PathBuf,
+    stop: Arc<AtomicBool>,
+    state: Arc<(Mutex<BackgroundState>, Condvar)>,
+}
+
+#[derive(Default)]
+struct BackgroundState {
+    progress: Progress,
+    ended: Option<Result<Result<Box<Record>, String>, ScenarioError>>,
+}
+
+/// Where tests run.
+enum Place<'a> {
+    Real(World<'a>),
+    /// On the virtual clock: what each emulator does now.
+    Virtual(Mutex<BTreeMap<String, Impairment>>),
+}
+
+/// A scenario that is being done.
+pub(super) struct Doing<'a> {
+    scenario: &'a Scenario,
+    options: &'a Options<'a>,
+    place: Place<'a>,
+    journal: Mutex<Journal>,
+    background: Mutex<HashMap<String, Background>>,
+    /// Latest end of the whole.
+    until: Option<Instant>,
+    /// The journal could not be written: nothing more is begun.
+    fatal: Mutex<Option<ScenarioError>>,
+}
+
+/// What surrounds a step.
+#[derive(Clone, Default)]
+struct Around {
+    /// Names of the steps around it, with the values of their axes.
+    path: String,
+    /// Values of the axes around it.
+    at: At,
+    depth: usize,
+    /// Steps beside it start their tests at this time.
+    start_at_ns: Option<u64>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+impl<'a> Doing<'a> {
+    pub(super) fn new(
+        scenario: &'a Scenario,
+        options: &'a Options<'a>,
+        journal: Mutex<Journal>,
+    ) -> Result<Self, ScenarioError> {
+        let place = if options.simulate {
+            let mut emulators = BTreeMap::new();
+            for (name, spec) in &scenario.emulators {
+                let at = format!("emulator.{name}");
+                emulators.insert(name.clone(), options.files.impairment(&spec.initial, &at)?);
+            }
+            Place::Virtual(Mutex::new(emulators))
+        } else {
+            Place::Real(World::make(scenario, options)?)
+        };
+        Ok(Doing {
+            scenario,
+            options,
+            place,
+            journal,
+            background: Mutex::default(),
+            until: scenario.timeout.map(|t| Instant::now() + Duration::from_nanos(t.0)),
+            fatal: Mutex::default(),
+        })
+    }
+
+    /// All steps.
+    pub(super) fn all(&self) -> Vec<StepOutcome> {
+        std::thread::scope(|scope| {
+            let steps = self.steps(&self.scenario.steps, &Around::default(), scope);
+            // Tests that nobody waited for end with the scenario.
+            for background in lock(&self.background).values() {
+                background.stop.store(true, Ordering::Relaxed);
+            }
+            steps
+        })
+    }
+
+    /// What ended it before its time, if anything did.
+    pub(super) fn end(self) -> Option<ScenarioError> {
+        self.fatal.into_inner().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn is_stopped(&self) -> bool {
+        (self.options.is_stopped)()
+            || self.until.is_some_and(|until| Instant::now() >= until)
+            || lock(&self.fatal).is_some()
+    }
+
+    fn confidence(&self) -> f64 {
+        self.scenario.confidence_percentage / 100.0
+    }
+
+    fn steps<'s>(
+        &'s self,
+        steps: &[Step],
+        around: &Around,
+        scope: &'s std::thread::Scope<'s, '_>,
+    ) -> Vec<StepOutcome> {
+        let mut out: Vec<StepOutcome> = vec![];
+        let mut skipped: Option<String> = None;
+        for step in steps {
+            if skipped.is_none() && self.is_stopped() {
+                skipped = Some(match (self.options.is_stopped)() {
+                    true => "the experiment was stopped".into(),
+                    false => "the experiment's time was over".into(),
+                });
+            }
+            let (name, action) = (step.name.clone().unwrap_or_default(), step.action());
+            let mut outcome = StepOutcome {
+                name: name.clone(),
+                action: action.map_or("", |a| a.name()).into(),
+                outcome: Outcome::Passed,
+                reason: None,
+                seconds: 0.0,
+                runs: vec![],
+                axes: vec![],
+                points: vec![],
+                found: vec![],
+                output: None,
+                expectations: vec![],
+                steps: vec![],
+            };
+            if let Some(reason) = &skipped {
+                outcome.outcome = Outcome::Skipped;
+                outcome.reason = Some(reason.clone());
+                out.push(outcome);
+                continue;
+            }
+            let Some(action) = action else { continue };
+            (self.options.tell)(&Happening::Began {
+                name: &name,
+                action: action.name(),
+                depth: around.depth,
+            });
+            let begun = Instant::now();
+            let until = step.timeout.map(|t| begun + Duration::from_nanos(t.0));
+            let inner = Inner {
+                doing: self,
+                around,
+                name: &name,
+                path: match around.path.as_str() {
+                    "" => name.clone(),
+                    path => format!("{path}/{name}"),
+                },
+                until: [until, self.until].into_iter().flatten().min(),
+                rules: step.expect.iter().filter_map(|text| text.parse().ok()).collect(),
+            };
+            if let Err(error) = inner.act(action, &mut outcome, scope) {
+                outcome.outcome = outcome.outcome.and(Outcome::Error);
+                outcome.reason = Some(error.to_string());
+            }
+            inner.expect(&mut outcome);
+            outcome.seconds = begun.elapsed().as_secs_f64();
+            (self.options.tell)(&Happening::Ended { step: &outcome, depth: around.depth });
+            if outcome.outcome == Outcome::Error && !step.keep_going {
+                skipped = Some(format!("step {name} could not be done"));
+            }
+            out.push(outcome);
+        }
+        out
+    }
+
+    /// Keeps a run in the journal; a journal that cannot be written ends the experiment.
+    fn keep(&self, key: &str, run: &RunRef, seconds: f64) {
+        let mut journal = lock(&self.journal);
+        if let Err(source) = journal.keep(key, run, seconds) {
+            let path = journal.path().map(Into::into).unwrap_or_default();
+            lock(&self.fatal).get_or_insert(ScenarioError::File {
+                operation: "write",
+                path,
+                source,
+            });
+        }
+    }
+}
+
+/// One step that is being done.
+struct Inner<'d, 'r, 'a> {
+    doing: &'d Doing<'a>,
+    around: &'r Around,
+    name: &'r str,
+    /// Its place in the journal.
+    path: String,
+    until: Option<Instant>,
+    rules: Vec<Rule>,
+}
+
+impl<'d> Inner<'d, '_, '_> {
+    fn act<'s>(
+        &self,
+        action: Action<'_>,
+        out: &mut StepOutcome,
+        scope: &'s std::thread::Scope<'s, '_>,
+    ) -> Result<(), ScenarioError>
+    where
+        'd: 's,
+    {
+        let doing = self.doing;
+        match action {
+            // A virtual test is over before anything else can happen.
+            Action::Test(test) if test.background && doing.options.simulate => {
+                self.not_simulated(out, "a test in the background")
+            }
+            Action::Test(test) if test.background => self.begin(test, scope),
+            Action::Test(test) => self.tests(test, out),
+            Action::Sweep(sweep) => self.sweep(sweep, out),
+            Action::Search(terms) => self.search(terms, out),
+            Action::Compare(compare) => self.compare(compare, out),
+            Action::Wait(WaitStep { test: Some(_), .. }) | Action::Start(_) | Action::Stop(_)
+                if doing.options.simulate =>
+            {
+                self.not_simulated(out, "a test in the background")
+            }
+            Action::Wait(wait) => self.wait(wait, out),
+            Action::Start(which) => self.start(which),
+            Action::Stop(which) => self.stop(which, out),
+            Action::Impair(step) => {
+                let to = plans::impairment(step, &vec![], &doing.options.files, self.name)?;
+                self.impair(step.emulator.as_deref(), to)
+            }
+            Action::Command(command) => {
+                let Place::Real(world) = &doing.place else {
+                    return self.not_simulated(out, "a command");
+                };
+                let stopped = || doing.is_stopped();
+                let (code, text) =
+                    world.run(&command.run, command.host.as_deref(), self.until, &stopped)?;
+                out.output = Some(text);
+                let wanted = command.exit_code.unwrap_or(0);
+                match code {
+                    Some(code) if code == wanted => {}
+                    Some(code) => {
+                        out.outcome = Outcome::Failed;
+                        out.reason = Some(format!("exit code {code}, expected {wanted}"));
+                    }
+                    None => return Err(ScenarioError::program(&command.run[0], "it was ended")),
+                }
+                Ok(())
+            }
+            Action::Collect(collect) => {
+                if let Some(path) = &collect.file {
+                    let path = doing.options.files.path(path);
+                    let mut bytes = vec![];
+                    let fail = |source| ScenarioError::File {
+                        operation: "collect",
+                        path: path.clone(),
+                        source,
+                    };
+                    let file = std::fs::File::open(&path).map_err(fail)?;
+                    file.take(64 << 10).read_to_end(&mut bytes).map_err(fail)?;
+                    out.output = Some(String::from_utf8_lossy(&bytes).into_owned());
+                }
+                if let Some(name) = &collect.emulator {
+                    let Place::Real(world) = &doing.place else {
+                        return self.not_simulated(out, "counters of a running emulator");
+                    };
+                    out.output = Some(world.stats(name)?.to_string());
+                }
+                Ok(())
+            }
+            Action::Parallel(steps) => {
+                let now = (doing.options.monotonic_ns)();
+                let around = Around {
+                    path: self.path.clone(),
+                    depth: self.around.depth + 1,
+                    start_at_ns: Some(now + TOGETHER.as_nanos() as u64),
+                    ..self.around.clone()
+                };
+                let around = &around;
+                out.steps = std::thread::scope(|own| {
+                    let each: Vec<_> = steps
+                        .iter()
+                        .map(|step| {
+                            own.spawn(move || {
+                                std::thread::scope(|inner| doing.together(step, around, inner))
+                            })
+                        })
+                        .collect();
+                    each.into_iter().flat_map(|t| t.join().unwrap_or_default()).collect()
+                });
+                out.outcome = out.steps.iter().fold(out.outcome, |all, s| all.and(s.outcome));
+                Ok(())
+            }
+            Action::Repeat(repeat) => {
+                let axes = check_axes(&repeat.over, self.name)?;
+                let times = repeat.times.unwrap_or(1);
+                for at in points(&axes) {
+                    for n in 1..=times {
+                        let all: At = [self.around.at.clone(), at.clone()].concat();
+                        let steps: Vec<Step> = plans::at_point(&repeat.steps, &all, self.name)?;
+                        let mut label = key(&at);
+                        if times > 1 {
+                            label = format!("{label} {n}").trim().into();
+                        }
+                        let around = Around {
+                            path: format!("{} [{label}]", self.path),
+                            at: all,
+                            depth: self.around.depth + 1,
+                            start_at_ns: None,
+                        };
+                        let mut done = doing.steps(&steps, &around, scope);
+                        done.iter_mut().for_each(|s| s.name = format!("{} [{label}]", s.name));
+                        out.steps.append(&mut done);
+                    }
+                }
+                out.outcome = out.steps.iter().fold(out.outcome, |all, s| all.and(s.outcome));
+                Ok(())
+            }
+        }
+    }
+
+    fn not_simulated(&self, out: &mut StepOutcome, what: &str) -> Result<(), ScenarioError> {
+        out.outcome = Outcome::Skipped;
+        out.reason = Some(format!("not on the virtual clock: {what}"));
+        Ok(())
+    }
+
+    fn impair(&self, emulator: Option<&str>, to: Option<Impairment>) -> Result<(), ScenarioError> {
+        match &self.doing.place {
+            Place::Real(world) => world.impair(emulator, to.as_ref()),
+            Place::Virtual(emulators) => {
+                let mut emulators = lock(emulators);
+                let name = emulator.map(Into::into).or_else(|| emulators.keys().next().cloned());
+                if let Some(name) = name {
+                    emulators.insert(name, to.unwrap_or_default());
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn ran(&self, run: &RunRef, is_old: bool, done: u64, of: u64, left: Option<Duration>) {
+        (self.doing.options.tell)(&Happening::Ran { step: self.name, run, is_old, done, of, left });
+    }
+
+    fn sleep(&self, time: Duration) {
+        let end = Instant::now() + time;
+        while !self.doing.is_stopped() {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            std::thread::sleep(left.min(Duration::from_millis(20)));
+        }
+    }
+}
+
+impl<'a> Doing<'a> {
+    /// One of several steps at the same time.
+    fn together<'s>(
+        &'s self,
+        step: &Step,
+        around: &Around,
+        scope: &'s std::thread::Scope<'s, '_>,
+    ) -> Vec<StepOutcome> {
+        self.steps(std::slice::from_ref(step), around, scope)
+    }
+}
+
+/// One run of a step.
+struct OneRun<'a> {
+    test: &'a TestStep,
+    plan: &'a Plan,
+    at: &'a At,
+    repetition: u32,
+    /// Its place in the journal.
+    key: String,
+    metrics: &'a [Metric],
+}

@@ -1,0 +1,186 @@
+//! One test, so often as it asks for, and what its runs make of a step.
+
+use super::*;
+
+impl<'d> Inner<'d, '_, '_> {
+    /// Runs one test, or takes what an earlier session measured.
+    pub(super) fn run(&self, run: &OneRun<'_>) -> Result<(RunRef, bool), ScenarioError> {
+        let doing = self.doing;
+        if let Some(done) = lock(&doing.journal).done(&run.key) {
+            return Ok((done.run.clone(), true));
+        }
+        let begun = Instant::now();
+        let record = self.record(run)?;
+        let mut found = match &record {
+            Ok(record) => run_ref(record, run.metrics),
+            Err(reason) => RunRef { error: Some(reason.clone()), ..RunRef::default() },
+        };
+        if let Ok(record) = &record
+            && record.status != weir_model::record::Status::Complete
+        {
+            found.error = Some(match record.end_reason.as_str() {
+                "" => "it ended early".into(),
+                reason => reason.into(),
+            });
+        }
+        found.at = run.at.iter().cloned().collect();
+        found.repetition = run.repetition;
+        // What a stop cut short is done again when the experiment goes on.
+        if !(doing.is_stopped() && found.error.is_some()) {
+            doing.keep(&run.key, &found, begun.elapsed().as_secs_f64());
+        }
+        Ok((found, false))
+    }
+
+    pub(super) fn record(
+        &self,
+        run: &OneRun<'_>,
+    ) -> Result<Result<Box<Record>, String>, ScenarioError> {
+        let doing = self.doing;
+        let plan = plans::seeded(run.plan.clone(), doing.options.seed.0, &run.key);
+        match &doing.place {
+            Place::Virtual(emulators) => Ok(simulated(plan, &lock(emulators))),
+            Place::Real(world) => {
+                let stopped = || doing.is_stopped();
+                world.test(&self.job(run, plan, None), &stopped, &|_| {})
+            }
+        }
+    }
+
+    pub(super) fn job(
+        &self,
+        run: &OneRun<'_>,
+        plan: Plan,
+        socket: Option<std::path::PathBuf>,
+    ) -> Job {
+        let doing = self.doing;
+        let mut labels = vec![
+            ("experiment".to_owned(), doing.options.id.clone()),
+            ("scenario".to_owned(), doing.scenario.name.clone()),
+            ("step".to_owned(), self.path.clone()),
+        ];
+        labels.extend(run.at.iter().cloned());
+        labels.extend(doing.scenario.tags.iter().map(|t| ("tag".to_owned(), t.clone())).take(1));
+        if run.repetition > 1 {
+            labels.push(("repetition".into(), run.repetition.to_string()));
+        }
+        Job {
+            step: self.name.into(),
+            from: run.test.from.clone(),
+            to: run.test.to.clone(),
+            plan,
+            labels,
+            until: self.until,
+            start_at_ns: self.around.start_at_ns,
+            socket,
+        }
+    }
+
+    /// A test, so often as it asks for.
+    pub(super) fn tests(
+        &self,
+        test: &TestStep,
+        out: &mut StepOutcome,
+    ) -> Result<(), ScenarioError> {
+        let at = &self.around.at;
+        let own: BTreeSet<String> = at.iter().map(|(n, _)| n.clone()).collect();
+        let options = self.doing.options;
+        let plan = plans::plan(test, at, &own, &options.files, options.words, self.name)?;
+        let metrics = self.metrics(&[])?;
+        let runs = test.runs.unwrap_or(1);
+        for repetition in 1..=runs {
+            if self.doing.is_stopped() {
+                break;
+            }
+            let key = format!("{}#{repetition}", self.path);
+            let one = OneRun { test, plan: &plan, at, repetition, key, metrics: &metrics };
+            let (run, is_old) = self.run(&one)?;
+            self.ran(&run, is_old, u64::from(repetition), u64::from(runs), None);
+            out.runs.push(run);
+        }
+        self.close(out);
+        Ok(())
+    }
+
+    /// What runs without figures make of a step.
+    pub(super) fn close(&self, out: &mut StepOutcome) {
+        let failed = out.runs.iter().filter(|r| r.error.is_some()).count();
+        let Some(reason) = out.runs.iter().find_map(|r| r.error.clone()) else { return };
+        let only_virtual = self.doing.options.simulate && reason.starts_with(NOT_SIMULATED);
+        out.outcome = out.outcome.and(match () {
+            () if only_virtual => Outcome::Skipped,
+            () if failed == out.runs.len() => Outcome::Error,
+            () => Outcome::Inconclusive,
+        });
+        if only_virtual && failed == out.runs.len() {
+            out.outcome = Outcome::Skipped;
+        }
+        out.reason = Some(match failed {
+            n if n == out.runs.len() => reason,
+            n => format!("{n} of {} runs gave no whole result: {reason}", out.runs.len()),
+        });
+    }
+
+    /// The metrics that are asked for and those of the expectations.
+    pub(super) fn metrics(&self, names: &[String]) -> Result<Vec<Metric>, ScenarioError> {
+        let mut out: Vec<Metric> = vec![];
+        if names.is_empty() {
+            for name in METRICS {
+                out.push(name.parse()?);
+            }
+        }
+        for name in names {
+            out.push(name.parse()?);
+        }
+        for rule in &self.rules {
+            if !out.contains(&rule.metric) {
+                out.push(rule.metric.clone());
+            }
+        }
+        Ok(out)
+    }
+
+    /// Judges what is expected of the runs.
+    pub(super) fn expect(&self, out: &mut StepOutcome) {
+        if self.rules.is_empty() || out.outcome == Outcome::Skipped {
+            return;
+        }
+        let counted: Vec<&RunRef> =
+            out.runs.iter().filter(|r| !r.superseded && r.error.is_none()).collect();
+        let mut judged = vec![];
+        for rule in &self.rules {
+            if out.points.is_empty() {
+                judged.push(judge(rule, &BTreeMap::new(), &counted, self.doing.confidence()));
+                continue;
+            }
+            for point in &out.points {
+                let values: Vec<(String, String)> = point.at.clone().into_iter().collect();
+                if rule.concerns(&values) {
+                    let here: Vec<&RunRef> =
+                        counted.iter().filter(|r| r.at == point.at).copied().collect();
+                    judged.push(judge(rule, &point.at, &here, self.doing.confidence()));
+                }
+            }
+        }
+        out.outcome = judged.iter().fold(out.outcome, |all, j| all.and(j.outcome));
+        out.expectations = judged;
+    }
+}
+
+/// How a reason begins why something is not on the virtual clock.
+const NOT_SIMULATED: &str = "not on the virtual clock";
+
+fn simulated(plan: Plan, emulators: &BTreeMap<String, Impairment>) -> Result<Box<Record>, String> {
+    let mut impairment = emulators.values().next().cloned().unwrap_or_default();
+    // Repetitions are to differ as those of a running emulator do, whose draws go on.
+    impairment.seed.0 ^= plan.seed.0;
+    let simulation = Simulation { plan: plan.clone(), impairment, before_ns: 0, after_ns: 0 };
+    match simulation.run() {
+        Ok(outcome) => {
+            let mut record = outcome.record;
+            record.plan = plan;
+            Ok(Box::new(record))
+        }
+        Err(e) => Err(format!("{NOT_SIMULATED}: {e}")),
+    }
+}
