@@ -101,7 +101,8 @@ def effective(values):
     pairs = rho[: len(rho) // 2 * 2].reshape(-1, 2).sum(axis=1)
     stop = numpy.flatnonzero(pairs <= 0)
     pairs = pairs[: stop[0]] if len(stop) else pairs
-    return max(1.0, len(values) / max(1.0, 2 * pairs.sum() - 1))
+    coefficient = min(rho[1] + (1 + 3 * rho[1]) / len(values), 1 - 1 / len(values))
+    return max(1.0, len(values) / max(1.0, 2 * pairs.sum() - 1, (1 + coefficient) / (1 - coefficient)))
 
 
 def series():

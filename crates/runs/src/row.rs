@@ -6,19 +6,6 @@ use serde::Serialize;
 use weir_model::plan::Transport;
 use weir_model::record::{Record, Status};
 
-/// Which runs to list, newest first.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Filter {
-    /// At most this many; absent: all.
-    pub limit: Option<u32>,
-    /// Started at or after this, milliseconds since 1970.
-    pub since_unix_ms: Option<i64>,
-    /// The peer's name or address as it was given, exactly.
-    pub host: Option<String>,
-    /// A label's key and, when given, its value.
-    pub label: Option<(String, Option<String>)>,
-}
-
 /// One run in a list.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunRow {
