@@ -3,6 +3,7 @@
 //! A list walks the index of starts backwards and looks each run's conditions up, so that the first page comes at once
 //! and the last one costs one pass over narrow rows. All values are bound, none is written into SQL.
 
+use rusqlite::Row;
 use rusqlite::types::Value;
 
 use crate::condition::Condition;
@@ -48,14 +49,13 @@ impl Filter {
             and("host = ?", vec![host.clone().into()]);
         }
         for (key, value) in &self.labels {
+            let of_key = "EXISTS (SELECT 1 FROM labels WHERE labels.run = runs.id AND key = ?";
             match value {
                 Some(value) => and(
-                    "id IN (SELECT run FROM labels WHERE key = ? AND value = ?)",
+                    &format!("{of_key} AND value = ?)"),
                     vec![key.clone().into(), value.clone().into()],
                 ),
-                None => {
-                    and("id IN (SELECT run FROM labels WHERE key = ?)", vec![key.clone().into()]);
-                }
+                None => and(&format!("{of_key})"), vec![key.clone().into()]),
             }
         }
         if let Some(words) = &self.title {
@@ -102,25 +102,31 @@ impl Store {
     /// # Errors
     /// [`StoreError::Database`].
     pub fn list(&self, filter: &Filter) -> Result<Vec<RunRow>, StoreError> {
+        let mut rows = vec![];
+        self.each(filter, |row| {
+            rows.push(row.to_owned());
+            Ok::<(), StoreError>(())
+        })?;
+        Ok(rows)
+    }
+
+    /// Hands each run of a list to `take`, newest first, without copying its texts; ends with the first error.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`], and those of `take`.
+    pub fn each<E: From<StoreError>>(
+        &self,
+        filter: &Filter,
+        mut take: impl FnMut(RunRow<&str>) -> Result<(), E>,
+    ) -> Result<(), E> {
         let fail = self.fail("list runs");
         let (sql, values) = filter.list_sql();
         let mut statement = self.connection.prepare(&sql).map_err(&fail)?;
-        let rows = statement.query_map(rusqlite::params_from_iter(values), |r| {
-            Ok(RunRow {
-                id: r.get(0)?,
-                started_at: r.get(1)?,
-                title: r.get(2)?,
-                host: r.get(3)?,
-                transport: r.get(4)?,
-                forward_bits_per_second: r.get(5)?,
-                reverse_bits_per_second: r.get(6)?,
-                loss_ratio: r.get(7)?,
-                warnings: u64::try_from(r.get::<_, i64>(8)?).unwrap_or(0),
-                status: r.get(9)?,
-                version: r.get(10)?,
-            })
-        });
-        rows.map_err(&fail)?.collect::<Result<_, _>>().map_err(&fail)
+        let mut rows = statement.query(rusqlite::params_from_iter(values)).map_err(&fail)?;
+        while let Some(row) = rows.next().map_err(&fail)? {
+            take(read(row).map_err(&fail)?)?;
+        }
+        Ok(())
     }
 
     /// How many runs a filter finds, whatever its limit.
@@ -147,4 +153,21 @@ impl Store {
         let rows = statement.query_map(rusqlite::params_from_iter(values), |r| r.get(3));
         rows.map_err(&fail)?.collect::<Result<_, _>>().map_err(&fail)
     }
+}
+
+/// A row of the query of a list.
+fn read<'a>(row: &'a Row<'_>) -> rusqlite::Result<RunRow<&'a str>> {
+    Ok(RunRow {
+        id: row.get_ref(0)?.as_str()?,
+        started_at: row.get_ref(1)?.as_str()?,
+        title: row.get_ref(2)?.as_str_or_null()?,
+        host: row.get_ref(3)?.as_str_or_null()?,
+        transport: row.get_ref(4)?.as_str()?,
+        forward_bits_per_second: row.get(5)?,
+        reverse_bits_per_second: row.get(6)?,
+        loss_ratio: row.get(7)?,
+        warnings: u64::try_from(row.get::<_, i64>(8)?).unwrap_or(0),
+        status: row.get_ref(9)?.as_str()?,
+        version: row.get_ref(10)?.as_str()?,
+    })
 }
