@@ -1,5 +1,6 @@
 //! `weir runs list`. A store may hold a hundred thousand runs: rows are laid out as they are read, in one text.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::io::{self, Write};
 
@@ -55,7 +56,7 @@ pub(super) fn run(
         writeln!(err, "no such run in {}", place.file().display())?;
         return Ok(());
     }
-    out.write_all(lines.render(options).as_bytes())?;
+    lines.print(options, out)?;
     if let Some(store) = store
         && limit.is_some_and(|limit| lines.rows >= u64::from(limit))
     {
@@ -133,6 +134,9 @@ const COLUMNS: [(&str, bool); 10] = [
     ("title", false),
 ];
 
+/// Bytes that are printed at once.
+const CHUNK: usize = 64 << 10;
+
 /// The cells of all rows one behind the other, the headings first.
 struct Lines {
     text: String,
@@ -153,8 +157,10 @@ impl Lines {
     }
 
     fn cell(&mut self, text: &str) {
-        let text = clean(text);
-        let width = if text.is_ascii() { text.len() } else { text.chars().count() };
+        // Nearly all cells are plain; only the others are looked at by character.
+        let plain = text.bytes().all(|b| (b' '..0x7f).contains(&b));
+        let text = if plain { Cow::Borrowed(text) } else { clean(text) };
+        let width = if plain { text.len() } else { text.chars().count() };
         let column = self.cells.len() % COLUMNS.len();
         self.widths[column] = self.widths[column].max(width);
         self.text.push_str(&text);
@@ -177,8 +183,9 @@ impl Lines {
         self.cell(row.title.unwrap_or(""));
     }
 
-    fn render(&self, options: &TextOptions) -> String {
-        let mut out = String::with_capacity(self.text.len() * 2);
+    /// Prints all lines, some at a time.
+    fn print(&self, options: &TextOptions, to: &mut dyn Write) -> io::Result<()> {
+        let mut out = String::with_capacity(2 * CHUNK);
         let mut begin = 0;
         for (number, row) in self.cells.chunks_exact(COLUMNS.len()).enumerate() {
             let start = out.len();
@@ -197,7 +204,11 @@ impl Lines {
                 out.replace_range(start.., &heading);
             }
             out.push('\n');
+            if out.len() >= CHUNK {
+                to.write_all(out.as_bytes())?;
+                out.clear();
+            }
         }
-        out
+        to.write_all(out.as_bytes())
     }
 }
