@@ -40,6 +40,15 @@ pub enum StoreError {
         /// The newest that this program knows.
         known: i64,
     },
+    /// The file is of an earlier Weir, and can't be brought up to date because it can't be written.
+    #[error(
+        "{} has the layout of an earlier Weir and can't be written, so that it can't be brought up to date: copy it to a directory of yours and set WEIR_DATA_DIR to that",
+        path.display()
+    )]
+    Older {
+        /// The file.
+        path: PathBuf,
+    },
     /// The file is somebody else's: another program's database, or not safe to write as root.
     #[error("{}: {reason}", path.display())]
     Foreign {
@@ -82,6 +91,24 @@ pub enum StoreError {
         id: String,
         /// Why.
         reason: String,
+    },
+    /// A label that can't be kept.
+    #[error("label '{}': {reason}", label.escape_debug())]
+    Label {
+        /// As it was given.
+        label: String,
+        /// What is accepted.
+        reason: &'static str,
+    },
+    /// A label that a run does not have.
+    #[error("run {id} has no label '{key}'; it has: {}", if present.is_empty() { "none".into() } else { present.join(", ") })]
+    NoLabel {
+        /// The run.
+        id: String,
+        /// The key that was asked for.
+        key: String,
+        /// The keys that it has.
+        present: Vec<String>,
     },
     /// A kept record or calibration that does not read.
     #[error("{what} in {} does not read: {reason}", path.display())]

@@ -2,9 +2,11 @@
 //!
 //! The types you meet:
 //! - [`Store`]: the open file. [`Store::insert`], [`Store::list`], [`Store::get`], [`Store::remove`],
-//!   [`Store::export`], [`Store::import`]; [`Store::put_calibration`], [`Store::latest_calibration`].
+//!   [`Store::export`], [`Store::import`], [`Store::tag`]; [`Store::put_calibration`], [`Store::latest_calibration`].
 //! - [`Place`]: where the file is for this user, also under sudo.
-//! - [`Filter`] and [`RunRow`]: what a list asks for and what it is made of.
+//! - [`Filter`], [`Condition`] and [`RunRow`]: what a list asks for and what it is made of.
+//! - [`diff()`] of two [`Side`]s: which figures moved between runs, and whether chance explains it.
+//! - [`Tables`]: runs as tidy tables for statistics programs.
 //! - [`new_run_id`]: an id that sorts by time and can be typed.
 //! - [`StoreError`]: what failed, on which file. A record is never lost by it: the caller still holds it.
 //!
@@ -21,20 +23,38 @@
 //! ```
 
 mod calibration;
+mod condition;
+mod diff;
 mod error;
+mod figures;
 mod import;
+mod labels;
+mod layout;
+mod parameters;
 mod place;
 mod row;
+mod search;
+mod setup;
 mod store;
+mod tables;
 mod time;
 
 #[doc(hidden)]
 pub mod fuzz;
 
 pub use calibration::KeptCalibration;
+pub use condition::Condition;
+pub use diff::{
+    DIFF_SCHEMA, Diff, FigureDifference, MannWhitneyFigure, Moved, Samples, Side, SideFigure,
+    WelchFigure, diff,
+};
 pub use error::StoreError;
+pub use figures::Better;
 pub use import::{Imported, MAX_RECORD_BYTES};
 pub use place::Place;
-pub use row::{Filter, RunRow};
+pub use row::RunRow;
+pub use search::Filter;
+pub use setup::SetupDifference;
 pub use store::Store;
-pub use time::{new_run_id, unix_ms_of};
+pub use tables::{TABLE_FILES, Tables, table_columns};
+pub use time::{Edge, moment_of, new_run_id, unix_ms_of};

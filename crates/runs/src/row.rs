@@ -6,34 +6,21 @@ use serde::Serialize;
 use weir_model::plan::Transport;
 use weir_model::record::{Record, Status};
 
-/// Which runs to list, newest first.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Filter {
-    /// At most this many; absent: all.
-    pub limit: Option<u32>,
-    /// Started at or after this, milliseconds since 1970.
-    pub since_unix_ms: Option<i64>,
-    /// The peer's name or address as it was given, exactly.
-    pub host: Option<String>,
-    /// A label's key and, when given, its value.
-    pub label: Option<(String, Option<String>)>,
-}
-
-/// One run in a list.
+/// One run in a list; `S` is `&str` while a list is read ([`crate::Store::each`]).
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct RunRow {
+pub struct RunRow<S = String> {
     /// Id.
-    pub id: String,
+    pub id: S,
     /// RFC 3339.
-    pub started_at: String,
+    pub started_at: S,
     /// Title, if it had one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub title: Option<String>,
+    pub title: Option<S>,
     /// The peer.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub host: Option<String>,
+    pub host: Option<S>,
     /// Number and transport of its flows: `4 tcp, 1 udp`.
-    pub transport: String,
+    pub transport: S,
     /// Received rate, forward.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forward_bits_per_second: Option<f64>,
@@ -46,9 +33,28 @@ pub struct RunRow {
     /// How many warnings it carries.
     pub warnings: u64,
     /// `complete`, `partial` or `interrupted`.
-    pub status: String,
+    pub status: S,
     /// Version of Weir.
-    pub version: String,
+    pub version: S,
+}
+
+impl RunRow<&str> {
+    /// The same with texts of its own.
+    pub fn to_owned(&self) -> RunRow {
+        RunRow {
+            id: self.id.into(),
+            started_at: self.started_at.into(),
+            title: self.title.map(Into::into),
+            host: self.host.map(Into::into),
+            transport: self.transport.into(),
+            forward_bits_per_second: self.forward_bits_per_second,
+            reverse_bits_per_second: self.reverse_bits_per_second,
+            loss_ratio: self.loss_ratio,
+            warnings: self.warnings,
+            status: self.status.into(),
+            version: self.version.into(),
+        }
+    }
 }
 
 impl From<&Record> for RunRow {

@@ -1,4 +1,4 @@
-//! The SQLite file: opening, migrations, and what is done with runs.
+//! The SQLite file: opening it, and what is done with runs.
 //!
 //! A rollback journal and not WAL: results are written once a test, homes may be on a network file system where
 //! WAL's shared memory does not work, and a reader of a read-only directory needs no second file. Writers take the
@@ -8,56 +8,27 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use rusqlite::{
-    Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params,
+    Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params,
 };
 use weir_model::json::to_line;
 use weir_model::record::{RUN_SCHEMA, Record};
 
 use crate::StoreError;
+use crate::labels::insert_labels;
+use crate::layout::{LAYOUT, bring_up_to_date};
+use crate::parameters::keep_parameters;
 use crate::place::Place;
-use crate::row::{Filter, RunRow};
+use crate::row::RunRow;
 use crate::time::unix_ms_of;
 
 /// How long a writer waits for another one.
 const BUSY_MS: u64 = 10_000;
+/// Bringing a file to the present layout.
+const SET_UP: &str = "set up";
+/// Memory for pages of the file, in KiB (negative, as SQLite wants it): a list of 100 000 runs reads each page once.
+const CACHE_KIB: i64 = -32_768;
 /// `application_id` of the file: "Weir".
 const APPLICATION: i64 = 0x5765_6972;
-
-/// Steps from one layout to the next; `user_version` counts those that were done.
-const MIGRATIONS: &[&str] = &["
-    CREATE TABLE runs (
-        id TEXT PRIMARY KEY NOT NULL,
-        started_unix_ms INTEGER,
-        started_at TEXT NOT NULL,
-        title TEXT,
-        host TEXT,
-        transport TEXT NOT NULL,
-        forward_bits_per_second REAL,
-        reverse_bits_per_second REAL,
-        loss_ratio REAL,
-        warnings INTEGER NOT NULL,
-        status TEXT NOT NULL,
-        version TEXT NOT NULL,
-        record TEXT NOT NULL
-    );
-    CREATE INDEX runs_by_start ON runs (started_unix_ms, id);
-    CREATE INDEX runs_by_host ON runs (host, started_unix_ms, id);
-    CREATE TABLE labels (
-        key TEXT NOT NULL,
-        value TEXT NOT NULL,
-        run TEXT NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
-        PRIMARY KEY (key, value, run)
-    ) WITHOUT ROWID;
-    CREATE INDEX labels_by_run ON labels (run);
-    CREATE TABLE calibrations (
-        number INTEGER PRIMARY KEY AUTOINCREMENT,
-        id TEXT NOT NULL UNIQUE,
-        host TEXT NOT NULL,
-        at TEXT NOT NULL,
-        calibration TEXT NOT NULL
-    );
-    CREATE INDEX calibrations_by_host ON calibrations (host, number);
-"];
 
 /// The kept runs.
 #[derive(Debug)]
@@ -100,19 +71,24 @@ impl Store {
         Ok(store)
     }
 
+    /// Opens a file that may grow to so many pages only, for tests of a disk that is full while it is brought to the
+    /// present layout.
+    #[doc(hidden)]
+    pub fn open_limited_for_test(path: &Path, pages: u32) -> Result<Store, StoreError> {
+        let mut store = Store::connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        store.set_page_limit_for_test(pages)?;
+        store.migrate()?;
+        Ok(store)
+    }
+
     /// Opens a file for reading. Writing through it is refused.
     ///
     /// # Errors
     /// As [`Store::open`]; also when the file does not exist or its layout is older than this program's.
     pub fn open_read_only(path: &Path) -> Result<Store, StoreError> {
         let store = Store::connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-        if store.version()? < MIGRATIONS.len() as i64 {
-            return Err(StoreError::Foreign {
-                path: path.into(),
-                reason:
-                    "has an older layout; open it once for writing ('weir runs import' or a test)"
-                        .into(),
-            });
+        if store.version()? < LAYOUT {
+            return Err(StoreError::Older { path: path.into() });
         }
         Ok(store)
     }
@@ -126,6 +102,7 @@ impl Store {
         connection.pragma_update(None, "foreign_keys", true).map_err(fail)?;
         // A damaged or hostile file must not run SQL of its own.
         connection.pragma_update(None, "trusted_schema", false).map_err(fail)?;
+        connection.pragma_update(None, "cache_size", CACHE_KIB).map_err(fail)?;
         let store = Store { connection, path: path.into() };
         store.version()?;
         Ok(store)
@@ -154,7 +131,7 @@ impl Store {
                 reason: "a database of another program".into(),
             });
         }
-        let known = MIGRATIONS.len() as i64;
+        let known = LAYOUT;
         if version > known {
             return Err(StoreError::Newer { path: self.path.clone(), found: version, known });
         }
@@ -162,12 +139,15 @@ impl Store {
     }
 
     fn migrate(&mut self) -> Result<(), StoreError> {
-        if self.version()? == MIGRATIONS.len() as i64 {
+        if self.version()? == LAYOUT {
             return Ok(());
         }
         let path = self.path.clone();
-        let fail =
-            |source| StoreError::Database { operation: "set up", path: path.clone(), source };
+        let old = self.version()? > 0;
+        let fail = |source: rusqlite::Error| match source.sqlite_error_code() {
+            Some(ErrorCode::ReadOnly) if old => StoreError::Older { path: path.clone() },
+            _ => StoreError::Database { operation: SET_UP, path: path.clone(), source },
+        };
         let transaction = self
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)
@@ -175,10 +155,8 @@ impl Store {
         // Another program may have done it while this one waited for the lock.
         let version: i64 =
             transaction.pragma_query_value(None, "user_version", |r| r.get(0)).map_err(fail)?;
-        for step in MIGRATIONS.iter().skip(usize::try_from(version).unwrap_or(0)) {
-            transaction.execute_batch(step).map_err(fail)?;
-        }
-        let version = version.max(MIGRATIONS.len() as i64);
+        bring_up_to_date(&transaction, version).map_err(fail)?;
+        let version = version.max(LAYOUT);
         transaction.pragma_update(None, "user_version", version).map_err(fail)?;
         transaction.pragma_update(None, "application_id", APPLICATION).map_err(fail)?;
         transaction.commit().map_err(fail)
@@ -226,61 +204,8 @@ impl Store {
         transaction.commit().map_err(fail)
     }
 
-    /// Runs, newest first, without their records.
-    ///
-    /// # Errors
-    /// [`StoreError::Database`].
-    pub fn list(&self, filter: &Filter) -> Result<Vec<RunRow>, StoreError> {
-        let fail = self.fail("list runs");
-        let mut sql = String::from(
-            "SELECT id, started_at, title, host, transport, forward_bits_per_second,
-                    reverse_bits_per_second, loss_ratio, warnings, status, version FROM runs WHERE 1",
-        );
-        let mut values: Vec<rusqlite::types::Value> = vec![];
-        let mut and = |condition: &str, value: rusqlite::types::Value| {
-            sql += condition;
-            values.push(value);
-        };
-        if let Some(since) = filter.since_unix_ms {
-            and(" AND started_unix_ms >= ?", since.into());
-        }
-        if let Some(host) = &filter.host {
-            and(" AND host = ?", host.clone().into());
-        }
-        match &filter.label {
-            Some((key, Some(value))) => {
-                and(" AND id IN (SELECT run FROM labels WHERE key = ?", key.clone().into());
-                and(" AND value = ?)", value.clone().into());
-            }
-            Some((key, None)) => {
-                and(" AND id IN (SELECT run FROM labels WHERE key = ?)", key.clone().into());
-            }
-            None => {}
-        }
-        and(
-            " ORDER BY started_unix_ms DESC, id DESC LIMIT ?",
-            filter.limit.map_or(-1, i64::from).into(),
-        );
-        let mut statement = self.connection.prepare(&sql).map_err(&fail)?;
-        let rows = statement.query_map(rusqlite::params_from_iter(values), |r| {
-            Ok(RunRow {
-                id: r.get(0)?,
-                started_at: r.get(1)?,
-                title: r.get(2)?,
-                host: r.get(3)?,
-                transport: r.get(4)?,
-                forward_bits_per_second: r.get(5)?,
-                reverse_bits_per_second: r.get(6)?,
-                loss_ratio: r.get(7)?,
-                warnings: u64::try_from(r.get::<_, i64>(8)?).unwrap_or(0),
-                status: r.get(9)?,
-                version: r.get(10)?,
-            })
-        });
-        rows.map_err(&fail)?.collect::<Result<_, _>>().map_err(&fail)
-    }
-
-    /// The id that a word means: `last` for the newest run, a whole id, or a beginning that only one has.
+    /// The id that a word means: `last` for the newest run, `last~1` for the one before and so on, a whole id, or a
+    /// beginning that only one has.
     ///
     /// # Errors
     /// [`StoreError::NotFound`], [`StoreError::Ambiguous`], [`StoreError::Database`].
@@ -288,9 +213,10 @@ impl Store {
         let fail = self.fail("find a run");
         let not_found =
             || StoreError::NotFound { selector: selector.into(), path: self.path.clone() };
-        if selector == "last" {
-            let newest = "SELECT id FROM runs ORDER BY started_unix_ms DESC, id DESC LIMIT 1";
-            let found = self.connection.query_row(newest, [], |r| r.get(0)).optional();
+        if let Some(back) = back_from_last(selector) {
+            let newest =
+                "SELECT id FROM runs ORDER BY started_unix_ms DESC, id DESC LIMIT 1 OFFSET ?";
+            let found = self.connection.query_row(newest, [back], |r| r.get(0)).optional();
             return found.map_err(fail)?.ok_or_else(not_found);
         }
         if selector.is_empty() {
@@ -325,7 +251,7 @@ impl Store {
 
     /// The JSON of a kept record.
     fn text(&self, id: &str) -> Result<String, StoreError> {
-        let sql = "SELECT record FROM runs WHERE id = ?";
+        let sql = "SELECT record FROM records WHERE run = ?";
         let found = self.connection.query_row(sql, [id], |r| r.get(0)).optional();
         found
             .map_err(self.fail("read a run"))?
@@ -370,6 +296,14 @@ impl Store {
     }
 }
 
+/// How many runs before the newest one a word such as `last` or `last~2` means, if it is of that form.
+fn back_from_last(selector: &str) -> Option<u32> {
+    match selector.strip_prefix("last")? {
+        "" => Some(0),
+        rest => rest.strip_prefix('~')?.parse().ok(),
+    }
+}
+
 /// Why a record can't be kept, if so.
 fn refusal(record: &Record) -> Option<String> {
     let id = &record.id;
@@ -399,7 +333,9 @@ pub(crate) fn insert(
     let row = RunRow::from(record);
     let new = transaction
         .execute(
-            "INSERT INTO runs VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT (id) DO NOTHING",
+            "INSERT INTO runs (id, started_unix_ms, started_at, title, host, transport,
+                 forward_bits_per_second, reverse_bits_per_second, loss_ratio, warnings, status, version)
+             VALUES (?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT (id) DO NOTHING",
             params![
                 row.id,
                 unix_ms_of(&row.started_at),
@@ -412,17 +348,17 @@ pub(crate) fn insert(
                 row.loss_ratio,
                 i64::try_from(row.warnings).unwrap_or(i64::MAX),
                 row.status,
-                row.version,
-                text
+                row.version
             ],
         )
         .map_err(fail)?;
     if new == 0 {
         return Ok(false);
     }
-    for (key, value) in &record.labels {
-        let sql = "INSERT INTO labels (key, value, run) VALUES (?, ?, ?)";
-        transaction.execute(sql, params![key, value, record.id]).map_err(fail)?;
-    }
+    transaction
+        .execute("INSERT INTO records (run, record) VALUES (?, ?)", params![record.id, text])
+        .map_err(fail)?;
+    keep_parameters(transaction, &record.id, record).map_err(fail)?;
+    insert_labels(transaction, &record.id, &record.labels).map_err(fail)?;
     Ok(true)
 }

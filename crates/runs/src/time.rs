@@ -1,4 +1,7 @@
-//! Calendar arithmetic for ids: UTC, the proleptic Gregorian calendar, no clock.
+//! Calendar arithmetic for ids and searches: UTC, the proleptic Gregorian calendar, no clock.
+
+use weir_model::ModelError;
+use weir_model::units::Span;
 
 /// An id that sorts by time and can be typed: `20261121-203009-ab12cd`, the UTC second and 24 random bits.
 ///
@@ -62,6 +65,45 @@ pub fn unix_ms_of(rfc3339: &str) -> Option<i64> {
     Some((seconds - offset_minutes * 60) * 1000 + milliseconds)
 }
 
+/// Which end of a search a moment is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Edge {
+    /// From then on.
+    Since,
+    /// Until then: of a day that is named, all of it.
+    Until,
+}
+
+/// The moment that a word means, in milliseconds since 1970: a length of time before now (`90m`, `24h`, `7d`), a day
+/// (`2026-11-22`), a minute or second of it (`2026-11-22T10:30`), or a whole RFC 3339 time. UTC where no offset is given.
+///
+/// # Errors
+/// [`ModelError::Value`] for anything else.
+pub fn moment_of(text: &str, now_unix_ms: i64, edge: Edge) -> Result<i64, ModelError> {
+    let text = text.trim();
+    if text.as_bytes().get(4) == Some(&b'-') {
+        let (rest, whole_day) = match text.len() {
+            10 => ("T00:00:00Z", true),
+            16 => (":00Z", false),
+            19 => ("Z", false),
+            _ => ("", false),
+        };
+        if let Some(at) = unix_ms_of(&format!("{text}{rest}")) {
+            let day = if whole_day && edge == Edge::Until { 86_400_000 } else { 0 };
+            return Ok(at + day);
+        }
+    }
+    let before = match text.strip_suffix('d') {
+        Some(days) => days.parse::<u32>().ok().map(|days| i64::from(days) * 86_400_000),
+        None => text.parse::<Span>().ok().map(|span| (span.0 / 1_000_000) as i64),
+    };
+    before.map(|before| now_unix_ms.saturating_sub(before)).ok_or_else(|| ModelError::Value {
+        what: "time",
+        given: text.into(),
+        accepted: "a time before now such as 90m, 24h or 7d, or a date such as 2026-11-22 or 2026-11-22T10:30 (UTC)",
+    })
+}
+
 /// Days since 1970 to year, month, day. Years are counted from March, so that a leap day ends one.
 fn civil(days: i64) -> (i64, i64, i64) {
     let z = days + 719_468;
@@ -114,6 +156,26 @@ mod tests {
             "+026-11-21T20:30:09Z",
         ] {
             assert_eq!(unix_ms_of(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn moments_are_dates_or_lengths_of_time_before_now() {
+        let now = 1_795_293_009_125;
+        let since = |text| moment_of(text, now, Edge::Since);
+        assert_eq!(since("90s"), Ok(now - 90_000));
+        assert_eq!(since("2h"), Ok(now - 7_200_000));
+        assert_eq!(since("7d"), Ok(now - 604_800_000));
+        let day = unix_ms_of("2026-11-21T00:00:00Z").unwrap();
+        assert_eq!(since("2026-11-21"), Ok(day));
+        assert_eq!(moment_of("2026-11-21", now, Edge::Until), Ok(day + 86_400_000));
+        let minute = day + 37_800_000;
+        for text in ["2026-11-21T10:30", "2026-11-21 10:30:00", "2026-11-21T12:30:00+02:00"] {
+            assert_eq!(since(text), Ok(minute), "{text}");
+            assert_eq!(moment_of(text, now, Edge::Until), Ok(minute), "{text}");
+        }
+        for bad in ["", "yesterday", "2026-13-01", "2026-11", "d", "-3d", "2026-11-21T25:00"] {
+            assert!(since(bad).unwrap_err().to_string().contains("2026-11-22"), "{bad}");
         }
     }
 

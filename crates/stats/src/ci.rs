@@ -55,7 +55,7 @@ pub fn student_t_quantile(probability: f64, degrees: f64) -> Option<f64> {
     }
     let tail = 1.0 - probability;
     let (mut low, mut high) = (0.0, 1.0);
-    while upper_tail(high, degrees) > tail {
+    while student_t_upper_tail(high, degrees) > tail {
         low = high;
         high *= 2.0;
         if high > 1e300 {
@@ -67,7 +67,7 @@ pub fn student_t_quantile(probability: f64, degrees: f64) -> Option<f64> {
         if middle <= low || middle >= high {
             break;
         }
-        if upper_tail(middle, degrees) > tail {
+        if student_t_upper_tail(middle, degrees) > tail {
             low = middle;
         } else {
             high = middle;
@@ -77,7 +77,7 @@ pub fn student_t_quantile(probability: f64, degrees: f64) -> Option<f64> {
 }
 
 /// P(T > t) for t ≥ 0: half the regularized incomplete beta function at ν / (ν + t²) with a = ν/2, b = 1/2.
-fn upper_tail(t: f64, degrees: f64) -> f64 {
+pub(crate) fn student_t_upper_tail(t: f64, degrees: f64) -> f64 {
     let square = t * t;
     let x = degrees / (degrees + square);
     let complement = square / (degrees + square);

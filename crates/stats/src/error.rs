@@ -23,4 +23,10 @@ pub enum StatsError {
         /// Monotonic time after.
         after_ns: u64,
     },
+    /// A distribution of a record that does not read.
+    #[error("encoded histogram: {reason}")]
+    Encoded {
+        /// Why.
+        reason: &'static str,
+    },
 }

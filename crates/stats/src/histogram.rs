@@ -14,6 +14,8 @@ const PAGE: usize = 32;
 const PAGE_BITS: u32 = 5;
 /// Larger values are counted in the cell of this one (2^48 ns are three days). It bounds the page table.
 const MAX_VALUE: u64 = (1 << 48) - 1;
+/// Cells up to that of the largest value.
+pub(crate) const CELLS: usize = ((48 - LINEAR_BITS as usize) + 2) * HALF as usize;
 
 /// Counts of non-negative integers with three significant digits: a cell spans at most 1/1024 of its value.
 /// Values are limited to 2^48 − 1; the exact maximum is kept apart.
@@ -42,7 +44,7 @@ fn cell_of(value: u64) -> usize {
 }
 
 /// Lowest and highest value of a cell.
-fn bounds(cell: usize) -> (u64, u64) {
+pub(crate) fn bounds(cell: usize) -> (u64, u64) {
     let cell = cell as u64;
     if cell < LINEAR {
         return (cell, cell);
@@ -214,7 +216,7 @@ pub(crate) fn encode_hdr_v2(values: impl Iterator<Item = (u64, u64)>) -> Option<
 }
 
 /// RFC 4648 section 4, with padding.
-fn base64(bytes: &[u8]) -> String {
+pub(crate) fn base64(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {

@@ -9,8 +9,9 @@
 //! - Time of packets: [`Jitter`], [`DelaySummary`], [`Ipdv`], [`Spacing`]; [`Histogram`] under them.
 //! - Clocks: [`ClockEstimator`] and its [`ClockFit`] for the peer's, [`RealtimeMap`] for the kernel's stamps,
 //!   [`Time32Unwrapper`] for short headers.
-//! - Volume: [`IntervalAccumulator`], [`LinkShape`].
-//! - About a run: [`CpuRatios`], [`LossLedger`], [`Sample`] (repetitions).
+//! - Volume: [`LinkShape`].
+//! - Repetitions: [`Sample`]; [`compare`] tells whether two sets of figures differ, what a series is worth, and where a
+//!   sweep saturates.
 //!
 //! ```
 //! use weir_stats::{Arrival, DelaySummary, Jitter, SequenceConfig, SequenceTracker};
@@ -30,14 +31,19 @@
 
 mod ci;
 mod clock;
+pub mod compare;
 mod delay;
 mod error;
+mod hdr;
 mod histogram;
 mod jitter;
 mod linkusage;
 mod sequence;
 mod signed;
 mod spacing;
+
+#[doc(hidden)]
+pub mod fuzz;
 
 pub use ci::{Sample, student_t_quantile};
 pub use clock::{ClockEstimator, ClockFit, ClockReading, ClockStep, Probe, RealtimeMap};

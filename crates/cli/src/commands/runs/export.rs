@@ -1,0 +1,171 @@
+//! `weir runs export`: records, or tables of them.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use weir_report::CsvWriter;
+use weir_runs::{Place, Store, StoreError, TABLE_FILES, Tables};
+
+use super::search::SearchArgs;
+use super::{RunsError, existing};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Json,
+    Csv,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ExportArgs {
+    /// The runs: ids, beginnings of them, "last" or "last~N".
+    #[arg(required_unless_present = "all", required_unless_present_any = SearchArgs::FLAGS,
+          conflicts_with_all = SearchArgs::FLAGS, value_name = "RUN")]
+    runs: Vec<String>,
+    /// All kept runs, oldest first.
+    #[arg(long, conflicts_with = "runs")]
+    all: bool,
+    #[command(flatten)]
+    search: SearchArgs,
+    /// What to write.
+    #[arg(long, value_enum, default_value_t = Format::Json)]
+    format: Format,
+    /// Write to this file instead of stdout; a file that is there is replaced once all is written.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Write long, tidy CSV tables into this directory (made where it is missing): runs.csv, flows.csv, intervals.csv and
+    /// histograms.csv, joined by run_id and flow_id.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["format", "output"])]
+    tables: Option<PathBuf>,
+}
+
+pub(super) fn run(
+    args: &ExportArgs,
+    place: &Place,
+    now_unix_ms: i64,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> Result<(), RunsError> {
+    let store = existing(place, args.runs.first())?;
+    let ids: Vec<String> = if args.runs.is_empty() {
+        let found = store.list(&args.search.filter(now_unix_ms)?)?;
+        found.into_iter().rev().map(|r| r.id).collect()
+    } else {
+        // All words are understood before a file is touched.
+        args.runs.iter().map(|r| store.resolve(r)).collect::<Result<_, _>>()?
+    };
+    if let Some(directory) = &args.tables {
+        let left_out = write_tables(&store, &ids, directory)?;
+        writeln!(err, "{} runs in {}", ids.len(), directory.display())?;
+        if left_out > 0 {
+            writeln!(err, "{left_out} histograms do not read and are left out")?;
+        }
+        return Ok(());
+    }
+    match &args.output {
+        None => write_runs(&store, &ids, args.format, out),
+        Some(path) => replace(path, |file| write_runs(&store, &ids, args.format, file))
+            .map_err(|error| of_file(path, error)),
+    }
+}
+
+/// The error of a file that was written, by its name.
+fn of_file(path: &Path, error: RunsError) -> RunsError {
+    let fail = |source| RunsError::File { operation: "write", path: path.into(), source };
+    match error {
+        RunsError::Output(source) => fail(source),
+        RunsError::Store(StoreError::Export { source, .. }) => fail(source),
+        other => other,
+    }
+}
+
+fn write_runs(
+    store: &Store,
+    ids: &[String],
+    format: Format,
+    out: &mut dyn Write,
+) -> Result<(), RunsError> {
+    let mut out = BufWriter::new(out);
+    match format {
+        Format::Json => store.export(ids, &mut out)?,
+        Format::Csv => {
+            let mut csv = CsvWriter::new(&mut out)?;
+            for id in ids {
+                csv.record(&store.get(id)?)?;
+            }
+        }
+    }
+    out.flush()?;
+    Ok(())
+}
+
+/// Writes the tables beside their names and puts them there when all went well; how many histograms were left out.
+fn write_tables(store: &Store, ids: &[String], directory: &Path) -> Result<u64, RunsError> {
+    let fail = |operation, path: &Path| {
+        let path = path.to_path_buf();
+        move |source| RunsError::File { operation, path, source }
+    };
+    std::fs::create_dir_all(directory).map_err(fail("create directory", directory))?;
+    let paths = TABLE_FILES.map(|name| directory.join(name));
+    let parts = paths.each_ref().map(|path| part_of(path));
+    let write = || {
+        let mut outs = Vec::with_capacity(parts.len());
+        for part in &parts {
+            let file = File::options().write(true).create_new(true).open(part);
+            outs.push(BufWriter::new(file.map_err(fail("create", part))?));
+        }
+        let Ok(outs) = <[_; TABLE_FILES.len()]>::try_from(outs) else {
+            // One writer was made for each part.
+            return Err(fail("create", directory)(std::io::Error::other("a table is missing")));
+        };
+        let written = fail("write", directory);
+        let mut tables =
+            Tables::new(outs, &store.label_keys(ids)?).map_err(fail("write", directory))?;
+        for id in ids {
+            tables.record(&store.get(id)?).map_err(fail("write", directory))?;
+        }
+        let left_out = tables.unreadable_histograms();
+        for file in tables.into_inner().map_err(written)? {
+            file.get_ref().sync_all().map_err(fail("write", directory))?;
+        }
+        for (part, path) in parts.iter().zip(&paths) {
+            std::fs::rename(part, path).map_err(fail("write", path))?;
+        }
+        Ok(left_out)
+    };
+    let done = write();
+    if done.is_err() {
+        // The first error is the one to tell.
+        parts.iter().for_each(|part| drop(std::fs::remove_file(part)));
+    }
+    done
+}
+
+/// Writes a file beside `path` and moves it there when all went well; what is no plain file (`/dev/stdout`) is written to.
+fn replace(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> Result<(), RunsError>,
+) -> Result<(), RunsError> {
+    if path.metadata().is_ok_and(|m| !m.is_file()) || path.is_symlink() {
+        return write(&mut File::options().write(true).truncate(true).open(path)?);
+    }
+    let part = part_of(path);
+    let mut file = File::options().write(true).create_new(true).open(&part)?;
+    let done = write(&mut file)
+        .and_then(|()| Ok(file.sync_all()?))
+        .and_then(|()| Ok(std::fs::rename(&part, path)?));
+    if done.is_err() {
+        // The first error is the one to tell.
+        let _ = std::fs::remove_file(&part);
+    }
+    done
+}
+
+/// The name that a file has while it is written.
+fn part_of(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or(OsStr::new("")).to_os_string();
+    name.push(format!(".{}.part", std::process::id()));
+    path.with_file_name(name)
+}

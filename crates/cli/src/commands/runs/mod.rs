@@ -1,0 +1,211 @@
+//! `weir runs`: kept results, listed, shown, labelled, compared, exported, imported and removed.
+
+mod diff;
+mod error;
+mod export;
+mod list;
+mod search;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufReader, Read, Write};
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use weir_report::{IntervalTable, Start, TextOptions, Units, header, json_pretty, summary};
+use weir_runs::{Place, Store};
+
+use super::values::Label;
+pub(crate) use error::RunsError;
+
+/// `weir runs …`.
+#[derive(Debug, Args)]
+pub(crate) struct RunsArgs {
+    /// What to do; `list` when not given.
+    #[command(subcommand)]
+    action: Option<Action>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List kept runs, newest first.
+    List(list::ListArgs),
+    /// Show a run as it was printed at its end.
+    Show(ShowArgs),
+    /// Give a run labels, in place of those with the same keys.
+    Tag(TagArgs),
+    /// Take labels from a run, by their keys.
+    Untag(UntagArgs),
+    /// Which figures moved between two runs, or two sets of runs, and whether chance explains it.
+    Diff(diff::DiffArgs),
+    /// Write runs as JSON (one record a line) or CSV.
+    Export(export::ExportArgs),
+    /// Read records from a file made by export, or from - (stdin). Runs that are kept already stay as they are.
+    Import(ImportArgs),
+    /// Remove runs, all of those named or none.
+    Rm(RmArgs),
+}
+
+#[derive(Debug, Args)]
+struct ShowArgs {
+    /// The run: its id, a beginning of it that no other run has, "last", or "last~1" for the one before.
+    #[arg(default_value = "last")]
+    run: String,
+    /// The whole record as JSON.
+    #[arg(short = 'J', long)]
+    json: bool,
+    /// Unit of rates: k, m, g, t (bits, powers of ten) or K, M, G, T (bytes, powers of 1024).
+    #[arg(short = 'f', long, value_name = "UNIT")]
+    format: Option<Units>,
+    /// Every flow and every figure, and the lines of the intervals.
+    #[arg(short = 'V', long)]
+    verbose: bool,
+}
+
+#[derive(Debug, Args)]
+struct TagArgs {
+    /// The run, as for show.
+    run: String,
+    /// The labels.
+    #[arg(required = true, value_name = "KEY=VALUE")]
+    labels: Vec<Label>,
+}
+
+#[derive(Debug, Args)]
+struct UntagArgs {
+    /// The run, as for show.
+    run: String,
+    /// The keys of the labels.
+    #[arg(required = true, value_name = "KEY")]
+    keys: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+struct ImportArgs {
+    /// The file, or - for stdin.
+    file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+struct RmArgs {
+    /// The runs: ids, beginnings of them, "last" or "last~N".
+    #[arg(required = true, value_name = "RUN")]
+    runs: Vec<String>,
+}
+
+/// Runs the command at `place`, writing results to `out` and remarks to `err`; the exit code when it went well.
+///
+/// # Errors
+/// [`RunsError`]; its [`RunsError::exit_code`] is the program's.
+pub(crate) fn run(
+    args: &RunsArgs,
+    place: &Place,
+    now_unix_ms: i64,
+    options: &TextOptions,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> Result<i32, RunsError> {
+    match &args.action {
+        None => list::run(&list::ListArgs::default(), place, now_unix_ms, options, out, err)?,
+        Some(Action::List(a)) => list::run(a, place, now_unix_ms, options, out, err)?,
+        Some(Action::Show(a)) => show(a, place, options, out)?,
+        Some(Action::Tag(a)) => tag(a, place, err)?,
+        Some(Action::Untag(a)) => untag(a, place, err)?,
+        Some(Action::Diff(a)) => diff::run(a, place, options, out)?,
+        Some(Action::Export(a)) => export::run(a, place, now_unix_ms, out, err)?,
+        Some(Action::Import(a)) => import(a, place, err)?,
+        Some(Action::Rm(a)) => {
+            for id in existing(place, a.runs.first())?.remove(&a.runs)? {
+                writeln!(err, "removed {id}")?;
+            }
+        }
+    }
+    Ok(0)
+}
+
+/// The store of a command that needs a run to be there.
+fn existing(place: &Place, selector: Option<&String>) -> Result<Store, RunsError> {
+    Store::open_existing(place)?.ok_or_else(|| RunsError::Nothing {
+        selector: selector.cloned().unwrap_or_default(),
+        path: place.file(),
+    })
+}
+
+fn show(
+    args: &ShowArgs,
+    place: &Place,
+    options: &TextOptions,
+    out: &mut dyn Write,
+) -> Result<(), RunsError> {
+    let record = existing(place, Some(&args.run))?.get(&args.run)?;
+    if args.json {
+        out.write_all(json_pretty(&record).as_bytes())?;
+        return Ok(());
+    }
+    let options = TextOptions {
+        units: args.format.unwrap_or(options.units),
+        verbose: args.verbose || options.verbose,
+        stored: true,
+        ..*options
+    };
+    let start = Start::from(&record);
+    out.write_all(header(&start, &options).as_bytes())?;
+    if options.verbose {
+        let table = IntervalTable::new(&start.flows, &options);
+        out.write_all(table.heading().as_bytes())?;
+        for interval in &record.intervals {
+            out.write_all(table.rows(interval).as_bytes())?;
+        }
+    }
+    out.write_all(summary(&record, &options).as_bytes())?;
+    if !record.labels.is_empty() {
+        writeln!(out, "labels: {}", labels(&record.labels))?;
+    }
+    Ok(())
+}
+
+/// Labels on a line, safe for a terminal.
+fn labels(labels: &BTreeMap<String, String>) -> String {
+    let words: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    weir_report::clean(&words.join(", ")).into_owned()
+}
+
+fn tag(args: &TagArgs, place: &Place, err: &mut dyn Write) -> Result<(), RunsError> {
+    let mut store = existing(place, Some(&args.run))?;
+    let labels: Vec<(&str, &str)> =
+        args.labels.iter().map(|l| (l.key.as_str(), l.value.as_str())).collect();
+    let id = store.tag(&args.run, &labels)?;
+    tell_labels(&store, &id, err)
+}
+
+fn untag(args: &UntagArgs, place: &Place, err: &mut dyn Write) -> Result<(), RunsError> {
+    let mut store = existing(place, Some(&args.run))?;
+    let id = store.untag(&args.run, &args.keys)?;
+    tell_labels(&store, &id, err)
+}
+
+/// What the labels of a run are now.
+fn tell_labels(store: &Store, id: &str, err: &mut dyn Write) -> Result<(), RunsError> {
+    let left = store.labels(id)?;
+    let words = if left.is_empty() { "no labels".into() } else { labels(&left) };
+    writeln!(err, "{id}: {words}")?;
+    Ok(())
+}
+
+fn import(args: &ImportArgs, place: &Place, err: &mut dyn Write) -> Result<(), RunsError> {
+    let input: Box<dyn Read> = if args.file.as_os_str() == "-" {
+        Box::new(io::stdin().lock())
+    } else {
+        let open = File::open(&args.file);
+        Box::new(open.map_err(|source| RunsError::File {
+            operation: "open",
+            path: args.file.clone(),
+            source,
+        })?)
+    };
+    let done = Store::open_at(place)?.import(&mut BufReader::new(input))?;
+    writeln!(err, "{} added, {} already there", done.added, done.already_there)?;
+    Ok(())
+}

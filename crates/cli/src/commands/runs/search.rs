@@ -1,0 +1,63 @@
+//! The flags that runs are searched by, the same for each command that takes several.
+
+use clap::Args;
+use weir_runs::{Condition, Edge, Filter, moment_of};
+
+use super::RunsError;
+
+#[derive(Debug, Default, Args)]
+pub(super) struct SearchArgs {
+    /// Only runs with this peer, as it was given.
+    #[arg(long, value_name = "HOST")]
+    host: Option<String>,
+    /// Only runs that carry this label; may be repeated: all of them.
+    #[arg(long, value_name = "KEY[=VALUE]")]
+    label: Vec<String>,
+    /// Only runs that started since: a time before now such as 90m, 24h or 7d, or a date such as 2026-11-22 or
+    /// 2026-11-22T10:30 (UTC).
+    #[arg(long, value_name = "TIME")]
+    since: Option<String>,
+    /// Only runs that started until then; of a day, all of it.
+    #[arg(long, value_name = "TIME")]
+    until: Option<String>,
+    /// Only runs whose plan or result is so: transport=udp, rate>=10M, payload=1472, loss<0.1%, throughput>1G,
+    /// warnings>0, status!=complete; also direction, family, duration, connections. May be repeated: all of them;
+    /// what is said of a connection holds for one and the same.
+    #[arg(long = "where", value_name = "CONDITION")]
+    conditions: Vec<Condition>,
+    /// Only runs with these words in their title.
+    #[arg(long, value_name = "TEXT")]
+    title: Option<String>,
+}
+
+impl SearchArgs {
+    /// The flags by name, for commands that want one of them or something else.
+    pub(super) const FLAGS: [&str; 6] = ["host", "label", "since", "until", "conditions", "title"];
+
+    /// The filter, without a limit.
+    pub(super) fn filter(&self, now_unix_ms: i64) -> Result<Filter, RunsError> {
+        let moment = |flag, text: &Option<String>, edge| {
+            text.as_ref()
+                .map(|text| moment_of(text, now_unix_ms, edge))
+                .transpose()
+                .map_err(|error| RunsError::Flag { flag, error })
+        };
+        Ok(Filter {
+            limit: None,
+            since_unix_ms: moment("--since", &self.since, Edge::Since)?,
+            until_unix_ms: moment("--until", &self.until, Edge::Until)?,
+            host: self.host.clone(),
+            labels: self.label.iter().map(|label| key_and_value(label)).collect(),
+            title: self.title.clone(),
+            conditions: self.conditions.clone(),
+        })
+    }
+}
+
+/// A label that is searched for: its key, and its value when one is given.
+pub(super) fn key_and_value(label: &str) -> (String, Option<String>) {
+    match label.split_once('=') {
+        Some((key, value)) => (key.trim().into(), Some(value.into())),
+        None => (label.trim().into(), None),
+    }
+}

@@ -1,0 +1,263 @@
+//! The command against stores in temporary directories.
+
+use super::*;
+use clap::Parser;
+use std::ffi::OsStr;
+use std::path::Path;
+
+const UDP: &str = include_str!("../../../../report/tests/golden/udp_loss.json");
+const PARTIAL: &str = include_str!("../../../../report/tests/golden/partial.json");
+
+#[derive(Parser)]
+struct Cli {
+    #[command(flatten)]
+    runs: RunsArgs,
+}
+
+fn weir(dir: &Path, words: &[&str]) -> (Result<i32, RunsError>, String, String) {
+    let cli = Cli::try_parse_from([&["runs"], words].concat()).unwrap();
+    let (mut out, mut err) = (vec![], vec![]);
+    let place = Place::in_directory(dir);
+    let now = 1_795_293_109_125;
+    let code = run(&cli.runs, &place, now, &TextOptions::default(), &mut out, &mut err);
+    (code, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
+}
+
+fn filled() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("in.json");
+    std::fs::write(&file, format!("{UDP}\n{PARTIAL}")).unwrap();
+    let (code, _, err) = weir(dir.path(), &["import", file.to_str().unwrap()]);
+    assert_eq!((code.unwrap(), err.as_str()), (0, "2 added, 0 already there\n"));
+    dir
+}
+
+#[test]
+fn nothing_kept_yet() {
+    let dir = tempfile::tempdir().unwrap();
+    let (code, out, err) = weir(dir.path(), &[]);
+    assert_eq!((code.unwrap(), out.as_str()), (0, ""));
+    assert!(err.contains("runs.db"), "{err}");
+    assert_eq!(weir(dir.path(), &["list", "--json"]).1, "{\n  \"runs\": []\n}\n");
+    let error = weir(dir.path(), &["show"]).0.unwrap_err();
+    assert_eq!(error.exit_code(), 2);
+    assert!(error.to_string().contains("nothing is kept"), "{error}");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "looking makes nothing");
+}
+
+#[test]
+fn list_show_and_rm() {
+    let dir = filled();
+    let (_, out, _) = weir(dir.path(), &["list"]);
+    let lines: Vec<&str> = out.lines().collect();
+    assert_eq!(lines.len(), 3, "{out}");
+    assert!(lines[1].starts_with("20261121-203240-000001") && lines[1].contains("partial"));
+    assert!(lines[2].contains("11.8 Mbits/sec") && lines[2].contains("0.12%"), "{out}");
+    let (_, one, rest) = weir(dir.path(), &["list", "-n", "1"]);
+    assert_eq!((one.lines().count(), rest.as_str()), (2, "1 of 2 runs; -n 0 lists all\n"));
+    for all in ["0", "2"] {
+        assert_eq!(weir(dir.path(), &["list", "-n", all]).2, "");
+    }
+    assert_eq!(weir(dir.path(), &["list", "--label", "site=annex"]).1.lines().count(), 2);
+    assert_eq!(weir(dir.path(), &["list", "--since", "99s"]).1, "");
+    assert_eq!(weir(dir.path(), &["list", "--since", "2m"]).1.lines().count(), 3);
+    let (_, out, _) = weir(dir.path(), &["show", "20261121-203009"]);
+    assert!(out.contains("12 of 10000 packets lost") && out.contains("warning: "), "{out}");
+    assert!(!out.contains("1.00-2.00"), "intervals only when verbose");
+    assert!(weir(dir.path(), &["show", "20261121-203009", "-V"]).1.contains("1.00-2.00"));
+    assert!(weir(dir.path(), &["show", "20261121-203009", "-f", "k"]).1.contains("Kbits/sec"));
+    assert_eq!(weir(dir.path(), &["show", "20261121-203009", "--json"]).1, UDP);
+    assert_eq!(weir(dir.path(), &["rm", "20261121"]).0.unwrap_err().exit_code(), 2);
+    assert_eq!(weir(dir.path(), &["rm", "last"]).2, "removed 20261121-203240-000001\n");
+    assert_eq!(weir(dir.path(), &["list"]).1.lines().count(), 2);
+}
+
+#[test]
+fn export_to_stdout_and_to_a_file() {
+    let dir = filled();
+    let (_, json, _) = weir(dir.path(), &["export", "--all"]);
+    assert_eq!(json.lines().count(), 2);
+    let (_, csv, _) = weir(dir.path(), &["export", "20261121-203009", "--format", "csv"]);
+    assert_eq!(csv, include_str!("../../../../report/tests/golden/udp_loss.csv"));
+    let file = dir.path().join("out.csv");
+    let name = file.to_str().unwrap();
+    std::fs::write(&file, "old").unwrap();
+    let (code, ..) = weir(dir.path(), &["export", "nothing", "-o", name]);
+    assert_eq!(code.unwrap_err().exit_code(), 2);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "old", "a refused export leaves the file");
+    let (code, out, _) =
+        weir(dir.path(), &["export", "20261121-203009", "--format", "csv", "-o", name]);
+    assert_eq!((code.unwrap(), out.as_str()), (0, ""));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), csv);
+    let parts = |e: io::Result<std::fs::DirEntry>| {
+        e.unwrap().path().extension() == Some(OsStr::new("part"))
+    };
+    assert!(!std::fs::read_dir(dir.path()).unwrap().any(parts));
+    let nowhere = dir.path().join("none/out.csv");
+    let error =
+        weir(dir.path(), &["export", "last", "-o", nowhere.to_str().unwrap()]).0.unwrap_err();
+    assert!(error.to_string().contains("none/out.csv"), "{error}");
+    #[cfg(target_os = "linux")]
+    {
+        let error = weir(dir.path(), &["export", "last", "-o", "/dev/full"]).0.unwrap_err();
+        assert_eq!(error.exit_code(), 4, "{error}");
+        assert!(error.to_string().contains("/dev/full"), "{error}");
+    }
+}
+
+#[test]
+fn bad_imports_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let missing = dir.path().join("missing.json");
+    let error = weir(dir.path(), &["import", missing.to_str().unwrap()]).0.unwrap_err();
+    assert_eq!(error.exit_code(), 2);
+    assert!(error.to_string().contains("missing.json"), "{error}");
+    let bad = dir.path().join("bad.json");
+    std::fs::write(&bad, "{\"schema\":").unwrap();
+    let error = weir(dir.path(), &["import", bad.to_str().unwrap()]).0.unwrap_err();
+    assert_eq!(error.exit_code(), 2);
+    assert!(error.to_string().contains("record 1"), "{error}");
+}
+
+const FIRST: &str = "20261121-203009-ab12cd";
+const SECOND: &str = "20261121-203240-000001";
+
+/// How many runs a list finds.
+fn found(dir: &Path, words: &[&str]) -> usize {
+    let (code, out, _) = weir(dir, &[&["list"], words].concat());
+    assert_eq!(code.unwrap(), 0);
+    out.lines().count().saturating_sub(1)
+}
+
+#[test]
+fn lists_are_searched() {
+    let dir = filled();
+    let dir = dir.path();
+    for (words, count) in [
+        (&["--where", "transport=udp"][..], 1),
+        (&["--where", "transport=udp", "--where", "rate>=1000pps"], 1),
+        (&["--where", "transport=udp", "--where", "rate>1000pps"], 0),
+        (&["--where", "loss<1%", "--where", "warnings>0"], 1),
+        (&["--where", "status=partial"], 1),
+        (&["--title", "ANNEX"], 1),
+        (&["--label", "site", "--label", "site=annex"], 1),
+        (&["--label", "site=other"], 0),
+        (&["--host", "198.18.0.2"], 2),
+        (&["--since", "2026-11-21", "--until", "2026-11-21"], 2),
+        (&["--since", "2026-11-22"], 0),
+        (&["--until", "2026-11-20"], 0),
+        (&["--since", "7d"], 2),
+    ] {
+        assert_eq!(found(dir, words), count, "{words:?}");
+    }
+    let error = weir(dir, &["list", "--since", "yesterday"]).0.unwrap_err();
+    assert_eq!(error.exit_code(), 2);
+    assert!(error.to_string().contains("--since") && error.to_string().contains("2026-11-22"));
+    let error =
+        Cli::try_parse_from(["runs", "list", "--where", "speed>1"]).err().unwrap().to_string();
+    assert!(error.contains("--where") && error.contains("throughput"), "{error}");
+}
+
+#[test]
+fn labels_are_given_and_taken() {
+    let dir = filled();
+    let dir = dir.path();
+    let (code, _, err) = weir(dir, &["tag", "last", "site=annex", "note=a b"]);
+    assert_eq!((code.unwrap(), err), (0, format!("{SECOND}: note=a b, site=annex\n")));
+    assert_eq!(found(dir, &["--label", "site=annex"]), 2);
+    assert!(weir(dir, &["show", "last"]).1.ends_with("labels: note=a b, site=annex\n"));
+    let error = weir(dir, &["untag", "last", "site", "other"]).0.unwrap_err();
+    assert_eq!(error.exit_code(), 2);
+    assert!(error.to_string().contains("it has: note, site"), "{error}");
+    assert_eq!(weir(dir, &["untag", "last", "note", "site"]).2, format!("{SECOND}: no labels\n"));
+    assert!(!weir(dir, &["show", "last"]).1.contains("labels:"));
+    assert_eq!(weir(dir, &["tag", "last~1", "a=b"]).2, format!("{FIRST}: a=b, site=annex\n"));
+    assert_eq!(weir(dir, &["tag", "nothing", "a=b"]).0.unwrap_err().exit_code(), 2);
+    assert!(Cli::try_parse_from(["runs", "tag", "last", "a"]).is_err());
+}
+
+#[test]
+fn runs_that_are_searched_are_exported() {
+    let dir = filled();
+    let dir = dir.path();
+    let (_, one, _) = weir(dir, &["export", "--where", "status=complete"]);
+    assert!(one.lines().count() == 1 && one.contains(FIRST));
+    assert!(Cli::try_parse_from(["runs", "export"]).is_err());
+    assert!(Cli::try_parse_from(["runs", "export", "last", "--label", "a"]).is_err());
+    assert!(Cli::try_parse_from(["runs", "export", "last", "--all"]).is_err());
+
+    let tables = dir.join("new/tables");
+    let name = tables.to_str().unwrap();
+    let (code, out, err) = weir(dir, &["export", "--all", "--tables", name]);
+    assert_eq!((code.unwrap(), out, err), (0, String::new(), format!("2 runs in {name}\n")));
+    let mut files: Vec<String> = std::fs::read_dir(&tables)
+        .unwrap()
+        .map(|e| e.unwrap().file_name().into_string().unwrap())
+        .collect();
+    files.sort();
+    assert_eq!(files, ["flows.csv", "histograms.csv", "intervals.csv", "runs.csv"]);
+    let runs = std::fs::read_to_string(tables.join("runs.csv")).unwrap();
+    assert!(runs.lines().next().unwrap().ends_with(",labels_site"));
+    // Oldest first, and again in place of what is there.
+    assert!(runs.lines().nth(1).unwrap().starts_with(FIRST), "{runs}");
+    weir(dir, &["export", "last", "--tables", name]).0.unwrap();
+    let runs = std::fs::read_to_string(tables.join("runs.csv")).unwrap();
+    assert_eq!(runs.lines().count(), 2);
+    let error = weir(dir, &["export", "--all", "--tables", "/dev/null/x"]).0.unwrap_err();
+    assert!(error.to_string().contains("/dev/null/x"), "{error}");
+}
+
+#[test]
+fn runs_are_compared() {
+    let dir = filled();
+    let dir = dir.path();
+    let file = dir.join("more.json");
+    let more: Vec<String> = (0..4)
+        .map(|n| {
+            UDP.replace(FIRST, &format!("20261122-00000{n}-000000"))
+                .replace("\"annex\"", "\"main\"")
+                .replace("1000pps", "2000pps")
+                .replace("11763045.10451045", &format!("2352609{n}.0"))
+        })
+        .collect();
+    std::fs::write(&file, more.join("\n")).unwrap();
+    weir(dir, &["import", file.to_str().unwrap()]).0.unwrap();
+
+    let (code, out, _) = weir(dir, &["diff", "20261121-203009", "last"]);
+    assert_eq!(code.unwrap(), 0);
+    assert!(out.contains("plan.connection[0].rate  1000pps  2000pps"), "{out}");
+    let line = out.lines().find(|l| l.starts_with("forward throughput")).unwrap();
+    assert!(line.contains("11.8 Mbits/sec") && line.contains("+100%"), "{line}");
+    assert!(line.ends_with("too few"), "three intervals tell nothing: {line}");
+    assert!(out.contains("not tested"), "{out}");
+
+    // The last two runs, when none is named.
+    let (_, json, _) = weir(dir, &["diff", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["schema"], "weir.runs-diff/1");
+    assert_eq!(
+        (&json["a"][0], &json["b"][0]),
+        (&"20261122-000002-000000".into(), &"20261122-000003-000000".into())
+    );
+
+    let (_, out, _) = weir(dir, &["diff", "--a", "last", "--a", "last~1", "--b", "site=annex"]);
+    assert!(out.contains("A  2 runs: ") && out.contains("With 2 and 1 values"), "{out}");
+
+    for (words, text) in [
+        (&["diff", "last", "last"][..], "both sides"),
+        (&["diff", "--a", "site=none", "--b", "site=main"], "--a: no run has site=none"),
+        (&["diff", "--a", "site=main", "--b", "last"], "both sides"),
+        (&["diff", "nothing"], "nothing"),
+    ] {
+        let error = weir(dir, words).0.unwrap_err();
+        assert_eq!(error.exit_code(), 2, "{words:?}");
+        assert!(error.to_string().contains(text), "{error}");
+    }
+    for bad in [
+        &["diff", "--a", "x=y"][..],
+        &["diff", "last", "--a", "x=y", "--b", "x=z"],
+        &["diff", "--confidence", "100%"],
+    ] {
+        assert!(Cli::try_parse_from([&["runs"], bad].concat()).is_err(), "{bad:?}");
+    }
+}

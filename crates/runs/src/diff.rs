@@ -1,0 +1,372 @@
+//! What moved between two runs, or between two sets of runs, and whether chance explains it.
+//!
+//! Sets are compared run by run: runs are taken as independent. Two single runs are compared by their intervals, which
+//! are not: a series counts as the number of independent values that it is worth, and the order test gets means of
+//! batches that long. Figures that have no intervals are shown with their difference, without a claim.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use weir_model::record::{Record, Status};
+use weir_stats::compare::{
+    MannWhitney, Moments, Welch, autocorrelation, batch_means, effective_size, hedges_g, holm,
+};
+
+use crate::figures::{Better, Figures, figures, series};
+use crate::setup::{Setup, SetupDifference};
+
+/// The schema name of a [`Diff`].
+pub const DIFF_SCHEMA: &str = "weir.runs-diff/1";
+
+/// One side of a comparison: a run, or several.
+#[derive(Debug, Clone, Default)]
+pub struct Side {
+    runs: Vec<String>,
+    figures: Vec<Figures>,
+    /// Of the first run; only asked for where it is the only one.
+    series: BTreeMap<String, Vec<f64>>,
+    setup: Setup,
+    incomplete: Vec<String>,
+}
+
+impl Side {
+    /// A side without runs.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a run. Its figures are kept, not the record.
+    pub fn add(&mut self, record: &Record) {
+        if self.runs.is_empty() {
+            self.series = series(record);
+        }
+        if record.status != Status::Complete {
+            self.incomplete.push(record.id.clone());
+        }
+        self.runs.push(record.id.clone());
+        self.figures.push(figures(record));
+        self.setup.add(record);
+    }
+
+    /// The ids of its runs.
+    pub fn runs(&self) -> &[String] {
+        &self.runs
+    }
+
+    /// What every run of this side that has the figure came to.
+    fn values(&self, name: &str) -> Vec<f64> {
+        self.figures.iter().filter_map(|f| f.get(name)).collect()
+    }
+}
+
+/// What a figure was tested by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Samples {
+    /// The intervals of one run on each side.
+    Intervals,
+    /// The runs of each side.
+    Runs,
+}
+
+/// Whether a figure moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Moved {
+    /// Both tests say so at the level asked for, Welch's after Holm's correction for all figures tested.
+    Significant,
+    /// One of the tests says so.
+    Unclear,
+    /// Neither does: no difference was shown, which does not show that there is none.
+    NotSignificant,
+    /// Too few independent values to tell.
+    TooFew,
+    /// A single figure on each side: nothing to tell chance by.
+    Untested,
+}
+
+/// One side of a figure.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SideFigure {
+    /// The figure of the run, or the mean over the runs.
+    pub value: f64,
+    /// Intervals or runs that it was tested by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub samples: Option<u64>,
+    /// Independent values that these are worth.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effective_samples: Option<f64>,
+    /// Autocorrelation of neighbouring intervals.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lag1_autocorrelation: Option<f64>,
+    /// Mean of the samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mean: Option<f64>,
+    /// Standard deviation of the samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub standard_deviation: Option<f64>,
+}
+
+/// Welch's test of a figure: mean of B less mean of A.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct WelchFigure {
+    /// Mean of B less mean of A.
+    pub difference: f64,
+    /// Lower end of its confidence interval.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub low: Option<f64>,
+    /// Upper end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub high: Option<f64>,
+    /// Difference ÷ standard error.
+    pub t: f64,
+    /// Welch–Satterthwaite.
+    pub degrees_of_freedom: f64,
+    /// Two-sided.
+    pub p: f64,
+    /// The same, corrected for the number of figures tested (Holm).
+    pub p_adjusted: f64,
+}
+
+/// The Mann–Whitney test of a figure, B against A.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct MannWhitneyFigure {
+    /// Pairs in which B is larger, ties as half.
+    pub u: f64,
+    /// Two-sided.
+    pub p: f64,
+    /// Counted out, not approximated.
+    pub exact: bool,
+    /// Values of A and of B that were compared: runs, or means of batches of intervals.
+    pub samples: [u64; 2],
+    /// The smallest p that so few values can give.
+    pub least_p: f64,
+    /// Share of pairs in which B is larger less share in which it is smaller (Cliff's delta), −1 to 1.
+    pub cliffs_delta: f64,
+}
+
+/// One figure on both sides.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FigureDifference {
+    /// Its name, ending in its unit; that of a direction begins with it.
+    pub name: String,
+    /// Which way it is the better one.
+    pub better: Better,
+    /// In A.
+    pub a: SideFigure,
+    /// In B.
+    pub b: SideFigure,
+    /// B less A.
+    pub difference: f64,
+    /// The same as a share of A; absent where A is zero.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub difference_ratio: Option<f64>,
+    /// What it was tested by; absent when it was not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub samples: Option<Samples>,
+    /// Absent where a side is worth fewer than two values, or where neither has any spread.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub welch: Option<WelchFigure>,
+    /// Absent where it was not tested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mann_whitney: Option<MannWhitneyFigure>,
+    /// Difference of the means in pooled standard deviations (Hedges' g), B less A.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hedges_g: Option<f64>,
+    /// Whether it moved.
+    pub moved: Moved,
+}
+
+/// A comparison of two runs, or of two sets of runs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Diff {
+    /// [`DIFF_SCHEMA`].
+    pub schema: String,
+    /// Runs of A.
+    pub a: Vec<String>,
+    /// Runs of B.
+    pub b: Vec<String>,
+    /// Runs of either side that were cut short: their figures are of what was measured.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub incomplete: Vec<String>,
+    /// Confidence of intervals, and 1 less the level of the tests.
+    pub confidence: f64,
+    /// What was not set up alike.
+    pub setup: Vec<SetupDifference>,
+    /// Figures that both sides have.
+    pub figures: Vec<FigureDifference>,
+}
+
+/// Compares two sides at `confidence` (such as 0.95).
+pub fn diff(a: &Side, b: &Side, confidence: f64) -> Diff {
+    let single = a.runs.len() == 1 && b.runs.len() == 1;
+    // In the order of the first run that has each figure.
+    let mut names: Vec<(&str, Better)> = vec![];
+    for (name, better, _) in a.figures.iter().flat_map(|f| &f.0) {
+        if !names.iter().any(|(other, _)| other == name) {
+            names.push((name, *better));
+        }
+    }
+    let mut found: Vec<FigureDifference> = names
+        .into_iter()
+        .filter_map(|(name, better)| {
+            if single {
+                of_intervals(name, better, a, b, confidence)
+            } else {
+                of_runs(name, better, a, b, confidence)
+            }
+        })
+        .collect();
+    decide(&mut found, confidence);
+    Diff {
+        schema: DIFF_SCHEMA.into(),
+        a: a.runs.clone(),
+        b: b.runs.clone(),
+        incomplete: a.incomplete.iter().chain(&b.incomplete).cloned().collect(),
+        confidence,
+        setup: a.setup.differences(&b.setup),
+        figures: found,
+    }
+}
+
+/// A figure without a test.
+fn untested(name: &str, better: Better, a: f64, b: f64) -> FigureDifference {
+    let side = |value| SideFigure {
+        value,
+        samples: None,
+        effective_samples: None,
+        lag1_autocorrelation: None,
+        mean: None,
+        standard_deviation: None,
+    };
+    FigureDifference {
+        name: name.into(),
+        better,
+        a: side(a),
+        b: side(b),
+        difference: b - a,
+        difference_ratio: (a != 0.0).then(|| (b - a) / a).filter(|r| r.is_finite()),
+        samples: None,
+        welch: None,
+        mann_whitney: None,
+        hedges_g: None,
+        moved: Moved::Untested,
+    }
+}
+
+/// A figure of one run on each side, by its intervals where it has some.
+fn of_intervals(
+    name: &str,
+    better: Better,
+    a: &Side,
+    b: &Side,
+    confidence: f64,
+) -> Option<FigureDifference> {
+    let [value_a, value_b] = [a, b].map(|side| side.figures.first()?.get(name));
+    let mut out = untested(name, better, value_a?, value_b?);
+    let (Some(one), Some(two)) = (a.series.get(name), b.series.get(name)) else {
+        return Some(out);
+    };
+    out.samples = Some(Samples::Intervals);
+    let [worth_a, worth_b] = [one, two].map(|values| Moments::of_series(values));
+    describe(&mut out.a, one, worth_a);
+    describe(&mut out.b, two, worth_b);
+    out.a.effective_samples = effective_size(one);
+    out.b.effective_samples = effective_size(two);
+    out.a.lag1_autocorrelation = autocorrelation(one, 1);
+    out.b.lag1_autocorrelation = autocorrelation(two, 1);
+    // A series too short to tell how its values depend on each other is worth nothing known.
+    let [batches_a, batches_b] = [one, two].map(|values| batch_means(values).unwrap_or_default());
+    test(&mut out, (worth_a, worth_b), (&batches_a, &batches_b), confidence);
+    Some(out)
+}
+
+/// A figure of several runs.
+fn of_runs(
+    name: &str,
+    better: Better,
+    a: &Side,
+    b: &Side,
+    confidence: f64,
+) -> Option<FigureDifference> {
+    let (one, two) = (a.values(name), b.values(name));
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    if one.is_empty() || two.is_empty() {
+        return None;
+    }
+    let mut out = untested(name, better, mean(&one), mean(&two));
+    out.samples = Some(Samples::Runs);
+    let (worth_a, worth_b) = (Moments::of(&one), Moments::of(&two));
+    describe(&mut out.a, &one, worth_a);
+    describe(&mut out.b, &two, worth_b);
+    test(&mut out, (worth_a, worth_b), (&one, &two), confidence);
+    Some(out)
+}
+
+fn describe(side: &mut SideFigure, values: &[f64], worth: Option<Moments>) {
+    side.samples = Some(values.len() as u64);
+    side.effective_samples = worth.map(|w| w.size);
+    side.mean = worth.map(|w| w.mean);
+    side.standard_deviation = worth.map(|w| w.standard_deviation());
+}
+
+/// Both tests, B against A.
+fn test(
+    out: &mut FigureDifference,
+    (worth_a, worth_b): (Option<Moments>, Option<Moments>),
+    (a, b): (&[f64], &[f64]),
+    confidence: f64,
+) {
+    if let (Some(first), Some(second)) = (&worth_b, &worth_a) {
+        out.hedges_g = hedges_g(first, second);
+        out.welch = Welch::of(first, second).map(|w| {
+            let interval = w.interval(confidence);
+            WelchFigure {
+                difference: w.difference,
+                low: interval.map(|i| i.0),
+                high: interval.map(|i| i.1),
+                t: w.t,
+                degrees_of_freedom: w.degrees_of_freedom,
+                p: w.p,
+                p_adjusted: w.p,
+            }
+        });
+    }
+    out.mann_whitney = MannWhitney::of(b, a).map(|m| MannWhitneyFigure {
+        u: m.u,
+        p: m.p,
+        exact: m.exact,
+        samples: [a.len() as u64, b.len() as u64],
+        least_p: MannWhitney::least_p(a.len(), b.len()),
+        cliffs_delta: m.cliffs_delta(),
+    });
+}
+
+/// Corrects for the number of tests, and says of each figure whether it moved.
+fn decide(figures: &mut [FigureDifference], confidence: f64) {
+    let level = 1.0 - confidence;
+    let p: Vec<f64> = figures.iter().filter_map(|f| f.welch.as_ref()).map(|w| w.p).collect();
+    let adjusted = holm(&p);
+    let tested = figures.iter_mut().filter_map(|f| f.welch.as_mut());
+    for (welch, adjusted) in tested.zip(adjusted) {
+        welch.p_adjusted = adjusted;
+    }
+    for figure in figures.iter_mut().filter(|f| f.samples.is_some()) {
+        let by_order = figure.mann_whitney.as_ref().map(|m| m.p < level);
+        let spread = |side: &SideFigure| side.standard_deviation.unwrap_or(f64::NAN);
+        figure.moved = match (figure.welch.as_ref().map(|w| w.p_adjusted < level), by_order) {
+            (Some(true), Some(true)) => Moved::Significant,
+            (Some(false), Some(false)) => Moved::NotSignificant,
+            (Some(_), Some(_)) => Moved::Unclear,
+            // Nothing varied on either side: order alone decides.
+            (None, Some(by_order)) if spread(&figure.a) == 0.0 && spread(&figure.b) == 0.0 => {
+                if by_order {
+                    Moved::Significant
+                } else {
+                    Moved::NotSignificant
+                }
+            }
+            _ => Moved::TooFew,
+        };
+    }
+}
