@@ -49,6 +49,8 @@ enum Command {
     Profiles(commands::profiles::ProfilesArgs),
     /// Kept results: list, show, export, import, remove
     Runs(commands::runs::RunsArgs),
+    /// A run, or several compared, as one HTML page with charts; as Markdown, SVG or CSV
+    Report(commands::report::ReportArgs),
     /// Print a new 256-bit key
     Keygen(commands::keygen::KeygenArgs),
     /// Print the JSON Schema of a run's record or of a plan
@@ -89,6 +91,7 @@ fn dispatch(command: Command, words: &[OsString]) -> i32 {
         Command::Impair(args) => commands::impair::run(*args),
         Command::Profiles(args) => commands::profiles::run(&args),
         Command::Runs(args) => runs(&args),
+        Command::Report(args) => commands::report::run(&args),
         Command::Keygen(args) => commands::keygen::run(&args),
         Command::Schema(args) => commands::schema::run(&args),
         Command::Completions(args) => commands::completions::run(&args),
