@@ -167,13 +167,41 @@ fn with_strings(record: &Record, words: &str) -> Record {
     serde_json::from_value(tree).unwrap()
 }
 
+/// Markdown without its code spans, as GitHub finds them: a row of backticks, not escaped, up to one as long.
+fn without_code(text: &str) -> String {
+    let mut out = String::new();
+    for line in text.lines() {
+        let mut rest = line;
+        while let Some(at) = rest.find('`') {
+            let run = rest[at..].len() - rest[at..].trim_start_matches('`').len();
+            let (before, after) = (&rest[..at], &rest[at + run..]);
+            let escaped = before.len() - before.trim_end_matches('\\').len();
+            out.push_str(before);
+            let fence = "`".repeat(run);
+            let close = after
+                .match_indices(&fence)
+                .find(|(i, _)| !after[..*i].ends_with('`') && !after[i + run..].starts_with('`'));
+            rest = match close {
+                Some((i, _)) if escaped % 2 == 0 => &after[i + run..],
+                _ => after,
+            };
+        }
+        out.push_str(rest);
+        out.push('\n');
+    }
+    out
+}
+
 #[test]
 fn strings_of_a_record_stay_text() {
     let hostile = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>]]>&lt;`|\\\n# @you </style><!-- \u{202e}";
+    // As long: what stands beside a line or above it depends on that.
+    let harmless: String =
+        hostile.chars().map(|c| if c.is_alphanumeric() { c } else { 'x' }).collect();
     // Strings steer a page (merged or cut, shared or not): compared with a harmless one in the same places.
     let (bad, good) = (
         with_strings(&support::everything(), hostile),
-        with_strings(&support::everything(), "harmless"),
+        with_strings(&support::everything(), &harmless),
     );
     assert_eq!(bad.flows[0].name, hostile);
     assert_eq!(bad.warnings[0].text, hostile);
@@ -190,7 +218,13 @@ fn strings_of_a_record_stay_text() {
                 .map(String::from)
                 .collect::<Vec<_>>()
         };
-        assert_eq!(without_words(&bad_page), without_words(&good_page));
+        let (bad_names, good_names) = (without_words(&bad_page), without_words(&good_page));
+        let at = bad_names.iter().zip(&good_names).position(|(a, b)| a != b);
+        assert!(
+            bad_names == good_names,
+            "elements differ at {at:?}: {:?}",
+            at.map(|i| (&bad_names[i - 9..i + 9], &good_names[i - 9..i + 9]))
+        );
         assert!(bad_page.matches(&*escape(hostile)).count() > 20);
         assert!(
             !bad_page.contains("<img")
@@ -198,18 +232,13 @@ fn strings_of_a_record_stay_text() {
                 && !bad_page.contains('\u{202e}')
         );
         let (bad_text, good_text) = (markdown(&bad), markdown(&good));
-        for (unwanted, at_most) in [("<", 2), ("@y", 0)] {
-            assert!(
-                bad_text.matches(unwanted).count() <= at_most
-                    || bad_text
-                        .split('`')
-                        .step_by(2)
-                        .map(|t| t.matches(unwanted).count())
-                        .sum::<usize>()
-                        <= at_most,
-                "{unwanted}: {bad_text}"
-            );
-        }
+        let bare = without_code(&bad_text);
+        assert_eq!(bare.matches('<').count(), 2, "only <sub> of ours: {bare}");
+        assert!(!bare.contains("@y") && !bare.contains("](") && !bare.contains("# @"), "{bare}");
+        assert!(
+            bare.contains("alert(1)") && bad_text.len() > bare.len(),
+            "words and code are both there"
+        );
         assert_eq!(bad_text.lines().count(), good_text.lines().count(), "no line is broken");
         for figure in bad.figures() {
             let svg = figure.svg();
@@ -229,8 +258,12 @@ fn thousand_flows_are_told_by_their_range() {
     let document = of_run(&support::thousand());
     let page = html(&document);
     assert!(text_of(&page).contains("median, and the range from the smallest to the greatest"));
-    assert!(page.len() < 1_000_000, "{}", page.len());
-    assert!(markdown(&document).len() < 20_000, "a ticket stays short");
+    assert!(page.len() < 2_500_000, "{}", page.len());
+    assert!(
+        markdown(&document).len() < 20_000,
+        "a ticket stays short: {}",
+        markdown(&document).len()
+    );
 }
 
 /// Contrast by WCAG 2.2: text 4.5 to 1, lines of charts 3 to 1, on both grounds.

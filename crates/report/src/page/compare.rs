@@ -214,6 +214,7 @@ fn side_by_side(runs: &[(String, &Record)]) -> Grid {
     row("CPU other side, busiest core", Ratio, &|r| {
         r.cpu.as_ref()?.remote.as_ref()?.busiest_core_ratio
     });
+    grid.in_order = true;
     if runs.iter().any(|(_, r)| r.flows.len() > 1) {
         grid.caption.push_str("; jitter and delays are medians over the flows");
     }

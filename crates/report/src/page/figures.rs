@@ -6,7 +6,7 @@ use weir_model::plan::{Direction, Transport};
 use weir_model::record::{Flow, Interval, IntervalCount, IntervalEnds, IntervalFlow, Record};
 
 use crate::hdr::{self, Cell};
-use crate::plot::{Axis, Figure, Mark, Place, Point, Quantity, Series, Shade, Spread};
+use crate::plot::{Axis, Figure, Labels, Mark, Place, Point, Quantity, Series, Shade, Spread};
 
 /// Up to this many flows have lines of their own; more are shown by their range and median.
 const LINES: usize = 16;
@@ -110,6 +110,10 @@ pub fn figures_of_runs(runs: &[(String, &Record)]) -> Vec<Figure> {
                 }
             }
         }
+        // A line alone must tell whose it is.
+        if figure.series.len() == 1 {
+            figure.labels = Labels::Legend;
+        }
         figures.push(figure);
     }
     figures.extend(distributions(runs));
@@ -135,7 +139,7 @@ fn jitter_axis() -> Axis {
     Axis::new("", "jitter_seconds", Quantity::Seconds)
 }
 fn delay_axis() -> Axis {
-    Axis::new("", "mean_delay_seconds", Quantity::Seconds)
+    Axis::new("", "mean_delay_seconds", Quantity::Seconds).tight()
 }
 
 /// The received rates of each run side by side.
@@ -413,7 +417,7 @@ fn tcp_over_time(record: &Record) -> Vec<Figure> {
             "tcp-rtt",
             "TCP round trip",
             "Smoothed round trip of the sender's kernel.",
-            Axis::new("", "rtt_seconds", Quantity::Seconds),
+            Axis::new("", "rtt_seconds", Quantity::Seconds).tight(),
             |s| s.rtt_seconds,
             |c| c.rtt_seconds,
         ),
@@ -471,7 +475,7 @@ fn loss_runs(record: &Record) -> Option<Figure> {
     figure.x.label = "Packets lost in a row".into();
     figure.x.key = "length_packets".into();
     let points = runs.values().enumerate().map(|(i, n)| Point::at(i as f64, *n as f64));
-    Some(figure.with(Series::new("runs", Mark::Bars).points(points)))
+    Some(figure.with(Series::new("all flows", Mark::Bars).points(points)))
 }
 
 /// One distribution with its name.

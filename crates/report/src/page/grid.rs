@@ -103,6 +103,8 @@ pub struct Grid {
     pub sums: usize,
     /// The first cell of each row names the row.
     pub row_heads: bool,
+    /// Rows belong in this order: a table of different figures, not of like things.
+    pub in_order: bool,
 }
 
 /// A table with its words: what HTML and Markdown both write.
@@ -221,6 +223,9 @@ fn laid_cell(cell: &Cell, style: Option<&Style>) -> LaidCell {
     }
 }
 
+/// Most decimals of a column.
+const DECIMALS: usize = 4;
+
 /// How a column writes its figures.
 struct Style {
     quantity: Quantity,
@@ -231,13 +236,16 @@ struct Style {
 }
 
 impl Style {
-    /// `all` decide on the unit, `own` on the decimals: the smallest has two digits at least, the greatest three.
+    /// `all` decide on the unit, `own` on the decimals: the smallest has two digits at least, the greatest four where
+    /// there is room.
     fn of(quantity: Quantity, all: &[f64], own: &[f64]) -> Style {
         let size = |values: &[f64], pick: fn(f64, f64) -> f64| {
             values.iter().map(|v| v.abs()).filter(|v| *v > 0.0 && v.is_finite()).reduce(pick)
         };
         let greatest = size(all, f64::max).unwrap_or(0.0);
-        let unit = quantity.unit(greatest);
+        // Packet rates are compared to the packet: 998.9 is not 1 k.
+        let unit =
+            quantity.unit(if quantity == Quantity::PacketsPerSecond { 1.0 } else { greatest });
         let digits = |v: f64, wanted: f64| {
             (wanted - 1.0 - (v / unit.factor).log10().floor()).clamp(0.0, 99.0) as usize
         };
@@ -246,8 +254,8 @@ impl Style {
             _ if whole => Some(0),
             (Some(least), Some(most)) => {
                 let enough = digits(least, 2.0);
-                let needed = enough.max(digits(most, 3.0)).min(enough.max(4));
-                (needed <= 4 && greatest / unit.factor < 1e9).then_some(needed)
+                let needed = enough.max(digits(most, 4.0).min(DECIMALS));
+                (needed <= DECIMALS && greatest / unit.factor < 1e9).then_some(needed)
             }
             _ => Some(0),
         };
@@ -284,7 +292,7 @@ mod tests {
     fn a_column_has_one_unit_and_no_false_zero() {
         assert_eq!(
             shown(Quantity::BitsPerSecond, &[941.4e6, 94.2e6, 0.0]),
-            ("Mbit/s", vec!["941".into(), "94".into(), "0".into()])
+            ("Mbit/s", vec!["941.4".into(), "94.2".into(), "0".into()])
         );
         assert_eq!(
             shown(Quantity::Seconds, &[1.23e-5, 2.9e-3]),
@@ -313,7 +321,7 @@ mod tests {
         assert_eq!((laid.heads[0].1, laid.heads[1].1), ("ms", "ms"));
         assert_eq!(
             (laid.rows[0][0].text.as_str(), laid.rows[0][1].text.as_str()),
-            ("0.0080", "1.30")
+            ("0.0080", "1.300")
         );
     }
 

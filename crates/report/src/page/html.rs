@@ -229,7 +229,11 @@ impl Writer {
         let _ = write!(
             self.out,
             "<div class=\"table\" role=\"region\" aria-labelledby=\"{id}\" tabindex=\"0\"><table{}>\n<caption id=\"{id}\">{}</caption>\n<thead><tr>",
-            if grid.rows.len() > 2 { " class=\"sortable\"" } else { "" },
+            if grid.rows.len() > grid.sums + 1 && !grid.in_order {
+                " class=\"sortable\""
+            } else {
+                ""
+            },
             escape(&grid.caption)
         );
         for (head, unit, figures) in &laid.heads {

@@ -75,22 +75,16 @@ pub(super) fn totals(record: &Record) -> Grid {
     grid.without_empty_columns()
 }
 
-fn flow_head(flow: &Flow) -> [Cell; 4] {
+fn flow_head(flow: &Flow) -> [Cell; 3] {
     [
         u64::from(flow.id).into(),
         Cell::code(&words::flow_title(flow)),
-        Cell::Text(flow.transport.to_string().to_uppercase()),
-        Cell::Text(flow.direction.to_string()),
+        Cell::Text(format!("{} {}", flow.transport.to_string().to_uppercase(), flow.direction)),
     ]
 }
 
-fn flow_columns() -> [Column; 4] {
-    [
-        figures("Flow", Count),
-        Column::text("Name"),
-        Column::text("Transport"),
-        Column::text("Direction"),
-    ]
+fn flow_columns() -> [Column; 3] {
+    [figures("Flow", Count), Column::text("Name"), Column::text("Kind")]
 }
 
 /// A caption that says when rows are missing.
@@ -115,7 +109,7 @@ pub(super) fn flows(record: &Record) -> Grid {
             figures("Corrupted", Count),
             figures("Socket dropped", Count),
             Column::text("Crossing"),
-            figures("Payload each", Bytes),
+            figures("Bytes each", Count),
         ]),
     );
     for f in record.flows.iter().take(ROWS) {
@@ -159,7 +153,7 @@ pub(super) fn times(record: &Record) -> Option<Grid> {
             figures("± error", Seconds).group("delay"),
         ]),
     );
-    let mut add = |head: [Cell; 4], what: &str, d: &Delay| {
+    let mut add = |head: [Cell; 3], what: &str, d: &Delay| {
         grid.row(head.into_iter().chain([
             what.into(),
             d.count.into(),
@@ -190,7 +184,7 @@ pub(super) fn times(record: &Record) -> Option<Grid> {
     if let Some(latency) = &record.latency {
         let head = || {
             let probes = format!("probes ({})", latency.method);
-            [Cell::Absent, Cell::Text(probes), Cell::Absent, Cell::Absent]
+            [Cell::Absent, Cell::Text(probes), Cell::Absent]
         };
         for (what, delay) in
             [("round trip, idle", &latency.idle), ("round trip, loaded", &latency.loaded)]
@@ -401,7 +395,7 @@ pub(super) fn link_usage(record: &Record) -> Option<Grid> {
         if usage.source == "stated" { "as stated".into() } else { format!("of {}", usage.source) };
     let nominal = format!("nominal, {from}");
     grid.row([Cell::Text(nominal), Cell::Figure(1.0), usage.nominal_bits_per_second.into()]);
-    grid.sums = 1;
+    (grid.sums, grid.in_order) = (1, true);
     Some(grid)
 }
 
@@ -556,6 +550,7 @@ pub(super) fn realised_measured(record: &Record) -> Option<Grid> {
             }
         }
     }
+    grid.in_order = true;
     (!grid.rows.is_empty()).then_some(grid)
 }
 
@@ -644,6 +639,7 @@ pub(super) fn hosts(record: &Record) -> Option<Grid> {
             grid.row([name.into(), local, remote]);
         }
     }
+    grid.in_order = true;
     Some(grid)
 }
 

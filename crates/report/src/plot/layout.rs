@@ -119,6 +119,10 @@ impl Ruler {
         let (low, high) = ticks::widened(low, high);
         let unit = axis.quantity.unit(low.abs().max(high.abs()));
         let (mut bottom, mut top) = (low / unit.factor, high / unit.factor);
+        // Half a packet is none.
+        let whole = axis.quantity == super::Quantity::Count && unit.factor == 1.0;
+        let wanted =
+            if whole { wanted.min((top - bottom).ceil().clamp(1.0, 9.0) as usize) } else { wanted };
         let marks = ticks::linear(bottom, top, wanted);
         if round {
             bottom = (bottom / marks.step + 1e-9).floor() * marks.step;

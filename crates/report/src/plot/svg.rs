@@ -14,7 +14,7 @@ pub(crate) const STYLE: &str = include_str!("style.css");
 
 /// The palette of a light page: told apart with every kind of colour vision, 3 to 1 against paper at least (WCAG 1.4.11).
 const PALETTE: [&str; 8] =
-    ["#0068a8", "#c8500a", "#008060", "#b0458c", "#8a6d00", "#2b8fc7", "#6a4fc0", "#5c6670"];
+    ["#134ca6", "#d33700", "#068365", "#c83a99", "#262d3e", "#418fd5", "#7149ec", "#7f7618"];
 const SOFT: &str = "#57606a";
 /// Width of a drawing, in its units.
 const WIDTH: f64 = 560.0;
@@ -116,7 +116,14 @@ impl Figure {
             .filter(|d| !d.series.is_empty())
             .collect();
         let direct = self.direct(&drawn);
-        let legend = if direct || drawn.len() < 2 { vec![] } else { legend_lines(&drawn) };
+        let alone_named =
+            self.labels == Labels::Legend && drawn.iter().any(|d| !d.name().is_empty());
+        let legend = match drawn.len() {
+            _ if direct => vec![],
+            0 => vec![],
+            1 if !alone_named => vec![],
+            _ => legend_lines(&drawn),
+        };
         let top = 46.0 + legend.len() as f64 * LINE + if legend.is_empty() { 0.0 } else { 4.0 };
         let bottom = top + PLOT;
         let y = Ruler::up(self, bottom, top);
