@@ -18,10 +18,11 @@ pub(crate) fn linear(low: f64, high: f64, wanted: usize) -> Linear {
     let raw = (high - low) / wanted.max(1) as f64;
     let exponent = raw.log10().floor();
     let power = 10f64.powf(exponent);
+    // What lies a little above a round number is as well served by it.
     let (mantissa, exponent) = match raw / power {
-        m if m <= 1.0 + 1e-9 => (1.0, exponent),
-        m if m <= 2.0 + 1e-9 => (2.0, exponent),
-        m if m <= 5.0 + 1e-9 => (5.0, exponent),
+        m if m <= 1.1 => (1.0, exponent),
+        m if m <= 2.2 => (2.0, exponent),
+        m if m <= 5.5 => (5.0, exponent),
         _ => (1.0, exponent + 1.0),
     };
     let step = mantissa * 10f64.powf(exponent);
@@ -62,7 +63,7 @@ pub(crate) struct LogMark {
 }
 
 /// Ends of a logarithmic axis that holds `low` to `high`, both above zero: 1, 2 or 5 times powers of ten, powers alone when
-/// it spans more than two of them.
+/// it spans more than four of them.
 pub(crate) fn log_range(low: f64, high: f64) -> (f64, f64) {
     let low = low.clamp(1e-290, 1e290);
     let high = high.clamp(low, 1e290);
@@ -70,7 +71,7 @@ pub(crate) fn log_range(low: f64, high: f64) -> (f64, f64) {
     if up * (1.0 + 1e-9) < high {
         up *= 10.0;
     }
-    if up / down < 150.0 {
+    if up / down < 15_000.0 {
         for m in [5.0, 2.0] {
             if down * m <= low * (1.0 + 1e-9) {
                 down *= m;
@@ -136,7 +137,11 @@ mod tests {
 
     #[test]
     fn logarithmic_ends_and_marks() {
-        assert_eq!(log_range(8e-6, 1.3e-3), (1e-6, 1e-2));
+        let close = |(a, b): (f64, f64), (c, d): (f64, f64)| {
+            (a / c - 1.0).abs() + (b / d - 1.0).abs() < 1e-9
+        };
+        assert!(close(log_range(8e-6, 1.3e-3), (5e-6, 2e-3)));
+        assert!(close(log_range(8e-9, 1.3e-3), (1e-9, 1e-2)));
         let (low, high) = log_range(1.2e-5, 4e-5);
         assert!(
             (low / 1e-5 - 1.0).abs() < 1e-9 && (high / 5e-5 - 1.0).abs() < 1e-9,
