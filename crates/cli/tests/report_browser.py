@@ -154,8 +154,8 @@ class Browser:
         self.profile.cleanup()
 
 
-def picture(browser, path, wide, scheme):
-    browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+def picture(browser, path, wide, scheme, media="screen"):
+    browser.call("Emulation.setEmulatedMedia", media=media, features=[{"name": "prefers-color-scheme", "value": scheme}])
     browser.call("Emulation.setDeviceMetricsOverride", width=wide, height=900, deviceScaleFactor=1, mobile=wide < 600)
     look = json.loads(browser.evaluate(LOOK))
     if path:
@@ -180,6 +180,11 @@ def look_at(browser, page, pictures):
     light = picture(browser, shot("light"), 1280, "light")
     dark = picture(browser, shot("dark"), 1280, "dark")
     narrow = picture(browser, shot("narrow"), 390, "light")
+    # 182 mm of A4 at 96 dots per inch. A dark screen prints on white paper.
+    paper = picture(browser, shot("paper"), 688, "dark", "print")
+    browser.call("Emulation.setEmulatedMedia", media="", features=[])
+    if paper["background"] != light["background"]:
+        wrong.append(f"printed on {paper['background']}")
     for name, look in (("light", light), ("dark", dark), ("narrow", narrow)):
         if look["wide"] > 0:
             wrong.append(f"{name}: {look['wide']} px wider than the screen")

@@ -488,8 +488,8 @@ struct Distribution {
 /// Histogram, CDF and tail of one-way delay.
 fn distributions(runs: &[(String, &Record)]) -> Vec<Figure> {
     let metrics = [
-        ("one_way_delay", "from the actual send time"),
-        ("one_way_delay_from_intended", "from the intended send time"),
+        ("one_way_delay", "actual send time"),
+        ("one_way_delay_from_intended", "intended send time"),
     ];
     let mut all = vec![];
     for (n, (name, record)) in runs.iter().enumerate() {

@@ -224,7 +224,7 @@ fn laid_cell(cell: &Cell, style: Option<&Style>) -> LaidCell {
 }
 
 /// Most decimals of a column.
-const DECIMALS: usize = 4;
+const DECIMALS: usize = 3;
 
 /// How a column writes its figures.
 struct Style {
@@ -255,7 +255,9 @@ impl Style {
             (Some(least), Some(most)) => {
                 let enough = digits(least, 2.0);
                 let needed = enough.max(digits(most, 4.0).min(DECIMALS));
-                (needed <= DECIMALS && greatest / unit.factor < 1e9).then_some(needed)
+                // Columns that belong together have all one unit, or none has.
+                let together = size(all, f64::min).is_none_or(|v| digits(v, 2.0) <= DECIMALS);
+                (together && needed <= DECIMALS && greatest / unit.factor < 1e9).then_some(needed)
             }
             _ => Some(0),
         };
@@ -316,12 +318,12 @@ mod tests {
     fn groups_share_their_unit() {
         let columns = ["min", "max"].map(|h| Column::figures(h, Quantity::Seconds).group("delay"));
         let mut grid = Grid::new("", columns);
-        grid.row([Cell::Figure(8e-6), Cell::Figure(1.3e-3)]);
+        grid.row([Cell::Figure(80e-6), Cell::Figure(1.3e-3)]);
         let laid = grid.laid();
         assert_eq!((laid.heads[0].1, laid.heads[1].1), ("ms", "ms"));
         assert_eq!(
             (laid.rows[0][0].text.as_str(), laid.rows[0][1].text.as_str()),
-            ("0.0080", "1.300")
+            ("0.080", "1.300")
         );
     }
 

@@ -18,6 +18,9 @@ const SCRIPT: &str = include_str!("page.js");
 /// From this many notices of mere information on they are folded away.
 const FOLDED: usize = 4;
 
+/// Cells of more bytes are broken into lines.
+const LONG: usize = 42;
+
 /// The page as one HTML file.
 pub fn html(document: &Document) -> String {
     let style = format!("{STYLE}{PAGE}");
@@ -261,6 +264,9 @@ impl Writer {
                     class += if class.is_empty() { "none" } else { " none" };
                 }
                 let _ = write!(self.out, "<{tag}{scope}");
+                if cell.text.len() > LONG {
+                    class += if class.is_empty() { "long" } else { " long" };
+                }
                 if !class.is_empty() {
                     let _ = write!(self.out, " class=\"{class}\"");
                 }

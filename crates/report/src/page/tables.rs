@@ -150,7 +150,7 @@ pub(super) fn times(record: &Record) -> Option<Grid> {
             figures("p99.9", Seconds).group("delay"),
             figures("p99.99", Seconds).group("delay"),
             figures("Greatest", Seconds).group("delay"),
-            figures("± error", Seconds).group("delay"),
+            figures("± error", Seconds),
         ]),
     );
     let mut add = |head: [Cell; 3], what: &str, d: &Delay| {

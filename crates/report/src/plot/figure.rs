@@ -46,10 +46,7 @@ impl Axis {
 
     /// Time since the start of a test, in seconds.
     pub fn time() -> Axis {
-        Axis {
-            from_zero: false,
-            ..Axis::new("Time since the start", "time_seconds", Quantity::Seconds)
-        }
+        Axis::new("Time since the start", "time_seconds", Quantity::Seconds)
     }
 
     /// An axis of names.

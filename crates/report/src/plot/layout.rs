@@ -1,7 +1,8 @@
 //! Where things are in a drawing: the rulers of both axes.
 
 use super::figure::{Axis, Figure, Mark, Place, Scale};
-use super::{label, ticks};
+use super::ticks::{self, Step};
+use super::{Quantity, label};
 
 /// A mark of an axis.
 #[derive(Debug, Clone, PartialEq)]
@@ -10,6 +11,15 @@ pub(super) struct Tick {
     pub(super) at: f64,
     /// Its words, if it has any.
     pub(super) label: Option<String>,
+}
+
+/// How far an axis goes on which everything is zero.
+fn nothing(quantity: Quantity) -> f64 {
+    match quantity {
+        Quantity::Ratio => 0.01,
+        Quantity::Seconds => 1e-6,
+        _ => 1.0,
+    }
 }
 
 /// Takes values of one axis to places in the drawing.
@@ -113,22 +123,24 @@ impl Ruler {
                 .collect();
             return ruler;
         }
-        let low = if axis.from_zero { extent.low.min(0.0) } else { extent.low };
-        // An axis from zero with nothing above it still has a length.
-        let high = if axis.from_zero { extent.high.max(0.0) } else { extent.high };
+        let (low, high) = match axis.from_zero {
+            false => (extent.low, extent.high),
+            // An axis from zero with nothing above it still has a length.
+            true if extent.low == 0.0 && extent.high == 0.0 => (0.0, nothing(axis.quantity)),
+            true => (extent.low.min(0.0), extent.high.max(0.0)),
+        };
         let (low, high) = ticks::widened(low, high);
         let unit = axis.quantity.unit(low.abs().max(high.abs()));
         let (mut bottom, mut top) = (low / unit.factor, high / unit.factor);
         // Half a packet is none.
-        let whole = axis.quantity == super::Quantity::Count && unit.factor == 1.0;
-        let wanted =
-            if whole { wanted.min((top - bottom).ceil().clamp(1.0, 9.0) as usize) } else { wanted };
-        let marks = ticks::linear(bottom, top, wanted);
+        let whole = axis.quantity == Quantity::Count;
+        let most = (top - bottom).ceil().clamp(1.0, 9.0) as usize;
+        let step = Step::of(bottom, top, if whole { wanted.min(most) } else { wanted });
         if round {
-            bottom = (bottom / marks.step + 1e-9).floor() * marks.step;
-            top = (top / marks.step - 1e-9).ceil() * marks.step;
+            bottom = (bottom / step.length() + 1e-9).floor() * step.length();
+            top = (top / step.length() - 1e-9).ceil() * step.length();
         }
-        let marks = ticks::linear(bottom, top, wanted);
+        let marks = step.marks(bottom, top);
         let mut ruler = Ruler {
             low: bottom * unit.factor,
             high: top * unit.factor,

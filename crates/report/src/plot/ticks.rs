@@ -9,34 +9,51 @@ pub(crate) struct Linear {
     pub(crate) marks: Vec<f64>,
     /// Decimals that tell all marks apart.
     pub(crate) decimals: usize,
-    pub(crate) step: f64,
 }
 
-/// About `wanted` (3 or more) multiples of 1, 2 or 5 times a power of ten between `low` and `high`.
-pub(crate) fn linear(low: f64, high: f64, wanted: usize) -> Linear {
-    let (low, high) = widened(low, high);
-    let raw = (high - low) / wanted.max(1) as f64;
-    let exponent = raw.log10().floor();
-    let power = 10f64.powf(exponent);
-    // What lies a little above a round number is as well served by it.
-    let (mantissa, exponent) = match raw / power {
-        m if m <= 1.1 => (1.0, exponent),
-        m if m <= 2.2 => (2.0, exponent),
-        m if m <= 5.5 => (5.0, exponent),
-        _ => (1.0, exponent + 1.0),
-    };
-    let step = mantissa * 10f64.powf(exponent);
-    // A mark that rounding puts a hair outside is still a mark.
-    let first = (low / step - 1e-9).ceil();
-    let last = (high / step + 1e-9).floor();
-    let marks = (0..=64).map(|i| first + f64::from(i)).take_while(|k| *k <= last);
-    // Division by a power of ten gives the nearest float to a decimal fraction; multiplication by one does not.
-    let scale = 10f64.powf(-exponent);
-    let value = |k: f64| if exponent < 0.0 { k * mantissa / scale } else { k * step };
-    Linear {
-        marks: marks.map(|k| value(k) + 0.0).collect(),
-        decimals: (-exponent).clamp(0.0, 12.0) as usize,
-        step,
+/// The distance of marks: 1, 2 or 5 times a power of ten.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Step {
+    mantissa: f64,
+    exponent: f64,
+}
+
+impl Step {
+    /// The step that makes about `wanted` marks (3 or more, or as many as `high − low`) between two numbers.
+    pub(crate) fn of(low: f64, high: f64, wanted: usize) -> Step {
+        let (low, high) = widened(low, high);
+        let raw = (high - low) / wanted.max(1) as f64;
+        let exponent = raw.log10().floor();
+        // What lies a little above a round number is as well served by it.
+        let (mantissa, exponent) = match raw / 10f64.powf(exponent) {
+            m if m <= 1.1 => (1.0, exponent),
+            m if m <= 2.2 => (2.0, exponent),
+            m if m <= 5.5 => (5.0, exponent),
+            _ => (1.0, exponent + 1.0),
+        };
+        Step { mantissa, exponent }
+    }
+
+    /// Its length.
+    pub(crate) fn length(self) -> f64 {
+        self.mantissa * 10f64.powf(self.exponent)
+    }
+
+    /// Its multiples between two numbers.
+    pub(crate) fn marks(self, low: f64, high: f64) -> Linear {
+        let (low, high) = widened(low, high);
+        let step = self.length();
+        // A mark that rounding puts a hair outside is still a mark.
+        let first = (low / step - 1e-9).ceil();
+        let last = (high / step + 1e-9).floor();
+        let marks = (0..=64).map(|i| first + f64::from(i)).take_while(|k| *k <= last);
+        // Division by a power of ten gives the nearest float to a decimal fraction; multiplication by one does not.
+        let scale = 10f64.powf(-self.exponent);
+        let value = |k: f64| if self.exponent < 0.0 { k * self.mantissa / scale } else { k * step };
+        Linear {
+            marks: marks.map(|k| value(k) + 0.0).collect(),
+            decimals: (-self.exponent).clamp(0.0, 12.0) as usize,
+        }
     }
 }
 
@@ -124,6 +141,10 @@ pub(crate) fn log(low: f64, high: f64, most: usize) -> Vec<LogMark> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    fn linear(low: f64, high: f64, wanted: usize) -> Linear {
+        Step::of(low, high, wanted).marks(low, high)
+    }
 
     #[test]
     fn marks_are_round() {
