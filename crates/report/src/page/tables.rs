@@ -109,7 +109,6 @@ pub(super) fn flows(record: &Record) -> Grid {
             figures("Corrupted", Count),
             figures("Socket dropped", Count),
             Column::text("Crossing"),
-            figures("Bytes each", Count),
         ]),
     );
     for f in record.flows.iter().take(ROWS) {
@@ -129,7 +128,6 @@ pub(super) fn flows(record: &Record) -> Grid {
             received(|r| r.corrupted_packets),
             received(|r| r.socket_dropped_packets),
             r.and_then(|r| r.crossing.as_deref()).unwrap_or("").into(),
-            f.payload_bytes.into(),
         ]));
     }
     grid.without_empty_columns()
@@ -313,6 +311,7 @@ pub(super) fn endpoints(record: &Record) -> Grid {
         flow_columns().into_iter().chain([
             Column::text("From"),
             Column::text("To"),
+            figures("Bytes each", Count),
             Column::text("Sent by"),
             figures("Calls", Count),
             figures("Datagrams a message", Number),
@@ -328,6 +327,7 @@ pub(super) fn endpoints(record: &Record) -> Grid {
         grid.row(flow_head(f).into_iter().chain([
             Cell::code(&f.source),
             Cell::code(&f.destination),
+            f.payload_bytes.into(),
             Cell::code(s.map_or("", |s| &s.method)),
             s.and_then(|s| s.io_calls).into(),
             s.and_then(|s| s.segments_per_message).into(),

@@ -83,10 +83,13 @@ impl Quantity {
 /// A bare number to three significant digits, by its exponent where it is very small or very large.
 fn number(value: f64) -> String {
     let magnitude = value.abs();
-    if magnitude != 0.0 && !(1e-2..1e15).contains(&magnitude) {
-        format!("{value:.2e}")
-    } else {
+    if magnitude == 0.0 || (0.9995..1e15).contains(&magnitude) {
         grouped(&significant(value))
+    } else if (1e-4..0.9995).contains(&magnitude) {
+        let decimals = (2.0 - magnitude.log10().floor()) as usize;
+        format!("{value:.decimals$}")
+    } else {
+        format!("{value:.2e}")
     }
 }
 
@@ -112,6 +115,8 @@ mod tests {
             (Quantity::Count, 1_234_567.0, "1_234_567"),
             (Quantity::Count, 2.5, "2.50"),
             (Quantity::Number, 1e-6, "1.00e-6"),
+            (Quantity::Number, 0.0437, "0.0437"),
+            (Quantity::Number, 0.0, "0.00"),
             (Quantity::Number, f64::NAN, "–"),
         ] {
             assert_eq!(nb(quantity.format(value)), text);
