@@ -55,6 +55,8 @@ enum Command {
     Compare(Box<commands::experiment::compare::CompareArgs>),
     /// Run a scenario from a file: steps, expectations, verdict
     Run(Box<commands::experiment::run::RunArgs>),
+    /// A run, or several compared, as one HTML page with charts; as Markdown, SVG or CSV
+    Report(commands::report::ReportArgs),
     /// Print a new 256-bit key
     Keygen(commands::keygen::KeygenArgs),
     /// Print the JSON Schema of a run's record or of a plan
@@ -101,6 +103,7 @@ fn dispatch(command: Command, words: &[OsString]) -> i32 {
         Command::Sweep(args) => commands::experiment::sweep::run(*args, words),
         Command::Compare(args) => commands::experiment::compare::run(*args, words),
         Command::Run(args) => commands::experiment::run::run(&args, words),
+        Command::Report(args) => commands::report::run(&args),
         Command::Keygen(args) => commands::keygen::run(&args),
         Command::Schema(args) => commands::schema::run(&args),
         Command::Completions(args) => commands::completions::run(&args),

@@ -280,7 +280,7 @@ fn put<T: Serialize>(cells: &mut Cells, path: &str, value: &T) {
 }
 
 /// A text as a cell: an apostrophe before what a spreadsheet would run as a formula, quoted where RFC 4180 asks.
-fn text_cell(text: &str) -> String {
+pub(crate) fn text_cell(text: &str) -> String {
     let formula = text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠']);
     let text = if formula { format!("'{text}") } else { text.to_string() };
     if text.contains([',', '"', '\n', '\r']) {

@@ -1,4 +1,4 @@
-//! Fuzz body: a record of any content is rendered in every form.
+//! Fuzz bodies: a record of any content is rendered in every form; any bytes are read as a histogram.
 
 use crate::{CSV_COLUMNS, CsvWriter, IntervalTable, Start, Style, TextOptions};
 
@@ -38,6 +38,35 @@ pub fn fuzz_render(data: &[u8]) {
         }
         assert!(!quoted && commas == 0, "{text}");
     }
+    pages(&record);
     let line = crate::json_line(&record);
     assert!(line.len() > 2 && line.matches('\n').count() == 1);
+}
+
+/// Pages and charts: no panic, only elements of ours, coordinates that are numbers.
+fn pages(record: &weir_model::record::Record) {
+    for document in
+        [crate::page::of_run(record), crate::page::of_runs(&[record.clone(), record.clone()])]
+    {
+        let html = crate::page::html(&document);
+        assert!(html.starts_with("<!DOCTYPE html>") && html.ends_with("</html>\n"));
+        for element in ["script", "style", "html", "main"] {
+            assert_eq!(html.matches(&format!("<{element}")).count(), 1, "{element}");
+        }
+        for path in html.split(" d=\"").skip(1).filter_map(|rest| rest.split('"').next()) {
+            assert!(path.chars().all(|c| "MLZ 0123456789.-".contains(c)), "{path}");
+        }
+        assert!(crate::page::markdown(&document).ends_with("</sub>\n"));
+        for figure in document.figures() {
+            let svg = figure.svg();
+            assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
+            assert_eq!(svg.matches("<svg").count(), 1);
+            assert!(figure.csv().ends_with('\n'));
+        }
+    }
+}
+
+/// Whatever the bytes are, a histogram is read in order or refused.
+pub fn fuzz_histogram(data: &[u8]) {
+    crate::hdr::fuzz(data);
 }

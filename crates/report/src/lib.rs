@@ -1,4 +1,4 @@
-//! Every rendering of a run record: terminal text, JSON, CSV and small tables.
+//! Every rendering of a run record: terminal text, JSON, CSV, small tables, charts, and a page in HTML or Markdown.
 //!
 //! A pure room: a record goes in, a string or bytes come out. Nothing here asks whether stdout is a terminal,
 //! how wide it is or whether `NO_COLOR` is set: the caller decides and says so in [`TextOptions`].
@@ -10,6 +10,8 @@
 //! - [`CsvWriter`]: `--csv`, one row for each interval and flow, then the summary.
 //! - [`JsonStream`]: `--json-stream`; [`json_pretty`] and [`json_line`] for `--json` and for storage.
 //! - [`Table`]: aligned columns for lists.
+//! - [`plot::Figure`]: a chart as data, drawn as SVG and written as CSV.
+//! - [`page::Document`]: a page as data, of a run or of several, written as HTML or Markdown.
 //!
 //! ```
 //! use weir_model::record::Record;
@@ -19,7 +21,9 @@
 //! ```
 
 mod csv;
+mod hdr;
 mod json;
+mod markup;
 mod meta;
 mod number;
 mod style;
@@ -28,9 +32,12 @@ mod text;
 
 #[doc(hidden)]
 pub mod fuzz;
+pub mod page;
+pub mod plot;
 
 pub use csv::{CSV_COLUMNS, CsvWriter};
 pub use json::{ErrorEvent, JsonStream, json_line, json_pretty};
+pub use markup::escape;
 pub use meta::{FlowMeta, Start};
 pub use number::{Units, duration, percent, significant, volume};
 pub use style::{Style, clean};

@@ -6,29 +6,13 @@ mod support;
 
 use std::path::PathBuf;
 
+use support::golden;
+
 use weir_model::record::Record;
 use weir_report::{
     CSV_COLUMNS, CsvWriter, ErrorEvent, IntervalTable, JsonStream, Start, Style, TextOptions,
     header, json_line, json_pretty, summary,
 };
-
-fn golden(name: &str, text: &str) {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
-    if std::env::var_os("WEIR_BLESS").is_some() {
-        std::fs::write(&path, text).unwrap();
-    }
-    let committed = std::fs::read_to_string(&path).unwrap_or_default();
-    if committed != text {
-        let at = committed.lines().zip(text.lines()).position(|(a, b)| a != b);
-        let at = at.unwrap_or(committed.lines().count().min(text.lines().count()));
-        panic!(
-            "{name} differs at line {}:\n  committed: {:?}\n  now:       {:?}\nlook at the change, then run with WEIR_BLESS=1 and commit",
-            at + 1,
-            committed.lines().nth(at),
-            text.lines().nth(at)
-        );
-    }
-}
 
 /// All that a terminal would see of a run.
 fn terminal(record: &Record, options: &TextOptions) -> String {

@@ -11,6 +11,7 @@ pub(crate) mod keygen;
 pub(crate) mod lab;
 pub(crate) mod man;
 pub(crate) mod profiles;
+pub(crate) mod report;
 pub(crate) mod runs;
 pub(crate) mod schema;
 pub(crate) mod serve;

@@ -112,7 +112,7 @@ fn describe(flow: &FlowMeta) -> String {
 }
 
 /// `10M/10` as `10 Mbit/s in bursts of 10`, `500pps` as `500 packets/s`; what is no rate as it is.
-fn rate_in_words(rate: &str) -> String {
+pub(crate) fn rate_in_words(rate: &str) -> String {
     let Ok(SendRate { limit, burst }) = rate.parse() else {
         return clean(rate).into_owned();
     };

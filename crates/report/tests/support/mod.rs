@@ -1,11 +1,34 @@
 //! Records of runs as they come out, written by hand: the material of the golden tests.
+// Each test file is a crate of its own and uses its part; a helper that can't go on is a failed test.
+#![allow(dead_code, clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use weir_model::plan::{Connection, Direction, Family, Plan, Transport};
 use weir_model::record::*;
 use weir_model::units::{BitRate, ByteSize, Seed, Span};
 use weir_model::warning::{Severity, Warning};
+
+/// Compares with a committed file; `WEIR_BLESS=1` writes it anew.
+#[track_caller]
+pub(crate) fn golden(name: &str, text: &str) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    if std::env::var_os("WEIR_BLESS").is_some() {
+        std::fs::write(&path, text).unwrap();
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    if committed != text {
+        let at = committed.lines().zip(text.lines()).position(|(a, b)| a != b);
+        let at = at.unwrap_or(committed.lines().count().min(text.lines().count()));
+        panic!(
+            "{name} differs at line {}:\n  committed: {:?}\n  now:       {:?}\nlook at the change, then run with WEIR_BLESS=1 and commit",
+            at + 1,
+            committed.lines().nth(at),
+            text.lines().nth(at)
+        );
+    }
+}
 
 fn host(name: &str) -> Host {
     Host {
@@ -544,4 +567,222 @@ pub(crate) fn thousand() -> Record {
             }],
         )
     }
+}
+
+/// A distribution as a record holds it: delays in ns with their counts.
+fn histogram(flow: u32, metric: &str, delays: impl Iterator<Item = (u64, u64)>) -> Histogram {
+    use base64::Engine as _;
+    use hdrhistogram::serialization::{Serializer, V2Serializer};
+    let mut h = hdrhistogram::Histogram::<u64>::new_with_bounds(1, (1 << 48) - 1, 3).unwrap();
+    delays.for_each(|(ns, count)| h.record_n(ns, count).unwrap());
+    let mut bytes = vec![];
+    V2Serializer::new().serialize(&h, &mut bytes).unwrap();
+    Histogram {
+        flow: Some(flow),
+        metric: metric.into(),
+        encoding: "hdr-v2".into(),
+        data: base64::engine::general_purpose::STANDARD.encode(bytes),
+    }
+}
+
+/// Numbers that look like chance and are the same everywhere: 0 to 999.
+fn wobble(n: u64) -> u64 {
+    (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) % 1000
+}
+
+/// Datagrams forward through an emulator beside a TCP stream back, half a minute, with everything that a record can hold.
+pub(crate) fn everything() -> Record {
+    let mut record = udp_loss();
+    let stream = Flow { id: 2, name: "bulk".into(), ..tcp_bidir().flows[4].clone() };
+    record.id = "20261122-081500-e0e0e0".into();
+    record.started_at = "2026-11-22T08:15:00.000Z".into();
+    record.seconds = 30.0;
+    record.plan.title = Some("Voice beside a bulk transfer".into());
+    record.plan_sha256 = "5f2b".repeat(16);
+    record.command =
+        ["weir", "test", "198.18.0.2", "--plan", "voice and bulk.toml"].map(String::from).to_vec();
+    record.build.commit = Some("0123abcd".into());
+    let receiver = record.flows[0].receiver.as_mut().unwrap();
+    receiver.one_way_delay = Some(delay(9_988, 4.0e-2, 4.05e-2, 4.37e-2, 4.6e-2, Some(1e-5)));
+    receiver.one_way_delay_from_intended =
+        Some(delay(9_988, 4.0e-2, 4.06e-2, 4.41e-2, 4.7e-2, Some(1e-5)));
+    record.flows.push(stream.clone());
+    record.total.reverse = Some(DirectionTotal {
+        sender: Some(Sums {
+            retransmits: Some(7),
+            ..sums(stream.sender.as_ref().unwrap().bytes, 8000, 30.0)
+        }),
+        receiver: Some(sums(stream.receiver.as_ref().unwrap().bytes, 9000, 30.0)),
+    });
+    let samples = (0..120u64).map(|n| TcpSample {
+        at_seconds: n as f64 / 4.0,
+        rtt_seconds: 2e-3 + wobble(n) as f64 * 1e-6,
+        rttvar_seconds: 1e-4,
+        cwnd_bytes: 400_000 + (n % 40) * 20_000,
+        retransmits: n / 17,
+        limited_by: Some(if n % 5 == 0 { "application" } else { "congestion" }.into()),
+        ..Default::default()
+    });
+    record.flows[1].tcp_samples = samples.collect();
+    record.intervals = (0..30u64)
+        .map(|n| {
+            let lost = if n % 7 == 3 { wobble(n) / 100 } else { 0 };
+            let mut received = count((1000 - lost) * 1472, 1000 - lost, 1.0);
+            received.lost_packets = Some(lost);
+            received.jitter_seconds = Some(5e-6 + wobble(n + 100) as f64 * 1e-9);
+            // For two seconds no datagram had a time.
+            received.mean_delay_seconds =
+                (!(12..14).contains(&n)).then(|| 4.0e-2 + wobble(n + 50) as f64 * 1e-6);
+            let sent = count(1_472_000, 1000, 1.0);
+            let back = count(90_000_000 + wobble(n) * 20_000, 900, 1.0);
+            let mut pushed = count(90_100_000 + wobble(n) * 20_000, 800, 1.0);
+            pushed.retransmits = Some(u64::from(n % 4 == 1));
+            let ends = |s: &IntervalCount, r: &IntervalCount| {
+                Some(IntervalEnds { sender: Some(s.clone()), receiver: Some(r.clone()) })
+            };
+            Interval {
+                start_seconds: n as f64,
+                end_seconds: (n + 1) as f64,
+                omitted: n == 0,
+                total: IntervalTotals {
+                    forward: ends(&sent, &received),
+                    reverse: ends(&pushed, &back),
+                },
+                flows: vec![
+                    IntervalFlow { id: 1, sender: Some(sent), receiver: Some(received) },
+                    IntervalFlow { id: 2, sender: Some(pushed), receiver: Some(back) },
+                ],
+            }
+        })
+        .collect();
+    let delays = |shift: u64| {
+        (0..2000u64).map(move |n| {
+            (40_000_000 + shift + wobble(n) * wobble(n + 1) * (1 + n % 13), 1 + n % 3)
+        })
+    };
+    record.histograms = vec![
+        histogram(1, "one_way_delay", delays(0)),
+        histogram(1, "one_way_delay_from_intended", delays(400_000)),
+    ];
+    let impaired = |direction, asked: &str, lost: u64| ImpairedFlow {
+        name: "other".into(),
+        direction,
+        counters: BTreeMap::from([
+            ("received_packets".into(), 10_000),
+            ("lost_packets".into(), lost),
+            ("queue_dropped_packets".into(), 0),
+            ("unplanned_dropped_packets".into(), 0),
+            ("duplicated_packets".into(), 3),
+            ("reordered_packets".into(), 1),
+        ]),
+        asked: asked.into(),
+        realised: BTreeMap::from([
+            ("loss_ratio".into(), lost as f64 / 10_000.0),
+            ("delay_mean_seconds".into(), 0.04004),
+            ("delay_min_seconds".into(), 0.04),
+            ("delay_max_seconds".into(), 0.0413),
+        ]),
+        lateness: Some(Lateness {
+            count: 9_988,
+            p50_seconds: Some(1.1e-5),
+            p99_seconds: Some(6e-5),
+            max_seconds: 4.1e-4,
+        }),
+    };
+    record.impairment = Some(ImpairmentUse {
+        config: Default::default(),
+        flows: vec![
+            impaired(Direction::Forward, "loss 0.1%, delay 40ms", 12),
+            impaired(Direction::Reverse, "delay 1ms", 0),
+        ],
+    });
+    record.triangulation = Some(Triangulation {
+        matched_packets: 10_003,
+        disagreeing_packets: 0,
+        predicted_fates: 10_003,
+        unpredicted_fates: 0,
+        residual: Some(Residual {
+            count: 9_988,
+            min_seconds: -2e-6,
+            p50_seconds: 1.4e-5,
+            p99_seconds: 7.7e-5,
+            max_seconds: 9.1e-4,
+        }),
+    });
+    record.verdict = Some(Verdict {
+        passed: false,
+        expectations: vec![
+            Expectation { text: "loss <= 0.2 %".into(), passed: true, measured: Some(0.0012) },
+            Expectation {
+                text: "p99 one_way_delay < 41 ms".into(),
+                passed: false,
+                measured: Some(0.0437),
+            },
+        ],
+    });
+    for host in [&mut record.local, &mut record.remote].into_iter().flatten() {
+        host.interfaces = vec![Interface {
+            name: "eth0".into(),
+            driver: Some("ixgbe".into()),
+            speed_bits_per_second: Some(10_000_000_000),
+            mtu_bytes: 1500,
+            offloads: BTreeMap::from([
+                ("tx-udp-segmentation".into(), true),
+                ("rx-gro-hw".into(), false),
+            ]),
+            qdisc: Some("fq_codel".into()),
+            ..Default::default()
+        }];
+        host.sysctls = BTreeMap::from([("net.core.rmem_max".into(), "212992".into())]);
+        host.virtual_machine = Some("kvm".into());
+        host.clocksource = Some("tsc".into());
+    }
+    record
+}
+
+/// `intervals` seconds of `flows` paced flows: the size that a page must bear.
+pub(crate) fn large(flows: u32, intervals: u32) -> Record {
+    let mut record = thousand();
+    record.flows.truncate(flows as usize);
+    record.id = "20261122-081600-1a49e0".into();
+    record.seconds = f64::from(intervals);
+    record.intervals = (0..intervals)
+        .map(|n| {
+            let of = |id: u32| {
+                let w = wobble(u64::from(n) * 31 + u64::from(id));
+                let mut received = count(15_000 + w, 100 - w % 5, 1.0);
+                received.lost_packets = Some(w % 5);
+                received.jitter_seconds = Some(5e-6 + w as f64 * 1e-9);
+                received.mean_delay_seconds = Some(1e-3 + w as f64 * 1e-6);
+                (count(16_000, 100, 1.0), received)
+            };
+            let sum = count(16_000 * u64::from(flows), 100 * u64::from(flows), 1.0);
+            Interval {
+                start_seconds: f64::from(n),
+                end_seconds: f64::from(n + 1),
+                flows: (1..=flows)
+                    .map(|id| {
+                        let (sender, receiver) = of(id);
+                        IntervalFlow { id, sender: Some(sender), receiver: Some(receiver) }
+                    })
+                    .collect(),
+                total: IntervalTotals {
+                    forward: Some(IntervalEnds {
+                        sender: Some(sum.clone()),
+                        receiver: Some(IntervalCount {
+                            lost_packets: Some(wobble(u64::from(n)) % 40),
+                            ..sum
+                        }),
+                    }),
+                    reverse: None,
+                },
+                ..Default::default()
+            }
+        })
+        .collect();
+    let delays = |id: u32| {
+        (0..5000u64).map(move |n| (900_000 + wobble(n + u64::from(id)) * wobble(n) * 7, 700))
+    };
+    record.histograms = (1..=flows).map(|id| histogram(id, "one_way_delay", delays(id))).collect();
+    record
 }

@@ -1,0 +1,229 @@
+//! The page that compares several runs.
+
+use weir_model::plan::{Direction, Transport};
+use weir_model::record::{Delay, Flow, Record};
+use weir_model::warning::Severity;
+
+use super::document::{Block, Document, Section};
+use super::figures::figures_of_runs;
+use super::grid::{Cell, Column, Grid};
+use super::run::{generator, method, notices, of_run, status, what_ran};
+use super::words;
+use crate::plot::Quantity::{self, *};
+
+/// A page about several runs: a column for each in one table, charts laid over each other, each warning with its run. Of a
+/// single record it is that run's page.
+pub fn of_runs(records: &[Record]) -> Document {
+    if let [one] = records {
+        return of_run(one);
+    }
+    let runs: Vec<(String, &Record)> =
+        records.iter().enumerate().map(|(i, r)| (format!("run {}", i + 1), r)).collect();
+    let all: Vec<&Record> = records.iter().collect();
+    let mut sections = vec![
+        Section::new("summary", "Runs", summary(&runs)),
+        Section::new("results", "Side by side", vec![Block::Grid(side_by_side(&runs))]),
+    ];
+    let charts = figures_of_runs(&runs);
+    if !charts.is_empty() {
+        sections.push(Section::new("charts", "Charts", vec![Block::Figures(charts)]));
+    }
+    for (i, (name, record)) in runs.iter().enumerate() {
+        let ran = what_ran(record);
+        let heading = format!("What ran: {name}");
+        sections.push(Section {
+            background: true,
+            ..Section::new(&format!("what-ran-{}", i + 1), &heading, ran.blocks)
+        });
+    }
+    sections.push(method(&all));
+    let verdicts: Vec<bool> =
+        records.iter().filter_map(|r| Some(r.verdict.as_ref()?.passed)).collect();
+    let mut notices: Vec<_> = runs.iter().flat_map(|(name, r)| notices(r, name)).collect();
+    notices.sort_by_key(|n| match n.severity {
+        Severity::Error => 0,
+        Severity::Warning => 1,
+        Severity::Info => 2,
+    });
+    Document {
+        title: title(records),
+        subtitle: format!("{} runs", records.len()),
+        passed: (!verdicts.is_empty()).then(|| verdicts.iter().all(|p| *p)),
+        headlines: vec![],
+        notices,
+        sections,
+        generator: generator(),
+    }
+}
+
+fn title(records: &[Record]) -> String {
+    let mut titles: Vec<String> = records.iter().map(words::title).collect();
+    titles.dedup();
+    match titles.as_slice() {
+        [one] => format!("{one}: runs compared"),
+        [] => "No runs".into(),
+        _ => "Runs compared".into(),
+    }
+}
+
+/// Which run is which.
+fn summary(runs: &[(String, &Record)]) -> Vec<Block> {
+    let mut grid = Grid::new(
+        "Which run is which",
+        [
+            Column::text("Run"),
+            Column::text("Id"),
+            Column::text("Title"),
+            Column::text("Started"),
+            Column::figures("Length", Seconds),
+            Column::text("Status"),
+            Column::text("Flows"),
+            Column::figures("Errors", Count),
+            Column::figures("Warnings", Count),
+            Column::figures("Notes", Count),
+        ],
+    );
+    for (name, r) in runs {
+        let count = |s| Cell::from(r.warnings.iter().filter(|w| w.severity == s).count() as u64);
+        grid.row([
+            name.as_str().into(),
+            Cell::code(&r.id),
+            words::title(r).into(),
+            words::when(&r.started_at).into(),
+            r.seconds.into(),
+            status(r).into(),
+            flows(r).into(),
+            count(Severity::Error),
+            count(Severity::Warning),
+            count(Severity::Info),
+        ]);
+    }
+    let mut blocks = vec![Block::Grid(grid)];
+    let different = |what: fn(&Record) -> String| {
+        runs.iter().any(|(_, r)| what(r) != runs.first().map_or(String::new(), |(_, r)| what(r)))
+    };
+    let host = |r: &Record| r.local.as_ref().map(|h| h.host.clone()).unwrap_or_default();
+    let mut apart = vec![];
+    for (what, differs) in [
+        (
+            "plans",
+            different(|r| weir_model::json::to_line(&r.plan.connections).unwrap_or_default()),
+        ),
+        ("hosts", different(host)),
+        ("versions of Weir", different(|r| r.version.clone())),
+        (
+            "time sources",
+            different(|r| r.time_source.as_ref().map(|t| t.receive.clone()).unwrap_or_default()),
+        ),
+    ] {
+        if differs {
+            apart.push(what);
+        }
+    }
+    blocks.push(Block::Text(if apart.is_empty() {
+        "The runs have the same connections, host, version of Weir and time source.".into()
+    } else {
+        format!("The runs differ in {}: what is compared is not only the path.", apart.join(", "))
+    }));
+    blocks.push(Block::Text(
+        "Whether a difference is more than chance needs repetitions: weir runs diff judges it."
+            .into(),
+    ));
+    blocks
+}
+
+fn flows(record: &Record) -> String {
+    let mut parts = vec![];
+    for direction in [Direction::Forward, Direction::Reverse] {
+        for transport in [Transport::Tcp, Transport::Udp] {
+            let n = record
+                .flows
+                .iter()
+                .filter(|f| (f.direction, f.transport) == (direction, transport))
+                .count();
+            if n > 0 {
+                parts.push(format!("{n} {} {direction}", transport.to_string().to_uppercase()));
+            }
+        }
+    }
+    parts.join(", ")
+}
+
+/// A row for each figure, a column for each run.
+fn side_by_side(runs: &[(String, &Record)]) -> Grid {
+    let columns = std::iter::once(Column::text("Figure")).chain(
+        runs.iter().map(|(name, _)| Column { quantity: Some(Number), ..Column::text(name) }),
+    );
+    let mut grid = Grid::new("Figures of each run", columns);
+    let mut row = |what: &str, quantity: Quantity, value: &dyn Fn(&Record) -> Option<f64>| {
+        let values: Vec<Option<f64>> =
+            runs.iter().map(|(_, r)| value(r).filter(|v| v.is_finite())).collect();
+        if values.iter().any(Option::is_some) {
+            let cell = |v: Option<f64>| v.map_or(Cell::Absent, |v| Cell::With(quantity, v));
+            let cells = values.into_iter().map(cell);
+            grid.row(std::iter::once(Cell::from(what)).chain(cells));
+        }
+    };
+    for direction in [Direction::Forward, Direction::Reverse] {
+        let d = direction;
+        let named = |what: &str| format!("{what}, {d}");
+        let receiver = |r: &Record| r.direction(d)?.receiver.clone();
+        let sender = |r: &Record| r.direction(d)?.sender.clone();
+        let of_flows = |r: &Record, pick: &dyn Fn(&Flow) -> Option<f64>| {
+            median(r.flows.iter().filter(|f| f.direction == d).filter_map(pick).collect())
+        };
+        type Time = fn(&Delay) -> Option<f64>;
+        row(&named("Rate received"), BitsPerSecond, &|r| receiver(r)?.bits_per_second);
+        row(&named("Rate sent"), BitsPerSecond, &|r| sender(r)?.bits_per_second);
+        row(&named("Packet rate received"), PacketsPerSecond, &|r| {
+            let udp =
+                r.flows.iter().filter(|f| f.direction == d).all(|f| f.transport == Transport::Udp);
+            receiver(r)?.packets_per_second.filter(|_| udp)
+        });
+        row(&named("Lost packets"), Count, &|r| receiver(r)?.lost_packets.map(|n| n as f64));
+        row(&named("Loss"), Ratio, &|r| receiver(r)?.loss_ratio);
+        row(&named("Duplicates"), Count, &|r| receiver(r)?.duplicate_packets.map(|n| n as f64));
+        row(&named("Reordered"), Count, &|r| receiver(r)?.reordered_packets.map(|n| n as f64));
+        row(&named("Segments sent again"), Count, &|r| sender(r)?.retransmits.map(|n| n as f64));
+        row(&named("Missed slots"), Count, &|r| sender(r)?.missed_slots.map(|n| n as f64));
+        row(&named("Jitter"), Seconds, &|r| of_flows(r, &|f| f.receiver.as_ref()?.jitter_seconds));
+        let times: [(&str, Time); 5] = [
+            ("least", |t| Some(t.min_seconds)),
+            ("median", |t| t.p50_seconds),
+            ("p99", |t| t.p99_seconds),
+            ("greatest", |t| Some(t.max_seconds)),
+            ("± error", |t| t.error_seconds),
+        ];
+        for (what, pick) in times {
+            row(&named(&format!("One-way delay {what}")), Seconds, &|r| {
+                of_flows(r, &|f| pick(f.receiver.as_ref()?.one_way_delay.as_ref()?))
+            });
+        }
+        row(&named("TCP round trip"), Seconds, &|r| {
+            of_flows(r, &|f| Some(f.tcp.as_ref()?.rtt_seconds))
+        });
+    }
+    row("Round trip idle, median", Seconds, &|r| r.latency.as_ref()?.idle.as_ref()?.p50_seconds);
+    row("Round trip loaded, median", Seconds, &|r| {
+        r.latency.as_ref()?.loaded.as_ref()?.p50_seconds
+    });
+    row("Wire use of the nominal rate", Ratio, &|r| Some(r.link_usage.as_ref()?.wire_ratio));
+    row("CPU this side, busiest core", Ratio, &|r| {
+        r.cpu.as_ref()?.local.as_ref()?.busiest_core_ratio
+    });
+    row("CPU other side, busiest core", Ratio, &|r| {
+        r.cpu.as_ref()?.remote.as_ref()?.busiest_core_ratio
+    });
+    grid.in_order = true;
+    if runs.iter().any(|(_, r)| r.flows.len() > 1) {
+        grid.caption.push_str("; jitter and delays are medians over the flows");
+    }
+    grid
+}
+
+/// The lower of the two middle values: one that was measured.
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.retain(|v| v.is_finite());
+    values.sort_by(f64::total_cmp);
+    values.get(values.len().checked_sub(1)? / 2).copied()
+}

@@ -1,0 +1,601 @@
+//! The charts of a run, and of several laid over each other.
+
+use std::collections::BTreeMap;
+
+use weir_model::plan::{Direction, Transport};
+use weir_model::record::{Flow, Interval, IntervalCount, IntervalEnds, IntervalFlow, Record};
+
+use crate::hdr::{self, Cell};
+use crate::plot::{Axis, Figure, Labels, Mark, Place, Point, Quantity, Series, Shade, Spread};
+
+/// Up to this many flows have lines of their own; more are shown by their range and median.
+const LINES: usize = 16;
+/// Up to this many flows have distributions of their own; more are added up.
+const DISTRIBUTIONS: usize = 4;
+/// Bins of a histogram.
+const BINS: usize = 48;
+/// A reference line is drawn where what was measured comes to this share of it.
+const NEAR: f64 = 0.25;
+const DIRECTIONS: [Direction; 2] = [Direction::Forward, Direction::Reverse];
+
+/// What is drawn of the counts of an interval.
+type Pick = fn(&IntervalCount) -> Option<f64>;
+
+/// Which end of a flow.
+#[derive(Clone, Copy, PartialEq)]
+enum End {
+    Sender,
+    Receiver,
+}
+
+impl End {
+    fn of_flow(self, flow: &IntervalFlow) -> Option<&IntervalCount> {
+        match self {
+            End::Sender => flow.sender.as_ref(),
+            End::Receiver => flow.receiver.as_ref(),
+        }
+    }
+
+    fn of_total(self, ends: &IntervalEnds) -> Option<&IntervalCount> {
+        match self {
+            End::Sender => ends.sender.as_ref(),
+            End::Receiver => ends.receiver.as_ref(),
+        }
+    }
+}
+
+/// Lost of those that were awaited in an interval.
+fn loss(count: &IntervalCount) -> Option<f64> {
+    let lost = count.lost_packets?;
+    let awaited = count.packets.saturating_add(lost);
+    (awaited > 0).then(|| lost as f64 / awaited as f64)
+}
+
+/// Every chart for which something was measured, in the order of the page.
+pub fn figures_of_run(record: &Record) -> Vec<Figure> {
+    let mut figures = over_time(record);
+    figures.extend(tcp_over_time(record));
+    figures.extend(distributions(&[(String::new(), record)]));
+    figures.extend(loss_runs(record));
+    figures.retain(|f| !f.is_empty());
+    figures
+}
+
+/// The charts in which runs are laid over each other; `runs` are their names and records.
+pub fn figures_of_runs(runs: &[(String, &Record)]) -> Vec<Figure> {
+    let mut figures = vec![rates_of_runs(runs)];
+    let kinds: [(&str, &str, &str, Axis, Pick); 4] = [
+        (
+            "throughput",
+            "Throughput received",
+            "Payload received in each interval, all flows of a direction.",
+            rate_axis(),
+            |c| c.bits_per_second,
+        ),
+        (
+            "loss",
+            "Packet loss",
+            "Lost of those awaited in each interval, all flows of a direction.",
+            loss_axis(),
+            loss,
+        ),
+        (
+            "jitter",
+            "Jitter",
+            "Interarrival jitter at the end of each interval; of several flows the median.",
+            jitter_axis(),
+            |c| c.jitter_seconds,
+        ),
+        (
+            "delay",
+            "One-way delay",
+            "Mean one-way delay of each interval; of several flows the median.",
+            delay_axis(),
+            |c| c.mean_delay_seconds,
+        ),
+    ];
+    for (id, title, caption, axis, pick) in kinds {
+        let mut figure = Figure::over_time(id, title, axis).caption(caption);
+        for (n, (name, record)) in runs.iter().enumerate() {
+            for direction in DIRECTIONS {
+                let points = match id {
+                    "throughput" | "loss" => total_points(record, direction, End::Receiver, pick),
+                    _ => median_points(record, direction, pick),
+                };
+                if points.iter().any(|p| p.y.is_finite()) {
+                    let mut series =
+                        Series::new(format!("{name} {direction}"), Mark::Step).points(points);
+                    series.colour = Some(colour(n, direction));
+                    figure.series.push(series);
+                }
+            }
+        }
+        // A line alone must tell whose it is.
+        if figure.series.len() == 1 {
+            figure.labels = Labels::Legend;
+        }
+        figures.push(figure);
+    }
+    figures.extend(distributions(runs));
+    figures.retain(|f| !f.is_empty());
+    figures
+}
+
+/// A run has one colour; its reverse direction is dashed.
+fn colour(run: usize, direction: Direction) -> usize {
+    match direction {
+        Direction::Forward => run % 8,
+        Direction::Reverse => run % 8 + 8,
+    }
+}
+
+fn rate_axis() -> Axis {
+    Axis::new("", "bits_per_second", Quantity::BitsPerSecond)
+}
+fn loss_axis() -> Axis {
+    Axis::new("of packets", "loss_ratio", Quantity::Ratio)
+}
+fn jitter_axis() -> Axis {
+    Axis::new("", "jitter_seconds", Quantity::Seconds)
+}
+fn delay_axis() -> Axis {
+    Axis::new("", "mean_delay_seconds", Quantity::Seconds).tight()
+}
+
+/// The received rates of each run side by side.
+fn rates_of_runs(runs: &[(String, &Record)]) -> Figure {
+    let names = runs.iter().map(|(name, _)| name.clone());
+    let mut figure = Figure::grouped_bars("rates", "Payload rate received", names, rate_axis())
+        .caption("Payload received by all flows of a direction over the whole run.");
+    for direction in DIRECTIONS {
+        let points = runs.iter().enumerate().filter_map(|(n, (_, record))| {
+            let rate = record.direction(direction)?.receiver.as_ref()?.bits_per_second?;
+            let disturbed =
+                record.warnings.iter().any(|w| w.severity != weir_model::warning::Severity::Info);
+            Some(Point::at(n as f64, rate).disturbed(disturbed))
+        });
+        let series = Series::new(direction.to_string(), Mark::Bars).points(points);
+        if !series.is_empty() {
+            figure.series.push(series);
+        }
+    }
+    if figure.series.iter().flat_map(|s| &s.points).any(|p| p.disturbed) {
+        figure.caption.push_str(" A ring marks a run with warnings.");
+    }
+    figure
+}
+
+/// A name that fits a legend.
+fn flow_name(flow: &Flow) -> String {
+    let name: String = flow.name.chars().take(24).collect();
+    if name.is_empty() { format!("flow {}", flow.id) } else { format!("{} {name}", flow.id) }
+}
+
+fn span(interval: &Interval, y: Option<f64>) -> Point {
+    Point::over(interval.start_seconds, interval.end_seconds, y.unwrap_or(f64::NAN))
+}
+
+fn total_points(record: &Record, direction: Direction, end: End, pick: Pick) -> Vec<Point> {
+    let of = |i: &Interval| {
+        let ends = match direction {
+            Direction::Forward => i.total.forward.as_ref(),
+            Direction::Reverse => i.total.reverse.as_ref(),
+        }?;
+        pick(end.of_total(ends)?)
+    };
+    record.intervals.iter().map(|i| span(i, of(i))).collect()
+}
+
+/// Each flow's figures over time.
+fn flow_points(record: &Record, end: End, pick: Pick) -> BTreeMap<u32, Vec<Point>> {
+    let mut out: BTreeMap<u32, Vec<Point>> = BTreeMap::new();
+    for interval in &record.intervals {
+        for flow in &interval.flows {
+            let value = end.of_flow(flow).and_then(pick);
+            out.entry(flow.id).or_default().push(span(interval, value));
+        }
+    }
+    out
+}
+
+/// The median over the flows of a direction with the range from the smallest to the greatest.
+fn median_points(record: &Record, direction: Direction, pick: Pick) -> Vec<Point> {
+    range_points(record, direction, End::Receiver, pick)
+        .into_iter()
+        .map(|p| Point { low: None, high: None, ..p })
+        .collect()
+}
+
+fn range_points(record: &Record, direction: Direction, end: End, pick: Pick) -> Vec<Point> {
+    let members: std::collections::BTreeSet<u32> =
+        record.flows.iter().filter(|f| f.direction == direction).map(|f| f.id).collect();
+    let point = |i: &Interval| {
+        let flows = i.flows.iter().filter(|f| members.contains(&f.id));
+        let mut values: Vec<f64> =
+            flows.filter_map(|f| pick(end.of_flow(f)?)).filter(|v| v.is_finite()).collect();
+        values.sort_by(f64::total_cmp);
+        match (values.first(), values.last()) {
+            (Some(low), Some(high)) => {
+                // The lower of the two middle values: one that was measured.
+                span(i, Some(values[(values.len() - 1) / 2])).between(*low, *high)
+            }
+            _ => span(i, None),
+        }
+    };
+    record.intervals.iter().map(point).collect()
+}
+
+/// Stretches that the totals leave out.
+fn omitted(record: &Record) -> Vec<Shade> {
+    let mut out: Vec<Shade> = vec![];
+    for i in record.intervals.iter().filter(|i| i.omitted) {
+        match out.last_mut().filter(|s| (s.x_end - i.start_seconds).abs() < 1e-6) {
+            Some(shade) => shade.x_end = i.end_seconds,
+            None => out.push(Shade { x: i.start_seconds, x_end: i.end_seconds }),
+        }
+    }
+    out
+}
+
+/// A figure of intervals: each flow, or the range of many; sums where `sum`.
+fn intervals(
+    record: &Record,
+    (id, title, caption): (&str, &str, &str),
+    axis: Axis,
+    (end, pick): (End, Pick),
+    sum: bool,
+) -> Figure {
+    let mut figure = Figure::over_time(id, title, axis).caption(caption);
+    figure.shades = omitted(record);
+    if !figure.shades.is_empty() {
+        figure.caption.push_str(" Shaded: left out of the totals.");
+    }
+    let two_ways = DIRECTIONS.iter().all(|d| record.flows.iter().any(|f| f.direction == *d));
+    let mut slot = 0;
+    let mut sums = vec![];
+    for direction in DIRECTIONS {
+        let members = record.flows.iter().filter(|f| f.direction == direction).count();
+        if sum && members > 1 {
+            let points = total_points(record, direction, end, pick);
+            if points.iter().any(|p| p.y.is_finite()) {
+                let name = if two_ways { format!("sum {direction}") } else { "sum".into() };
+                let mut series = Series::new(name, Mark::Step).points(points);
+                series.heavy = true;
+                series.colour = Some(slot);
+                sums.push(series);
+                slot += 1;
+            }
+        }
+    }
+    if record.flows.len() <= LINES {
+        let mut points = flow_points(record, end, pick);
+        for flow in &record.flows {
+            let points = points.remove(&flow.id).unwrap_or_default();
+            if points.iter().any(|p| p.y.is_finite()) {
+                let mut series = Series::new(flow_name(flow), Mark::Step).points(points);
+                series.colour = Some(slot);
+                figure.series.push(series);
+                slot += 1;
+            }
+        }
+    } else {
+        for direction in DIRECTIONS {
+            let points = range_points(record, direction, end, pick);
+            if points.iter().any(|p| p.y.is_finite()) {
+                let name = if two_ways { format!("median {direction}") } else { "median".into() };
+                let mut series = Series::new(name, Mark::Step).points(points);
+                series.spread = Spread::Band;
+                series.colour = Some(slot);
+                figure.series.push(series);
+                slot += 1;
+            }
+        }
+        if figure.series.iter().any(|s| !s.is_empty()) {
+            figure.caption.push_str(
+                " Of the flows: median, and the range from the smallest to the greatest.",
+            );
+        }
+    }
+    // Sums come last: they are drawn above the flows.
+    figure.series.extend(sums);
+    figure
+}
+
+fn over_time(record: &Record) -> Vec<Figure> {
+    let mut out = vec![];
+    let received = record
+        .intervals
+        .iter()
+        .flat_map(|i| &i.flows)
+        .any(|f| f.receiver.as_ref().is_some_and(|r| r.bits_per_second.is_some()));
+    let end = if received { End::Receiver } else { End::Sender };
+    let words = match end {
+        End::Receiver => {
+            ("throughput", "Throughput received", "Payload received in each interval.")
+        }
+        End::Sender => (
+            "throughput",
+            "Throughput sent",
+            "Payload sent in each interval: what arrived is not known.",
+        ),
+    };
+    let mut throughput = intervals(record, words, rate_axis(), (end, |c| c.bits_per_second), true);
+    if let Some(usage) = &record.link_usage {
+        let nominal = usage.nominal_bits_per_second as f64;
+        let most =
+            throughput.series.iter().flat_map(|s| &s.points).map(|p| p.y).fold(0.0, f64::max);
+        if most >= NEAR * nominal {
+            throughput = throughput.reference("nominal rate", Place::Horizontal(nominal));
+        }
+    }
+    out.push(throughput);
+    if record.flows.iter().any(|f| f.transport == Transport::Udp) {
+        out.push(packets(record));
+    }
+    out.push(intervals(
+        record,
+        ("loss", "Packet loss", "Lost of those awaited in each interval; a packet is lost in the interval in which a later one passed it."),
+        loss_axis(),
+        (End::Receiver, loss),
+        true,
+    ));
+    out.push(intervals(
+        record,
+        ("jitter", "Jitter", "Interarrival jitter (RFC 3550) at the end of each interval."),
+        jitter_axis(),
+        (End::Receiver, |c| c.jitter_seconds),
+        false,
+    ));
+    let mut delay = intervals(
+        record,
+        (
+            "delay",
+            "One-way delay, mean",
+            "Mean one-way delay (RFC 7679) of the packets of each interval.",
+        ),
+        delay_axis(),
+        (End::Receiver, |c| c.mean_delay_seconds),
+        false,
+    );
+    error_band(record, &mut delay);
+    out.push(delay);
+    out
+}
+
+/// Around the delay of one flow or two: the bound of the clocks' error.
+fn error_band(record: &Record, figure: &mut Figure) {
+    if figure.series.len() > 2 || record.flows.len() > 2 {
+        return;
+    }
+    let errors: Vec<f64> = record
+        .flows
+        .iter()
+        .filter_map(|f| f.receiver.as_ref()?.one_way_delay.as_ref()?.error_seconds)
+        .filter(|e| e.is_finite() && *e > 0.0)
+        .collect();
+    let Some(error) = errors.iter().copied().reduce(f64::max) else { return };
+    for series in &mut figure.series {
+        series.spread = Spread::Band;
+        for p in &mut series.points {
+            (p.low, p.high) = (Some(p.y - error), Some(p.y + error));
+        }
+    }
+    figure.caption.push_str(" The band is the bound of the error of relating both clocks.");
+}
+
+/// Packets sent and received, all flows of a direction.
+fn packets(record: &Record) -> Figure {
+    let axis = Axis::new("", "packets_per_second", Quantity::PacketsPerSecond);
+    let mut figure = Figure::over_time("packet-rate", "Packet rate", axis)
+        .caption("Packets sent and received in each interval, all flows of a direction.");
+    figure.shades = omitted(record);
+    let two_ways = DIRECTIONS.iter().all(|d| record.flows.iter().any(|f| f.direction == *d));
+    for direction in DIRECTIONS {
+        // Reads of a stream are no packets.
+        if record.flows.iter().any(|f| f.direction == direction && f.transport != Transport::Udp) {
+            continue;
+        }
+        for (end, word) in [(End::Sender, "sent"), (End::Receiver, "received")] {
+            let points = total_points(record, direction, end, |c| c.packets_per_second);
+            if points.iter().any(|p| p.y.is_finite()) {
+                let name = if two_ways { format!("{word} {direction}") } else { word.into() };
+                figure.series.push(Series::new(name, Mark::Step).points(points));
+            }
+        }
+    }
+    figure
+}
+
+fn tcp_over_time(record: &Record) -> Vec<Figure> {
+    if !record.flows.iter().any(|f| f.transport == Transport::Tcp) {
+        return vec![];
+    }
+    let mut out = vec![];
+    type Sample = fn(&weir_model::record::TcpSample) -> f64;
+    let kinds: [(&str, &str, &str, Axis, Sample, Pick); 2] = [
+        (
+            "tcp-rtt",
+            "TCP round trip",
+            "Smoothed round trip of the sender's kernel.",
+            Axis::new("", "rtt_seconds", Quantity::Seconds).tight(),
+            |s| s.rtt_seconds,
+            |c| c.rtt_seconds,
+        ),
+        (
+            "tcp-cwnd",
+            "TCP congestion window",
+            "Congestion window of the sender's kernel.",
+            Axis::new("", "cwnd_bytes", Quantity::Bytes),
+            |s| s.cwnd_bytes as f64,
+            |c| c.cwnd_bytes.map(|b| b as f64),
+        ),
+    ];
+    for (id, title, caption, axis, sample, pick) in kinds {
+        let sampled = record.flows.iter().any(|f| f.tcp_samples.len() > 1);
+        if sampled && record.flows.len() <= LINES {
+            let mut figure = Figure::over_time(id, title, axis).caption(caption);
+            for flow in record.flows.iter().filter(|f| !f.tcp_samples.is_empty()) {
+                let points = flow.tcp_samples.iter().map(|s| Point::at(s.at_seconds, sample(s)));
+                figure.series.push(Series::new(flow_name(flow), Mark::Line).points(points));
+            }
+            out.push(figure);
+        } else {
+            out.push(intervals(record, (id, title, caption), axis, (End::Sender, pick), false));
+        }
+    }
+    out.push(intervals(
+        record,
+        ("tcp-retransmits", "TCP retransmissions", "Segments sent again in each interval."),
+        Axis::new("segments", "retransmits", Quantity::Count),
+        (End::Sender, |c| c.retransmits.map(|n| n as f64)),
+        true,
+    ));
+    out
+}
+
+/// How often so many packets were lost in a row, over all flows.
+fn loss_runs(record: &Record) -> Option<Figure> {
+    let mut runs: BTreeMap<(u64, String), u64> = BTreeMap::new();
+    for lengths in record.flows.iter().filter_map(|f| f.receiver.as_ref()?.loss_runs.as_ref()) {
+        for (length, n) in lengths.iter().filter(|(_, n)| **n > 0) {
+            // What is no number gathers the rest: last.
+            let key = (length.parse().unwrap_or(u64::MAX), length.clone());
+            let sum = runs.entry(key).or_default();
+            *sum = sum.saturating_add(*n);
+        }
+    }
+    if runs.is_empty() {
+        return None;
+    }
+    let axis = Axis::new("runs", "runs", Quantity::Count);
+    let names = runs.keys().map(|(_, length)| length.clone());
+    let mut figure = Figure::grouped_bars("loss-runs", "Losses in a row", names, axis).caption(
+        "How many unbroken runs of lost packets had each length (RFC 3357), all flows; “more” gathers further lengths.",
+    );
+    figure.x.label = "Packets lost in a row".into();
+    figure.x.key = "length_packets".into();
+    let points = runs.values().enumerate().map(|(i, n)| Point::at(i as f64, *n as f64));
+    Some(figure.with(Series::new("all flows", Mark::Bars).points(points)))
+}
+
+/// One distribution with its name.
+struct Distribution {
+    name: String,
+    colour: Option<usize>,
+    cells: Vec<Cell>,
+}
+
+/// Histogram, CDF and tail of one-way delay.
+fn distributions(runs: &[(String, &Record)]) -> Vec<Figure> {
+    let metrics = [
+        ("one_way_delay", "actual send time"),
+        ("one_way_delay_from_intended", "intended send time"),
+    ];
+    let mut all = vec![];
+    for (n, (name, record)) in runs.iter().enumerate() {
+        for (metric, words) in metrics {
+            // Runs are compared by what the network did, not by when their senders meant to send.
+            if runs.len() > 1 && metric != "one_way_delay" {
+                continue;
+            }
+            let of_metric = || record.histograms.iter().filter(|h| h.metric == metric);
+            let read = || of_metric().filter_map(|h| Some((h.flow, hdr::cells(h)?)));
+            let many = runs.len() > 1 || of_metric().count() > DISTRIBUTIONS;
+            if many {
+                let cells = hdr::merge(&read().map(|(_, c)| c).collect::<Vec<_>>());
+                let name =
+                    if runs.len() > 1 { name.clone() } else { format!("all flows, {words}") };
+                let colour = (runs.len() > 1).then(|| colour(n, Direction::Forward));
+                all.push(Distribution { name, colour, cells });
+            } else {
+                for (flow, cells) in read() {
+                    let of = flow
+                        .and_then(|id| record.flows.iter().find(|f| f.id == id))
+                        .filter(|_| record.flows.len() > 1)
+                        .map(|f| format!("{}, ", flow_name(f)))
+                        .unwrap_or_default();
+                    all.push(Distribution { name: format!("{of}{words}"), colour: None, cells });
+                }
+            }
+        }
+    }
+    all.retain(|d| !d.cells.is_empty());
+    let (Some(low), Some(high)) = (
+        all.iter().flat_map(|d| &d.cells).map(|c| c.low.max(1)).min(),
+        all.iter().flat_map(|d| &d.cells).map(|c| c.high.max(1)).max(),
+    ) else {
+        return vec![];
+    };
+    let log = high / low > 20;
+    let axis = || {
+        let axis = Axis::new("One-way delay", "one_way_delay_seconds", Quantity::Seconds);
+        if log { axis.log() } else { axis }
+    };
+    let mut histogram = Figure::histogram("delay-histogram", "One-way delay, distribution", axis())
+        .caption(format!(
+            "Share of packets in each of {BINS} bins of equal {}.",
+            if log { "ratio" } else { "width" }
+        ));
+    let mut cdf = Figure::cdf("delay-cdf", "One-way delay, cumulative", axis())
+        .caption("Share of packets with a delay of at most so much.");
+    let mut ccdf = Figure::ccdf("delay-tail", "One-way delay, tail", axis())
+        .caption("Share of packets with a delay above so much: the slow ones.");
+    let edges = edges(low, high, log);
+    for d in &all {
+        let total: f64 = d.cells.iter().map(|c| c.count as f64).sum();
+        let mark = if all.len() == 1 { Mark::Bars } else { Mark::Step };
+        let series = |mark, points: Vec<Point>| {
+            let mut series = Series::new(d.name.clone(), mark).points(points);
+            series.colour = d.colour;
+            series
+        };
+        histogram.series.push(series(mark, binned(&d.cells, &edges, total)));
+        let (rising, falling) = cumulative(&d.cells, total);
+        cdf.series.push(series(Mark::Step, rising));
+        ccdf.series.push(series(Mark::Step, falling));
+    }
+    vec![histogram, cdf, ccdf]
+}
+
+/// The edges of equal bins (or of equal ratios) from `low` to `high`, in ns.
+fn edges(low: u64, high: u64, log: bool) -> Vec<f64> {
+    let (low, high) = (low as f64, high as f64);
+    // One value alone still has a bin around it.
+    let (low, high) = if high > low { (low, high * (1.0 + 1e-9)) } else { (low * 0.9, high * 1.1) };
+    (0..=BINS)
+        .map(|i| {
+            let share = i as f64 / BINS as f64;
+            if log { low * (high / low).powf(share) } else { low + (high - low) * share }
+        })
+        .collect()
+}
+
+fn binned(cells: &[Cell], edges: &[f64], total: f64) -> Vec<Point> {
+    let mut bins = vec![0.0; edges.len().saturating_sub(1)];
+    for cell in cells {
+        // A cell is far narrower than a bin.
+        let middle = (cell.low as f64 / 2.0 + cell.high as f64 / 2.0).max(1.0);
+        let at = edges.partition_point(|e| *e <= middle).saturating_sub(1).min(bins.len() - 1);
+        bins[at] += cell.count as f64 / total;
+    }
+    bins.iter()
+        .zip(edges.windows(2))
+        .map(|(y, e)| Point::over(e[0] / 1e9, e[1] / 1e9, *y))
+        .collect()
+}
+
+/// Shares at or below, and above, each cell's upper end.
+fn cumulative(cells: &[Cell], total: f64) -> (Vec<Point>, Vec<Point>) {
+    let (mut rising, mut falling, mut below) = (vec![], vec![], 0.0);
+    for (i, cell) in cells.iter().enumerate() {
+        below += cell.count as f64;
+        let x = cell.high as f64 / 1e9;
+        let end = cells.get(i + 1).map_or(x, |next| next.high as f64 / 1e9);
+        rising.push(Point::over(x, end, below / total));
+        // What floats leave of nothing is nothing.
+        if i + 1 < cells.len() {
+            falling.push(Point::over(x, end, 1.0 - below / total));
+        }
+    }
+    (rising, falling)
+}

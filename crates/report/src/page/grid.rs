@@ -1,0 +1,339 @@
+//! Tables whose figures are aligned: one unit for a column (or for several that belong together), one number of decimals.
+
+use crate::markup::grouped;
+use crate::plot::Quantity;
+
+/// A column.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Column {
+    /// Heading, without the unit.
+    pub head: String,
+    /// What its figures measure; absent for a column of text.
+    pub quantity: Option<Quantity>,
+    /// Columns of the same group share their unit.
+    pub group: &'static str,
+}
+
+impl Column {
+    /// A column of words.
+    pub fn text(head: &str) -> Column {
+        Column { head: head.into(), ..Default::default() }
+    }
+
+    /// A column of figures.
+    pub fn figures(head: &str, quantity: Quantity) -> Column {
+        Column { head: head.into(), quantity: Some(quantity), group: "" }
+    }
+
+    /// The same column, sharing its unit with others of the group.
+    pub fn group(self, group: &'static str) -> Column {
+        Column { group, ..self }
+    }
+}
+
+/// A cell.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum Cell {
+    /// Not measured.
+    #[default]
+    Absent,
+    /// Words.
+    Text(String),
+    /// Something as it stands in a system: an address, a name, a path.
+    Code(String),
+    /// A figure in the column's SI unit.
+    Figure(f64),
+    /// A figure with a unit of its own, in a column of several kinds.
+    With(Quantity, f64),
+}
+
+impl From<Option<f64>> for Cell {
+    fn from(value: Option<f64>) -> Cell {
+        value.filter(|v| v.is_finite()).map_or(Cell::Absent, Cell::Figure)
+    }
+}
+
+impl From<Option<u64>> for Cell {
+    fn from(value: Option<u64>) -> Cell {
+        value.map_or(Cell::Absent, |v| Cell::Figure(v as f64))
+    }
+}
+
+impl From<f64> for Cell {
+    fn from(value: f64) -> Cell {
+        Some(value).into()
+    }
+}
+
+impl From<u64> for Cell {
+    fn from(value: u64) -> Cell {
+        Cell::Figure(value as f64)
+    }
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Cell {
+        if text.is_empty() { Cell::Absent } else { Cell::Text(text.into()) }
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Cell {
+        if text.is_empty() { Cell::Absent } else { Cell::Text(text) }
+    }
+}
+
+impl Cell {
+    /// Something as it stands in a system; nothing where it is empty.
+    pub fn code(text: &str) -> Cell {
+        if text.is_empty() { Cell::Absent } else { Cell::Code(text.into()) }
+    }
+}
+
+/// A table.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Grid {
+    /// What it shows.
+    pub caption: String,
+    /// Its columns.
+    pub columns: Vec<Column>,
+    /// Its rows; a short one ends in absent cells.
+    pub rows: Vec<Vec<Cell>>,
+    /// Rows at the end that are sums of those before: they stay there when sorted.
+    pub sums: usize,
+    /// The first cell of each row names the row.
+    pub row_heads: bool,
+    /// Rows belong in this order: a table of different figures, not of like things.
+    pub in_order: bool,
+}
+
+/// A table with its words: what HTML and Markdown both write.
+pub(crate) struct Laid {
+    /// Heading and unit of each column, and whether it is of figures.
+    pub(crate) heads: Vec<(String, &'static str, bool)>,
+    pub(crate) rows: Vec<Vec<LaidCell>>,
+}
+
+/// A cell's words and, for a figure, its value to sort by.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct LaidCell {
+    pub(crate) text: String,
+    pub(crate) value: Option<f64>,
+    pub(crate) code: bool,
+    pub(crate) absent: bool,
+}
+
+impl Grid {
+    /// A table without rows.
+    pub fn new(caption: &str, columns: impl IntoIterator<Item = Column>) -> Grid {
+        Grid {
+            caption: caption.into(),
+            columns: columns.into_iter().collect(),
+            row_heads: true,
+            ..Default::default()
+        }
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
+        self.rows.push(cells.into_iter().take(self.columns.len()).collect());
+    }
+
+    /// The same table without the columns of figures in which nothing was measured.
+    pub fn without_empty_columns(mut self) -> Grid {
+        let keep: Vec<bool> = (0..self.columns.len())
+            .map(|i| {
+                i == 0 || self.rows.iter().any(|r| r.get(i).is_some_and(|c| *c != Cell::Absent))
+            })
+            .collect();
+        let kept = |i: &usize| keep.get(*i).copied().unwrap_or(false);
+        self.columns = std::mem::take(&mut self.columns)
+            .into_iter()
+            .enumerate()
+            .filter_map(|(i, c)| kept(&i).then_some(c))
+            .collect();
+        for row in &mut self.rows {
+            *row = std::mem::take(row)
+                .into_iter()
+                .enumerate()
+                .filter_map(|(i, c)| kept(&i).then_some(c))
+                .collect();
+        }
+        self
+    }
+
+    pub(crate) fn laid(&self) -> Laid {
+        let styles: Vec<Option<Style>> = self
+            .columns
+            .iter()
+            .enumerate()
+            .map(|(i, column)| {
+                let quantity = column.quantity?;
+                let members = |j: usize| {
+                    j == i
+                        || (!column.group.is_empty()
+                            && self.columns[j].group == column.group
+                            && self.columns[j].quantity == column.quantity)
+                };
+                let in_group = (0..self.columns.len()).filter(|j| members(*j));
+                let values = |columns: &mut dyn Iterator<Item = usize>| -> Vec<f64> {
+                    columns
+                        .flat_map(|j| {
+                            self.rows.iter().filter_map(move |r| match r.get(j) {
+                                Some(Cell::Figure(v)) => Some(*v),
+                                _ => None,
+                            })
+                        })
+                        .collect()
+                };
+                let (all, own) = (values(&mut { in_group }), values(&mut std::iter::once(i)));
+                Some(Style::of(quantity, &all, &own))
+            })
+            .collect();
+        let heads = self
+            .columns
+            .iter()
+            .zip(&styles)
+            .map(|(c, s)| {
+                (c.head.clone(), s.as_ref().map_or("", |s| s.symbol), c.quantity.is_some())
+            })
+            .collect();
+        let absent = Cell::Absent;
+        let rows = self.rows.iter().map(|row| {
+            let cells = styles.iter().enumerate();
+            cells
+                .map(|(i, style)| laid_cell(row.get(i).unwrap_or(&absent), style.as_ref()))
+                .collect()
+        });
+        Laid { heads, rows: rows.collect() }
+    }
+}
+
+fn laid_cell(cell: &Cell, style: Option<&Style>) -> LaidCell {
+    let plain = |text: String| LaidCell { text, value: None, code: false, absent: false };
+    match cell {
+        Cell::Absent => LaidCell { absent: true, ..plain("–".into()) },
+        Cell::Text(text) => plain(text.clone()),
+        Cell::Code(text) => LaidCell { code: true, ..plain(text.clone()) },
+        Cell::Figure(v) => {
+            let text = style.map_or_else(|| Quantity::Number.format(*v), |s| s.show(*v));
+            LaidCell { value: Some(*v), ..plain(text) }
+        }
+        Cell::With(quantity, v) => LaidCell { value: Some(*v), ..plain(quantity.format(*v)) },
+    }
+}
+
+/// Most decimals of a column.
+const DECIMALS: usize = 3;
+
+/// How a column writes its figures.
+struct Style {
+    quantity: Quantity,
+    factor: f64,
+    symbol: &'static str,
+    /// Absent: each figure with a unit of its own, since they are too far apart.
+    decimals: Option<usize>,
+}
+
+impl Style {
+    /// `all` decide on the unit, `own` on the decimals: the smallest has two digits at least, the greatest four where
+    /// there is room.
+    fn of(quantity: Quantity, all: &[f64], own: &[f64]) -> Style {
+        let size = |values: &[f64], pick: fn(f64, f64) -> f64| {
+            values.iter().map(|v| v.abs()).filter(|v| *v > 0.0 && v.is_finite()).reduce(pick)
+        };
+        let greatest = size(all, f64::max).unwrap_or(0.0);
+        // Packet rates are compared to the packet: 998.9 is not 1 k.
+        let unit =
+            quantity.unit(if quantity == Quantity::PacketsPerSecond { 1.0 } else { greatest });
+        let digits = |v: f64, wanted: f64| {
+            (wanted - 1.0 - (v / unit.factor).log10().floor()).clamp(0.0, 99.0) as usize
+        };
+        let whole = quantity == Quantity::Count && own.iter().all(|v| v.fract() == 0.0);
+        let decimals = match (size(own, f64::min), size(own, f64::max)) {
+            _ if whole => Some(0),
+            (Some(least), Some(most)) => {
+                let enough = digits(least, 2.0);
+                let needed = enough.max(digits(most, 4.0).min(DECIMALS));
+                // Columns that belong together have all one unit, or none has.
+                let together = size(all, f64::min).is_none_or(|v| digits(v, 2.0) <= DECIMALS);
+                (together && needed <= DECIMALS && greatest / unit.factor < 1e9).then_some(needed)
+            }
+            _ => Some(0),
+        };
+        Style {
+            quantity,
+            factor: unit.factor,
+            symbol: if decimals.is_some() { unit.symbol } else { "" },
+            decimals,
+        }
+    }
+
+    fn show(&self, value: f64) -> String {
+        match self.decimals {
+            _ if value == 0.0 => "0".into(),
+            Some(decimals) => grouped(&format!("{:.decimals$}", value / self.factor)),
+            None => self.quantity.format(value),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(quantity: Quantity, values: &[f64]) -> (&'static str, Vec<String>) {
+        let mut grid = Grid::new("", [Column::figures("x", quantity)]);
+        values.iter().for_each(|v| grid.row([Cell::Figure(*v)]));
+        let laid = grid.laid();
+        let plain = |t: &str| t.replace('\u{a0}', " ").replace('\u{202f}', "_");
+        (laid.heads[0].1, laid.rows.iter().map(|r| plain(&r[0].text)).collect())
+    }
+
+    #[test]
+    fn a_column_has_one_unit_and_no_false_zero() {
+        assert_eq!(
+            shown(Quantity::BitsPerSecond, &[941.4e6, 94.2e6, 0.0]),
+            ("Mbit/s", vec!["941.4".into(), "94.2".into(), "0".into()])
+        );
+        assert_eq!(
+            shown(Quantity::Seconds, &[1.23e-5, 2.9e-3]),
+            ("ms", vec!["0.012".into(), "2.900".into()])
+        );
+        assert_eq!(
+            shown(Quantity::Seconds, &[1e-9, 2.0]),
+            ("", vec!["1.00 ns".into(), "2.00 s".into()])
+        );
+        assert_eq!(
+            shown(Quantity::Count, &[12_345.0, 0.0]),
+            ("", vec!["12_345".into(), "0".into()])
+        );
+        assert_eq!(
+            shown(Quantity::Ratio, &[0.0012, 1.0]),
+            ("%", vec!["0.12".into(), "100.00".into()])
+        );
+    }
+
+    #[test]
+    fn groups_share_their_unit() {
+        let columns = ["min", "max"].map(|h| Column::figures(h, Quantity::Seconds).group("delay"));
+        let mut grid = Grid::new("", columns);
+        grid.row([Cell::Figure(80e-6), Cell::Figure(1.3e-3)]);
+        let laid = grid.laid();
+        assert_eq!((laid.heads[0].1, laid.heads[1].1), ("ms", "ms"));
+        assert_eq!(
+            (laid.rows[0][0].text.as_str(), laid.rows[0][1].text.as_str()),
+            ("0.080", "1.300")
+        );
+    }
+
+    #[test]
+    fn empty_columns_go() {
+        let columns = ["a", "b", "c"].map(|h| Column::figures(h, Quantity::Count));
+        let mut grid = Grid::new("", columns);
+        grid.row([Cell::Absent, Cell::Absent, Cell::Figure(0.0)]);
+        let grid = grid.without_empty_columns();
+        assert_eq!(grid.columns.len(), 2, "a measured zero stays");
+        assert_eq!(grid.laid().rows[0][0].text, "–");
+    }
+}

@@ -1,0 +1,412 @@
+//! The page of one run.
+
+use weir_model::plan::{Direction, Transport};
+use weir_model::record::{Flow, Record, Status};
+use weir_model::warning::Severity;
+
+use super::document::{Block, Document, Headline, Notice, Section};
+use super::figures::figures_of_run;
+use super::grid::{Cell, Column, Grid};
+use super::{definitions, tables, words};
+use crate::plot::{Figure, Quantity};
+
+/// A page about one run.
+pub fn of_run(record: &Record) -> Document {
+    let mut sections = vec![summary(record)];
+    sections.extend(verdict(record));
+    sections.push(results(record));
+    let (time, distributions) = figures(record);
+    if !time.is_empty() {
+        sections.push(Section::new("over-time", "Over time", vec![Block::Figures(time)]));
+    }
+    sections.extend(delays(record, distributions));
+    sections.extend(losses(record));
+    sections.extend(path(record));
+    sections.push(conditions(record));
+    sections.push(what_ran(record));
+    sections.push(method(&[record]));
+    Document {
+        title: words::title(record),
+        subtitle: subtitle(record),
+        passed: record.verdict.as_ref().map(|v| v.passed),
+        headlines: headlines(record),
+        notices: notices(record, ""),
+        sections,
+        generator: generator(),
+    }
+}
+
+pub(super) fn generator() -> String {
+    format!("weir {}", env!("CARGO_PKG_VERSION"))
+}
+
+fn subtitle(record: &Record) -> String {
+    let mut parts = vec![];
+    if !record.id.is_empty() {
+        parts.push(format!("run {}", record.id));
+    }
+    if !record.started_at.is_empty() {
+        parts.push(words::when(&record.started_at));
+    }
+    parts.push(Quantity::Seconds.format(record.seconds));
+    parts.push(status(record).into());
+    parts.join(" · ")
+}
+
+pub(super) fn status(record: &Record) -> &'static str {
+    match record.status {
+        Status::Complete => "complete",
+        Status::Partial => "partial",
+        Status::Interrupted => "interrupted",
+    }
+}
+
+/// Warnings, the gravest first; `run` names theirs where there are several.
+pub(super) fn notices(record: &Record, run: &str) -> Vec<Notice> {
+    let about = |flow: Option<u32>| {
+        let parts = [(!run.is_empty()).then(|| run.to_string()), flow.map(|f| format!("flow {f}"))];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    };
+    let mut out: Vec<Notice> = record
+        .warnings
+        .iter()
+        .map(|w| Notice {
+            severity: w.severity,
+            code: w.code.clone(),
+            about: about(w.flow),
+            text: w.text.clone(),
+        })
+        .collect();
+    if record.status != Status::Complete {
+        let text = if record.end_reason.is_empty() { status(record) } else { &record.end_reason };
+        out.push(Notice {
+            severity: Severity::Error,
+            code: status(record).into(),
+            about: about(None),
+            text: text.into(),
+        });
+    }
+    let rank = |severity| match severity {
+        Severity::Error => 0,
+        Severity::Warning => 1,
+        Severity::Info => 2,
+    };
+    out.sort_by_key(|n| rank(n.severity));
+    out
+}
+
+fn headlines(record: &Record) -> Vec<Headline> {
+    let mut out = vec![];
+    let show = |quantity: Quantity, value: Option<f64>| {
+        value.filter(|v| v.is_finite()).map(|v| quantity.format(v))
+    };
+    for direction in [Direction::Forward, Direction::Reverse] {
+        let Some(total) = record.direction(direction) else { continue };
+        let members: Vec<&Flow> =
+            record.flows.iter().filter(|f| f.direction == direction).collect();
+        let both = record.total.forward.is_some() && record.total.reverse.is_some();
+        let label =
+            |what: &str| if both { format!("{what}, {direction}") } else { what.to_string() };
+        let rate = total.receiver.as_ref().and_then(|r| r.bits_per_second);
+        let sent = total.sender.as_ref().and_then(|s| s.bits_per_second);
+        let mut note: Vec<String> =
+            show(Quantity::BitsPerSecond, sent).map(|s| format!("{s} sent")).into_iter().collect();
+        let crossing = words::crossing(&members);
+        if !crossing.is_empty() {
+            note.push(crossing);
+        }
+        out.push(Headline::new(
+            &label("Received"),
+            show(Quantity::BitsPerSecond, rate),
+            note.join(", "),
+        ));
+        if members.iter().any(|f| f.transport == Transport::Udp) {
+            let receiver = total.receiver.as_ref();
+            let lost = receiver.and_then(|r| r.lost_packets);
+            let ratio = receiver.and_then(|r| r.loss_ratio).or(match lost {
+                Some(0) => Some(0.0),
+                _ => None,
+            });
+            let note = lost.map(|n| format!("{} packets", Quantity::Count.format(n as f64)));
+            out.push(Headline::new(
+                &label("Loss"),
+                show(Quantity::Ratio, ratio),
+                note.unwrap_or_default(),
+            ));
+            let delays: Vec<_> = members
+                .iter()
+                .filter_map(|f| f.receiver.as_ref()?.one_way_delay.as_ref())
+                .collect();
+            let value = match delays.as_slice() {
+                [] => None,
+                all => Some(all.iter().map(|d| words::middle(d)).fold(f64::NEG_INFINITY, f64::max)),
+            };
+            let error = delays.iter().filter_map(|d| d.error_seconds).reduce(f64::max);
+            let mut note: Vec<String> =
+                error.map(|e| format!("± {}", Quantity::Seconds.format(e))).into_iter().collect();
+            if delays.len() > 1 {
+                note.push("slowest flow".into());
+            } else if let Some(p99) = delays.first().and_then(|d| d.p99_seconds) {
+                note.push(format!("p99 {}", Quantity::Seconds.format(p99)));
+            }
+            let kind = if delays.iter().all(|d| d.p50_seconds.is_some()) {
+                "One-way delay, median"
+            } else {
+                "One-way delay, mean"
+            };
+            out.push(Headline::new(&label(kind), show(Quantity::Seconds, value), note.join(", ")));
+        } else if let Some(n) = total.sender.as_ref().and_then(|s| s.retransmits) {
+            out.push(Headline::new(
+                &label("Sent again"),
+                Some(Quantity::Count.format(n as f64)),
+                "TCP segments",
+            ));
+        }
+    }
+    if let Some(latency) = &record.latency {
+        let middle = |d: &Option<weir_model::record::Delay>| d.as_ref().map(words::middle);
+        let note = show(Quantity::Seconds, middle(&latency.idle)).map(|i| format!("{i} idle"));
+        out.push(Headline::new(
+            "Round trip under load",
+            show(Quantity::Seconds, middle(&latency.loaded)),
+            note.unwrap_or_default(),
+        ));
+    }
+    out
+}
+
+fn summary(record: &Record) -> Section {
+    let mut blocks = vec![Block::Text(words::what_ran(record))];
+    blocks.extend(words::what_came_out(record).into_iter().map(Block::Text));
+    blocks.push(Block::Text(words::bottleneck(record)));
+    blocks.push(Block::Text(words::trust(record)));
+    Section::new("summary", "Summary", blocks)
+}
+
+pub(super) fn verdict(record: &Record) -> Option<Section> {
+    let verdict = record.verdict.as_ref()?;
+    let mut grid = Grid::new(
+        "Expectations",
+        [
+            Column::text("Expectation"),
+            Column::text("Result"),
+            Column::figures("Measured", Quantity::Number),
+        ],
+    );
+    for e in &verdict.expectations {
+        let word = if e.passed { "met" } else { "NOT met" };
+        grid.row([Cell::code(&e.text), word.into(), e.measured.into()]);
+    }
+    let words = if verdict.passed { "Passed: every expectation was met." } else { "Failed." };
+    Some(Section::new("verdict", "Verdict", vec![Block::Text(words.into()), Block::Grid(grid)]))
+}
+
+fn results(record: &Record) -> Section {
+    let mut blocks = vec![];
+    let totals = tables::totals(record);
+    if !totals.rows.is_empty() {
+        blocks.push(Block::Grid(totals));
+    }
+    if record.flows.is_empty() {
+        blocks.push(Block::Text("No flow was measured.".into()));
+    } else {
+        blocks.push(Block::Grid(tables::flows(record)));
+    }
+    blocks.extend(tables::tcp(record).map(Block::Grid));
+    blocks.extend(tables::pacing(record).map(Block::Grid));
+    blocks.extend(tables::link_usage(record).map(Block::Grid));
+    let absent = words::not_measured(record);
+    if !absent.is_empty() {
+        blocks.push(Block::Text(format!("Not measured in this run: {}.", absent.join(", "))));
+    }
+    Section::new("results", "Results", blocks)
+}
+
+/// Figures over time, and the others.
+fn figures(record: &Record) -> (Vec<Figure>, Vec<Figure>) {
+    figures_of_run(record).into_iter().partition(|f| f.x.key == "time_seconds")
+}
+
+fn delays(record: &Record, mut distributions: Vec<Figure>) -> Option<Section> {
+    // Losses in a row stand with the losses.
+    distributions.retain(|f| f.id != "loss-runs");
+    let mut blocks: Vec<Block> = vec![];
+    blocks.extend(tables::times(record).map(Block::Grid));
+    blocks.extend(tables::variation(record).map(Block::Grid));
+    if !distributions.is_empty() {
+        blocks.push(Block::Figures(distributions));
+    }
+    if let Some(latency) = &record.latency {
+        let mut text = format!(
+            "{} of {} round-trip probes came back ({}).",
+            Quantity::Count.format(latency.sent.saturating_sub(latency.lost) as f64),
+            Quantity::Count.format(latency.sent as f64),
+            latency.method
+        );
+        if let Some(rpm) = latency.responsiveness_per_minute {
+            text +=
+                &format!(" Responsiveness: {} round trips a minute.", Quantity::Number.format(rpm));
+        }
+        blocks.push(Block::Text(text));
+    }
+    (!blocks.is_empty()).then(|| Section::new("delay", "Delay", blocks))
+}
+
+fn losses(record: &Record) -> Option<Section> {
+    let mut blocks = vec![];
+    if let Some(ledger) = &record.loss_ledger {
+        if ledger.missing_packets == 0
+            && ledger.remainder_packets == 0
+            && ledger.rows.iter().all(|r| r.packets == 0)
+        {
+            blocks.push(Block::Text("No packet is missing.".into()));
+        } else {
+            blocks.push(Block::Grid(tables::ledger(ledger)));
+        }
+    }
+    let runs: Vec<Figure> =
+        figures_of_run(record).into_iter().filter(|f| f.id == "loss-runs").collect();
+    if !runs.is_empty() {
+        blocks.push(Block::Figures(runs));
+    }
+    (!blocks.is_empty()).then(|| Section::new("losses", "Missing packets", blocks))
+}
+
+/// The emulator's part, and its join with the receiver's log.
+fn path(record: &Record) -> Option<Section> {
+    let mut blocks: Vec<Block> = vec![];
+    blocks.extend(tables::realised_measured(record).map(Block::Grid));
+    if let Some(used) = &record.impairment {
+        blocks.push(Block::Grid(tables::impairment(used)));
+    }
+    if let Some(joined) = &record.triangulation {
+        blocks.push(Block::Facts(tables::triangulation(joined)));
+    }
+    (!blocks.is_empty()).then(|| Section::new("emulator", "Emulator", blocks))
+}
+
+/// Hosts, clocks, noise.
+fn conditions(record: &Record) -> Section {
+    let mut blocks = vec![];
+    blocks.extend(tables::cpu(record).map(Block::Grid));
+    let mut facts: Vec<(String, String)> = vec![];
+    let mut fact = |name: &str, text: String| facts.push((name.into(), text));
+    match &record.clock {
+        Some(clock) => fact("Clocks", clocks(clock)),
+        None => fact("Clocks", "not related".into()),
+    }
+    match &record.time_source {
+        Some(source) => fact(
+            "Time sources",
+            format!(
+                "send {}, receive {}, resolution {}",
+                source.send,
+                source.receive,
+                Quantity::Seconds.format(source.resolution_seconds)
+            ),
+        ),
+        None => fact("Time sources", "not told".into()),
+    }
+    match &record.calibration {
+        Some(c) => {
+            let figures = tables::named_figures(&c.noise_floor);
+            let list: Vec<String> =
+                figures.iter().map(|(name, value)| format!("{name} {value}")).collect();
+            fact("Noise floor", format!("{} (calibrated {})", list.join("; "), words::when(&c.at)));
+        }
+        None => fact("Noise floor", "not measured on this host (weir calibrate)".into()),
+    }
+    if let Some(t) = record.loss_threshold_seconds {
+        fact("Loss threshold", Quantity::Seconds.format(t));
+    }
+    if let Some(t) = record.omitted_seconds.filter(|t| *t > 0.0) {
+        fact("Left out at the start", Quantity::Seconds.format(t));
+    }
+    if let Some(bytes) = record.control_bytes {
+        fact("Control and probes", Quantity::Bytes.format(bytes as f64));
+    }
+    blocks.push(Block::Facts(facts));
+    blocks.extend(tables::hosts(record).map(Block::Grid));
+    Section { background: true, ..Section::new("conditions", "Hosts, clocks, noise", blocks) }
+}
+
+fn clocks(clock: &weir_model::record::ClockRelation) -> String {
+    let show = |v| Quantity::Seconds.format(v);
+    if clock.method == "shared" {
+        return format!("one clock shared by both ends, ± {}", show(clock.error_seconds));
+    }
+    let mut text = format!(
+        "{}{}: offset {}, skew {} ppm, ± {}, {} probes",
+        clock.method,
+        clock.source.as_deref().map(|s| format!(" by {s}")).unwrap_or_default(),
+        show(clock.offset_seconds),
+        Quantity::Number.format(clock.skew_ratio * 1e6),
+        show(clock.error_seconds),
+        clock.samples
+    );
+    if let Some(min) = clock.min_round_trip_seconds {
+        text += &format!(", smallest round trip {}", show(min));
+    }
+    text
+}
+
+pub(super) fn what_ran(record: &Record) -> Section {
+    let mut blocks = vec![];
+    if !record.command.is_empty() {
+        blocks.push(Block::Command(command(&record.command)));
+    }
+    let mut facts = vec![];
+    let mut fact = |name: &str, text: String| {
+        if !text.trim().is_empty() {
+            facts.push((name.to_string(), text));
+        }
+    };
+    fact("Run", record.id.clone());
+    fact("Started", words::when(&record.started_at));
+    fact("End", format!("{}: {}", status(record), record.end_reason));
+    fact("Seed", record.seed.to_string());
+    fact("Plan, SHA-256", record.plan_sha256.clone());
+    fact("Peer", record.peer.clone());
+    let labels: Vec<String> = record.labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
+    fact("Labels", labels.join(", "));
+    let build = record.build.commit.as_deref().map(|c| format!(" ({c})")).unwrap_or_default();
+    fact("Weir", format!("{}{build} {}", record.version, record.build.target));
+    blocks.push(Block::Facts(facts));
+    if !record.flows.is_empty() {
+        blocks.push(Block::Grid(tables::endpoints(record)));
+    }
+    // A plan is a value that was read from JSON or made by a program: it can be written.
+    if let Ok(text) = weir_model::json::to_pretty(&record.plan) {
+        blocks.push(Block::Verbatim { title: "Plan as understood (weir.plan/1)".into(), text });
+    }
+    Section { background: true, ..Section::new("what-ran", "What ran", blocks) }
+}
+
+/// The words of a command as a shell takes them.
+fn command(words: &[String]) -> String {
+    let quoted = |word: &String| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+./:,@%".contains(c);
+        if !word.is_empty() && word.chars().all(plain) {
+            word.clone()
+        } else {
+            format!("'{}'", word.replace('\'', "'\\''"))
+        }
+    };
+    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+pub(super) fn method(records: &[&Record]) -> Section {
+    let blocks = vec![Block::Definitions(definitions::of(records))];
+    Section { background: true, ..Section::new("method", "What the figures mean", blocks) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_can_be_typed_again() {
+        let words = ["weir", "test", "h", "-T", "it's; rm", ""].map(String::from);
+        assert_eq!(command(&words), r"weir test h -T 'it'\''s; rm' ''");
+    }
+}

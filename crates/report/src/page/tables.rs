@@ -1,0 +1,664 @@
+//! The tables of a run.
+
+use std::collections::BTreeMap;
+
+use weir_model::plan::{Direction, Transport};
+use weir_model::record::{
+    CpuEnd, Delay, Flow, Host, ImpairmentUse, LossLedger, Receiver, Record, Sums, Triangulation,
+};
+
+use super::grid::{Cell, Column, Grid};
+use super::words;
+use crate::plot::Quantity::{self, *};
+
+/// Rows of a table of flows; what is more stays in the record.
+const ROWS: usize = 2000;
+const DIRECTIONS: [Direction; 2] = [Direction::Forward, Direction::Reverse];
+
+fn figures(head: &str, quantity: Quantity) -> Column {
+    Column::figures(head, quantity)
+}
+
+/// Sums of each direction, both ends.
+pub(super) fn totals(record: &Record) -> Grid {
+    let mut grid = Grid::new(
+        "Sums of each direction",
+        [
+            Column::text("Direction"),
+            Column::text("End"),
+            figures("Rate", BitsPerSecond),
+            figures("Packet rate", PacketsPerSecond),
+            figures("Payload", Bytes),
+            figures("Packets", Count),
+            figures("Time", Seconds),
+            figures("Lost", Count),
+            figures("Loss", Ratio),
+            figures("Late", Count),
+            figures("Duplicate", Count),
+            figures("Reordered", Count),
+            figures("Corrupted", Count),
+            figures("Sent again", Count),
+            figures("Missed slots", Count),
+        ],
+    );
+    for direction in DIRECTIONS {
+        let Some(total) = record.direction(direction) else { continue };
+        // Writes and reads of streams are no packets.
+        let udp = record
+            .flows
+            .iter()
+            .filter(|f| f.direction == direction)
+            .all(|f| f.transport == Transport::Udp);
+        let ends: [(&str, &Option<Sums>); 2] =
+            [("sender", &total.sender), ("receiver", &total.receiver)];
+        for (end, sums) in ends {
+            let Some(s) = sums else { continue };
+            grid.row([
+                Cell::Text(direction.to_string()),
+                end.into(),
+                s.bits_per_second.into(),
+                s.packets_per_second.filter(|_| udp).into(),
+                s.bytes.into(),
+                Some(s.packets).filter(|_| udp).into(),
+                s.seconds.into(),
+                s.lost_packets.into(),
+                s.loss_ratio.into(),
+                s.late_packets.into(),
+                s.duplicate_packets.into(),
+                s.reordered_packets.into(),
+                s.corrupted_packets.into(),
+                s.retransmits.into(),
+                s.missed_slots.into(),
+            ]);
+        }
+    }
+    grid.without_empty_columns()
+}
+
+fn flow_head(flow: &Flow) -> [Cell; 3] {
+    [
+        u64::from(flow.id).into(),
+        Cell::code(&words::flow_title(flow)),
+        Cell::Text(format!("{} {}", flow.transport.to_string().to_uppercase(), flow.direction)),
+    ]
+}
+
+fn flow_columns() -> [Column; 3] {
+    [figures("Flow", Count), Column::text("Name"), Column::text("Kind")]
+}
+
+/// A caption that says when rows are missing.
+fn caption(words: &str, flows: usize) -> String {
+    if flows > ROWS { format!("{words}: the first {ROWS} of {flows}") } else { words.into() }
+}
+
+/// Volume and loss of each flow.
+pub(super) fn flows(record: &Record) -> Grid {
+    let mut grid = Grid::new(
+        &caption("Volume and loss of each flow", record.flows.len()),
+        flow_columns().into_iter().chain([
+            figures("Sent", BitsPerSecond).group("rate"),
+            figures("Received", BitsPerSecond).group("rate"),
+            figures("Packets sent", Count),
+            figures("Packets received", Count),
+            figures("Lost", Count),
+            figures("Loss", Ratio),
+            figures("Late", Count),
+            figures("Duplicate", Count),
+            figures("Reordered", Count),
+            figures("Corrupted", Count),
+            figures("Socket dropped", Count),
+            Column::text("Crossing"),
+        ]),
+    );
+    for f in record.flows.iter().take(ROWS) {
+        let udp = f.transport == Transport::Udp;
+        let (s, r) = (f.sender.as_ref(), f.receiver.as_ref());
+        let received = |pick: fn(&Receiver) -> Option<u64>| Cell::from(r.and_then(pick));
+        grid.row(flow_head(f).into_iter().chain([
+            s.and_then(|s| s.bits_per_second).into(),
+            r.and_then(|r| r.bits_per_second).into(),
+            s.map(|s| s.packets).filter(|_| udp).into(),
+            r.map(|r| r.packets).filter(|_| udp).into(),
+            received(|r| r.lost_packets),
+            r.and_then(|r| r.loss_ratio).into(),
+            received(|r| r.late_packets),
+            received(|r| r.duplicate_packets),
+            received(|r| r.reordered_packets),
+            received(|r| r.corrupted_packets),
+            received(|r| r.socket_dropped_packets),
+            r.and_then(|r| r.crossing.as_deref()).unwrap_or("").into(),
+        ]));
+    }
+    grid.without_empty_columns()
+}
+
+/// Times of each flow: jitter, variation, delays, round trips.
+pub(super) fn times(record: &Record) -> Option<Grid> {
+    let mut grid = Grid::new(
+        &caption("Delay of each flow", record.flows.len()),
+        flow_columns().into_iter().chain([
+            Column::text("Figure"),
+            figures("Samples", Count),
+            figures("Least", Seconds).group("delay"),
+            figures("Mean", Seconds).group("delay"),
+            figures("Median", Seconds).group("delay"),
+            figures("p90", Seconds).group("delay"),
+            figures("p99", Seconds).group("delay"),
+            figures("p99.9", Seconds).group("delay"),
+            figures("p99.99", Seconds).group("delay"),
+            figures("Greatest", Seconds).group("delay"),
+            figures("± error", Seconds),
+        ]),
+    );
+    let mut add = |head: [Cell; 3], what: &str, d: &Delay| {
+        grid.row(head.into_iter().chain([
+            what.into(),
+            d.count.into(),
+            d.min_seconds.into(),
+            d.mean_seconds.into(),
+            d.p50_seconds.into(),
+            d.p90_seconds.into(),
+            d.p99_seconds.into(),
+            d.p99_9_seconds.into(),
+            d.p99_99_seconds.into(),
+            d.max_seconds.into(),
+            d.error_seconds.into(),
+        ]));
+    };
+    for f in record.flows.iter().take(ROWS) {
+        let r = f.receiver.as_ref();
+        let kinds = [
+            ("one-way delay", r.and_then(|r| r.one_way_delay.as_ref())),
+            ("from intended", r.and_then(|r| r.one_way_delay_from_intended.as_ref())),
+            ("round trip", f.round_trip.as_ref()),
+        ];
+        for (what, delay) in kinds {
+            if let Some(d) = delay {
+                add(flow_head(f), what, d);
+            }
+        }
+    }
+    if let Some(latency) = &record.latency {
+        let head = || {
+            let probes = format!("probes ({})", latency.method);
+            [Cell::Absent, Cell::Text(probes), Cell::Absent]
+        };
+        for (what, delay) in
+            [("round trip, idle", &latency.idle), ("round trip, loaded", &latency.loaded)]
+        {
+            if let Some(d) = delay {
+                add(head(), what, d);
+            }
+        }
+    }
+    grid.row_heads = false;
+    (!grid.rows.is_empty()).then(|| grid.without_empty_columns())
+}
+
+/// Variation of delay of each flow.
+pub(super) fn variation(record: &Record) -> Option<Grid> {
+    let mut grid = Grid::new(
+        &caption("Jitter and delay variation of each flow", record.flows.len()),
+        flow_columns().into_iter().chain([
+            figures("Jitter", Seconds).group("variation"),
+            figures("PDV p99", Seconds).group("variation"),
+            figures("IPDV p99", Seconds).group("variation"),
+            Column::text("Between"),
+            figures("Timed in user space", Count),
+        ]),
+    );
+    for f in record.flows.iter().take(ROWS) {
+        let Some(r) = &f.receiver else { continue };
+        let variation = r.delay_variation.as_ref();
+        if r.jitter_seconds.is_none() && variation.is_none() {
+            continue;
+        }
+        let between = match r.time_unit.as_deref() {
+            Some("packet") => "packets",
+            Some("batch") => "batches",
+            other => other.unwrap_or(""),
+        };
+        grid.row(flow_head(f).into_iter().chain([
+            r.jitter_seconds.into(),
+            variation.and_then(|v| v.pdv_p99_seconds).into(),
+            variation.and_then(|v| v.ipdv_p99_seconds).into(),
+            between.into(),
+            r.user_timed_messages.into(),
+        ]));
+    }
+    (!grid.rows.is_empty()).then(|| grid.without_empty_columns())
+}
+
+/// Pacing of each flow: asked beside sent.
+pub(super) fn pacing(record: &Record) -> Option<Grid> {
+    let mut grid = Grid::new(
+        &caption("Pacing: asked beside sent", record.flows.len()),
+        flow_columns().into_iter().chain([
+            figures("Asked", PacketsPerSecond).group("rate"),
+            figures("Sent", PacketsPerSecond).group("rate"),
+            figures("Slots", Count),
+            figures("Late", Count),
+            figures("Missed", Count),
+            figures("Gap asked", Seconds),
+            figures("± spacing", Seconds).group("error"),
+            figures("p99 of error", Seconds).group("error"),
+            figures("Greatest error", Seconds).group("error"),
+            Column::text("Scheduling"),
+        ]),
+    );
+    for f in record.flows.iter().take(ROWS) {
+        let Some(s) = &f.sender else { continue };
+        if s.asked_packets_per_second.is_none() && s.intended_slots.is_none() {
+            continue;
+        }
+        let spacing = s.spacing.as_ref();
+        grid.row(flow_head(f).into_iter().chain([
+            s.asked_packets_per_second.into(),
+            s.packets_per_second.into(),
+            s.intended_slots.into(),
+            s.late_slots.into(),
+            s.missed_slots.into(),
+            spacing.map(|p| p.intended_seconds).into(),
+            spacing.map(|p| p.deviation_seconds).into(),
+            spacing.and_then(|p| p.p99_seconds).into(),
+            spacing.map(|p| p.max_seconds).into(),
+            s.scheduling.as_deref().unwrap_or("").into(),
+        ]));
+    }
+    (!grid.rows.is_empty()).then(|| grid.without_empty_columns())
+}
+
+/// TCP information of each flow at the end.
+pub(super) fn tcp(record: &Record) -> Option<Grid> {
+    let mut grid = Grid::new(
+        &caption("TCP information of the sending side at the end", record.flows.len()),
+        flow_columns().into_iter().chain([
+            figures("Sent again", Count),
+            figures("Sent again", Bytes),
+            figures("Round trip", Seconds).group("rtt"),
+            figures("Least", Seconds).group("rtt"),
+            figures("Window", Bytes),
+            figures("MSS", Count),
+            Column::text("Congestion control"),
+            figures("Limited by receiver", Ratio),
+            figures("Limited by buffer", Ratio),
+            figures("Connect", Seconds),
+        ]),
+    );
+    for f in record.flows.iter().take(ROWS) {
+        let Some(t) = &f.tcp else { continue };
+        grid.row(flow_head(f).into_iter().chain([
+            t.retransmits.into(),
+            t.retransmitted_bytes.into(),
+            t.rtt_seconds.into(),
+            t.min_rtt_seconds.into(),
+            t.cwnd_bytes.into(),
+            u64::from(t.mss_bytes).into(),
+            Cell::code(&t.congestion_control),
+            t.receive_window_limited_ratio.into(),
+            t.send_buffer_limited_ratio.into(),
+            f.connect_seconds.into(),
+        ]));
+    }
+    (!grid.rows.is_empty()).then(|| grid.without_empty_columns())
+}
+
+/// Ends and ways of each flow.
+pub(super) fn endpoints(record: &Record) -> Grid {
+    let mut grid = Grid::new(
+        &caption("Ends of each flow, and how bytes were sent and received", record.flows.len()),
+        flow_columns().into_iter().chain([
+            Column::text("From"),
+            Column::text("To"),
+            figures("Bytes each", Count),
+            Column::text("Sent by"),
+            figures("Calls", Count),
+            figures("Datagrams a message", Number),
+            figures("Buffer", Bytes).group("buffer"),
+            Column::text("Received by"),
+            figures("Calls", Count),
+            figures("Datagrams a message", Number),
+            figures("Buffer", Bytes).group("buffer"),
+        ]),
+    );
+    for f in record.flows.iter().take(ROWS) {
+        let (s, r) = (f.sender.as_ref(), f.receiver.as_ref());
+        grid.row(flow_head(f).into_iter().chain([
+            Cell::code(&f.source),
+            Cell::code(&f.destination),
+            f.payload_bytes.into(),
+            Cell::code(s.map_or("", |s| &s.method)),
+            s.and_then(|s| s.io_calls).into(),
+            s.and_then(|s| s.segments_per_message).into(),
+            s.and_then(|s| s.buffer_bytes).into(),
+            Cell::code(r.map_or("", |r| &r.method)),
+            r.and_then(|r| r.io_calls).into(),
+            r.and_then(|r| r.segments_per_message).into(),
+            r.and_then(|r| r.buffer_bytes).into(),
+        ]));
+    }
+    grid.without_empty_columns()
+}
+
+/// Every missing packet placed.
+pub(super) fn ledger(ledger: &LossLedger) -> Grid {
+    let mut grid = Grid::new(
+        "Where missing packets went",
+        [
+            Column::text("Stage"),
+            Column::text("Side"),
+            figures("Packets", Count),
+            Column::text("Kind"),
+            Column::text("Source"),
+        ],
+    );
+    for row in &ledger.rows {
+        grid.row([
+            row.stage.as_str().into(),
+            row.side.as_deref().unwrap_or("").into(),
+            row.packets.into(),
+            row.kind.as_str().into(),
+            Cell::code(&row.source),
+        ]);
+    }
+    let sum = |name: &str, packets: i64| {
+        [name.into(), Cell::Absent, Cell::Figure(packets as f64), Cell::Absent, Cell::Absent]
+    };
+    grid.row(sum("not placed", ledger.remainder_packets));
+    grid.row(sum("missing", ledger.missing_packets));
+    grid.sums = 2;
+    grid
+}
+
+/// Use of the nominal rate at four levels.
+pub(super) fn link_usage(record: &Record) -> Option<Grid> {
+    let usage = record.link_usage.as_ref()?;
+    let mut grid = Grid::new(
+        &format!("Use of the nominal rate, {}", usage.direction),
+        [
+            Column::text("Level"),
+            figures("Of the nominal rate", Ratio),
+            figures("Rate", BitsPerSecond),
+        ],
+    );
+    for (level, ratio) in [
+        ("payload", usage.payload_ratio),
+        ("with transport and IP headers", usage.ip_ratio),
+        ("with Ethernet header and FCS", usage.ethernet_ratio),
+        ("on the wire, preamble and gap", usage.wire_ratio),
+    ] {
+        let rate = ratio * usage.nominal_bits_per_second as f64;
+        grid.row([level.into(), ratio.into(), rate.into()]);
+    }
+    let from =
+        if usage.source == "stated" { "as stated".into() } else { format!("of {}", usage.source) };
+    let nominal = format!("nominal, {from}");
+    grid.row([Cell::Text(nominal), Cell::Figure(1.0), usage.nominal_bits_per_second.into()]);
+    (grid.sums, grid.in_order) = (1, true);
+    Some(grid)
+}
+
+/// CPU of both hosts.
+pub(super) fn cpu(record: &Record) -> Option<Grid> {
+    let cpu = record.cpu.as_ref()?;
+    let mut grid = Grid::new(
+        "CPU over the run",
+        [
+            Column::text("Host"),
+            figures("User", Ratio),
+            figures("System", Ratio),
+            figures("Interrupts", Ratio),
+            figures("Stolen", Ratio),
+            figures("Busiest core", Ratio),
+            figures("Weir, in processors", Number),
+        ],
+    );
+    let mut add = |side: &str, host: Option<&Host>, end: &CpuEnd| {
+        let name = host.map_or(side.to_string(), |h| format!("{} ({side})", h.host));
+        grid.row([
+            Cell::Text(name),
+            end.user_ratio.into(),
+            end.system_ratio.into(),
+            end.irq_ratio.into(),
+            end.steal_ratio.into(),
+            end.busiest_core_ratio.into(),
+            (end.process_user_ratio + end.process_system_ratio).into(),
+        ]);
+    };
+    if let Some(end) = &cpu.local {
+        add("this side", record.local.as_ref(), end);
+    }
+    if let Some(end) = &cpu.remote {
+        add("other side", record.remote.as_ref(), end);
+    }
+    (!grid.rows.is_empty()).then(|| grid.without_empty_columns())
+}
+
+/// What an emulator was asked, and did.
+pub(super) fn impairment(used: &ImpairmentUse) -> Grid {
+    let mut grid = Grid::new(
+        "The emulator: asked and realised",
+        [
+            Column::text("Flow"),
+            Column::text("Direction"),
+            Column::text("Asked"),
+            figures("Received", Count),
+            figures("Lost", Count),
+            figures("Queue dropped", Count),
+            figures("Unplanned", Count),
+            figures("Duplicated", Count),
+            figures("Modified", Count),
+            figures("Reordered", Count),
+            figures("Loss", Ratio).group("share"),
+            figures("Delay, least", Seconds).group("delay"),
+            figures("Delay, mean", Seconds).group("delay"),
+            figures("Delay, greatest", Seconds).group("delay"),
+            figures("Lateness, median", Seconds).group("late"),
+            figures("Lateness, p99", Seconds).group("late"),
+            figures("Lateness, greatest", Seconds).group("late"),
+        ],
+    );
+    for f in &used.flows {
+        let counter = |name: &str| Cell::from(f.counters.get(name).copied());
+        let realised = |name: &str| Cell::from(f.realised.get(name).copied());
+        let late = f.lateness.as_ref();
+        grid.row([
+            Cell::code(&f.name),
+            Cell::Text(f.direction.to_string()),
+            Cell::code(&f.asked),
+            counter("received_packets"),
+            counter("lost_packets"),
+            counter("queue_dropped_packets"),
+            counter("unplanned_dropped_packets"),
+            counter("duplicated_packets"),
+            counter("modified_packets"),
+            counter("reordered_packets"),
+            realised("loss_ratio"),
+            realised("delay_min_seconds"),
+            realised("delay_mean_seconds"),
+            realised("delay_max_seconds"),
+            late.and_then(|l| l.p50_seconds).into(),
+            late.and_then(|l| l.p99_seconds).into(),
+            late.map(|l| l.max_seconds).into(),
+        ]);
+    }
+    grid.without_empty_columns()
+}
+
+/// Realised beside measured, for the directions in which one flow of the emulator had all packets.
+pub(super) fn realised_measured(record: &Record) -> Option<Grid> {
+    let used = record.impairment.as_ref()?;
+    let mut grid = Grid::new(
+        "Asked, realised, measured",
+        [
+            Column::text("Direction"),
+            Column::text("Figure"),
+            Column::text("Asked"),
+            figures("Realised", Number),
+            figures("Measured", Number),
+        ],
+    );
+    let with = |quantity, value: Option<f64>| match value.filter(|v| v.is_finite()) {
+        Some(v) => Cell::With(quantity, v),
+        None => Cell::Absent,
+    };
+    for direction in DIRECTIONS {
+        let busy = |f: &&weir_model::record::ImpairedFlow| {
+            f.direction == direction && f.counters.get("received_packets").copied().unwrap_or(0) > 0
+        };
+        let mut flows = used.flows.iter().filter(busy);
+        let (Some(flow), None) = (flows.next(), flows.next()) else { continue };
+        let total = record.direction(direction).and_then(|t| t.receiver.as_ref());
+        let mut delays = record
+            .flows
+            .iter()
+            .filter(|f| f.direction == direction)
+            .filter_map(|f| f.receiver.as_ref()?.one_way_delay.as_ref());
+        // Of several flows a mean would have to be weighed anew.
+        let delay = match (delays.next(), delays.next()) {
+            (Some(delay), None) => Some(delay.mean_seconds),
+            _ => None,
+        };
+        let realised = |name: &str| flow.realised.get(name).copied();
+        let counter = |name: &str| flow.counters.get(name).map(|n| *n as f64);
+        let rows: [(&str, Quantity, Option<f64>, Option<f64>); 4] = [
+            ("loss", Ratio, realised("loss_ratio"), total.and_then(|t| t.loss_ratio)),
+            ("mean delay", Seconds, realised("delay_mean_seconds"), delay),
+            (
+                "duplicates",
+                Count,
+                counter("duplicated_packets"),
+                total.and_then(|t| t.duplicate_packets).map(|n| n as f64),
+            ),
+            (
+                "reordered",
+                Count,
+                counter("reordered_packets"),
+                total.and_then(|t| t.reordered_packets).map(|n| n as f64),
+            ),
+        ];
+        for (what, quantity, did, measured) in rows {
+            if did.is_some() || measured.is_some() {
+                grid.row([
+                    Cell::Text(direction.to_string()),
+                    what.into(),
+                    Cell::code(&flow.asked),
+                    with(quantity, did),
+                    with(quantity, measured),
+                ]);
+            }
+        }
+    }
+    grid.in_order = true;
+    (!grid.rows.is_empty()).then_some(grid)
+}
+
+/// Emulator's journal and receiver's log joined.
+pub(super) fn triangulation(t: &Triangulation) -> Vec<(String, String)> {
+    let count = |n: u64| Quantity::Count.format(n as f64);
+    let mut facts = vec![
+        ("Fates on which emulator and receiver agree".into(), count(t.matched_packets)),
+        ("Fates on which they do not".into(), count(t.disagreeing_packets)),
+        ("Fates as predicted from laws, seed and entry".into(), count(t.predicted_fates)),
+        ("Fates that are not".into(), count(t.unpredicted_fates)),
+    ];
+    if let Some(r) = &t.residual {
+        let show = |v| Quantity::Seconds.format(v);
+        facts.push((
+            "Residual delay".into(),
+            format!(
+                "median {}, 99th percentile {}, from {} to {} ({} packets)",
+                show(r.p50_seconds),
+                show(r.p99_seconds),
+                show(r.min_seconds),
+                show(r.max_seconds),
+                count(r.count)
+            ),
+        ));
+    }
+    facts
+}
+
+/// Figures whose names end in their unit, in words.
+pub(super) fn named_figures(figures: &BTreeMap<String, f64>) -> Vec<(String, String)> {
+    figures
+        .iter()
+        .map(|(name, value)| {
+            let units = [
+                ("_packets_per_second", PacketsPerSecond),
+                ("_bits_per_second", BitsPerSecond),
+                ("_seconds", Seconds),
+                ("_bytes", Bytes),
+                ("_ratio", Ratio),
+            ];
+            let found = units.iter().find_map(|(end, q)| Some((name.strip_suffix(end)?, *q)));
+            let (stem, quantity) = found.unwrap_or((name, Number));
+            (words::capital(&stem.replace('_', " ")), quantity.format(*value))
+        })
+        .collect()
+}
+
+/// Facts of both hosts side by side.
+pub(super) fn hosts(record: &Record) -> Option<Grid> {
+    if record.local.is_none() && record.remote.is_none() {
+        return None;
+    }
+    let mut grid = Grid::new(
+        "Hosts",
+        [Column::text(""), Column::text("This side"), Column::text("Other side")],
+    );
+    type Fact = fn(&Host) -> Option<String>;
+    let rows: [(&str, Fact); 10] = [
+        ("Host", |h| Some(h.host.clone())),
+        ("Weir", |h| Some(h.version.clone())),
+        ("System", |h| Some(format!("{} {}", h.os, h.kernel))),
+        ("Processor", |h| Some(format!("{}, {} usable", h.cpu.model, h.cpu.cores))),
+        ("Governor", |h| h.cpu.governor.clone()),
+        ("Memory", |h| (h.memory_bytes > 0).then(|| Quantity::Bytes.format(h.memory_bytes as f64))),
+        ("Virtual machine", |h| h.virtual_machine.clone()),
+        ("Clock source", |h| h.clocksource.clone()),
+        ("Interfaces", |h| {
+            let list: Vec<String> = h.interfaces.iter().map(interface).collect();
+            (!list.is_empty()).then(|| list.join("; "))
+        }),
+        ("Kernel settings", |h| {
+            let list: Vec<String> = h.sysctls.iter().map(|(k, v)| format!("{k} = {v}")).collect();
+            (!list.is_empty()).then(|| list.join("; "))
+        }),
+    ];
+    for (name, fact) in rows {
+        let side = |host: &Option<Host>| {
+            host.as_ref()
+                .and_then(fact)
+                .filter(|t| !t.trim().is_empty())
+                .map_or(Cell::Absent, Cell::Text)
+        };
+        let (local, remote) = (side(&record.local), side(&record.remote));
+        if local != Cell::Absent || remote != Cell::Absent {
+            grid.row([name.into(), local, remote]);
+        }
+    }
+    grid.in_order = true;
+    Some(grid)
+}
+
+fn interface(i: &weir_model::record::Interface) -> String {
+    let mut text = i.name.clone();
+    if let Some(driver) = &i.driver {
+        text += &format!(" ({driver})");
+    }
+    if let Some(speed) = i.speed_bits_per_second {
+        text += &format!(", {}", Quantity::BitsPerSecond.format(speed as f64));
+    }
+    text += &format!(", MTU {}", i.mtu_bytes);
+    if let Some(qdisc) = &i.qdisc {
+        text += &format!(", {qdisc}");
+    }
+    let on: Vec<&str> =
+        i.offloads.iter().filter(|(_, on)| **on).map(|(name, _)| name.as_str()).collect();
+    if !on.is_empty() {
+        text += &format!(", offloads {}", on.join(" "));
+    }
+    text
+}

@@ -1,0 +1,361 @@
+//! A result in plain words: what ran, what came out, whether to trust it, what was the limit.
+
+use weir_model::plan::{Direction, Transport};
+use weir_model::record::{Delay, Flow, Record, Status, Sums};
+use weir_model::units::RateLimit;
+use weir_model::warning::{Severity, Warning};
+
+use crate::meta::FlowMeta;
+use crate::plot::Quantity;
+use crate::text::rate_in_words;
+
+const DIRECTIONS: [Direction; 2] = [Direction::Forward, Direction::Reverse];
+/// Share of the nominal rate on the wire from which the line is called full.
+const FULL: f64 = 0.97;
+/// Share of what was asked from which it is called reached.
+const REACHED: f64 = 0.995;
+
+/// A title: the plan's own, else who tested whom.
+pub(super) fn title(record: &Record) -> String {
+    record.plan.title.clone().filter(|t| !t.trim().is_empty()).unwrap_or_else(|| {
+        match (record.local.as_ref().map(|h| h.host.as_str()), record.plan.host.as_deref()) {
+            (Some(here), Some(there)) if !here.is_empty() => format!("{here} to {there}"),
+            (_, Some(there)) => format!("Test with {there}"),
+            _ if record.id.is_empty() => "Test".into(),
+            _ => format!("Run {}", record.id),
+        }
+    })
+}
+
+/// `2026-11-21 20:30:09 UTC`.
+pub(super) fn when(started_at: &str) -> String {
+    match started_at.get(..19) {
+        Some(start) if started_at.ends_with('Z') => format!("{} UTC", start.replace('T', " ")),
+        _ => started_at.into(),
+    }
+}
+
+/// What ran, in a sentence.
+pub(super) fn what_ran(record: &Record) -> String {
+    let mut kinds: Vec<(Transport, Direction, usize)> = vec![];
+    for f in &record.flows {
+        match kinds.iter_mut().find(|(t, d, _)| (*t, *d) == (f.transport, f.direction)) {
+            Some(kind) => kind.2 += 1,
+            None => kinds.push((f.transport, f.direction, 1)),
+        }
+    }
+    let flows: Vec<String> = kinds
+        .iter()
+        .map(|(t, d, n)| {
+            let t = t.to_string().to_uppercase();
+            format!("{n} {t} flow{} {d}", if *n == 1 { "" } else { "s" })
+        })
+        .collect();
+    let who = record.local.as_ref().map(|h| h.host.as_str()).filter(|h| !h.is_empty());
+    let mut text = format!(
+        "{} tested with {} for {}",
+        who.unwrap_or("This host"),
+        record.plan.host.as_deref().unwrap_or("the other side"),
+        Quantity::Seconds.format(record.seconds)
+    );
+    if !flows.is_empty() {
+        text += &format!(": {}", flows.join(", "));
+    }
+    let asked: Vec<String> = record.plan.connections.iter().map(asked).collect();
+    if let Some(first) = asked.first().filter(|f| !f.is_empty() && asked.iter().all(|a| a == *f)) {
+        text += &format!("; {first}{}", if record.flows.len() > 1 { " each" } else { "" });
+    }
+    text += ".";
+    if record.flows.iter().any(|f| f.direction == Direction::Reverse) {
+        text += &format!(
+            " Forward is what {} sends, reverse what it receives.",
+            who.unwrap_or("this host")
+        );
+    }
+    text
+}
+
+/// What was asked of a connection: size and rate.
+fn asked(connection: &weir_model::plan::Connection) -> String {
+    let mut parts = vec![];
+    if let Some(payload) = connection.payload {
+        parts.push(match connection.transport {
+            Transport::Udp => format!("{}-byte datagrams", payload.0),
+            Transport::Tcp => format!("{}-byte writes", payload.0),
+        });
+    }
+    if let Some(rate) = connection.rate {
+        parts.push(rate_in_words(&rate.to_string()));
+    }
+    parts.join(" at ").replace(" at unlimited", ", unlimited")
+}
+
+/// What came out, a sentence for each direction.
+pub(super) fn what_came_out(record: &Record) -> Vec<String> {
+    let mut out = vec![];
+    for direction in DIRECTIONS {
+        let Some(total) = record.direction(direction) else { continue };
+        let members: Vec<&Flow> =
+            record.flows.iter().filter(|f| f.direction == direction).collect();
+        let rate = |s: &Option<Sums>| {
+            s.as_ref()?.bits_per_second.map(|r| Quantity::BitsPerSecond.format(r))
+        };
+        let mut text = capital(&direction.to_string()) + ": ";
+        text += &match (rate(&total.receiver), rate(&total.sender)) {
+            (Some(got), Some(sent)) => format!("{got} of payload arrived, {sent} was sent"),
+            (Some(got), None) => format!("{got} of payload arrived"),
+            (None, Some(sent)) => {
+                format!("{sent} of payload was sent; what arrived was not measured")
+            }
+            (None, None) => "no rate was measured".into(),
+        };
+        if let Some(r) = &total.receiver {
+            if let Some(lost) = r.lost_packets {
+                let awaited = r.packets.saturating_add(lost);
+                text += &match (lost, r.loss_ratio) {
+                    (0, _) => "; no packet was lost".into(),
+                    (_, ratio) => format!(
+                        "; {} of {} packets were lost ({})",
+                        Quantity::Count.format(lost as f64),
+                        Quantity::Count.format(awaited as f64),
+                        Quantity::Ratio.format(ratio.unwrap_or(lost as f64 / awaited as f64))
+                    ),
+                };
+            }
+            let labels = crossing(&members);
+            if !labels.is_empty() {
+                text += &format!("; datagrams reached the receiver {labels}");
+            }
+        }
+        if let Some(n) = total.sender.as_ref().and_then(|s| s.retransmits) {
+            text += &match n {
+                0 => "; no segment was sent again".into(),
+                1 => "; 1 segment was sent again".into(),
+                n => format!("; {} segments were sent again", Quantity::Count.format(n as f64)),
+            };
+        }
+        text += ".";
+        if let Some(delay) = delays(&members, |f| f.receiver.as_ref()?.one_way_delay.as_ref()) {
+            text += &format!(" One-way delay {delay}.");
+        }
+        out.push(text);
+    }
+    if let Some(latency) = &record.latency
+        && let (Some(idle), Some(loaded)) = (&latency.idle, &latency.loaded)
+    {
+        out.push(format!(
+            "The round trip was {} idle and {} under load ({}).",
+            Quantity::Seconds.format(middle(idle)),
+            Quantity::Seconds.format(middle(loaded)),
+            if idle.p50_seconds.is_some() && loaded.p50_seconds.is_some() {
+                "medians"
+            } else {
+                "medians, or means of few"
+            }
+        ));
+    }
+    out
+}
+
+/// How datagrams reached the socket.
+pub(super) fn crossing(flows: &[&Flow]) -> String {
+    let mut labels: Vec<&str> = flows
+        .iter()
+        .filter(|f| f.transport == Transport::Udp)
+        .filter_map(|f| f.receiver.as_ref()?.crossing.as_deref())
+        .collect();
+    labels.sort_unstable();
+    labels.dedup();
+    match labels.as_slice() {
+        [] => String::new(),
+        [one] => (*one).into(),
+        _ => "partly merged".into(),
+    }
+}
+
+/// The median, or the mean of too few for one.
+pub(super) fn middle(delay: &Delay) -> f64 {
+    delay.p50_seconds.unwrap_or(delay.mean_seconds)
+}
+
+/// The delays of some flows in words; absent when none was measured.
+pub(super) fn delays<'a>(
+    flows: &[&'a Flow],
+    pick: impl Fn(&'a Flow) -> Option<&'a Delay>,
+) -> Option<String> {
+    let all: Vec<&Delay> = flows.iter().filter_map(|f| pick(f)).collect();
+    let show = |v: f64| Quantity::Seconds.format(v);
+    let error = all.iter().filter_map(|d| d.error_seconds).reduce(f64::max);
+    let error = error.map(|e| format!(", ± {}", show(e))).unwrap_or_default();
+    match all.as_slice() {
+        [] => None,
+        [one] => {
+            let kind = if one.p50_seconds.is_some() { "median" } else { "mean" };
+            let tail = match one.p99_seconds {
+                Some(p99) => format!("99th percentile {}", show(p99)),
+                None => format!("largest {}", show(one.max_seconds)),
+            };
+            Some(format!("{} ({kind}), {tail}{error}", show(middle(one))))
+        }
+        many => {
+            let least = many.iter().map(|d| middle(d)).fold(f64::INFINITY, f64::min);
+            let most = many.iter().map(|d| middle(d)).fold(f64::NEG_INFINITY, f64::max);
+            Some(format!("from {} to {} by flow (medians){error}", show(least), show(most)))
+        }
+    }
+}
+
+/// Whether the figures can be used, from the run's end and its warnings.
+pub(super) fn trust(record: &Record) -> String {
+    let count = |severity| record.warnings.iter().filter(|w| w.severity == severity).count();
+    let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
+    let mut text = String::new();
+    match record.status {
+        Status::Complete => {}
+        Status::Partial => {
+            text += "The run did not end as planned: only what was measured until then is here. "
+        }
+        Status::Interrupted => {
+            text += "The run was interrupted: what was measured until then is here. "
+        }
+    }
+    let s = |n| if n == 1 { "" } else { "s" };
+    text += &match (errors, warnings) {
+        (0, 0) if record.status == Status::Complete => {
+            "Nothing was found that speaks against the figures".to_string()
+        }
+        (0, 0) => "No warning was raised".to_string(),
+        (0, 1) => "1 warning bears on the figures: read them with it".into(),
+        (0, w) => format!("{w} warnings bear on the figures: read them with these"),
+        (e, w) => format!(
+            "{e} error{} make{} figures unfit for what was asked{}",
+            s(e),
+            if e == 1 { "s" } else { "" },
+            if w > 0 { format!("; {w} further warning{}", s(w)) } else { String::new() }
+        ),
+    };
+    text += ".";
+    match &record.calibration {
+        Some(c) => {
+            text += &format!(" This host's noise floor is known (calibrated {}).", when(&c.at))
+        }
+        None => text += " This host's noise floor was not measured (weir calibrate).",
+    }
+    text
+}
+
+/// What limited the rate, as far as the record tells.
+pub(super) fn bottleneck(record: &Record) -> String {
+    let has = |code: &str| record.warnings.iter().any(|w: &Warning| w.code == code);
+    let mut found: Vec<String> = vec![];
+    for (code, words) in [
+        ("sender-cpu-bound", "a processor of the sending host: the rate is what it can send"),
+        ("receiver-cpu-bound", "a processor of the receiving host: the rate is what it can take"),
+        ("receive-window-limited", "the receiver's TCP window"),
+        ("send-buffer-limited", "the sender's TCP buffer"),
+        ("socket-overflow", "the receiving host, whose socket buffer overflowed"),
+    ] {
+        if has(code) {
+            found.push(words.into());
+        }
+    }
+    if let Some(usage) =
+        record.link_usage.as_ref().filter(|u| u.wire_ratio >= FULL && u.wire_ratio <= 1.0001)
+    {
+        found.push(format!(
+            "the line: {} of its nominal {} was on the wire",
+            Quantity::Ratio.format(usage.wire_ratio),
+            Quantity::BitsPerSecond.format(usage.nominal_bits_per_second as f64)
+        ));
+    }
+    if found.is_empty() && asked_rate_was_reached(record) {
+        return "The limit was the rate that was asked for: it was reached, so this run does not tell what more the path carries.".into();
+    }
+    if found.is_empty()
+        && let Some((reason, share)) = tcp_limit(record)
+    {
+        found.push(format!("{reason} in {} of the samples of TCP", Quantity::Ratio.format(share)));
+    }
+    match found.as_slice() {
+        [] => "What limited the rate is not told by what was measured.".into(),
+        all => format!("The limit was {}.", all.join("; and ")),
+    }
+}
+
+/// Whether every flow had a rate to keep, and kept it.
+fn asked_rate_was_reached(record: &Record) -> bool {
+    let paced = |f: &Flow| {
+        let sender = f.sender.as_ref()?;
+        let asked = sender.asked_packets_per_second.filter(|a| *a > 0.0)?;
+        Some(sender.packets_per_second? / asked)
+    };
+    let limited = record.plan.connections.iter().all(|c| match c.rate {
+        Some(rate) => rate.limit != RateLimit::Unlimited,
+        None => c.transport == Transport::Udp,
+    });
+    limited
+        && !record.flows.is_empty()
+        && record.flows.iter().all(|f| paced(f).is_some_and(|r| r >= REACHED))
+}
+
+/// What most of the TCP samples say limited the sender.
+fn tcp_limit(record: &Record) -> Option<(&'static str, f64)> {
+    let mut counts = [0usize; 4];
+    let reasons = [
+        ("congestion", "the path, by TCP's congestion control,"),
+        ("receive-window", "the receiver's TCP window"),
+        ("send-buffer", "the sender's TCP buffer"),
+        ("application", "the sending program"),
+    ];
+    for sample in record.flows.iter().flat_map(|f| &f.tcp_samples) {
+        let by = sample.limited_by.as_deref();
+        if let Some(at) = reasons.iter().position(|(name, _)| Some(*name) == by) {
+            counts[at] += 1;
+        }
+    }
+    let all: usize = counts.iter().sum();
+    let (at, most) = counts.iter().enumerate().max_by_key(|(_, n)| **n)?;
+    (all >= 4 && 2 * most > all).then(|| (reasons[at].1, *most as f64 / all as f64))
+}
+
+/// The places of a page that stay empty, by name.
+pub(super) fn not_measured(record: &Record) -> Vec<&'static str> {
+    let flows = &record.flows;
+    let any = |has: fn(&Flow) -> bool| flows.iter().any(has);
+    let udp = any(|f| f.transport == Transport::Udp);
+    let mut out = vec![];
+    let mut absent = |missing: bool, what| {
+        if missing {
+            out.push(what);
+        }
+    };
+    absent(!any(|f| f.receiver.is_some()), "what arrived");
+    absent(udp && !any(|f| f.receiver.as_ref().is_some_and(|r| r.lost_packets.is_some())), "loss");
+    absent(
+        udp && !any(|f| f.receiver.as_ref().is_some_and(|r| r.jitter_seconds.is_some())),
+        "jitter",
+    );
+    absent(
+        udp && !any(|f| f.receiver.as_ref().is_some_and(|r| r.one_way_delay.is_some())),
+        "one-way delay",
+    );
+    let latency = record.latency.as_ref();
+    absent(latency.and_then(|l| l.loaded.as_ref()).is_none(), "round trip under load");
+    absent(record.link_usage.is_none(), "use of the link's nominal rate");
+    absent(record.cpu.is_none(), "CPU");
+    absent(record.intervals.is_empty(), "figures over time");
+    absent(record.calibration.is_none(), "this host's noise floor");
+    out
+}
+
+/// A flow in words: addresses, sizes.
+pub(super) fn flow_title(flow: &Flow) -> String {
+    let meta = FlowMeta::from(flow);
+    if meta.name.is_empty() { format!("flow {}", meta.id) } else { meta.name }
+}
+
+/// The first letter as a capital.
+pub(super) fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map(|c| c.to_uppercase().chain(chars).collect()).unwrap_or_default()
+}

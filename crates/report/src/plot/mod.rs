@@ -1,0 +1,36 @@
+//! Charts: what is to be seen as data ([`Figure`]), drawn as SVG and written as CSV.
+//!
+//! A [`Figure`] knows nothing of runs: over time, by a swept parameter, by category, as a distribution, it is axes and
+//! series of points. Points may have an interval of confidence, and a mark that something disturbed them. A value that was
+//! not measured is no point, or one whose `y` is NaN: a gap, never zero.
+//!
+//! ```
+//! use weir_report::plot::{Axis, Figure, Point, Quantity, Series};
+//! let figure = Figure::curve(
+//!     "throughput-by-size",
+//!     "Throughput by payload",
+//!     Axis::new("Payload", "payload_bytes", Quantity::Number),
+//!     Axis::new("Received", "received_bits_per_second", Quantity::BitsPerSecond),
+//! )
+//! .with(Series::curve("weir").points([
+//!     Point::at(128.0, 410e6).between(400e6, 420e6),
+//!     Point::at(1408.0, 941e6).between(940e6, 942e6),
+//! ]));
+//! assert!(figure.svg().starts_with("<svg "));
+//! assert!(figure.csv().starts_with("series,payload_bytes,received_bits_per_second,low_received_bits_per_second"));
+//! ```
+
+mod csv;
+mod decimate;
+mod figure;
+mod label;
+mod layout;
+mod quantity;
+mod svg;
+mod ticks;
+
+pub use figure::{
+    Axis, Figure, Labels, Mark, Place, Point, Reference, Scale, Series, Shade, Spread,
+};
+pub use quantity::Quantity;
+pub(crate) use svg::STYLE;
