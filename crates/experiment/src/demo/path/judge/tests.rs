@@ -157,6 +157,17 @@ fn a_departure_a_nanosecond_off_is_not_as_predicted() {
 }
 
 #[test]
+fn a_packet_that_the_emulator_sent_on_behind_a_later_one_is_counted() {
+    let (case, mut evidence) = row("normal delay, in order");
+    let at = evidence.journal.iter().rposition(|(r, _)| r.kind == Kind::FORWARDED).unwrap();
+    evidence.journal[at].0.flags |= FLAG_REORDERED;
+    let judged = judge(&case, &evidence, &Conditions::simulated());
+    let line = judged.lines.iter().find(|line| line.figure == "reordered").unwrap();
+    assert_eq!((line.asked, line.realised), (Value::Packets(0.0), Some(Value::Packets(1.0))));
+    assert!(is_failed(&line.verdict) && is_failed(&judged.verdict));
+}
+
+#[test]
 fn an_incomplete_journal_gives_no_prediction() {
     let (case, mut evidence) = row("loss");
     evidence.journal.remove(10);
