@@ -139,6 +139,9 @@ pub(crate) struct RunArgs {
     /// Listen nowhere: it cannot be controlled while it runs
     #[arg(long, conflicts_with = "control_socket")]
     pub(crate) no_control_socket: bool,
+    /// The interfaces end with their namespace: nothing is noted for a start after a SIGKILL
+    #[arg(long, hide = true)]
+    pub(crate) disposable: bool,
     /// Impair a capture (pcap, pcapng) instead, on its own clock
     #[arg(long, value_name = "FILE", requires = "pcap_out", conflicts_with_all = ["a", "b", "link", "duration", "force", "ring", "control_socket", "no_real_time"])]
     pub(crate) pcap_in: Option<PathBuf>,
