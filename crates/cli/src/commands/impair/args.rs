@@ -222,6 +222,12 @@ pub(crate) enum Verb {
 }
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "The exit code is the command's (128 and a signal's number when one ended it); 126 it could not be run, 127 it is\n\
+                  not there; 130 interrupted, 143 terminated; 3 or 70 the emulator ended before the command; 2, 4 nothing\n\
+                  was started. SIGTERM, SIGHUP and a SIGINT that is not the terminal's are passed on to the command; a second\n\
+                  one, or 10 s, end it by SIGKILL."
+)]
 pub(crate) struct ExecArgs {
     #[command(flatten)]
     pub(crate) laws: LawArgs,
