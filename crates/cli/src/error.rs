@@ -60,6 +60,16 @@ pub(crate) enum CliError {
     /// Not to be had on this system.
     #[error("{0}")]
     Unavailable(String),
+    /// A command that could not be run; the codes are those of shells and `env`.
+    #[error("cannot run {program}")]
+    Command {
+        program: String,
+        #[source]
+        source: std::io::Error,
+    },
+    /// An emulator that ended otherwise than it was to.
+    #[error("{reason}")]
+    EmulatorEnded { reason: String, exit_code: i32 },
     /// What cannot be.
     #[error("internal error: {0}")]
     Internal(String),
@@ -95,6 +105,11 @@ impl CliError {
             CliError::Emulator(error) => impair::exit_code(error),
             CliError::Traffic(error) => error.exit_code(),
             CliError::Unavailable(_) => 4,
+            CliError::Command { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+                127
+            }
+            CliError::Command { .. } => 126,
+            CliError::EmulatorEnded { exit_code, .. } => *exit_code,
             CliError::Internal(_) => 70,
         }
     }
@@ -123,6 +138,8 @@ impl CliError {
                 _ => "internal",
             },
             CliError::Unavailable(_) => "unavailable",
+            CliError::Command { .. } => "command",
+            CliError::EmulatorEnded { .. } => "emulator",
             CliError::Internal(_) => "internal",
         }
     }

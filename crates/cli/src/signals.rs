@@ -13,6 +13,23 @@ use crate::error::CliError;
 /// [`CliError::Internal`] when the system takes no handler.
 #[cfg(unix)]
 pub(crate) fn listen(stop: &Stop) -> Result<(), CliError> {
+    let stop = stop.clone();
+    let mut count = 0;
+    each(move |reason| {
+        count += 1;
+        if count >= 3 {
+            std::process::exit(reason.exit_code());
+        }
+        stop.request(reason);
+    })
+}
+
+/// Calls `told` for each of the signals, on a thread of its own, until the program ends.
+///
+/// # Errors
+/// As [`listen`].
+#[cfg(unix)]
+pub(crate) fn each(mut told: impl FnMut(StopReason) + Send + 'static) -> Result<(), CliError> {
     use tokio::signal::unix::{SignalKind, signal};
 
     let failed = |e: std::io::Error| CliError::Internal(format!("signal handler: {e}"));
@@ -31,9 +48,8 @@ pub(crate) fn listen(stop: &Stop) -> Result<(), CliError> {
             },
         )
     };
-    let stop = stop.clone();
     let listener = async move {
-        for count in 1u32.. {
+        loop {
             let hangup = async {
                 match &mut hangups {
                     Some(signal) => signal.recv().await,
@@ -45,10 +61,7 @@ pub(crate) fn listen(stop: &Stop) -> Result<(), CliError> {
                 _ = terminations.recv() => StopReason::Terminated,
                 _ = hangup => StopReason::Terminated,
             };
-            if count >= 3 {
-                std::process::exit(reason.exit_code());
-            }
-            stop.request(reason);
+            told(reason);
         }
     };
     std::thread::Builder::new()

@@ -170,6 +170,42 @@ fn interfaces_in_use_are_refused_with_the_reason() {
 }
 
 #[test]
+fn an_interface_that_others_work_through_is_refused() {
+    let test = "an_interface_that_others_work_through_is_refused";
+    let Some(path) = Path::up(test, &["ip"]) else { return };
+    let ip = |words: &[&str]| path.tool("m", &[&["ip"], words].concat());
+    // Where the kernel has neither kind there is nothing to be refused for.
+    let kinds = [&["vlan", "id", "7"][..], &["macvlan", "mode", "bridge"]];
+    let add = |kind: &&[&str]| {
+        let words = [&["link", "add", "link", "to-a", "name", "upper", "type"], *kind].concat();
+        ip(&words).status.success()
+    };
+    if !kinds.iter().any(add) {
+        return skip(test, "the kernel has neither VLANs nor macvlans");
+    }
+    let refused = |why: &str| {
+        let ended = run(path.weir("m", &["impair", "to-a", "to-b"]));
+        assert_eq!(ended.status.code(), Some(2), "{}", ended.stderr);
+        assert!(ended.stderr.contains(why), "{}", ended.stderr);
+        assert!(ended.stderr.contains("to-a: upper works through it"), "{}", ended.stderr);
+        assert!(ended.stderr.contains("--force"), "{}", ended.stderr);
+    };
+    ip(&["address", "add", "203.0.113.1/24", "dev", "upper"]).good();
+    refused("it has addresses (203.0.113.1/24");
+    ip(&["link", "set", "dev", "upper", "up"]).good();
+    ip(&["route", "add", "default", "via", "203.0.113.2"]).good();
+    refused("the default route leaves by it");
+    let mut command = path.weir("m", &["impair", "to-a", "to-b"]);
+    command.env("SSH_CONNECTION", "203.0.113.2 51000 203.0.113.1 22");
+    let ended = run(command);
+    assert!(ended.stderr.contains("session you work in"), "{}", ended.stderr);
+    // An upper one that nobody needs is no reason.
+    ip(&["address", "flush", "dev", "upper"]).good();
+    let emulator = path.emulator(&["--both", "delay 1ms"]);
+    assert_eq!(emulator.interrupt().0, Some(130));
+}
+
+#[test]
 fn an_interface_that_is_removed_ends_it_with_what_was_counted() {
     let test = "an_interface_that_is_removed_ends_it_with_what_was_counted";
     let Some(path) = Path::up(test, &["ip", "ping"]) else { return };

@@ -6,11 +6,13 @@ mod common;
 
 use std::io::Write;
 use std::net::{TcpListener, UdpSocket};
+use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
-use common::{WEIR, has_tools, run, skip};
+use common::{Running, WEIR, has_tools, run, signal, skip, until};
 use weir_lab::{Lab, LabSpec};
-use weir_net::namespace::effective_user_id;
+use weir_net::namespace::{ChildSetup, effective_user_id};
 
 /// Two hosts that play the machine on which the command is run, and another beyond it.
 fn world(test: &str) -> Option<Lab> {
@@ -132,4 +134,181 @@ fn without_the_tools_only_services_here_are_reached_and_that_is_said() {
     let ended = run(command);
     assert_eq!(ended.stdout, "here\n", "{}", ended.stderr);
     assert!(ended.stderr.contains("there is no way out (nft"), "{}", ended.stderr);
+}
+
+/// `weir impair exec` around a command, not of the terminal that the tests may run in.
+fn exec(lab: &Lab, directory: &Path, words: &[&str]) -> Command {
+    let mut command = lab.command("a", WEIR).unwrap();
+    ChildSetup::new().new_session().apply(&mut command).unwrap();
+    command.args(["impair", "exec", "--both", "delay 5ms", "--"]).args(words);
+    command.env("WEIR_RUNTIME_DIR", directory.join("runtime")).env("NO_COLOR", "1");
+    command.env("DIRECTORY", directory);
+    command
+}
+
+/// Runs until it is told, and says so.
+const TOLD: &str = "trap 'echo told; touch $DIRECTORY/told' TERM INT; touch $DIRECTORY/ready
+    while [ ! -e $DIRECTORY/told ]; do sleep 0.05; done";
+
+fn is_left(directory: &Path) -> bool {
+    std::fs::read_dir(directory.join("runtime")).unwrap().next().is_some()
+}
+
+#[test]
+fn what_ends_this_program_ends_the_command_and_leaves_a_report() {
+    let test = "what_ends_this_program_ends_the_command_and_leaves_a_report";
+    let Some(lab) = world(test) else { return };
+    for (name, code) in [("TERM", 143), ("HUP", 143), ("INT", 130)] {
+        let directory = tempfile::tempdir().unwrap();
+        let file = |name: &str| directory.path().join(name);
+        let running = Running::start(exec(&lab, directory.path(), &["sh", "-c", TOLD]));
+        until("the command runs", || file("ready").exists());
+        signal(name, running.child());
+        let ended = running.finish();
+        assert_eq!(ended.status.code(), Some(code), "{name}: {}", ended.stderr);
+        assert_eq!(ended.stdout, "told\n", "{name}: {}", ended.stderr);
+        assert!(ended.stderr.contains("late p99"), "{name}: {}", ended.stderr);
+        assert!(!is_left(directory.path()), "{name}");
+    }
+}
+
+#[test]
+fn a_command_that_does_not_end_is_killed_when_asked_again() {
+    let test = "a_command_that_does_not_end_is_killed_when_asked_again";
+    let Some(lab) = world(test) else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str| directory.path().join(name);
+    let script = "trap 'touch $DIRECTORY/told' TERM; touch $DIRECTORY/ready
+        while :; do sleep 0.05; done";
+    let running = Running::start(exec(&lab, directory.path(), &["sh", "-c", script]));
+    until("the command runs", || file("ready").exists());
+    signal("TERM", running.child());
+    until("the command was told", || file("told").exists());
+    signal("TERM", running.child());
+    let ended = running.finish();
+    assert_eq!(ended.status.code(), Some(143), "{}", ended.stderr);
+    assert!(!is_left(directory.path()));
+}
+
+#[test]
+fn an_emulator_that_dies_ends_the_command_and_is_told() {
+    let test = "an_emulator_that_dies_ends_the_command_and_is_told";
+    let Some(lab) = world(test) else { return };
+    for (name, code) in [("KILL", 70), ("TERM", 3)] {
+        let directory = tempfile::tempdir().unwrap();
+        let file = |name: &str| directory.path().join(name);
+        let running = Running::start(exec(&lab, directory.path(), &["sh", "-c", TOLD]));
+        until("the command runs", || file("ready").exists());
+        let parent = running.child().id().to_string();
+        let emulator = Command::new("sh")
+            .args(["-c", "grep -l \"^PPid:.$0$\" /proc/[0-9]*/status 2>/dev/null", &parent])
+            .output()
+            .unwrap();
+        let text = String::from_utf8(emulator.stdout).unwrap();
+        let pids = text.lines().map(|line| line.split('/').nth(2).unwrap());
+        let is_emulator = |pid: &&str| {
+            let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&words).starts_with("weir\0impair\0to-a\0to-b\0")
+        };
+        let emulators: Vec<&str> = pids.filter(is_emulator).collect();
+        assert_eq!(emulators.len(), 1, "{text}");
+        assert!(Command::new("kill").args(["-s", name, emulators[0]]).status().unwrap().success());
+        let ended = running.finish();
+        assert_eq!(ended.status.code(), Some(code), "{name}: {}", ended.stderr);
+        assert_eq!(ended.stdout, "told\n", "{name}: {}", ended.stderr);
+        assert!(ended.stderr.contains("error: the emulator ended early"), "{}", ended.stderr);
+    }
+}
+
+/// In a mount namespace in which `prepare` was run, with `$0` a file of the test's.
+fn after(lab: &Lab, prepare: &str, file: &Path, directory: &Path, words: &[&str]) -> Command {
+    let mut command = lab.command("a", "unshare").unwrap();
+    command.args(["--mount", "sh", "-c", &format!("{prepare} && exec \"$@\"")]).arg(file);
+    command.args([WEIR, "impair", "exec", "--"]).args(words);
+    command.env("WEIR_RUNTIME_DIR", directory.join("runtime")).env("NO_COLOR", "1");
+    command
+}
+
+#[test]
+fn without_a_resolv_conf_the_command_runs_all_the_same() {
+    let test = "without_a_resolv_conf_the_command_runs_all_the_same";
+    let Some(lab) = world(test) else { return };
+    let directory = tempfile::tempdir().unwrap();
+    for prepare in [
+        "mount -t tmpfs none /etc",
+        "mount -t tmpfs none /etc && ln -s /nowhere/resolv.conf /etc/resolv.conf",
+    ] {
+        let words = ["sh", "-c", "echo ran; exit 7"];
+        let ended = run(after(&lab, prepare, directory.path(), directory.path(), &words));
+        assert_eq!(ended.stdout, "ran\n", "{prepare}: {}", ended.stderr);
+        assert_eq!(ended.status.code(), Some(7), "{prepare}: {}", ended.stderr);
+        assert!(ended.stderr.contains("has no /etc/resolv.conf"), "{prepare}: {}", ended.stderr);
+    }
+}
+
+#[test]
+fn a_program_that_is_missing_is_told_alike_with_and_without_a_resolver_of_ours() {
+    let test = "a_program_that_is_missing_is_told_alike_with_and_without_a_resolver_of_ours";
+    let Some(lab) = world(test) else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let resolver = directory.path().join("resolv.conf");
+    for server in ["127.0.0.53", "192.0.2.53"] {
+        std::fs::write(&resolver, format!("nameserver {server}\n")).unwrap();
+        let bind = "mount --bind \"$0\" /etc/resolv.conf";
+        let on = |words: &[&str]| run(after(&lab, bind, &resolver, directory.path(), words));
+        let ended = on(&["wexec-no-such"]);
+        assert_eq!(ended.status.code(), Some(127), "{}", ended.stderr);
+        let words = "error: cannot run wexec-no-such: No such file or directory";
+        assert!(ended.stderr.contains(words), "{server}: {}", ended.stderr);
+        assert_eq!(on(&["/etc"]).status.code(), Some(126));
+        // What the command sees, and that nothing of it has a name elsewhere.
+        let seen =
+            on(&["sh", "-c", "cat /etc/resolv.conf; ls $WEIR_RUNTIME_DIR; ls -d /sys/class"]);
+        let own = if server == "127.0.0.53" { "198.18.0.2" } else { server };
+        let lines: Vec<&str> = seen.stdout.lines().collect();
+        assert_eq!(lines[0], format!("nameserver {own}"), "{}", seen.stderr);
+        assert!(lines.len() == 3 && lines[1].ends_with(".socket"), "{lines:?}");
+        assert_eq!(lines[2], "/sys/class");
+    }
+}
+
+/// From so many ports, one after the other; each waits for its answer.
+const MANY: &str = "
+import socket, sys
+good = 0
+for port in range(20000, 20000 + int(sys.argv[3])):
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    s.bind(('', port))
+    s.settimeout(5)
+    s.sendto(b'x', (sys.argv[1], int(sys.argv[2])))
+    try:
+        good += s.recv(100) == b'echo x'
+    except OSError:
+        break
+    s.close()
+print(good)
+";
+
+#[test]
+fn more_exchanges_of_datagrams_than_there_is_room_for_end_the_oldest() {
+    let test = "more_exchanges_of_datagrams_than_there_is_room_for_end_the_oldest";
+    let Some(lab) = world(test) else { return };
+    if !has_tools(test, &["python3"]) {
+        return;
+    }
+    let port = answers(&lab, "b", "192.0.2.7:0", |bytes| [b"echo ", bytes].concat());
+    for (limit, count) in [("soft", 1100), ("hard", 200)] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut command = lab.command("a", "sh").unwrap();
+        // Fewer descriptors than exchanges, and no way to have more.
+        let limited = if limit == "hard" { "ulimit -n 100" } else { "ulimit -Sn 256" };
+        command.args(["-c", &format!("{limited} && exec \"$@\""), "sh", WEIR, "impair", "exec"]);
+        command.args(["--both", "delay 100us", "--", "python3", "-c", MANY, "192.0.2.7"]);
+        command.args([port.to_string(), count.to_string()]);
+        command.env("WEIR_RUNTIME_DIR", directory.path().join("runtime"));
+        let ended = run(command);
+        assert_eq!(ended.stdout, format!("{count}\n"), "{limit}: {}", ended.stderr);
+        assert!(ended.stderr.contains("ended before their time"), "{limit}: {}", ended.stderr);
+        assert!(!ended.stderr.contains("dropped:"), "{limit}: {}", ended.stderr);
+    }
 }

@@ -277,3 +277,61 @@ fn offloads_and_promiscuous_mode_return_however_it_ends() {
         }
     }
 }
+
+/// Processes of one name that a process has started.
+fn children(parent: u32, name: &str) -> Vec<String> {
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    let is_child = |stat: &str| {
+        let (command, rest) = stat.rsplit_once(')').unwrap();
+        command.ends_with(&format!("({name}"))
+            && rest.split_whitespace().nth(1) == Some(parent.to_string().as_str())
+    };
+    all.filter(|process| {
+        std::fs::read_to_string(process.path().join("stat")).is_ok_and(|stat| is_child(&stat))
+    })
+    .map(|process| process.file_name().into_string().unwrap())
+    .collect()
+}
+
+#[test]
+fn what_was_killed_with_its_watchdog_is_put_back_by_the_next_start() {
+    let test = "what_was_killed_with_its_watchdog_is_put_back_by_the_next_start";
+    let Some(path) = Path::up(test, &["ip"]) else { return };
+    let on = || weir_net::interface::set_offload("to-a", "rx-gro", true).unwrap();
+    path.lab.run_in("m", on).unwrap();
+    let offloads = || ["to-a", "to-b"].map(|i| path.offloads(i));
+    let before = offloads();
+    let noted = || -> Vec<_> {
+        let all = std::fs::read_dir(path.file("runtime")).unwrap().flatten();
+        all.map(|f| f.path())
+            .filter(|f| f.extension().is_some_and(|e| e == "restoration"))
+            .collect()
+    };
+    let emulator = path.emulator(&[]);
+    let off = offloads();
+    assert!(!off[0].contains("rx-gro"), "{off:?}");
+    let found = noted();
+    assert_eq!(found.len(), 1, "{found:?}");
+    let mode = std::os::unix::fs::PermissionsExt::mode(&found[0].metadata().unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+    let watchdogs = children(emulator.child.id(), "weir-watchdog");
+    assert_eq!(watchdogs.len(), 1);
+    assert!(
+        std::process::Command::new("kill")
+            .args(["-s", "KILL", &watchdogs[0]])
+            .status()
+            .unwrap()
+            .success()
+    );
+    signal("KILL", &emulator.child);
+    drop(emulator);
+    // A start elsewhere is none of theirs.
+    let elsewhere = path.weir("a", &["impair", "eth0", "nosuch"]);
+    assert_eq!(common::run(elsewhere).status.code(), Some(2));
+    assert_eq!((offloads(), noted().len()), (off, 1));
+    let (code, _, stderr) = path.emulator(&[]).interrupt();
+    assert_eq!(code, Some(130), "{stderr}");
+    assert!(stderr.contains("to-a: rx-gro is on again"), "{stderr}");
+    assert_eq!(offloads(), before);
+    assert!(noted().is_empty(), "{:?}", noted());
+}

@@ -1,7 +1,7 @@
 //! The control socket of a running emulator: one line of JSON asks, one line of JSON answers.
 //!
 //! `{"verb":"show"}`, `stats`, `save`, `start`, `stop`, `log`, `set`; the answer is `{"ok":true,…}` or
-//! `{"ok":false,"error":"…"}`. `docs/formats.md` tells the fields.
+//! `{"ok":false,"error":"…","kind":"…"}`. `docs/formats.md` tells the fields.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -173,7 +173,22 @@ fn answer(line: &[u8], remote: &Remote) -> Value {
             value["ok"] = Value::Bool(true);
             value
         }
-        Err(error) => json!({ "ok": false, "error": error.to_string() }),
+        Err(error) => {
+            json!({ "ok": false, "error": error.to_string(), "kind": kind(&error) })
+        }
+    }
+}
+
+/// What kind of refusal it is, for the exit code of who asked.
+fn kind(error: &EmulatorError) -> &'static str {
+    match error {
+        EmulatorError::Impair(_) | EmulatorError::Refusal { .. } => "refused",
+        EmulatorError::Ended => "ended",
+        // A direction that has not answered: nobody's wish is the cause.
+        EmulatorError::System { source, .. } if source.kind() == std::io::ErrorKind::TimedOut => {
+            "internal"
+        }
+        _ => "not-available",
     }
 }
 
@@ -267,4 +282,30 @@ pub fn ask(path: &Path, request: &Value) -> std::io::Result<Value> {
     let mut line = Vec::new();
     BufReader::new(stream.take(MOST_ANSWER_BYTES)).read_until(b'\n', &mut line)?;
     Ok(serde_json::from_slice(&line)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_are_told_apart() {
+        let system = |reason: std::io::ErrorKind| EmulatorError::System {
+            operation: "get an answer",
+            source: reason.into(),
+        };
+        let asked = EmulatorError::Refusal {
+            what: "flow".into(),
+            given: "x".into(),
+            accepted: "other".into(),
+        };
+        for (error, wanted) in [
+            (asked, "refused"),
+            (EmulatorError::Ended, "ended"),
+            (system(std::io::ErrorKind::TimedOut), "internal"),
+            (system(std::io::ErrorKind::OutOfMemory), "not-available"),
+        ] {
+            assert_eq!(kind(&error), wanted, "{error}");
+        }
+    }
 }

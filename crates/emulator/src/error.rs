@@ -18,6 +18,9 @@ pub enum Refusal {
     Member(String),
     /// It has these addresses: what is sent to them is answered by this host and emulated besides.
     Addresses(Vec<String>),
+    /// An interface that is made on it, or that it is a member of, is needed: its name, and for what. What that one
+    /// sends and receives passes through this one.
+    Upper(String, Box<Refusal>),
     /// It is down.
     Down,
     /// It carries no Ethernet frames.
@@ -46,6 +49,9 @@ impl fmt::Display for Refusal {
                 "it has addresses ({}), and this host would answer for them",
                 addresses.join(", ")
             ),
+            Refusal::Upper(name, why) => {
+                write!(f, "{name} works through it, and of that one: {why}")
+            }
             Refusal::Down => f.write_str("it is down: set it up first (ip link set dev … up)"),
             Refusal::NotEthernet => f.write_str("it does not carry Ethernet frames"),
         }

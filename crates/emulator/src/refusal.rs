@@ -17,17 +17,26 @@ pub fn refusals(a: &str, b: &str) -> Result<Vec<(String, Vec<Refusal>)>, Emulato
     let mut out = Vec::new();
     for name in [a, b] {
         let this = interface::interface(name)?;
+        let needed = |of: &Interface| -> Result<Vec<Refusal>, EmulatorError> {
+            let mut reasons = Vec::new();
+            if interface::has_default_route(&of.name)? {
+                reasons.push(Refusal::DefaultRoute);
+            }
+            if let Some((ip, egress)) = &session
+                && egress.interface_index == of.index
+            {
+                reasons.push(Refusal::OwnSession(ip.to_string()));
+            }
+            Ok(reasons)
+        };
         let mut reasons = judged(&this, &all);
         if a == b {
             reasons.push(Refusal::SameTwice);
         }
-        if interface::has_default_route(name)? {
-            reasons.push(Refusal::DefaultRoute);
-        }
-        if let Some((ip, egress)) = &session
-            && egress.interface_index == this.index
-        {
-            reasons.push(Refusal::OwnSession(ip.to_string()));
+        reasons.extend(needed(&this)?);
+        for upper in uppers(&this, &all) {
+            let why = addresses(upper).into_iter().chain(needed(upper)?);
+            reasons.extend(why.map(|why| Refusal::Upper(upper.name.clone(), Box::new(why))));
         }
         if !reasons.is_empty() {
             out.push((name.to_owned(), reasons));
@@ -37,6 +46,38 @@ pub fn refusals(a: &str, b: &str) -> Result<Vec<(String, Vec<Refusal>)>, Emulato
         }
     }
     Ok(out)
+}
+
+/// Interfaces whose packets pass through this one: made on it (a VLAN, a macvlan), its bridge or bond, and what is made on
+/// those in turn.
+fn uppers<'a>(this: &Interface, all: &'a [Interface]) -> Vec<&'a Interface> {
+    let mut found: Vec<&Interface> = Vec::new();
+    let mut below = vec![(this.index, this.master)];
+    while let Some((index, master)) = below.pop() {
+        for upper in all {
+            let is_above = upper.lower == Some(index) || master == Some(upper.index);
+            // Each once, however they are linked.
+            if is_above && upper.index != this.index && found.iter().all(|f| f.index != upper.index)
+            {
+                found.push(upper);
+                below.push((upper.index, upper.master));
+            }
+        }
+    }
+    found.sort_by_key(|upper| upper.index);
+    found
+}
+
+/// Addresses that keep an interface from being taken.
+fn addresses(this: &Interface) -> Option<Refusal> {
+    // A link-local address of IPv6 comes by itself with every interface that is up.
+    let addresses: Vec<String> = this
+        .addresses
+        .iter()
+        .filter(|a| !matches!(a.address, IpAddr::V6(v6) if v6.is_unicast_link_local()))
+        .map(|a| format!("{}/{}", a.address, a.prefix_length))
+        .collect();
+    (!addresses.is_empty()).then_some(Refusal::Addresses(addresses))
 }
 
 /// What the interface itself tells.
@@ -53,16 +94,7 @@ fn judged(this: &Interface, all: &[Interface]) -> Vec<Refusal> {
         let name = name.map_or_else(|| format!("interface {master}"), |name| format!("{name:?}"));
         reasons.push(Refusal::Member(name.replace('"', "")));
     }
-    // A link-local address of IPv6 comes by itself with every interface that is up.
-    let addresses: Vec<String> = this
-        .addresses
-        .iter()
-        .filter(|a| !matches!(a.address, IpAddr::V6(v6) if v6.is_unicast_link_local()))
-        .map(|a| format!("{}/{}", a.address, a.prefix_length))
-        .collect();
-    if !addresses.is_empty() {
-        reasons.push(Refusal::Addresses(addresses));
-    }
+    reasons.extend(addresses(this));
     reasons
 }
 
@@ -135,6 +167,46 @@ mod tests {
                 Refusal::Addresses(vec!["192.0.2.1/24".into()]),
             ]
         );
+    }
+
+    #[test]
+    fn what_works_through_an_interface_is_found_through_all_layers() {
+        let made = |index: u32, lower: Option<u32>, master: Option<u32>| Interface {
+            index,
+            name: format!("i{index}"),
+            lower,
+            master,
+            ..Interface::default()
+        };
+        let all = [
+            made(1, None, None),
+            made(2, None, Some(3)),
+            made(3, None, None),
+            // A VLAN on the bond, a macvlan on that, and one that has nothing to do with it.
+            made(4, Some(3), None),
+            made(5, Some(4), None),
+            made(6, Some(1), None),
+        ];
+        let names = |index: usize| -> Vec<&str> {
+            uppers(&all[index], &all).iter().map(|upper| upper.name.as_str()).collect()
+        };
+        assert_eq!(names(1), ["i3", "i4", "i5"]);
+        assert_eq!(names(3), ["i5"]);
+        assert_eq!(names(0), ["i6"]);
+        assert!(names(4).is_empty());
+        // What cannot be ends all the same.
+        let round = [made(1, Some(2), None), made(2, Some(1), Some(1))];
+        assert_eq!(uppers(&round[0], &round).len(), 1);
+        let with_address = Interface {
+            addresses: vec![InterfaceAddress {
+                address: "192.0.2.1".parse().unwrap(),
+                prefix_length: 24,
+            }],
+            ..made(7, None, None)
+        };
+        let why = Refusal::Upper("i7".into(), Box::new(addresses(&with_address).unwrap()));
+        assert!(why.to_string().starts_with("i7 works through it, and of that one: it has addr"));
+        assert!(why.may_be_forced());
     }
 
     #[test]

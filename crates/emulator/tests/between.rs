@@ -274,7 +274,7 @@ fn the_control_socket_answers_everything_put_to_it() {
     ] {
         let answer = ask(&path, &bad).unwrap();
         assert_eq!(answer["ok"], false, "{bad}");
-        assert!(answer["error"].is_string(), "{bad}");
+        assert!(answer["error"].is_string() && answer["kind"] == "refused", "{bad}: {answer}");
     }
     assert_eq!(emulator.report().unwrap().configurations.len(), 4, "refusals change nothing");
     drop(socket);

@@ -14,16 +14,33 @@ use crate::error::Error;
 pub(crate) const OVERRIDE: &str = "WEIR_RUNTIME_DIR";
 
 /// The runtime directory of this user, made and checked: `$WEIR_RUNTIME_DIR`, else for root
-/// `/run/weir`, else `$XDG_RUNTIME_DIR/weir`, else `weir-<uid>` under the temporary directory.
+/// `/run/weir`, else `$XDG_RUNTIME_DIR/weir`, else `weir-<uid>` under the temporary directory. It is the same inside a
+/// user namespace as outside.
 ///
 /// # Errors
 /// A directory that belongs to someone else, that others may enter, or that is a symbolic link.
 pub fn runtime_directory() -> Result<PathBuf, Error> {
-    choose(effective_user_id(), |name| std::env::var_os(name), Path::new("/run/weir"))
+    let user = effective_user_id();
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let outside = outside(&map, user).unwrap_or(user);
+    choose(user, outside, |name| std::env::var_os(name), Path::new("/run/weir"))
+}
+
+/// Who `user` is outside this user namespace, by its map (user_namespaces(7)): a line for each range, its first user
+/// inside, its first outside, its length. Root inside is nobody's number but an ordinary user's there.
+fn outside(map: &str, user: u32) -> Option<u32> {
+    map.lines().find_map(|line| {
+        let mut fields = line.split_whitespace().map(str::parse::<u32>);
+        let (inside, outside, length) =
+            (fields.next()?.ok()?, fields.next()?.ok()?, fields.next()?.ok()?);
+        let at = user.checked_sub(inside).filter(|at| *at < length)?;
+        outside.checked_add(at)
+    })
 }
 
 fn choose(
     user: u32,
+    outside: u32,
     variable: impl Fn(&str) -> Option<OsString>,
     system: &Path,
 ) -> Result<PathBuf, Error> {
@@ -39,7 +56,7 @@ fn choose(
         let path = parent.join("weir");
         return secure(&path, user).map(|()| path);
     }
-    let path = std::env::temp_dir().join(format!("weir-{user}"));
+    let path = std::env::temp_dir().join(format!("weir-{outside}"));
     secure(&path, user).map(|()| path)
 }
 
@@ -109,13 +126,31 @@ mod tests {
             move |name: &str| (name == wanted).then(|| path.clone().into_os_string())
         };
         let own = temporary.path().join("own");
-        assert_eq!(choose(user, only("WEIR_RUNTIME_DIR", &own), &system).unwrap(), own);
-        let chosen = choose(user, only("XDG_RUNTIME_DIR", &session), &system).unwrap();
+        assert_eq!(choose(user, 7, only("WEIR_RUNTIME_DIR", &own), &system).unwrap(), own);
+        let chosen = choose(user, 7, only("XDG_RUNTIME_DIR", &session), &system).unwrap();
         let expected = if user == 0 { system.clone() } else { session.join("weir") };
         assert_eq!(chosen, expected);
         // Where the system's place cannot be had, the session's is taken.
         let refused = temporary.path().join("missing/system");
-        let chosen = choose(user, only("XDG_RUNTIME_DIR", &session), &refused).unwrap();
+        let chosen = choose(user, 7, only("XDG_RUNTIME_DIR", &session), &refused).unwrap();
         assert_eq!(chosen, session.join("weir"));
+        // Without any of them, by the user's own number, as it is outside a user namespace: root in one is not the
+        // owner of what another user's root makes in the place that all share.
+        let number = 1_000_000_000 + std::process::id();
+        let chosen = choose(user, number, |_| None, &refused).unwrap();
+        std::fs::remove_dir(&chosen).unwrap();
+        assert_eq!(chosen, std::env::temp_dir().join(format!("weir-{number}")));
+    }
+
+    #[test]
+    fn root_of_a_user_namespace_is_the_user_outside() {
+        assert_eq!(outside("         0       1000          1\n", 0), Some(1000));
+        assert_eq!(outside("0 0 4294967295\n", 1000), Some(1000));
+        assert_eq!(outside("0 1000 1\n1 100000 65536\n", 2), Some(100_001));
+        for (map, user) in
+            [("", 0), ("0 1000 1", 1), ("0 1000", 0), ("x 1 1", 0), ("0 4294967295 2", 1)]
+        {
+            assert_eq!(outside(map, user), None, "{map}");
+        }
     }
 }

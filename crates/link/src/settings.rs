@@ -7,7 +7,7 @@ use weir_net::watchdog::{RestoreAction, Watchdog};
 use crate::error::Result;
 
 /// Features that merge frames on their way in, or take their VLAN tag off where AF_XDP does not see it.
-const UNWANTED: [&str; 6] =
+pub const UNWANTED: [&str; 6] =
     ["rx-gro", "rx-gro-hw", "rx-gro-list", "rx-udp-gro-forwarding", "rx-lro", "rx-vlan-hw-parse"];
 
 /// What was changed on an interface.

@@ -34,6 +34,9 @@ pub struct Interface {
     pub loopback: bool,
     /// Number of the bridge or bond that it is a member of.
     pub master: Option<u32>,
+    /// Number of the interface that it is made on (`IFLA_LINK`): what a VLAN or a macvlan sends leaves by that one. `None`
+    /// for an interface that stands alone, for the end of a pair (veth), and where the other is in another namespace.
+    pub lower: Option<u32>,
     /// Largest IP packet, bytes.
     pub mtu_bytes: u32,
     /// Hardware address, when it has one of six bytes.

@@ -50,6 +50,8 @@ pub mod namespace;
 pub mod poll;
 pub mod reference;
 #[cfg(target_os = "linux")]
+pub mod restoration;
+#[cfg(target_os = "linux")]
 pub mod tcp;
 pub mod thread;
 pub mod udp;

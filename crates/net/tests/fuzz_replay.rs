@@ -102,6 +102,13 @@ fn proc_text() {
 }
 
 #[test]
+fn restorations() {
+    let good = b"weir.restoration/1\nboot 5a-1\nprocess 7 99\nnamespace 4 4026531840\nfeature 2 eth0 rx-gro\n";
+    let none = b"weir.restoration/1\nboot 5a-1\nprocess 7 99\nnamespace 4 4026531840\n";
+    replay(&[good.to_vec(), none.to_vec()], fuzz_restoration);
+}
+
+#[test]
 fn answers_of_chronyc() {
     let good = b"C0000201,192.0.2.1,2,1795293009.123456789,-0.000002,0.000001,0.000003,-12.345,-0.010,0.040,0.00001,0.00002,64.2,Normal\n";
     let none = b"00000000,,0,0.000000000,0.0,0.0,0.0,0.0,0.0,0.0,1.0,1.0,0.0,Not synchronised\n";

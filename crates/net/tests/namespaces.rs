@@ -326,3 +326,36 @@ fn a_child_inherits_what_it_is_to_and_nothing_else() {
     assert_eq!(read(number, ChildSetup::new().inherit(inherited)), b"kept");
     assert_eq!(numbers.map(|n| read(n, ChildSetup::new())), [b"", b""]);
 }
+
+#[test]
+fn a_child_sees_another_file_and_nobody_else_does() {
+    use std::io::Read;
+    let test = "a_child_sees_another_file_and_nobody_else_does";
+    let Some(parts) = one_namespace(test) else { return };
+    let before = fs::read("/etc/hostname").unwrap();
+    let mounts = || fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let mounts_before = mounts();
+    let seen = |path: &'static std::ffi::CStr, file: &str| {
+        let (mut refusal, writer) = std::io::pipe().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "cat \"$0\"; ls -A /sys | grep -c file; findmnt -n /sys", file]);
+        ChildSetup::new().namespace(&parts.namespace).apply(&mut command).unwrap();
+        ChildSetup::new().file(path, "other\n".into(), writer.into()).apply(&mut command).unwrap();
+        let output = command.output().unwrap();
+        drop(command);
+        let mut errno = Vec::new();
+        refusal.read_to_end(&mut errno).unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        (text, <[u8; 4]>::try_from(errno).map(i32::from_ne_bytes).ok())
+    };
+    let (text, errno) = seen(c"/etc/hostname", "/etc/hostname");
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!((lines[0], lines[1], errno), ("other", "0", None), "{text}");
+    assert!(!text.contains("tmpfs"), "{text}");
+    assert_eq!(fs::read("/etc/hostname").unwrap(), before);
+    assert_eq!(mounts(), mounts_before);
+    // What is not there cannot be covered; the child runs, and who started it is told.
+    let (text, errno) = seen(c"/etc/weir-no-such", "/etc/hostname");
+    assert_eq!(errno, Some(libc::ENOENT));
+    assert_eq!(text.lines().next().unwrap().as_bytes(), before.trim_ascii_end());
+}

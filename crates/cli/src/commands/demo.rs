@@ -63,6 +63,8 @@ struct Keeper<'a> {
     calibration: &'a Calibration,
     is_off: bool,
     count: usize,
+    /// What the last failure said: told once, not for each run.
+    refusal: Option<String>,
 }
 
 impl Keeper<'_> {
@@ -77,7 +79,13 @@ impl Keeper<'_> {
         record.calibration = Some(self.calibration.to_reference());
         match kept::keep(&record) {
             Ok(()) => self.count += 1,
-            Err(e) => note(&format!("warning: the run was not kept: {e}")),
+            Err(e) => {
+                let reason = Some(e.to_string());
+                if reason != self.refusal {
+                    note(&format!("warning: the run was not kept: {e}"));
+                }
+                self.refusal = reason;
+            }
         }
     }
 }
@@ -121,6 +129,7 @@ pub(crate) fn run(args: &DemoArgs, words: &[OsString]) -> Result<i32, CliError> 
         calibration: &calibration,
         is_off: args.no_store,
         count: 0,
+        refusal: None,
     };
     let ended = |error: demo::DemoError| match error {
         demo::DemoError::Interrupted => {

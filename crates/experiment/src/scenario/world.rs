@@ -195,6 +195,10 @@ impl<'a> World<'a> {
         let mut command = self.command(Some(host), &self.options.program)?;
         command.arg("impair").args(&interfaces).args(["--config", "-", "--json"]);
         command.arg("--control-socket").arg(&socket).env("NO_COLOR", "1");
+        if host == "m" {
+            // Its interfaces end with the lab.
+            command.arg("--disposable");
+        }
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = Program(command.spawn().map_err(failed("start", &what))?);
         let text = serde_json::to_vec(&initial).map_err(failed("start", &what))?;

@@ -24,8 +24,11 @@ pub(crate) fn parse_link(payload: &[u8]) -> Option<Interface> {
         loopback: has(libc::IFF_LOOPBACK),
         ..Interface::default()
     };
+    let mut is_elsewhere = false;
     for (kind, data) in Attributes(payload.get(16..)?) {
         match kind {
+            libc::IFLA_LINK => link.lower = u32_at(data, 0),
+            libc::IFLA_LINK_NETNSID => is_elsewhere = true,
             libc::IFLA_IFNAME => link.name = text(data),
             libc::IFLA_MASTER => link.master = u32_at(data, 0),
             libc::IFLA_MTU => link.mtu_bytes = u32_at(data, 0)?,
@@ -44,6 +47,10 @@ pub(crate) fn parse_link(payload: &[u8]) -> Option<Interface> {
             _ => {}
         }
     }
+    // The number is one of another namespace; or the far end of a pair, which is no more below this end than above it.
+    let is_pair = matches!(link.kind.as_deref(), Some("veth" | "netkit" | "vxcan"));
+    link.lower =
+        link.lower.filter(|&lower| !is_elsewhere && !is_pair && lower != 0 && lower != link.index);
     (!link.name.is_empty()).then_some(link)
 }
 

@@ -3,7 +3,7 @@
 
 use std::io;
 use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
@@ -42,21 +42,14 @@ impl TransparentUdp {
     pub fn bind(local: SocketAddrV4) -> io::Result<Self> {
         let socket = socket(Type::DGRAM, Protocol::UDP, local)?;
         sockopt::set(socket.as_fd(), libc::IPPROTO_IP, libc::IP_RECVORIGDSTADDR, 1_i32)?;
+        socket.set_nonblocking(true)?;
         Ok(Self(socket.into()))
     }
 
-    /// How long [`TransparentUdp::recv`] waits.
+    /// The next datagram, without waiting: its length, who sent it, and to whom.
     ///
     /// # Errors
-    /// A time of zero.
-    pub fn set_read_timeout(&self, timeout: Duration) -> io::Result<()> {
-        self.0.set_read_timeout(Some(timeout))
-    }
-
-    /// The next datagram: its length, who sent it, and to whom.
-    ///
-    /// # Errors
-    /// `WouldBlock` when none came in time; `InvalidData` when the kernel does not tell whom it was for.
+    /// `WouldBlock` when there is none; `InvalidData` when the kernel does not tell whom it was for.
     pub fn recv(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr, SocketAddr)> {
         let mut from = RawAddress::zeroed();
         // Aligned as control messages are.
@@ -84,6 +77,12 @@ impl TransparentUdp {
             (Some(source), Some(destination)) => Ok((len, source, destination)),
             _ => Err(io::ErrorKind::InvalidData.into()),
         }
+    }
+}
+
+impl AsFd for TransparentUdp {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

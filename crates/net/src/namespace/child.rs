@@ -1,6 +1,6 @@
 //! Starting a program inside namespaces.
 
-use std::ffi::{CString, c_int};
+use std::ffi::{CStr, CString, c_int};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
@@ -28,6 +28,15 @@ pub struct ChildSetup {
     parent_death_signal: Option<c_int>,
     new_session: bool,
     inherited: Vec<OwnedFd>,
+    shown: Option<Shown>,
+}
+
+/// A file that the child sees in the place of another.
+#[derive(Debug)]
+struct Shown {
+    path: &'static CStr,
+    content: String,
+    refusal: OwnedFd,
 }
 
 impl ChildSetup {
@@ -73,6 +82,17 @@ impl ChildSetup {
         self
     }
 
+    /// Shows the child a file with `content` in the place of the one at `path`, which has to be there. It lives in memory,
+    /// in a mount namespace of the child's own, and ends with it: no other program sees it, and it has no name elsewhere.
+    ///
+    /// Where that is refused the child starts without it, and the refusal's errno is in `refusal`, the writing end of a
+    /// pipe: four bytes in this machine's order.
+    #[must_use]
+    pub fn file(mut self, path: &'static CStr, content: String, refusal: OwnedFd) -> Self {
+        self.shown = Some(Shown { path, content, refusal });
+        self
+    }
+
     /// Installs this in `command`; a refusal shows as the error of `spawn`.
     ///
     /// `CommandExt::exec` works too, from a process with one thread, without
@@ -106,6 +126,13 @@ impl ChildSetup {
                 let user = namespace.user_fd().map(|fd| fd.as_raw_fd());
                 enter(namespace.net_fd().as_raw_fd(), user)
                     .map_err(io::Error::from_raw_os_error)?;
+            }
+            if let Some(Shown { path, content, refusal }) = &self.shown
+                && let Err(errno) = show_file(path, content.as_bytes())
+            {
+                let errno = errno.to_ne_bytes();
+                // SAFETY: an open descriptor and four readable bytes. Whoever does not read it is not told.
+                unsafe { libc::write(refusal.as_raw_fd(), errno.as_ptr().cast(), errno.len()) };
             }
             if let Some(offsets) = &offsets {
                 enter_time_namespace(offsets.as_bytes()).map_err(io::Error::from_raw_os_error)?;
@@ -191,6 +218,57 @@ fn refresh_sys() {
             raw::close(groups as RawFd);
         }
     }
+}
+
+/// Puts a new file over the one at `path`, in a new mount namespace. Async-signal-safe.
+///
+/// A bind mount wants a file of a mounted file system: one in memory stands at /sys, which is there on every Linux, as
+/// long as it takes.
+fn show_file(path: &CStr, content: &[u8]) -> Result<(), c_int> {
+    const PLACE: &CStr = c"/sys";
+    const FILE: &CStr = c"/sys/file";
+    let done = |result: c_int| if result == 0 { Ok(()) } else { Err(raw::errno()) };
+    raw::unshare(libc::CLONE_NEWNS)?;
+    let (none, flags) = (std::ptr::null(), libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC);
+    // SAFETY: strings that end in NUL, null where mount(2) allows it. Nothing is mounted before the new namespace is a
+    // slave of the machine's, so that the machine sees none of it.
+    unsafe {
+        let slave = libc::MS_REC | libc::MS_SLAVE;
+        done(libc::mount(none, c"/".as_ptr(), none, slave, none.cast()))?;
+        let (kind, limits) = (c"tmpfs".as_ptr(), c"size=1m,mode=755".as_ptr());
+        done(libc::mount(kind, PLACE.as_ptr(), kind, flags, limits.cast()))?;
+    }
+    let shown = write_new(FILE, content).and_then(|()| {
+        // SAFETY: as above.
+        done(unsafe { libc::mount(FILE.as_ptr(), path.as_ptr(), none, libc::MS_BIND, none.cast()) })
+    });
+    // SAFETY: a string that ends in NUL. The file stays as long as it is mounted.
+    done(unsafe { libc::umount2(PLACE.as_ptr(), libc::MNT_DETACH) }).and(shown)
+}
+
+/// Writes a new file that everybody may read. Async-signal-safe.
+fn write_new(path: &CStr, content: &[u8]) -> Result<(), c_int> {
+    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
+    // SAFETY: a string that ends in NUL; the mode that O_CREAT wants.
+    let fd = unsafe { libc::open(path.as_ptr(), flags, 0o644 as libc::c_uint) };
+    if fd < 0 {
+        return Err(raw::errno());
+    }
+    // SAFETY: an open descriptor and a readable slice.
+    let written = unsafe {
+        // Whatever the umask is.
+        libc::fchmod(fd, 0o644);
+        libc::write(fd, content.as_ptr().cast(), content.len())
+    };
+    let result = if written < 0 {
+        Err(raw::errno())
+    } else if written.unsigned_abs() == content.len() {
+        Ok(())
+    } else {
+        Err(libc::EIO)
+    };
+    raw::close(fd);
+    result
 }
 
 /// Async-signal-safe.

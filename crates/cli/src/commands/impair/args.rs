@@ -139,6 +139,9 @@ pub(crate) struct RunArgs {
     /// Listen nowhere: it cannot be controlled while it runs
     #[arg(long, conflicts_with = "control_socket")]
     pub(crate) no_control_socket: bool,
+    /// The interfaces end with their namespace: nothing is noted for a start after a SIGKILL
+    #[arg(long, hide = true)]
+    pub(crate) disposable: bool,
     /// Impair a capture (pcap, pcapng) instead, on its own clock
     #[arg(long, value_name = "FILE", requires = "pcap_out", conflicts_with_all = ["a", "b", "link", "duration", "force", "ring", "control_socket", "no_real_time"])]
     pub(crate) pcap_in: Option<PathBuf>,
@@ -219,6 +222,12 @@ pub(crate) enum Verb {
 }
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "The exit code is the command's (128 and a signal's number when one ended it); 126 it could not be run, 127 it is\n\
+                  not there; 130 interrupted, 143 terminated; 3 or 70 the emulator ended before the command; 2, 4 nothing\n\
+                  was started. SIGTERM, SIGHUP and a SIGINT that is not the terminal's are passed on to the command; a second\n\
+                  one, or 10 s, end it by SIGKILL."
+)]
 pub(crate) struct ExecArgs {
     #[command(flatten)]
     pub(crate) laws: LawArgs,

@@ -146,7 +146,18 @@ fn talk(socket: &SocketArgs, request: &Value) -> Result<Value, CliError> {
         return Ok(answer);
     }
     let reason = answer["error"].as_str().map_or_else(|| answer.to_string(), Into::into);
-    Err(refused(reason, 2))
+    Err(refused(reason, exit_code(answer["kind"].as_str())))
+}
+
+/// The contract's exit code for a kind of refusal.
+fn exit_code(kind: Option<&str>) -> i32 {
+    match kind {
+        Some("ended") => 3,
+        Some("not-available") => 4,
+        Some("internal") => 70,
+        // What was asked cannot be.
+        _ => 2,
+    }
 }
 
 /// The control socket of the only emulator of this user that runs.
@@ -208,6 +219,36 @@ mod tests {
             r#"{"both":"loss 1%","flow":"voice","seed":"0x7","verb":"set"}"#
         );
         assert_eq!(changes(&LawArgs::default(), None).unwrap_err().exit_code(), 2);
+    }
+
+    /// An emulator's socket that gives one answer.
+    fn answering(answer: &'static str) -> (tempfile::TempDir, SocketArgs) {
+        use std::io::{BufRead, BufReader, Write};
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            BufReader::new(&stream).read_line(&mut String::new()).unwrap();
+            stream.write_all(answer.as_bytes()).unwrap();
+        });
+        (dir, SocketArgs { socket: Some(path) })
+    }
+
+    #[test]
+    fn a_refusal_has_the_exit_code_of_its_kind() {
+        for (answer, code) in [
+            (r#"{"ok":false,"error":"the emulator has ended","kind":"ended"}"#, 3),
+            (r#"{"ok":false,"error":"flow: x; accepted: other","kind":"refused"}"#, 2),
+            (r#"{"ok":false,"error":"cannot open","kind":"not-available"}"#, 4),
+            (r#"{"ok":false,"error":"no answer","kind":"internal"}"#, 70),
+            // Of one that has no kinds.
+            (r#"{"ok":false,"error":"flow: x; accepted: other"}"#, 2),
+        ] {
+            let (_dir, socket) = answering(answer);
+            let error = talk(&socket, &json!({ "verb": "show" })).unwrap_err();
+            assert_eq!(error.exit_code(), code, "{answer}");
+        }
     }
 
     #[test]

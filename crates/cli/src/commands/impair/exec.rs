@@ -1,17 +1,37 @@
 //! `weir impair exec -- COMMAND`: a command in a namespace of its own, behind the emulator, with a way to this host's
 //! services and, where the kernel lets it be made, out.
 
+use std::io::{self, PipeReader, Read};
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
 
 use weir_lab::{Lab, LabSpec, Topology};
-use weir_net::namespace::{effective_user_id, enter_user_namespace};
+use weir_net::namespace::{ChildSetup, effective_user_id, enter_user_namespace};
+use weir_net::thread::raise_descriptor_limit;
 
 use super::args::ExecArgs;
+use super::outward::Outward;
+use super::spawn::{Spawned, TERMINATE, tell};
 use super::{outward, relay, spawn};
 use crate::app::note;
-use crate::engine::Stop;
+use crate::engine::StopReason;
 use crate::error::CliError;
 use crate::signals;
+
+/// Between two looks at the command, the emulator and signals.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long the command may take to end once it was told to.
+const GRACE: Duration = Duration::from_secs(10);
+/// SIGINT and SIGKILL, as every Unix numbers them.
+const INTERRUPT: i32 = 2;
+const KILL: i32 = 9;
+/// Descriptors that the ways to services and out may need: two for a connection, two for an exchange of datagrams.
+const DESCRIPTORS: u64 = 8192;
+const RESOLVER: &str = "/etc/resolv.conf";
 
 /// Runs the command behind an emulator; its exit code is returned.
 pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
@@ -23,19 +43,22 @@ pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
         // Before there are threads; threads of ours then may enter the lab's namespaces.
         enter_user_namespace().map_err(weir_lab::Error::from)?;
     }
-    // Signals of the terminal reach the command too; this program ends when the command has.
-    let stop = Stop::new();
     let lab = Lab::up(&LabSpec { topology: Topology::Middle, ..LabSpec::default() })?;
     let mut more = Vec::new();
     if let Some(path) = &args.journal {
         more.extend(["--journal".into(), path.as_os_str().to_owned()]);
     }
-    let emulator = spawn::start(lab.command("m", spawn::OWN_PROGRAM)?, &impairment, &more)?;
-    signals::listen(&stop)?;
+    let mut emulator = spawn::start(lab.command("m", spawn::OWN_PROGRAM)?, &impairment, &more)?;
+    let (sender, told) = channel();
+    // Nobody listens any more when the command has ended: then this program is about to end, too.
+    signals::each(move |reason| {
+        let _ = sender.send(reason);
+    })?;
     let relay = relay::start(&lab, "b")?;
     note(emulator.head.trim_end());
     let b = lab.host("b")?;
-    let names = outward::names_to_relay();
+    let text = std::fs::read(RESOLVER).map(|text| String::from_utf8_lossy(&text).into_owned());
+    let names = outward::names_to_relay(text.as_deref().unwrap_or_default());
     let outward = outward::open(&lab, "a", "b", names);
     let (services, way) = match &outward {
         Ok(_) => (
@@ -48,50 +71,152 @@ pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
         "A is the command's side; this host's {services} services answer at {} ($WEIR_HOST), TCP also at {}{way}",
         b.ipv4, b.ipv6
     ));
-    let resolver = match (&outward, names) {
-        (Ok(_), Some(_)) => Some(resolver(b.ipv4)?),
-        _ => None,
-    };
-    let mut command = match &resolver {
-        None => lab.command("a", program)?,
-        // In a mount namespace of its own, so that no other program sees it.
-        Some(file) => {
-            let mut command = lab.command("a", "unshare")?;
-            let script = "mount --bind \"$0\" /etc/resolv.conf && exec \"$@\"";
-            command.args(["--mount", "sh", "-c", script]).arg(file.path()).arg(program);
-            command
+    let mut command = lab.command("a", program)?;
+    command.args(words).env("WEIR_HOST", b.ipv4.to_string());
+    let resolver = resolver(&mut command, &outward, names, text, b.ipv4)?;
+    let started = command.spawn();
+    // With it goes this process's end of the pipe that tells of the mount.
+    drop(command);
+    if let Some(reason) = resolver.and_then(refusal) {
+        note(&format!("names are not answered: another {RESOLVER} cannot be shown: {reason}"));
+    }
+    // Only now: the command has the limit that this program was started with.
+    let _ = raise_descriptor_limit(DESCRIPTORS);
+    let done = match started {
+        Ok(mut child) => watch(&mut child, &mut emulator, &told)
+            .map_err(|e| CliError::Internal(format!("the command cannot be waited for: {e}"))),
+        Err(source) => {
+            Err(CliError::Command { program: program.to_string_lossy().into_owned(), source })
         }
     };
-    command.args(words).env("WEIR_HOST", b.ipv4.to_string());
-    let status = command.status();
+    let lost = outward.as_ref().ok().and_then(Outward::lost);
     drop((relay, outward));
-    note(emulator.finish().trim_end());
+    let ended = emulator.finish();
+    note(ended.report.trim_end());
+    if let Some(lost) = lost {
+        note(&lost);
+    }
     drop(lab);
-    let status = status.map_err(CliError::io("run", program))?;
+    let done = done?;
+    if let Some((reason, exit_code)) = ended.failure {
+        return Err(CliError::EmulatorEnded { reason, exit_code });
+    }
+    let status = done.status;
     // As a shell tells it.
-    Ok(status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(70))
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(70);
+    Ok(done.asked.map_or(code, StopReason::exit_code))
 }
 
-/// A resolv.conf that names `server`; removed with the value.
-fn resolver(server: std::net::Ipv4Addr) -> Result<Resolver, CliError> {
-    let text = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
-    let name = format!("resolv-{}.conf", std::process::id());
-    let path = weir_lab::runtime_directory()?.join(name);
-    std::fs::write(&path, outward::with_server(&text, server))
-        .map_err(CliError::io("write", &path))?;
-    Ok(Resolver(path))
+/// How the command ended.
+struct Done {
+    status: ExitStatus,
+    /// Why this program told it to.
+    asked: Option<StopReason>,
 }
 
-struct Resolver(std::path::PathBuf);
-
-impl Resolver {
-    fn path(&self) -> &std::path::Path {
-        &self.0
+/// Waits for the command. What this program is told to do, the command is told; a second time, and some time after the
+/// first, it is killed. Without an emulator there is no path, and the command is told to end.
+fn watch(
+    child: &mut Child,
+    emulator: &mut Spawned,
+    told: &Receiver<StopReason>,
+) -> io::Result<Done> {
+    let (mut asked, mut kill_at) = (None, None);
+    let mut has_path = true;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Done { status, asked });
+        }
+        match told.recv_timeout(LOOK) {
+            // The terminal told the command as well, and what that makes of it is its own affair.
+            Ok(StopReason::Interrupted) if is_in_foreground() => {}
+            Ok(reason) => {
+                let signal = match reason {
+                    _ if asked.is_some() => KILL,
+                    StopReason::Interrupted => INTERRUPT,
+                    StopReason::Terminated => TERMINATE,
+                };
+                tell(child, signal);
+                asked = asked.or(Some(reason));
+                kill_at = kill_at.or(Some(Instant::now() + GRACE));
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => std::thread::sleep(LOOK),
+        }
+        if has_path && emulator.has_ended() {
+            has_path = false;
+            note("the emulator has ended, and the path with it: the command is told to end");
+            tell(child, TERMINATE);
+            kill_at = kill_at.or(Some(Instant::now() + GRACE));
+        }
+        if kill_at.is_some_and(|at| Instant::now() >= at) {
+            tell(child, KILL);
+        }
     }
 }
 
-impl Drop for Resolver {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+/// Whether this process is of its terminal's foreground group, as its command then is: an interrupt came from there.
+fn is_in_foreground() -> bool {
+    std::fs::read("/proc/self/stat")
+        .is_ok_and(|stat| is_foreground(&String::from_utf8_lossy(&stat)))
+}
+
+/// By proc_pid_stat(5): the process group is field 5, the terminal's foreground group field 8. The name, field 2, may
+/// hold anything and ends at the last parenthesis.
+fn is_foreground(stat: &str) -> bool {
+    let Some((_, rest)) = stat.rsplit_once(')') else { return false };
+    let mut fields = rest.split_whitespace();
+    let group = fields.nth(2);
+    group.is_some() && group == fields.nth(2)
+}
+
+/// Shows the command a resolv.conf that names `server`, where it has to be another than this host's and can be. What is
+/// returned tells of a refusal.
+fn resolver(
+    command: &mut Command,
+    outward: &Result<Outward, String>,
+    names: Option<IpAddr>,
+    text: io::Result<String>,
+    server: Ipv4Addr,
+) -> Result<Option<PipeReader>, CliError> {
+    if outward.is_err() || names.is_none() {
+        return Ok(None);
+    }
+    let text = match text {
+        Ok(text) => text,
+        Err(reason) => {
+            note(&format!("names are not answered: this host has no {RESOLVER} ({reason})"));
+            return Ok(None);
+        }
+    };
+    let (reader, writer) = io::pipe().map_err(CliError::io("make a pipe for", RESOLVER))?;
+    ChildSetup::new()
+        .file(c"/etc/resolv.conf", outward::with_server(&text, server), OwnedFd::from(writer))
+        .apply(command)
+        .map_err(weir_lab::Error::from)?;
+    Ok(Some(reader))
+}
+
+/// What the child said of a refusal before it became the command.
+fn refusal(mut reader: PipeReader) -> Option<io::Error> {
+    let mut errno = [0; 4];
+    reader.read_exact(&mut errno).ok()?;
+    Some(io::Error::from_raw_os_error(i32::from_ne_bytes(errno)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interrupt_is_the_terminals_where_this_group_is_in_its_foreground() {
+        assert!(is_foreground("12 (weir) S 1 12 12 34816 12 4194304 0"));
+        assert!(is_foreground("13 (a) b) S 1 12 12 34816 12 4194304 0"));
+        // In the background; without a terminal.
+        assert!(!is_foreground("12 (weir) S 1 12 12 34816 77 4194304 0"));
+        assert!(!is_foreground("12 (weir) S 1 12 12 0 -1 4194304 0"));
+        for bad in ["", "12 (weir", "12 (weir) S", "12 (weir) S 1 12"] {
+            assert!(!is_foreground(bad), "{bad}");
+        }
     }
 }

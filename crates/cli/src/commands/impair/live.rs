@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use weir_emulator::control::ControlSocket;
 use weir_emulator::{Emulator, EmulatorConfig, Remote, Scheduling};
+use weir_net::restoration::{Restoration, restore};
 
 use super::args::RunArgs;
 use super::text;
@@ -35,6 +36,8 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
         ring_frames: args.ring,
         ..EmulatorConfig::new(a, b, impairment.clone())
     };
+    // Ends after the emulator, when its watchdog has had its turn.
+    let _restoration = if args.disposable { None } else { second_line(&[a, b]) };
     // Emulator::start forks its watchdog, which is to have no copy of the signal thread's doings: first that.
     let emulator = Emulator::start(config)?;
     let stop = Stop::new();
@@ -78,6 +81,22 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
         Some(error) => Err(error.into()),
         None => Ok(why.map_or(0, StopReason::exit_code)),
     }
+}
+
+/// The second line of restoration, for when this program and its watchdog are both killed: what earlier ones left off is
+/// switched on, and what this one will switch off is noted for the next.
+fn second_line(interfaces: &[&str]) -> Option<Restoration> {
+    let untold = |reason: &dyn std::fmt::Display| {
+        note(&format!("warning: offloads are not noted for a start after a SIGKILL: {reason}"));
+    };
+    let directory = weir_lab::runtime_directory().inspect_err(|e| untold(e)).ok()?;
+    for done in restore(&directory, &weir_link::UNWANTED) {
+        let (interface, feature) = (&done.interface, &done.feature);
+        note(&format!(
+            "{interface}: {feature} is on again, which an emulator that was killed left off"
+        ));
+    }
+    Restoration::note(&directory, interfaces, &weir_link::UNWANTED).inspect_err(|e| untold(e)).ok()
 }
 
 /// Waits for the end; tells alarms meanwhile.

@@ -4,6 +4,7 @@
 mod args;
 mod capture;
 mod control;
+mod datagrams;
 mod exec;
 mod live;
 mod outward;

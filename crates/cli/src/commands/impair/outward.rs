@@ -2,41 +2,87 @@
 //! far host (nftables' `tproxy`) and sent on by sockets of this host. Nothing of this host's network is changed, and no
 //! rights over it are needed. To the far host's own address answer this host's services.
 
-use std::collections::HashMap;
-use std::fs;
 use std::io::{self, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use weir_lab::Lab;
-use weir_net::namespace::NetNamespace;
 use weir_net::transparent::{self, TransparentUdp};
 
-use super::relay::{self, MOST_CONNECTIONS, Protocol};
+use super::datagrams::Datagrams;
+use super::relay::{self, Protocol};
 
 /// How long a service may take to answer a connection request.
 const CONNECT: Duration = Duration::from_secs(30);
-/// How long a UDP exchange may be silent before it is forgotten.
-const SILENCE: Duration = Duration::from_secs(120);
 /// Between two looks at whether it is over.
-const LOOK: Duration = Duration::from_millis(250);
-const DNS_PORT: u16 = 53;
+pub(super) const LOOK: Duration = Duration::from_millis(250);
+pub(super) const DNS_PORT: u16 = 53;
 
 /// Ends the way out when dropped.
-pub(super) struct Outward(Arc<AtomicBool>);
+pub(super) struct Outward {
+    over: Arc<AtomicBool>,
+    lost: Arc<Lost>,
+}
 
 impl Drop for Outward {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.over.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Outward {
+    /// What was not passed on so far, in words.
+    pub(super) fn lost(&self) -> Option<String> {
+        self.lost.text()
+    }
+}
+
+/// What the way out did not pass on.
+#[derive(Default)]
+pub(super) struct Lost {
+    datagrams: AtomicU64,
+    exchanges: AtomicU64,
+    connections: AtomicU64,
+}
+
+impl Lost {
+    /// A datagram that this host did not take.
+    pub(super) fn datagram(&self) {
+        self.datagrams.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// An exchange of datagrams that was ended before its time.
+    pub(super) fn exchange(&self) {
+        self.exchanges.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn connection(&self) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn text(&self) -> Option<String> {
+        let counts = [
+            (&self.datagrams, "datagrams were dropped"),
+            (&self.exchanges, "exchanges of datagrams were ended before their time"),
+            (&self.connections, "connections were reset unserved"),
+        ];
+        let said: Vec<String> = counts
+            .iter()
+            .map(|(count, what)| (count.load(Ordering::Relaxed), what))
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, what)| format!("{count} {what}"))
+            .collect();
+        (!said.is_empty())
+            .then(|| format!("the way out did not carry everything: {}", said.join(", ")))
     }
 }
 
 /// Where packets to an address of the lab go from here.
 #[derive(Clone, Copy)]
-struct Targets {
+pub(super) struct Targets {
     /// The far host's address: this host's services.
     own: Ipv4Addr,
     /// Who answers names asked of the far host.
@@ -44,7 +90,7 @@ struct Targets {
 }
 
 impl Targets {
-    fn of(self, asked: SocketAddr, protocol: Protocol) -> SocketAddr {
+    pub(super) fn of(self, asked: SocketAddr, protocol: Protocol) -> SocketAddr {
         if asked.ip() != self.own {
             return asked;
         }
@@ -78,7 +124,6 @@ pub(super) fn open(
         })
         .map_err(|e| e.to_string())?
         .map_err(told("open transparent sockets"))?;
-    datagrams.set_read_timeout(LOOK).map_err(told("open transparent sockets"))?;
     let port = listener.local_addr().map_err(told("open transparent sockets"))?.port();
     let (own, interface) = (host.ipv4, &host.interface);
     let rules = format!(
@@ -98,22 +143,28 @@ pub(super) fn open(
     run(lab, by, &["ip", "route", "add", "local", "default", "dev", "lo"], "")?;
     let gateway = own.to_string();
     run(lab, from, &["ip", "route", "add", "default", "via", &gateway], "")?;
-    let over = Arc::new(AtomicBool::new(false));
+    let (over, lost) = (Arc::new(AtomicBool::new(false)), Arc::new(Lost::default()));
     let targets = Targets { own, names };
+    let datagrams = Datagrams::new(datagrams, namespace, targets, lost.clone())
+        .map_err(told("wait for datagrams"))?;
     let start = |work: Box<dyn FnOnce() + Send>| {
         std::thread::Builder::new()
             .name("weir-outward".into())
             .spawn(work)
             .map_err(told("start a thread"))
     };
-    let ending = over.clone();
+    let (ending, refused) = (over.clone(), lost.clone());
     start(Box::new(move || {
         let serve = move |stream| serve(stream, targets);
-        relay::accept(&listener, &ending, &Arc::default(), transparent::reset, serve);
+        let refuse = move |stream| {
+            refused.connection();
+            transparent::reset(stream);
+        };
+        relay::accept(&listener, &ending, &Arc::default(), refuse, serve);
     }))?;
     let ending = over.clone();
-    start(Box::new(move || pass_datagrams(&datagrams, &namespace, targets, &ending)))?;
-    Ok(Outward(over))
+    start(Box::new(move || datagrams.pass(&ending)))?;
+    Ok(Outward { over, lost })
 }
 
 /// Runs a tool in a host of the lab.
@@ -149,90 +200,9 @@ fn serve(stream: TcpStream, targets: Targets) {
     }
 }
 
-/// Exchanges of datagrams by who asked whom.
-type Exchanges = Arc<Mutex<HashMap<(SocketAddr, SocketAddr), Arc<UdpSocket>>>>;
-
-fn pass_datagrams(
-    datagrams: &TransparentUdp,
-    namespace: &NetNamespace,
-    targets: Targets,
-    over: &Arc<AtomicBool>,
-) {
-    let exchanges = Exchanges::default();
-    let mut buffer = vec![0; 65_536];
-    while !over.load(Ordering::Relaxed) {
-        let Ok((len, source, asked)) = datagrams.recv(&mut buffer) else { continue };
-        let known = {
-            let exchanges = exchanges.lock().unwrap_or_else(PoisonError::into_inner);
-            exchanges.get(&(source, asked)).cloned()
-        };
-        let socket = match known {
-            Some(socket) => Ok(socket),
-            None => exchange(source, asked, namespace, targets, &exchanges, over),
-        };
-        // A datagram that cannot be sent on is lost, as datagrams are.
-        if let Ok(socket) = socket {
-            let _ = socket.send(&buffer[..len]);
-        }
-    }
-}
-
-/// A socket of this host for what `source` sends to `asked`; what comes back goes there as if from `asked`.
-fn exchange(
-    source: SocketAddr,
-    asked: SocketAddr,
-    namespace: &NetNamespace,
-    targets: Targets,
-    exchanges: &Exchanges,
-    over: &Arc<AtomicBool>,
-) -> io::Result<Arc<UdpSocket>> {
-    let SocketAddr::V4(local) = asked else { return Err(io::ErrorKind::Unsupported.into()) };
-    let target = targets.of(asked, Protocol::Udp);
-    let any: IpAddr = match target {
-        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let socket = Arc::new(UdpSocket::bind((any, 0))?);
-    socket.connect(target)?;
-    socket.set_read_timeout(Some(LOOK))?;
-    let back = namespace
-        .run_in(|| transparent::udp_from(local))
-        .map_err(|e| io::Error::other(e.to_string()))??;
-    let key = (source, asked);
-    {
-        let mut exchanges = exchanges.lock().unwrap_or_else(PoisonError::into_inner);
-        if exchanges.len() >= MOST_CONNECTIONS {
-            return Err(io::ErrorKind::QuotaExceeded.into());
-        }
-        exchanges.insert(key, socket.clone());
-    }
-    let (ours, all, over) = (socket.clone(), exchanges.clone(), over.clone());
-    let answering = move || {
-        let mut buffer = vec![0; 65_536];
-        let mut heard = std::time::Instant::now();
-        while !over.load(Ordering::Relaxed) && heard.elapsed() < SILENCE {
-            if let Ok(len) = ours.recv(&mut buffer) {
-                heard = std::time::Instant::now();
-                let _ = back.send_to(&buffer[..len], source);
-            }
-        }
-        all.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
-    };
-    let spawned = std::thread::Builder::new().name("weir-outward".into()).spawn(answering);
-    if let Err(error) = spawned {
-        exchanges.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
-        return Err(error);
-    }
-    Ok(socket)
-}
-
-/// Who answers names on this host, by /etc/resolv.conf, when the command cannot ask them itself: they listen on this
-/// host alone, or have IPv6 addresses, for which there is no way out.
-pub(super) fn names_to_relay() -> Option<IpAddr> {
-    unreachable_names(&fs::read_to_string("/etc/resolv.conf").unwrap_or_default())
-}
-
-fn unreachable_names(text: &str) -> Option<IpAddr> {
+/// Who answers names on this host, by `text`, its /etc/resolv.conf, when the command cannot ask them itself: they listen
+/// on this host alone, or have IPv6 addresses, for which there is no way out.
+pub(super) fn names_to_relay(text: &str) -> Option<IpAddr> {
     let servers: Vec<IpAddr> = text
         .lines()
         .filter_map(|line| line.trim().strip_prefix("nameserver")?.trim().parse().ok())
@@ -258,13 +228,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_was_lost_is_told_and_nothing_when_nothing_was() {
+        let lost = Lost::default();
+        assert_eq!(lost.text(), None);
+        lost.datagram();
+        lost.exchange();
+        lost.exchange();
+        let said = lost.text().unwrap();
+        assert!(
+            said.ends_with(
+                "1 datagrams were dropped, 2 exchanges of datagrams were ended before their time"
+            ),
+            "{said}"
+        );
+    }
+
+    #[test]
     fn who_has_to_be_asked_for_the_command() {
         let ip = |text: &str| text.parse::<IpAddr>().ok();
-        assert_eq!(unreachable_names("nameserver 192.0.2.53\n"), None);
-        assert_eq!(unreachable_names("nameserver 127.0.0.53\nnameserver 192.0.2.53"), None);
-        assert_eq!(unreachable_names("search a\nnameserver 127.0.0.53\n"), ip("127.0.0.53"));
-        assert_eq!(unreachable_names("nameserver 2001:db8::53"), ip("2001:db8::53"));
-        assert_eq!(unreachable_names("# none"), ip("127.0.0.1"));
+        assert_eq!(names_to_relay("nameserver 192.0.2.53\n"), None);
+        assert_eq!(names_to_relay("nameserver 127.0.0.53\nnameserver 192.0.2.53"), None);
+        assert_eq!(names_to_relay("search a\nnameserver 127.0.0.53\n"), ip("127.0.0.53"));
+        assert_eq!(names_to_relay("nameserver 2001:db8::53"), ip("2001:db8::53"));
+        assert_eq!(names_to_relay("# none"), ip("127.0.0.1"));
         let text = "search example.org\nnameserver 127.0.0.53\noptions edns0\n";
         let ours = "search example.org\noptions edns0\nnameserver 198.18.0.2\n";
         assert_eq!(with_server(text, Ipv4Addr::new(198, 18, 0, 2)), ours);
@@ -277,7 +263,7 @@ mod tests {
         let of = |text: &str| targets.of(text.parse().unwrap(), Protocol::Udp).to_string();
         assert_eq!(of("192.0.2.1:53"), "192.0.2.1:53");
         assert_eq!(of("198.18.0.2:53"), "127.0.0.53:53");
-        let service = UdpSocket::bind("127.0.0.2:0").unwrap();
+        let service = std::net::UdpSocket::bind("127.0.0.2:0").unwrap();
         let port = service.local_addr().unwrap().port();
         assert_eq!(of(&format!("198.18.0.2:{port}")), format!("127.0.0.2:{port}"));
         drop(service);

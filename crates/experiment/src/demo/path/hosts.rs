@@ -187,7 +187,8 @@ impl Hosts<'_> {
         // The same link for every row, with receive stamps: the baseline's path is to be the path of all.
         command.arg("impair").args(MIDDLE).args(["--config", "-", "--json", "--link", "packet"]);
         // A socket's name would be left behind by a SIGKILL.
-        command.args(["--journal", &path, "--no-control-socket"]).env("NO_COLOR", "1");
+        command.args(["--journal", &path, "--no-control-socket", "--disposable"]);
+        command.env("NO_COLOR", "1");
         // Deaf to the terminal: the demo says when it ends.
         ChildSetup::new().new_session().apply(&mut command).map_err(failed(IMPAIR))?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

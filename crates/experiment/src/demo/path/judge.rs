@@ -7,7 +7,7 @@ use weir_laws::DelayLaw;
 use weir_model::impairment::{Impairment, Laws, OTHER};
 use weir_model::plan::Direction;
 use weir_model::record::{self, Receiver};
-use weir_wire::packets::{self, Kind};
+use weir_wire::packets::{self, FLAG_REORDERED, Judged, Kind};
 
 use super::cases::{Claim, FlowClaim, PathCase};
 use super::conditions::Conditions;
@@ -297,6 +297,8 @@ struct FlowEvidence<'a> {
     /// Departures and arrivals of the flow's packets, with the frame's size.
     departures: Vec<(u64, u32)>,
     arrivals: Vec<u64>,
+    /// Packets that the emulator sent on behind a later one.
+    reordered: u64,
     /// Damage that came without a number.
     nameless: u64,
     damaged_are_dropped: bool,
@@ -317,17 +319,15 @@ impl<'a> FlowEvidence<'a> {
         let found = evidence.record.flows.iter().find(|f| f.id == claim.flow)?;
         let laws = laws_of(&case.impairment, claim.emulator_flow, found.direction);
         let side = u8::from(found.direction == Direction::Reverse);
-        let mut departures: Vec<(u64, u32)> = evidence
-            .journal
-            .iter()
-            .filter(|(record, judged)| {
-                record.direction == side
-                    && record.kind == Kind::FORWARDED
-                    && judged.native_sequence.is_some()
-                    && judged.native_flow == claim.flow
-            })
-            .filter_map(|(record, _)| Some((record.time2_ns?, record.size_bytes)))
-            .collect();
+        let is_forwarded = |(record, judged): &&(packets::Record, Judged)| {
+            record.direction == side
+                && record.kind == Kind::FORWARDED
+                && judged.native_sequence.is_some()
+                && judged.native_flow == claim.flow
+        };
+        let forwarded = || evidence.journal.iter().filter(is_forwarded).map(|(record, _)| record);
+        let mut departures: Vec<(u64, u32)> =
+            forwarded().filter_map(|record| Some((record.time2_ns?, record.size_bytes))).collect();
         departures.sort_unstable();
         let ours = |record: &&packets::Record| record.flow == claim.flow;
         let mut arrivals: Vec<u64> =
@@ -349,6 +349,7 @@ impl<'a> FlowEvidence<'a> {
             receiver: found.receiver.as_ref()?,
             departures,
             arrivals,
+            reordered: forwarded().filter(|r| r.flags & FLAG_REORDERED != 0).count() as u64,
             nameless: evidence.received.iter().filter(ours).filter(is_nameless).count() as u64,
             damaged_are_dropped: laws
                 .content
@@ -427,8 +428,8 @@ impl<'a> FlowEvidence<'a> {
             Claim::DelayInOrder => {
                 let figures = ["delay, median", "delay, mean", "delay, deviation"];
                 self.delay_lines(conditions, out, &figures);
-                let reordered = r.reordered_packets;
-                out.push(count_line(flow, "reordered", &CountInterval::exact(0), 0, reordered));
+                let (none, measured) = (CountInterval::exact(0), r.reordered_packets);
+                out.push(count_line(flow, "reordered", &none, self.reordered, measured));
             }
             Claim::DelayLaw => {
                 self.delay_lines(conditions, out, &["delay, median"]);

@@ -86,6 +86,42 @@ fn a_path_that_is_slower_than_said_is_found() {
 }
 
 #[test]
+fn an_emulator_that_is_late_by_itself_fails() {
+    use crate::demo::path::conditions::disturbance;
+    let (case, mut evidence) = row("constant delay each way");
+    let simulated = Conditions::simulated();
+    // Each packet 3 ms behind its deadline, as journal and receiver both see.
+    for (record, _) in &mut evidence.journal {
+        record.time2_ns = record.time2_ns.map(|ns| ns + 3_000_000);
+    }
+    for record in &mut evidence.received {
+        record.time2_ns = record.time2_ns.map(|ns| ns + 3_000_000);
+    }
+    let count = evidence.journal.len() as u64;
+    let report = |late_packets: u64| -> weir_emulator::Report {
+        let direction = serde_json::json!({
+            "direction": "forward", "received_packets": count, "received_bytes": 0,
+            "sent_packets": count, "sent_bytes": 0, "unplanned_dropped_packets": 0,
+            "held_packets": 0, "late_packets": late_packets,
+            "link": weir_emulator::LinkReport::default(),
+        });
+        serde_json::from_value(serde_json::json!({
+            "schema": "weir.impair-report/1", "interfaces": ["a", "b"], "links": [],
+            "seconds": 1.0, "impairment": { "config": case.impairment, "flows": [] },
+            "directions": [direction], "configurations": [], "alarms": [], "notes": [],
+        }))
+        .unwrap()
+    };
+    let verdict = |late: u64| {
+        let disturbed = disturbance(&evidence.record, &report(late));
+        judge(&case, &evidence, &Conditions { disturbed, ..simulated.clone() }).verdict
+    };
+    assert!(is_failed(&verdict(count)), "{:?}", verdict(count));
+    assert!(is_failed(&verdict(count / 2)));
+    assert!(matches!(verdict(count / 100), Verdict::Undecided(_)));
+}
+
+#[test]
 fn a_receiver_that_misses_a_packet_is_found_even_when_disturbed() {
     let (case, mut evidence) = row("loss");
     let at = evidence.received.len() / 2;
@@ -118,6 +154,17 @@ fn a_departure_a_nanosecond_off_is_not_as_predicted() {
     let judged = judge(&case, &evidence, &Conditions::simulated());
     assert_eq!(judged.agreement.unpredicted, 1);
     assert!(is_failed(&judged.verdict));
+}
+
+#[test]
+fn a_packet_that_the_emulator_sent_on_behind_a_later_one_is_counted() {
+    let (case, mut evidence) = row("normal delay, in order");
+    let at = evidence.journal.iter().rposition(|(r, _)| r.kind == Kind::FORWARDED).unwrap();
+    evidence.journal[at].0.flags |= FLAG_REORDERED;
+    let judged = judge(&case, &evidence, &Conditions::simulated());
+    let line = judged.lines.iter().find(|line| line.figure == "reordered").unwrap();
+    assert_eq!((line.asked, line.realised), (Value::Packets(0.0), Some(Value::Packets(1.0))));
+    assert!(is_failed(&line.verdict) && is_failed(&judged.verdict));
 }
 
 #[test]

@@ -1,0 +1,345 @@
+//! The second line behind the [`watchdog`](crate::watchdog): offloads that are about to be switched off are noted in a
+//! file, and the next start switches them on again where both the program and its watchdog were killed.
+//!
+//! A file is believed only in a directory that nobody else may write, as a plain file of this user; only of this boot, of
+//! this network namespace and of a process that is gone; and it can do no more than switch offloads on that the caller
+//! knows, on an interface that has the number and the name that were noted.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::interface;
+use crate::namespace::{NetNamespace, boot_id, effective_user_id, process_start_time};
+
+const SCHEMA: &str = "weir.restoration/1";
+const PREFIX: &str = "offloads-";
+const SUFFIX: &str = ".restoration";
+/// Longest file that is read.
+const MOST_BYTES: usize = 64 << 10;
+/// Most files that are looked at.
+const MOST_FILES: usize = 1024;
+
+/// An offload that was on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Noted {
+    /// Index of its interface.
+    pub index: u32,
+    /// Name of its interface.
+    pub interface: String,
+    /// Its name as the kernel spells it.
+    pub feature: String,
+}
+
+/// What a file says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Content {
+    boot: String,
+    process: (u32, u64),
+    namespace: (u64, u64),
+    noted: Vec<Noted>,
+}
+
+impl Content {
+    /// Of this process, in the calling thread's network namespace.
+    fn new(noted: Vec<Noted>) -> io::Result<Self> {
+        let missing = || io::Error::other("/proc does not tell of this process");
+        let pid = std::process::id();
+        Ok(Content {
+            boot: boot_id().ok_or_else(missing)?,
+            process: (pid, process_start_time(pid).ok_or_else(missing)?),
+            namespace: here()?,
+            noted,
+        })
+    }
+
+    fn to_text(&self) -> String {
+        let Content { boot, process, namespace, noted } = self;
+        let mut out = format!("{SCHEMA}\nboot {boot}\nprocess {} {}\n", process.0, process.1);
+        out += &format!("namespace {} {}\n", namespace.0, namespace.1);
+        for Noted { index, interface, feature } in noted {
+            out += &format!("feature {index} {interface} {feature}\n");
+        }
+        out
+    }
+
+    /// `None` for what [`Self::to_text`] does not write.
+    fn parse(text: &str) -> Option<Self> {
+        if text.len() > MOST_BYTES {
+            return None;
+        }
+        let mut lines = text.lines();
+        if lines.next()? != SCHEMA {
+            return None;
+        }
+        let boot = lines.next()?.strip_prefix("boot ")?.to_owned();
+        let process = pair(lines.next()?.strip_prefix("process ")?)?;
+        let namespace = pair(lines.next()?.strip_prefix("namespace ")?)?;
+        let noted = lines.map(|line| {
+            let mut words = line.strip_prefix("feature ")?.split(' ');
+            let noted = Noted {
+                index: words.next()?.parse().ok()?,
+                interface: words.next().filter(|name| is_interface_name(name))?.to_owned(),
+                feature: words.next().filter(|name| is_feature_name(name))?.to_owned(),
+            };
+            words.next().is_none().then_some(noted)
+        });
+        let noted = noted.collect::<Option<Vec<_>>>()?;
+        let process = (u32::try_from(process.0).ok()?, process.1);
+        let content = Content { boot, process, namespace, noted };
+        // Nothing that only looks like it.
+        (content.to_text() == text).then_some(content)
+    }
+
+    /// Whether its process runs.
+    fn is_alive(&self) -> bool {
+        process_start_time(self.process.0) == Some(self.process.1)
+    }
+}
+
+fn pair(text: &str) -> Option<(u64, u64)> {
+    let (one, other) = text.split_once(' ')?;
+    Some((one.parse().ok()?, other.parse().ok()?))
+}
+
+/// What the kernel takes as one: IFNAMSIZ, no slash, no colon, no space.
+fn is_interface_name(name: &str) -> bool {
+    let is_bad = |c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control();
+    (1..=15).contains(&name.len()) && !name.contains(is_bad)
+}
+
+fn is_feature_name(name: &str) -> bool {
+    (1..=31).contains(&name.len())
+        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+}
+
+/// Device and inode of the calling thread's network namespace.
+fn here() -> io::Result<(u64, u64)> {
+    let id = NetNamespace::current().and_then(|n| n.id());
+    id.map(|id| (id.device, id.inode)).map_err(|e| io::Error::other(e.to_string()))
+}
+
+/// Offloads noted as about to be switched off. When dropped, those that are off are switched on, and the file goes.
+#[derive(Debug)]
+pub struct Restoration {
+    path: PathBuf,
+    noted: Vec<Noted>,
+}
+
+impl Restoration {
+    /// Notes which of `features` are on at `interfaces` of the calling thread's network namespace and may be changed, in
+    /// a file in `directory`; without any there is no file. An interface that is not there has none.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn note(directory: &Path, interfaces: &[&str], features: &[&str]) -> io::Result<Self> {
+        let mut noted = Vec::new();
+        for name in interfaces {
+            let Ok(found) = interface::interface(name) else { continue };
+            let all = interface::offloads(name).unwrap_or_default();
+            let on = all
+                .into_iter()
+                .filter(|f| f.active && f.changeable && features.contains(&f.name.as_str()));
+            noted.extend(on.map(|f| Noted {
+                index: found.index,
+                interface: found.name.clone(),
+                feature: f.name,
+            }));
+        }
+        noted.retain(|n| is_interface_name(&n.interface) && is_feature_name(&n.feature));
+        let path = directory.join(format!("{PREFIX}{}{SUFFIX}", std::process::id()));
+        if !noted.is_empty() {
+            let text = Content::new(noted.clone())?.to_text();
+            // One that a dead process of this number has left is not needed: stale ones were restored before.
+            let _ = fs::remove_file(&path);
+            let mut options = OpenOptions::new();
+            options.write(true).create_new(true).mode(0o600);
+            options.open(&path)?.write_all(text.as_bytes())?;
+        }
+        Ok(Self { path, noted })
+    }
+}
+
+impl Drop for Restoration {
+    fn drop(&mut self) {
+        if self.noted.is_empty() {
+            return;
+        }
+        // The watchdog has done it, unless it was killed.
+        if self.noted.iter().all(|noted| switch_on(noted).is_ok()) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Switches on what the dead have left off, by their files in `directory`, which must be one that only this user may
+/// write; only `features`. Files that are of no use any more are removed. Returns what was switched on.
+pub fn restore(directory: &Path, features: &[&str]) -> Vec<Noted> {
+    let (Some(boot), Ok(here)) = (boot_id(), here()) else { return Vec::new() };
+    let mut stale = Vec::new();
+    let mut in_use = Vec::new();
+    for path in files(directory) {
+        match read(&path) {
+            // Its interfaces are not those of now; or nobody can tell what they were.
+            None => drop(fs::remove_file(&path)),
+            Some(content) if content.boot != boot => drop(fs::remove_file(&path)),
+            Some(content) if content.namespace != here => {}
+            Some(content) if content.is_alive() => {
+                in_use.extend(content.noted.iter().map(|noted| noted.index));
+            }
+            Some(content) => stale.push((path, content)),
+        }
+    }
+    let mut restored = Vec::new();
+    for (path, content) in stale {
+        // Another works there now and wants them off.
+        if content.noted.iter().any(|noted| in_use.contains(&noted.index)) {
+            continue;
+        }
+        let mut is_done = true;
+        for noted in content.noted {
+            if features.contains(&noted.feature.as_str()) {
+                match switch_on(&noted) {
+                    Ok(true) => restored.push(noted),
+                    Ok(false) => {}
+                    Err(_) => is_done = false,
+                }
+            }
+        }
+        if is_done {
+            let _ = fs::remove_file(&path);
+        }
+    }
+    restored
+}
+
+/// Whether it was off. An interface that is gone, or that another has taken the name of, needs nothing.
+fn switch_on(noted: &Noted) -> crate::Result<bool> {
+    let all = interface::interfaces()?;
+    if !all.iter().any(|i| i.index == noted.index && i.name == noted.interface) {
+        return Ok(false);
+    }
+    let features = interface::offloads(&noted.interface)?;
+    if !features.iter().any(|f| f.name == noted.feature && f.changeable && !f.active) {
+        return Ok(false);
+    }
+    interface::set_offload(&noted.interface, &noted.feature, true).map(|()| true)
+}
+
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let is_ours = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name.starts_with(PREFIX) && name.ends_with(SUFFIX)
+    };
+    entries.map(|entry| entry.path()).filter(is_ours).take(MOST_FILES).collect()
+}
+
+/// A plain file of this user that nobody else may touch, and what it says.
+fn read(path: &Path) -> Option<Content> {
+    // Not led away by a link, not held up by a FIFO.
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let file: File = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
+    let metadata = file.metadata().ok()?;
+    let is_safe = metadata.is_file()
+        && metadata.uid() == effective_user_id()
+        && metadata.mode() & 0o077 == 0
+        && metadata.len() <= MOST_BYTES as u64;
+    if !is_safe {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    file.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes).ok()?;
+    Content::parse(std::str::from_utf8(&bytes).ok()?)
+}
+
+/// Fuzz body: no bytes make the parser panic; what it takes it also writes, and holds only names that the kernel takes.
+pub fn fuzz_restoration(data: &[u8]) {
+    let Some(content) = std::str::from_utf8(data).ok().and_then(Content::parse) else { return };
+    for noted in &content.noted {
+        assert!(is_interface_name(&noted.interface) && is_feature_name(&noted.feature));
+    }
+    assert_eq!(Content::parse(&content.to_text()), Some(content));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn noted(index: u32, interface: &str, feature: &str) -> Noted {
+        Noted { index, interface: interface.into(), feature: feature.into() }
+    }
+
+    #[test]
+    fn only_what_was_written_is_read() {
+        let content = Content::new(vec![noted(2, "eth0", "rx-gro"), noted(3, "ä", "rx-lro")]);
+        let content = content.unwrap();
+        let text = content.to_text();
+        assert_eq!(Content::parse(&text), Some(content.clone()));
+        assert!(content.is_alive());
+        let gone = Content { process: (content.process.0, content.process.1 + 1), ..content };
+        assert!(!gone.is_alive());
+        for (from, to) in [
+            (SCHEMA, "weir.restoration/2"),
+            ("feature 2", "feature x"),
+            ("feature 2", "feature -2"),
+            ("eth0", "../eth0"),
+            ("eth0", "a-name-of-16-byte"),
+            ("eth0", "eth0 eth1"),
+            ("eth0", ""),
+            ("rx-gro", "rx-gro\0"),
+            ("rx-gro", "RX"),
+            ("process ", "process -"),
+            ("namespace ", "namespace"),
+            ("boot ", "boat "),
+        ] {
+            assert_ne!(text.replacen(from, to, 1), text);
+            assert_eq!(Content::parse(&text.replacen(from, to, 1)), None, "{from} {to}");
+        }
+        assert_eq!(Content::parse(&(text + &"feature 2 eth0 rx-gro\n".repeat(4000))), None);
+    }
+
+    #[test]
+    fn files_that_are_not_plain_files_of_ours_are_not_believed_and_go() {
+        let directory =
+            std::env::temp_dir().join(format!("weir-restoration-{}", std::process::id()));
+        fs::create_dir(&directory).unwrap();
+        let path = |name: &str| directory.join(format!("{PREFIX}{name}{SUFFIX}"));
+        let mut content = Content::new(vec![noted(1, "lo", "rx-gro")]).unwrap();
+        let own = content.to_text();
+        content.process.1 += 1;
+        let stale = content.to_text();
+        let write = |name: &str, text: &str, mode: u32| {
+            fs::write(path(name), text).unwrap();
+            fs::set_permissions(path(name), PermissionsExt::from_mode(mode)).unwrap();
+        };
+        write("open", &stale, 0o644);
+        write("long", &"x".repeat(MOST_BYTES + 1), 0o600);
+        write("words", "not one of ours\n", 0o600);
+        write("boot", &stale.replacen("boot ", "boot x", 1), 0o600);
+        write("elsewhere", &stale.replacen("namespace ", "namespace 9", 1), 0o600);
+        write("running", &own, 0o600);
+        fs::write(directory.join("target"), &stale).unwrap();
+        symlink(directory.join("target"), path("link")).unwrap();
+        // No feature may be touched here: none is known.
+        assert_eq!(restore(&directory, &[]), []);
+        let mut left: Vec<_> = fs::read_dir(&directory)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        left.sort();
+        assert_eq!(
+            left,
+            ["offloads-elsewhere.restoration", "offloads-running.restoration", "target"]
+        );
+        // Of a dead process, and nothing to be done.
+        fs::remove_file(path("running")).unwrap();
+        write("dead", &stale, 0o600);
+        assert_eq!(restore(&directory, &[]), []);
+        assert!(!path("dead").exists());
+        fs::remove_dir_all(&directory).unwrap();
+    }
+}
