@@ -1,5 +1,7 @@
 //! Scenarios and sweeps end to end: in a lab of namespaces, on the virtual clock, interrupted and gone on with.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use std::path::{Path, PathBuf};
