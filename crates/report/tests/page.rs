@@ -247,6 +247,48 @@ fn strings_of_a_record_stay_text() {
     }
 }
 
+/// Blocks put together by others are escaped as well, wherever the text stands.
+#[test]
+fn every_block_is_escaped() {
+    use weir_model::warning::Severity;
+    use weir_report::page::{Block, Cell, Column, Document, Grid, Headline, Notice, Section};
+    use weir_report::plot::{Axis, Figure, Mark, Place, Point, Quantity, Series};
+    let bad = "\"'><img src=x onerror=alert(1)>";
+    let text = || bad.to_string();
+    let mut grid = Grid::new(bad, [Column::text(bad), Column::text(bad)]);
+    grid.row([Cell::Text(text()), Cell::Code(text())]);
+    let figure = Figure::grouped_bars(bad, bad, [bad], Axis::new(bad, bad, Quantity::Count))
+        .caption(bad)
+        .reference(bad, Place::Horizontal(1.0))
+        .with(Series::new(bad, Mark::Bars).points([Point::at(0.0, 1.0)]));
+    assert_eq!(figure.id, "img-src-x-onerror-alert-1");
+    let blocks = vec![
+        Block::Text(text()),
+        Block::Command(text()),
+        Block::Facts(vec![(text(), text())]),
+        Block::Grid(grid),
+        Block::Figures(vec![figure]),
+        Block::Verbatim { title: text(), text: text() },
+    ];
+    let document = Document {
+        title: text(),
+        subtitle: text(),
+        passed: Some(true),
+        headlines: vec![Headline::new(bad, Some(text()), bad)],
+        notices: vec![Notice {
+            severity: Severity::Info,
+            code: text(),
+            about: text(),
+            text: text(),
+        }],
+        sections: vec![Section::new(bad, bad, blocks)],
+        generator: text(),
+    };
+    let page = html(&document);
+    assert!(!page.contains("<img"), "{page}");
+    assert!(page.matches(&*escape(bad)).count() >= 25, "{page}");
+}
+
 #[test]
 fn an_hour_of_sixteen_flows_is_below_five_megabytes() {
     let page = html(&of_run(&support::large(16, 3600)));
