@@ -15,6 +15,7 @@
 mod compare;
 mod definitions;
 mod document;
+mod experiment;
 mod figures;
 mod grid;
 mod html;
@@ -26,6 +27,7 @@ mod words;
 pub use compare::of_runs;
 pub use definitions::Definition;
 pub use document::{Block, Document, Headline, Notice, Section};
+pub use experiment::of_experiment;
 pub use figures::{figures_of_run, figures_of_runs};
 pub use grid::{Cell, Column, Grid};
 pub use html::html;

@@ -43,6 +43,12 @@ pub(crate) struct ResultArgs {
     /// Also write every point and metric as CSV
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
+    /// Also write the result as one HTML page: tables, curves, expectations
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// Also write each figure as SVG into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) svg: Option<PathBuf>,
     /// Don't keep the runs, nor a journal to go on from
     #[arg(long)]
     pub(crate) no_store: bool,
@@ -217,6 +223,16 @@ fn finish(
     }
     if let Some(path) = &args.csv {
         write(path, &csv(experiment))?;
+    }
+    let page = weir_report::page::of_experiment(experiment);
+    if let Some(path) = &args.html {
+        write(path, &weir_report::page::html(&page))?;
+    }
+    if let Some(directory) = &args.svg {
+        std::fs::create_dir_all(directory).map_err(CliError::io("make directory", directory))?;
+        for figure in page.figures() {
+            write(&directory.join(format!("{}.svg", figure.id)), &figure.svg())?;
+        }
     }
     if args.json {
         print(&format!("{line}\n"))?;

@@ -152,6 +152,8 @@ pub(crate) fn repeated(args: TestArgs, command: &[OsString]) -> Result<i32, CliE
         csv: output.csv.clone(),
         no_store: output.no_store,
         junit: None,
+        html: None,
+        svg: None,
     };
     let sweep = GridArgs {
         runs: repeat.runs.or(repeat.precision.map(|_| 3)),

@@ -1,0 +1,481 @@
+//! The page of an experiment: what was expected, what came of each step, tables and curves of sweeps.
+
+use weir_model::experiment::{Experiment, Found, Metric, Outcome, StepOutcome, Unit};
+use weir_model::record::Status;
+use weir_model::warning::Severity;
+
+use super::document::{Block, Document, Headline, Notice, Section};
+use super::grid::{Cell, Column, Grid};
+use super::run::generator;
+use crate::plot::{Axis, Figure, Mark, Point, Quantity, Series};
+
+/// A page about an experiment.
+pub fn of_experiment(experiment: &Experiment) -> Document {
+    let mut sections = vec![];
+    let mut notices = vec![];
+    let mut notice = |severity, code: &str, about: &str, text: String| {
+        notices.push(Notice { severity, code: code.into(), about: about.into(), text });
+    };
+    if experiment.quick {
+        let text = "Fewer and shorter runs than the method asks for: not for publication.".into();
+        notice(Severity::Warning, "quick", "", text);
+    }
+    if experiment.simulated {
+        let text = "On a virtual clock: no packet crossed a network.".into();
+        notice(Severity::Info, "simulated", "", text);
+    }
+    if experiment.status != Status::Complete {
+        let text = "It was not done to its end; what was measured is here.".into();
+        notice(Severity::Warning, "partial", "", text);
+    }
+    let all = flat(&experiment.steps, "");
+    for (name, step) in &all {
+        let disturbed = step.runs.iter().filter(|r| r.disturbed && !r.superseded).count();
+        if disturbed > 0 {
+            let mut codes: Vec<&str> =
+                step.runs.iter().flat_map(|r| r.warnings.iter().map(String::as_str)).collect();
+            codes.sort_unstable();
+            codes.dedup();
+            let text = format!(
+                "{disturbed} of {} runs were shaped by tool or host: {}.",
+                step.runs.len(),
+                codes.join(", ")
+            );
+            notice(Severity::Warning, "disturbed", name, text);
+        }
+        if let Some(reason) = &step.reason
+            && step.outcome != Outcome::Passed
+        {
+            let severity =
+                if step.outcome == Outcome::Skipped { Severity::Info } else { Severity::Error };
+            notice(severity, word(step.outcome), name, reason.clone());
+        }
+    }
+    let mut summary = vec![];
+    if let Some(method) = &experiment.method {
+        summary.push(Block::Text(method.split_whitespace().collect::<Vec<_>>().join(" ")));
+    }
+    summary.push(Block::Grid(expectations(&all)));
+    sections.push(Section::new("summary", "What was expected, and what came", summary));
+    for (i, (name, step)) in all.iter().enumerate() {
+        let blocks = blocks(step, i);
+        if !blocks.is_empty() {
+            sections.push(Section::new(&format!("step-{}", i + 1), name, blocks));
+        }
+    }
+    let variables = experiment.variables.iter().map(|(name, value)| {
+        (name.clone(), value.as_str().map_or_else(|| value.to_string(), Into::into))
+    });
+    let mut facts = vec![
+        ("Experiment".to_owned(), experiment.id.clone()),
+        ("Started".to_owned(), experiment.started_at.clone()),
+        ("Seed of the order".to_owned(), experiment.seed.to_string()),
+        ("Version".to_owned(), experiment.version.clone()),
+    ];
+    facts.extend(variables);
+    sections.push(Section {
+        background: true,
+        ..Section::new(
+            "what-ran",
+            "What ran",
+            vec![Block::Command(experiment.command.join(" ")), Block::Facts(facts)],
+        )
+    });
+    let runs: usize = all.iter().map(|(_, s)| s.runs.len()).sum();
+    Document {
+        title: experiment.title.clone().unwrap_or_else(|| experiment.name.clone()),
+        subtitle: format!("{} · {} · {runs} runs", experiment.name, experiment.started_at),
+        passed: match experiment.outcome {
+            Outcome::Passed => all.iter().any(|(_, s)| !s.expectations.is_empty()).then_some(true),
+            Outcome::Failed => Some(false),
+            _ => None,
+        },
+        headlines: vec![
+            Headline::new("Outcome", Some(word(experiment.outcome).into()), ""),
+            Headline::new("Runs", Some(runs.to_string()), ""),
+        ],
+        notices,
+        sections,
+        generator: generator(),
+    }
+}
+
+fn word(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Passed => "passed",
+        Outcome::Inconclusive => "inconclusive",
+        Outcome::Failed => "failed",
+        Outcome::Error => "error",
+        Outcome::Skipped => "skipped",
+    }
+}
+
+/// All steps with their names, those inside of others behind them.
+fn flat<'a>(steps: &'a [StepOutcome], around: &str) -> Vec<(String, &'a StepOutcome)> {
+    let mut out = vec![];
+    for step in steps {
+        let name = match around {
+            "" => step.name.clone(),
+            around => format!("{around} / {}", step.name),
+        };
+        out.push((name.clone(), step));
+        out.extend(flat(&step.steps, &name));
+    }
+    out
+}
+
+fn expectations(steps: &[(String, &StepOutcome)]) -> Grid {
+    let heads = ["Step", "Expected", "Outcome", "In words"].map(Column::text);
+    let mut grid = Grid::new("Expectations, and steps without any", heads);
+    for (name, step) in steps {
+        for judged in &step.expectations {
+            let at: Vec<String> = judged.at.iter().map(|(n, v)| format!("{n}={v}")).collect();
+            let text = match at.is_empty() {
+                true => judged.text.clone(),
+                false => format!("{} [{}]", judged.text, at.join(" ")),
+            };
+            let outcome = Cell::Text(word(judged.outcome).into());
+            grid.row([
+                Cell::Text(name.clone()),
+                Cell::Text(text),
+                outcome,
+                Cell::Text(judged.reason.clone()),
+            ]);
+        }
+        if step.expectations.is_empty() && step.steps.is_empty() {
+            let reason = step.reason.clone().unwrap_or_default();
+            let outcome = Cell::Text(word(step.outcome).into());
+            grid.row([
+                Cell::Text(name.clone()),
+                Cell::Text(step.action.clone()),
+                outcome,
+                Cell::Text(reason),
+            ]);
+        }
+    }
+    grid
+}
+
+fn quantity(metric: &str) -> Quantity {
+    match metric.parse::<Metric>().map(|m| m.unit()) {
+        Ok(Unit::BitsPerSecond) => Quantity::BitsPerSecond,
+        Ok(Unit::PacketsPerSecond) => Quantity::PacketsPerSecond,
+        Ok(Unit::Seconds) => Quantity::Seconds,
+        Ok(Unit::Ratio) => Quantity::Ratio,
+        Ok(Unit::Bytes) => Quantity::Bytes,
+        Ok(Unit::Count) => Quantity::Count,
+        Ok(Unit::PerMinute) | Err(_) => Quantity::Number,
+    }
+}
+
+/// The end of a column's name for a quantity.
+fn suffix(quantity: Quantity) -> &'static str {
+    match quantity {
+        Quantity::Seconds => "_seconds",
+        Quantity::BitsPerSecond => "_bits_per_second",
+        Quantity::PacketsPerSecond => "_packets_per_second",
+        Quantity::Bytes => "_bytes",
+        Quantity::Ratio => "_ratio",
+        Quantity::Count | Quantity::Number => "",
+    }
+}
+
+fn metrics(step: &StepOutcome) -> Vec<&str> {
+    let mut out: Vec<&str> = vec![];
+    for name in step.points.iter().flat_map(|p| p.metrics.keys()) {
+        if !out.contains(&name.as_str()) {
+            out.push(name);
+        }
+    }
+    out
+}
+
+fn blocks(step: &StepOutcome, number: usize) -> Vec<Block> {
+    let mut out = vec![];
+    let charts: Vec<Figure> = figures(step, number).into_iter().filter(|f| !f.is_empty()).collect();
+    if !charts.is_empty() {
+        out.push(Block::Figures(charts));
+    }
+    for name in metrics(step) {
+        out.push(Block::Grid(table(step, name)));
+    }
+    if !step.found.is_empty() {
+        out.push(Block::Grid(found(step)));
+    }
+    if step.points.is_empty() && step.found.is_empty() {
+        let with: Vec<_> = step.runs.iter().filter(|r| !r.metrics.is_empty()).collect();
+        let mut names: Vec<&str> = vec![];
+        for name in with.iter().flat_map(|r| r.metrics.keys()) {
+            if !names.contains(&name.as_str()) {
+                names.push(name);
+            }
+        }
+        if !names.is_empty() {
+            let mut columns = vec![Column::text("Run")];
+            columns.extend(names.iter().map(|n| Column::figures(n, quantity(n))));
+            let mut grid = Grid::new("Runs", columns);
+            for run in with {
+                let mut row = vec![Cell::code(run.id.as_deref().unwrap_or_default())];
+                row.extend(names.iter().map(|n| figure(run.metrics.get(*n).copied())));
+                grid.row(row);
+            }
+            out.push(Block::Grid(grid));
+        }
+    }
+    if let Some(text) = step.output.as_ref().filter(|t| !t.trim().is_empty()) {
+        out.push(Block::Verbatim { title: "Output".into(), text: text.clone() });
+    }
+    out
+}
+
+fn figure(value: Option<f64>) -> Cell {
+    value.map_or(Cell::default(), Cell::Figure)
+}
+
+fn table(step: &StepOutcome, metric: &str) -> Grid {
+    let kind = quantity(metric);
+    let mut columns: Vec<Column> = step.axes.iter().map(|a| Column::text(a)).collect();
+    columns.push(Column::figures("Mean", kind));
+    columns.push(Column::figures("Interval, low", kind));
+    columns.push(Column::figures("Interval, high", kind));
+    columns.push(Column::figures("Deviation", kind));
+    columns.push(Column::figures("Variance", Quantity::Number));
+    columns.push(Column::figures("Min", kind));
+    columns.push(Column::figures("Max", kind));
+    columns.push(Column::figures("Runs", Quantity::Count));
+    columns.push(Column::figures("Disturbed", Quantity::Count));
+    columns.push(Column::text("Published"));
+    let mut grid = Grid::new(metric, columns);
+    for point in &step.points {
+        let summary = point.metrics.get(metric);
+        let mut row: Vec<Cell> = step
+            .axes
+            .iter()
+            .map(|axis| Cell::Text(point.at.get(axis).cloned().unwrap_or_default()))
+            .collect();
+        row.push(figure(summary.map(|s| s.mean)));
+        row.push(figure(summary.and_then(|s| Some(s.interval?.low))));
+        row.push(figure(summary.and_then(|s| Some(s.interval?.high))));
+        row.push(figure(summary.and_then(|s| s.deviation)));
+        row.push(figure(summary.and_then(|s| s.variance)));
+        row.push(figure(summary.map(|s| s.min)));
+        row.push(figure(summary.map(|s| s.max)));
+        row.push(Cell::Figure(point.runs as f64));
+        row.push(Cell::Figure(point.disturbed as f64));
+        let published: Vec<String> = point
+            .published
+            .iter()
+            .filter(|f| f.metric == metric)
+            .map(|f| {
+                let unit = metric.parse::<Metric>().map_or(Unit::Count, |m| m.unit());
+                format!("{} {} ({})", f.label, unit.show(f.value), f.source).trim().into()
+            })
+            .collect();
+        row.push(if published.is_empty() {
+            Cell::default()
+        } else {
+            Cell::Text(published.join("; "))
+        });
+        grid.row(row);
+    }
+    grid.without_empty_columns()
+}
+
+fn unit_of(found: &Found) -> Quantity {
+    match found.unit.as_str() {
+        "bits_per_second" => Quantity::BitsPerSecond,
+        "packets_per_second" => Quantity::PacketsPerSecond,
+        "seconds" => Quantity::Seconds,
+        "ratio" => Quantity::Ratio,
+        "packets" => Quantity::Count,
+        _ => Quantity::Number,
+    }
+}
+
+fn found(step: &StepOutcome) -> Grid {
+    let heads = ["What", "Where", "Figure", "From", "To", "In words"].map(Column::text);
+    let mut grid = Grid::new("Found", heads);
+    for found in &step.found {
+        let at: Vec<String> = found.at.iter().map(|(n, v)| format!("{n}={v}")).collect();
+        let with = |v: Option<f64>| v.map_or(Cell::default(), |v| Cell::With(unit_of(found), v));
+        grid.row([
+            Cell::Text(found.name.clone()),
+            Cell::Text(at.join(" ")),
+            with(found.value),
+            with(found.interval.map(|i| i.low)),
+            with(found.interval.map(|i| i.high)),
+            Cell::Text(found.text.clone()),
+        ]);
+    }
+    grid.without_empty_columns()
+}
+
+/// A curve of each metric by the first axis whose values are numbers, a series for each combination of the others; bars where
+/// no axis has numbers.
+fn figures(step: &StepOutcome, number: usize) -> Vec<Figure> {
+    let numeric = |axis: &String| {
+        let values = step.points.iter().filter_map(|p| p.at.get(axis));
+        let read: Vec<Option<f64>> = values.map(|v| number_of(v)).collect();
+        read.len() > 1 && read.iter().all(Option::is_some)
+    };
+    let across = step.axes.iter().find(|a| numeric(a));
+    let mut out = vec![];
+    for metric in metrics(step) {
+        let kind = quantity(metric);
+        let key = format!("{}{}", metric.replace([' ', '.'], "_"), suffix(kind));
+        let y = Axis::new(metric, &key, kind);
+        let id = format!("step-{}-{metric}", number + 1);
+        let rest = |at: &std::collections::BTreeMap<String, String>, but: &[&String]| -> String {
+            let words = step.axes.iter().filter(|a| !but.contains(a)).filter_map(|a| at.get(a));
+            words.cloned().collect::<Vec<_>>().join(" ")
+        };
+        let title = format!("{}: {metric}", step.name);
+        let mut names: Vec<String> = vec![];
+        let mut figure = match across {
+            Some(axis) => Figure::curve(&id, &title, Axis::new(axis, axis, Quantity::Number), y),
+            None => {
+                for point in &step.points {
+                    let name = rest(&point.at, &[]);
+                    if !names.contains(&name) {
+                        names.push(name);
+                    }
+                }
+                Figure::grouped_bars(&id, &title, names.clone(), y)
+            }
+        };
+        let mut series: Vec<(String, Vec<Point>)> = vec![];
+        for point in &step.points {
+            let Some(summary) = point.metrics.get(metric) else { continue };
+            let (name, x) = match across {
+                Some(axis) => {
+                    (rest(&point.at, &[axis]), point.at.get(axis).and_then(|v| number_of(v)))
+                }
+                None => {
+                    let name = rest(&point.at, &[]);
+                    let place = names.iter().position(|n| *n == name).map(|i| i as f64);
+                    (metric.to_owned(), place)
+                }
+            };
+            let Some(x) = x else { continue };
+            let mut drawn = Point::at(x, summary.mean).disturbed(point.disturbed > 0);
+            if let Some(interval) = summary.interval {
+                drawn = drawn.between(interval.low, interval.high);
+            }
+            match series.iter_mut().find(|(n, _)| *n == name) {
+                Some((_, points)) => points.push(drawn),
+                None => series.push((name, vec![drawn])),
+            }
+        }
+        for (name, mut points) in series {
+            points.sort_by(|a, b| a.x.total_cmp(&b.x));
+            let name = if name.is_empty() { metric.to_owned() } else { name };
+            let series = match across {
+                Some(_) => Series::curve(name),
+                None => Series::new(name, Mark::Bars),
+            };
+            figure = figure.with(series.points(points));
+        }
+        let interval = step.points.iter().find_map(|p| p.metrics.get(metric)?.interval);
+        if let Some(interval) = interval {
+            figure = figure.caption(format!(
+                "Means of the repetitions; bars are {:.0} % confidence intervals of the mean.",
+                interval.confidence_ratio * 100.0
+            ));
+        }
+        out.push(figure);
+    }
+    out
+}
+
+/// A value of an axis as a number: `160`, `1.5`, `64K` and `10M` by powers of ten, a time with its unit in seconds.
+fn number_of(text: &str) -> Option<f64> {
+    let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let number: f64 = number.parse().ok()?;
+    let factor = match unit {
+        "" | "%" | "s" | "pps" => 1.0,
+        "k" | "K" => 1e3,
+        "M" => 1e6,
+        "G" => 1e9,
+        "ms" => 1e-3,
+        "us" | "µs" => 1e-6,
+        _ => return None,
+    };
+    Some(number * factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_model::experiment::{Confidence, Summary};
+
+    fn sweep(axes: &[&str], points: &[(&[&str], f64)]) -> StepOutcome {
+        let points = points.iter().map(|(at, mean)| weir_model::experiment::Point {
+            at: axes
+                .iter()
+                .map(|a| (*a).to_owned())
+                .zip(at.iter().map(|v| (*v).to_owned()))
+                .collect(),
+            runs: 3,
+            metrics: [(
+                "throughput".to_owned(),
+                Summary {
+                    count: 3,
+                    mean: *mean,
+                    interval: Some(Confidence {
+                        low: mean - 1.0,
+                        high: mean + 1.0,
+                        confidence_ratio: 0.95,
+                    }),
+                    ..Summary::default()
+                },
+            )]
+            .into(),
+            ..Default::default()
+        });
+        StepOutcome {
+            name: "s".into(),
+            action: "sweep".into(),
+            outcome: Outcome::Passed,
+            reason: None,
+            seconds: 1.0,
+            runs: vec![],
+            axes: axes.iter().map(|a| (*a).to_owned()).collect(),
+            points: points.collect(),
+            found: vec![],
+            output: None,
+            expectations: vec![],
+            steps: vec![],
+        }
+    }
+
+    #[test]
+    fn a_curve_runs_along_the_axis_of_numbers_with_a_line_for_each_of_the_others() {
+        let step = sweep(
+            &["tool", "size"],
+            &[(&["a", "200"], 4.0), (&["a", "100"], 2.0), (&["b", "100"], 3.0)],
+        );
+        let figures = figures(&step, 0);
+        let names: Vec<&str> = figures[0].series.iter().map(|s| s.name.as_str()).collect();
+        assert_eq!(names, ["a", "b"]);
+        let points: Vec<(f64, f64, Option<f64>)> =
+            figures[0].series[0].points.iter().map(|p| (p.x, p.y, p.low)).collect();
+        assert_eq!(points, [(100.0, 2.0, Some(1.0)), (200.0, 4.0, Some(3.0))]);
+        assert!(figures[0].caption.contains("95 %"));
+    }
+
+    #[test]
+    fn names_alone_are_bars() {
+        let step = sweep(&["transport"], &[(&["tcp"], 4.0), (&["udp"], 2.0)]);
+        let figures = figures(&step, 0);
+        assert_eq!(figures[0].x.categories, ["tcp", "udp"]);
+        assert_eq!(figures[0].series.len(), 1);
+    }
+
+    #[test]
+    fn values_with_units_are_numbers() {
+        assert_eq!(number_of("10M"), Some(1e7));
+        assert_eq!(number_of("5ms"), Some(0.005));
+        assert_eq!(number_of("tcp"), None);
+    }
+}
