@@ -68,7 +68,7 @@ fn wrong_words_are_exit_2_on_stderr() {
         (vec!["test", "h", "--frob"], "--frob"),
         (vec!["test", "h", "-b", "10Q"], "10Q"),
         (vec!["test", "h", "-i", "5ms"], "-i/--interval"),
-        (vec!["test", "h", "--runs", "3"], "--runs"),
+        (vec!["test", "h", "--runs", "0"], "--runs"),
         (vec!["serve", "-p", "0"], "--port"),
         (vec!["schema", "x"], "run"),
         (vec!["completions", "x"], "bash"),

@@ -235,13 +235,13 @@ fn figure(value: Option<f64>) -> Cell {
 fn table(step: &StepOutcome, metric: &str) -> Grid {
     let kind = quantity(metric);
     let mut columns: Vec<Column> = step.axes.iter().map(|a| Column::text(a)).collect();
-    columns.push(Column::figures("Mean", kind));
-    columns.push(Column::figures("Interval, low", kind));
-    columns.push(Column::figures("Interval, high", kind));
-    columns.push(Column::figures("Deviation", kind));
+    columns.push(Column::figures("Mean", kind).group("metric"));
+    columns.push(Column::figures("Interval, low", kind).group("metric"));
+    columns.push(Column::figures("Interval, high", kind).group("metric"));
+    columns.push(Column::figures("Deviation", kind).group("metric"));
     columns.push(Column::figures("Variance", Quantity::Number));
-    columns.push(Column::figures("Min", kind));
-    columns.push(Column::figures("Max", kind));
+    columns.push(Column::figures("Min", kind).group("metric"));
+    columns.push(Column::figures("Max", kind).group("metric"));
     columns.push(Column::figures("Runs", Quantity::Count));
     columns.push(Column::figures("Disturbed", Quantity::Count));
     columns.push(Column::text("Published"));

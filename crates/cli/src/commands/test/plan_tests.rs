@@ -148,8 +148,6 @@ fn refusals_name_the_flag_what_was_given_and_what_is_accepted() {
         ("h --loss-threshold 1us", vec!["--loss-threshold", "1ms"]),
         ("h --nominal 0", vec!["--nominal", "auto"]),
         ("h --transport sctp", vec!["--transport", "comes later"]),
-        ("h --runs 5", vec!["--runs", "later"]),
-        ("h --confidence 99%", vec!["--confidence", "later"]),
         ("h -F file", vec!["--file", "later"]),
         ("h -A x", vec!["--affinity"]),
         ("h --scheduling rr", vec!["--scheduling", "auto, normal or fifo"]),
