@@ -336,7 +336,7 @@ impl Worker {
     fn publish(&mut self, load: f64) {
         let pulse = &self.parts.pulse;
         let set = |to: &AtomicU64, value| to.store(value, Ordering::Relaxed);
-        set(&pulse.held_bytes, self.parts.passage.held_bytes());
+        set(&pulse.held_bytes, self.parts.passage.memory_used_bytes());
         set(&pulse.memory_bytes, self.parts.config.memory_bytes());
         set(&pulse.late_packets, self.parts.passage.late_packets());
         set(&pulse.load_permille, (load * 1000.0) as u64);

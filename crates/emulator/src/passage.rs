@@ -322,8 +322,9 @@ impl Passage {
         self.engine.held_packets()
     }
 
-    pub(crate) fn held_bytes(&self) -> u64 {
-        self.engine.held_bytes()
+    /// What the held packets and their queues take of the memory that they may have.
+    pub(crate) fn memory_used_bytes(&self) -> u64 {
+        self.engine.memory_used_bytes()
     }
 
     pub(crate) fn late_packets(&self) -> u64 {

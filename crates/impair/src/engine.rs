@@ -19,6 +19,7 @@ use crate::edit::Edit;
 use crate::error::ImpairError;
 use crate::fate::{FLAG_DELAYED, FLAG_MODIFIED, FLAG_REORDERED, Fate, Meta, Verdict};
 use crate::pool::Pool;
+use crate::queue::{Entry, Memory};
 use crate::stages::{Flow, Next, Order, Path, Rest, Shared};
 use crate::wheel::{Timer, Wheel};
 
@@ -27,6 +28,8 @@ pub const HELD_OVERHEAD_BYTES: u64 = 128;
 
 /// Changes of content for which there is room from the start.
 const EDITS_AT_ONCE: usize = 4096;
+/// Time between two searches for memory that tables of queues no longer need.
+const RECLAIM_NS: u64 = 10_000_000;
 /// Bit of a timer's item: it lets the oldest packet of a path go; the rest is the path's number.
 const FIRES: u32 = 1 << 31;
 /// The path without laws.
@@ -97,8 +100,9 @@ pub struct Engine {
     /// Number of the next event.
     number: u64,
     held_packets: u64,
-    held_bytes: u64,
-    memory_bytes: u64,
+    memory: Memory,
+    /// When memory was last looked for.
+    reclaimed_ns: Option<u64>,
     edits: Vec<Edit>,
     content: bool,
 }
@@ -132,8 +136,8 @@ impl Engine {
             next_ns: u64::MAX,
             number: 0,
             held_packets: 0,
-            held_bytes: 0,
-            memory_bytes: 0,
+            memory: Memory::default(),
+            reclaimed_ns: None,
             edits: vec![],
             content: false,
         };
@@ -210,7 +214,8 @@ impl Engine {
         active[0] = true;
         self.put(wanted, &active);
         self.philox = Philox::new(config.seed.0);
-        self.memory_bytes = config.memory_bytes();
+        self.memory.limit_bytes = config.memory_bytes();
+        self.tidy_tables();
         self.classifier = Classifier::new(&filters);
         self.numbers = numbers;
         self.active = active;
@@ -260,6 +265,25 @@ impl Engine {
             };
             self.flows[number as usize].put(laws, &shared, path);
         }
+    }
+
+    /// Gives up tables of queues that no flow is on, and counts what the others take.
+    fn tidy_tables(&mut self) {
+        let mut used = vec![false; self.paths.len()];
+        for flow in &self.flows {
+            used[flow.path as usize] = true;
+        }
+        let mut tables = 0;
+        for (path, used) in self.paths.iter_mut().zip(used) {
+            if let Some(link) = &mut path.link {
+                if !used {
+                    link.tidy(self.clock_ns);
+                }
+                tables += link.table_bytes();
+            }
+        }
+        self.memory.used_bytes = self.memory.used_bytes - self.memory.tables_bytes + tables;
+        self.memory.tables_bytes = tables;
     }
 
     fn path_like(&self, shared: &Shared) -> Option<u32> {
@@ -324,7 +348,14 @@ impl Engine {
     /// What they count towards the memory limit: their lengths and [`HELD_OVERHEAD_BYTES`] each.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
-        self.held_bytes
+        self.memory.used_bytes - self.memory.tables_bytes
+    }
+
+    /// All that counts towards the memory limit: [`held_bytes`](Self::held_bytes), and the tables in which queues that
+    /// are limited by bytes or packets keep what waits.
+    #[must_use]
+    pub fn memory_used_bytes(&self) -> u64 {
+        self.memory.used_bytes
     }
 
     /// When [`step`](Self::step) has to be called next, if nothing comes before; `None` when nothing is held.
@@ -460,9 +491,20 @@ impl Engine {
                 Next::Rate => {
                     let path = self.flows[held.flow as usize].path;
                     if let Some(link) = &mut self.paths[path as usize].link {
-                        match link.enter(t, held.length) {
-                            Some(sent) => t = sent,
-                            None => return self.drop(held, t, Verdict::QueueDropped, fates),
+                        // What cannot be held must not take of the link's time.
+                        let cost = cost(held.length);
+                        let mut entry = link.enter(t, held.length, cost, &mut self.memory);
+                        if entry == Entry::NoMemory && self.reclaim() {
+                            entry = self.enter_again(path, t, held.length);
+                        }
+                        match entry {
+                            Entry::Sent(sent) => t = sent,
+                            Entry::Full => {
+                                return self.drop(held, t, Verdict::QueueDropped, fates);
+                            }
+                            Entry::NoMemory => {
+                                return self.drop(held, self.present_ns, Verdict::Unplanned, fates);
+                            }
                         }
                     }
                 }
@@ -531,22 +573,49 @@ impl Engine {
     /// Takes a packet in, if there is memory for it.
     #[inline]
     fn hold(&mut self, held: Held, time: u64, fates: &mut Vec<Fate>) -> Option<u32> {
-        let cost = u64::from(held.length) + HELD_OVERHEAD_BYTES;
-        if self.held_bytes + cost > self.memory_bytes {
+        let cost = cost(held.length);
+        if !self.memory.has_room(cost) && !(self.reclaim() && self.memory.has_room(cost)) {
             self.drop(held, self.present_ns, Verdict::Unplanned, fates);
             return None;
         }
-        self.held_bytes += cost;
+        self.memory.used_bytes += cost;
         self.held_packets += 1;
         let number = self.number;
         self.number += 1;
         Some(self.pool.insert(Waiting { time, number, held }))
     }
 
+    /// Looks for memory that tables of queues no longer need, if they have much of it and that has not just been done;
+    /// whether it was.
+    #[cold]
+    fn reclaim(&mut self) -> bool {
+        let recent =
+            self.reclaimed_ns.is_some_and(|at| self.present_ns.saturating_sub(at) < RECLAIM_NS);
+        if recent || self.memory.tables_bytes < self.memory.limit_bytes / 8 {
+            return false;
+        }
+        self.reclaimed_ns = Some(self.present_ns);
+        for path in &mut self.paths {
+            if let Some(link) = &mut path.link {
+                link.tidy(self.present_ns);
+            }
+        }
+        self.tidy_tables();
+        true
+    }
+
+    #[cold]
+    fn enter_again(&mut self, path: u32, t: u64, length: u32) -> Entry {
+        match &mut self.paths[path as usize].link {
+            Some(link) => link.enter(t, length, cost(length), &mut self.memory),
+            None => Entry::Sent(t),
+        }
+    }
+
     #[inline]
     fn free(&mut self, node: u32) -> Held {
         let held = self.pool.remove(node).held;
-        self.held_bytes -= u64::from(held.length) + HELD_OVERHEAD_BYTES;
+        self.memory.used_bytes -= cost(held.length);
         self.held_packets -= 1;
         held
     }
@@ -654,6 +723,12 @@ impl Engine {
         }
         fates.push(fate(&held, t, verdict));
     }
+}
+
+/// What a packet counts towards the memory limit while it is held.
+#[inline]
+fn cost(length: u32) -> u64 {
+    u64::from(length) + HELD_OVERHEAD_BYTES
 }
 
 #[inline]

@@ -298,6 +298,62 @@ fn memory_is_limited_and_what_it_drops_unplanned() {
 }
 
 #[test]
+fn what_the_cap_refuses_takes_nothing_of_a_rate() {
+    for queue in ["1T", "1000000packets", "1h"] {
+        let mut config = both(&format!("rate 8M queue {queue}"));
+        config.memory = "64K".parse().ok();
+        let mut engine = Engine::new(&config, Direction::Forward).unwrap();
+        let mut fates = vec![];
+        for i in 0..20_000 {
+            engine.step(MS, &[Meta::opaque(i, MS, 1000)], &mut fates);
+            assert!(engine.memory_used_bytes() <= 65_536, "{queue}");
+        }
+        let held = engine.held_packets();
+        assert!((50..=58).contains(&held), "{queue}: {held}");
+        assert_eq!(count(&fates, Verdict::Unplanned), 20_000 - held, "{queue}");
+        drain(&mut engine, &mut fates);
+        // 1004 bytes at 8 Mbit/s: those that were held went one behind the other, and the next finds the link idle.
+        let last = MS + held * 1_004_000;
+        assert_eq!(sent(&fates).last().unwrap().at_ns, last, "{queue}");
+        engine.step(last, &[Meta::opaque(1, last, 1000)], &mut fates);
+        drain(&mut engine, &mut fates);
+        assert_eq!(sent(&fates).last().unwrap().at_ns, last + 1_004_000, "{queue}");
+    }
+}
+
+#[test]
+fn tables_of_queues_that_stand_idle_are_given_up_when_memory_is_short() {
+    let mut config = both("none");
+    config.flows = (1..=20)
+        .map(|i| named(&i.to_string(), i, "rate 8G queue 1000000packets, delay 1ns"))
+        .collect();
+    config.memory = "64K".parse().ok();
+    let mut engine = Engine::new(&config, Direction::Forward).unwrap();
+    let mut fates = vec![];
+    for round in 1..=20_u16 {
+        let at = u64::from(round) * 20 * MS;
+        for i in 0..150 {
+            engine.step(at, &[to_port(i, at, round)], &mut fates);
+            assert!(engine.memory_used_bytes() <= 65_536);
+        }
+        drain(&mut engine, &mut fates);
+    }
+    // 270 bytes each, and a table of 4 KiB: were the tables of twenty flows all kept, the last ones would find nothing.
+    let last = engine.flows().last().unwrap().counters;
+    let first = engine.flows().nth(1).unwrap().counters;
+    assert_eq!(last.sent_packets, first.sent_packets);
+    assert_eq!(first.sent_packets, 150);
+}
+
+/// What a held packet is known by here, at most: itself, a timer, its place in a queue's table being counted apart.
+#[test]
+fn the_overhead_of_a_held_packet_is_what_it_counts() {
+    // The pools' links are four bytes each.
+    let most = (size_of::<Waiting>() + 8) + (size_of::<Timer>() + 8);
+    assert!(most as u64 <= HELD_OVERHEAD_BYTES, "{most}");
+}
+
+#[test]
 fn abandoned_packets_are_unplanned_drops() {
     for text in ["delay 1s", "delay 1s ±1ms allow", "delay 1s ±1ms fifo-release"] {
         let mut engine = engine(text);
