@@ -179,15 +179,19 @@ impl Passage {
                 Verdict::Copied => self.copies.add(fate.handle),
                 Verdict::Forwarded => {
                     let native = self.native(fate);
-                    let handle = match self.engine.edit(fate) {
-                        None => Some(handle),
-                        Some(edit) => self.copies.edit(&mut self.slabs, fate, edit),
+                    let mut fate = *fate;
+                    let edited = match self.engine.edit(&fate) {
+                        None => Some((handle, true)),
+                        Some(edit) => self.copies.edit(&mut self.slabs, &fate, edit),
                     };
-                    if let Some(handle) = handle {
+                    if !edited.is_some_and(|(_, changed)| changed) {
+                        self.engine.unmodified(&mut fate);
+                    }
+                    if let Some((handle, _)) = edited {
                         self.handles.push(handle);
-                        self.leaving.push(Leaving { fate: *fate, native });
+                        self.leaving.push(Leaving { fate, native });
                     } else {
-                        self.unplanned(fate, native);
+                        self.unplanned(&fate, native);
                     }
                 }
                 Verdict::Lost | Verdict::QueueDropped | Verdict::Unplanned => {

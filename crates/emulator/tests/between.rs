@@ -116,6 +116,27 @@ fn everything_that_came_in_is_accounted_for_and_the_journal_agrees() {
 }
 
 #[test]
+fn what_has_nothing_to_change_is_not_told_to_be_changed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("journal");
+    let config = EmulatorConfig { journal: Some(path.clone()), ..config("corrupt 100% checksum") };
+    let (emulator, a, b) = start(config, 1000);
+    let arp = [&[2; 12][..], &[0x08, 0x06], &[1; 46]].concat();
+    for sequence in 0..10 {
+        a.put(1, &arp);
+        a.put(1, &native(sequence));
+    }
+    until("all are in", || received(&emulator.report().unwrap()) == 20);
+    let report = emulator.finish("test").report;
+    let out = taken(&b);
+    assert_eq!(out.iter().filter(|frame| **frame == arp).count(), 10);
+    assert_eq!(report.impairment.flows[0].counters.modified_packets, 10);
+    assert_eq!(report.impairment.flows[0].realised.modified_ratio, Some(0.5));
+    let flagged: Vec<bool> = journal(&path).iter().map(|(r, _)| r.flags & 1 != 0).collect();
+    assert_eq!(flagged, [false, true].repeat(10));
+}
+
+#[test]
 fn the_same_seed_gives_the_same_fates_in_memory_as_on_the_virtual_clock() {
     let fates = || {
         let dir = tempfile::tempdir().unwrap();

@@ -365,13 +365,22 @@ impl Engine {
         (self.next_ns != u64::MAX).then_some(self.next_ns)
     }
 
-    /// The change of content of a fate of the last step.
+    /// The change of content of a fate of the last step. Where applying it changes nothing, tell
+    /// [`unmodified`](Self::unmodified).
     #[must_use]
     pub fn edit(&self, fate: &Fate) -> Option<&Edit> {
         if fate.flags & FLAG_MODIFIED == 0 {
             return None;
         }
         self.edits.get(fate.edit as usize)
+    }
+
+    /// Takes back what was counted and flagged as changed: [`Edit::apply`] found nothing to change in the packet.
+    pub fn unmodified(&mut self, fate: &mut Fate) {
+        if fate.flags & FLAG_MODIFIED != 0 {
+            fate.flags &= !FLAG_MODIFIED;
+            self.flows[fate.flow as usize].counters.modified_packets -= 1;
+        }
     }
 
     /// Takes in what has come and lets go what is due at `now_ns`. Fates are added to `fates`, which is not

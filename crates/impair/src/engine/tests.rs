@@ -470,7 +470,7 @@ fn content_is_changed_as_often_as_asked() {
             assert_eq!(engine.edit(fate).is_some(), fate.flags & FLAG_MODIFIED != 0);
             if let Some(edit) = engine.edit(fate) {
                 let mut bytes = frame.clone();
-                edit.apply(&mut bytes);
+                assert!(edit.apply(&mut bytes));
                 assert!(bytes != frame && bytes[..42] == frame[..42]);
                 modified += 1;
             }
@@ -478,6 +478,12 @@ fn content_is_changed_as_often_as_asked() {
     }
     assert!((520..680).contains(&modified), "{modified}");
     assert_eq!(engine.flows[0].counters.modified_packets, modified);
+    // What turns out to have nothing to change is taken back, once.
+    let mut last = *fates.last().unwrap();
+    last.flags |= FLAG_MODIFIED;
+    engine.unmodified(&mut last);
+    engine.unmodified(&mut last);
+    assert_eq!((last.flags, engine.flows[0].counters.modified_packets), (0, modified - 1));
     // Nothing to change: nothing changed.
     fates.clear();
     engine.step(5000, &[Meta::of_frame(1, 5000, &udp_frame((9, 3), b""))], &mut fates);
