@@ -366,6 +366,58 @@ fn what_this_host_sends_is_not_received() {
     }
 }
 
+/// An interface that is up, and whose other end is down, has no carrier: what is to leave by it is lost, and counted;
+/// nothing old comes out when the carrier is back.
+#[test]
+fn what_leaves_without_a_carrier_is_lost_at_once() {
+    for mode in MODES {
+        let Some(path) = path("what_leaves_without_a_carrier_is_lost_at_once", 1500) else { return };
+        let mut link = path.link("A", mode, &LinkOptions::default()).expect("link");
+        let frames = suite(1500);
+        let mut slabs = Slabs::new(8 << 20);
+        let old = slabs.insert(&frames[2].1).expect("room");
+        let new = slabs.insert(&frames[3].1).expect("room");
+        let set = |state: &str| {
+            let state = state.to_owned();
+            let run = move || {
+                let arguments = ["link", "set", "dev", "ea", &state];
+                std::process::Command::new("ip").args(arguments).status().expect("ip")
+            };
+            assert!(path.a.run_in(run).expect("enter").success());
+        };
+        set("down");
+        let mut dealt = 0;
+        let mut lost = || {
+            let handles = vec![old; 100 - dealt];
+            dealt += link.transmitter.send(&slabs, &handles).expect("no carrier is no error");
+            dealt
+        };
+        let start = Clock::System.monotonic_ns();
+        while lost() < 100 {
+            assert!(Clock::System.monotonic_ns() < start + 10_000_000_000, "{mode}: for ever tried again");
+        }
+        let statistics = link.transmitter.statistics();
+        assert_eq!((statistics.frames, statistics.unplanned_drops()), (0, 100), "{mode}");
+        set("up");
+        let a = RawSocket::open(&path.a, "ea");
+        let mut tries = 0;
+        while link.transmitter.send(&slabs, &[new]).expect("send") == 0
+            || link.transmitter.statistics().frames == 0
+        {
+            tries += 1;
+            assert!(tries < 5000, "{mode}: nothing leaves after the carrier came back");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let got = loop {
+            let got = a.recv().unwrap_or_else(|| panic!("{mode}: never arrived"));
+            if got[6..12] == SOURCE {
+                break got;
+            }
+        };
+        assert_eq!(got, frames[3].1, "{mode}: a frame from before the carrier came back");
+    }
+}
+
 /// What a full ring or the cap costs is counted, not hidden.
 #[test]
 fn unplanned_drops_are_counted() {
