@@ -418,6 +418,26 @@ fn what_leaves_without_a_carrier_is_lost_at_once() {
     }
 }
 
+/// More queues than are read are refused by AF_XDP, and taken by the packet socket.
+#[test]
+fn no_queue_is_left_out() {
+    let Some(path) = path("no_queue_is_left_out", 1500) else { return };
+    let options = LinkOptions { ring_frames: Some(64), ..LinkOptions::default() };
+    for (name, queues) in [("q64", 64_u32), ("q65", 65)] {
+        let both = format!("numtxqueues {queues} numrxqueues {queues}");
+        path.ip_in_middle(&format!("link add {name} {both} type veth peer name {name}p {both}"));
+        path.ip_in_middle(&format!("link set dev {name}p up"));
+        path.ip_in_middle(&format!("link set dev {name} up"));
+        let mode = Mode::XdpGeneric;
+        match (queues, path.link(name, mode, &options)) {
+            (64, Ok(link)) => assert_eq!(link.description.queues, 64),
+            (65, Err(error)) => assert!(error.to_string().contains("more than 64"), "{error}"),
+            (_, Ok(link)) => panic!("{queues} queues: {}", link.description),
+            (_, Err(error)) => panic!("{queues} queues: {error}"),
+        }
+    }
+}
+
 /// What a full ring or the cap costs is counted, not hidden.
 #[test]
 fn unplanned_drops_are_counted() {
