@@ -250,6 +250,48 @@ fn every_frame_passes_memory_unchanged() {
     assert_eq!(b.transmitter.statistics().times_full, 1);
 }
 
+/// A VLAN interface leaves its tag beside the frame, for the card to put in. A packet socket is told of it; AF_XDP sees a
+/// veth's frames without, and so is not chosen there, has a note, and keeps the tag once the sender puts it in itself.
+#[test]
+fn a_tag_beside_the_frame_is_kept_by_every_link_that_is_chosen() {
+    let name = "a_tag_beside_the_frame_is_kept_by_every_link_that_is_chosen";
+    let plain = suite(1500)[2].1.clone();
+    let tagged = [&plain[..12], &[0x81, 0, 0, 7], &plain[12..]].concat();
+    for mode in MODES {
+        for put_in_by_sender in [false, true] {
+            let Some(path) = path(name, 1500) else { return };
+            if put_in_by_sender {
+                let off = || weir_net::interface::set_offload("ea", "tx-vlan-hw-insert", false);
+                path.a.run_in(off).expect("enter").expect("offload");
+            }
+            let Some(_tagging) = path.tag_at_a() else {
+                eprintln!("SKIPPED {name}: no program can be put on an interface's egress");
+                return;
+            };
+            let forwarder = Forwarder::start(&path, mode);
+            let (a, b) = (RawSocket::open(&path.a, "ea"), RawSocket::open(&path.b, "eb"));
+            a.send(&plain).expect("send");
+            let got = loop {
+                let got = b.recv().unwrap_or_else(|| panic!("{mode}: never arrived"));
+                if got[6..12] == SOURCE {
+                    break got;
+                }
+            };
+            let kept = mode == Mode::Packet || put_in_by_sender;
+            assert_eq!(got, if kept { &tagged[..] } else { &plain[..] }, "{mode}");
+            forwarder.stop();
+        }
+        let Some(path) = path(name, 1500) else { return };
+        let notes = path.link("A", mode, &LinkOptions::default()).expect("link").description.notes;
+        let told = notes.iter().any(|note| note.contains("VLAN"));
+        assert_eq!(told, mode != Mode::Packet, "{mode}: {notes:?}");
+    }
+    let Some(path) = path(name, 1500) else { return };
+    let chosen = path.best_link("A").expect("link").description;
+    assert_eq!(chosen.mode, Mode::Packet, "{chosen}");
+    assert!(chosen.reason.is_some_and(|reason| reason.contains("VLAN")));
+}
+
 /// Sockets of this host leave checksums to hardware and send super-packets; what arrives must be complete.
 #[test]
 fn what_sockets_send_arrives_with_right_checksums() {
