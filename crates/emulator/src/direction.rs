@@ -187,6 +187,7 @@ impl Worker {
         self.schedule(0.0);
         let error = self.work().err();
         self.parts.passage.abandon();
+        self.parts.to.finish();
         // Whoever waits for an answer learns that none comes.
         *self.mailbox.lock() = None;
         let report = self.report();

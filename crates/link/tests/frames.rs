@@ -573,6 +573,13 @@ fn an_interface_that_goes_down_comes_back_and_one_that_is_removed_is_gone() {
         let taken = link.transmitter.send(&slabs, &[handle, handle]).expect("down is no error");
         assert_eq!((taken, link.transmitter.refused()), (2, &[0, 1][..]), "{mode}");
         assert!(link.transmitter.statistics().refused >= 2);
+        // What AF_XDP took before it knew is in its ring; had it ended here, it would not have been sent.
+        let before = link.transmitter.statistics();
+        link.transmitter.finish();
+        let after = link.transmitter.statistics();
+        let parked = u64::from(mode != Mode::Packet);
+        assert_eq!((before.frames, after.frames), (parked, 0), "{mode}");
+        assert_eq!(after.dropped - before.dropped, parked, "{mode}");
         path.ip_in_middle("link set dev A up");
         let mut tries = 0;
         while received.is_empty() && tries < 1000 {
