@@ -354,14 +354,29 @@ impl Passage {
         }
     }
 
+    /// Packets and bytes of each flow that the laws let go and that wait for room in the link.
+    fn waiting_by_flow(&self) -> Vec<(u64, u64)> {
+        let mut of = vec![(0, 0); self.extras.len()];
+        for Leaving { fate, .. } in &self.leaving[self.left..] {
+            let (packets, bytes) = &mut of[fate.flow as usize];
+            *packets += 1;
+            *bytes += u64::from(fate.length);
+        }
+        of
+    }
+
     pub(crate) fn report(&self, config: &Impairment, link: LinkReport) -> DirectionReport {
         let side = side(self.direction);
         let mut flows = Vec::new();
-        for (status, extra) in self.engine.flows().zip(&self.extras) {
+        let waiting = self.waiting_by_flow();
+        for ((status, extra), (packets, bytes)) in
+            self.engine.flows().zip(&self.extras).zip(waiting)
+        {
             let mut counters = CountersReport::from(status.counters);
-            // What the link refused was counted as sent when it was handed over.
-            counters.sent_packets = counters.sent_packets.saturating_sub(extra.unplanned);
-            counters.sent_bytes = counters.sent_bytes.saturating_sub(extra.unplanned_bytes);
+            // The laws count as sent what they let go. What the link refused was not, nor is what waits for it: that is
+            // held.
+            counters.sent_packets = counters.sent_packets.saturating_sub(extra.unplanned + packets);
+            counters.sent_bytes = counters.sent_bytes.saturating_sub(extra.unplanned_bytes + bytes);
             counters.unplanned_dropped_packets += extra.unplanned;
             let asked = if status.number == 0 {
                 config.other.laws(side)

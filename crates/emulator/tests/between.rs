@@ -174,6 +174,41 @@ fn a_full_link_is_retried_without_input_and_nothing_is_lost() {
 }
 
 #[test]
+fn what_waits_for_the_link_is_held_and_not_yet_sent() {
+    let (emulator, a, b) = start(config("duplicate 50%, loss 10%, delay 1ms"), 10);
+    for sequence in 0..500 {
+        a.put(1, &native(sequence));
+    }
+    // The cable takes ten; the rest waits for as long as nobody takes them out.
+    let sums = |report: &Report| {
+        let c = report.impairment.flows[0].counters;
+        let gone = c.sent_packets + c.lost_packets + c.unplanned_dropped_packets;
+        (c.received_packets + c.duplicated_packets, gone + report.directions[0].held_packets)
+    };
+    let mut report = emulator.report().unwrap();
+    until("all wait", || {
+        report = emulator.report().unwrap();
+        let (came, known) = sums(&report);
+        assert_eq!(came, known);
+        received(&report) == 500 && report.impairment.flows[0].counters.sent_packets == 10
+    });
+    let counters = report.impairment.flows[0].counters;
+    assert_eq!(report.directions[0].sent_packets, 10);
+    assert_eq!(counters.sent_bytes, 10 * native(0).len() as u64);
+    assert!(report.directions[0].held_packets > 400);
+    let mut out = 0;
+    until("all came through", || {
+        out += taken(&b).len() as u64;
+        let report = emulator.report().unwrap();
+        assert_eq!(sums(&report).0, sums(&report).1);
+        report.directions[0].held_packets == 0
+    });
+    out += taken(&b).len() as u64;
+    assert_eq!(out, counters.received_packets + counters.duplicated_packets - counters.lost_packets);
+    drop(emulator);
+}
+
+#[test]
 fn a_new_configuration_loses_nothing_in_flight_and_is_in_the_journal() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("journal");
