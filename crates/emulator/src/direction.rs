@@ -15,7 +15,7 @@ use weir_net::thread::{allowed_cpus, set_name, set_normal, try_fifo};
 
 use crate::config::{Scheduling, is_timed};
 use crate::error::EmulatorError;
-use crate::passage::Passage;
+use crate::passage::{MOST, Passage};
 use crate::report::{DirectionReport, LinkReport};
 
 const FRAMES: u64 = 0;
@@ -31,6 +31,8 @@ const FULL_NS: u64 = 20_000;
 /// Above this share of a processor a thread leaves SCHED_FIFO, so that it starves nobody; below the half of it, it
 /// takes it again.
 const FIFO_LOAD: f64 = 0.6;
+/// Frames that are looked for in a ring at the end: more than any ring of the kernel holds.
+const MOST_LEFT: u64 = 1 << 22;
 /// As the generator's paced senders.
 const FIFO_PRIORITY: u8 = 10;
 /// Fewest processors on which a real-time thread may spin.
@@ -105,6 +107,8 @@ pub(crate) struct Parts {
     pub(crate) passage: Passage,
     pub(crate) config: Arc<Impairment>,
     pub(crate) from: Box<dyn Receive>,
+    /// Frames that may lie in the receive ring.
+    pub(crate) ring_frames: u64,
     pub(crate) to: Box<dyn Transmit>,
     pub(crate) scheduling: Scheduling,
     pub(crate) pulse: Arc<Pulse>,
@@ -136,6 +140,14 @@ pub(crate) fn spawn(parts: Parts) -> Result<Running, EmulatorError> {
     Ok(Running { mailbox, thread })
 }
 
+/// No more is wanted.
+struct Draining {
+    /// When it has to be over.
+    until_ns: u64,
+    /// Looks into the receive ring that may still be needed to take out what was there when the end was asked for.
+    looks: u64,
+}
+
 struct Worker {
     parts: Parts,
     mailbox: Arc<Mailbox>,
@@ -147,9 +159,11 @@ struct Worker {
     fifo: bool,
     many_cpus: bool,
     spin_ns: u64,
-    draining_until_ns: Option<u64>,
+    draining: Option<Draining>,
     next_tick_ns: u64,
     ticks: u32,
+    /// Frames that were in the receive ring at the end.
+    left_behind: u64,
     /// What the receiving link counted when it was asked last.
     received: ReceiveStatistics,
     /// Monotonic and CPU time at the last tick.
@@ -169,9 +183,10 @@ impl Worker {
             fifo: false,
             many_cpus: allowed_cpus().is_ok_and(|cpus| cpus.len() >= SPINNING_CPUS),
             spin_ns: SPIN_NS,
-            draining_until_ns: None,
+            draining: None,
             next_tick_ns: 0,
             ticks: 0,
+            left_behind: 0,
             received: ReceiveStatistics::default(),
             last_tick: (0, 0),
         }
@@ -187,6 +202,7 @@ impl Worker {
         self.schedule(0.0);
         let error = self.work().err();
         self.parts.passage.abandon();
+        self.leave_behind();
         self.parts.to.finish();
         // Whoever waits for an answer learns that none comes.
         *self.mailbox.lock() = None;
@@ -205,10 +221,7 @@ impl Worker {
             if self.mailbox.abort.load(Ordering::Acquire) {
                 return Ok(());
             }
-            let taken = match self.draining_until_ns {
-                None => self.parts.passage.take_in(self.parts.from.as_mut())?,
-                Some(_) => 0,
-            };
+            let taken = self.take_in()?;
             let now = self.clock.monotonic_ns();
             let due = self.parts.passage.next_deadline_ns().is_some_and(|at| at <= now);
             if taken > 0 || due {
@@ -223,9 +236,10 @@ impl Worker {
             if now >= self.next_tick_ns {
                 self.tick(now);
             }
-            if let Some(until) = self.draining_until_ns {
+            if let Some(Draining { until_ns, looks }) = self.draining {
                 let passage = &self.parts.passage;
-                if now >= until || passage.held_packets() == 0 && passage.waiting() == 0 {
+                let is_empty = looks == 0 && passage.held_packets() == 0 && passage.waiting() == 0;
+                if now >= until_ns || is_empty {
                     return Ok(());
                 }
             }
@@ -235,11 +249,44 @@ impl Worker {
         }
     }
 
+    /// Takes in what has come; once the end was asked for, what had come by then.
+    fn take_in(&mut self) -> weir_link::Result<usize> {
+        let passage = &mut self.parts.passage;
+        if self.draining.as_ref().is_some_and(|draining| draining.looks == 0) {
+            return Ok(0);
+        }
+        let is_full = passage.is_full();
+        let taken = passage.take_in(self.parts.from.as_mut())?;
+        if let Some(draining) = &mut self.draining
+            && !is_full
+        {
+            // Fewer than it might have taken: the ring was empty then.
+            draining.looks = if taken < MOST { 0 } else { draining.looks - 1 };
+        }
+        Ok(taken)
+    }
+
+    /// Counts what is in the receive ring at the end, and will not be taken in.
+    fn leave_behind(&mut self) {
+        for _ in 0..self.looks() {
+            match self.parts.passage.discard(self.parts.from.as_mut()) {
+                Ok(frames) if frames > 0 => self.left_behind += frames as u64,
+                // Gone, and what was in it too.
+                _ => return,
+            }
+        }
+    }
+
+    /// Looks into the ring that are enough to see all that it holds.
+    fn looks(&self) -> u64 {
+        self.parts.ring_frames.min(MOST_LEFT) / MOST as u64 + 1
+    }
+
     /// Waits for a frame, an order, a deadline or the tick.
     fn wait(&mut self, now: u64) {
         let mut until = self.next_tick_ns;
-        if let Some(end) = self.draining_until_ns {
-            until = until.min(end);
+        if let Some(draining) = &self.draining {
+            until = until.min(draining.until_ns);
         }
         if self.parts.passage.waiting() > 0 {
             until = until.min(now + FULL_NS);
@@ -299,11 +346,11 @@ impl Worker {
                     let _ = reply.try_send(self.parts.passage.log(flow.as_deref(), on));
                 }
                 Order::Drain { until_ns } => {
-                    if self.draining_until_ns.is_none() {
+                    if self.draining.is_none() {
                         // An error means that it is not waited for: as wanted.
                         let _ = self.poller.remove(self.parts.from.fd());
+                        self.draining = Some(Draining { until_ns, looks: self.looks() });
                     }
-                    self.draining_until_ns.get_or_insert(until_ns);
                 }
             }
         }
@@ -362,6 +409,7 @@ impl Worker {
             unusable_packets: received.unusable,
             refused_packets: sent.refused,
             driver_dropped_packets: sent.dropped,
+            left_behind_packets: self.left_behind,
             super_packets: received.super_packets,
             times_full: sent.times_full,
             clock_steps: received.clock_steps,

@@ -198,6 +198,9 @@ impl Emulator {
                 "this link has no receive stamps: delays count from when a frame was read".into(),
             );
         }
+        let rings = links.each_ref().map(|link| {
+            u64::from(link.description.ring_frames) * u64::from(link.description.queues)
+        });
         let [a, b] = links;
         let ways = [
             (Direction::Forward, a.receiver, b.transmitter),
@@ -217,6 +220,7 @@ impl Emulator {
                 passage,
                 config: impairment.clone(),
                 from,
+                ring_frames: rings[running.len()],
                 to,
                 scheduling: config.scheduling,
                 pulse: pulses[running.len()].clone(),
@@ -286,7 +290,7 @@ impl Emulator {
         self.remote.report()
     }
 
-    /// Ends it: takes no more in, lets what is held leave within 2 s (less when [`Remote::abort`] is called), restores
+    /// Ends it: takes in what has come and then no more, lets what is held leave within 2 s (less when [`Remote::abort`] is called), restores
     /// the interfaces. `reason` is told in the report.
     #[must_use]
     pub fn finish(mut self, reason: &str) -> Ending {
@@ -556,7 +560,7 @@ impl Remote {
         lock(&self.shared.alarms).after(seen)
     }
 
-    /// Takes no more in; the directions end when all has left, after 2 s at the latest.
+    /// Takes in what has come by now, and no more; the directions end when all has left, after 2 s at the latest.
     pub fn drain(&self) {
         let until_ns = self.shared.clock.monotonic_ns() + DRAIN_NS;
         for mailbox in &self.shared.mailboxes {

@@ -12,7 +12,7 @@ use crate::lateness::{LATE_NS, Timing};
 use crate::report::{CountersReport, DirectionReport, FlowReport, LinkReport, Realised};
 
 /// Ring entries taken at once.
-const MOST: usize = 64;
+pub(crate) const MOST: usize = 64;
 /// Frames handed to the link by one call: its own batch, after which the clock is read.
 const SENT_AT_ONCE: usize = 64;
 /// Frames that may wait for room in the link before no more are taken in.
@@ -135,10 +135,25 @@ impl Passage {
     /// Takes in what has come. Nothing, when too much waits to leave: the link's ring is the queue then.
     pub(crate) fn take_in(&mut self, from: &mut dyn Receive) -> weir_link::Result<usize> {
         self.received.clear();
-        if self.waiting() >= MOST_WAITING {
+        if self.is_full() {
             return Ok(0);
         }
         from.recv(&mut self.slabs, MOST, &mut self.received)
+    }
+
+    /// Whether so much waits to leave that no more is taken in.
+    pub(crate) fn is_full(&self) -> bool {
+        self.waiting() >= MOST_WAITING
+    }
+
+    /// Takes frames out of a link that nothing is to become of; how many.
+    pub(crate) fn discard(&mut self, from: &mut dyn Receive) -> weir_link::Result<usize> {
+        self.received.clear();
+        from.recv(&mut self.slabs, MOST, &mut self.received)?;
+        for frame in &self.received {
+            self.slabs.release(frame.handle);
+        }
+        Ok(self.received.len())
     }
 
     /// A frame from elsewhere than a link; `false`: there is no memory for it.

@@ -271,6 +271,29 @@ fn draining_lets_what_is_held_leave_and_aborting_counts_it() {
 }
 
 #[test]
+fn what_has_come_by_the_end_is_taken_in_and_what_has_not_is_counted() {
+    // Far more than one look takes in, and put there faster than that: most of it is in the ring at the end.
+    let (emulator, a, b) = start(config("none"), 100_000);
+    for sequence in 0..20_000 {
+        a.put(1, &native(sequence));
+    }
+    let report = emulator.finish("test").report;
+    assert_eq!((taken(&b).len(), report.directions[0].sent_packets), (20_000, 20_000));
+    assert_eq!(report.directions[0].link.left_behind_packets, 0);
+    // Ended at once, while the link takes nothing: some was taken in, and is lost; the rest never was.
+    let (emulator, a, _b) = start(config("none"), 0);
+    for sequence in 0..20_000 {
+        a.put(1, &native(sequence));
+    }
+    emulator.remote().abort();
+    let report = emulator.finish("test").report;
+    let forward = &report.directions[0];
+    assert_eq!(forward.unplanned_dropped_packets, 20_000);
+    assert_eq!(forward.received_packets + forward.link.left_behind_packets, 20_000);
+    assert!(forward.link.left_behind_packets > 10_000, "no more is taken in when 4096 wait");
+}
+
+#[test]
 fn what_the_kernel_dropped_and_the_cap_refused_is_unplanned() {
     let mut small = config("delay 1h");
     small.impairment.memory = Some("64K".parse().unwrap());

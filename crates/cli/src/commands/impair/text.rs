@@ -84,6 +84,7 @@ pub(super) fn table(report: &Report, style: &Style) -> String {
             (link.unusable_packets, "dropped: could not be had whole"),
             (link.refused_packets, "refused by the outgoing interface"),
             (link.driver_dropped_packets, "dropped by the outgoing interface's driver"),
+            (link.left_behind_packets, "left in the receive ring at the end"),
             (link.super_packets, "came in merged and were cut"),
         ] {
             if count > 0 {
