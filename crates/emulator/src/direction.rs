@@ -74,10 +74,28 @@ impl Mailbox {
         self.waker.wake();
     }
 
+    /// Whoever waits for an answer learns that none comes.
+    fn close(&self) {
+        *self.lock() = None;
+    }
+
     /// Ends the direction at its next turn.
     pub(crate) fn abort(&self) {
         self.abort.store(true, Ordering::Release);
         self.waker.wake();
+    }
+}
+
+/// Tells that a direction is over, also when its thread panics.
+struct Over {
+    mailbox: Arc<Mailbox>,
+    pulse: Arc<Pulse>,
+}
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        self.mailbox.close();
+        self.pulse.ended.store(true, Ordering::Release);
     }
 }
 
@@ -193,6 +211,8 @@ impl Worker {
     }
 
     fn run(mut self) -> Ended {
+        let _over =
+            Over { mailbox: self.mailbox.clone(), pulse: self.parts.pulse.clone() };
         set_name(&format!("weir-{}", self.parts.name));
         // Refused nowhere that is known; then sleeps are late by the default slack, which lateness shows.
         let _ = set_timer_slack(1);
@@ -204,12 +224,10 @@ impl Worker {
         self.parts.passage.abandon();
         self.leave_behind();
         self.parts.to.finish();
-        // Whoever waits for an answer learns that none comes.
-        *self.mailbox.lock() = None;
+        self.mailbox.close();
         let report = self.report();
         self.parts.passage.close_journal();
         self.publish(0.0);
-        self.parts.pulse.ended.store(true, Ordering::Release);
         Ended { report, error: error.map(EmulatorError::from) }
     }
 

@@ -297,18 +297,14 @@ impl Emulator {
         self.remote.drain();
         let mut directions = Vec::new();
         let mut error = None;
-        for thread in std::mem::take(&mut self.threads) {
+        for (thread, name) in std::mem::take(&mut self.threads).into_iter().zip(NAMES) {
             match thread.join() {
                 Ok(ended) => {
                     error = error.or(ended.error);
                     directions.push(ended.report);
                 }
-                Err(_) => {
-                    error = error.or(Some(EmulatorError::System {
-                        operation: "go on after a thread's panic",
-                        source: std::io::Error::other("a direction's thread panicked"),
-                    }));
-                }
+                // Whatever else there was: a defect comes first.
+                Err(_) => error = Some(EmulatorError::Panicked(name)),
             }
         }
         if let Some(name) = lock(&self.remote.shared.gone).take() {
@@ -575,7 +571,7 @@ impl Remote {
         }
     }
 
-    /// Whether a direction has ended: by request, or since its link did.
+    /// Whether a direction has ended: by request, since its link did, or by a panic.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.shared.pulses.iter().any(|pulse| pulse.ended.load(Ordering::Acquire))

@@ -113,6 +113,9 @@ pub enum EmulatorError {
         #[source]
         source: std::io::Error,
     },
+    /// A direction's thread panicked: a defect of this program. What the direction had counted is lost.
+    #[error("the thread of {0} panicked: this is a defect of weir")]
+    Panicked(&'static str),
     /// The emulator has ended.
     #[error("the emulator has ended")]
     Ended,

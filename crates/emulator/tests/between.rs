@@ -317,6 +317,51 @@ fn what_the_kernel_dropped_and_the_cap_refused_is_unplanned() {
     emulator.remote().abort();
 }
 
+/// A link whose receiving side panics when a frame comes in.
+struct Panicking(Box<dyn weir_link::Receive>);
+
+impl weir_link::Receive for Panicking {
+    fn recv(
+        &mut self,
+        slabs: &mut weir_link::Slabs,
+        most: usize,
+        out: &mut Vec<weir_link::Received>,
+    ) -> weir_link::Result<usize> {
+        let taken = self.0.recv(slabs, most, out)?;
+        assert_eq!(taken, 0, "as this test wants it");
+        Ok(taken)
+    }
+
+    fn fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.0.fd()
+    }
+
+    fn statistics(&mut self) -> weir_link::Result<weir_link::ReceiveStatistics> {
+        self.0.statistics()
+    }
+}
+
+#[test]
+fn a_direction_that_panics_ends_the_emulator() {
+    let (mut a, cable_a) = memory::link("A", 10).unwrap();
+    let (b, cable_b) = memory::link("B", 10).unwrap();
+    a.receiver = Box::new(Panicking(a.receiver));
+    let emulator = Emulator::between([a, b], config("none")).unwrap();
+    cable_b.put(1, &native(0));
+    until("the other direction works", || cable_a.take().is_some());
+    assert!(!emulator.remote().has_ended());
+    cable_a.put(1, &native(0));
+    until("the end is seen", || emulator.remote().has_ended());
+    let asked = Instant::now();
+    assert!(matches!(emulator.report(), Err(weir_emulator::EmulatorError::Ended)));
+    assert!(asked.elapsed() < Duration::from_secs(3), "an answer that never comes was waited for");
+    let ending = emulator.finish("test");
+    let error = ending.error.unwrap();
+    assert!(matches!(error, weir_emulator::EmulatorError::Panicked("a-to-b")), "{error}");
+    assert!(ending.report.end_reason.unwrap().contains("a-to-b"));
+    assert_eq!(ending.report.directions.len(), 1);
+}
+
 #[test]
 fn the_control_socket_answers_everything_put_to_it() {
     use serde_json::json;

@@ -49,6 +49,7 @@ pub(crate) fn exit_code(error: &weir_emulator::EmulatorError) -> i32 {
         },
         E::Guard(_) | E::Journal { .. } | E::System { .. } => 4,
         E::Ended => 3,
+        // Panicked: a defect of this program.
         _ => 70,
     }
 }
