@@ -211,8 +211,7 @@ impl Worker {
     }
 
     fn run(mut self) -> Ended {
-        let _over =
-            Over { mailbox: self.mailbox.clone(), pulse: self.parts.pulse.clone() };
+        let _over = Over { mailbox: self.mailbox.clone(), pulse: self.parts.pulse.clone() };
         set_name(&format!("weir-{}", self.parts.name));
         // Refused nowhere that is known; then sleeps are late by the default slack, which lateness shows.
         let _ = set_timer_slack(1);

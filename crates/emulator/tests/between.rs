@@ -204,7 +204,10 @@ fn what_waits_for_the_link_is_held_and_not_yet_sent() {
         report.directions[0].held_packets == 0
     });
     out += taken(&b).len() as u64;
-    assert_eq!(out, counters.received_packets + counters.duplicated_packets - counters.lost_packets);
+    assert_eq!(
+        out,
+        counters.received_packets + counters.duplicated_packets - counters.lost_packets
+    );
     drop(emulator);
 }
 

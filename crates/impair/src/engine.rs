@@ -6,11 +6,11 @@
 //! (time, number), whatever the batches were.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 
-use weir_laws::{Direction, Philox, Place, flow_hash, slot};
-use weir_model::impairment::{Filter, Impairment, Laws, OTHER as OTHER_NAME};
+use weir_laws::{Direction, Philox, Place, slot};
+use weir_model::impairment::{Impairment, Laws, OTHER as OTHER_NAME};
 use weir_model::plan::Direction as Side;
 
 use crate::classify::{Classifier, OTHER};
@@ -19,6 +19,7 @@ use crate::edit::Edit;
 use crate::error::ImpairError;
 use crate::fate::{FLAG_DELAYED, FLAG_MODIFIED, FLAG_REORDERED, Fate, Meta, Verdict};
 use crate::pool::Pool;
+use crate::prepared::{Names, Prepared, Retired};
 use crate::queue::{Entry, Memory};
 use crate::stages::{Flow, Next, Order, Path, Rest, Shared};
 use crate::wheel::{Timer, Wheel};
@@ -83,6 +84,7 @@ pub struct Engine {
     classifier: Classifier,
     /// Number of the flow for each filter of the classifier.
     numbers: Vec<u32>,
+    names: Names,
     flows: Vec<Flow>,
     /// Whether each flow is in the configuration.
     active: Vec<bool>,
@@ -107,7 +109,7 @@ pub struct Engine {
     content: bool,
 }
 
-const fn side(direction: Direction) -> Side {
+pub(crate) const fn side(direction: Direction) -> Side {
     match direction {
         Direction::Forward => Side::Forward,
         Direction::Reverse => Side::Reverse,
@@ -123,8 +125,9 @@ impl Engine {
         let mut engine = Self {
             direction,
             philox: Philox::new(config.seed.0),
-            classifier: Classifier::new(&[]),
+            classifier: Classifier::none(),
             numbers: vec![],
+            names: Names::default(),
             flows: vec![Flow::new(OTHER_NAME)],
             active: vec![true],
             paths: vec![Path::new(Shared::default())],
@@ -145,125 +148,124 @@ impl Engine {
         Ok(engine)
     }
 
+    /// Prepares a configuration and puts it into force: [`put_into_force`](Self::put_into_force) where time does not
+    /// matter.
+    ///
+    /// # Errors
+    /// As [`Engine::new`]; then nothing has changed.
+    pub fn configure(&mut self, config: &Impairment) -> Result<(), ImpairError> {
+        let prepared = Prepared::new(Arc::new(config.clone()), self.direction)?;
+        self.put_into_force(prepared).map(drop)
+    }
+
     /// Puts another configuration into force, between two steps. Flows are known by their names: packet
     /// indices and counters go on, so that no draw is made twice; the state of laws that did not change is
     /// kept; what is held leaves when it was to leave. A new rate waits for what the old one had queued.
     ///
     /// # Errors
-    /// As [`Engine::new`]; then nothing has changed.
-    pub fn configure(&mut self, config: &Impairment) -> Result<(), ImpairError> {
-        config.check()?;
-        self.check_hashes(config)?;
+    /// What [`Names::check`] refuses, of the names that this engine has known; then nothing has changed.
+    ///
+    /// # Panics
+    /// The configuration was prepared for the other direction.
+    pub fn put_into_force(&mut self, prepared: Prepared) -> Result<Retired, ImpairError> {
+        assert_eq!(prepared.direction, self.direction, "prepared for the other direction");
+        self.names.check(&prepared)?;
+        let Prepared { config, hashes, classifier, filtered, .. } = prepared;
         let side = side(self.direction);
-        let mut filters: Vec<Filter> = vec![];
-        let mut numbers = vec![];
-        let mut active = vec![false; self.flows.len()];
-        let mut groups = HashMap::new();
+        // What flows have in common, each once; `group_of` tells by a flow's name.
+        let mut shareds: Vec<Shared> = vec![];
+        let mut group_of: HashMap<&str, usize> = HashMap::new();
         for aggregate in &config.aggregates {
             let shared = match self.direction {
                 Direction::Forward => &aggregate.a_to_b,
                 Direction::Reverse => &aggregate.b_to_a,
             };
             if !shared.is_empty() {
-                let members: Arc<[String]> = aggregate.flows.clone().into();
-                for name in &aggregate.flows {
-                    groups.insert(name.as_str(), (members.clone(), shared));
-                }
-            }
-        }
-        let by_name: HashMap<String, u32> =
-            self.flows.iter().zip(0..).map(|(flow, number)| (flow.name.clone(), number)).collect();
-        let mut wanted: Vec<(u32, Laws, Shared)> = vec![];
-        for config in &config.flows {
-            let number = by_name.get(&config.name).copied().unwrap_or_else(|| {
-                self.flows.push(Flow::new(&config.name));
-                active.push(false);
-                self.flows.len() as u32 - 1
-            });
-            active[number as usize] = true;
-            if let Some(filter) = config.filter(side) {
-                filters.push(filter);
-                numbers.push(number);
-            }
-            let laws = if config.run.0 { config.laws(side) } else { Laws::default() };
-            let shared = match groups.get(config.name.as_str()) {
-                Some((members, shared)) if config.run.0 => Shared {
-                    members: members.clone(),
+                group_of.extend(aggregate.flows.iter().map(|name| (name.as_str(), shareds.len())));
+                shareds.push(Shared {
+                    members: aggregate.flows.clone().into(),
                     rate: shared.rate.clone(),
                     delay: shared.delay.clone(),
                     order: None,
-                },
-                _ => Shared {
-                    members: [config.name.clone()].into(),
-                    rate: laws.rate.clone(),
-                    delay: laws.delay.clone(),
-                    order: laws.order.clone(),
-                },
+                });
+            }
+        }
+        let mut wanted: Vec<(u32, Laws, usize)> = Vec::with_capacity(config.flows.len() + 1);
+        let mut active = vec![false; self.flows.len()];
+        for (config, hash) in config.flows.iter().zip(hashes) {
+            let number = self.names.number(hash, &config.name);
+            if number as usize == self.flows.len() {
+                self.flows.push(Flow::new(&config.name));
+                active.push(false);
+            }
+            active[number as usize] = true;
+            let laws = if config.run.0 { config.laws(side) } else { Laws::default() };
+            let group = match group_of.get(config.name.as_str()) {
+                Some(group) if config.run.0 => *group,
+                _ => {
+                    shareds.push(Shared::own([config.name.clone()].into(), &laws));
+                    shareds.len() - 1
+                }
             };
-            wanted.push((number, laws, shared));
+            wanted.push((number, laws, group));
         }
         let laws = config.other.laws(side);
-        let shared = Shared {
-            // A flow can't be called so: the empty name is no name.
-            members: [String::new()].into(),
-            rate: laws.rate.clone(),
-            delay: laws.delay.clone(),
-            order: laws.order.clone(),
-        };
-        wanted.push((0, laws, shared));
+        // A flow can't be called so: the empty name is no name.
+        shareds.push(Shared::own([String::new()].into(), &laws));
+        wanted.push((0, laws, shareds.len() - 1));
         active[0] = true;
-        self.put(wanted, &active);
+        self.numbers = filtered.iter().map(|place| wanted[*place as usize].0).collect();
+        self.put(wanted, &shareds, &active);
         self.philox = Philox::new(config.seed.0);
         self.memory.limit_bytes = config.memory_bytes();
         self.tidy_tables();
-        self.classifier = Classifier::new(&filters);
-        self.numbers = numbers;
+        let before = std::mem::replace(&mut self.classifier, classifier);
         self.active = active;
         self.content = self.flows.iter().any(|flow| flow.content.is_some());
         if self.content {
             // As many as leave at once after a stall: no packet is to wait for an allocation.
             self.edits.reserve(EDITS_AT_ONCE);
         }
-        Ok(())
-    }
-
-    /// Refuses names with one hash, among the new ones and those that were.
-    fn check_hashes(&self, config: &Impairment) -> Result<(), ImpairError> {
-        let mut names: HashMap<u32, &str> =
-            self.flows.iter().map(|flow| (flow.hash, flow.name.as_str())).collect();
-        for flow in &config.flows {
-            let hash = flow_hash(&flow.name);
-            if let Some(other) = names.insert(hash, &flow.name)
-                && other != flow.name
-            {
-                return Err(ImpairError::NameCollision {
-                    first: other.into(),
-                    second: flow.name.clone(),
-                    hash,
-                });
-            }
-        }
-        Ok(())
+        Ok(Retired(before))
     }
 
     /// Gives each flow its laws and its path: the one it had when that is as it was, an empty one, or a new.
-    fn put(&mut self, wanted: Vec<(u32, Laws, Shared)>, active: &[bool]) {
-        let mut taken: HashSet<u32> = HashSet::from([NO_PATH]);
-        taken.extend(wanted.iter().filter_map(|(_, _, shared)| self.path_like(shared)));
+    fn put(&mut self, wanted: Vec<(u32, Laws, usize)>, shareds: &[Shared], active: &[bool]) {
         for (number, flow) in self.flows.iter_mut().enumerate() {
             if !active[number] {
                 // What it still holds passes the stages that are left without laws.
                 flow.put(Laws::default(), &Shared::default(), NO_PATH);
             }
         }
-        for (number, laws, shared) in wanted {
-            let path = if shared.rate.is_none() && shared.delay.is_none() {
-                NO_PATH
-            } else {
-                self.path_like(&shared)
-                    .unwrap_or_else(|| self.new_path(&shared, number, &mut taken))
+        let mut by_key: HashMap<u32, Vec<u32>> = HashMap::with_capacity(self.paths.len());
+        for (path, number) in self.paths.iter().zip(0..).skip(1) {
+            by_key.entry(path.shared.key()).or_default().push(number);
+        }
+        let alike = |shared: &Shared| {
+            let candidates = by_key.get(&shared.key())?;
+            candidates.iter().copied().find(|n| self.paths[*n as usize].shared == *shared)
+        };
+        let mut paths: Vec<Option<u32>> = shareds
+            .iter()
+            .map(|shared| if shared.is_nothing() { Some(NO_PATH) } else { alike(shared) })
+            .collect();
+        // A path that some flow is still on must not become another's, nor one that holds something.
+        let mut taken = vec![false; self.paths.len()];
+        for path in paths.iter().flatten().copied().chain(self.flows.iter().map(|flow| flow.path)) {
+            taken[path as usize] = true;
+        }
+        let mut free: Vec<u32> = (1..self.paths.len() as u32)
+            .rev()
+            .filter(|n| !taken[*n as usize] && self.paths[*n as usize].is_empty())
+            .collect();
+        for (number, laws, group) in wanted {
+            let shared = &shareds[group];
+            let path = match paths[group] {
+                Some(path) => path,
+                None => self.new_path(shared, number, &mut free),
             };
-            self.flows[number as usize].put(laws, &shared, path);
+            paths[group] = Some(path);
+            self.flows[number as usize].put(laws, shared, path);
         }
     }
 
@@ -286,24 +288,13 @@ impl Engine {
         self.memory.tables_bytes = tables;
     }
 
-    fn path_like(&self, shared: &Shared) -> Option<u32> {
-        let at = self.paths.iter().skip(1).position(|path| path.shared == *shared)?;
-        Some(at as u32 + 1)
-    }
-
-    fn new_path(&mut self, shared: &Shared, flow: u32, taken: &mut HashSet<u32>) -> u32 {
+    fn new_path(&mut self, shared: &Shared, flow: u32, free: &mut Vec<u32>) -> u32 {
         let mut path = Path::new(shared.clone());
         let before = &self.paths[self.flows[flow as usize].path as usize];
         if let Some(old) = &before.link {
             path.link = path.link.map(|link| link.after(old));
         }
-        // A path that some flow is still on must not become another's.
-        let free = (1..self.paths.len() as u32).find(|n| {
-            !taken.contains(n)
-                && self.paths[*n as usize].is_empty()
-                && self.flows.iter().all(|flow| flow.path != *n)
-        });
-        let number = match free {
+        match free.pop() {
             Some(number) => {
                 self.paths[number as usize] = path;
                 number
@@ -312,9 +303,7 @@ impl Engine {
                 self.paths.push(path);
                 self.paths.len() as u32 - 1
             }
-        };
-        taken.insert(number);
-        number
+        }
     }
 
     /// Whether [`Meta::of_frame`] is needed: some filter or content law looks into packets.
@@ -583,7 +572,8 @@ impl Engine {
     #[inline]
     fn hold(&mut self, held: Held, time: u64, fates: &mut Vec<Fate>) -> Option<u32> {
         let cost = cost(held.length);
-        if !self.memory.has_room(cost) && !(self.reclaim() && self.memory.has_room(cost)) {
+        let has_room = self.memory.has_room(cost) || self.reclaim() && self.memory.has_room(cost);
+        if !has_room {
             self.drop(held, self.present_ns, Verdict::Unplanned, fates);
             return None;
         }

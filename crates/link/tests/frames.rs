@@ -413,7 +413,9 @@ fn what_this_host_sends_is_not_received() {
 #[test]
 fn what_leaves_without_a_carrier_is_lost_at_once() {
     for mode in MODES {
-        let Some(path) = path("what_leaves_without_a_carrier_is_lost_at_once", 1500) else { return };
+        let Some(path) = path("what_leaves_without_a_carrier_is_lost_at_once", 1500) else {
+            return;
+        };
         let mut link = path.link("A", mode, &LinkOptions::default()).expect("link");
         let frames = suite(1500);
         let mut slabs = Slabs::new(8 << 20);
@@ -436,7 +438,10 @@ fn what_leaves_without_a_carrier_is_lost_at_once() {
         };
         let start = Clock::System.monotonic_ns();
         while lost() < 100 {
-            assert!(Clock::System.monotonic_ns() < start + 10_000_000_000, "{mode}: for ever tried again");
+            assert!(
+                Clock::System.monotonic_ns() < start + 10_000_000_000,
+                "{mode}: for ever tried again"
+            );
         }
         let statistics = link.transmitter.statistics();
         assert_eq!((statistics.frames, statistics.unplanned_drops()), (0, 100), "{mode}");

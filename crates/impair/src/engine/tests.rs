@@ -1,8 +1,8 @@
 use super::*;
 use crate::key::tests::udp_frame;
 use proptest::prelude::*;
-use weir_laws::{DelayLaw, LossLaw};
-use weir_model::impairment::{ImpairFlow, Ranges};
+use weir_laws::{DelayLaw, LossLaw, flow_hash};
+use weir_model::impairment::{Filter, ImpairFlow, Ranges};
 
 const MS: u64 = 1_000_000;
 
@@ -442,6 +442,65 @@ fn what_waits_in_a_removed_flow_still_leaves() {
     drain(&mut engine, &mut fates);
     assert_eq!(sent(&fates).len(), 50);
     assert!(fates.iter().zip(0..).all(|(f, i)| f.index == i));
+}
+
+/// What grows with the square of the flows takes minutes here, in a build without optimisation.
+#[test]
+fn many_flows_are_put_into_force_in_a_time_that_grows_with_their_number() {
+    let mut config = both("none");
+    let laws = |i: u32| format!("rate {}M queue 1000packets, delay 1ms", i + 1);
+    config.flows = (0..30_000).map(|i| named(&format!("f{i}"), 0, &laws(i))).collect();
+    for flow in &mut config.flows {
+        flow.filter = None;
+    }
+    for flow in &mut config.flows[..20_000] {
+        (flow.a_to_b, flow.b_to_a) = Default::default();
+    }
+    config.aggregates = vec![weir_model::impairment::Aggregate {
+        flows: config.flows[..20_000].iter().map(|flow| flow.name.clone()).collect(),
+        a_to_b: "rate 1G".parse().unwrap(),
+        ..Default::default()
+    }];
+    let mut engine = Engine::new(&config, Direction::Forward).unwrap();
+    for round in 1..4 {
+        for (flow, i) in config.flows[20_000..].iter_mut().zip(round..) {
+            flow.a_to_b = laws(i).parse().unwrap();
+        }
+        engine.configure(&config).unwrap();
+    }
+    assert!(engine.paths.len() <= 2 * 10_001 + 2, "{}", engine.paths.len());
+    let path = |i: usize| engine.flows[i].path;
+    assert!(path(1) == path(20_000) && path(1) != path(20_001) && path(20_001) != path(20_002));
+}
+
+#[test]
+fn what_was_prepared_is_what_comes_into_force() {
+    let mut config = both("none");
+    config.flows = vec![named("a", 1, "loss every 2"), named("b", 2, "none")];
+    let prepare =
+        |config: &Impairment| Prepared::new(Arc::new(config.clone()), Direction::Forward).unwrap();
+    let mut engine = engine("none");
+    let mut names = Names::default();
+    let prepared = prepare(&config);
+    names.check(&prepared).unwrap();
+    names.add(&prepared);
+    drop(engine.put_into_force(prepared).unwrap());
+    let mut fates = vec![];
+    engine.step(1, &[to_port(1, 1, 2), to_port(2, 1, 1), to_port(3, 1, 1)], &mut fates);
+    assert_eq!(fates.iter().map(|f| f.flow).collect::<Vec<_>>(), [2, 1, 1]);
+    assert_eq!(count(&fates, Verdict::Lost), 1);
+    // What one refuses, so does the other, and the same: by names that are no longer in force.
+    let (first, second) = colliding();
+    config.flows = vec![named(&first, 1, "none")];
+    names.add(&prepare(&config));
+    drop(engine.put_into_force(prepare(&config)).unwrap());
+    config.flows = vec![named(&second, 1, "none")];
+    let refused = names.check(&prepare(&config)).unwrap_err();
+    assert_eq!(refused, engine.put_into_force(prepare(&config)).unwrap_err());
+    assert!(matches!(refused, ImpairError::NameCollision { .. }));
+    // Two in one configuration are not even prepared.
+    config.flows.push(named(&first, 2, "none"));
+    assert!(Prepared::new(Arc::new(config), Direction::Forward).is_err());
 }
 
 #[test]
