@@ -6,7 +6,7 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use weir_impair::ImpairError;
+use weir_impair::{ImpairError, Prepared, Retired};
 use weir_link::{Receive, ReceiveStatistics, Transmit};
 use weir_model::impairment::Impairment;
 use weir_net::clock::{Clock, set_timer_slack, thread_cpu_ns};
@@ -17,6 +17,7 @@ use crate::config::{Scheduling, is_timed};
 use crate::error::EmulatorError;
 use crate::passage::{MOST, Passage};
 use crate::report::{DirectionReport, LinkReport};
+use crate::snapshot::Snapshot;
 
 const FRAMES: u64 = 0;
 const ORDERS: u64 = 1;
@@ -40,14 +41,26 @@ const SPINNING_CPUS: usize = 3;
 
 /// What a direction is told.
 pub(crate) enum Order {
-    /// Another configuration; answers with the time at which it came into force.
-    Configure { config: Arc<Impairment>, number: u64, reply: SyncSender<Result<u64, ImpairError>> },
+    /// Another configuration, and whether anything in it counts from the time of arrival.
+    Configure {
+        prepared: Prepared,
+        timed: bool,
+        number: u64,
+        reply: SyncSender<Result<InForce, ImpairError>>,
+    },
     /// What it has done so far.
-    Report(SyncSender<DirectionReport>),
+    Report(SyncSender<Snapshot>),
     /// Verdicts of a flow to the journal, or not; answers whether there is such a flow.
     Log { flow: Option<String>, on: bool, reply: SyncSender<bool> },
     /// Takes no more in, and ends when all has left, or at this time.
     Drain { until_ns: u64 },
+}
+
+/// A configuration came into force.
+pub(crate) struct InForce {
+    pub(crate) at_ns: u64,
+    /// What was in force before: dropped by whoever gets the answer.
+    _before: (Retired, Arc<Impairment>),
 }
 
 /// Orders for a direction.
@@ -224,7 +237,7 @@ impl Worker {
         self.leave_behind();
         self.parts.to.finish();
         self.mailbox.close();
-        let report = self.report();
+        let report = self.snapshot().report();
         self.parts.passage.close_journal();
         self.publish(0.0);
         Ended { report, error: error.map(EmulatorError::from) }
@@ -344,20 +357,21 @@ impl Worker {
         };
         for order in orders {
             match order {
-                Order::Configure { config, number, reply } => {
+                Order::Configure { prepared, timed, number, reply } => {
                     let now = self.clock.monotonic_ns();
-                    let done = self.parts.passage.configure(&config, number, now).map(|()| now);
-                    if done.is_ok() {
-                        self.timed = is_timed(&config);
-                        self.parts.config = config;
+                    let config = prepared.config().clone();
+                    let done = self.parts.passage.configure(prepared, number, now).map(|retired| {
+                        self.timed = timed;
+                        let before = std::mem::replace(&mut self.parts.config, config);
                         self.schedule(0.0);
-                    }
+                        InForce { at_ns: now, _before: (retired, before) }
+                    });
                     let _ = reply.try_send(done);
                 }
                 Order::Report(reply) => {
                     self.parts.passage.flush_journal();
-                    let report = self.report();
-                    let _ = reply.try_send(report);
+                    let snapshot = self.snapshot();
+                    let _ = reply.try_send(snapshot);
                 }
                 Order::Log { flow, on, reply } => {
                     let _ = reply.try_send(self.parts.passage.log(flow.as_deref(), on));
@@ -434,8 +448,8 @@ impl Worker {
         }
     }
 
-    fn report(&mut self) -> DirectionReport {
+    fn snapshot(&mut self) -> Snapshot {
         let link = self.link();
-        self.parts.passage.report(&self.parts.config, link)
+        self.parts.passage.snapshot(self.parts.config.clone(), link)
     }
 }

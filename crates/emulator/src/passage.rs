@@ -1,6 +1,8 @@
 //! One direction without its thread: frames in, verdicts, changes, frames out, all counted. Time is an argument.
 
-use weir_impair::{Engine, Fate, ImpairError, Meta, Verdict};
+use std::sync::Arc;
+
+use weir_impair::{Engine, Fate, ImpairError, Meta, Prepared, Retired, Verdict};
 use weir_laws::Direction;
 use weir_link::{Handle, Receive, Received, Slabs, Transmit};
 use weir_model::impairment::Impairment;
@@ -9,7 +11,8 @@ use weir_model::plan::Direction as Side;
 use crate::frames::{Copies, native};
 use crate::journal::Writing;
 use crate::lateness::{LATE_NS, Timing};
-use crate::report::{CountersReport, DirectionReport, FlowReport, LinkReport, Realised};
+use crate::report::{CountersReport, LinkReport};
+use crate::snapshot::{FlowSnapshot, Snapshot};
 
 /// Ring entries taken at once.
 pub(crate) const MOST: usize = 64;
@@ -106,18 +109,19 @@ impl Passage {
     }
 
     /// Another configuration, between two batches; what is held leaves when it was to leave.
+    /// Gives back what is to be dropped elsewhere.
     pub(crate) fn configure(
         &mut self,
-        config: &Impairment,
+        prepared: Prepared,
         number: u64,
         now_ns: u64,
-    ) -> Result<(), ImpairError> {
-        self.engine.configure(config)?;
+    ) -> Result<Retired, ImpairError> {
+        let retired = self.engine.put_into_force(prepared)?;
         self.make_room();
         if let Some(journal) = &mut self.journal {
             journal.configured(number, now_ns);
         }
-        Ok(())
+        Ok(retired)
     }
 
     /// Whether the verdicts of a flow (of all: `None`) go to the journal. `false` when there is no such flow.
@@ -380,51 +384,31 @@ impl Passage {
         of
     }
 
-    pub(crate) fn report(&self, config: &Impairment, link: LinkReport) -> DirectionReport {
-        let side = side(self.direction);
-        let mut flows = Vec::new();
+    /// What there is to report, as it is now: a copy, to be made a report of elsewhere.
+    pub(crate) fn snapshot(&self, config: Arc<Impairment>, link: LinkReport) -> Snapshot {
         let waiting = self.waiting_by_flow();
-        for ((status, extra), (packets, bytes)) in
-            self.engine.flows().zip(&self.extras).zip(waiting)
-        {
+        let flows = self.engine.flows().zip(&self.extras).zip(waiting);
+        let flows = flows.map(|((status, extra), (packets, bytes))| {
             let mut counters = CountersReport::from(status.counters);
             // The laws count as sent what they let go. What the link refused was not, nor is what waits for it: that is
             // held.
             counters.sent_packets = counters.sent_packets.saturating_sub(extra.unplanned + packets);
             counters.sent_bytes = counters.sent_bytes.saturating_sub(extra.unplanned_bytes + bytes);
             counters.unplanned_dropped_packets += extra.unplanned;
-            let asked = if status.number == 0 {
-                config.other.laws(side)
-            } else {
-                let flow = config.flows.iter().find(|flow| flow.name == status.name);
-                flow.filter(|flow| flow.run.0).map(|flow| flow.laws(side)).unwrap_or_default()
-            };
-            let mut realised = Realised::of(&counters);
-            extra.timing.realised(&mut realised);
-            flows.push(FlowReport {
+            FlowSnapshot {
                 name: status.name.to_owned(),
-                direction: side,
                 active: status.active,
                 counters,
-                asked: asked.to_string(),
-                realised,
-                lateness: extra.timing.lateness(),
-            });
-        }
-        let sum =
-            |field: fn(&CountersReport) -> u64| flows.iter().map(|f| field(&f.counters)).sum();
-        DirectionReport {
-            direction: side,
-            received_packets: sum(|c| c.received_packets),
-            received_bytes: sum(|c| c.received_bytes),
-            sent_packets: sum(|c| c.sent_packets).saturating_sub(link.driver_dropped_packets),
-            sent_bytes: sum(|c| c.sent_bytes),
-            unplanned_dropped_packets: sum(|c| c.unplanned_dropped_packets)
-                + link.unplanned_packets(),
+                timing: extra.timing.clone(),
+            }
+        });
+        Snapshot {
+            direction: side(self.direction),
+            config,
+            flows: flows.collect(),
             held_packets: self.engine.held_packets() + self.waiting() as u64,
             late_packets: self.late_packets,
             link,
-            flows,
         }
     }
 }

@@ -253,6 +253,126 @@ fn a_new_configuration_loses_nothing_in_flight_and_is_in_the_journal() {
 }
 
 #[test]
+fn a_change_is_made_whole_or_not_at_all() {
+    let mut config = config("delay 1ms");
+    config.impairment.flows = ["x", "y"]
+        .map(|name| weir_model::impairment::ImpairFlow {
+            name: name.into(),
+            filter: Some(weir_model::impairment::Filter::default()),
+            ..Default::default()
+        })
+        .to_vec();
+    let (emulator, a, _b) = start(config, 10);
+    let remote = emulator.remote();
+    // A preset for a flow is that flow's, and laws are laid over it.
+    let change = weir_emulator::Change {
+        flow: Some("x".into()),
+        profile: Some("3g-good".into()),
+        a_to_b: Some("loss 100%".parse().unwrap()),
+        seed: Some("0x55".parse().unwrap()),
+        ..Default::default()
+    };
+    assert_eq!(remote.change(change).unwrap(), 1);
+    let wanted = remote.wanted().0;
+    assert_eq!(wanted.flows[0].profile.as_deref(), Some("3g-good"));
+    assert_eq!(wanted.flows[0].a_to_b, "loss 100%".parse().unwrap());
+    assert_eq!((wanted.seed.0, &wanted.other.profile), (0x55, &None));
+    // Both laws of it by name: no preset is left to fill what they leave out.
+    let none = || Some("none".parse().unwrap());
+    assert_eq!(remote.set_laws(Some("x"), none(), none()).unwrap(), 2);
+    assert_eq!(remote.wanted().0.flows[0], wanted.flows[1].clone_named("x"));
+    // What one direction could not take is given to neither: tables that only the way back would need.
+    let mut large = remote.wanted().0;
+    let before = large.clone();
+    large.flows = (0..40_000)
+        .map(|i| weir_model::impairment::ImpairFlow {
+            name: format!("f{i}"),
+            direction: weir_model::impairment::FlowDirection::BToA,
+            filter: Impairment::parse(&format!(
+                "schema = \"weir.impair/1\"\n[[flow]]\nname = \"f\"\nfilter = {{ source = \"10.{}.{}.0/25\" }}",
+                i >> 8,
+                i & 0xff
+            ))
+            .unwrap()
+            .flows[0]
+                .filter
+                .clone(),
+            ..Default::default()
+        })
+        .collect();
+    let error = remote.set(large).unwrap_err().to_string();
+    assert!(error.contains("40000 flows") && error.contains("268435456"), "{error}");
+    assert_eq!(remote.wanted().0, before);
+    a.put(1, &native(0));
+    until("it is judged as before", || {
+        let report = emulator.report().unwrap();
+        let x = report.impairment.flows.iter().find(|f| f.name == "x").unwrap();
+        x.counters.sent_packets == 1 && report.configurations.len() == 3
+    });
+    assert_eq!(remote.set(before).unwrap(), 3);
+}
+
+trait Named {
+    fn clone_named(&self, name: &str) -> Self;
+}
+
+impl Named for weir_model::impairment::ImpairFlow {
+    fn clone_named(&self, name: &str) -> Self {
+        Self { name: name.into(), ..self.clone() }
+    }
+}
+
+/// A link whose receiving side stands still while its gate is held.
+struct Gated(Box<dyn weir_link::Receive>, std::sync::Arc<std::sync::Mutex<()>>);
+
+impl weir_link::Receive for Gated {
+    fn recv(
+        &mut self,
+        slabs: &mut weir_link::Slabs,
+        most: usize,
+        out: &mut Vec<weir_link::Received>,
+    ) -> weir_link::Result<usize> {
+        drop(self.1.lock().unwrap());
+        self.0.recv(slabs, most, out)
+    }
+
+    fn fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.0.fd()
+    }
+
+    fn statistics(&mut self) -> weir_link::Result<weir_link::ReceiveStatistics> {
+        self.0.statistics()
+    }
+}
+
+#[test]
+fn a_change_that_is_not_confirmed_is_pending_and_comes_into_force() {
+    let (mut a, cable_a) = memory::link("A", 10).unwrap();
+    let (b, _cable_b) = memory::link("B", 10).unwrap();
+    let gate = std::sync::Arc::new(std::sync::Mutex::new(()));
+    a.receiver = Box::new(Gated(a.receiver, gate.clone()));
+    let emulator = Emulator::between([a, b], config("none")).unwrap();
+    let closed = gate.lock().unwrap();
+    cable_a.put(1, &native(0));
+    // It may get past the gate once more before it stands still.
+    std::thread::sleep(Duration::from_millis(200));
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("socket");
+    let socket = ControlSocket::listen(&path, emulator.remote().clone()).unwrap();
+    let set = serde_json::json!({ "verb": "set", "both": "loss 100%" });
+    let answer = ask(&path, &set).unwrap();
+    assert_eq!((&answer["ok"], &answer["pending"]), (&false.into(), &1.into()), "{answer}");
+    // Not rolled back: one direction runs it already, the other will.
+    assert_eq!(emulator.remote().wanted().0.other.a_to_b, "loss 100%".parse().unwrap());
+    drop(closed);
+    until("both run it", || emulator.report().unwrap().configurations.len() == 2);
+    assert_eq!(emulator.remote().run(None, false).unwrap(), 2, "a number is given once");
+    let numbers = |r: &Report| r.configurations.iter().map(|c| c.number).collect::<Vec<_>>();
+    assert_eq!(numbers(&emulator.report().unwrap()), [0, 1, 2]);
+    drop(socket);
+}
+
+#[test]
 fn draining_lets_what_is_held_leave_and_aborting_counts_it() {
     let (emulator, a, b) = start(config("delay 100ms"), 1000);
     let put = |a: &Outside| {
@@ -377,7 +497,7 @@ fn the_control_socket_answers_everything_put_to_it() {
     let shown = ask(&path, &json!({ "verb": "show" })).unwrap();
     assert_eq!(shown["interfaces"], json!(["A", "B"]));
     let set = ask(&path, &json!({ "verb": "set", "a_to_b": "loss 2%", "seed": "0x9" })).unwrap();
-    assert_eq!((&set["ok"], &set["configuration"]), (&json!(true), &json!(2)));
+    assert_eq!((&set["ok"], &set["configuration"]), (&json!(true), &json!(1)), "one change");
     let saved = ask(&path, &json!({ "verb": "save" })).unwrap();
     let saved = Impairment::parse(saved["toml"].as_str().unwrap()).unwrap();
     assert_eq!(saved.seed.0, 9);
@@ -387,11 +507,14 @@ fn the_control_socket_answers_everything_put_to_it() {
     assert_eq!(ask(&path, &whole).unwrap()["ok"], true);
     let stats = ask(&path, &json!({ "verb": "stats" })).unwrap();
     let report: Report = serde_json::from_value(stats["report"].clone()).unwrap();
-    assert_eq!(report.configurations.len(), 4);
+    assert_eq!(report.configurations.len(), 3);
     for bad in [
         json!({ "verb": "set" }),
         json!({ "verb": "set", "both": "loss 200%" }),
         json!({ "verb": "set", "both": "loss 1%", "flow": "nobody" }),
+        json!({ "verb": "set", "both": "loss 1%", "flow": "nobody", "seed": "0x99" }),
+        json!({ "verb": "set", "profile": "3g-good", "flow": "nobody" }),
+        json!({ "verb": "set", "flow": "other" }),
         json!({ "verb": "set", "profile": "9g" }),
         json!({ "verb": "stop", "flow": "nobody" }),
         json!({ "verb": "log", "on": true }),
@@ -403,7 +526,12 @@ fn the_control_socket_answers_everything_put_to_it() {
         assert_eq!(answer["ok"], false, "{bad}");
         assert!(answer["error"].is_string() && answer["kind"] == "refused", "{bad}: {answer}");
     }
-    assert_eq!(emulator.report().unwrap().configurations.len(), 4, "refusals change nothing");
+    let report = emulator.report().unwrap();
+    assert_eq!(report.configurations.len(), 3, "refusals change nothing");
+    assert_eq!(report.impairment.config, saved, "refusals change nothing");
+    // Numbers go on, whatever was refused between.
+    let numbers: Vec<u64> = report.configurations.iter().map(|c| c.number).collect();
+    assert_eq!(numbers, [0, 1, 2]);
     drop(socket);
     assert!(!path.exists());
 }
