@@ -40,6 +40,18 @@ fn asked(config: &Impairment, direction: Direction) -> HashMap<&str, Laws> {
         .filter(|flow| flow.run.0)
         .map(|flow| (flow.name.as_str(), flow.laws(direction)))
         .collect();
+    for aggregate in &config.aggregates {
+        let shared = match direction {
+            Direction::Forward => &aggregate.a_to_b,
+            Direction::Reverse => &aggregate.b_to_a,
+        };
+        for name in &aggregate.flows {
+            // One that has been stopped has none of it.
+            if let Some(laws) = asked.get_mut(name.as_str()) {
+                *laws = laws.over(shared);
+            }
+        }
+    }
     asked.insert(OTHER, config.other.laws(direction));
     asked
 }
@@ -81,5 +93,34 @@ impl Snapshot {
             link,
             flows,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_of_a_member_of_an_aggregate_is_what_it_shares_too() {
+        let text = r#"
+            schema = "weir.impair/1"
+            [[flow]]
+            name = "a"
+            a_to_b = { loss = { percentage = 1 } }
+            b_to_a = { rate = { bits = "3M" } }
+            [[flow]]
+            name = "b"
+            run = false
+            [[flow]]
+            name = "c"
+            [[aggregate]]
+            flows = ["a", "b"]
+            a_to_b = { rate = { bits = "1M" }, delay = { constant = "5ms" } }
+        "#;
+        let config = Impairment::parse(text).unwrap();
+        let there = asked(&config, Direction::Forward);
+        assert_eq!(there["a"].to_string(), "loss 1%, rate 1M, delay 5ms");
+        assert!(!there.contains_key("b") && there["c"].is_empty() && there[OTHER].is_empty());
+        assert_eq!(asked(&config, Direction::Reverse)["a"].to_string(), "rate 3M");
     }
 }
