@@ -17,7 +17,7 @@ use weir_model::impairment::{Impairment, Laws};
 use weir_model::units::Seed;
 
 use crate::config::is_timed;
-use crate::emulator::Remote;
+use crate::emulator::{Change, Remote};
 use crate::error::EmulatorError;
 
 /// Longest request: an impairment of many thousand flows.
@@ -47,7 +47,7 @@ enum Request {
         a_to_b: Option<String>,
         #[serde(default)]
         b_to_a: Option<String>,
-        /// A preset for everything.
+        /// A preset, in place of the laws there were.
         #[serde(default)]
         profile: Option<String>,
         #[serde(default)]
@@ -174,7 +174,12 @@ fn answer(line: &[u8], remote: &Remote) -> Value {
             value
         }
         Err(error) => {
-            json!({ "ok": false, "error": error.to_string(), "kind": kind(&error) })
+            let mut value =
+                json!({ "ok": false, "error": error.to_string(), "kind": kind(&error) });
+            if let EmulatorError::Pending(number) = error {
+                value["pending"] = number.into();
+            }
+            value
         }
     }
 }
@@ -185,6 +190,7 @@ fn kind(error: &EmulatorError) -> &'static str {
         EmulatorError::Impair(_) | EmulatorError::Refusal { .. } => "refused",
         EmulatorError::Ended => "ended",
         // A direction that has not answered: nobody's wish is the cause.
+        EmulatorError::Pending(_) | EmulatorError::Panicked(_) => "internal",
         EmulatorError::System { source, .. } if source.kind() == std::io::ErrorKind::TimedOut => {
             "internal"
         }
@@ -211,29 +217,8 @@ fn obey(request: Request, remote: &Remote) -> Result<Value, EmulatorError> {
             };
             let both = laws(both)?;
             let (a_to_b, b_to_a) = (laws(a_to_b)?.or(both.clone()), laws(b_to_a)?.or(both));
-            let whole = match profile {
-                Some(name) => {
-                    let mut config = remote.wanted().0;
-                    config.other =
-                        weir_model::impairment::Other { profile: Some(name), ..Default::default() };
-                    Some(config)
-                }
-                None => seed.map(|_| remote.wanted().0),
-            };
-            let mut number = None;
-            if let Some(mut config) = whole {
-                config.seed = seed.unwrap_or(config.seed);
-                number = Some(remote.set(config)?);
-            }
-            if a_to_b.is_some() || b_to_a.is_some() {
-                number = Some(remote.set_laws(flow.as_deref(), a_to_b, b_to_a)?);
-            }
-            let number = number.ok_or_else(|| EmulatorError::Refusal {
-                what: "set".into(),
-                given: "nothing".into(),
-                accepted: "impairment, both, a_to_b, b_to_a, profile or seed".into(),
-            })?;
-            applied(remote, number)
+            let change = Change { flow, profile, a_to_b, b_to_a, seed };
+            applied(remote, remote.change(change)?)
         }
         Request::Show {} => {
             let (config, stopped) = remote.wanted();

@@ -6,7 +6,7 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use weir_impair::ImpairError;
+use weir_impair::{ImpairError, Prepared, Retired};
 use weir_link::{Receive, ReceiveStatistics, Transmit};
 use weir_model::impairment::Impairment;
 use weir_net::clock::{Clock, set_timer_slack, thread_cpu_ns};
@@ -15,8 +15,9 @@ use weir_net::thread::{allowed_cpus, set_name, set_normal, try_fifo};
 
 use crate::config::{Scheduling, is_timed};
 use crate::error::EmulatorError;
-use crate::passage::Passage;
+use crate::passage::{MOST, Passage};
 use crate::report::{DirectionReport, LinkReport};
+use crate::snapshot::Snapshot;
 
 const FRAMES: u64 = 0;
 const ORDERS: u64 = 1;
@@ -31,6 +32,8 @@ const FULL_NS: u64 = 20_000;
 /// Above this share of a processor a thread leaves SCHED_FIFO, so that it starves nobody; below the half of it, it
 /// takes it again.
 const FIFO_LOAD: f64 = 0.6;
+/// Frames that are looked for in a ring at the end: more than any ring of the kernel holds.
+const MOST_LEFT: u64 = 1 << 22;
 /// As the generator's paced senders.
 const FIFO_PRIORITY: u8 = 10;
 /// Fewest processors on which a real-time thread may spin.
@@ -38,14 +41,26 @@ const SPINNING_CPUS: usize = 3;
 
 /// What a direction is told.
 pub(crate) enum Order {
-    /// Another configuration; answers with the time at which it came into force.
-    Configure { config: Arc<Impairment>, number: u64, reply: SyncSender<Result<u64, ImpairError>> },
+    /// Another configuration, and whether anything in it counts from the time of arrival.
+    Configure {
+        prepared: Prepared,
+        timed: bool,
+        number: u64,
+        reply: SyncSender<Result<InForce, ImpairError>>,
+    },
     /// What it has done so far.
-    Report(SyncSender<DirectionReport>),
+    Report(SyncSender<Snapshot>),
     /// Verdicts of a flow to the journal, or not; answers whether there is such a flow.
     Log { flow: Option<String>, on: bool, reply: SyncSender<bool> },
     /// Takes no more in, and ends when all has left, or at this time.
     Drain { until_ns: u64 },
+}
+
+/// A configuration came into force.
+pub(crate) struct InForce {
+    pub(crate) at_ns: u64,
+    /// What was in force before: dropped by whoever gets the answer.
+    _before: (Retired, Arc<Impairment>),
 }
 
 /// Orders for a direction.
@@ -72,10 +87,28 @@ impl Mailbox {
         self.waker.wake();
     }
 
+    /// Whoever waits for an answer learns that none comes.
+    fn close(&self) {
+        *self.lock() = None;
+    }
+
     /// Ends the direction at its next turn.
     pub(crate) fn abort(&self) {
         self.abort.store(true, Ordering::Release);
         self.waker.wake();
+    }
+}
+
+/// Tells that a direction is over, also when its thread panics.
+struct Over {
+    mailbox: Arc<Mailbox>,
+    pulse: Arc<Pulse>,
+}
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        self.mailbox.close();
+        self.pulse.ended.store(true, Ordering::Release);
     }
 }
 
@@ -105,6 +138,8 @@ pub(crate) struct Parts {
     pub(crate) passage: Passage,
     pub(crate) config: Arc<Impairment>,
     pub(crate) from: Box<dyn Receive>,
+    /// Frames that may lie in the receive ring.
+    pub(crate) ring_frames: u64,
     pub(crate) to: Box<dyn Transmit>,
     pub(crate) scheduling: Scheduling,
     pub(crate) pulse: Arc<Pulse>,
@@ -136,6 +171,14 @@ pub(crate) fn spawn(parts: Parts) -> Result<Running, EmulatorError> {
     Ok(Running { mailbox, thread })
 }
 
+/// No more is wanted.
+struct Draining {
+    /// When it has to be over.
+    until_ns: u64,
+    /// Looks into the receive ring that may still be needed to take out what was there when the end was asked for.
+    looks: u64,
+}
+
 struct Worker {
     parts: Parts,
     mailbox: Arc<Mailbox>,
@@ -147,9 +190,11 @@ struct Worker {
     fifo: bool,
     many_cpus: bool,
     spin_ns: u64,
-    draining_until_ns: Option<u64>,
+    draining: Option<Draining>,
     next_tick_ns: u64,
     ticks: u32,
+    /// Frames that were in the receive ring at the end.
+    left_behind: u64,
     /// What the receiving link counted when it was asked last.
     received: ReceiveStatistics,
     /// Monotonic and CPU time at the last tick.
@@ -169,15 +214,17 @@ impl Worker {
             fifo: false,
             many_cpus: allowed_cpus().is_ok_and(|cpus| cpus.len() >= SPINNING_CPUS),
             spin_ns: SPIN_NS,
-            draining_until_ns: None,
+            draining: None,
             next_tick_ns: 0,
             ticks: 0,
+            left_behind: 0,
             received: ReceiveStatistics::default(),
             last_tick: (0, 0),
         }
     }
 
     fn run(mut self) -> Ended {
+        let _over = Over { mailbox: self.mailbox.clone(), pulse: self.parts.pulse.clone() };
         set_name(&format!("weir-{}", self.parts.name));
         // Refused nowhere that is known; then sleeps are late by the default slack, which lateness shows.
         let _ = set_timer_slack(1);
@@ -187,12 +234,12 @@ impl Worker {
         self.schedule(0.0);
         let error = self.work().err();
         self.parts.passage.abandon();
-        // Whoever waits for an answer learns that none comes.
-        *self.mailbox.lock() = None;
-        let report = self.report();
+        self.leave_behind();
+        self.parts.to.finish();
+        self.mailbox.close();
+        let report = self.snapshot().report();
         self.parts.passage.close_journal();
         self.publish(0.0);
-        self.parts.pulse.ended.store(true, Ordering::Release);
         Ended { report, error: error.map(EmulatorError::from) }
     }
 
@@ -204,10 +251,7 @@ impl Worker {
             if self.mailbox.abort.load(Ordering::Acquire) {
                 return Ok(());
             }
-            let taken = match self.draining_until_ns {
-                None => self.parts.passage.take_in(self.parts.from.as_mut())?,
-                Some(_) => 0,
-            };
+            let taken = self.take_in()?;
             let now = self.clock.monotonic_ns();
             let due = self.parts.passage.next_deadline_ns().is_some_and(|at| at <= now);
             if taken > 0 || due {
@@ -222,9 +266,10 @@ impl Worker {
             if now >= self.next_tick_ns {
                 self.tick(now);
             }
-            if let Some(until) = self.draining_until_ns {
+            if let Some(Draining { until_ns, looks }) = self.draining {
                 let passage = &self.parts.passage;
-                if now >= until || passage.held_packets() == 0 && passage.waiting() == 0 {
+                let is_empty = looks == 0 && passage.held_packets() == 0 && passage.waiting() == 0;
+                if now >= until_ns || is_empty {
                     return Ok(());
                 }
             }
@@ -234,11 +279,44 @@ impl Worker {
         }
     }
 
+    /// Takes in what has come; once the end was asked for, what had come by then.
+    fn take_in(&mut self) -> weir_link::Result<usize> {
+        let passage = &mut self.parts.passage;
+        if self.draining.as_ref().is_some_and(|draining| draining.looks == 0) {
+            return Ok(0);
+        }
+        let is_full = passage.is_full();
+        let taken = passage.take_in(self.parts.from.as_mut())?;
+        if let Some(draining) = &mut self.draining
+            && !is_full
+        {
+            // Fewer than it might have taken: the ring was empty then.
+            draining.looks = if taken < MOST { 0 } else { draining.looks - 1 };
+        }
+        Ok(taken)
+    }
+
+    /// Counts what is in the receive ring at the end, and will not be taken in.
+    fn leave_behind(&mut self) {
+        for _ in 0..self.looks() {
+            match self.parts.passage.discard(self.parts.from.as_mut()) {
+                Ok(frames) if frames > 0 => self.left_behind += frames as u64,
+                // Gone, and what was in it too.
+                _ => return,
+            }
+        }
+    }
+
+    /// Looks into the ring that are enough to see all that it holds.
+    fn looks(&self) -> u64 {
+        self.parts.ring_frames.min(MOST_LEFT) / MOST as u64 + 1
+    }
+
     /// Waits for a frame, an order, a deadline or the tick.
     fn wait(&mut self, now: u64) {
         let mut until = self.next_tick_ns;
-        if let Some(end) = self.draining_until_ns {
-            until = until.min(end);
+        if let Some(draining) = &self.draining {
+            until = until.min(draining.until_ns);
         }
         if self.parts.passage.waiting() > 0 {
             until = until.min(now + FULL_NS);
@@ -279,30 +357,31 @@ impl Worker {
         };
         for order in orders {
             match order {
-                Order::Configure { config, number, reply } => {
+                Order::Configure { prepared, timed, number, reply } => {
                     let now = self.clock.monotonic_ns();
-                    let done = self.parts.passage.configure(&config, number, now).map(|()| now);
-                    if done.is_ok() {
-                        self.timed = is_timed(&config);
-                        self.parts.config = config;
+                    let config = prepared.config().clone();
+                    let done = self.parts.passage.configure(prepared, number, now).map(|retired| {
+                        self.timed = timed;
+                        let before = std::mem::replace(&mut self.parts.config, config);
                         self.schedule(0.0);
-                    }
+                        InForce { at_ns: now, _before: (retired, before) }
+                    });
                     let _ = reply.try_send(done);
                 }
                 Order::Report(reply) => {
                     self.parts.passage.flush_journal();
-                    let report = self.report();
-                    let _ = reply.try_send(report);
+                    let snapshot = self.snapshot();
+                    let _ = reply.try_send(snapshot);
                 }
                 Order::Log { flow, on, reply } => {
                     let _ = reply.try_send(self.parts.passage.log(flow.as_deref(), on));
                 }
                 Order::Drain { until_ns } => {
-                    if self.draining_until_ns.is_none() {
+                    if self.draining.is_none() {
                         // An error means that it is not waited for: as wanted.
                         let _ = self.poller.remove(self.parts.from.fd());
+                        self.draining = Some(Draining { until_ns, looks: self.looks() });
                     }
-                    self.draining_until_ns.get_or_insert(until_ns);
                 }
             }
         }
@@ -336,7 +415,7 @@ impl Worker {
     fn publish(&mut self, load: f64) {
         let pulse = &self.parts.pulse;
         let set = |to: &AtomicU64, value| to.store(value, Ordering::Relaxed);
-        set(&pulse.held_bytes, self.parts.passage.held_bytes());
+        set(&pulse.held_bytes, self.parts.passage.memory_used_bytes());
         set(&pulse.memory_bytes, self.parts.config.memory_bytes());
         set(&pulse.late_packets, self.parts.passage.late_packets());
         set(&pulse.load_permille, (load * 1000.0) as u64);
@@ -361,6 +440,7 @@ impl Worker {
             unusable_packets: received.unusable,
             refused_packets: sent.refused,
             driver_dropped_packets: sent.dropped,
+            left_behind_packets: self.left_behind,
             super_packets: received.super_packets,
             times_full: sent.times_full,
             clock_steps: received.clock_steps,
@@ -368,8 +448,8 @@ impl Worker {
         }
     }
 
-    fn report(&mut self) -> DirectionReport {
+    fn snapshot(&mut self) -> Snapshot {
         let link = self.link();
-        self.parts.passage.report(&self.parts.config, link)
+        self.parts.passage.snapshot(self.parts.config.clone(), link)
     }
 }

@@ -5,19 +5,20 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use weir_impair::ImpairError;
+use weir_impair::{ImpairError, Names, Prepared};
 use weir_laws::Direction;
 use weir_link::{Link, LinkChoice, LinkOptions, Mode, StampSource};
 use weir_model::impairment::{Impairment, Laws, OTHER, Other};
+use weir_model::units::Seed;
 use weir_net::clock::Clock;
 use weir_net::interface;
 use weir_net::watchdog::Watchdog;
 
 use crate::alarm::{Alarm, AlarmKind, Alarms};
 use crate::config::{EmulatorConfig, LinkMode, is_timed};
-use crate::direction::{Ended, Mailbox, Order, Parts, Pulse, Running, spawn};
+use crate::direction::{Ended, InForce, Mailbox, Order, Parts, Pulse, Running, spawn};
 use crate::error::EmulatorError;
 use crate::journal::{Journal, Watching};
 use crate::lateness::{LATE_NS, seconds};
@@ -26,6 +27,7 @@ use crate::refusal::refusals;
 use crate::report::{
     AppliedConfiguration, DirectionReport, ImpairmentReport, REPORT_SCHEMA, Report,
 };
+use crate::snapshot::Snapshot;
 
 /// How long what is held may still leave after the end was asked for.
 const DRAIN_NS: u64 = 2_000_000_000;
@@ -101,20 +103,133 @@ struct Wanted {
     config: Arc<Impairment>,
     /// Flows whose laws are stopped by command.
     stopped: BTreeSet<String>,
+    /// Every name that the directions know.
+    names: Names,
+    /// Number of the next configuration; none is given twice.
+    next: u64,
     applied: Vec<AppliedConfiguration>,
+    /// Those that were handed over, and not yet confirmed by both directions.
+    pending: Vec<Pending>,
+}
+
+/// A configuration that was handed over.
+struct Pending {
+    number: u64,
+    answers: [Option<Receiver<Result<InForce, ImpairError>>>; 2],
+    at_ns: [u64; 2],
+}
+
+/// A configuration without the laws of flows that are stopped.
+fn effective(config: &Impairment, stopped: &BTreeSet<String>) -> Impairment {
+    let mut config = config.clone();
+    for flow in &mut config.flows {
+        flow.run.0 &= !stopped.contains(&flow.name);
+    }
+    if stopped.contains(OTHER) {
+        config.other = Other::default();
+    }
+    config
+}
+
+impl Pending {
+    /// Waits for the answers that are still to come, until a time; whether all are there.
+    fn wait(&mut self, until: Instant) -> Result<bool, EmulatorError> {
+        for (answer, at_ns) in self.answers.iter_mut().zip(&mut self.at_ns) {
+            let Some(receiver) = answer else { continue };
+            let left = until.saturating_duration_since(Instant::now());
+            match receiver.recv_timeout(left) {
+                Ok(Ok(in_force)) => *at_ns = in_force.at_ns,
+                Ok(Err(refused)) => return Err(refused.into()),
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => return Err(EmulatorError::Ended),
+            }
+            *answer = None;
+        }
+        Ok(self.answers.iter().all(Option::is_none))
+    }
 }
 
 impl Wanted {
-    /// The configuration without the laws of flows that are stopped.
-    fn effective(&self) -> Impairment {
-        let mut config = (*self.config).clone();
-        for flow in &mut config.flows {
-            flow.run.0 &= !self.stopped.contains(&flow.name);
+    /// Takes note of configurations that have come into force since.
+    fn settle(&mut self, started_ns: u64) {
+        let mut pending = std::mem::take(&mut self.pending);
+        // One that a direction will never answer is not in force there.
+        pending.retain_mut(|pending| match pending.wait(Instant::now()) {
+            Ok(true) => {
+                self.in_force(pending, started_ns);
+                false
+            }
+            Ok(false) => true,
+            Err(_) => false,
+        });
+        self.pending = pending;
+    }
+
+    fn in_force(&mut self, Pending { number, at_ns, .. }: &Pending, started_ns: u64) {
+        let at_seconds = at_ns.map(|ns| seconds(ns.saturating_sub(started_ns)));
+        self.applied.push(AppliedConfiguration { number: *number, at_seconds });
+    }
+}
+
+/// What is to be changed in the configuration; what is absent stays.
+#[derive(Debug, Clone, Default)]
+pub struct Change {
+    /// The flow that laws and preset are for; absent: Other.
+    pub flow: Option<String>,
+    /// A preset, in place of the laws there were.
+    pub profile: Option<String>,
+    /// Laws from A to B, in place of those there were; over the preset's, if there is one.
+    pub a_to_b: Option<Laws>,
+    /// Laws from B to A.
+    pub b_to_a: Option<Laws>,
+    /// The seed.
+    pub seed: Option<Seed>,
+}
+
+impl Change {
+    fn make(self, config: &mut Impairment) -> Result<(), EmulatorError> {
+        let refused = |given: &str, accepted: &str| EmulatorError::Refusal {
+            what: "set".into(),
+            given: given.into(),
+            accepted: accepted.into(),
+        };
+        let has_laws = self.profile.is_some() || self.a_to_b.is_some() || self.b_to_a.is_some();
+        if !has_laws && self.flow.is_some() {
+            return Err(refused("a flow alone", "both, a_to_b, b_to_a or profile with it"));
         }
-        if self.stopped.contains(OTHER) {
-            config.other = Other::default();
+        if !has_laws && self.seed.is_none() {
+            return Err(refused("nothing", "impairment, both, a_to_b, b_to_a, profile or seed"));
         }
-        config
+        config.seed = self.seed.unwrap_or(config.seed);
+        if !has_laws {
+            return Ok(());
+        }
+        let (profile, forward, reverse) = match self.flow.filter(|name| *name != OTHER) {
+            None => {
+                let other = &mut config.other;
+                (&mut other.profile, &mut other.a_to_b, &mut other.b_to_a)
+            }
+            Some(name) => {
+                let at = config.flows.iter().position(|flow| flow.name == name);
+                let at = at.ok_or_else(|| no_such(&name, config))?;
+                let flow = &mut config.flows[at];
+                (&mut flow.profile, &mut flow.a_to_b, &mut flow.b_to_a)
+            }
+        };
+        if self.profile.is_some() {
+            (*forward, *reverse) = (Laws::default(), Laws::default());
+            *profile = self.profile;
+        } else if self.a_to_b.is_some() && self.b_to_a.is_some() {
+            // A preset would fill the slots that the new laws leave empty.
+            *profile = None;
+        }
+        if let Some(laws) = self.a_to_b {
+            *forward = laws;
+        }
+        if let Some(laws) = self.b_to_a {
+            *reverse = laws;
+        }
+        Ok(())
     }
 }
 
@@ -198,6 +313,9 @@ impl Emulator {
                 "this link has no receive stamps: delays count from when a frame was read".into(),
             );
         }
+        let rings = links.each_ref().map(|link| {
+            u64::from(link.description.ring_frames) * u64::from(link.description.queues)
+        });
         let [a, b] = links;
         let ways = [
             (Direction::Forward, a.receiver, b.transmitter),
@@ -209,6 +327,8 @@ impl Emulator {
             let writing = journal.as_ref().map(|journal| journal.writing(*direction));
             passages.push(Passage::new(&impairment, *direction, writing, config.native_port)?);
         }
+        let mut names = Names::default();
+        names.add(&Prepared::new(impairment.clone(), Direction::Forward)?);
         let started_ns = clock.monotonic_ns();
         let mut running: Vec<Running> = Vec::new();
         for (((_, from, to), passage), name) in ways.into_iter().zip(passages).zip(NAMES) {
@@ -217,6 +337,7 @@ impl Emulator {
                 passage,
                 config: impairment.clone(),
                 from,
+                ring_frames: rings[running.len()],
                 to,
                 scheduling: config.scheduling,
                 pulse: pulses[running.len()].clone(),
@@ -247,7 +368,10 @@ impl Emulator {
                 wanted: Mutex::new(Wanted {
                     config: impairment,
                     stopped: BTreeSet::new(),
+                    names,
+                    next: 1,
                     applied: vec![AppliedConfiguration { number: 0, at_seconds: [0.0, 0.0] }],
+                    pending: Vec::new(),
                 }),
                 alarms: Mutex::new(Alarms::default()),
                 journal: journal.as_ref().map(Journal::watching),
@@ -286,25 +410,21 @@ impl Emulator {
         self.remote.report()
     }
 
-    /// Ends it: takes no more in, lets what is held leave within 2 s (less when [`Remote::abort`] is called), restores
+    /// Ends it: takes in what has come and then no more, lets what is held leave within 2 s (less when [`Remote::abort`] is called), restores
     /// the interfaces. `reason` is told in the report.
     #[must_use]
     pub fn finish(mut self, reason: &str) -> Ending {
         self.remote.drain();
         let mut directions = Vec::new();
         let mut error = None;
-        for thread in std::mem::take(&mut self.threads) {
+        for (thread, name) in std::mem::take(&mut self.threads).into_iter().zip(NAMES) {
             match thread.join() {
                 Ok(ended) => {
                     error = error.or(ended.error);
                     directions.push(ended.report);
                 }
-                Err(_) => {
-                    error = error.or(Some(EmulatorError::System {
-                        operation: "go on after a thread's panic",
-                        source: std::io::Error::other("a direction's thread panicked"),
-                    }));
-                }
+                // Whatever else there was: a defect comes first.
+                Err(_) => error = Some(EmulatorError::Panicked(name)),
             }
         }
         if let Some(name) = lock(&self.remote.shared.gone).take() {
@@ -365,8 +485,8 @@ impl Remote {
     /// # Errors
     /// [`EmulatorError::Ended`] when a direction has ended.
     pub fn report(&self) -> Result<Report, EmulatorError> {
-        let directions = self.ask(Order::Report)?;
-        Ok(self.assemble(directions, None))
+        let snapshots = self.ask(Order::Report)?;
+        Ok(self.assemble(snapshots.into_iter().map(Snapshot::report).collect(), None))
     }
 
     fn assemble(&self, mut directions: Vec<DirectionReport>, end_reason: Option<String>) -> Report {
@@ -383,16 +503,20 @@ impl Remote {
                 break;
             }
         }
-        let wanted = lock(&self.shared.wanted);
+        let (config, configurations) = {
+            let mut wanted = lock(&self.shared.wanted);
+            wanted.settle(self.shared.started_ns);
+            (effective(&wanted.config, &wanted.stopped), wanted.applied.clone())
+        };
         Report {
             schema: REPORT_SCHEMA.into(),
             interfaces: self.shared.interfaces.clone(),
             links: self.shared.links.clone(),
             seconds: self.seconds(),
             end_reason,
-            impairment: ImpairmentReport { config: wanted.effective(), flows },
+            impairment: ImpairmentReport { config, flows },
             directions,
-            configurations: wanted.applied.clone(),
+            configurations,
             alarms: lock(&self.shared.alarms).list().to_vec(),
             journal: self.shared.journal.as_ref().map(Watching::report),
             notes: self.shared.notes.clone(),
@@ -432,47 +556,38 @@ impl Remote {
     /// leave. Returns its number.
     ///
     /// # Errors
-    /// A configuration that does not hold: then nothing has changed. [`EmulatorError::Ended`].
+    /// A configuration that does not hold: then nothing has changed. [`EmulatorError::Pending`]: a direction has not
+    /// confirmed it; it was handed over all the same. [`EmulatorError::Ended`].
     pub fn set(&self, config: Impairment) -> Result<u64, EmulatorError> {
         let mut wanted = lock(&self.shared.wanted);
-        let before = std::mem::replace(&mut wanted.config, Arc::new(config));
-        let done = self.apply(&mut wanted);
-        if done.is_err() {
-            wanted.config = before;
-        }
-        done
+        let stopped = wanted.stopped.clone();
+        self.apply(&mut wanted, Arc::new(config), stopped)
+    }
+
+    /// Changes parts of the configuration, all of them at once.
+    ///
+    /// # Errors
+    /// As [`Remote::set`]; a flow that is not there; a change of nothing.
+    pub fn change(&self, change: Change) -> Result<u64, EmulatorError> {
+        let mut wanted = lock(&self.shared.wanted);
+        let mut config = (*wanted.config).clone();
+        change.make(&mut config)?;
+        let stopped = wanted.stopped.clone();
+        self.apply(&mut wanted, Arc::new(config), stopped)
     }
 
     /// The laws of one flow, or of Other, in place of those it has; `None` leaves a direction as it is.
     ///
     /// # Errors
-    /// As [`Remote::set`]; a flow that is not there.
+    /// As [`Remote::change`].
     pub fn set_laws(
         &self,
         flow: Option<&str>,
         a_to_b: Option<Laws>,
         b_to_a: Option<Laws>,
     ) -> Result<u64, EmulatorError> {
-        let mut config = self.wanted().0;
-        let (profile, forward, reverse) = match flow.filter(|name| *name != OTHER) {
-            None => {
-                let other = &mut config.other;
-                (&mut other.profile, &mut other.a_to_b, &mut other.b_to_a)
-            }
-            Some(name) => {
-                let at = config.flows.iter().position(|flow| flow.name == name);
-                let at = at.ok_or_else(|| no_such(name, &config))?;
-                let flow = &mut config.flows[at];
-                (&mut flow.profile, &mut flow.a_to_b, &mut flow.b_to_a)
-            }
-        };
-        if a_to_b.is_some() && b_to_a.is_some() {
-            // A preset would fill the slots that the new laws leave empty.
-            *profile = None;
-        }
-        *forward = a_to_b.unwrap_or_else(|| forward.clone());
-        *reverse = b_to_a.unwrap_or_else(|| reverse.clone());
-        self.set(config)
+        let flow = flow.map(ToOwned::to_owned);
+        self.change(Change { flow, a_to_b, b_to_a, ..Change::default() })
     }
 
     /// Starts or stops the laws of a flow, of Other, or (`None`) of all; packets of a stopped flow pass untouched.
@@ -481,47 +596,65 @@ impl Remote {
     /// As [`Remote::set`]; a flow that is not there.
     pub fn run(&self, flow: Option<&str>, on: bool) -> Result<u64, EmulatorError> {
         let mut wanted = lock(&self.shared.wanted);
+        let config = wanted.config.clone();
         let names: Vec<String> = match flow {
             Some(name) if name == OTHER => vec![name.to_owned()],
             Some(name) => {
-                if !wanted.config.flows.iter().any(|flow| flow.name == name) {
-                    return Err(no_such(name, &wanted.config));
+                if !config.flows.iter().any(|flow| flow.name == name) {
+                    return Err(no_such(name, &config));
                 }
                 vec![name.to_owned()]
             }
             None => {
-                let all = wanted.config.flows.iter().map(|flow| flow.name.clone());
+                let all = config.flows.iter().map(|flow| flow.name.clone());
                 all.chain([OTHER.to_owned()]).collect()
             }
         };
-        let before = wanted.stopped.clone();
+        let mut stopped = wanted.stopped.clone();
         for name in names {
             if on {
-                wanted.stopped.remove(&name);
+                stopped.remove(&name);
             } else {
-                wanted.stopped.insert(name);
+                stopped.insert(name);
             }
         }
-        let done = self.apply(&mut wanted);
-        if done.is_err() {
-            wanted.stopped = before;
-        }
-        done
+        self.apply(&mut wanted, config, stopped)
     }
 
-    fn apply(&self, wanted: &mut Wanted) -> Result<u64, EmulatorError> {
-        let effective = Arc::new(wanted.effective());
-        let number = wanted.applied.last().map_or(0, |last| last.number + 1);
-        let mut at_seconds = [0.0; 2];
-        // One after the other: what the first refuses, the second is not given.
-        for (at, mailbox) in at_seconds.iter_mut().zip(&self.shared.mailboxes) {
-            let (reply, receiver) = sync_channel::<Result<u64, ImpairError>>(1);
-            mailbox.post(Order::Configure { config: effective.clone(), number, reply });
-            let ns = answer(receiver)??;
-            *at = seconds(ns.saturating_sub(self.shared.started_ns));
+    /// Checks and prepares on this thread, so that no direction can refuse what the other runs; then hands over to both.
+    fn apply(
+        &self,
+        wanted: &mut Wanted,
+        config: Arc<Impairment>,
+        stopped: BTreeSet<String>,
+    ) -> Result<u64, EmulatorError> {
+        wanted.settle(self.shared.started_ns);
+        let effective = Arc::new(effective(&config, &stopped));
+        let timed = is_timed(&effective);
+        let there = Prepared::new(effective.clone(), Direction::Forward)?;
+        let back = Prepared::new(effective, Direction::Reverse)?;
+        wanted.names.check(&there)?;
+        if self.has_ended() {
+            return Err(EmulatorError::Ended);
         }
-        wanted.applied.push(AppliedConfiguration { number, at_seconds });
-        Ok(number)
+        wanted.names.add(&there);
+        let number = wanted.next;
+        wanted.next += 1;
+        (wanted.config, wanted.stopped) = (config, stopped);
+        let mut pending = Pending { number, answers: [None, None], at_ns: [0; 2] };
+        let ways = [there, back].into_iter().zip(&self.shared.mailboxes);
+        for ((prepared, mailbox), answer) in ways.zip(&mut pending.answers) {
+            let (reply, receiver) = sync_channel(1);
+            mailbox.post(Order::Configure { prepared, timed, number, reply });
+            *answer = Some(receiver);
+        }
+        if pending.wait(Instant::now() + PATIENCE)? {
+            wanted.in_force(&pending, self.shared.started_ns);
+            Ok(number)
+        } else {
+            wanted.pending.push(pending);
+            Err(EmulatorError::Pending(number))
+        }
     }
 
     /// Whether deadlines count from stamps that were taken on arrival. If not, and `config` delays, that is worth a word.
@@ -556,7 +689,7 @@ impl Remote {
         lock(&self.shared.alarms).after(seen)
     }
 
-    /// Takes no more in; the directions end when all has left, after 2 s at the latest.
+    /// Takes in what has come by now, and no more; the directions end when all has left, after 2 s at the latest.
     pub fn drain(&self) {
         let until_ns = self.shared.clock.monotonic_ns() + DRAIN_NS;
         for mailbox in &self.shared.mailboxes {
@@ -571,7 +704,7 @@ impl Remote {
         }
     }
 
-    /// Whether a direction has ended: by request, or since its link did.
+    /// Whether a direction has ended: by request, since its link did, or by a panic.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.shared.pulses.iter().any(|pulse| pulse.ended.load(Ordering::Acquire))

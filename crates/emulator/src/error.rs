@@ -113,6 +113,16 @@ pub enum EmulatorError {
         #[source]
         source: std::io::Error,
     },
+    /// A configuration was handed over, and a direction has not confirmed it in time. It comes into force when the
+    /// direction's thread gets on; the report's `configurations` tells when it has.
+    #[error(
+        "configuration {0} is pending: it was handed over, and is not confirmed yet; it comes into force when the \
+         emulator's thread gets on (weir impair stats lists it then)"
+    )]
+    Pending(u64),
+    /// A direction's thread panicked: a defect of this program. What the direction had counted is lost.
+    #[error("the thread of {0} panicked: this is a defect of weir")]
+    Panicked(&'static str),
     /// The emulator has ended.
     #[error("the emulator has ended")]
     Ended,

@@ -38,17 +38,22 @@ impl Copies {
         slabs.release(handle);
     }
 
-    /// Applies a change to the frame of `fate`, to a frame of its own when a copy keeps the old bytes. `None` when
-    /// there is no memory for that; the fate's share is given up then.
-    pub(crate) fn edit(&mut self, slabs: &mut Slabs, fate: &Fate, edit: &Edit) -> Option<Handle> {
+    /// Applies a change to the frame of `fate`, to a frame of its own when a copy keeps the old bytes; tells whether
+    /// anything changed. `None` when there is no memory for that; the fate's share is given up then.
+    pub(crate) fn edit(
+        &mut self,
+        slabs: &mut Slabs,
+        fate: &Fate,
+        edit: &Edit,
+    ) -> Option<(Handle, bool)> {
         let mut handle = Handle::from_bits(fate.handle);
         if self.shared(fate.handle) {
             let own = slabs.duplicate(handle);
             self.release(slabs, handle);
             handle = own?;
         }
-        edit.apply(slabs.bytes_mut(handle));
-        Some(handle)
+        let changed = edit.apply(slabs.bytes_mut(handle));
+        Some((handle, changed))
     }
 }
 

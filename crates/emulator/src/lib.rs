@@ -47,11 +47,12 @@ mod prediction;
 mod refusal;
 pub mod replay;
 mod report;
+mod snapshot;
 
 pub use alarm::{Alarm, AlarmKind};
 pub use config::{EmulatorConfig, LinkMode, Scheduling};
 #[cfg(target_os = "linux")]
-pub use emulator::{Emulator, Ending, Remote};
+pub use emulator::{Change, Emulator, Ending, Remote};
 pub use error::{EmulatorError, Refusal};
 pub use prediction::{Prediction, predict, predictions};
 #[cfg(target_os = "linux")]

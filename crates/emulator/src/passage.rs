@@ -1,6 +1,8 @@
 //! One direction without its thread: frames in, verdicts, changes, frames out, all counted. Time is an argument.
 
-use weir_impair::{Engine, Fate, ImpairError, Meta, Verdict};
+use std::sync::Arc;
+
+use weir_impair::{Engine, Fate, ImpairError, Meta, Prepared, Retired, Verdict};
 use weir_laws::Direction;
 use weir_link::{Handle, Receive, Received, Slabs, Transmit};
 use weir_model::impairment::Impairment;
@@ -9,10 +11,11 @@ use weir_model::plan::Direction as Side;
 use crate::frames::{Copies, native};
 use crate::journal::Writing;
 use crate::lateness::{LATE_NS, Timing};
-use crate::report::{CountersReport, DirectionReport, FlowReport, LinkReport, Realised};
+use crate::report::{CountersReport, LinkReport};
+use crate::snapshot::{FlowSnapshot, Snapshot};
 
 /// Ring entries taken at once.
-const MOST: usize = 64;
+pub(crate) const MOST: usize = 64;
 /// Frames handed to the link by one call: its own batch, after which the clock is read.
 const SENT_AT_ONCE: usize = 64;
 /// Frames that may wait for room in the link before no more are taken in.
@@ -106,18 +109,19 @@ impl Passage {
     }
 
     /// Another configuration, between two batches; what is held leaves when it was to leave.
+    /// Gives back what is to be dropped elsewhere.
     pub(crate) fn configure(
         &mut self,
-        config: &Impairment,
+        prepared: Prepared,
         number: u64,
         now_ns: u64,
-    ) -> Result<(), ImpairError> {
-        self.engine.configure(config)?;
+    ) -> Result<Retired, ImpairError> {
+        let retired = self.engine.put_into_force(prepared)?;
         self.make_room();
         if let Some(journal) = &mut self.journal {
             journal.configured(number, now_ns);
         }
-        Ok(())
+        Ok(retired)
     }
 
     /// Whether the verdicts of a flow (of all: `None`) go to the journal. `false` when there is no such flow.
@@ -135,10 +139,25 @@ impl Passage {
     /// Takes in what has come. Nothing, when too much waits to leave: the link's ring is the queue then.
     pub(crate) fn take_in(&mut self, from: &mut dyn Receive) -> weir_link::Result<usize> {
         self.received.clear();
-        if self.waiting() >= MOST_WAITING {
+        if self.is_full() {
             return Ok(0);
         }
         from.recv(&mut self.slabs, MOST, &mut self.received)
+    }
+
+    /// Whether so much waits to leave that no more is taken in.
+    pub(crate) fn is_full(&self) -> bool {
+        self.waiting() >= MOST_WAITING
+    }
+
+    /// Takes frames out of a link that nothing is to become of; how many.
+    pub(crate) fn discard(&mut self, from: &mut dyn Receive) -> weir_link::Result<usize> {
+        self.received.clear();
+        from.recv(&mut self.slabs, MOST, &mut self.received)?;
+        for frame in &self.received {
+            self.slabs.release(frame.handle);
+        }
+        Ok(self.received.len())
     }
 
     /// A frame from elsewhere than a link; `false`: there is no memory for it.
@@ -179,15 +198,19 @@ impl Passage {
                 Verdict::Copied => self.copies.add(fate.handle),
                 Verdict::Forwarded => {
                     let native = self.native(fate);
-                    let handle = match self.engine.edit(fate) {
-                        None => Some(handle),
-                        Some(edit) => self.copies.edit(&mut self.slabs, fate, edit),
+                    let mut fate = *fate;
+                    let edited = match self.engine.edit(&fate) {
+                        None => Some((handle, true)),
+                        Some(edit) => self.copies.edit(&mut self.slabs, &fate, edit),
                     };
-                    if let Some(handle) = handle {
+                    if !edited.is_some_and(|(_, changed)| changed) {
+                        self.engine.unmodified(&mut fate);
+                    }
+                    if let Some((handle, _)) = edited {
                         self.handles.push(handle);
-                        self.leaving.push(Leaving { fate: *fate, native });
+                        self.leaving.push(Leaving { fate, native });
                     } else {
-                        self.unplanned(fate, native);
+                        self.unplanned(&fate, native);
                     }
                 }
                 Verdict::Lost | Verdict::QueueDropped | Verdict::Unplanned => {
@@ -322,8 +345,9 @@ impl Passage {
         self.engine.held_packets()
     }
 
-    pub(crate) fn held_bytes(&self) -> u64 {
-        self.engine.held_bytes()
+    /// What the held packets and their queues take of the memory that they may have.
+    pub(crate) fn memory_used_bytes(&self) -> u64 {
+        self.engine.memory_used_bytes()
     }
 
     pub(crate) fn late_packets(&self) -> u64 {
@@ -349,47 +373,42 @@ impl Passage {
         }
     }
 
-    pub(crate) fn report(&self, config: &Impairment, link: LinkReport) -> DirectionReport {
-        let side = side(self.direction);
-        let mut flows = Vec::new();
-        for (status, extra) in self.engine.flows().zip(&self.extras) {
+    /// Packets and bytes of each flow that the laws let go and that wait for room in the link.
+    fn waiting_by_flow(&self) -> Vec<(u64, u64)> {
+        let mut of = vec![(0, 0); self.extras.len()];
+        for Leaving { fate, .. } in &self.leaving[self.left..] {
+            let (packets, bytes) = &mut of[fate.flow as usize];
+            *packets += 1;
+            *bytes += u64::from(fate.length);
+        }
+        of
+    }
+
+    /// What there is to report, as it is now: a copy, to be made a report of elsewhere.
+    pub(crate) fn snapshot(&self, config: Arc<Impairment>, link: LinkReport) -> Snapshot {
+        let waiting = self.waiting_by_flow();
+        let flows = self.engine.flows().zip(&self.extras).zip(waiting);
+        let flows = flows.map(|((status, extra), (packets, bytes))| {
             let mut counters = CountersReport::from(status.counters);
-            // What the link refused was counted as sent when it was handed over.
-            counters.sent_packets = counters.sent_packets.saturating_sub(extra.unplanned);
-            counters.sent_bytes = counters.sent_bytes.saturating_sub(extra.unplanned_bytes);
+            // The laws count as sent what they let go. What the link refused was not, nor is what waits for it: that is
+            // held.
+            counters.sent_packets = counters.sent_packets.saturating_sub(extra.unplanned + packets);
+            counters.sent_bytes = counters.sent_bytes.saturating_sub(extra.unplanned_bytes + bytes);
             counters.unplanned_dropped_packets += extra.unplanned;
-            let asked = if status.number == 0 {
-                config.other.laws(side)
-            } else {
-                let flow = config.flows.iter().find(|flow| flow.name == status.name);
-                flow.filter(|flow| flow.run.0).map(|flow| flow.laws(side)).unwrap_or_default()
-            };
-            let mut realised = Realised::of(&counters);
-            extra.timing.realised(&mut realised);
-            flows.push(FlowReport {
+            FlowSnapshot {
                 name: status.name.to_owned(),
-                direction: side,
                 active: status.active,
                 counters,
-                asked: asked.to_string(),
-                realised,
-                lateness: extra.timing.lateness(),
-            });
-        }
-        let sum =
-            |field: fn(&CountersReport) -> u64| flows.iter().map(|f| field(&f.counters)).sum();
-        DirectionReport {
-            direction: side,
-            received_packets: sum(|c| c.received_packets),
-            received_bytes: sum(|c| c.received_bytes),
-            sent_packets: sum(|c| c.sent_packets).saturating_sub(link.driver_dropped_packets),
-            sent_bytes: sum(|c| c.sent_bytes),
-            unplanned_dropped_packets: sum(|c| c.unplanned_dropped_packets)
-                + link.unplanned_packets(),
+                timing: extra.timing.clone(),
+            }
+        });
+        Snapshot {
+            direction: side(self.direction),
+            config,
+            flows: flows.collect(),
             held_packets: self.engine.held_packets() + self.waiting() as u64,
             late_packets: self.late_packets,
             link,
-            flows,
         }
     }
 }

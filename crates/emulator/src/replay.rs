@@ -3,6 +3,7 @@
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use weir_laws::Direction;
 use weir_link::capture::{CaptureFormat, CaptureReader, CaptureWriter, LINK_TYPE_ETHERNET};
@@ -91,11 +92,12 @@ impl Replay {
         }
         ways.until(u64::MAX)?;
         ways.writer.flush()?;
+        let config = Arc::new(self.impairment.clone());
         let mut directions: Vec<_> = ways
             .passages
             .iter()
             .zip(links)
-            .map(|(passage, link)| passage.report(&self.impairment, link))
+            .map(|(passage, link)| passage.snapshot(config.clone(), link).report())
             .collect();
         let mut lists: Vec<_> =
             directions.iter_mut().map(|d| std::mem::take(&mut d.flows).into_iter()).collect();

@@ -208,6 +208,9 @@ pub struct LinkReport {
     pub refused_packets: u64,
     /// Frames that the outgoing interface took and its driver dropped; counted as sent in their flows.
     pub driver_dropped_packets: u64,
+    /// Frames that were in the receive ring when it ended, and were not taken in any more.
+    #[serde(default)]
+    pub left_behind_packets: u64,
     /// Super-packets that were cut into frames.
     pub super_packets: u64,
     /// Times the outgoing link had no room.
@@ -226,6 +229,7 @@ impl LinkReport {
             + self.memory_dropped_packets
             + self.unusable_packets
             + self.driver_dropped_packets
+            + self.left_behind_packets
     }
 }
 

@@ -116,6 +116,27 @@ fn everything_that_came_in_is_accounted_for_and_the_journal_agrees() {
 }
 
 #[test]
+fn what_has_nothing_to_change_is_not_told_to_be_changed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("journal");
+    let config = EmulatorConfig { journal: Some(path.clone()), ..config("corrupt 100% checksum") };
+    let (emulator, a, b) = start(config, 1000);
+    let arp = [&[2; 12][..], &[0x08, 0x06], &[1; 46]].concat();
+    for sequence in 0..10 {
+        a.put(1, &arp);
+        a.put(1, &native(sequence));
+    }
+    until("all are in", || received(&emulator.report().unwrap()) == 20);
+    let report = emulator.finish("test").report;
+    let out = taken(&b);
+    assert_eq!(out.iter().filter(|frame| **frame == arp).count(), 10);
+    assert_eq!(report.impairment.flows[0].counters.modified_packets, 10);
+    assert_eq!(report.impairment.flows[0].realised.modified_ratio, Some(0.5));
+    let flagged: Vec<bool> = journal(&path).iter().map(|(r, _)| r.flags & 1 != 0).collect();
+    assert_eq!(flagged, [false, true].repeat(10));
+}
+
+#[test]
 fn the_same_seed_gives_the_same_fates_in_memory_as_on_the_virtual_clock() {
     let fates = || {
         let dir = tempfile::tempdir().unwrap();
@@ -150,6 +171,44 @@ fn a_full_link_is_retried_without_input_and_nothing_is_lost() {
     let report = emulator.finish("test").report;
     assert!(report.directions[0].link.times_full > 0);
     assert_eq!(report.directions[0].unplanned_dropped_packets, 0);
+}
+
+#[test]
+fn what_waits_for_the_link_is_held_and_not_yet_sent() {
+    let (emulator, a, b) = start(config("duplicate 50%, loss 10%, delay 1ms"), 10);
+    for sequence in 0..500 {
+        a.put(1, &native(sequence));
+    }
+    // The cable takes ten; the rest waits for as long as nobody takes them out.
+    let sums = |report: &Report| {
+        let c = report.impairment.flows[0].counters;
+        let gone = c.sent_packets + c.lost_packets + c.unplanned_dropped_packets;
+        (c.received_packets + c.duplicated_packets, gone + report.directions[0].held_packets)
+    };
+    let mut report = emulator.report().unwrap();
+    until("all wait", || {
+        report = emulator.report().unwrap();
+        let (came, known) = sums(&report);
+        assert_eq!(came, known);
+        received(&report) == 500 && report.impairment.flows[0].counters.sent_packets == 10
+    });
+    let counters = report.impairment.flows[0].counters;
+    assert_eq!(report.directions[0].sent_packets, 10);
+    assert_eq!(counters.sent_bytes, 10 * native(0).len() as u64);
+    assert!(report.directions[0].held_packets > 400);
+    let mut out = 0;
+    until("all came through", || {
+        out += taken(&b).len() as u64;
+        let report = emulator.report().unwrap();
+        assert_eq!(sums(&report).0, sums(&report).1);
+        report.directions[0].held_packets == 0
+    });
+    out += taken(&b).len() as u64;
+    assert_eq!(
+        out,
+        counters.received_packets + counters.duplicated_packets - counters.lost_packets
+    );
+    drop(emulator);
 }
 
 #[test]
@@ -194,6 +253,126 @@ fn a_new_configuration_loses_nothing_in_flight_and_is_in_the_journal() {
 }
 
 #[test]
+fn a_change_is_made_whole_or_not_at_all() {
+    let mut config = config("delay 1ms");
+    config.impairment.flows = ["x", "y"]
+        .map(|name| weir_model::impairment::ImpairFlow {
+            name: name.into(),
+            filter: Some(weir_model::impairment::Filter::default()),
+            ..Default::default()
+        })
+        .to_vec();
+    let (emulator, a, _b) = start(config, 10);
+    let remote = emulator.remote();
+    // A preset for a flow is that flow's, and laws are laid over it.
+    let change = weir_emulator::Change {
+        flow: Some("x".into()),
+        profile: Some("3g-good".into()),
+        a_to_b: Some("loss 100%".parse().unwrap()),
+        seed: Some("0x55".parse().unwrap()),
+        ..Default::default()
+    };
+    assert_eq!(remote.change(change).unwrap(), 1);
+    let wanted = remote.wanted().0;
+    assert_eq!(wanted.flows[0].profile.as_deref(), Some("3g-good"));
+    assert_eq!(wanted.flows[0].a_to_b, "loss 100%".parse().unwrap());
+    assert_eq!((wanted.seed.0, &wanted.other.profile), (0x55, &None));
+    // Both laws of it by name: no preset is left to fill what they leave out.
+    let none = || Some("none".parse().unwrap());
+    assert_eq!(remote.set_laws(Some("x"), none(), none()).unwrap(), 2);
+    assert_eq!(remote.wanted().0.flows[0], wanted.flows[1].clone_named("x"));
+    // What one direction could not take is given to neither: tables that only the way back would need.
+    let mut large = remote.wanted().0;
+    let before = large.clone();
+    large.flows = (0..40_000)
+        .map(|i| weir_model::impairment::ImpairFlow {
+            name: format!("f{i}"),
+            direction: weir_model::impairment::FlowDirection::BToA,
+            filter: Impairment::parse(&format!(
+                "schema = \"weir.impair/1\"\n[[flow]]\nname = \"f\"\nfilter = {{ source = \"10.{}.{}.0/25\" }}",
+                i >> 8,
+                i & 0xff
+            ))
+            .unwrap()
+            .flows[0]
+                .filter
+                .clone(),
+            ..Default::default()
+        })
+        .collect();
+    let error = remote.set(large).unwrap_err().to_string();
+    assert!(error.contains("40000 flows") && error.contains("268435456"), "{error}");
+    assert_eq!(remote.wanted().0, before);
+    a.put(1, &native(0));
+    until("it is judged as before", || {
+        let report = emulator.report().unwrap();
+        let x = report.impairment.flows.iter().find(|f| f.name == "x").unwrap();
+        x.counters.sent_packets == 1 && report.configurations.len() == 3
+    });
+    assert_eq!(remote.set(before).unwrap(), 3);
+}
+
+trait Named {
+    fn clone_named(&self, name: &str) -> Self;
+}
+
+impl Named for weir_model::impairment::ImpairFlow {
+    fn clone_named(&self, name: &str) -> Self {
+        Self { name: name.into(), ..self.clone() }
+    }
+}
+
+/// A link whose receiving side stands still while its gate is held.
+struct Gated(Box<dyn weir_link::Receive>, std::sync::Arc<std::sync::Mutex<()>>);
+
+impl weir_link::Receive for Gated {
+    fn recv(
+        &mut self,
+        slabs: &mut weir_link::Slabs,
+        most: usize,
+        out: &mut Vec<weir_link::Received>,
+    ) -> weir_link::Result<usize> {
+        drop(self.1.lock().unwrap());
+        self.0.recv(slabs, most, out)
+    }
+
+    fn fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.0.fd()
+    }
+
+    fn statistics(&mut self) -> weir_link::Result<weir_link::ReceiveStatistics> {
+        self.0.statistics()
+    }
+}
+
+#[test]
+fn a_change_that_is_not_confirmed_is_pending_and_comes_into_force() {
+    let (mut a, cable_a) = memory::link("A", 10).unwrap();
+    let (b, _cable_b) = memory::link("B", 10).unwrap();
+    let gate = std::sync::Arc::new(std::sync::Mutex::new(()));
+    a.receiver = Box::new(Gated(a.receiver, gate.clone()));
+    let emulator = Emulator::between([a, b], config("none")).unwrap();
+    let closed = gate.lock().unwrap();
+    cable_a.put(1, &native(0));
+    // It may get past the gate once more before it stands still.
+    std::thread::sleep(Duration::from_millis(200));
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("socket");
+    let socket = ControlSocket::listen(&path, emulator.remote().clone()).unwrap();
+    let set = serde_json::json!({ "verb": "set", "both": "loss 100%" });
+    let answer = ask(&path, &set).unwrap();
+    assert_eq!((&answer["ok"], &answer["pending"]), (&false.into(), &1.into()), "{answer}");
+    // Not rolled back: one direction runs it already, the other will.
+    assert_eq!(emulator.remote().wanted().0.other.a_to_b, "loss 100%".parse().unwrap());
+    drop(closed);
+    until("both run it", || emulator.report().unwrap().configurations.len() == 2);
+    assert_eq!(emulator.remote().run(None, false).unwrap(), 2, "a number is given once");
+    let numbers = |r: &Report| r.configurations.iter().map(|c| c.number).collect::<Vec<_>>();
+    assert_eq!(numbers(&emulator.report().unwrap()), [0, 1, 2]);
+    drop(socket);
+}
+
+#[test]
 fn draining_lets_what_is_held_leave_and_aborting_counts_it() {
     let (emulator, a, b) = start(config("delay 100ms"), 1000);
     let put = |a: &Outside| {
@@ -212,6 +391,29 @@ fn draining_lets_what_is_held_leave_and_aborting_counts_it() {
     let report = emulator.finish("test").report;
     assert!(taken(&b).is_empty());
     assert_eq!(report.directions[0].unplanned_dropped_packets, 10);
+}
+
+#[test]
+fn what_has_come_by_the_end_is_taken_in_and_what_has_not_is_counted() {
+    // Far more than one look takes in, and put there faster than that: most of it is in the ring at the end.
+    let (emulator, a, b) = start(config("none"), 100_000);
+    for sequence in 0..20_000 {
+        a.put(1, &native(sequence));
+    }
+    let report = emulator.finish("test").report;
+    assert_eq!((taken(&b).len(), report.directions[0].sent_packets), (20_000, 20_000));
+    assert_eq!(report.directions[0].link.left_behind_packets, 0);
+    // Ended at once, while the link takes nothing: some was taken in, and is lost; the rest never was.
+    let (emulator, a, _b) = start(config("none"), 0);
+    for sequence in 0..20_000 {
+        a.put(1, &native(sequence));
+    }
+    emulator.remote().abort();
+    let report = emulator.finish("test").report;
+    let forward = &report.directions[0];
+    assert_eq!(forward.unplanned_dropped_packets, 20_000);
+    assert_eq!(forward.received_packets + forward.link.left_behind_packets, 20_000);
+    assert!(forward.link.left_behind_packets > 10_000, "no more is taken in when 4096 wait");
 }
 
 #[test]
@@ -238,6 +440,51 @@ fn what_the_kernel_dropped_and_the_cap_refused_is_unplanned() {
     emulator.remote().abort();
 }
 
+/// A link whose receiving side panics when a frame comes in.
+struct Panicking(Box<dyn weir_link::Receive>);
+
+impl weir_link::Receive for Panicking {
+    fn recv(
+        &mut self,
+        slabs: &mut weir_link::Slabs,
+        most: usize,
+        out: &mut Vec<weir_link::Received>,
+    ) -> weir_link::Result<usize> {
+        let taken = self.0.recv(slabs, most, out)?;
+        assert_eq!(taken, 0, "as this test wants it");
+        Ok(taken)
+    }
+
+    fn fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.0.fd()
+    }
+
+    fn statistics(&mut self) -> weir_link::Result<weir_link::ReceiveStatistics> {
+        self.0.statistics()
+    }
+}
+
+#[test]
+fn a_direction_that_panics_ends_the_emulator() {
+    let (mut a, cable_a) = memory::link("A", 10).unwrap();
+    let (b, cable_b) = memory::link("B", 10).unwrap();
+    a.receiver = Box::new(Panicking(a.receiver));
+    let emulator = Emulator::between([a, b], config("none")).unwrap();
+    cable_b.put(1, &native(0));
+    until("the other direction works", || cable_a.take().is_some());
+    assert!(!emulator.remote().has_ended());
+    cable_a.put(1, &native(0));
+    until("the end is seen", || emulator.remote().has_ended());
+    let asked = Instant::now();
+    assert!(matches!(emulator.report(), Err(weir_emulator::EmulatorError::Ended)));
+    assert!(asked.elapsed() < Duration::from_secs(3), "an answer that never comes was waited for");
+    let ending = emulator.finish("test");
+    let error = ending.error.unwrap();
+    assert!(matches!(error, weir_emulator::EmulatorError::Panicked("a-to-b")), "{error}");
+    assert!(ending.report.end_reason.unwrap().contains("a-to-b"));
+    assert_eq!(ending.report.directions.len(), 1);
+}
+
 #[test]
 fn the_control_socket_answers_everything_put_to_it() {
     use serde_json::json;
@@ -250,7 +497,7 @@ fn the_control_socket_answers_everything_put_to_it() {
     let shown = ask(&path, &json!({ "verb": "show" })).unwrap();
     assert_eq!(shown["interfaces"], json!(["A", "B"]));
     let set = ask(&path, &json!({ "verb": "set", "a_to_b": "loss 2%", "seed": "0x9" })).unwrap();
-    assert_eq!((&set["ok"], &set["configuration"]), (&json!(true), &json!(2)));
+    assert_eq!((&set["ok"], &set["configuration"]), (&json!(true), &json!(1)), "one change");
     let saved = ask(&path, &json!({ "verb": "save" })).unwrap();
     let saved = Impairment::parse(saved["toml"].as_str().unwrap()).unwrap();
     assert_eq!(saved.seed.0, 9);
@@ -260,11 +507,14 @@ fn the_control_socket_answers_everything_put_to_it() {
     assert_eq!(ask(&path, &whole).unwrap()["ok"], true);
     let stats = ask(&path, &json!({ "verb": "stats" })).unwrap();
     let report: Report = serde_json::from_value(stats["report"].clone()).unwrap();
-    assert_eq!(report.configurations.len(), 4);
+    assert_eq!(report.configurations.len(), 3);
     for bad in [
         json!({ "verb": "set" }),
         json!({ "verb": "set", "both": "loss 200%" }),
         json!({ "verb": "set", "both": "loss 1%", "flow": "nobody" }),
+        json!({ "verb": "set", "both": "loss 1%", "flow": "nobody", "seed": "0x99" }),
+        json!({ "verb": "set", "profile": "3g-good", "flow": "nobody" }),
+        json!({ "verb": "set", "flow": "other" }),
         json!({ "verb": "set", "profile": "9g" }),
         json!({ "verb": "stop", "flow": "nobody" }),
         json!({ "verb": "log", "on": true }),
@@ -276,7 +526,12 @@ fn the_control_socket_answers_everything_put_to_it() {
         assert_eq!(answer["ok"], false, "{bad}");
         assert!(answer["error"].is_string() && answer["kind"] == "refused", "{bad}: {answer}");
     }
-    assert_eq!(emulator.report().unwrap().configurations.len(), 4, "refusals change nothing");
+    let report = emulator.report().unwrap();
+    assert_eq!(report.configurations.len(), 3, "refusals change nothing");
+    assert_eq!(report.impairment.config, saved, "refusals change nothing");
+    // Numbers go on, whatever was refused between.
+    let numbers: Vec<u64> = report.configurations.iter().map(|c| c.number).collect();
+    assert_eq!(numbers, [0, 1, 2]);
     drop(socket);
     assert!(!path.exists());
 }

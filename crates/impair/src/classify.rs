@@ -9,11 +9,15 @@
 #[cfg(test)]
 use std::net::IpAddr;
 
+use crate::error::ImpairError;
 use crate::key::{FragmentPlace, Key, NO_VLAN};
 use weir_model::impairment::{Filter, Prefixes, Ranges};
 
 /// No flow's filter matches.
 pub(crate) const OTHER: u32 = u32::MAX;
+
+/// Most memory for the tables of one direction: some 30 000 flows that differ in one port each.
+const MOST_TABLE_BYTES: u64 = 256 << 20;
 
 /// One field: starts of its intervals, ascending from 0, and the flows of each.
 #[derive(Debug)]
@@ -85,8 +89,15 @@ impl What {
     }
 }
 
-impl Field {
-    fn new(what: What, filters: &[Filter], words: usize) -> Option<Self> {
+/// What a field is to hold, as long as it is not known whether all fields together are too large.
+struct Plan {
+    what: What,
+    accepted: Vec<Option<Vec<(u128, u128)>>>,
+    starts: Vec<u128>,
+}
+
+impl Plan {
+    fn new(what: What, filters: &[Filter]) -> Option<Self> {
         let accepted: Vec<_> = filters.iter().map(|filter| what.accepted(filter)).collect();
         if accepted.iter().all(Option::is_none) {
             return None;
@@ -98,6 +109,19 @@ impl Field {
         }
         starts.sort_unstable();
         starts.dedup();
+        Some(Self { what, accepted, starts })
+    }
+
+    /// What the field's tables will take.
+    fn bytes(&self, words: usize) -> u64 {
+        let sets = (self.starts.len() as u64 + 1) * words as u64;
+        sets * 8 + self.starts.len() as u64 * 16
+    }
+}
+
+impl Field {
+    fn new(plan: Plan, words: usize) -> Self {
+        let Plan { what, accepted, starts } = plan;
         let mut sets = vec![0u64; (starts.len() + 1) * words];
         for (flow, accepted) in accepted.iter().enumerate() {
             let mut set = |interval: usize| {
@@ -114,7 +138,7 @@ impl Field {
                 }
             }
         }
-        Some(Self { what, starts, sets })
+        Self { what, starts, sets }
     }
 
     /// Number of the interval that a packet lies in.
@@ -151,16 +175,33 @@ const CACHE_SETS: usize = 4096;
 const EMPTY: u32 = u32::MAX - 1;
 
 impl Classifier {
+    /// Without filters.
+    pub(crate) fn none() -> Self {
+        Self {
+            fields: vec![],
+            words: 0,
+            flows: 0,
+            length: None,
+            cache: vec![],
+            fragments: Fragments::new(false),
+        }
+    }
+
     /// The classifier of filters, first match first.
-    pub(crate) fn new(filters: &[Filter]) -> Self {
+    pub(crate) fn new(filters: &[Filter]) -> Result<Self, ImpairError> {
         let words = filters.len().div_ceil(64);
-        let fields: Vec<Field> =
-            FIELDS.iter().filter_map(|what| Field::new(*what, filters, words)).collect();
+        let plans: Vec<Plan> = FIELDS.iter().filter_map(|what| Plan::new(*what, filters)).collect();
+        let bytes = plans.iter().map(|plan| plan.bytes(words)).sum();
+        if bytes > MOST_TABLE_BYTES {
+            let (flows, most) = (filters.len(), MOST_TABLE_BYTES);
+            return Err(ImpairError::TablesTooLarge { flows, bytes, most });
+        }
+        let fields: Vec<Field> = plans.into_iter().map(|plan| Field::new(plan, words)).collect();
         let length = fields.iter().position(|field| field.what == What::Length);
         let entry = Cached { key: Key::default(), length: 0, flow: EMPTY };
         let cache = if fields.is_empty() { vec![] } else { vec![entry; CACHE_SETS * 2] };
         let fragments = Fragments::new(!fields.is_empty());
-        Self { fields, words, flows: filters.len(), length, cache, fragments }
+        Ok(Self { fields, words, flows: filters.len(), length, cache, fragments })
     }
 
     /// Whether packets have to be looked into at all.

@@ -18,7 +18,7 @@ pub struct Counters {
     pub duplicated_packets: u64,
     /// Packets sent on after a delay law held them back.
     pub delayed_packets: u64,
-    /// Packets sent on with changed content.
+    /// Packets sent on with changed content; those whose change was found to change nothing are taken back.
     pub modified_packets: u64,
     /// Packets sent on after a later one of their flow (RFC 4737 §3.3); copies are not asked.
     pub reordered_packets: u64,

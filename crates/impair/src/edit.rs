@@ -91,11 +91,16 @@ fn update(frame: &mut [u8], at: usize, old: u16, new: u16, zero_is_none: bool) {
 }
 
 impl Edit {
-    /// Changes the frame. The same edit of the same frame is the same change, whenever it is made.
+    /// Changes the frame, and tells whether there was anything to change. The same edit of the same frame is the same
+    /// change, whenever it is made.
+    ///
+    /// Nothing changes where the checksum is to be damaged and the frame has none, and where every bit to be repaired
+    /// lies in the checksum that repairs it.
     ///
     /// `repair` updates the IPv4 header checksum and that of TCP, UDP, UDP-Lite, ICMP and ICMPv6 by what
     /// changed (RFC 1624), so that a wrong one stays wrong. A later fragment has no checksum to repair.
-    pub fn apply(&self, frame: &mut [u8]) {
+    #[must_use = "a frame that was not changed is not to be counted as changed"]
+    pub fn apply(&self, frame: &mut [u8]) -> bool {
         let mut draws = self.place.draws_of_copy(&self.philox, self.copy);
         // The first draw decided that there is an edit.
         draws.bits();
@@ -106,7 +111,7 @@ impl Edit {
             let at = match (&sums.transport, &sums.header) {
                 (Some((_, _, at)), _) => *at,
                 (None, Some((start, _))) => start + 10,
-                (None, None) => return,
+                (None, None) => return false,
             };
             let before = [frame[at], frame[at + 1]];
             let count = flips.len().min(16);
@@ -120,17 +125,20 @@ impl Edit {
                 let other = if before == 1 { 3 } else { before ^ 1 };
                 frame[at..at + 2].copy_from_slice(&other.to_be_bytes());
             }
-            return;
+            return !flips[..count].is_empty();
         }
         let (from, to) = (self.from as usize, (self.to as usize).min(frame.len()));
         let bits = to.saturating_sub(from).saturating_mul(8);
+        let mut changed = false;
         for bit in choose(&mut draws, u32::try_from(bits).unwrap_or(u32::MAX), flips) {
             let at = from + (bit / 8) as usize;
-            self.flip(frame, at, 1 << (bit % 8), &sums);
+            changed |= self.flip(frame, at, 1 << (bit % 8), &sums);
         }
+        changed
     }
 
-    fn flip(&self, frame: &mut [u8], at: usize, mask: u8, sums: &Sums) {
+    /// Flips a bit; `false` when it is one that repairing would flip back.
+    fn flip(&self, frame: &mut [u8], at: usize, mask: u8, sums: &Sums) -> bool {
         let repair = self.checksum == Checksum::Repair;
         let in_transport = sums.transport.filter(|(start, end, _)| (*start..*end).contains(&at));
         let in_header = sums.header.filter(|(start, end)| (*start..*end).contains(&at));
@@ -139,7 +147,7 @@ impl Edit {
             let own = in_transport.is_some_and(|(_, _, sum)| at == sum || at == sum + 1)
                 || in_header.is_some_and(|(start, _)| at == start + 10 || at == start + 11);
             if own {
-                return;
+                return false;
             }
         }
         let old_transport = in_transport.map(|(start, end, _)| word(frame, start, end, at));
@@ -148,7 +156,7 @@ impl Edit {
         let old_pseudo = in_pseudo.map(|(start, end)| word(frame, start, end, at));
         frame[at] ^= mask;
         if !repair {
-            return;
+            return true;
         }
         if let (Some((start, end)), Some(old)) = (in_header, old_header) {
             let new = word(frame, start, end, at);
@@ -164,6 +172,7 @@ impl Edit {
             let new = word(frame, start, end, at);
             update(frame, sum, old, new, sums.is_udp);
         }
+        true
     }
 }
 

@@ -6,11 +6,11 @@
 //! (time, number), whatever the batches were.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 
-use weir_laws::{Direction, Philox, Place, flow_hash, slot};
-use weir_model::impairment::{Filter, Impairment, Laws, OTHER as OTHER_NAME};
+use weir_laws::{Direction, Philox, Place, slot};
+use weir_model::impairment::{Impairment, Laws, OTHER as OTHER_NAME};
 use weir_model::plan::Direction as Side;
 
 use crate::classify::{Classifier, OTHER};
@@ -19,6 +19,8 @@ use crate::edit::Edit;
 use crate::error::ImpairError;
 use crate::fate::{FLAG_DELAYED, FLAG_MODIFIED, FLAG_REORDERED, Fate, Meta, Verdict};
 use crate::pool::Pool;
+use crate::prepared::{Names, Prepared, Retired};
+use crate::queue::{Entry, Memory};
 use crate::stages::{Flow, Next, Order, Path, Rest, Shared};
 use crate::wheel::{Timer, Wheel};
 
@@ -27,6 +29,8 @@ pub const HELD_OVERHEAD_BYTES: u64 = 128;
 
 /// Changes of content for which there is room from the start.
 const EDITS_AT_ONCE: usize = 4096;
+/// Time between two searches for memory that tables of queues no longer need.
+const RECLAIM_NS: u64 = 10_000_000;
 /// Bit of a timer's item: it lets the oldest packet of a path go; the rest is the path's number.
 const FIRES: u32 = 1 << 31;
 /// The path without laws.
@@ -80,6 +84,7 @@ pub struct Engine {
     classifier: Classifier,
     /// Number of the flow for each filter of the classifier.
     numbers: Vec<u32>,
+    names: Names,
     flows: Vec<Flow>,
     /// Whether each flow is in the configuration.
     active: Vec<bool>,
@@ -97,13 +102,14 @@ pub struct Engine {
     /// Number of the next event.
     number: u64,
     held_packets: u64,
-    held_bytes: u64,
-    memory_bytes: u64,
+    memory: Memory,
+    /// When memory was last looked for.
+    reclaimed_ns: Option<u64>,
     edits: Vec<Edit>,
     content: bool,
 }
 
-const fn side(direction: Direction) -> Side {
+pub(crate) const fn side(direction: Direction) -> Side {
     match direction {
         Direction::Forward => Side::Forward,
         Direction::Reverse => Side::Reverse,
@@ -119,8 +125,9 @@ impl Engine {
         let mut engine = Self {
             direction,
             philox: Philox::new(config.seed.0),
-            classifier: Classifier::new(&[]),
+            classifier: Classifier::none(),
             numbers: vec![],
+            names: Names::default(),
             flows: vec![Flow::new(OTHER_NAME)],
             active: vec![true],
             paths: vec![Path::new(Shared::default())],
@@ -132,8 +139,8 @@ impl Engine {
             next_ns: u64::MAX,
             number: 0,
             held_packets: 0,
-            held_bytes: 0,
-            memory_bytes: 0,
+            memory: Memory::default(),
+            reclaimed_ns: None,
             edits: vec![],
             content: false,
         };
@@ -141,145 +148,153 @@ impl Engine {
         Ok(engine)
     }
 
+    /// Prepares a configuration and puts it into force: [`put_into_force`](Self::put_into_force) where time does not
+    /// matter.
+    ///
+    /// # Errors
+    /// As [`Engine::new`]; then nothing has changed.
+    pub fn configure(&mut self, config: &Impairment) -> Result<(), ImpairError> {
+        let prepared = Prepared::new(Arc::new(config.clone()), self.direction)?;
+        self.put_into_force(prepared).map(drop)
+    }
+
     /// Puts another configuration into force, between two steps. Flows are known by their names: packet
     /// indices and counters go on, so that no draw is made twice; the state of laws that did not change is
     /// kept; what is held leaves when it was to leave. A new rate waits for what the old one had queued.
     ///
     /// # Errors
-    /// As [`Engine::new`]; then nothing has changed.
-    pub fn configure(&mut self, config: &Impairment) -> Result<(), ImpairError> {
-        config.check()?;
-        self.check_hashes(config)?;
+    /// What [`Names::check`] refuses, of the names that this engine has known; then nothing has changed.
+    ///
+    /// # Panics
+    /// The configuration was prepared for the other direction.
+    pub fn put_into_force(&mut self, prepared: Prepared) -> Result<Retired, ImpairError> {
+        assert_eq!(prepared.direction, self.direction, "prepared for the other direction");
+        self.names.check(&prepared)?;
+        let Prepared { config, hashes, classifier, filtered, .. } = prepared;
         let side = side(self.direction);
-        let mut filters: Vec<Filter> = vec![];
-        let mut numbers = vec![];
-        let mut active = vec![false; self.flows.len()];
-        let mut groups = HashMap::new();
+        // What flows have in common, each once; `group_of` tells by a flow's name.
+        let mut shareds: Vec<Shared> = vec![];
+        let mut group_of: HashMap<&str, usize> = HashMap::new();
         for aggregate in &config.aggregates {
             let shared = match self.direction {
                 Direction::Forward => &aggregate.a_to_b,
                 Direction::Reverse => &aggregate.b_to_a,
             };
             if !shared.is_empty() {
-                let members: Arc<[String]> = aggregate.flows.clone().into();
-                for name in &aggregate.flows {
-                    groups.insert(name.as_str(), (members.clone(), shared));
-                }
-            }
-        }
-        let by_name: HashMap<String, u32> =
-            self.flows.iter().zip(0..).map(|(flow, number)| (flow.name.clone(), number)).collect();
-        let mut wanted: Vec<(u32, Laws, Shared)> = vec![];
-        for config in &config.flows {
-            let number = by_name.get(&config.name).copied().unwrap_or_else(|| {
-                self.flows.push(Flow::new(&config.name));
-                active.push(false);
-                self.flows.len() as u32 - 1
-            });
-            active[number as usize] = true;
-            if let Some(filter) = config.filter(side) {
-                filters.push(filter);
-                numbers.push(number);
-            }
-            let laws = if config.run.0 { config.laws(side) } else { Laws::default() };
-            let shared = match groups.get(config.name.as_str()) {
-                Some((members, shared)) if config.run.0 => Shared {
-                    members: members.clone(),
+                group_of.extend(aggregate.flows.iter().map(|name| (name.as_str(), shareds.len())));
+                shareds.push(Shared {
+                    members: aggregate.flows.clone().into(),
                     rate: shared.rate.clone(),
                     delay: shared.delay.clone(),
                     order: None,
-                },
-                _ => Shared {
-                    members: [config.name.clone()].into(),
-                    rate: laws.rate.clone(),
-                    delay: laws.delay.clone(),
-                    order: laws.order.clone(),
-                },
+                });
+            }
+        }
+        let mut wanted: Vec<(u32, Laws, usize)> = Vec::with_capacity(config.flows.len() + 1);
+        let mut active = vec![false; self.flows.len()];
+        for (config, hash) in config.flows.iter().zip(hashes) {
+            let number = self.names.number(hash, &config.name);
+            if number as usize == self.flows.len() {
+                self.flows.push(Flow::new(&config.name));
+                active.push(false);
+            }
+            active[number as usize] = true;
+            let laws = if config.run.0 { config.laws(side) } else { Laws::default() };
+            let group = match group_of.get(config.name.as_str()) {
+                Some(group) if config.run.0 => *group,
+                _ => {
+                    shareds.push(Shared::own([config.name.clone()].into(), &laws));
+                    shareds.len() - 1
+                }
             };
-            wanted.push((number, laws, shared));
+            wanted.push((number, laws, group));
         }
         let laws = config.other.laws(side);
-        let shared = Shared {
-            // A flow can't be called so: the empty name is no name.
-            members: [String::new()].into(),
-            rate: laws.rate.clone(),
-            delay: laws.delay.clone(),
-            order: laws.order.clone(),
-        };
-        wanted.push((0, laws, shared));
+        // A flow can't be called so: the empty name is no name.
+        shareds.push(Shared::own([String::new()].into(), &laws));
+        wanted.push((0, laws, shareds.len() - 1));
         active[0] = true;
-        self.put(wanted, &active);
+        self.numbers = filtered.iter().map(|place| wanted[*place as usize].0).collect();
+        self.put(wanted, &shareds, &active);
         self.philox = Philox::new(config.seed.0);
-        self.memory_bytes = config.memory_bytes();
-        self.classifier = Classifier::new(&filters);
-        self.numbers = numbers;
+        self.memory.limit_bytes = config.memory_bytes();
+        self.tidy_tables();
+        let before = std::mem::replace(&mut self.classifier, classifier);
         self.active = active;
         self.content = self.flows.iter().any(|flow| flow.content.is_some());
         if self.content {
             // As many as leave at once after a stall: no packet is to wait for an allocation.
             self.edits.reserve(EDITS_AT_ONCE);
         }
-        Ok(())
-    }
-
-    /// Refuses names with one hash, among the new ones and those that were.
-    fn check_hashes(&self, config: &Impairment) -> Result<(), ImpairError> {
-        let mut names: HashMap<u32, &str> =
-            self.flows.iter().map(|flow| (flow.hash, flow.name.as_str())).collect();
-        for flow in &config.flows {
-            let hash = flow_hash(&flow.name);
-            if let Some(other) = names.insert(hash, &flow.name)
-                && other != flow.name
-            {
-                return Err(ImpairError::NameCollision {
-                    first: other.into(),
-                    second: flow.name.clone(),
-                    hash,
-                });
-            }
-        }
-        Ok(())
+        Ok(Retired(before))
     }
 
     /// Gives each flow its laws and its path: the one it had when that is as it was, an empty one, or a new.
-    fn put(&mut self, wanted: Vec<(u32, Laws, Shared)>, active: &[bool]) {
-        let mut taken: HashSet<u32> = HashSet::from([NO_PATH]);
-        taken.extend(wanted.iter().filter_map(|(_, _, shared)| self.path_like(shared)));
+    fn put(&mut self, wanted: Vec<(u32, Laws, usize)>, shareds: &[Shared], active: &[bool]) {
         for (number, flow) in self.flows.iter_mut().enumerate() {
             if !active[number] {
                 // What it still holds passes the stages that are left without laws.
                 flow.put(Laws::default(), &Shared::default(), NO_PATH);
             }
         }
-        for (number, laws, shared) in wanted {
-            let path = if shared.rate.is_none() && shared.delay.is_none() {
-                NO_PATH
-            } else {
-                self.path_like(&shared)
-                    .unwrap_or_else(|| self.new_path(&shared, number, &mut taken))
+        let mut by_key: HashMap<u32, Vec<u32>> = HashMap::with_capacity(self.paths.len());
+        for (path, number) in self.paths.iter().zip(0..).skip(1) {
+            by_key.entry(path.shared.key()).or_default().push(number);
+        }
+        let alike = |shared: &Shared| {
+            let candidates = by_key.get(&shared.key())?;
+            candidates.iter().copied().find(|n| self.paths[*n as usize].shared == *shared)
+        };
+        let mut paths: Vec<Option<u32>> = shareds
+            .iter()
+            .map(|shared| if shared.is_nothing() { Some(NO_PATH) } else { alike(shared) })
+            .collect();
+        // A path that some flow is still on must not become another's, nor one that holds something.
+        let mut taken = vec![false; self.paths.len()];
+        for path in paths.iter().flatten().copied().chain(self.flows.iter().map(|flow| flow.path)) {
+            taken[path as usize] = true;
+        }
+        let mut free: Vec<u32> = (1..self.paths.len() as u32)
+            .rev()
+            .filter(|n| !taken[*n as usize] && self.paths[*n as usize].is_empty())
+            .collect();
+        for (number, laws, group) in wanted {
+            let shared = &shareds[group];
+            let path = match paths[group] {
+                Some(path) => path,
+                None => self.new_path(shared, number, &mut free),
             };
-            self.flows[number as usize].put(laws, &shared, path);
+            paths[group] = Some(path);
+            self.flows[number as usize].put(laws, shared, path);
         }
     }
 
-    fn path_like(&self, shared: &Shared) -> Option<u32> {
-        let at = self.paths.iter().skip(1).position(|path| path.shared == *shared)?;
-        Some(at as u32 + 1)
+    /// Gives up tables of queues that no flow is on, and counts what the others take.
+    fn tidy_tables(&mut self) {
+        let mut used = vec![false; self.paths.len()];
+        for flow in &self.flows {
+            used[flow.path as usize] = true;
+        }
+        let mut tables = 0;
+        for (path, used) in self.paths.iter_mut().zip(used) {
+            if let Some(link) = &mut path.link {
+                if !used {
+                    link.tidy(self.clock_ns);
+                }
+                tables += link.table_bytes();
+            }
+        }
+        self.memory.used_bytes = self.memory.used_bytes - self.memory.tables_bytes + tables;
+        self.memory.tables_bytes = tables;
     }
 
-    fn new_path(&mut self, shared: &Shared, flow: u32, taken: &mut HashSet<u32>) -> u32 {
+    fn new_path(&mut self, shared: &Shared, flow: u32, free: &mut Vec<u32>) -> u32 {
         let mut path = Path::new(shared.clone());
         let before = &self.paths[self.flows[flow as usize].path as usize];
         if let Some(old) = &before.link {
             path.link = path.link.map(|link| link.after(old));
         }
-        // A path that some flow is still on must not become another's.
-        let free = (1..self.paths.len() as u32).find(|n| {
-            !taken.contains(n)
-                && self.paths[*n as usize].is_empty()
-                && self.flows.iter().all(|flow| flow.path != *n)
-        });
-        let number = match free {
+        match free.pop() {
             Some(number) => {
                 self.paths[number as usize] = path;
                 number
@@ -288,9 +303,7 @@ impl Engine {
                 self.paths.push(path);
                 self.paths.len() as u32 - 1
             }
-        };
-        taken.insert(number);
-        number
+        }
     }
 
     /// Whether [`Meta::of_frame`] is needed: some filter or content law looks into packets.
@@ -324,7 +337,14 @@ impl Engine {
     /// What they count towards the memory limit: their lengths and [`HELD_OVERHEAD_BYTES`] each.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
-        self.held_bytes
+        self.memory.used_bytes - self.memory.tables_bytes
+    }
+
+    /// All that counts towards the memory limit: [`held_bytes`](Self::held_bytes), and the tables in which queues that
+    /// are limited by bytes or packets keep what waits.
+    #[must_use]
+    pub fn memory_used_bytes(&self) -> u64 {
+        self.memory.used_bytes
     }
 
     /// When [`step`](Self::step) has to be called next, if nothing comes before; `None` when nothing is held.
@@ -334,13 +354,22 @@ impl Engine {
         (self.next_ns != u64::MAX).then_some(self.next_ns)
     }
 
-    /// The change of content of a fate of the last step.
+    /// The change of content of a fate of the last step. Where applying it changes nothing, tell
+    /// [`unmodified`](Self::unmodified).
     #[must_use]
     pub fn edit(&self, fate: &Fate) -> Option<&Edit> {
         if fate.flags & FLAG_MODIFIED == 0 {
             return None;
         }
         self.edits.get(fate.edit as usize)
+    }
+
+    /// Takes back what was counted and flagged as changed: [`Edit::apply`] found nothing to change in the packet.
+    pub fn unmodified(&mut self, fate: &mut Fate) {
+        if fate.flags & FLAG_MODIFIED != 0 {
+            fate.flags &= !FLAG_MODIFIED;
+            self.flows[fate.flow as usize].counters.modified_packets -= 1;
+        }
     }
 
     /// Takes in what has come and lets go what is due at `now_ns`. Fates are added to `fates`, which is not
@@ -460,9 +489,20 @@ impl Engine {
                 Next::Rate => {
                     let path = self.flows[held.flow as usize].path;
                     if let Some(link) = &mut self.paths[path as usize].link {
-                        match link.enter(t, held.length) {
-                            Some(sent) => t = sent,
-                            None => return self.drop(held, t, Verdict::QueueDropped, fates),
+                        // What cannot be held must not take of the link's time.
+                        let cost = cost(held.length);
+                        let mut entry = link.enter(t, held.length, cost, &mut self.memory);
+                        if entry == Entry::NoMemory && self.reclaim() {
+                            entry = self.enter_again(path, t, held.length);
+                        }
+                        match entry {
+                            Entry::Sent(sent) => t = sent,
+                            Entry::Full => {
+                                return self.drop(held, t, Verdict::QueueDropped, fates);
+                            }
+                            Entry::NoMemory => {
+                                return self.drop(held, self.present_ns, Verdict::Unplanned, fates);
+                            }
                         }
                     }
                 }
@@ -531,22 +571,50 @@ impl Engine {
     /// Takes a packet in, if there is memory for it.
     #[inline]
     fn hold(&mut self, held: Held, time: u64, fates: &mut Vec<Fate>) -> Option<u32> {
-        let cost = u64::from(held.length) + HELD_OVERHEAD_BYTES;
-        if self.held_bytes + cost > self.memory_bytes {
+        let cost = cost(held.length);
+        let has_room = self.memory.has_room(cost) || self.reclaim() && self.memory.has_room(cost);
+        if !has_room {
             self.drop(held, self.present_ns, Verdict::Unplanned, fates);
             return None;
         }
-        self.held_bytes += cost;
+        self.memory.used_bytes += cost;
         self.held_packets += 1;
         let number = self.number;
         self.number += 1;
         Some(self.pool.insert(Waiting { time, number, held }))
     }
 
+    /// Looks for memory that tables of queues no longer need, if they have much of it and that has not just been done;
+    /// whether it was.
+    #[cold]
+    fn reclaim(&mut self) -> bool {
+        let recent =
+            self.reclaimed_ns.is_some_and(|at| self.present_ns.saturating_sub(at) < RECLAIM_NS);
+        if recent || self.memory.tables_bytes < self.memory.limit_bytes / 8 {
+            return false;
+        }
+        self.reclaimed_ns = Some(self.present_ns);
+        for path in &mut self.paths {
+            if let Some(link) = &mut path.link {
+                link.tidy(self.present_ns);
+            }
+        }
+        self.tidy_tables();
+        true
+    }
+
+    #[cold]
+    fn enter_again(&mut self, path: u32, t: u64, length: u32) -> Entry {
+        match &mut self.paths[path as usize].link {
+            Some(link) => link.enter(t, length, cost(length), &mut self.memory),
+            None => Entry::Sent(t),
+        }
+    }
+
     #[inline]
     fn free(&mut self, node: u32) -> Held {
         let held = self.pool.remove(node).held;
-        self.held_bytes -= u64::from(held.length) + HELD_OVERHEAD_BYTES;
+        self.memory.used_bytes -= cost(held.length);
         self.held_packets -= 1;
         held
     }
@@ -654,6 +722,12 @@ impl Engine {
         }
         fates.push(fate(&held, t, verdict));
     }
+}
+
+/// What a packet counts towards the memory limit while it is held.
+#[inline]
+fn cost(length: u32) -> u64 {
+    u64::from(length) + HELD_OVERHEAD_BYTES
 }
 
 #[inline]

@@ -20,4 +20,23 @@ pub enum ImpairError {
         /// The hash of both names.
         hash: u32,
     },
+    /// The tables by which packets are told apart would take too much memory.
+    #[error(
+        "impairment: {flows} flows with these filters need classification tables of {bytes} bytes, {most} are the most; \
+         fewer flows, or fewer different values in their filters"
+    )]
+    TablesTooLarge {
+        /// Flows with a filter in the direction.
+        flows: usize,
+        /// What the tables would take.
+        bytes: u64,
+        /// What they may take.
+        most: u64,
+    },
+    /// Configurations brought ever new names.
+    #[error("impairment: more than {most} names of flows since the start; start anew")]
+    TooManyNames {
+        /// What is possible.
+        most: usize,
+    },
 }

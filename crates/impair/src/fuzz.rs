@@ -12,7 +12,7 @@ pub fn fuzz_frame(data: &[u8]) {
     assert!(layers.end as usize <= frame.len());
     let checksums = [Checksum::Repair, Checksum::Leave, Checksum::Checksum];
     let mut edited = frame.to_vec();
-    Edit {
+    let told = Edit {
         philox: Philox::new((*choice).into()),
         place: Place { flow: 1, direction: Direction::Forward, slot: 4, packet: 2 },
         copy: 0,
@@ -23,6 +23,7 @@ pub fn fuzz_frame(data: &[u8]) {
     }
     .apply(&mut edited);
     assert_eq!(edited.len(), frame.len());
+    assert_eq!(told, edited != frame);
     let changed: u32 = edited.iter().zip(frame).map(|(a, b)| (a ^ b).count_ones()).sum();
     // Each flip of a repaired frame may change two checksums as well.
     assert!(changed <= u32::from(choice >> 2) + 48 + 16);

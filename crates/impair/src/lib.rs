@@ -4,6 +4,7 @@
 //! fates come out, in the order in which packets have to leave. The types you meet:
 //!
 //! * [`Engine`]: one direction of an impairment ([`weir_model::impairment::Impairment`]);
+//! * [`Prepared`]: a configuration made ready elsewhere, for [`Engine::put_into_force`] while packets pass;
 //! * [`Meta`]: a packet as the engine sees it, a handle of its owner's and the fields of a [`Key`];
 //! * [`Fate`]: what became of a packet ([`Verdict`]) and when it is to leave;
 //! * [`Edit`]: a change of content, which the owner of the bytes applies;
@@ -35,6 +36,7 @@ mod fate;
 pub mod fuzz;
 mod key;
 mod pool;
+mod prepared;
 mod queue;
 mod stages;
 mod wheel;
@@ -45,3 +47,4 @@ pub use engine::{Engine, FlowStatus, HELD_OVERHEAD_BYTES};
 pub use error::ImpairError;
 pub use fate::{FLAG_DELAYED, FLAG_MODIFIED, FLAG_REORDERED, Fate, Meta, Verdict};
 pub use key::{Key, Layers};
+pub use prepared::{Names, Prepared, Retired};

@@ -16,6 +16,39 @@ enum Limit {
     Packets(usize),
 }
 
+/// What the memory for held packets is used for, and how much there may be.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Memory {
+    /// All that is used: packets, and the tables of queues.
+    pub(crate) used_bytes: u64,
+    /// The tables alone.
+    pub(crate) tables_bytes: u64,
+    pub(crate) limit_bytes: u64,
+}
+
+impl Memory {
+    /// Whether a packet that is held can be had.
+    #[inline]
+    pub(crate) fn has_room(&self, cost: u64) -> bool {
+        self.used_bytes + cost <= self.limit_bytes
+    }
+}
+
+/// What became of a frame that was to be sent by a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// It will have been sent at this time.
+    Sent(u64),
+    /// The queue has no room.
+    Full,
+    /// The queue has, but there is no memory for it. Nothing was taken up of the link's time.
+    NoMemory,
+}
+
+/// What a frame that waits is known by.
+type Waiting = (u64, u32);
+const WAITING_BYTES: u64 = size_of::<Waiting>() as u64;
+
 /// The state of a link.
 #[derive(Debug)]
 pub(crate) struct Link {
@@ -26,7 +59,7 @@ pub(crate) struct Link {
     busy_until: u64,
     part: u64,
     /// Start of transmission and bytes of what waits; kept where the limit needs it.
-    waiting: VecDeque<(u64, u32)>,
+    waiting: VecDeque<Waiting>,
     waiting_bytes: u64,
 }
 
@@ -51,32 +84,77 @@ impl Link {
 
     /// Takes over what another link has still to send, so that a change of rate does not send two at once.
     pub(crate) fn after(mut self, before: &Link) -> Self {
-        self.busy_until = before.busy_until + u64::from(before.part > 0);
+        self.busy_until = before.free_at();
         self.waiting.clone_from(&before.waiting);
         self.waiting_bytes = before.waiting_bytes;
         self
     }
 
-    /// When a frame that comes at `t` will have been sent; `None` when the queue has no room.
-    ///
-    /// What is being sent does not count as waiting; a frame that finds the link idle is always taken.
     #[inline]
-    pub(crate) fn enter(&mut self, t: u64, length: u32) -> Option<u64> {
+    fn free_at(&self) -> u64 {
+        self.busy_until.saturating_add(u64::from(self.part > 0))
+    }
+
+    /// Memory that the table of what waits takes.
+    pub(crate) fn table_bytes(&self) -> u64 {
+        self.waiting.capacity() as u64 * WAITING_BYTES
+    }
+
+    /// Gives up most of a table that has little use for its memory any more at `now`. One that is used keeps it: what is
+    /// given up has to be made anew.
+    pub(crate) fn tidy(&mut self, now: u64) {
+        self.leave_waiting(now);
+        let needed = self.waiting.len().max(16);
+        if self.waiting.capacity() > 4 * needed {
+            self.waiting.shrink_to(2 * needed);
+        }
+    }
+
+    /// Frames whose transmission has begun at `t` no longer wait.
+    #[inline]
+    fn leave_waiting(&mut self, t: u64) {
+        while let Some((start, bytes)) = self.waiting.front().copied()
+            && start <= t
+        {
+            self.waiting.pop_front();
+            self.waiting_bytes -= u64::from(bytes);
+        }
+    }
+
+    /// Makes room for one more in the table; `false`: there is no memory for it.
+    #[cold]
+    fn grow(&mut self, cost: u64, memory: &mut Memory) -> bool {
+        let before = self.table_bytes();
+        let more = self.waiting.capacity().max(4);
+        if !memory.has_room(cost + more as u64 * WAITING_BYTES) {
+            return false;
+        }
+        self.waiting.reserve_exact(more);
+        let grown = self.table_bytes() - before;
+        memory.tables_bytes += grown;
+        memory.used_bytes += grown;
+        true
+    }
+
+    /// When a frame that comes at `t`, and that takes `cost` bytes of `memory` while it is held, will have been sent.
+    ///
+    /// What is being sent does not count as waiting; a frame that finds the link idle is always taken, if there is
+    /// memory for it. A frame that is not taken leaves the link as it was.
+    #[inline]
+    pub(crate) fn enter(&mut self, t: u64, length: u32, cost: u64, memory: &mut Memory) -> Entry {
         let framed = (length + self.overhead).saturating_sub(ETHERNET_HEADER);
-        let free_at = self.busy_until + u64::from(self.part > 0);
+        let free_at = self.free_at();
         if t >= free_at {
+            if !memory.has_room(cost) {
+                return Entry::NoMemory;
+            }
             self.busy_until = t;
             self.part = 0;
             self.waiting.clear();
             self.waiting_bytes = 0;
         } else {
             if !matches!(self.limit, Limit::Time(_)) {
-                while let Some((start, bytes)) = self.waiting.front().copied()
-                    && start <= t
-                {
-                    self.waiting.pop_front();
-                    self.waiting_bytes -= u64::from(bytes);
-                }
+                self.leave_waiting(t);
             }
             let room = match self.limit {
                 Limit::Time(most) => free_at - t <= most,
@@ -84,9 +162,15 @@ impl Link {
                 Limit::Packets(most) => self.waiting.len() < most,
             };
             if !room {
-                return None;
+                return Entry::Full;
+            }
+            if !memory.has_room(cost) {
+                return Entry::NoMemory;
             }
             if !matches!(self.limit, Limit::Time(_)) {
+                if self.waiting.len() == self.waiting.capacity() && !self.grow(cost, memory) {
+                    return Entry::NoMemory;
+                }
                 self.waiting.push_back((free_at, framed));
                 self.waiting_bytes += u64::from(framed);
             }
@@ -103,7 +187,7 @@ impl Link {
         };
         self.busy_until = self.busy_until.saturating_add(whole);
         self.part = part;
-        Some(self.busy_until.saturating_add(u64::from(part > 0)))
+        Entry::Sent(self.free_at())
     }
 }
 
@@ -113,8 +197,22 @@ mod tests {
     use proptest::prelude::*;
     use weir_model::impairment::Laws;
 
-    fn link(text: &str) -> Link {
-        Link::new(&text.parse::<Laws>().unwrap().rate.unwrap())
+    /// A link whose packets find memory.
+    struct Roomy(Link);
+
+    impl Roomy {
+        fn enter(&mut self, t: u64, length: u32) -> Option<u64> {
+            let mut memory = Memory { limit_bytes: u64::MAX, ..Memory::default() };
+            match self.0.enter(t, length, 0, &mut memory) {
+                Entry::Sent(at) => Some(at),
+                Entry::Full => None,
+                Entry::NoMemory => unreachable!("there is no end of it"),
+            }
+        }
+    }
+
+    fn link(text: &str) -> Roomy {
+        Roomy(Link::new(&text.parse::<Laws>().unwrap().rate.unwrap()))
     }
 
     #[test]
@@ -161,8 +259,37 @@ mod tests {
     fn a_new_rate_waits_for_the_old_queue() {
         let mut old = link("rate 12M");
         old.enter(0, 1496);
-        let mut new = link("rate 24M").after(&old);
+        let mut new = Roomy(link("rate 24M").0.after(&old.0));
         assert_eq!(new.enter(0, 1496), Some(1_500_000));
+    }
+
+    #[test]
+    fn a_frame_without_memory_takes_nothing_of_the_links_time() {
+        let Roomy(mut link) = link("rate 12M queue 1T");
+        let mut memory = Memory { limit_bytes: 100_000, ..Memory::default() };
+        assert_eq!(link.enter(0, 1496, 100, &mut memory), Entry::Sent(1_000_000));
+        // No memory for the frame, then none for the queue's own table beside it.
+        assert_eq!(link.enter(0, 1496, 100_001, &mut memory), Entry::NoMemory);
+        assert_eq!(link.enter(0, 1496, 100_000, &mut memory), Entry::NoMemory);
+        assert_eq!(link.enter(5_000_000, 1496, 100_001, &mut memory), Entry::NoMemory);
+        assert_eq!(link.enter(0, 1496, 100, &mut memory), Entry::Sent(2_000_000));
+        assert_eq!((memory.used_bytes, memory.tables_bytes), (64, 64));
+        let taken = (0..100_000)
+            .filter(|_| matches!(link.enter(0, 1496, 100, &mut memory), Entry::Sent(_)))
+            .count();
+        // The table doubles while that leaves room: 4096 entries of 16 bytes.
+        assert_eq!((taken, memory.tables_bytes, link.table_bytes()), (4095, 65_536, 65_536));
+        link.tidy(4_000_000_000);
+        assert!(link.waiting.len() < 200 && link.table_bytes() < 4096);
+        assert_eq!(link.enter(4_097_000_000, 1496, 100, &mut memory), Entry::Sent(4_098_000_000));
+    }
+
+    #[test]
+    fn the_end_of_time_is_no_overflow() {
+        let mut link = link("rate 7k queue 1T");
+        assert_eq!(link.enter(u64::MAX - 9, 1496), Some(u64::MAX));
+        assert_eq!(link.enter(u64::MAX, 1496), Some(u64::MAX));
+        assert_eq!(link.enter(u64::MAX - 1, 1496), Some(u64::MAX));
     }
 
     proptest! {

@@ -160,6 +160,27 @@ pub(crate) struct Shared {
     pub(crate) order: Option<Vec<Stage>>,
 }
 
+impl Shared {
+    /// What a flow, or Other, has for itself.
+    pub(crate) fn own(members: Arc<[String]>, laws: &Laws) -> Self {
+        Self {
+            members,
+            rate: laws.rate.clone(),
+            delay: laws.delay.clone(),
+            order: laws.order.clone(),
+        }
+    }
+
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.rate.is_none() && self.delay.is_none()
+    }
+
+    /// Something that is the same of two that are alike, and seldom of others: a flow is in one group.
+    pub(crate) fn key(&self) -> u32 {
+        self.members.first().map_or(0, |name| flow_hash(name))
+    }
+}
+
 /// How a delay law treats the order of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {

@@ -114,6 +114,10 @@ pub trait Transmit: Send {
     #[cfg(unix)]
     fn fd(&self) -> BorrowedFd<'_>;
 
+    /// Ends sending, before [`Transmit::statistics`] is read for the last time: what the interface has not taken by now
+    /// will not be seen to leave, and counts as dropped.
+    fn finish(&mut self) {}
+
     /// What went out.
     fn statistics(&self) -> TransmitStatistics;
 }

@@ -5,6 +5,7 @@ use weir_net::interface;
 use crate::error::{Error, Result};
 use crate::link::{Link, Mode};
 use crate::options::{LinkChoice, LinkOptions};
+use crate::settings::VLAN_FEATURES;
 use crate::sys::Device;
 use crate::{bpf, packet, xdp};
 
@@ -15,6 +16,31 @@ struct Facts {
     mtu_bytes: u32,
     /// A veth, a tap: the sender is this host, and may hand over super-packets.
     is_virtual: bool,
+    tags: Tags,
+}
+
+/// Where VLAN tags are when AF_XDP sees a frame. It sees the bytes alone: a tag beside them is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tags {
+    /// In the frame.
+    Inside,
+    /// Beside it if the sender left it there: the other end of a veth does, for its VLAN interfaces, unless its own
+    /// offloads are off. It may be in any namespace, and cannot be asked.
+    AsSent,
+    /// Beside it: this offload takes tags off, and cannot be switched off.
+    Beside(&'static str),
+}
+
+fn tags(interface: &str, kind: Option<&str>) -> Tags {
+    if kind == Some("veth") {
+        // What it takes off itself, or would, changes nothing in what the other end leaves off.
+        return Tags::AsSent;
+    }
+    let Ok(features) = interface::offloads(interface) else { return Tags::Inside };
+    let beside = VLAN_FEATURES
+        .into_iter()
+        .find(|name| features.iter().any(|feature| feature.active && feature.name == *name));
+    beside.map_or(Tags::Inside, Tags::Beside)
 }
 
 /// AF_XDP modes to try in turn (none: the packet socket at once), and why.
@@ -32,6 +58,18 @@ fn preference(facts: Facts, bpf_refused: Option<String>) -> (&'static [Mode], St
             format!("AF_XDP takes an MTU of {most} bytes at most, here it is {}", facts.mtu_bytes),
         );
     }
+    match facts.tags {
+        Tags::Inside => {}
+        Tags::AsSent => {
+            return (
+                &[],
+                "the other end of a veth may leave VLAN tags beside the frame, where AF_XDP loses them".into(),
+            );
+        }
+        Tags::Beside(feature) => {
+            return (&[], format!("AF_XDP would lose VLAN tags: {feature} cannot be switched off"));
+        }
+    }
     if let Some(refusal) = bpf_refused {
         return (&[], format!("AF_XDP needs BPF, which is refused: {refusal}"));
     }
@@ -45,7 +83,8 @@ fn preference(facts: Facts, bpf_refused: Option<String>) -> (&'static [Mode], St
 /// Opens a link on `interface` of the calling thread's network namespace; the threads that use it may be in any.
 ///
 /// Switch the unwanted offloads off before ([`crate::quieten`]). With [`LinkChoice::Auto`] the description carries the
-/// reason for what was taken.
+/// reason for what was taken; it never takes one that may lose VLAN tags. Asked for by name, AF_XDP is refused where an
+/// offload takes tags off, and has a note at a veth, whose other end may.
 ///
 /// # Errors
 /// The interface is not there, or not one of Ethernet frames, or is down; what the system refused, by operation.
@@ -59,15 +98,32 @@ pub fn open(interface: &str, choice: LinkChoice, options: &LinkOptions) -> Resul
         return refused("it is down: set it up first");
     }
     let device = Device { name: found.name.clone(), index: found.index };
-    let mode = match choice {
+    let receive_stamps_wanted = match choice {
         LinkChoice::Mode(Mode::Packet) => return packet::open(&device, found.mtu_bytes, options),
-        LinkChoice::Mode(mode) => return xdp::open(&device, found.mtu_bytes, mode, options),
+        LinkChoice::Mode(mode) => {
+            let tags = tags(interface, found.kind.as_deref());
+            if let Tags::Beside(feature) = tags {
+                return refused(&format!(
+                    "{feature} is on and AF_XDP would lose VLAN tags: use the packet socket"
+                ));
+            }
+            let mut link = xdp::open(&device, found.mtu_bytes, mode, options)?;
+            if tags == Tags::AsSent {
+                link.description.notes.push(
+                    "VLAN tags that the other end of the veth leaves beside the frame are lost: there, switch \
+                     tx-vlan-hw-insert and tx-vlan-stag-hw-insert off"
+                        .to_owned(),
+                );
+            }
+            return Ok(link);
+        }
         LinkChoice::Auto { receive_stamps } => receive_stamps,
     };
     let facts = Facts {
-        receive_stamps_wanted: mode,
+        receive_stamps_wanted,
         mtu_bytes: found.mtu_bytes,
         is_virtual: found.kind.is_some(),
+        tags: tags(interface, found.kind.as_deref()),
     };
     let permitted = bpf::SocketMap::new(1).err().map(|e| e.to_string());
     let (modes, reason) = preference(facts, permitted);
@@ -100,7 +156,9 @@ mod tests {
 
     #[test]
     fn each_reason_for_the_packet_socket() {
-        let facts = Facts { receive_stamps_wanted: false, mtu_bytes: 1500, is_virtual: false };
+        let tags = Tags::Inside;
+        let facts =
+            Facts { receive_stamps_wanted: false, mtu_bytes: 1500, is_virtual: false, tags };
         let (modes, _) = preference(facts, None);
         assert_eq!(modes, [Mode::XdpZeroCopy, Mode::XdpNative, Mode::XdpGeneric]);
         let (modes, _) = preference(Facts { is_virtual: true, ..facts }, None);
@@ -109,6 +167,8 @@ mod tests {
             (Facts { receive_stamps_wanted: true, ..facts }, None, "stamps"),
             (Facts { mtu_bytes: 3507, ..facts }, None, "3507"),
             (facts, Some("Operation not permitted".to_owned()), "not permitted"),
+            (Facts { tags: Tags::AsSent, is_virtual: true, ..facts }, None, "veth"),
+            (Facts { tags: Tags::Beside(VLAN_FEATURES[1]), ..facts }, None, "stag"),
         ] {
             let (modes, reason) = preference(facts, refusal);
             assert!(modes.is_empty() && reason.contains(word), "{reason}");

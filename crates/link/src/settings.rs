@@ -7,8 +7,17 @@ use weir_net::watchdog::{RestoreAction, Watchdog};
 use crate::error::Result;
 
 /// Features that merge frames on their way in, or take their VLAN tag off where AF_XDP does not see it.
-pub const UNWANTED: [&str; 6] =
-    ["rx-gro", "rx-gro-hw", "rx-gro-list", "rx-udp-gro-forwarding", "rx-lro", "rx-vlan-hw-parse"];
+pub const UNWANTED: [&str; 7] = [
+    "rx-gro",
+    "rx-gro-hw",
+    "rx-gro-list",
+    "rx-udp-gro-forwarding",
+    "rx-lro",
+    VLAN_FEATURES[0],
+    VLAN_FEATURES[1],
+];
+/// Those that take a VLAN tag off.
+pub(crate) const VLAN_FEATURES: [&str; 2] = ["rx-vlan-hw-parse", "rx-vlan-stag-hw-parse"];
 
 /// What was changed on an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -145,7 +145,35 @@ pub(crate) struct Device {
     pub(crate) index: u32,
 }
 
+/// `struct ethtool_value`.
+#[repr(C)]
+struct EthtoolValue {
+    command: u32,
+    data: u32,
+}
+
+const ETHTOOL_GLINK: u32 = 10;
+
 impl Device {
+    /// Whether it has a carrier, as its driver tells at this moment; `true` where that cannot be known.
+    ///
+    /// Asked through `fd`, as [`Device::check`].
+    pub(crate) fn has_carrier(&self, fd: BorrowedFd<'_>) -> bool {
+        // SAFETY: ifreq is integers and a union of such and pointers, for which zero is a value.
+        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+        request.ifr_ifru.ifru_ifindex = self.index as i32;
+        // By its number first: an interface may have been given another name.
+        // SAFETY: SIOCGIFNAME reads the index from and writes the name to `request`, which lives through the call.
+        if unsafe { libc::ioctl(fd.as_raw_fd(), libc::SIOCGIFNAME as _, &raw mut request) } < 0 {
+            return true;
+        }
+        let mut value = EthtoolValue { command: ETHTOOL_GLINK, data: 1 };
+        request.ifr_ifru.ifru_data = (&raw mut value).cast();
+        // SAFETY: SIOCETHTOOL with GLINK reads and writes `value`, to which `request` points; both live through the call.
+        let rc = unsafe { libc::ioctl(fd.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
+        rc < 0 || value.data != 0
+    }
+
     /// Called when a socket reports that its interface is down: an error when it is gone.
     ///
     /// Asked through `fd`, a socket in the interface's own namespace: the calling thread may be in another.

@@ -250,6 +250,48 @@ fn every_frame_passes_memory_unchanged() {
     assert_eq!(b.transmitter.statistics().times_full, 1);
 }
 
+/// A VLAN interface leaves its tag beside the frame, for the card to put in. A packet socket is told of it; AF_XDP sees a
+/// veth's frames without, and so is not chosen there, has a note, and keeps the tag once the sender puts it in itself.
+#[test]
+fn a_tag_beside_the_frame_is_kept_by_every_link_that_is_chosen() {
+    let name = "a_tag_beside_the_frame_is_kept_by_every_link_that_is_chosen";
+    let plain = suite(1500)[2].1.clone();
+    let tagged = [&plain[..12], &[0x81, 0, 0, 7], &plain[12..]].concat();
+    for mode in MODES {
+        for put_in_by_sender in [false, true] {
+            let Some(path) = path(name, 1500) else { return };
+            if put_in_by_sender {
+                let off = || weir_net::interface::set_offload("ea", "tx-vlan-hw-insert", false);
+                path.a.run_in(off).expect("enter").expect("offload");
+            }
+            let Some(_tagging) = path.tag_at_a() else {
+                eprintln!("SKIPPED {name}: no program can be put on an interface's egress");
+                return;
+            };
+            let forwarder = Forwarder::start(&path, mode);
+            let (a, b) = (RawSocket::open(&path.a, "ea"), RawSocket::open(&path.b, "eb"));
+            a.send(&plain).expect("send");
+            let got = loop {
+                let got = b.recv().unwrap_or_else(|| panic!("{mode}: never arrived"));
+                if got[6..12] == SOURCE {
+                    break got;
+                }
+            };
+            let kept = mode == Mode::Packet || put_in_by_sender;
+            assert_eq!(got, if kept { &tagged[..] } else { &plain[..] }, "{mode}");
+            forwarder.stop();
+        }
+        let Some(path) = path(name, 1500) else { return };
+        let notes = path.link("A", mode, &LinkOptions::default()).expect("link").description.notes;
+        let told = notes.iter().any(|note| note.contains("VLAN"));
+        assert_eq!(told, mode != Mode::Packet, "{mode}: {notes:?}");
+    }
+    let Some(path) = path(name, 1500) else { return };
+    let chosen = path.best_link("A").expect("link").description;
+    assert_eq!(chosen.mode, Mode::Packet, "{chosen}");
+    assert!(chosen.reason.is_some_and(|reason| reason.contains("VLAN")));
+}
+
 /// Sockets of this host leave checksums to hardware and send super-packets; what arrives must be complete.
 #[test]
 fn what_sockets_send_arrives_with_right_checksums() {
@@ -366,6 +408,83 @@ fn what_this_host_sends_is_not_received() {
     }
 }
 
+/// An interface that is up, and whose other end is down, has no carrier: what is to leave by it is lost, and counted;
+/// nothing old comes out when the carrier is back.
+#[test]
+fn what_leaves_without_a_carrier_is_lost_at_once() {
+    for mode in MODES {
+        let Some(path) = path("what_leaves_without_a_carrier_is_lost_at_once", 1500) else {
+            return;
+        };
+        let mut link = path.link("A", mode, &LinkOptions::default()).expect("link");
+        let frames = suite(1500);
+        let mut slabs = Slabs::new(8 << 20);
+        let old = slabs.insert(&frames[2].1).expect("room");
+        let new = slabs.insert(&frames[3].1).expect("room");
+        let set = |state: &str| {
+            let state = state.to_owned();
+            let run = move || {
+                let arguments = ["link", "set", "dev", "ea", &state];
+                std::process::Command::new("ip").args(arguments).status().expect("ip")
+            };
+            assert!(path.a.run_in(run).expect("enter").success());
+        };
+        set("down");
+        let mut dealt = 0;
+        let mut lost = || {
+            let handles = vec![old; 100 - dealt];
+            dealt += link.transmitter.send(&slabs, &handles).expect("no carrier is no error");
+            dealt
+        };
+        let start = Clock::System.monotonic_ns();
+        while lost() < 100 {
+            assert!(
+                Clock::System.monotonic_ns() < start + 10_000_000_000,
+                "{mode}: for ever tried again"
+            );
+        }
+        let statistics = link.transmitter.statistics();
+        assert_eq!((statistics.frames, statistics.unplanned_drops()), (0, 100), "{mode}");
+        set("up");
+        let a = RawSocket::open(&path.a, "ea");
+        let mut tries = 0;
+        while link.transmitter.send(&slabs, &[new]).expect("send") == 0
+            || link.transmitter.statistics().frames == 0
+        {
+            tries += 1;
+            assert!(tries < 5000, "{mode}: nothing leaves after the carrier came back");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let got = loop {
+            let got = a.recv().unwrap_or_else(|| panic!("{mode}: never arrived"));
+            if got[6..12] == SOURCE {
+                break got;
+            }
+        };
+        assert_eq!(got, frames[3].1, "{mode}: a frame from before the carrier came back");
+    }
+}
+
+/// More queues than are read are refused by AF_XDP, and taken by the packet socket.
+#[test]
+fn no_queue_is_left_out() {
+    let Some(path) = path("no_queue_is_left_out", 1500) else { return };
+    let options = LinkOptions { ring_frames: Some(64), ..LinkOptions::default() };
+    for (name, queues) in [("q64", 64_u32), ("q65", 65)] {
+        let both = format!("numtxqueues {queues} numrxqueues {queues}");
+        path.ip_in_middle(&format!("link add {name} {both} type veth peer name {name}p {both}"));
+        path.ip_in_middle(&format!("link set dev {name}p up"));
+        path.ip_in_middle(&format!("link set dev {name} up"));
+        let mode = Mode::XdpGeneric;
+        match (queues, path.link(name, mode, &options)) {
+            (64, Ok(link)) => assert_eq!(link.description.queues, 64),
+            (65, Err(error)) => assert!(error.to_string().contains("more than 64"), "{error}"),
+            (_, Ok(link)) => panic!("{queues} queues: {}", link.description),
+            (_, Err(error)) => panic!("{queues} queues: {error}"),
+        }
+    }
+}
+
 /// What a full ring or the cap costs is counted, not hidden.
 #[test]
 fn unplanned_drops_are_counted() {
@@ -459,6 +578,13 @@ fn an_interface_that_goes_down_comes_back_and_one_that_is_removed_is_gone() {
         let taken = link.transmitter.send(&slabs, &[handle, handle]).expect("down is no error");
         assert_eq!((taken, link.transmitter.refused()), (2, &[0, 1][..]), "{mode}");
         assert!(link.transmitter.statistics().refused >= 2);
+        // What AF_XDP took before it knew is in its ring; had it ended here, it would not have been sent.
+        let before = link.transmitter.statistics();
+        link.transmitter.finish();
+        let after = link.transmitter.statistics();
+        let parked = u64::from(mode != Mode::Packet);
+        assert_eq!((before.frames, after.frames), (parked, 0), "{mode}");
+        assert_eq!(after.dropped - before.dropped, parked, "{mode}");
         path.ip_in_middle("link set dev A up");
         let mut tries = 0;
         while received.is_empty() && tries < 1000 {

@@ -9,7 +9,7 @@ use std::collections::{BinaryHeap, HashMap};
 
 use weir_flow::assemble::{Parts, assemble};
 use weir_flow::{IntervalClock, Next, PayloadRing, Receiving, SenderClock, Sending};
-use weir_impair::{Edit, Engine, Fate, Meta, Verdict};
+use weir_impair::{Engine, FLAG_MODIFIED, Fate, Meta, Verdict};
 use weir_laws::Direction as Way;
 use weir_model::impairment::Impairment;
 use weir_model::plan::{Direction, Family, FlowSpec, Plan, Transport};
@@ -303,13 +303,21 @@ impl Emulator {
 
     /// Writes down what became of packets, and hands over those that were let go.
     fn deliver(&mut self, world: &mut World, flows: &mut [Flow]) {
-        for fate in std::mem::take(&mut self.fates) {
+        for mut fate in std::mem::take(&mut self.fates) {
             let slot = &mut self.slots[fate.handle as usize];
             if fate.verdict == Verdict::Copied {
                 slot.owed += 1;
                 continue;
             }
             let leaves = fate.verdict == Verdict::Forwarded;
+            if let Some(edit) = self.engine.edit(&fate) {
+                // A copy of it must stay whole.
+                self.damaged.clear();
+                self.damaged.extend(&slot.frame);
+                if !edit.apply(&mut self.damaged) {
+                    self.engine.unmodified(&mut fate);
+                }
+            }
             let judged = packets::Judged {
                 asked_ns: leaves.then_some(fate.at_ns),
                 native_sequence: Some(slot.sequence),
@@ -319,8 +327,8 @@ impl Emulator {
                 .journal
                 .extend(fate.record(self.way, Some(fate.at_ns)).map(|record| (record, judged)));
             if leaves {
-                let edit = self.engine.edit(&fate);
-                let frame = damaged(&slot.frame, edit, &mut self.damaged);
+                let is_damaged = fate.flags & FLAG_MODIFIED != 0;
+                let frame = if is_damaged { &self.damaged } else { &slot.frame };
                 world.arrive(self.way, frame, fate.at_ns, flows);
             }
             slot.owed -= 1;
@@ -343,15 +351,6 @@ impl Emulator {
         };
         self.engine.flows().map(of).collect()
     }
-}
-
-/// The frame with its edit applied; a copy of it must stay whole.
-fn damaged<'a>(frame: &'a [u8], edit: Option<&Edit>, room: &'a mut Vec<u8>) -> &'a [u8] {
-    let Some(edit) = edit else { return frame };
-    room.clear();
-    room.extend(frame);
-    edit.apply(room);
-    room
 }
 
 impl World {

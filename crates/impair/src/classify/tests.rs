@@ -22,7 +22,7 @@ fn the_first_match_wins() {
         filter("protocol = \"udp\""),
         filter("length = \"0-50\""),
     ];
-    let mut classifier = Classifier::new(&filters);
+    let mut classifier = Classifier::new(&filters).unwrap();
     assert!(classifier.needs_keys());
     let mut flow = |frame: &[u8]| {
         let (key, length) = key_of(frame);
@@ -47,17 +47,17 @@ fn the_first_match_wins() {
 #[test]
 fn nothing_to_ask_is_not_looked_into() {
     let key = Key::default();
-    let mut none = Classifier::new(&[]);
+    let mut none = Classifier::new(&[]).unwrap();
     assert!(!none.needs_keys());
     assert_eq!(none.flow(&key, 60, 0), OTHER);
-    let mut all = Classifier::new(&[Filter::default(), Filter::default()]);
+    let mut all = Classifier::new(&[Filter::default(), Filter::default()]).unwrap();
     assert!(!all.needs_keys());
     assert_eq!(all.flow(&key, 60, 0), 0);
 }
 
 #[test]
 fn later_fragments_follow_the_first() {
-    let mut classifier = Classifier::new(&[filter("destination_port = 5060")]);
+    let mut classifier = Classifier::new(&[filter("destination_port = 5060")]).unwrap();
     let mut first = udp_frame((9, 5060), b"12345678");
     first[20] = 0x20;
     let mut later = udp_frame((0, 0), b"12345678");
@@ -77,7 +77,7 @@ fn later_fragments_follow_the_first() {
 
 #[test]
 fn the_table_of_fragments_is_bounded_and_forgets_the_oldest() {
-    let mut classifier = Classifier::new(&[filter("destination_port = 5060")]);
+    let mut classifier = Classifier::new(&[filter("destination_port = 5060")]).unwrap();
     let mut first = udp_frame((9, 5060), b"12345678");
     first[20] = 0x20;
     let (mut key, length) = key_of(&first);
@@ -134,7 +134,7 @@ proptest! {
         filters in prop::collection::vec(arbitrary_filter(), 1..150),
         packets in prop::collection::vec((0u8..4, 0u8..4, 0u32..9, 0u32..9, 0u8..4, 0u8..5, 0u16..4, 38u32..64, 0u8..8), 1..60),
     ) {
-        let mut classifier = Classifier::new(&filters);
+        let mut classifier = Classifier::new(&filters).unwrap();
         for (from, to, source, destination, protocol, dscp, vlan, length, kind) in packets {
             let mapped = |last: u8| mapped(IpAddr::from([10, 0, 0, last]));
             let ip = kind > 0;
@@ -154,4 +154,21 @@ proptest! {
             prop_assert_eq!(found, expected.map_or(OTHER, |n| n as u32));
         }
     }
+}
+
+#[test]
+fn tables_without_end_are_refused_by_name() {
+    let filters = |count: u32| -> Vec<Filter> {
+        (0..count)
+            .map(|i| filter(&format!("source = \"10.{}.{}.0/25\"", i >> 8, i & 0xff)))
+            .collect()
+    };
+    assert!(Classifier::new(&filters(4000)).is_ok());
+    // An interval for each network and one between two, a bit for each flow: 2 · 40 000² bits are 400 MB.
+    let error = Classifier::new(&filters(40_000)).unwrap_err();
+    let crate::ImpairError::TablesTooLarge { flows, bytes, most } = error else {
+        panic!("{error}")
+    };
+    assert_eq!((flows, most), (40_000, MOST_TABLE_BYTES));
+    assert!((400_000_000..410_000_000).contains(&bytes), "{bytes}");
 }

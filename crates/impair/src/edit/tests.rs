@@ -95,11 +95,15 @@ fn repaired_damage_arrives() {
         for packet in 0..200 {
             for bits in [1, 2, 3] {
                 let mut got = frame.clone();
-                edit(packet, bits, Checksum::Repair, Region::Payload, &frame).apply(&mut got);
+                assert!(
+                    edit(packet, bits, Checksum::Repair, Region::Payload, &frame).apply(&mut got)
+                );
                 assert!(sound(&got), "{packet} {bits} {frame:x?} {got:x?}");
                 assert_eq!(flipped(&frame[payload..], &got[payload..]), bits);
                 let mut again = frame.clone();
-                edit(packet, bits, Checksum::Repair, Region::Payload, &frame).apply(&mut again);
+                assert!(
+                    edit(packet, bits, Checksum::Repair, Region::Payload, &frame).apply(&mut again)
+                );
                 assert_eq!(again, got);
             }
         }
@@ -111,7 +115,7 @@ fn left_damage_is_noticed() {
     for frame in frames() {
         for packet in 0..200 {
             let mut got = frame.clone();
-            edit(packet, 1, Checksum::Leave, Region::Payload, &frame).apply(&mut got);
+            assert!(edit(packet, 1, Checksum::Leave, Region::Payload, &frame).apply(&mut got));
             assert_eq!(flipped(&frame, &got), 1);
             assert!(!sound(&got));
         }
@@ -123,8 +127,10 @@ fn only_the_checksum_is_damaged() {
     for frame in frames() {
         for packet in 0..200 {
             let mut got = frame.clone();
-            edit(packet, 1 + packet as u32 % 16, Checksum::Checksum, Region::Payload, &frame)
-                .apply(&mut got);
+            let bits = 1 + packet as u32 % 16;
+            assert!(
+                edit(packet, bits, Checksum::Checksum, Region::Payload, &frame).apply(&mut got)
+            );
             assert!(!sound(&got), "{packet}");
             let payload = Key::of_frame(&frame).1.payload as usize;
             assert_eq!(got[payload..], frame[payload..]);
@@ -134,21 +140,23 @@ fn only_the_checksum_is_damaged() {
     let mut strange = frames()[0].clone();
     strange[23] = 99;
     let mut got = strange.clone();
-    edit(1, 3, Checksum::Checksum, Region::Payload, &strange).apply(&mut got);
+    assert!(edit(1, 3, Checksum::Checksum, Region::Payload, &strange).apply(&mut got));
     assert_eq!((flipped(&strange, &got), flipped(&strange[24..26], &got[24..26])), (3, 3));
     let arp = [&[2; 12][..], &[0x08, 0x06], &[1; 28]].concat();
     let mut got = arp.clone();
-    edit(1, 3, Checksum::Checksum, Region::Payload, &arp).apply(&mut got);
+    assert!(!edit(1, 3, Checksum::Checksum, Region::Payload, &arp).apply(&mut got));
     assert_eq!(got, arp);
 }
 
 #[test]
 fn headers_are_repaired_too() {
-    let mut checked = 0;
+    let (mut checked, mut unchanged) = (0, 0);
     for frame in frames() {
         for packet in 0..2000 {
             let mut got = frame.clone();
-            edit(packet, 1, Checksum::Repair, Region::L3, &frame).apply(&mut got);
+            let changed = edit(packet, 1, Checksum::Repair, Region::L3, &frame).apply(&mut got);
+            assert_eq!(changed, got != frame);
+            unchanged += u32::from(!changed);
             // Where the frame still says the same of its lengths and protocol, its checksums are right.
             let shape = |frame: &[u8]| {
                 let (key, layers) = Key::of_frame(frame);
@@ -166,6 +174,8 @@ fn headers_are_repaired_too() {
         }
     }
     assert!(checked > 10_000, "{checked}");
+    // A checksum's own bits: two or four bytes of some 25 to 65.
+    assert!(unchanged > 500, "{unchanged}");
 }
 
 /// The UDP length, which is in the pseudo header as well.
@@ -178,13 +188,13 @@ fn lengths(frame: &[u8]) -> Option<[u8; 2]> {
 fn a_datagram_without_checksum_stays_without() {
     let frame = udp_frame((1, 2), b"payload");
     let mut got = frame.clone();
-    edit(3, 2, Checksum::Repair, Region::Payload, &frame).apply(&mut got);
+    assert!(edit(3, 2, Checksum::Repair, Region::Payload, &frame).apply(&mut got));
     assert_eq!(got[40..42], [0, 0]);
     assert_eq!(flipped(&frame, &got), 2);
     // Asked to damage the checksum, it gets a wrong one, never another zero.
     for packet in 0..500 {
         let mut got = frame.clone();
-        edit(packet, 16, Checksum::Checksum, Region::Payload, &frame).apply(&mut got);
+        assert!(edit(packet, 16, Checksum::Checksum, Region::Payload, &frame).apply(&mut got));
         assert!(got[40..42] != [0, 0] && got[40..42] != [0xff, 0xff]);
     }
 }

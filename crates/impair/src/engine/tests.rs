@@ -1,8 +1,8 @@
 use super::*;
 use crate::key::tests::udp_frame;
 use proptest::prelude::*;
-use weir_laws::{DelayLaw, LossLaw};
-use weir_model::impairment::{ImpairFlow, Ranges};
+use weir_laws::{DelayLaw, LossLaw, flow_hash};
+use weir_model::impairment::{Filter, ImpairFlow, Ranges};
 
 const MS: u64 = 1_000_000;
 
@@ -298,6 +298,62 @@ fn memory_is_limited_and_what_it_drops_unplanned() {
 }
 
 #[test]
+fn what_the_cap_refuses_takes_nothing_of_a_rate() {
+    for queue in ["1T", "1000000packets", "1h"] {
+        let mut config = both(&format!("rate 8M queue {queue}"));
+        config.memory = "64K".parse().ok();
+        let mut engine = Engine::new(&config, Direction::Forward).unwrap();
+        let mut fates = vec![];
+        for i in 0..20_000 {
+            engine.step(MS, &[Meta::opaque(i, MS, 1000)], &mut fates);
+            assert!(engine.memory_used_bytes() <= 65_536, "{queue}");
+        }
+        let held = engine.held_packets();
+        assert!((50..=58).contains(&held), "{queue}: {held}");
+        assert_eq!(count(&fates, Verdict::Unplanned), 20_000 - held, "{queue}");
+        drain(&mut engine, &mut fates);
+        // 1004 bytes at 8 Mbit/s: those that were held went one behind the other, and the next finds the link idle.
+        let last = MS + held * 1_004_000;
+        assert_eq!(sent(&fates).last().unwrap().at_ns, last, "{queue}");
+        engine.step(last, &[Meta::opaque(1, last, 1000)], &mut fates);
+        drain(&mut engine, &mut fates);
+        assert_eq!(sent(&fates).last().unwrap().at_ns, last + 1_004_000, "{queue}");
+    }
+}
+
+#[test]
+fn tables_of_queues_that_stand_idle_are_given_up_when_memory_is_short() {
+    let mut config = both("none");
+    config.flows = (1..=20)
+        .map(|i| named(&i.to_string(), i, "rate 8G queue 1000000packets, delay 1ns"))
+        .collect();
+    config.memory = "64K".parse().ok();
+    let mut engine = Engine::new(&config, Direction::Forward).unwrap();
+    let mut fates = vec![];
+    for round in 1..=20_u16 {
+        let at = u64::from(round) * 20 * MS;
+        for i in 0..150 {
+            engine.step(at, &[to_port(i, at, round)], &mut fates);
+            assert!(engine.memory_used_bytes() <= 65_536);
+        }
+        drain(&mut engine, &mut fates);
+    }
+    // 270 bytes each, and a table of 4 KiB: were the tables of twenty flows all kept, the last ones would find nothing.
+    let last = engine.flows().last().unwrap().counters;
+    let first = engine.flows().nth(1).unwrap().counters;
+    assert_eq!(last.sent_packets, first.sent_packets);
+    assert_eq!(first.sent_packets, 150);
+}
+
+/// What a held packet is known by here, at most: itself, a timer, its place in a queue's table being counted apart.
+#[test]
+fn the_overhead_of_a_held_packet_is_what_it_counts() {
+    // The pools' links are four bytes each.
+    let most = (size_of::<Waiting>() + 8) + (size_of::<Timer>() + 8);
+    assert!(most as u64 <= HELD_OVERHEAD_BYTES, "{most}");
+}
+
+#[test]
 fn abandoned_packets_are_unplanned_drops() {
     for text in ["delay 1s", "delay 1s ±1ms allow", "delay 1s ±1ms fifo-release"] {
         let mut engine = engine(text);
@@ -388,6 +444,65 @@ fn what_waits_in_a_removed_flow_still_leaves() {
     assert!(fates.iter().zip(0..).all(|(f, i)| f.index == i));
 }
 
+/// What grows with the square of the flows takes minutes here, in a build without optimisation.
+#[test]
+fn many_flows_are_put_into_force_in_a_time_that_grows_with_their_number() {
+    let mut config = both("none");
+    let laws = |i: u32| format!("rate {}M queue 1000packets, delay 1ms", i + 1);
+    config.flows = (0..30_000).map(|i| named(&format!("f{i}"), 0, &laws(i))).collect();
+    for flow in &mut config.flows {
+        flow.filter = None;
+    }
+    for flow in &mut config.flows[..20_000] {
+        (flow.a_to_b, flow.b_to_a) = Default::default();
+    }
+    config.aggregates = vec![weir_model::impairment::Aggregate {
+        flows: config.flows[..20_000].iter().map(|flow| flow.name.clone()).collect(),
+        a_to_b: "rate 1G".parse().unwrap(),
+        ..Default::default()
+    }];
+    let mut engine = Engine::new(&config, Direction::Forward).unwrap();
+    for round in 1..4 {
+        for (flow, i) in config.flows[20_000..].iter_mut().zip(round..) {
+            flow.a_to_b = laws(i).parse().unwrap();
+        }
+        engine.configure(&config).unwrap();
+    }
+    assert!(engine.paths.len() <= 2 * 10_001 + 2, "{}", engine.paths.len());
+    let path = |i: usize| engine.flows[i].path;
+    assert!(path(1) == path(20_000) && path(1) != path(20_001) && path(20_001) != path(20_002));
+}
+
+#[test]
+fn what_was_prepared_is_what_comes_into_force() {
+    let mut config = both("none");
+    config.flows = vec![named("a", 1, "loss every 2"), named("b", 2, "none")];
+    let prepare =
+        |config: &Impairment| Prepared::new(Arc::new(config.clone()), Direction::Forward).unwrap();
+    let mut engine = engine("none");
+    let mut names = Names::default();
+    let prepared = prepare(&config);
+    names.check(&prepared).unwrap();
+    names.add(&prepared);
+    drop(engine.put_into_force(prepared).unwrap());
+    let mut fates = vec![];
+    engine.step(1, &[to_port(1, 1, 2), to_port(2, 1, 1), to_port(3, 1, 1)], &mut fates);
+    assert_eq!(fates.iter().map(|f| f.flow).collect::<Vec<_>>(), [2, 1, 1]);
+    assert_eq!(count(&fates, Verdict::Lost), 1);
+    // What one refuses, so does the other, and the same: by names that are no longer in force.
+    let (first, second) = colliding();
+    config.flows = vec![named(&first, 1, "none")];
+    names.add(&prepare(&config));
+    drop(engine.put_into_force(prepare(&config)).unwrap());
+    config.flows = vec![named(&second, 1, "none")];
+    let refused = names.check(&prepare(&config)).unwrap_err();
+    assert_eq!(refused, engine.put_into_force(prepare(&config)).unwrap_err());
+    assert!(matches!(refused, ImpairError::NameCollision { .. }));
+    // Two in one configuration are not even prepared.
+    config.flows.push(named(&first, 2, "none"));
+    assert!(Prepared::new(Arc::new(config), Direction::Forward).is_err());
+}
+
 #[test]
 fn live_edits_do_not_pile_up() {
     let mut engine = engine("none");
@@ -414,7 +529,7 @@ fn content_is_changed_as_often_as_asked() {
             assert_eq!(engine.edit(fate).is_some(), fate.flags & FLAG_MODIFIED != 0);
             if let Some(edit) = engine.edit(fate) {
                 let mut bytes = frame.clone();
-                edit.apply(&mut bytes);
+                assert!(edit.apply(&mut bytes));
                 assert!(bytes != frame && bytes[..42] == frame[..42]);
                 modified += 1;
             }
@@ -422,6 +537,12 @@ fn content_is_changed_as_often_as_asked() {
     }
     assert!((520..680).contains(&modified), "{modified}");
     assert_eq!(engine.flows[0].counters.modified_packets, modified);
+    // What turns out to have nothing to change is taken back, once.
+    let mut last = *fates.last().unwrap();
+    last.flags |= FLAG_MODIFIED;
+    engine.unmodified(&mut last);
+    engine.unmodified(&mut last);
+    assert_eq!((last.flags, engine.flows[0].counters.modified_packets), (0, modified - 1));
     // Nothing to change: nothing changed.
     fates.clear();
     engine.step(5000, &[Meta::of_frame(1, 5000, &udp_frame((9, 3), b""))], &mut fates);

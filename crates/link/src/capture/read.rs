@@ -14,10 +14,13 @@ const MAX_INTERFACES: usize = 65_536;
 /// Longest interface description that is read, bytes; a longer one is no description.
 const MAX_DESCRIPTION_BYTES: usize = 65_536;
 
+/// The latest time that is read, in the year 2262: delays are added to it.
+const MAX_TIME_NS: u64 = u64::MAX / 2;
+
 /// One frame of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CapturedFrame<'a> {
-    /// When it was captured, ns since 1970-01-01 UTC.
+    /// When it was captured, ns since 1970-01-01 UTC; at most `u64::MAX / 2`.
     pub time_ns: u64,
     /// Its length on the wire, bytes; more than `data` holds when the capture cut it.
     pub original_len: u32,
@@ -305,7 +308,8 @@ impl<R: Read> CaptureReader<R> {
             .to_ns(units)
             .map(i128::from)
             .map(|ns| ns + i128::from(described.offset_seconds) * 1_000_000_000)
-            .and_then(|ns| u64::try_from(ns).ok());
+            .and_then(|ns| u64::try_from(ns).ok())
+            .filter(|ns| *ns <= MAX_TIME_NS);
         let Some(time_ns) = time else { return Err(self.bad("a time that is out of range")) };
         if captured > described.snap_len {
             return Err(self.bad("a packet longer than its interface's limit"));

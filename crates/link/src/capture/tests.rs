@@ -122,6 +122,8 @@ fn what_makes_no_sense_is_named_with_its_place() {
     for (at, value, reason) in [
         (8, 3_u32, "interface 3 was not described"),
         (12, u32::MAX, "out of range"),
+        // In µs: the year 2378, which 64 bits of ns would hold, but no delay after it.
+        (12, 3_000_000, "out of range"),
         (20, 97, "beyond its block"),
         (20, u32::MAX, "beyond its block"),
     ] {

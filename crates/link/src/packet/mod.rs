@@ -63,9 +63,8 @@ pub(crate) fn open(device: &Device, mtu_bytes: u32, options: &LinkOptions) -> Re
     };
     set(libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V2 as i32, "set TPACKET_V2 on")?;
     set(libc::PACKET_VNET_HDR, 1, "have offloads told on")?;
-    if set(libc::PACKET_IGNORE_OUTGOING, 1, "ignore own frames on").is_err() {
-        notes.push("the kernel is older than 4.20: own frames are told by their kind".to_owned());
-    }
+    // Else what is sent here would come in again, and be sent back: a kernel older than 4.20 is refused.
+    set(libc::PACKET_IGNORE_OUTGOING, 1, "ignore own frames (Linux 4.20) on")?;
     // A frame longer than its place in the ring is to be had whole by a read.
     set(libc::PACKET_COPY_THRESH, 1, "have long frames whole on")?;
     sys::set_buffer(&fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, 64 << 20);

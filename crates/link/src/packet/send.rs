@@ -7,6 +7,10 @@ use crate::error::{Error, Result};
 use crate::link::{Transmit, TransmitStatistics};
 use crate::slabs::{Handle, Slabs};
 use crate::sys::{self, Device};
+use weir_net::clock::Clock;
+
+/// How long nothing is taken before the carrier is asked for, and between two such questions.
+const STUCK_NS: u64 = 1_000_000;
 
 /// Frames by one call: beyond some dozens the call itself no longer matters.
 const BATCH: usize = 64;
@@ -18,6 +22,15 @@ pub(super) struct PacketTransmitter {
     vectors: Box<[libc::iovec; BATCH]>,
     refused: Vec<u32>,
     statistics: TransmitStatistics,
+    stuck: Option<Stuck>,
+}
+
+/// Nothing has been taken for some time.
+#[derive(Clone, Copy)]
+struct Stuck {
+    /// When the carrier is to be asked for.
+    ask_ns: u64,
+    has_carrier: bool,
 }
 
 // SAFETY: the raw pointers inside point into the heap blocks of the transmitter's own boxes, which stay where they are
@@ -64,7 +77,22 @@ impl PacketTransmitter {
             vectors,
             refused: Vec::new(),
             statistics: TransmitStatistics::default(),
+            stuck: None,
         })
+    }
+
+    /// Whether what is not taken is refused rather than tried again: an interface that is up without a carrier drops
+    /// what is sent past its queueing discipline, and answers as a driver that has no room.
+    #[cold]
+    fn is_unplugged(&mut self) -> bool {
+        let now = Clock::System.monotonic_ns();
+        let mut stuck = self.stuck.unwrap_or(Stuck { ask_ns: now + STUCK_NS, has_carrier: true });
+        if now >= stuck.ask_ns {
+            stuck.has_carrier = self.device.has_carrier(self.fd.as_fd());
+            stuck.ask_ns = now + STUCK_NS;
+        }
+        self.stuck = Some(stuck);
+        !stuck.has_carrier
     }
 
     fn send_batch(&mut self, slabs: &Slabs, frames: &[Handle]) -> Outcome {
@@ -93,7 +121,8 @@ impl PacketTransmitter {
         }
         let error = io::Error::last_os_error();
         match error.raw_os_error() {
-            // ENOBUFS: the driver, or the far end of a veth, had no room and the frame is still ours alone.
+            // ENOBUFS: the driver, or the far end of a veth, had no room and the frame is still ours alone; or there is
+            // no carrier.
             Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR) => Outcome::Full,
             // Too long, too short, no frame at all; the interface is down, as a cable that was pulled.
             Some(libc::EMSGSIZE | libc::EINVAL | libc::ENETDOWN) => Outcome::Refused,
@@ -109,11 +138,18 @@ impl Transmit for PacketTransmitter {
         while taken < frames.len() {
             let batch = &frames[taken..frames.len().min(taken + BATCH)];
             match self.send_batch(slabs, batch) {
+                Outcome::Sent(0) | Outcome::Full if self.is_unplugged() => {
+                    // As a cable that was pulled: nothing old is to come out when it is put back.
+                    self.refused.extend(taken as u32..frames.len() as u32);
+                    self.statistics.refused += (frames.len() - taken) as u64;
+                    taken = frames.len();
+                }
                 Outcome::Sent(0) | Outcome::Full => {
                     self.statistics.times_full += 1;
                     break;
                 }
                 Outcome::Sent(n) => {
+                    self.stuck = None;
                     for &frame in &batch[..n] {
                         self.statistics.bytes += slabs.len_of(frame) as u64;
                     }

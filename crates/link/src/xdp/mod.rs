@@ -90,8 +90,12 @@ pub(crate) fn open(
     packet::be_promiscuous(&promiscuous, device)?;
 
     let mut queues = Vec::new();
-    for queue in 0..MAX_QUEUES {
+    for queue in 0..=MAX_QUEUES {
         match Queue::open(device, queue, chunk_bytes, ring_frames, flags) {
+            // What comes in by a queue without a socket would be lost, and counted nowhere.
+            Ok(_) if queue == MAX_QUEUES => {
+                return Err(refused(format!("it has more than {MAX_QUEUES} queues")));
+            }
             Ok(opened) => queues.push(opened),
             // One beyond the last.
             Err(e) if queue > 0 && e.raw_os_error() == Some(libc::EINVAL) => break,

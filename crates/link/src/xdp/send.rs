@@ -199,6 +199,14 @@ impl Transmit for XdpTransmitter {
         self.parts.fd.as_fd()
     }
 
+    fn finish(&mut self) {
+        // Once more: the interface may have room again. An error that it meets leaves in the ring what is there.
+        let _ = self.drain();
+        // Counted as sent when they were put into the ring, which ends with the socket. Once is enough: the ring is not
+        // looked at again.
+        self.statistics.dropped += u64::from(self.parts.transmit.outstanding());
+    }
+
     fn statistics(&self) -> TransmitStatistics {
         TransmitStatistics {
             frames: self.statistics.frames - self.statistics.dropped,

@@ -78,6 +78,46 @@ impl Path {
         }
     }
 
+    /// From now on, frames that leave host a carry VLAN tag 7 beside them, as those of a VLAN interface on `ea` do: pushed
+    /// by a program on its egress, since not every kernel has VLAN interfaces. `None` where BPF is refused.
+    pub(crate) fn tag_at_a(&self) -> Option<OwnedFd> {
+        let index = self.a.run_in(|| weir_net::interface::interface("ea").expect("ea").index);
+        let index = index.expect("enter");
+        // r2 = ETH_P_8021Q in network order; r3 = 7; skb_vlan_push(skb, r2, r3); return TCX_NEXT
+        let program: [u64; 5] = [
+            0xb7 | 2 << 8 | u64::from(0x8100_u16.to_be()) << 32,
+            0xb7 | 3 << 8 | 7 << 32,
+            0x85 | 18 << 32,
+            0xb7 | 0xffff_ffff << 32,
+            0x95,
+        ];
+        let license = c"GPL";
+        let mut load = [0_u64; 16];
+        // BPF_PROG_TYPE_SCHED_CLS, five instructions, expected to be attached to BPF_TCX_EGRESS.
+        load[0] = 3 | 5 << 32;
+        load[1] = program.as_ptr().addr() as u64;
+        load[2] = license.as_ptr().addr() as u64;
+        load[8] = 47 << 32;
+        let bpf = |command: i64, attributes: &[u64; 16]| {
+            // SAFETY: the attributes are laid out for the command, and what they point to lives through the call.
+            let rc = unsafe { libc::syscall(libc::SYS_bpf, command, attributes.as_ptr(), 128) };
+            // SAFETY: a descriptor that is new and owned by nobody else.
+            (rc >= 0).then(|| unsafe { OwnedFd::from_raw_fd(rc as i32) })
+        };
+        let loaded = bpf(5, &load)?;
+        std::hint::black_box((&program, license));
+        let mut attach = [0_u64; 16];
+        attach[0] = loaded.as_raw_fd() as u64 | u64::from(index) << 32;
+        attach[1] = 47;
+        self.a.run_in(|| bpf(28, &attach)).expect("enter")
+    }
+
+    /// The link that is taken when none is asked for by name.
+    pub(crate) fn best_link(&self, interface: &str) -> weir_link::Result<Link> {
+        let choice = LinkChoice::Auto { receive_stamps: false };
+        self.m.run_in(|| open(interface, choice, &LinkOptions::default())).expect("enter")
+    }
+
     /// A link of this mode on one of m's interfaces.
     pub(crate) fn link(
         &self,

@@ -20,7 +20,7 @@ mod value;
 pub use laws::*;
 pub use value::{EtherType, Prefix, Prefixes, Protocol, QueueLimit, Ranges};
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -354,9 +354,11 @@ impl Impairment {
         check_profile("other", self.other.profile.as_deref())?;
         self.other.a_to_b.check("other.a_to_b")?;
         self.other.b_to_a.check("other.b_to_a")?;
+        let places: HashMap<&str, usize> =
+            self.flows.iter().enumerate().map(|(i, flow)| (flow.name.as_str(), i)).collect();
         let mut members = HashSet::new();
         for (i, aggregate) in self.aggregates.iter().enumerate() {
-            self.check_aggregate(&format!("aggregate[{i}]"), aggregate, &mut members)?;
+            self.check_aggregate(&format!("aggregate[{i}]"), aggregate, &places, &mut members)?;
         }
         Ok(())
     }
@@ -365,9 +367,10 @@ impl Impairment {
         &'a self,
         at: &str,
         aggregate: &'a Aggregate,
+        places: &HashMap<&str, usize>,
         members: &mut HashSet<&'a str>,
     ) -> Result<(), ModelError> {
-        let place = |name: &str| self.flows.iter().position(|flow| flow.name == name);
+        let place = |name: &str| places.get(name).copied();
         if aggregate.flows.is_empty() {
             return refuse(format!("{at}.flows"), "none", "at least one flow");
         }
@@ -400,11 +403,11 @@ impl Impairment {
             if shared.is_empty() {
                 continue;
             }
-            for (i, flow) in self.flows.iter().enumerate() {
+            // They follow each other, in this order.
+            for i in aggregate.flows.iter().filter_map(|name| place(name)) {
+                let flow = &self.flows[i];
                 let own = flow.laws(direction);
-                if aggregate.flows.contains(&flow.name)
-                    && (own.rate.is_some() || own.delay.is_some() || own.order.is_some())
-                {
+                if own.rate.is_some() || own.delay.is_some() || own.order.is_some() {
                     return refuse(
                         format!("flow[{i}].{field}"),
                         &format!("rate, delay or order of {:?}", flow.name),

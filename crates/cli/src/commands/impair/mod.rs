@@ -47,8 +47,9 @@ pub(crate) fn exit_code(error: &weir_emulator::EmulatorError) -> i32 {
             std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::StorageFull => 4,
             _ => 2,
         },
-        E::Guard(_) | E::Journal { .. } | E::System { .. } => 4,
+        E::Guard(_) | E::Journal { .. } | E::System { .. } | E::Pending(_) => 4,
         E::Ended => 3,
+        // Panicked: a defect of this program.
         _ => 70,
     }
 }

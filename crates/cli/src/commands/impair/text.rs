@@ -8,15 +8,7 @@ use weir_report::{Align, Style, Table, duration};
 /// The laws of each way, a line for each flow.
 pub(super) fn laws(config: &Impairment) -> String {
     let mut out = String::new();
-    let mut line = |name: &str, there: &Laws, back: &Laws| {
-        let text = |laws: &Laws| if laws.is_empty() { "none".to_owned() } else { laws.to_string() };
-        let ways = if there == back {
-            format!("both ways: {}", text(there))
-        } else {
-            format!("A to B: {}; B to A: {}", text(there), text(back))
-        };
-        out += &format!("  {name}: {ways}\n");
-    };
+    let mut line = |name: &str, there: &Laws, back: &Laws| out += &ways(name, there, back);
     for flow in config.flows.iter().take(16) {
         line(&flow.name, &flow.laws(Direction::Forward), &flow.laws(Direction::Reverse));
     }
@@ -24,9 +16,28 @@ pub(super) fn laws(config: &Impairment) -> String {
         let more = config.flows.len() - 16;
         line(&format!("… and {more} flows"), &Laws::default(), &Laws::default());
     }
+    for aggregate in config.aggregates.iter().take(16) {
+        let mut names = aggregate.flows.iter().take(4).cloned().collect::<Vec<_>>().join(", ");
+        if aggregate.flows.len() > 4 {
+            names += &format!(" and {} more", aggregate.flows.len() - 4);
+        }
+        line(&format!("together, {names}"), &aggregate.a_to_b, &aggregate.b_to_a);
+    }
+    if config.aggregates.len() > 16 {
+        out += &format!("  … and {} aggregates\n", config.aggregates.len() - 16);
+    }
     let name = if config.flows.is_empty() { "everything" } else { "other" };
-    line(name, &config.other.laws(Direction::Forward), &config.other.laws(Direction::Reverse));
-    out
+    let other = &config.other;
+    out + &ways(name, &other.laws(Direction::Forward), &other.laws(Direction::Reverse))
+}
+
+fn ways(name: &str, there: &Laws, back: &Laws) -> String {
+    let text = |laws: &Laws| if laws.is_empty() { "none".to_owned() } else { laws.to_string() };
+    if there == back {
+        format!("  {name}: both ways: {}\n", text(there))
+    } else {
+        format!("  {name}: A to B: {}; B to A: {}\n", text(there), text(back))
+    }
 }
 
 /// The counters, a line for each flow and direction that saw packets.
@@ -84,6 +95,7 @@ pub(super) fn table(report: &Report, style: &Style) -> String {
             (link.unusable_packets, "dropped: could not be had whole"),
             (link.refused_packets, "refused by the outgoing interface"),
             (link.driver_dropped_packets, "dropped by the outgoing interface's driver"),
+            (link.left_behind_packets, "left in the receive ring at the end"),
             (link.super_packets, "came in merged and were cut"),
         ] {
             if count > 0 {
@@ -102,4 +114,27 @@ pub(super) fn table(report: &Report, style: &Style) -> String {
         out += &format!("note: {note}\n");
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn laws_are_told_of_flows_aggregates_and_the_rest() {
+        let flows: String = (0..6).map(|i| format!("[[flow]]\nname = \"f{i}\"\n")).collect();
+        let text = format!(
+            "schema = \"weir.impair/1\"\n{flows}[[aggregate]]\n\
+             flows = [\"f1\", \"f2\", \"f3\", \"f4\", \"f5\"]\na_to_b = {{ rate = {{ bits = \"1M\" }} }}\n"
+        );
+        let told = laws(&Impairment::parse(&text).unwrap());
+        let lines: Vec<&str> = told.lines().collect();
+        assert_eq!(lines.len(), 8);
+        assert_eq!(lines[0], "  f0: both ways: none");
+        assert_eq!(
+            lines[6],
+            "  together, f1, f2, f3, f4 and 1 more: A to B: rate 1M; B to A: none"
+        );
+        assert_eq!(lines[7], "  other: both ways: none");
+    }
 }

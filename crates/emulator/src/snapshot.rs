@@ -1,0 +1,126 @@
+//! What a direction has counted, copied between two batches of packets, and the report that is made of it on a thread
+//! that no packet waits for.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use weir_model::impairment::{Impairment, Laws, OTHER};
+use weir_model::plan::Direction;
+
+use crate::lateness::Timing;
+use crate::report::{CountersReport, DirectionReport, FlowReport, LinkReport, Realised};
+
+/// A flow of a direction.
+#[derive(Debug)]
+pub(crate) struct FlowSnapshot {
+    pub(crate) name: String,
+    pub(crate) active: bool,
+    pub(crate) counters: CountersReport,
+    pub(crate) timing: Timing,
+}
+
+/// A direction.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) direction: Direction,
+    /// In force.
+    pub(crate) config: Arc<Impairment>,
+    /// By number, Other first.
+    pub(crate) flows: Vec<FlowSnapshot>,
+    pub(crate) held_packets: u64,
+    pub(crate) late_packets: u64,
+    pub(crate) link: LinkReport,
+}
+
+/// The laws of each flow that runs, by name: its own, and the rate and delay that it shares.
+fn asked(config: &Impairment, direction: Direction) -> HashMap<&str, Laws> {
+    let mut asked: HashMap<&str, Laws> = config
+        .flows
+        .iter()
+        .filter(|flow| flow.run.0)
+        .map(|flow| (flow.name.as_str(), flow.laws(direction)))
+        .collect();
+    for aggregate in &config.aggregates {
+        let shared = match direction {
+            Direction::Forward => &aggregate.a_to_b,
+            Direction::Reverse => &aggregate.b_to_a,
+        };
+        for name in &aggregate.flows {
+            // One that has been stopped has none of it.
+            if let Some(laws) = asked.get_mut(name.as_str()) {
+                *laws = laws.over(shared);
+            }
+        }
+    }
+    asked.insert(OTHER, config.other.laws(direction));
+    asked
+}
+
+impl Snapshot {
+    pub(crate) fn report(self) -> DirectionReport {
+        let Snapshot { direction, config, held_packets, late_packets, link, .. } = self;
+        let asked = asked(&config, direction);
+        let flows: Vec<FlowReport> = self
+            .flows
+            .into_iter()
+            .map(|flow| {
+                let mut realised = Realised::of(&flow.counters);
+                flow.timing.realised(&mut realised);
+                let asked = asked.get(flow.name.as_str()).map(ToString::to_string);
+                FlowReport {
+                    direction,
+                    active: flow.active,
+                    counters: flow.counters,
+                    asked: asked.unwrap_or_else(|| Laws::default().to_string()),
+                    realised,
+                    lateness: flow.timing.lateness(),
+                    name: flow.name,
+                }
+            })
+            .collect();
+        let sum =
+            |field: fn(&CountersReport) -> u64| flows.iter().map(|f| field(&f.counters)).sum();
+        DirectionReport {
+            direction,
+            received_packets: sum(|c| c.received_packets),
+            received_bytes: sum(|c| c.received_bytes),
+            sent_packets: sum(|c| c.sent_packets).saturating_sub(link.driver_dropped_packets),
+            sent_bytes: sum(|c| c.sent_bytes),
+            unplanned_dropped_packets: sum(|c| c.unplanned_dropped_packets)
+                + link.unplanned_packets(),
+            held_packets,
+            late_packets,
+            link,
+            flows,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_of_a_member_of_an_aggregate_is_what_it_shares_too() {
+        let text = r#"
+            schema = "weir.impair/1"
+            [[flow]]
+            name = "a"
+            a_to_b = { loss = { percentage = 1 } }
+            b_to_a = { rate = { bits = "3M" } }
+            [[flow]]
+            name = "b"
+            run = false
+            [[flow]]
+            name = "c"
+            [[aggregate]]
+            flows = ["a", "b"]
+            a_to_b = { rate = { bits = "1M" }, delay = { constant = "5ms" } }
+        "#;
+        let config = Impairment::parse(text).unwrap();
+        let there = asked(&config, Direction::Forward);
+        assert_eq!(there["a"].to_string(), "loss 1%, rate 1M, delay 5ms");
+        assert!(!there.contains_key("b") && there["c"].is_empty() && there[OTHER].is_empty());
+        assert_eq!(asked(&config, Direction::Reverse)["a"].to_string(), "rate 3M");
+    }
+}

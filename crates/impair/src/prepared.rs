@@ -1,0 +1,121 @@
+//! A configuration made ready for one direction: all that can be refused is refused here, and all that takes long is
+//! done, so that whoever runs an engine needs only to put it into force.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use weir_laws::{Direction, flow_hash};
+use weir_model::impairment::{Filter, Impairment, MAX_IMPAIR_FLOWS, OTHER};
+
+use crate::classify::Classifier;
+use crate::engine::side;
+use crate::error::ImpairError;
+
+/// Most names that an engine ever knows: configurations that replace one another each bring new ones, and a flow's
+/// counters stay.
+const MOST_NAMES: usize = 4 * MAX_IMPAIR_FLOWS;
+
+/// A configuration that holds, and its classification tables, for the engines of one direction.
+#[derive(Debug)]
+pub struct Prepared {
+    pub(crate) config: Arc<Impairment>,
+    pub(crate) direction: Direction,
+    /// Hash of each flow's name, in the order of the configuration.
+    pub(crate) hashes: Vec<u32>,
+    pub(crate) classifier: Classifier,
+    /// Place in the configuration of the flow of each filter.
+    pub(crate) filtered: Vec<u32>,
+}
+
+/// What a configuration left behind when another came into force; dropping it may take some time.
+#[derive(Debug)]
+#[allow(dead_code, reason = "it is there to be dropped, elsewhere than in the packet path")]
+pub struct Retired(pub(crate) Classifier);
+
+impl Prepared {
+    /// Checks a configuration and builds its tables: a step for another thread than the one that packets pass on.
+    ///
+    /// # Errors
+    /// [`ImpairError`]: it does not hold, two of its names have one hash, or its tables would be too large.
+    pub fn new(config: Arc<Impairment>, direction: Direction) -> Result<Self, ImpairError> {
+        config.check()?;
+        let hashes: Vec<u32> = config.flows.iter().map(|flow| flow_hash(&flow.name)).collect();
+        let mut seen = HashMap::with_capacity(hashes.len() + 1);
+        seen.insert(flow_hash(OTHER), OTHER);
+        for (flow, hash) in config.flows.iter().zip(&hashes) {
+            if let Some(first) = seen.insert(*hash, &flow.name) {
+                return Err(collision(first, &flow.name, *hash));
+            }
+        }
+        let mut filters: Vec<Filter> = vec![];
+        let mut filtered = vec![];
+        for (flow, place) in config.flows.iter().zip(0..) {
+            if let Some(filter) = flow.filter(side(direction)) {
+                filters.push(filter);
+                filtered.push(place);
+            }
+        }
+        let classifier = Classifier::new(&filters)?;
+        Ok(Self { config, direction, hashes, classifier, filtered })
+    }
+
+    /// The configuration.
+    #[must_use]
+    pub fn config(&self) -> &Arc<Impairment> {
+        &self.config
+    }
+}
+
+fn collision(first: &str, second: &str, hash: u32) -> ImpairError {
+    ImpairError::NameCollision { first: first.into(), second: second.into(), hash }
+}
+
+/// The names that an engine has known, in the order of their numbers: it knows them as long as it lives.
+///
+/// Whoever has several engines under the same configurations keeps one too, and knows by [`Names::check`] what they
+/// will all take.
+#[derive(Clone, Debug)]
+pub struct Names {
+    by_hash: HashMap<u32, (u32, Box<str>)>,
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        let other = (flow_hash(OTHER), (0, OTHER.into()));
+        Self { by_hash: HashMap::from([other]) }
+    }
+}
+
+impl Names {
+    /// Whether the names of a configuration can be added.
+    ///
+    /// # Errors
+    /// [`ImpairError::NameCollision`] with an earlier name; [`ImpairError::TooManyNames`].
+    pub fn check(&self, prepared: &Prepared) -> Result<(), ImpairError> {
+        let mut new = 0;
+        for (flow, hash) in prepared.config.flows.iter().zip(&prepared.hashes) {
+            match self.by_hash.get(hash) {
+                None => new += 1,
+                Some((_, name)) if **name == *flow.name => {}
+                Some((_, name)) => return Err(collision(name, &flow.name, *hash)),
+            }
+        }
+        if self.by_hash.len() + new > MOST_NAMES {
+            return Err(ImpairError::TooManyNames { most: MOST_NAMES });
+        }
+        Ok(())
+    }
+
+    /// Adds the names of a configuration that was checked.
+    pub fn add(&mut self, prepared: &Prepared) {
+        for (flow, hash) in prepared.config.flows.iter().zip(&prepared.hashes) {
+            self.number(*hash, &flow.name);
+        }
+    }
+
+    /// The number of a name that was checked; a new one gets the next.
+    pub(crate) fn number(&mut self, hash: u32, name: &str) -> u32 {
+        let next = self.by_hash.len() as u32;
+        self.by_hash.entry(hash).or_insert_with(|| (next, name.into())).0
+    }
+}
