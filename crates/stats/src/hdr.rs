@@ -152,6 +152,11 @@ mod tests {
         let end = endless.len() - 1;
         endless[end] |= 0x80;
         says(&encoded(&endless), "cut short");
+        // 39 936 empty cells, zigzag 79 871, and then one that the range does not have.
+        let mut beyond = bytes[..HEADER_BYTES].to_vec();
+        beyond.extend([0xff, 0xef, 0x04, 0x02]);
+        beyond[7] = 4;
+        says(&encoded(&beyond), "more cells");
         let mut many = bytes;
         many.extend([0xfe; 9]);
         many[7] += 9;
