@@ -196,15 +196,21 @@ fn manual_pages_of_all_commands() {
     let dir = tempfile::tempdir().unwrap();
     let pages = dir.path().join("man1");
     assert_eq!(code(&weir(&["man", "--out", pages.to_str().unwrap()])), 0);
-    for page in ["weir.1", "weir-test.1", "weir-serve.1", "weir-runs.1"] {
+    for page in [
+        "weir.1",
+        "weir-test.1",
+        "weir-serve.1",
+        "weir-runs.1",
+        "weir-sweep.1",
+        "weir-run.1",
+        "weir-compare.1",
+    ] {
         let text = std::fs::read_to_string(pages.join(page)).unwrap();
         assert!(text.len() > 500, "{page}");
     }
     let text = std::fs::read_to_string(pages.join("weir-test.1")).unwrap();
-    assert!(
-        text.contains("congestion") && !text.contains("\\-\\-runs"),
-        "hidden flags stay hidden"
-    );
+    assert!(text.contains("congestion") && text.contains("\\-\\-runs"), "{text}");
+    assert!(!text.contains("\\-\\-file"), "hidden flags stay hidden");
 }
 
 #[test]
