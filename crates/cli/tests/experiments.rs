@@ -275,3 +275,18 @@ fn expectations_meet_an_impaired_path() {
     assert!(reason.starts_with("measured ") && reason.contains("expected < 1 %"), "{reason}");
     assert_eq!(output.status.code(), Some(1));
 }
+
+/// A server that a step in a thread of its own was the first to need is there for the steps behind it.
+#[test]
+fn a_server_outlives_the_step_that_needed_it_first() {
+    let Some(_turn) = turn("a_server_outlives_the_step_that_needed_it_first") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let test = "{ args = \"-u -k 100 -b 1000pps --no-latency\" }";
+    let text = format!(
+        "schema = \"weir.scenario/1\"\nname = \"s\"\n[lab]\n[[step]]\nparallel = [{{ name = \"one\", test = {test} }}]\n\
+         [[step]]\nname = \"after\"\ntest = {test}\nexpect = [\"packets == 100\"]\n"
+    );
+    let path = file(dir.path(), &text);
+    let (output, out, err) = run(dir.path(), &["run", &path, "--no-store"]);
+    assert_eq!(output.status.code(), Some(0), "{out}{err}");
+}

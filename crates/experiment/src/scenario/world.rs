@@ -37,6 +37,7 @@ pub(super) struct World<'a> {
     options: &'a Options<'a>,
     lab: Option<Lab>,
     servers: Mutex<BTreeMap<String, Program>>,
+    keeper: Keeper,
     emulators: BTreeMap<String, Emulator>,
     /// Sockets of this experiment.
     directory: tempfile::TempDir,
@@ -70,6 +71,32 @@ impl Program {
 impl Drop for Program {
     fn drop(&mut self) {
         self.end();
+    }
+}
+
+/// The thread that starts what outlives a step. A program dies with the thread that started it (PR_SET_PDEATHSIG), and steps
+/// at the same time have threads of their own.
+struct Keeper {
+    requests: Mutex<mpsc::Sender<(Command, mpsc::Sender<std::io::Result<Child>>)>>,
+}
+
+impl Keeper {
+    fn new() -> Keeper {
+        let (requests, inbox) = mpsc::channel::<(Command, mpsc::Sender<std::io::Result<Child>>)>();
+        std::thread::spawn(move || {
+            for (mut command, answer) in inbox {
+                let _ = answer.send(command.spawn());
+            }
+        });
+        Keeper { requests: Mutex::new(requests) }
+    }
+
+    fn spawn(&self, command: Command) -> std::io::Result<Child> {
+        let (answer, started) = mpsc::channel();
+        let requests = self.requests.lock().unwrap_or_else(|e| e.into_inner());
+        let gone = |_| std::io::Error::other("the thread that starts programs is gone");
+        requests.send((command, answer)).map_err(|e| gone(e.to_string()))?;
+        started.recv().map_err(|e| gone(e.to_string()))?
     }
 }
 
@@ -135,6 +162,7 @@ impl<'a> World<'a> {
             options,
             lab,
             servers: Mutex::default(),
+            keeper: Keeper::new(),
             emulators: BTreeMap::new(),
             directory,
             sockets: AtomicU32::new(0),
@@ -272,7 +300,7 @@ impl<'a> World<'a> {
             let mut command = self.command(Some(name), &self.options.program)?;
             command.arg("serve").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
             let what = format!("weir serve on {name}");
-            let mut server = Program(command.spawn().map_err(failed("start", &what))?);
+            let mut server = Program(self.keeper.spawn(command).map_err(failed("start", &what))?);
             listening(&mut server.0, &what)?;
             servers.insert(name.into(), server);
         }
