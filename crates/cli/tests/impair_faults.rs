@@ -63,6 +63,9 @@ impl Path {
             let mac = mac.unwrap().mac.unwrap().map(|octet| format!("{octet:02x}")).join(":");
             let address = self.lab.host(other).unwrap().ipv4;
             self.ip(host, &format!("neigh replace {address} lladdr {mac} dev eth0 nud permanent"));
+            // A router solicitation or a report of groups would cross some seconds later.
+            let off = || std::fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1");
+            self.lab.run_in(host, off).unwrap().unwrap();
         }
     }
 

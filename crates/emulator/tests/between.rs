@@ -322,8 +322,14 @@ impl Named for weir_model::impairment::ImpairFlow {
     }
 }
 
-/// A link whose receiving side stands still while its gate is held.
-struct Gated(Box<dyn weir_link::Receive>, std::sync::Arc<std::sync::Mutex<()>>);
+/// A link whose receiving side stands still while its gate is held, and says so.
+struct Gated(Box<dyn weir_link::Receive>, std::sync::Arc<Gate>);
+
+#[derive(Default)]
+struct Gate {
+    held: std::sync::Mutex<()>,
+    stands: std::sync::atomic::AtomicBool,
+}
 
 impl weir_link::Receive for Gated {
     fn recv(
@@ -332,7 +338,9 @@ impl weir_link::Receive for Gated {
         most: usize,
         out: &mut Vec<weir_link::Received>,
     ) -> weir_link::Result<usize> {
-        drop(self.1.lock().unwrap());
+        let stands = self.1.held.try_lock().is_err();
+        self.1.stands.store(stands, std::sync::atomic::Ordering::Relaxed);
+        drop(self.1.held.lock().unwrap());
         self.0.recv(slabs, most, out)
     }
 
@@ -349,13 +357,12 @@ impl weir_link::Receive for Gated {
 fn a_change_that_is_not_confirmed_is_pending_and_comes_into_force() {
     let (mut a, cable_a) = memory::link("A", 10).unwrap();
     let (b, _cable_b) = memory::link("B", 10).unwrap();
-    let gate = std::sync::Arc::new(std::sync::Mutex::new(()));
+    let gate = std::sync::Arc::new(Gate::default());
     a.receiver = Box::new(Gated(a.receiver, gate.clone()));
     let emulator = Emulator::between([a, b], config("none")).unwrap();
-    let closed = gate.lock().unwrap();
+    let closed = gate.held.lock().unwrap();
     cable_a.put(1, &native(0));
-    // It may get past the gate once more before it stands still.
-    std::thread::sleep(Duration::from_millis(200));
+    until("it stands still", || gate.stands.load(std::sync::atomic::Ordering::Relaxed));
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("socket");
     let socket = ControlSocket::listen(&path, emulator.remote().clone()).unwrap();

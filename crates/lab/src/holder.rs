@@ -102,7 +102,13 @@ pub fn hold() -> Result<(), Error> {
     let signals = TerminationSignals::block();
     let socket = io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from).map_err(broken)?;
     socket.set_read_timeout(Some(PATIENCE)).map_err(broken)?;
-    let order: Order = receive_line(&socket).map_err(broken)?;
+    let order: Order = match receive_line(&socket) {
+        Ok(order) => order,
+        Err(source) => {
+            leave_no_empty_directory();
+            return Err(broken(source));
+        }
+    };
     let registry = Registry::open();
     let made = registry.and_then(|registry| {
         let made = make(&registry, &order)?;
@@ -113,8 +119,7 @@ pub fn hold() -> Result<(), Error> {
         Err(error) => {
             let outcome = Outcome::Failed { class: error.class(), text: error.to_string() };
             let _ = send_line(&socket, &outcome);
-            // Looking leaves no empty directory behind.
-            let _ = Registry::open().and_then(|registry| registry.list());
+            leave_no_empty_directory();
             return Err(error);
         }
     };
@@ -158,6 +163,12 @@ fn make(registry: &Registry, order: &Order) -> Result<(Lab, Entry, File), Error>
     let entry = Entry::new(order.name.clone(), boot, holder, user_descriptor, nodes);
     let lock = registry.write(&entry)?;
     Ok((lab, entry, lock))
+}
+
+/// The starter may have been killed at any point after it made the directory of entries.
+fn leave_no_empty_directory() {
+    // Looking removes it when it is empty.
+    let _ = Registry::open().and_then(|registry| registry.list());
 }
 
 fn is_kept(socket: &UnixStream) -> bool {

@@ -78,9 +78,15 @@ fn by_chrony() -> Option<ClockReference> {
 
 /// While nothing is measured any more, so that only the dispersion grows.
 fn agrees() -> f64 {
-    let before = tracking();
-    let told = by_chrony().expect("chrony's bound");
-    let after = tracking();
+    let begun = Instant::now();
+    // The reader waits a moment only, and on a busy machine the daemon may take longer: then it is rightly not told.
+    let (before, told, after) = loop {
+        let before = tracking();
+        if let Some(told) = by_chrony() {
+            break (before, told, tracking());
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "no bound of chrony's: {before:?}");
+    };
     assert_eq!(before["Ref time (UTC)"], after["Ref time (UTC)"]);
     let error = told.bound.error_ns as f64 / 1e9;
     // The reading of two clocks is in it too, and each of three figures is rounded to a nanosecond.
@@ -126,7 +132,10 @@ fn inside() {
         let done = Command::new("sh").args(["-c", set]).stdout(Stdio::null()).status().unwrap();
         done.success()
     });
-    wait_until("the difference is seen", |t| figure(t, "System time") > 1.0);
+    // Right after the jump it takes that for a clock that strays wildly, and promises less than we would pass on.
+    wait_until("the difference is seen", |t| {
+        figure(t, "System time") > 1.0 && figure(t, "Root dispersion") < 1.0
+    });
     end(upstream);
     let far = agrees();
     assert!((1.0..6.0).contains(&far), "{far}");

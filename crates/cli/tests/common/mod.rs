@@ -226,12 +226,24 @@ pub(crate) fn wait(child: &mut Child, name: &str) -> ExitStatus {
             return status;
         }
         if start.elapsed() > LIMIT {
+            let threads = threads(child.id());
             let _ = child.kill();
             let _ = child.wait();
-            panic!("{name} has not ended within {LIMIT:?}");
+            panic!("{name} has not ended within {LIMIT:?}; its threads:\n{threads}");
         }
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// What the threads of a process do, for the words of a failure.
+fn threads(pid: u32) -> String {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let told = |task: std::fs::DirEntry| {
+        let file = |name| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
+        let [name, wait, call] = ["comm", "wchan", "syscall"].map(file);
+        format!("{} waits in {wait}, call {}", name.trim(), call.trim())
+    };
+    tasks.map(told).collect::<Vec<_>>().join("\n")
 }
 
 /// A program that runs beside the test; killed on drop.
