@@ -632,7 +632,7 @@ impl Remote {
         let effective = Arc::new(effective(&config, &stopped));
         let timed = is_timed(&effective);
         let there = Prepared::new(effective.clone(), Direction::Forward)?;
-        let back = Prepared::new(effective, Direction::Reverse)?;
+        let back = Prepared::new(effective.clone(), Direction::Reverse)?;
         wanted.names.check(&there)?;
         if self.has_ended() {
             return Err(EmulatorError::Ended);
@@ -641,6 +641,10 @@ impl Remote {
         let number = wanted.next;
         wanted.next += 1;
         (wanted.config, wanted.stopped) = (config, stopped);
+        if let Some(journal) = &self.shared.journal {
+            // Before any record can tell of it.
+            journal.configure(number, &wanted.names, &effective);
+        }
         let mut pending = Pending { number, answers: [None, None], at_ns: [0; 2] };
         let ways = [there, back].into_iter().zip(&self.shared.mailboxes);
         for ((prepared, mailbox), answer) in ways.zip(&mut pending.answers) {

@@ -1,17 +1,17 @@
 //! The journal: verdicts go through a bounded queue to a thread that writes them. What does not fit is counted.
 
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
 
-use serde_json::json;
-use weir_impair::Fate;
+use serde_json::{Value, json};
+use weir_impair::{Fate, Names};
 use weir_laws::Direction;
-use weir_model::impairment::Impairment;
+use weir_model::impairment::{Impairment, OTHER};
 use weir_wire::packets::{Judged, Kind, PacketLogWriter, PacketsError, Record};
 
 use crate::error::EmulatorError;
@@ -57,6 +57,17 @@ pub(crate) struct Writing {
 pub(crate) struct Watching(Arc<Counts>, PathBuf);
 
 impl Watching {
+    /// Adds a configuration that is handed over to the file beside the journal, whose records tell its number only.
+    pub(crate) fn configure(&self, number: u64, names: &Names, config: &Impairment) {
+        let flows: Vec<_> = names.numbered().into_iter().map(named).collect();
+        let line = json!({ "configuration": number, "flows": flows, "impairment": config });
+        let file = File::options().append(true).create(true).open(configurations(&self.1));
+        // One call for the line: a disk that fills up leaves whole lines and at most one that is cut.
+        if file.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes())).is_err() {
+            self.0.failed.store(true, Ordering::Relaxed);
+        }
+    }
+
     pub(crate) fn report(&self) -> JournalReport {
         JournalReport {
             path: self.1.display().to_string(),
@@ -65,6 +76,17 @@ impl Watching {
             failed: self.0.failed.load(Ordering::Relaxed),
         }
     }
+}
+
+/// The file of later configurations that belongs to a journal.
+fn configurations(journal: &Path) -> PathBuf {
+    let mut path = journal.as_os_str().to_owned();
+    path.push(".configurations");
+    path.into()
+}
+
+fn named((number, name): (u32, &str)) -> Value {
+    json!({ "number": number, "name": name })
 }
 
 impl Journal {
@@ -81,10 +103,10 @@ impl Journal {
             path: path.to_owned(),
             source,
         })?;
-        let mut flows = vec![json!({ "number": 0, "name": "other" })];
-        flows.extend(
-            config.flows.iter().zip(1..).map(|(f, n)| json!({ "number": n, "name": f.name })),
-        );
+        // Of an earlier journal of that name; there mostly is none.
+        let _ = std::fs::remove_file(configurations(path));
+        let mut flows = vec![named((0, OTHER))];
+        flows.extend(config.flows.iter().zip(1..).map(|(flow, n)| named((n, &flow.name))));
         let metadata = json!({
             "schema": "weir.packets/1",
             "writer": "weir impair",
@@ -128,7 +150,7 @@ impl Journal {
                         let count = if outcome.is_ok() { &seen.written } else { &seen.dropped };
                         count.fetch_add(1, Ordering::Relaxed);
                     }
-                    seen.failed.store(outcome.is_err(), Ordering::Relaxed);
+                    seen.failed.fetch_or(outcome.is_err(), Ordering::Relaxed);
                     batch.clear();
                     // Full: the direction has as many as it needs.
                     let _ = back.try_send(batch);

@@ -250,6 +250,46 @@ fn a_new_configuration_loses_nothing_in_flight_and_is_in_the_journal() {
     let changes: Vec<_> = records.iter().filter(|(r, _)| r.kind == Kind::CONFIGURED).collect();
     assert_eq!(changes.len(), 6, "three changes, in each direction");
     assert!(changes[0].0.time1_ns.unwrap() >= now);
+    // What the numbers stand for is beside the journal.
+    let lines = std::fs::read_to_string(path.with_added_extension("configurations")).unwrap();
+    let lines: Vec<serde_json::Value> =
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let numbers: Vec<_> = lines.iter().map(|line| line["configuration"].as_u64()).collect();
+    assert_eq!(numbers, [Some(1), Some(2), Some(3)]);
+    let loss = |line: &serde_json::Value| line["impairment"]["other"]["a_to_b"]["loss"].clone();
+    assert_eq!(loss(&lines[0]), loss(&lines[2]));
+    assert_ne!(loss(&lines[0]), loss(&lines[1]), "{}", lines[1]);
+}
+
+#[test]
+fn a_flow_that_comes_later_has_its_name_beside_the_journal() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("j");
+    let beside = dir.path().join("j.configurations");
+    std::fs::write(&beside, "of an earlier journal").unwrap();
+    let mut first = config("none");
+    first.journal = Some(path);
+    first.impairment.flows = vec![weir_model::impairment::ImpairFlow {
+        name: "x".into(),
+        filter: Some(weir_model::impairment::Filter::default()),
+        ..Default::default()
+    }];
+    let mut second = first.impairment.clone();
+    second.flows[0].name = "y".into();
+    let (emulator, _a, _b) = start(first, 10);
+    assert!(!beside.exists());
+    assert_eq!(emulator.remote().set(second).unwrap(), 1);
+    let line = std::fs::read_to_string(&beside).unwrap();
+    let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+    // The number of a flow that is gone is not given again.
+    let flows = serde_json::json!([
+        { "number": 0, "name": "other" }, { "number": 1, "name": "x" }, { "number": 2, "name": "y" }
+    ]);
+    assert_eq!(line["flows"], flows);
+    assert!(!emulator.report().unwrap().journal.unwrap().failed);
+    drop(beside.parent().map(std::fs::remove_dir_all));
+    assert_eq!(emulator.remote().run(None, false).unwrap(), 2, "packets matter more than words");
+    assert!(emulator.report().unwrap().journal.unwrap().failed);
 }
 
 #[test]

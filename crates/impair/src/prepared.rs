@@ -113,6 +113,14 @@ impl Names {
         }
     }
 
+    /// Every name with its number, as in [`crate::Fate::flow`], by number; 0 is Other.
+    #[must_use]
+    pub fn numbered(&self) -> Vec<(u32, &str)> {
+        let mut all: Vec<_> = self.by_hash.values().map(|(n, name)| (*n, &**name)).collect();
+        all.sort_unstable();
+        all
+    }
+
     /// The number of a name that was checked; a new one gets the next.
     pub(crate) fn number(&mut self, hash: u32, name: &str) -> u32 {
         let next = self.by_hash.len() as u32;
