@@ -17,8 +17,9 @@ use weir_model::impairment::{Impairment, Laws};
 use weir_model::units::Seed;
 
 use crate::config::is_timed;
-use crate::emulator::{Change, Remote};
 use crate::error::EmulatorError;
+use crate::remote::Remote;
+use crate::wanted::Change;
 
 /// Longest request: an impairment of many thousand flows.
 const MOST_REQUEST_BYTES: u64 = 16 << 20;

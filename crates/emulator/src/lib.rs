@@ -45,19 +45,29 @@ mod passage;
 mod prediction;
 #[cfg(target_os = "linux")]
 mod refusal;
+#[cfg(target_os = "linux")]
+mod remote;
 pub mod replay;
 mod report;
 mod snapshot;
+#[cfg(target_os = "linux")]
+mod supervisor;
+#[cfg(target_os = "linux")]
+mod wanted;
 
 pub use alarm::{Alarm, AlarmKind};
 pub use config::{EmulatorConfig, LinkMode, Scheduling};
 #[cfg(target_os = "linux")]
-pub use emulator::{Change, Emulator, Ending, Remote};
+pub use emulator::{Emulator, Ending};
 pub use error::{EmulatorError, Refusal};
 pub use prediction::{Prediction, predict, predictions};
 #[cfg(target_os = "linux")]
 pub use refusal::refusals;
+#[cfg(target_os = "linux")]
+pub use remote::Remote;
 pub use report::{
     AppliedConfiguration, CountersReport, DirectionReport, FlowReport, ImpairmentReport,
     JournalReport, LatenessReport, LinkReport, REPORT_SCHEMA, Realised, Report,
 };
+#[cfg(target_os = "linux")]
+pub use wanted::Change;

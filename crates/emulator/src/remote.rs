@@ -1,0 +1,340 @@
+//! Steers a running emulator from any thread: reports, changes of the configuration, log, end.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use weir_impair::Prepared;
+use weir_laws::Direction;
+use weir_model::impairment::{Impairment, Laws, OTHER};
+use weir_net::clock::Clock;
+
+use crate::alarm::{Alarm, Alarms};
+use crate::config::is_timed;
+use crate::direction::{Mailbox, Order, Pulse};
+use crate::error::EmulatorError;
+use crate::journal::Watching;
+use crate::lateness::seconds;
+use crate::report::{DirectionReport, ImpairmentReport, REPORT_SCHEMA, Report};
+use crate::snapshot::Snapshot;
+use crate::wanted::{Change, Pending, Wanted, effective, no_such};
+
+/// How long what is held may still leave after the end was asked for.
+const DRAIN_NS: u64 = 2_000_000_000;
+/// A direction that does not answer within this time has other trouble.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Steers a running emulator; clones steer the same one, from any thread.
+#[derive(Clone)]
+pub struct Remote {
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl std::fmt::Debug for Remote {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Remote")
+            .field("interfaces", &self.shared.interfaces)
+            .finish_non_exhaustive()
+    }
+}
+
+pub(crate) struct Shared {
+    pub(crate) clock: Clock,
+    pub(crate) started_ns: u64,
+    pub(crate) interfaces: [String; 2],
+    pub(crate) links: Vec<String>,
+    /// Whether arrivals are stamped by whoever took them in, not by this process.
+    pub(crate) stamped: bool,
+    pub(crate) mailboxes: [Arc<Mailbox>; 2],
+    pub(crate) pulses: [Arc<Pulse>; 2],
+    pub(crate) wanted: Mutex<Wanted>,
+    pub(crate) alarms: Mutex<Alarms>,
+    pub(crate) journal: Option<Watching>,
+    pub(crate) notes: Vec<String>,
+    pub(crate) over: (Mutex<bool>, Condvar),
+    /// Interfaces whose state is watched: none in tests.
+    pub(crate) indices: Option<[u32; 2]>,
+    /// The interface that was removed.
+    pub(crate) gone: Mutex<Option<String>>,
+}
+
+impl Remote {
+    /// Asks both directions, and waits for their answers.
+    pub(crate) fn ask<T>(
+        &self,
+        order: impl Fn(SyncSender<T>) -> Order,
+    ) -> Result<Vec<T>, EmulatorError> {
+        let asked: Vec<Receiver<T>> = self
+            .shared
+            .mailboxes
+            .iter()
+            .map(|mailbox| {
+                let (sender, receiver) = sync_channel(1);
+                mailbox.post(order(sender));
+                receiver
+            })
+            .collect();
+        asked.into_iter().map(answer).collect()
+    }
+
+    /// What it has done so far.
+    ///
+    /// # Errors
+    /// [`EmulatorError::Ended`] when a direction has ended.
+    pub fn report(&self) -> Result<Report, EmulatorError> {
+        let snapshots = self.ask(Order::Report)?;
+        Ok(self.assemble(snapshots.into_iter().map(Snapshot::report).collect(), None))
+    }
+
+    pub(crate) fn assemble(
+        &self,
+        mut directions: Vec<DirectionReport>,
+        end_reason: Option<String>,
+    ) -> Report {
+        let mut flows = Vec::new();
+        let mut lists: Vec<_> =
+            directions.iter_mut().map(|d| std::mem::take(&mut d.flows).into_iter()).collect();
+        // Flow by flow, A to B before B to A.
+        loop {
+            let before = flows.len();
+            for list in &mut lists {
+                flows.extend(list.next());
+            }
+            if flows.len() == before {
+                break;
+            }
+        }
+        let (config, configurations) = {
+            let mut wanted = lock(&self.shared.wanted);
+            wanted.settle(self.shared.started_ns);
+            (effective(&wanted.config, &wanted.stopped), wanted.applied.clone())
+        };
+        Report {
+            schema: REPORT_SCHEMA.into(),
+            interfaces: self.shared.interfaces.clone(),
+            links: self.shared.links.clone(),
+            seconds: self.seconds(),
+            end_reason,
+            impairment: ImpairmentReport { config, flows },
+            directions,
+            configurations,
+            alarms: lock(&self.shared.alarms).list().to_vec(),
+            journal: self.shared.journal.as_ref().map(Watching::report),
+            notes: self.shared.notes.clone(),
+        }
+    }
+
+    pub(crate) fn seconds(&self) -> f64 {
+        seconds(self.shared.clock.monotonic_ns().saturating_sub(self.shared.started_ns))
+    }
+
+    /// Interface A, interface B.
+    #[must_use]
+    pub fn interfaces(&self) -> &[String; 2] {
+        &self.shared.interfaces
+    }
+
+    /// What the links are made of, and why.
+    #[must_use]
+    pub fn links(&self) -> &[String] {
+        &self.shared.links
+    }
+
+    /// What could not be had.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        &self.shared.notes
+    }
+
+    /// The configuration asked for last, and the flows whose laws are stopped by command.
+    #[must_use]
+    pub fn wanted(&self) -> (Impairment, Vec<String>) {
+        let wanted = lock(&self.shared.wanted);
+        ((*wanted.config).clone(), wanted.stopped.iter().cloned().collect())
+    }
+
+    /// Puts another configuration into force, in each direction between two batches; what is held leaves when it was to
+    /// leave. Returns its number.
+    ///
+    /// # Errors
+    /// A configuration that does not hold: then nothing has changed. [`EmulatorError::Pending`]: a direction has not
+    /// confirmed it; it was handed over all the same. [`EmulatorError::Ended`].
+    pub fn set(&self, config: Impairment) -> Result<u64, EmulatorError> {
+        let mut wanted = lock(&self.shared.wanted);
+        let stopped = wanted.stopped.clone();
+        self.apply(&mut wanted, Arc::new(config), stopped)
+    }
+
+    /// Changes parts of the configuration, all of them at once.
+    ///
+    /// # Errors
+    /// As [`Remote::set`]; a flow that is not there; a change of nothing.
+    pub fn change(&self, change: Change) -> Result<u64, EmulatorError> {
+        let mut wanted = lock(&self.shared.wanted);
+        let mut config = (*wanted.config).clone();
+        change.make(&mut config)?;
+        let stopped = wanted.stopped.clone();
+        self.apply(&mut wanted, Arc::new(config), stopped)
+    }
+
+    /// The laws of one flow, or of Other, in place of those it has; `None` leaves a direction as it is.
+    ///
+    /// # Errors
+    /// As [`Remote::change`].
+    pub fn set_laws(
+        &self,
+        flow: Option<&str>,
+        a_to_b: Option<Laws>,
+        b_to_a: Option<Laws>,
+    ) -> Result<u64, EmulatorError> {
+        let flow = flow.map(ToOwned::to_owned);
+        self.change(Change { flow, a_to_b, b_to_a, ..Change::default() })
+    }
+
+    /// Starts or stops the laws of a flow, of Other, or (`None`) of all; packets of a stopped flow pass untouched.
+    ///
+    /// # Errors
+    /// As [`Remote::set`]; a flow that is not there.
+    pub fn run(&self, flow: Option<&str>, on: bool) -> Result<u64, EmulatorError> {
+        let mut wanted = lock(&self.shared.wanted);
+        let config = wanted.config.clone();
+        let names: Vec<String> = match flow {
+            Some(name) if name == OTHER => vec![name.to_owned()],
+            Some(name) => {
+                if !config.flows.iter().any(|flow| flow.name == name) {
+                    return Err(no_such(name, &config));
+                }
+                vec![name.to_owned()]
+            }
+            None => {
+                let all = config.flows.iter().map(|flow| flow.name.clone());
+                all.chain([OTHER.to_owned()]).collect()
+            }
+        };
+        let mut stopped = wanted.stopped.clone();
+        for name in names {
+            if on {
+                stopped.remove(&name);
+            } else {
+                stopped.insert(name);
+            }
+        }
+        self.apply(&mut wanted, config, stopped)
+    }
+
+    /// Checks and prepares on this thread, so that no direction can refuse what the other runs; then hands over to both.
+    fn apply(
+        &self,
+        wanted: &mut Wanted,
+        config: Arc<Impairment>,
+        stopped: BTreeSet<String>,
+    ) -> Result<u64, EmulatorError> {
+        wanted.settle(self.shared.started_ns);
+        let effective = Arc::new(effective(&config, &stopped));
+        let timed = is_timed(&effective);
+        let there = Prepared::new(effective.clone(), Direction::Forward)?;
+        let back = Prepared::new(effective.clone(), Direction::Reverse)?;
+        wanted.names.check(&there)?;
+        if self.has_ended() {
+            return Err(EmulatorError::Ended);
+        }
+        wanted.names.add(&there);
+        let number = wanted.next;
+        wanted.next += 1;
+        (wanted.config, wanted.stopped) = (config, stopped);
+        if let Some(journal) = &self.shared.journal {
+            // Before any record can tell of it.
+            journal.configure(number, &wanted.names, &effective);
+        }
+        let mut pending = Pending { number, answers: [None, None], at_ns: [0; 2] };
+        let ways = [there, back].into_iter().zip(&self.shared.mailboxes);
+        for ((prepared, mailbox), answer) in ways.zip(&mut pending.answers) {
+            let (reply, receiver) = sync_channel(1);
+            mailbox.post(Order::Configure { prepared, timed, number, reply });
+            *answer = Some(receiver);
+        }
+        if pending.wait(Instant::now() + PATIENCE)? {
+            wanted.in_force(&pending, self.shared.started_ns);
+            Ok(number)
+        } else {
+            wanted.pending.push(pending);
+            Err(EmulatorError::Pending(number))
+        }
+    }
+
+    /// Whether deadlines count from stamps that were taken on arrival. If not, and `config` delays, that is worth a word.
+    #[must_use]
+    pub fn is_stamped(&self) -> bool {
+        self.shared.stamped
+    }
+
+    /// Writes the verdicts of a flow (of all: `None`) to the journal, or no longer.
+    ///
+    /// # Errors
+    /// No journal, or no such flow.
+    pub fn log(&self, flow: Option<&str>, on: bool) -> Result<(), EmulatorError> {
+        if self.shared.journal.is_none() {
+            return Err(EmulatorError::Refusal {
+                what: "log".into(),
+                given: "an emulator without journal".into(),
+                accepted: "one started with --journal".into(),
+            });
+        }
+        let flow = flow.map(ToOwned::to_owned);
+        let found = self.ask(|reply| Order::Log { flow: flow.clone(), on, reply })?;
+        match (found.contains(&true), flow) {
+            (false, Some(name)) => Err(no_such(&name, &self.wanted().0)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The alarms raised after the first `seen`, and how many there were ever.
+    #[must_use]
+    pub fn alarms_after(&self, seen: u64) -> (Vec<Alarm>, u64) {
+        lock(&self.shared.alarms).after(seen)
+    }
+
+    /// Takes in what has come by now, and no more; the directions end when all has left, after 2 s at the latest.
+    pub fn drain(&self) {
+        let until_ns = self.shared.clock.monotonic_ns() + DRAIN_NS;
+        for mailbox in &self.shared.mailboxes {
+            mailbox.post(Order::Drain { until_ns });
+        }
+    }
+
+    /// Ends the directions at once; what is held is lost, and counted.
+    pub fn abort(&self) {
+        for mailbox in &self.shared.mailboxes {
+            mailbox.abort();
+        }
+    }
+
+    /// Whether a direction has ended: by request, since its link did, or by a panic.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.shared.pulses.iter().any(|pulse| pulse.ended.load(Ordering::Acquire))
+    }
+
+    /// Whether each direction's thread is under SCHED_FIFO now.
+    #[must_use]
+    pub fn is_real_time(&self) -> [bool; 2] {
+        self.shared.pulses.each_ref().map(|pulse| pulse.fifo.load(Ordering::Relaxed))
+    }
+}
+
+pub(crate) fn answer<T>(receiver: Receiver<T>) -> Result<T, EmulatorError> {
+    receiver.recv_timeout(PATIENCE).map_err(|error| match error {
+        RecvTimeoutError::Disconnected => EmulatorError::Ended,
+        RecvTimeoutError::Timeout => EmulatorError::System {
+            operation: "get an answer from a direction's thread",
+            source: std::io::ErrorKind::TimedOut.into(),
+        },
+    })
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Values that are replaced whole: a thread that died left nothing half-done.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,94 @@
+//! Looks every half second at what the directions and the interfaces tell, and raises alarms.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use weir_net::interface;
+
+use crate::alarm::AlarmKind;
+use crate::emulator::NAMES;
+use crate::lateness::LATE_NS;
+use crate::remote::{Remote, lock};
+
+/// Between two looks.
+const WATCH: Duration = Duration::from_millis(500);
+
+impl Remote {
+    /// The supervisor's life.
+    pub(crate) fn watch(&self) {
+        let mut seen = [[0_u64; 3]; 2];
+        let mut journal_dropped = 0;
+        let (over, bell) = &self.shared.over;
+        let mut ended = lock(over);
+        while !*ended {
+            ended = match bell.wait_timeout(ended, WATCH) {
+                Ok((guard, _)) => guard,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+            if !*ended {
+                self.look(&mut seen, &mut journal_dropped);
+            }
+        }
+    }
+
+    fn look(&self, seen: &mut [[u64; 3]; 2], journal_dropped: &mut u64) {
+        let now = self.seconds();
+        let mut alarms = lock(&self.shared.alarms);
+        for ((pulse, name), seen) in self.shared.pulses.iter().zip(NAMES).zip(seen) {
+            let load = pulse.load_permille.load(Ordering::Relaxed);
+            alarms.set(AlarmKind::CpuHigh, name, load > 900, now, || {
+                format!("the thread of {name} uses {} % of a processor", load / 10)
+            });
+            let held = pulse.held_bytes.load(Ordering::Relaxed);
+            let most = pulse.memory_bytes.load(Ordering::Relaxed);
+            alarms.set(AlarmKind::MemoryCapNear, name, held > most / 10 * 9, now, || {
+                format!("{name} holds {held} of {most} bytes; what comes beyond is dropped")
+            });
+            let unplanned = pulse.unplanned_packets.load(Ordering::Relaxed);
+            let late = pulse.late_packets.load(Ordering::Relaxed);
+            let steps = pulse.clock_steps.load(Ordering::Relaxed);
+            let grown = [unplanned > seen[0], late > seen[1], steps > seen[2]];
+            alarms.set(AlarmKind::UnplannedDrop, name, grown[0], now, || {
+                format!("{name}: {} packets lost unasked", unplanned - seen[0])
+            });
+            alarms.set(AlarmKind::DeadlineLate, name, grown[1], now, || {
+                let count = late - seen[1];
+                format!("{name}: {count} packets left more than {} ms late", LATE_NS / 1_000_000)
+            });
+            alarms.set(AlarmKind::ClockStepped, name, grown[2], now, || {
+                format!(
+                    "{name}: the realtime clock was stepped; packets that came in within 10 ms of it may have \
+                     been delayed by as much more or less"
+                )
+            });
+            *seen = [unplanned, late, steps];
+        }
+        if let Some(journal) = &self.shared.journal {
+            let dropped = journal.report().dropped_records;
+            alarms.set(
+                AlarmKind::JournalDropped,
+                "journal",
+                dropped > *journal_dropped,
+                now,
+                || format!("{} verdicts are missing in the journal", dropped - *journal_dropped),
+            );
+            *journal_dropped = dropped;
+        }
+        if let Some(indices) = self.shared.indices
+            && let Ok(all) = interface::interfaces()
+        {
+            for (name, index) in self.shared.interfaces.iter().zip(indices) {
+                let found = all.iter().find(|found| found.index == index);
+                let down = !found.is_some_and(|found| found.up && found.carrier);
+                alarms.set(AlarmKind::LinkDown, name, down, now, || {
+                    format!("{name} is {}", if found.is_some() { "down" } else { "gone" })
+                });
+                if found.is_none() {
+                    // A socket learns of the going down before, and may not learn of this.
+                    *lock(&self.shared.gone) = Some(name.clone());
+                    self.abort();
+                }
+            }
+        }
+    }
+}

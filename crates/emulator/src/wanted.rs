@@ -1,0 +1,156 @@
+//! What is asked of an emulator while it runs: the configuration wanted, changes to it, and when each came into force.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Instant;
+
+use weir_impair::{ImpairError, Names};
+use weir_model::impairment::{Impairment, Laws, OTHER, Other};
+use weir_model::units::Seed;
+
+use crate::direction::InForce;
+use crate::error::EmulatorError;
+use crate::lateness::seconds;
+use crate::report::AppliedConfiguration;
+
+/// What is to be in force.
+pub(crate) struct Wanted {
+    pub(crate) config: Arc<Impairment>,
+    /// Flows whose laws are stopped by command.
+    pub(crate) stopped: BTreeSet<String>,
+    /// Every name that the directions know.
+    pub(crate) names: Names,
+    /// Number of the next configuration; none is given twice.
+    pub(crate) next: u64,
+    pub(crate) applied: Vec<AppliedConfiguration>,
+    /// Those that were handed over, and not yet confirmed by both directions.
+    pub(crate) pending: Vec<Pending>,
+}
+
+/// A configuration that was handed over.
+pub(crate) struct Pending {
+    pub(crate) number: u64,
+    pub(crate) answers: [Option<Receiver<Result<InForce, ImpairError>>>; 2],
+    pub(crate) at_ns: [u64; 2],
+}
+
+/// A configuration without the laws of flows that are stopped.
+pub(crate) fn effective(config: &Impairment, stopped: &BTreeSet<String>) -> Impairment {
+    let mut config = config.clone();
+    for flow in &mut config.flows {
+        flow.run.0 &= !stopped.contains(&flow.name);
+    }
+    if stopped.contains(OTHER) {
+        config.other = Other::default();
+    }
+    config
+}
+
+impl Pending {
+    /// Waits for the answers that are still to come, until a time; whether all are there.
+    pub(crate) fn wait(&mut self, until: Instant) -> Result<bool, EmulatorError> {
+        for (answer, at_ns) in self.answers.iter_mut().zip(&mut self.at_ns) {
+            let Some(receiver) = answer else { continue };
+            let left = until.saturating_duration_since(Instant::now());
+            match receiver.recv_timeout(left) {
+                Ok(Ok(in_force)) => *at_ns = in_force.at_ns,
+                Ok(Err(refused)) => return Err(refused.into()),
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => return Err(EmulatorError::Ended),
+            }
+            *answer = None;
+        }
+        Ok(self.answers.iter().all(Option::is_none))
+    }
+}
+
+impl Wanted {
+    /// Takes note of configurations that have come into force since.
+    pub(crate) fn settle(&mut self, started_ns: u64) {
+        let mut pending = std::mem::take(&mut self.pending);
+        // One that a direction will never answer is not in force there.
+        pending.retain_mut(|pending| match pending.wait(Instant::now()) {
+            Ok(true) => {
+                self.in_force(pending, started_ns);
+                false
+            }
+            Ok(false) => true,
+            Err(_) => false,
+        });
+        self.pending = pending;
+    }
+
+    pub(crate) fn in_force(&mut self, Pending { number, at_ns, .. }: &Pending, started_ns: u64) {
+        let at_seconds = at_ns.map(|ns| seconds(ns.saturating_sub(started_ns)));
+        self.applied.push(AppliedConfiguration { number: *number, at_seconds });
+    }
+}
+
+/// What is to be changed in the configuration; what is absent stays.
+#[derive(Debug, Clone, Default)]
+pub struct Change {
+    /// The flow that laws and preset are for; absent: Other.
+    pub flow: Option<String>,
+    /// A preset, in place of the laws there were.
+    pub profile: Option<String>,
+    /// Laws from A to B, in place of those there were; over the preset's, if there is one.
+    pub a_to_b: Option<Laws>,
+    /// Laws from B to A.
+    pub b_to_a: Option<Laws>,
+    /// The seed.
+    pub seed: Option<Seed>,
+}
+
+impl Change {
+    pub(crate) fn make(self, config: &mut Impairment) -> Result<(), EmulatorError> {
+        let refused = |given: &str, accepted: &str| EmulatorError::Refusal {
+            what: "set".into(),
+            given: given.into(),
+            accepted: accepted.into(),
+        };
+        let has_laws = self.profile.is_some() || self.a_to_b.is_some() || self.b_to_a.is_some();
+        if !has_laws && self.flow.is_some() {
+            return Err(refused("a flow alone", "both, a_to_b, b_to_a or profile with it"));
+        }
+        if !has_laws && self.seed.is_none() {
+            return Err(refused("nothing", "impairment, both, a_to_b, b_to_a, profile or seed"));
+        }
+        config.seed = self.seed.unwrap_or(config.seed);
+        if !has_laws {
+            return Ok(());
+        }
+        let (profile, forward, reverse) = match self.flow.filter(|name| *name != OTHER) {
+            None => {
+                let other = &mut config.other;
+                (&mut other.profile, &mut other.a_to_b, &mut other.b_to_a)
+            }
+            Some(name) => {
+                let at = config.flows.iter().position(|flow| flow.name == name);
+                let at = at.ok_or_else(|| no_such(&name, config))?;
+                let flow = &mut config.flows[at];
+                (&mut flow.profile, &mut flow.a_to_b, &mut flow.b_to_a)
+            }
+        };
+        if self.profile.is_some() {
+            (*forward, *reverse) = (Laws::default(), Laws::default());
+            *profile = self.profile;
+        } else if self.a_to_b.is_some() && self.b_to_a.is_some() {
+            // A preset would fill the slots that the new laws leave empty.
+            *profile = None;
+        }
+        if let Some(laws) = self.a_to_b {
+            *forward = laws;
+        }
+        if let Some(laws) = self.b_to_a {
+            *reverse = laws;
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn no_such(name: &str, config: &Impairment) -> EmulatorError {
+    let mut names: Vec<&str> = config.flows.iter().map(|flow| flow.name.as_str()).collect();
+    names.push(OTHER);
+    EmulatorError::Refusal { what: "flow".into(), given: name.into(), accepted: names.join(", ") }
+}
