@@ -1,0 +1,330 @@
+//! One flow as its two ends saw it.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::plan::{Direction, Family, Transport};
+
+record! {
+    /// One flow: what its sender did and what its receiver saw.
+    Flow {
+        /// Number, from 1.
+        id: u32,
+        /// Name.
+        name: String,
+        /// Transport.
+        transport: Transport,
+        /// IP version.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        family: Option<Family>,
+        /// Who sends.
+        direction: Direction,
+        /// The sender's address and port, as the side that ran the command knows it.
+        source: String,
+        /// The receiver's.
+        destination: String,
+        /// Payload of a datagram or of a write.
+        payload_bytes: u64,
+        /// The sending side.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        sender: Option<Sender>,
+        /// The receiving side: its figure is the result.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        receiver: Option<Receiver>,
+        /// Round trip of this flow where it has one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        round_trip: Option<Delay>,
+        /// TCP information at the end, of the sending side.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        tcp: Option<Tcp>,
+        /// TCP information over time, of the sending side.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        tcp_samples: Vec<TcpSample>,
+        /// Time from connect to established.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        connect_seconds: Option<f64>,
+    }
+}
+
+record! {
+    /// What a sender did.
+    Sender {
+        /// Payload bytes handed to the network.
+        bytes: u64,
+        /// Datagrams, or writes of a stream.
+        packets: u64,
+        /// From the first send to the end of sending.
+        seconds: f64,
+        /// First send (or the end of the omitted time), since the start of the test on this end's clock.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        start_seconds: Option<f64>,
+        /// End of sending, on the same clock: the planned end where it went on until then, else the last send.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        end_seconds: Option<f64>,
+        /// Payload rate; absent where there is no time that it could be over (one packet, or none).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        bits_per_second: Option<f64>,
+        /// Packet rate; absent as the payload rate is.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        packets_per_second: Option<f64>,
+        /// System calls that sent.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        io_calls: Option<u64>,
+        /// `gso`, `sendmmsg`, `send`, `write` or `sendfile`.
+        method: String,
+        /// Mean datagrams handed over as one super-packet; above 1 they leave merged.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        segments_per_message: Option<f64>,
+        /// Slots of a paced sender.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        intended_slots: Option<u64>,
+        /// Slots skipped because the backlog passed 100 ms or the policy is `none`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        missed_slots: Option<u64>,
+        /// Slots served more than one period after their time.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        late_slots: Option<u64>,
+        /// Rate asked for, packets per second.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        asked_packets_per_second: Option<f64>,
+        /// Achieved spacing of a paced sender.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        spacing: Option<Spacing>,
+        /// Socket send buffer as it was got.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        buffer_bytes: Option<u64>,
+        /// Sends refused by a full queue below the socket (ENOBUFS), and retried.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        queue_full: Option<u64>,
+        /// Scheduling class of the thread that sent datagrams: `fifo` when all of them were sent under real-time scheduling (SCHED_FIFO), else `normal`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        scheduling: Option<String>,
+    }
+}
+
+record! {
+    /// How evenly a paced sender sent: actual gap less intended gap.
+    Spacing {
+        /// Intended gap.
+        intended_seconds: f64,
+        /// Half the range from the 16th to the 84th percentile of the error.
+        deviation_seconds: f64,
+        /// Median of the error.
+        p50_seconds: f64,
+        /// 1st percentile of the error (early).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        p01_seconds: Option<f64>,
+        /// 99th percentile of the error (late).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        p99_seconds: Option<f64>,
+        /// Largest absolute error.
+        max_seconds: f64,
+    }
+}
+
+record! {
+    /// What a receiver saw.
+    Receiver {
+        /// Payload bytes that arrived (duplicates left out).
+        bytes: u64,
+        /// Datagrams that arrived (duplicates left out), or reads of a stream.
+        packets: u64,
+        /// From the first to the last arrival.
+        seconds: f64,
+        /// First arrival (after the omitted time), since the start of the test on this end's clock.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        start_seconds: Option<f64>,
+        /// Last arrival, on the same clock.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        end_seconds: Option<f64>,
+        /// Payload rate; absent where there is no time that it could be over (one packet, or none).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        bits_per_second: Option<f64>,
+        /// Packet rate; absent as the payload rate is.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        packets_per_second: Option<f64>,
+        /// System calls that received.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        io_calls: Option<u64>,
+        /// `gro`, `recvmmsg`, `copy` or `discard`.
+        method: String,
+        /// `merged` when super-packets reached the socket, `cut` when each datagram crossed on its own.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        crossing: Option<String>,
+        /// Mean datagrams for each message received.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        segments_per_message: Option<f64>,
+        /// Datagrams that did not come within the loss threshold (RFC 7680).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        lost_packets: Option<u64>,
+        /// Lost / sent.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        loss_ratio: Option<f64>,
+        /// Came after the loss threshold: counted as lost, and here.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        late_packets: Option<u64>,
+        /// Further copies (RFC 5560).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        duplicate_packets: Option<u64>,
+        /// Sequence below the next expected (RFC 4737).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reordered_packets: Option<u64>,
+        /// Largest reordering extent in packets (RFC 4737, section 4.2).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reordering_extent_max: Option<u64>,
+        /// Bad tag, bit errors or truncation.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        corrupted_packets: Option<u64>,
+        /// Bits that differed from the seeded payload, when verified.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        bit_errors: Option<u64>,
+        /// Shorter than sent.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        truncated_packets: Option<u64>,
+        /// Losses in a row: length → how often (RFC 3357). The key `more` gathers the rest.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        loss_runs: Option<BTreeMap<String, u64>>,
+        /// Runs, duplicates or reordering may be wrong (narrow sequences, or a window that was too small).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        ambiguous: Option<bool>,
+        /// Interarrival jitter (RFC 3550, section 6.4.1) at the end.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        jitter_seconds: Option<f64>,
+        /// Packet delay variation (RFC 5481).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        delay_variation: Option<DelayVariation>,
+        /// One-way delay from the actual send time (RFC 7679).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        one_way_delay: Option<Delay>,
+        /// One-way delay from the time at which the schedule meant to send.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        one_way_delay_from_intended: Option<Delay>,
+        /// Messages that came without a kernel stamp and were timed when they were read: their times hold the wait for
+        /// the processor.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        user_timed_messages: Option<u64>,
+        /// What times are between: `packet`, or `batch` where packets arrived merged.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        time_unit: Option<String>,
+        /// Dropped by the socket's full buffer.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        socket_dropped_packets: Option<u64>,
+        /// Socket receive buffer as it was got.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        buffer_bytes: Option<u64>,
+    }
+}
+
+record! {
+    /// Variation of delay.
+    DelayVariation {
+        /// 99th percentile of delay less minimum delay (RFC 5481 PDV).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pdv_p99_seconds: Option<f64>,
+        /// 99th percentile of the absolute difference between consecutive packets (RFC 5481 IPDV).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        ipdv_p99_seconds: Option<f64>,
+    }
+}
+
+record! {
+    /// A distribution of delays. A percentile q is absent below 10/(1−q) samples.
+    Delay {
+        /// Samples.
+        count: u64,
+        /// Smallest.
+        min_seconds: f64,
+        /// Mean.
+        mean_seconds: f64,
+        /// Median.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        p50_seconds: Option<f64>,
+        /// 90th percentile.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        p90_seconds: Option<f64>,
+        /// 99th percentile.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        p99_seconds: Option<f64>,
+        /// 99.9th percentile.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        p99_9_seconds: Option<f64>,
+        /// 99.99th percentile.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        p99_99_seconds: Option<f64>,
+        /// 99.999th percentile.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        p99_999_seconds: Option<f64>,
+        /// Largest.
+        max_seconds: f64,
+        /// Bound of the error of each of these figures.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error_seconds: Option<f64>,
+        /// Samples below zero: the clock relation was off by more than its bound.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        negative_samples: Option<u64>,
+    }
+}
+
+record! {
+    /// TCP information of the sending side at the end.
+    Tcp {
+        /// Segments sent again.
+        retransmits: u64,
+        /// Maximum segment size in use.
+        mss_bytes: u32,
+        /// Smoothed round trip.
+        rtt_seconds: f64,
+        /// Smallest round trip seen.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        min_rtt_seconds: Option<f64>,
+        /// Congestion window.
+        cwnd_bytes: u64,
+        /// Congestion control.
+        congestion_control: String,
+        /// Send window offered by the peer.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        send_window_bytes: Option<u64>,
+        /// Receive window of the receiver.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        receive_window_bytes: Option<u64>,
+        /// Bytes sent again.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        retransmitted_bytes: Option<u64>,
+        /// Share of busy time limited by the receiver's window.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        receive_window_limited_ratio: Option<f64>,
+        /// Share of busy time limited by the send buffer.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        send_buffer_limited_ratio: Option<f64>,
+        /// Whether timestamps were in use (12 bytes of options in each segment).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        timestamps: Option<bool>,
+    }
+}
+
+record! {
+    /// TCP information at one moment.
+    TcpSample {
+        /// Time since the start of the test.
+        at_seconds: f64,
+        /// Smoothed round trip.
+        rtt_seconds: f64,
+        /// Round-trip variation.
+        rttvar_seconds: f64,
+        /// Congestion window.
+        cwnd_bytes: u64,
+        /// Segments sent again so far.
+        retransmits: u64,
+        /// Delivery rate estimate.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        delivery_bits_per_second: Option<f64>,
+        /// Pacing rate.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pacing_bits_per_second: Option<f64>,
+        /// What limited it since the last sample: `congestion`, `receive-window`, `send-buffer` or `application`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        limited_by: Option<String>,
+    }
+}

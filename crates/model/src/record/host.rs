@@ -1,0 +1,189 @@
+//! Who took part: builds, hosts, interfaces and how their clocks relate.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+record! {
+    /// The build of a program.
+    Build {
+        /// Commit, where known.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        commit: Option<String>,
+        /// Target triple.
+        target: String,
+    }
+}
+
+record! {
+    /// Facts of one host.
+    Host {
+        /// Host name.
+        host: String,
+        /// Weir's version there.
+        version: String,
+        /// Operating system.
+        os: String,
+        /// Kernel release.
+        kernel: String,
+        /// Processor.
+        cpu: CpuFacts,
+        /// Memory.
+        memory_bytes: u64,
+        /// The hypervisor, if any.
+        #[serde(rename = "virtual", skip_serializing_if = "Option::is_none")]
+        virtual_machine: Option<String>,
+        /// The kernel's clock source.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        clocksource: Option<String>,
+        /// Kernel settings that bear on a network test.
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        sysctls: BTreeMap<String, String>,
+        /// The interfaces that carried the test.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        interfaces: Vec<Interface>,
+        /// Host-wide protocol counters, after less before: `udp_receive_buffer_errors` and the like.
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        counters: BTreeMap<String, u64>,
+    }
+}
+
+record! {
+    /// Facts of a processor.
+    CpuFacts {
+        /// Model name.
+        model: String,
+        /// Logical processors usable.
+        cores: u32,
+        /// Frequency governor.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        governor: Option<String>,
+    }
+}
+
+record! {
+    /// Facts of one interface with its counters before and after.
+    Interface {
+        /// Name.
+        name: String,
+        /// Kernel driver.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        driver: Option<String>,
+        /// Link speed where the driver knows one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        speed_bits_per_second: Option<u64>,
+        /// Maximum transmission unit.
+        mtu_bytes: u32,
+        /// Offloads by their ethtool names.
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        offloads: BTreeMap<String, bool>,
+        /// Queueing discipline at the root.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        qdisc: Option<String>,
+        /// Counters before the run, by the kernel's names.
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        counters_before: BTreeMap<String, u64>,
+        /// Counters after the run.
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        counters_after: BTreeMap<String, u64>,
+        /// What the outermost queueing disciplines did during the run (RTM_GETQDISC).
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        qdiscs: Vec<QdiscUse>,
+    }
+}
+
+record! {
+    /// Counters of one queueing discipline, after less before. What its children drop is in it.
+    QdiscUse {
+        /// Kind: `fq_codel`, `tbf`, `clsact`.
+        kind: String,
+        /// `egress`, or `filter` for the hooks of `ingress` and `clsact`.
+        hook: String,
+        /// Packets that left it.
+        sent_packets: u64,
+        /// Packets that it dropped.
+        dropped_packets: u64,
+    }
+}
+
+record! {
+    /// How the clock of the remote side relates to the local one.
+    ClockRelation {
+        /// `shared`, `ntp` (by probes of ours, or by the ends' own NTP service) or `ptp`.
+        method: String,
+        /// What the stated error rests on: `probes`, or the time service of both ends, where that was tighter:
+        /// `chrony`, `ntp-kernel`, or this end's and the other's joined by ` and `. Absent when shared.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        source: Option<String>,
+        /// Remote minus local at the start.
+        offset_seconds: f64,
+        /// Relative rate error of the remote clock.
+        skew_ratio: f64,
+        /// Bound of the error of a mapped time.
+        error_seconds: f64,
+        /// Probes that the fit rests on.
+        samples: u64,
+        /// Smallest round trip among them.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        min_round_trip_seconds: Option<f64>,
+    }
+}
+
+record! {
+    /// Where times came from.
+    TimeSource {
+        /// Of sending: `user` or `kernel`.
+        send: String,
+        /// Of receiving: `user`, `kernel` or `card`; `kernel+user` where some messages came without a kernel stamp
+        /// (`receiver.user_timed_messages` tells how many).
+        receive: String,
+        /// Resolution of the coarser of the two.
+        resolution_seconds: f64,
+    }
+}
+
+record! {
+    /// CPU use of both ends.
+    CpuUse {
+        /// This side.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        local: Option<CpuEnd>,
+        /// The other side.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        remote: Option<CpuEnd>,
+    }
+}
+
+record! {
+    /// CPU use of one host, as shares of all its processors, and of Weir's process alone.
+    CpuEnd {
+        /// User mode.
+        user_ratio: f64,
+        /// Kernel mode.
+        system_ratio: f64,
+        /// Interrupts, hard and soft.
+        irq_ratio: f64,
+        /// Taken by the hypervisor.
+        steal_ratio: f64,
+        /// This process, in processors (1.0 is one core), user.
+        process_user_ratio: f64,
+        /// This process, system.
+        process_system_ratio: f64,
+        /// The busiest processor.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        busiest_core_ratio: Option<f64>,
+    }
+}
+
+record! {
+    /// The noise floor beside a result.
+    CalibrationRef {
+        /// Which calibration.
+        id: String,
+        /// When.
+        at: String,
+        /// Its figures by name, in seconds or ratios as the names end.
+        noise_floor: BTreeMap<String, f64>,
+    }
+}

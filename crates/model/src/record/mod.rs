@@ -1,0 +1,181 @@
+//! `weir.run/1`: the one record of a run. Text, JSON, CSV, the page and the report are views of it.
+//!
+//! Keys end in their SI unit. A part that was not measured is absent, never zero. 64-bit seeds and nanosecond
+//! stamps are strings, since JSON numbers keep only 53 bits.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::plan::{Direction, Plan};
+use crate::units::Seed;
+use crate::warning::Warning;
+
+macro_rules! record {
+    ($(#[$m:meta])* $name:ident { $($(#[$fm:meta])* $field:ident : $ty:ty,)* }) => {
+        $(#[$m])*
+        #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+        #[serde(default)]
+        pub struct $name { $($(#[$fm])* pub $field: $ty,)* }
+    };
+}
+
+mod flow;
+mod host;
+mod path;
+mod total;
+
+pub use flow::{Delay, DelayVariation, Flow, Receiver, Sender, Spacing, Tcp, TcpSample};
+pub use host::{
+    Build, CalibrationRef, ClockRelation, CpuEnd, CpuFacts, CpuUse, Host, Interface, QdiscUse,
+    TimeSource,
+};
+pub use path::{
+    ImpairedFlow, ImpairmentUse, Lateness, LedgerRow, LossLedger, Residual, Triangulation,
+};
+pub use total::{
+    DirectionTotal, Histogram, Interval, IntervalCount, IntervalEnds, IntervalFlow, IntervalTotals,
+    Latency, LinkUsage, Sums, Totals,
+};
+
+/// The schema name of a record.
+pub const RUN_SCHEMA: &str = "weir.run/1";
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// All that was planned was done and both ends reported.
+    #[default]
+    Complete,
+    /// Something was lost on the way (a peer vanished); what was measured is here.
+    Partial,
+    /// Stopped by the user or a signal; what was measured is here.
+    Interrupted,
+}
+
+record! {
+    /// One run: what was asked, who ran it, what was measured, and what to think of it.
+    Record {
+        /// `weir.run/1`.
+        schema: String,
+        /// Unique, sortable by time.
+        id: String,
+        /// Version of Weir that wrote this.
+        version: String,
+        /// The build of Weir.
+        build: Build,
+        /// Start, RFC 3339, UTC.
+        started_at: String,
+        /// Length of the run from first start to last end of sending, without the omitted part.
+        seconds: f64,
+        /// How it ended.
+        status: Status,
+        /// Why it ended, in words.
+        end_reason: String,
+        /// The command as it was given.
+        command: Vec<String>,
+        /// The plan as understood, defaults included.
+        plan: Plan,
+        /// SHA-256 of the plan's canonical JSON.
+        plan_sha256: String,
+        /// Seed of everything random.
+        seed: Seed,
+        /// Free labels (`--label key=value`).
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        labels: BTreeMap<String, String>,
+        /// The kind of peer: `weir`, or another tool.
+        peer: String,
+        /// The side that ran the command.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        local: Option<Host>,
+        /// The other side.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        remote: Option<Host>,
+        /// How the two clocks were related.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        clock: Option<ClockRelation>,
+        /// Where times came from.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        time_source: Option<TimeSource>,
+        /// One entry for each flow.
+        flows: Vec<Flow>,
+        /// Sums for each direction that ran.
+        total: Totals,
+        /// Both ends' figures for each interval.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        intervals: Vec<Interval>,
+        /// Distributions, encoded.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        histograms: Vec<Histogram>,
+        /// Round trips beside the test.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        latency: Option<Latency>,
+        /// CPU use of both ends during the run.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cpu: Option<CpuUse>,
+        /// Use of the nominal rate, for each direction that ran.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        link_usage: Option<LinkUsage>,
+        /// Every missing packet placed.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        loss_ledger: Option<LossLedger>,
+        /// What an emulator on the path was asked to do, and did.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        impairment: Option<ImpairmentUse>,
+        /// The emulator's journal and the receiver's packet log joined, packet by packet.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        triangulation: Option<Triangulation>,
+        /// The noise floor of this host, as `weir calibrate` stored it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        calibration: Option<CalibrationRef>,
+        /// Bytes of control connection and clock probes, both directions.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        control_bytes: Option<u64>,
+        /// Time at the start that was left out of the totals.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        omitted_seconds: Option<f64>,
+        /// A packet was called lost after this time (RFC 7680).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        loss_threshold_seconds: Option<f64>,
+        /// Warnings that travel with the result.
+        warnings: Vec<Warning>,
+        /// Expectations and whether they were met.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        verdict: Option<Verdict>,
+    }
+}
+
+record! {
+    /// Expectations and whether they were met.
+    Verdict {
+        /// All met.
+        passed: bool,
+        /// Each one.
+        expectations: Vec<Expectation>,
+    }
+}
+
+record! {
+    /// One expectation.
+    Expectation {
+        /// As it was written.
+        text: String,
+        /// Met.
+        passed: bool,
+        /// What was measured.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        measured: Option<f64>,
+    }
+}
+
+impl Record {
+    /// The total of a direction, if it ran.
+    pub fn direction(&self, direction: Direction) -> Option<&DirectionTotal> {
+        match direction {
+            Direction::Forward => self.total.forward.as_ref(),
+            Direction::Reverse => self.total.reverse.as_ref(),
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! What happened between the ends: the loss ledger, the emulator in the middle, the join of the two.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::impairment::Impairment;
+use crate::plan::Direction;
+
+record! {
+    /// Every missing packet placed; sums are conserved.
+    LossLedger {
+        /// The places.
+        rows: Vec<LedgerRow>,
+        /// What could not be placed.
+        remainder_packets: i64,
+        /// Sent less received: what the rows and the remainder add up to.
+        missing_packets: i64,
+    }
+}
+
+impl LossLedger {
+    /// Computes the remainder anew from what is missing and the rows: all that is counted exactly is placed; a bound may
+    /// count other traffic, or fewer buffers than datagrams, and explains at most what is left.
+    pub fn settle(&mut self) {
+        let sum = |kind: &str| {
+            self.rows.iter().filter(|r| r.kind == kind).map(|r| r.packets as i64).sum::<i64>()
+        };
+        let left = self.missing_packets - sum("exact");
+        self.remainder_packets = if left > 0 { left - sum("bound").min(left) } else { left };
+    }
+}
+
+record! {
+    /// One place where packets were lost.
+    LedgerRow {
+        /// `application`, `qdisc`, `card tx`, `path`, `card rx`, `softnet`, `socket overflow`, `late`, …
+        stage: String,
+        /// Packets.
+        packets: u64,
+        /// The counter that tells it.
+        source: String,
+        /// `exact` or `bound`.
+        kind: String,
+        /// Which side: `local` or `remote`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        side: Option<String>,
+    }
+}
+
+record! {
+    /// An emulator's part in a run.
+    ImpairmentUse {
+        /// What was asked of it.
+        config: Impairment,
+        /// What each of its flows saw, in each direction.
+        flows: Vec<ImpairedFlow>,
+    }
+}
+
+record! {
+    /// One flow of an emulator in one direction.
+    ImpairedFlow {
+        /// Name; `other` for what no filter matched.
+        name: String,
+        /// `forward` is A to B.
+        direction: Direction,
+        /// `received_packets`, `lost_packets`, `queue_dropped_packets`, `unplanned_dropped_packets` and the like.
+        counters: BTreeMap<String, u64>,
+        /// Its laws in one line.
+        asked: String,
+        /// Shares and delays as they came out, by names that end in their unit.
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        realised: BTreeMap<String, f64>,
+        /// Departure less deadline.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        lateness: Option<Lateness>,
+    }
+}
+
+record! {
+    /// How late an emulator's packets left.
+    Lateness {
+        /// Packets.
+        count: u64,
+        /// Median; absent with few packets.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        p50_seconds: Option<f64>,
+        /// 99th percentile; absent with few packets.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        p99_seconds: Option<f64>,
+        /// Largest.
+        max_seconds: f64,
+    }
+}
+
+record! {
+    /// Three opinions on each packet: what was asked, what an emulator did, what the receiver saw.
+    Triangulation {
+        /// Packets on whose fate emulator and receiver agree.
+        matched_packets: u64,
+        /// Packets on whose fate they do not.
+        disagreeing_packets: u64,
+        /// Fates, copies included, that are as predicted from laws, seed and times of entry.
+        predicted_fates: u64,
+        /// Fates that are not.
+        unpredicted_fates: u64,
+        /// Measured delay less the emulator's: the error of tool and hosts. An emulator's time of departure is read after
+        /// the kernel took the frame, so that it may be negative.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        residual: Option<Residual>,
+    }
+}
+
+record! {
+    /// Distribution of a difference of delays.
+    Residual {
+        /// Packets.
+        count: u64,
+        /// Least.
+        min_seconds: f64,
+        /// Median.
+        p50_seconds: f64,
+        /// 99th percentile, nearest rank.
+        p99_seconds: f64,
+        /// Greatest.
+        max_seconds: f64,
+    }
+}
