@@ -146,7 +146,21 @@ fn flow(
     {
         tcp.receive_window_bytes = Some(window);
     }
+    if let (Some(sent), Some(received)) = (&out.sender, &mut out.receiver) {
+        rate_over_sending(sent, received);
+    }
     out
+}
+
+/// A path that dies before its sender ends must not be credited with the time in which it still carried: rates are over
+/// the time of sending where that is longer than from first to last arrival.
+fn rate_over_sending(sent: &Sender, received: &mut Receiver) {
+    if sent.packets == 0 || sent.seconds <= Counted::receiver(received).seconds {
+        return;
+    }
+    let per_second = |n: u64| Some(n as f64 / sent.seconds);
+    received.bits_per_second = per_second(8 * received.bytes);
+    received.packets_per_second = per_second(received.packets);
 }
 
 fn time_source(
@@ -210,7 +224,9 @@ impl Counted {
         (packets, packets_per_second): (u64, Option<f64>),
         (bytes, bits_per_second): (u64, Option<f64>),
     ) -> Self {
-        let over = |amount: f64, rate: Option<f64>| rate.filter(|r| *r > 0.0).map(|r| amount / r);
+        let over = |amount: f64, rate: Option<f64>| {
+            rate.filter(|r| *r > 0.0 && amount > 0.0).map(|r| amount / r)
+        };
         let counted = over(packets as f64, packets_per_second)
             .or_else(|| over(8.0 * bytes as f64, bits_per_second));
         Counted { start, seconds: counted.unwrap_or(seconds) }
@@ -238,9 +254,9 @@ fn union_seconds(flows: &[Counted]) -> f64 {
 
 /// A sum's rates: all that was carried over the time in which any flow ran. Adding the flows' own rates would give more
 /// than ever crossed when they ran one after another, or some were shorter than others.
-fn set_rates(sums: &mut Sums, flows: &[Counted]) {
+fn set_rates(sums: &mut Sums, flows: &[Counted], at_least_seconds: f64) {
     let least = |values: &mut dyn Iterator<Item = f64>| values.min_by(f64::total_cmp);
-    let span = union_seconds(flows);
+    let span = union_seconds(flows).max(at_least_seconds);
     sums.start_seconds = least(&mut flows.iter().filter_map(|c| c.start));
     sums.bits_per_second = (span > 0.0).then(|| 8.0 * sums.bytes as f64 / span);
     sums.packets_per_second = (span > 0.0).then(|| sums.packets as f64 / span);
@@ -279,9 +295,12 @@ fn total(flows: &[Flow], direction: Direction) -> Option<DirectionTotal> {
             receivers.push(Counted::receiver(r));
         }
     }
-    for (sums, counted) in [(&mut out.sender, &senders), (&mut out.receiver, &receivers)] {
+    let sending = if senders.is_empty() { 0.0 } else { union_seconds(&senders) };
+    for (sums, counted, at_least) in
+        [(&mut out.sender, &senders, 0.0), (&mut out.receiver, &receivers, sending)]
+    {
         if let Some(sums) = sums {
-            set_rates(sums, counted);
+            set_rates(sums, counted, at_least);
             if let (Some(start), Some(end)) = (sums.start_seconds, sums.end_seconds) {
                 sums.seconds = (end - start).max(0.0);
             }

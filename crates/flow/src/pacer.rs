@@ -106,7 +106,10 @@ impl Pacer {
             _ => {}
         }
         let at = match self.catch_up {
-            CatchUp::Spread(_) => intended.max(self.not_before_ns),
+            // The rest of a burst that has begun is not backlog, however many packets a sender's turn takes.
+            CatchUp::Spread(_) if self.slot.is_multiple_of(u64::from(self.burst)) => {
+                intended.max(self.not_before_ns)
+            }
             _ => intended,
         };
         if at > now_ns {
@@ -125,14 +128,19 @@ impl Pacer {
     /// `count` slots were served at `now_ns`.
     pub fn served(&mut self, count: u32, now_ns: u64) {
         let period = self.period_ns();
+        let bursts_before = self.slot / u64::from(self.burst);
         for _ in 0..count {
             if now_ns > self.intended_ns(self.slot).saturating_add(period) {
                 self.late += 1;
             }
             self.slot += 1;
         }
-        if let CatchUp::Spread(percent) = self.catch_up {
-            let gap = self.period_ns() as f64 * f64::from(count) / (1.0 + percent / 100.0);
+        let ended = self.slot / u64::from(self.burst) - bursts_before;
+        if let CatchUp::Spread(percent) = self.catch_up
+            && ended > 0
+        {
+            let slots = ended as f64 * f64::from(self.burst);
+            let gap = self.period_ns() as f64 * slots / (1.0 + percent / 100.0);
             // Counted from when it was due, not from now, so that a late wake-up is not paid for twice; but at most
             // half a gap back, so that a stall does not end in two packets at once.
             let from = self.not_before_ns.max(now_ns.saturating_sub(gap as u64 / 2));
@@ -277,6 +285,27 @@ mod tests {
         let (sent, _) = run(Pacer::new(1000.0, 10, CatchUp::default(), 0), 1_000_000_000, &[]);
         assert_eq!(sent.len(), 1000);
         assert_eq!(sent.iter().collect::<std::collections::BTreeSet<_>>().len(), 100);
+    }
+
+    #[test]
+    fn a_burst_that_takes_several_turns_is_sent_at_once_all_the_same() {
+        for catch_up in [CatchUp::default(), CatchUp::None, CatchUp::Burst(64)] {
+            let mut p = Pacer::new(1000.0, 32, catch_up, 0);
+            let (mut now, mut sent) = (0, vec![]);
+            while now < 1_000_000_000 {
+                match p.due(now) {
+                    Due::Now(n) => {
+                        let turn = n.min(8);
+                        sent.extend(std::iter::repeat_n(now, turn as usize));
+                        p.served(turn, now);
+                    }
+                    Due::At(t) => now = t,
+                }
+            }
+            let wanted: Vec<u64> = (0..1000).map(|k| k / 32 * 32_000_000).collect();
+            assert_eq!(sent[..1000], wanted, "{catch_up:?}");
+            assert_eq!((p.late(), p.missed()), (0, 0));
+        }
     }
 
     proptest! {

@@ -401,7 +401,41 @@ fn link_usage_counts_headers_of_every_level() {
     assert_eq!(usage(&mut both).direction, Direction::Forward);
     let faster = both.parts.local.flows[1].receiver.as_mut().unwrap();
     (faster.packets_per_second, faster.bits_per_second) = (Some(2000.0), Some(16e6));
+    both.remote().flows[1].sender.as_mut().unwrap().seconds = 0.5;
     assert_eq!(usage(&mut both).direction, Direction::Reverse);
+}
+
+/// A path that dies half-way: what came, came at the full rate, and still is half of what was to come.
+#[test]
+fn rates_of_a_receiver_are_over_the_time_of_sending_where_that_is_longer() {
+    for packets in [500, 1, 0] {
+        let mut t = Test::udp();
+        let rate = (packets > 1).then_some(1000.0);
+        *t.receiver() = Receiver {
+            bytes: packets * 1000,
+            packets,
+            seconds: packets.saturating_sub(1) as f64 / 1000.0,
+            bits_per_second: rate.map(|r| 8e3 * r),
+            packets_per_second: rate,
+            lost_packets: Some(1000 - packets),
+            ..Receiver::default()
+        };
+        let record = t.record();
+        let flow = record.flows[0].receiver.as_ref().unwrap();
+        let sum = record.total.forward.as_ref().unwrap().receiver.as_ref().unwrap();
+        let wanted = packets as f64;
+        assert_eq!(
+            (flow.packets_per_second, flow.bits_per_second),
+            (Some(wanted), Some(8e3 * wanted))
+        );
+        assert_eq!(
+            (sum.packets_per_second, sum.bits_per_second),
+            (Some(wanted), Some(8e3 * wanted))
+        );
+        // Without the sender's word only the arrivals are known.
+        t.parts.local.flows[0].sender = None;
+        assert_eq!(t.record().flows[0].receiver.as_ref().unwrap().packets_per_second, rate);
+    }
 }
 
 fn count(packets: u64, lost: Option<u64>, retransmits: Option<u64>) -> IntervalCount {

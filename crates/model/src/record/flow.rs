@@ -139,10 +139,11 @@ record! {
         /// Last arrival, on the same clock.
         #[serde(skip_serializing_if = "Option::is_none")]
         end_seconds: Option<f64>,
-        /// Payload rate; absent where there is no time that it could be over (one packet, or none).
+        /// Payload rate over `seconds` (n datagrams span n − 1 gaps), or over the sender's `seconds` where they are
+        /// longer; absent where there is no time that it could be over.
         #[serde(skip_serializing_if = "Option::is_none")]
         bits_per_second: Option<f64>,
-        /// Packet rate; absent as the payload rate is.
+        /// Packet rate; over the same time.
         #[serde(skip_serializing_if = "Option::is_none")]
         packets_per_second: Option<f64>,
         /// System calls that received.

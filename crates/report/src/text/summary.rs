@@ -113,7 +113,12 @@ fn flow_rows(flow: &Flow, layout: &Layout) -> String {
         out += &layout.line(&Line {
             end: Some(End::Receiver),
             start_seconds: r.start_seconds.unwrap_or(0.0),
-            end_seconds: r.end_seconds.unwrap_or(r.seconds),
+            end_seconds: counted_until(
+                r.start_seconds,
+                r.end_seconds.unwrap_or(r.seconds),
+                r.bytes,
+                r.bits_per_second,
+            ),
             bytes: r.bytes,
             bits_per_second: r.bits_per_second,
             jitter_seconds: r.jitter_seconds,
@@ -129,6 +134,12 @@ fn flow_rows(flow: &Flow, layout: &Layout) -> String {
     out
 }
 
+/// The end of the time that a receiver's rate is over: its last arrival, or the end of sending when that came later.
+fn counted_until(start: Option<f64>, end: f64, bytes: u64, rate: Option<f64>) -> f64 {
+    let span = rate.filter(|r| *r > 0.0).map_or(0.0, |r| 8.0 * bytes as f64 / r);
+    end.max(start.unwrap_or(0.0) + span)
+}
+
 fn sum_line(
     direction: Direction,
     members: &[&Flow],
@@ -137,12 +148,17 @@ fn sum_line(
     note: String,
 ) -> Line {
     let lost = if receiver { sums.lost_packets } else { None };
+    let end = sums.end_seconds.unwrap_or(sums.seconds);
     Line {
         id: None,
         direction,
         end: Some(if receiver { End::Receiver } else { End::Sender }),
         start_seconds: sums.start_seconds.unwrap_or(0.0),
-        end_seconds: sums.end_seconds.unwrap_or(sums.seconds),
+        end_seconds: if receiver {
+            counted_until(sums.start_seconds, end, sums.bytes, sums.bits_per_second)
+        } else {
+            end
+        },
         bytes: sums.bytes,
         bits_per_second: sums.bits_per_second,
         tcp: members.iter().any(|f| f.transport == Transport::Tcp),
