@@ -184,7 +184,7 @@ pub(in crate::scenario) fn compared(
         }
     }
     if load.is_udp && load.mss.is_some() {
-        return Err(ScenarioError::program(place, "mss is TCP's"));
+        return Err(ScenarioError::refused(&format!("{place}.mss"), "it is TCP's: not with UDP"));
     }
     Ok(load)
 }
