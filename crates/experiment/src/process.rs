@@ -77,13 +77,12 @@ impl Running {
         }
     }
 
-    /// The message of an error that a program with `--json` printed.
-    fn json_error(&mut self) -> String {
+    /// The message of an error that a program with `--json` printed, beside whatever it remarked.
+    fn json_error(&mut self) -> Option<String> {
         let said = read_all(self.child.stdout.take(), MOST_WORDS_BYTES);
         let said = said.recv_timeout(Duration::from_secs(1)).unwrap_or_default();
-        let error = serde_json::from_str::<serde_json::Value>(&said).unwrap_or_default();
-        let message = error["error"]["message"].as_str();
-        message.unwrap_or("it ended before it worked, without a word").into()
+        let error = serde_json::from_str::<serde_json::Value>(&said).ok()?;
+        error["error"]["message"].as_str().map(Into::into)
     }
 
     /// Waits for the first line of a server's output, which says that it listens.
@@ -128,10 +127,10 @@ impl Running {
         match begun.recv_timeout(BEGIN) {
             Ok(Ok(())) => Ok(()),
             Ok(Err(said)) => {
-                let said = match without_head(&said) {
-                    said if said.is_empty() => self.json_error(),
+                let said = self.json_error().unwrap_or_else(|| match without_head(&said) {
+                    said if said.is_empty() => "it ended before it worked, without a word".into(),
                     said => said,
-                };
+                });
                 Err(Died { said, code: self.code(Duration::from_secs(1)) })
             }
             Err(_) => Err(Died::new("it did not begin within 5 s")),
@@ -241,7 +240,8 @@ mod tests {
         assert_eq!(works.emulates(b"laws\n"), Ok(()));
         let died = shell("echo 'error: no such interface' >&2; exit 4").emulates(b"").unwrap_err();
         assert_eq!(died, Died { said: "no such interface".into(), code: Some(4) });
-        let json = r#"echo '{"error":{"message":"no such interface"}}'; exit 2"#;
+        let json =
+            r#"echo 'note: x' >&2; echo '{"error":{"message":"no such interface"}}'; exit 2"#;
         let died = shell(json).emulates(b"").unwrap_err();
         assert_eq!(died, Died { said: "no such interface".into(), code: Some(2) });
     }
