@@ -70,6 +70,9 @@ pub(crate) enum CliError {
     /// An emulator that ended otherwise than it was to.
     #[error("{reason}")]
     EmulatorEnded { reason: String, exit_code: i32 },
+    /// A program of an experiment, in its own words.
+    #[error("{reason}")]
+    Experiment { reason: String, exit_code: i32 },
     /// What cannot be.
     #[error("internal error: {0}")]
     Internal(String),
@@ -109,7 +112,9 @@ impl CliError {
                 127
             }
             CliError::Command { .. } => 126,
-            CliError::EmulatorEnded { exit_code, .. } => *exit_code,
+            CliError::EmulatorEnded { exit_code, .. } | CliError::Experiment { exit_code, .. } => {
+                *exit_code
+            }
             CliError::Internal(_) => 70,
         }
     }
@@ -140,6 +145,7 @@ impl CliError {
             CliError::Unavailable(_) => "unavailable",
             CliError::Command { .. } => "command",
             CliError::EmulatorEnded { .. } => "emulator",
+            CliError::Experiment { .. } => "experiment",
             CliError::Internal(_) => "internal",
         }
     }

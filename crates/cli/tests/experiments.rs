@@ -91,6 +91,17 @@ fn a_simulated_scenario_is_exact() {
     assert!(losses.windows(2).any(|w| w[0] != w[1]), "repetitions differ: {losses:?}");
     assert_eq!(bad["runs"][0]["metrics"]["mean one_way_delay"], 0.02);
     assert_eq!(step("tcp")["outcome"], "skipped");
+    // And as people read it; only its time and its id differ.
+    let (_, out, _) = run(dir.path(), &["run", "--simulate", path.to_str().unwrap()]);
+    let (told, last) = out.trim_end().rsplit_once('\n').unwrap();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/simulated.txt");
+    if std::env::var_os("WEIR_BLESS").is_some() {
+        std::fs::create_dir_all(golden.parent().unwrap()).unwrap();
+        std::fs::write(&golden, told).unwrap();
+    }
+    assert_eq!(told, std::fs::read_to_string(golden).unwrap_or_default());
+    assert!(last.starts_with("voice-over-bad-path: passed (expectations: "), "{last}");
+    assert!(last.contains("seed 0x7, id 2"), "{last}");
     let (_, again, _) = run(dir.path(), &words);
     let again: Value = serde_json::from_str(&again).unwrap();
     let bare = |mut v: Value| {
@@ -224,16 +235,29 @@ fn a_killed_sweep_goes_on_where_it_was() {
 fn an_interrupt_ends_a_scenario_in_order() {
     let Some(_turn) = turn("an_interrupt_ends_a_scenario_in_order") else { return };
     let dir = tempfile::tempdir().unwrap();
-    let text = "schema = \"weir.scenario/1\"\nname = \"s\"\n[lab]\nmiddle = true\n[emulator.m]\nboth = \"delay 5ms\"\n\
-                [[step]]\nname = \"long\"\ntest = { args = \"-u -b 1000pps -t 60\" }\n\
-                [[step]]\nname = \"never\"\nwait = { time = 1 }\n";
-    let path = file(dir.path(), text);
+    let works = dir.path().join("works");
+    // Once 500 packets have come to the answering host.
+    let watch = format!(
+        "until [ $(awk 'NR > 2 {{ n += $3 }} END {{ print n }}' /proc/net/dev) -gt 500 ]; do sleep 0.02; done; touch '{}'",
+        works.display()
+    );
+    let text = format!(
+        "schema = \"weir.scenario/1\"\nname = \"s\"\n[lab]\nmiddle = true\n[emulator.m]\nboth = \"delay 5ms\"\n\
+         [[step]]\nname = \"both\"\nparallel = [\n{{ name = \"long\", test = {{ args = \"-u -b 1000pps -t 60\" }} }},\n\
+         {{ name = \"watch\", command = {{ host = \"b\", run = [\"sh\", \"-c\", '''{}'''] }} }},\n]\n\
+         [[step]]\nname = \"never\"\nwait = {{ time = 1 }}\n",
+        watch.replace("{", "{{").replace("}", "}}")
+    );
+    let path = file(dir.path(), &text);
     let mut child = weir(dir.path(), &["run", &path, "--json"])
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    std::thread::sleep(Duration::from_secs(3));
+    let end = Instant::now() + Duration::from_secs(60);
+    while !works.exists() && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(10));
+    }
     let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(killed.success());
     let mut out = String::new();
@@ -243,7 +267,9 @@ fn an_interrupt_ends_a_scenario_in_order() {
     assert_eq!(result["status"], "interrupted");
     assert_eq!(result["steps"][1]["outcome"], "skipped");
     // What was measured is there.
-    assert!(result["steps"][0]["runs"][0]["id"].is_string(), "{out}");
+    let inner = &result["steps"][0]["steps"];
+    assert_eq!(inner[1]["outcome"], "passed", "{out}");
+    assert!(inner[0]["runs"][0]["id"].is_string(), "{out}");
     let (_, labs, _) = run(dir.path(), &["lab", "list", "--json"]);
     assert!(!labs.contains("weir-run"), "{labs}");
 }
@@ -288,5 +314,334 @@ fn a_server_outlives_the_step_that_needed_it_first() {
     );
     let path = file(dir.path(), &text);
     let (output, out, err) = run(dir.path(), &["run", &path, "--no-store"]);
+    assert_eq!(output.status.code(), Some(0), "{out}{err}");
+}
+
+/// The exit code and the words of a scenario that does not come to its end.
+fn refused(home: &Path, text: &str, code: i32, wanted: &str) {
+    let path = file(home, text);
+    let (output, out, err) = run(home, &["run", &path, "--no-store"]);
+    assert_eq!(output.status.code(), Some(code), "{out}{err}");
+    assert!(err.contains(wanted), "wanted {wanted}: {err}");
+    assert!(!err.contains("accepted: see"), "{err}");
+}
+
+#[test]
+fn what_is_wrong_with_a_scenario_and_what_its_programs_do_end_otherwise() {
+    let dir = tempfile::tempdir().unwrap();
+    let head = "schema = \"weir.scenario/1\"\nname = \"s\"\n";
+    let host = "[host.b]\naddress = \"127.0.0.1\"\nport = 1\n";
+    // Checks: flags, terms, a comparison's load.
+    for (step, wanted) in [
+        ("test = { args = \"--no-such\" }", "step.args: unexpected argument"),
+        ("test = { args = \"-T 'open\" }", "is not closed"),
+        ("search = { high = \"0\", trial = 1, test = {} }", ".high: a rate with an end"),
+        (
+            "search = { high = \"1M\", low = \"2M\", trial = 1, test = {} }",
+            ".low: a rate below high",
+        ),
+        ("compare = { with = { transport = \"udp\", mss = 536 } }", ".mss: it is TCP's"),
+    ] {
+        let step = step.replacen(
+            "test =",
+            "name = \"step\"\ntest =",
+            usize::from(step.starts_with("test")),
+        );
+        refused(dir.path(), &format!("{head}{host}[[step]]\n{step}\n"), 2, wanted);
+    }
+    // Programs: nobody listens at the socket; an emulator says itself what is wrong.
+    let nobody = format!(
+        "{head}[emulator.m]\ncontrol_socket = \"/no/such.sock\"\n[[step]]\nwait = {{ time = 0 }}\n"
+    );
+    refused(dir.path(), &nobody, 3, "emulator at /no/such.sock: no emulator listens there");
+    let Some(_turn) = turn("what_is_wrong_with_a_scenario_and_what_its_programs_do_end_otherwise")
+    else {
+        return;
+    };
+    let missing = format!(
+        "{head}[emulator.m]\ninterfaces = [\"wexp-no0\", \"wexp-no1\"]\n[[step]]\nwait = {{ time = 0 }}\n"
+    );
+    let path = file(dir.path(), &missing);
+    let (output, out, err) = run(dir.path(), &["run", &path, "--no-store"]);
+    assert!(matches!(output.status.code(), Some(3 | 4)), "{out}{err}");
+    assert!(err.contains("emulator m: ") && err.contains("wexp-no0"), "{err}");
+    // A scenario that does not hold leaves nothing to go on with.
+    let flags = format!("{head}{host}[[step]]\ntest = {{ args = \"--no-such\" }}\n");
+    let path = file(dir.path(), &flags);
+    assert_eq!(run(dir.path(), &["run", &path]).0.status.code(), Some(2));
+    let (output, _, err) = run(dir.path(), &["run", "--resume", "last"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(err.contains("none is kept yet"), "{err}");
+}
+
+/// What runs for a test, and is killed with it.
+struct Running(std::process::Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// An emulator of somebody else is left as it was found, also by a scenario that failed.
+#[test]
+fn a_borrowed_emulator_gets_its_laws_back() {
+    let Some(_turn) = turn("a_borrowed_emulator_gets_its_laws_back") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let spec = weir_lab::LabSpec { topology: weir_lab::Topology::Middle, ..Default::default() };
+    let lab = weir_lab::Lab::up(&spec).unwrap();
+    let socket = dir.path().join("m.sock");
+    let mut command = lab.command("m", env!("CARGO_BIN_EXE_weir")).unwrap();
+    command.args([
+        "impair",
+        "to-a",
+        "to-b",
+        "--both",
+        "delay 3ms",
+        "--disposable",
+        "--control-socket",
+    ]);
+    command.arg(&socket).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let _emulator = Running(command.spawn().unwrap());
+    let end = Instant::now() + Duration::from_secs(60);
+    let show = || -> Value {
+        let answer = weir_emulator::control::ask(&socket, &serde_json::json!({ "verb": "show" }));
+        answer.map_or(Value::Null, |mut answer| answer["impairment"].take())
+    };
+    while show().is_null() && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let before = show();
+    assert!(before.to_string().contains("3ms"), "{before}");
+    let weir = env!("CARGO_BIN_EXE_weir");
+    let show_words = |name: &str| {
+        format!(
+            "[[step]]\nname = \"{name}\"\ncommand = {{ run = [\"{weir}\", \"impair\", \"show\", \"--socket\", \"{}\"] }}\n",
+            socket.display()
+        )
+    };
+    let text = format!(
+        "schema = \"weir.scenario/1\"\nname = \"s\"\n[emulator.m]\ncontrol_socket = \"{}\"\nboth = \"delay 9ms\"\n{}\
+         [[step]]\nimpair = {{ both = \"loss 1%\" }}\n{}[[step]]\nimpair = {{ clear = true }}\n{}\
+         [[step]]\ncommand = {{ run = [\"false\"] }}\n",
+        socket.display(),
+        show_words("first"),
+        show_words("second"),
+        show_words("third")
+    );
+    let path = file(dir.path(), &text);
+    let (output, out, err) = run(dir.path(), &["run", &path, "--no-store", "--json"]);
+    assert_eq!(output.status.code(), Some(1), "{out}{err}");
+    let result: Value = serde_json::from_str(&out).unwrap();
+    let said = |name: &str| {
+        let steps = result["steps"].as_array().unwrap();
+        let step = steps.iter().find(|s| s["name"] == name).unwrap();
+        step["output"].as_str().unwrap_or_else(|| panic!("{step}")).to_owned()
+    };
+    assert!(said("first").contains("9ms"), "{}", said("first"));
+    assert!(
+        said("second").contains("loss") && !said("second").contains("9ms"),
+        "{}",
+        said("second")
+    );
+    assert!(!said("third").contains("loss") && !said("third").contains("9ms"), "{}", said("third"));
+    assert_eq!(show(), before);
+    // One that says nothing of its laws changes nothing.
+    let idle = format!(
+        "schema = \"weir.scenario/1\"\nname = \"s\"\n[emulator.m]\ncontrol_socket = \"{}\"\n{}",
+        socket.display(),
+        show_words("first")
+    );
+    let path = file(dir.path(), &idle);
+    let (_, out, err) = run(dir.path(), &["run", &path, "--no-store", "--json"]);
+    let result: Value = serde_json::from_str(&out).unwrap();
+    assert!(result["steps"][0]["output"].as_str().unwrap().contains("3ms"), "{out}{err}");
+    assert_eq!(show(), before);
+}
+
+/// Two senders and one receiver: what arrives from both, and how closely they began.
+#[test]
+fn senders_that_start_together_are_summed_and_their_skew_is_told() {
+    let Some(_turn) = turn("senders_that_start_together_are_summed_and_their_skew_is_told") else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let test = |from: &str| {
+        format!("{{ from = \"{from}\", to = \"b\", args = \"-u -k 200 -b 500pps --no-latency\" }}")
+    };
+    let text = format!(
+        "schema = \"weir.scenario/1\"\nname = \"s\"\n[lab]\nhosts = 3\n[[step]]\nname = \"both\"\n\
+         expect = [\"sum packets == 400\", \"sum packets > 400\"]\n\
+         parallel = [\n{{ name = \"one\", test = {} }},\n{{ name = \"two\", test = {}, expect = [\"packets == 200\"] }},\n]\n",
+        test("a"),
+        test("c")
+    );
+    let path = file(dir.path(), &text);
+    let (output, out, err) = run(dir.path(), &["run", &path, "--no-store", "--json"]);
+    assert_eq!(output.status.code(), Some(1), "{out}{err}");
+    let result: Value = serde_json::from_str(&out).unwrap();
+    let step = &result["steps"][0];
+    let judged: Vec<&str> = step["expectations"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|e| e["outcome"].as_str().unwrap())
+        .collect();
+    assert_eq!(judged, ["passed", "failed"], "{step}");
+    let rate = |of: &Value, name: &str| of["runs"][0]["metrics"][name].as_f64().unwrap();
+    let sum = rate(&step["steps"][0], "throughput") + rate(&step["steps"][1], "throughput");
+    assert!((rate(step, "sum throughput") - sum).abs() < 1e-6 * sum, "{step}");
+    let together = &step["together"];
+    assert_eq!(together["tests"], 2);
+    let skew = together["first_packet_skew_seconds"].as_f64().unwrap();
+    let first =
+        |i: usize| step["steps"][i]["runs"][0]["first_packet"]["arrived_seconds"].as_f64().unwrap();
+    assert!((skew - (first(0) - first(1)).abs()).abs() < 1e-12, "{step}");
+    // Both hosts have this machine's clock.
+    assert!(together["error_seconds"].as_f64().unwrap() < 1e-6, "{step}");
+    let (_, text, _) = run(dir.path(), &["run", &path, "--no-store"]);
+    assert!(text.contains("2 tests began together: their first packets arrived within "), "{text}");
+}
+
+/// A small file system of its own, gone with the test.
+struct Disk(tempfile::TempDir);
+
+impl Disk {
+    fn mount(test: &str) -> Option<Disk> {
+        let dir = tempfile::tempdir().unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=8m", "wexp"]).arg(dir.path());
+        if !mount.stderr(Stdio::null()).status().is_ok_and(|s| s.success()) {
+            common::skip(test, "no file system can be mounted");
+            return None;
+        }
+        Some(Disk(dir))
+    }
+
+    fn read_only(&self) {
+        let done = Command::new("mount").args(["-o", "remount,ro"]).arg(self.0.path()).status();
+        assert!(done.unwrap().success());
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0.path()).status();
+    }
+}
+
+/// A disk that is full in the middle: what was measured is told, nothing of the journal is spoilt, and it goes on.
+#[test]
+fn a_full_disk_ends_an_experiment_with_words_and_loses_nothing() {
+    const NAME: &str = "a_full_disk_ends_an_experiment_with_words_and_loses_nothing";
+    let Some(_turn) = turn(NAME) else { return };
+    let Some(disk) = Disk::mount(NAME) else { return };
+    let home = disk.0.path();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let filler = home.join("filler");
+    let text = format!(
+        "schema = \"weir.scenario/1\"\nname = \"s\"\n[lab]\n\
+         [[step]]\nname = \"before\"\ntest = {{ args = \"-u -k 10 -b 100pps --no-latency\" }}\n\
+         [[step]]\nname = \"fill\"\ncommand = {{ run = [\"sh\", \"-c\", \"test -e '{0}/once' || {{{{ touch '{0}/once'; cat /dev/zero > '{1}' 2>/dev/null; }}}}; exit 0\"] }}\n\
+         [[step]]\nname = \"after\"\ntest = {{ args = \"-u -k 10 -b 100pps --no-latency\", runs = 12 }}\n\
+         [[step]]\nname = \"never\"\nwait = {{ time = 0 }}\n",
+        elsewhere.path().display(),
+        filler.display()
+    );
+    let path = file(elsewhere.path(), &text);
+    let (output, out, err) = run(home, &["run", &path, "--json"]);
+    assert_eq!(output.status.code(), Some(4), "{out}{err}");
+    // The store is full first, or the journal.
+    assert!(err.contains("a run was not kept: ") || err.contains(".journal"), "{err}");
+    assert!(err.contains("is full") || err.contains("No space left"), "{err}");
+    let result: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(result["status"], "partial", "{out}");
+    assert!(result["steps"][0]["runs"][0]["id"].is_string(), "{out}");
+    assert_eq!(result["steps"][3]["outcome"], "skipped", "{out}");
+    assert!(result["steps"][2]["runs"][0]["metrics"]["packet_rate"].is_number(), "it is told");
+    let reason = result["steps"][3]["reason"].as_str().unwrap();
+    assert!(reason.contains("not kept") || reason.contains(".journal"), "{out}");
+    // An experiment that cannot be kept is not begun.
+    let (output, out, err) = run(home, &["run", &path]);
+    assert_eq!(output.status.code(), Some(4), "{out}{err}");
+    assert!(err.contains("nothing was run") && err.contains("--no-store"), "{err}");
+    assert_eq!(out, "");
+    std::fs::remove_file(&filler).unwrap();
+    let (output, out, err) = run(home, &["run", "--resume", "last", "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{out}{err}");
+    let before = err.matches("(done before)").count();
+    assert!((1..13).contains(&before), "{err}");
+    let result: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(result["status"], "complete", "{out}");
+    // Every run of it is in the store, none twice.
+    let label = format!("experiment={}", result["id"].as_str().unwrap());
+    let words = ["runs", "list", "--json", "--number", "0", "--label", &label];
+    let kept: Value = serde_json::from_str(&run(home, &words).1).unwrap();
+    assert_eq!(kept["runs"].as_array().unwrap().len(), 13, "{kept}");
+    // The same of a store that can only be read.
+    disk.read_only();
+    let (output, out, err) = run(home, &["run", &path]);
+    assert_eq!(output.status.code(), Some(4), "{out}{err}");
+    assert!(err.to_lowercase().contains("read-only") && err.contains("nothing was run"), "{err}");
+    let (output, _, err) = run(home, &["run", "--resume", "last"]);
+    assert_eq!(output.status.code(), Some(4), "{err}");
+    assert!(err.to_lowercase().contains("read-only"), "{err}");
+    // What is kept is read all the same.
+    let (output, page, err) = run(home, &["report", "last-experiment", "--format", "md"]);
+    assert!(output.status.success() && page.starts_with("## s"), "{page}{err}");
+}
+
+/// Two programs at once: experiments of their own do not meet, and one experiment has one program.
+#[test]
+fn an_experiment_has_one_program_at_a_time_and_others_do_not_meet_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (go, works) = (dir.path().join("go"), dir.path().join("works"));
+    let text = format!(
+        "schema = \"weir.scenario/1\"\nname = \"s\"\n[[step]]\ncommand = {{ run = [\"sh\", \"-c\", \"touch '{}'; until [ -e '{}' ]; do sleep 0.02; done\"] }}\n",
+        works.display(),
+        go.display()
+    );
+    let path = file(dir.path(), &text);
+    let begin = || {
+        let mut command = weir(dir.path(), &["run", &path, "--json"]);
+        Running(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap())
+    };
+    let mut first = begin();
+    let end = Instant::now() + Duration::from_secs(60);
+    while !works.exists() && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let (output, out, err) = run(dir.path(), &["run", "--resume", "last"]);
+    assert_eq!(output.status.code(), Some(4), "{out}{err}");
+    assert!(err.contains("another program is running this experiment"), "{err}");
+    let mut second = begin();
+    let journals = || {
+        let all = std::fs::read_dir(dir.path().join("weir/experiments")).unwrap();
+        all.filter(|e| e.as_ref().unwrap().path().extension().is_some_and(|x| x == "journal"))
+            .count()
+    };
+    while journals() < 2 && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::fs::write(&go, "").unwrap();
+    let ids: Vec<String> = [&mut first, &mut second]
+        .into_iter()
+        .map(|running| {
+            let mut out = String::new();
+            std::io::Read::read_to_string(&mut running.0.stdout.take().unwrap(), &mut out).unwrap();
+            assert_eq!(running.0.wait().unwrap().code(), Some(0), "{out}");
+            let result: Value = serde_json::from_str(&out).unwrap();
+            result["id"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    assert_ne!(ids[0], ids[1]);
+    for id in &ids {
+        let kept = dir.path().join(format!("weir/experiments/{id}.json"));
+        let text = std::fs::read_to_string(kept).unwrap();
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap()["id"], id.as_str());
+    }
+    // It ended, and its journal is free.
+    let (output, out, err) = run(dir.path(), &["run", "--resume", &ids[0]]);
     assert_eq!(output.status.code(), Some(0), "{out}{err}");
 }

@@ -193,6 +193,82 @@ fn what_can_not_be_written_is_named() {
     assert_eq!(files(dir.path()), ["weir-report-....x..y.html"]);
 }
 
+/// Keeps an experiment as `weir run` does, and a journal without a result.
+fn keep_experiments(dir: &Path) {
+    let kept = dir.join("data/experiments");
+    std::fs::create_dir_all(&kept).unwrap();
+    let text = std::fs::read_to_string(record("experiment.json")).unwrap();
+    for id in ["20261122-090000-aaaaaa", "20261122-100000-bbbbbb"] {
+        let text = text.replace("20261122-120000-eeeeee", id);
+        std::fs::write(kept.join(format!("{id}.json")), text).unwrap();
+    }
+    std::fs::write(kept.join("20261122-110000-cccccc.journal"), "{}\n").unwrap();
+}
+
+#[test]
+fn a_kept_experiment_becomes_a_page_tables_and_charts() {
+    let dir = tempfile::tempdir().unwrap();
+    keep_experiments(dir.path());
+    let md = weir(dir.path(), &["report", "20261122-09", "--format", "md"], "");
+    assert!(md.stdout.starts_with("## Golden experiment\n"), "{}{}", md.stdout, md.stderr);
+    assert!(md.stdout.contains("20261122-090000-aaaaaa"), "{}", md.stdout);
+    let done = weir(dir.path(), &["report", "20261122-090000-aaaaaa"], "");
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    assert_eq!(files(dir.path()), ["weir-report-20261122-090000-aaaaaa.html"]);
+    // The same from its file, and from stdin.
+    let file = record("experiment.json");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let of_file = weir(dir.path(), &["report", file.to_str().unwrap(), "--format", "md"], "");
+    let of_stdin = weir(dir.path(), &["report", "-", "--format", "md"], &text);
+    assert_eq!(of_file.stdout, of_stdin.stdout);
+    assert_eq!(of_file.stdout.replace("120000-eeeeee", "090000-aaaaaa"), md.stdout);
+    for (format, end) in [("svg", "svg"), ("csv", "csv")] {
+        let words = ["report", "20261122-09", "--format", format, "-o", "charts"];
+        let done = weir(dir.path(), &words, "");
+        assert_eq!(done.code, 0, "{}", done.stderr);
+        let made = files(&dir.path().join("charts"));
+        let made = made.iter().filter(|f| f.ends_with(end)).count();
+        assert!(made > 2, "{made} files of {format}");
+    }
+    let points = std::fs::read_to_string(dir.path().join("charts/points.csv")).unwrap();
+    assert!(points.starts_with("step,"), "{points}");
+    assert!(!dir.path().join("charts/points.svg").exists());
+    let words = ["report", "20261122-09", "--format", "csv", "--figure", "points"];
+    assert_eq!(weir(dir.path(), &words, "").stdout, points);
+}
+
+#[test]
+fn a_word_that_means_no_one_experiment_is_refused_with_what_helps() {
+    let dir = tempfile::tempdir().unwrap();
+    keep_experiments(dir.path());
+    let refused = |words: &[&str], wanted: &str| {
+        let done = weir(dir.path(), &[&["report"], words].concat(), "");
+        assert_eq!((done.code, done.stdout.as_str()), (2, ""), "{words:?}: {}", done.stderr);
+        assert!(done.stderr.contains(wanted), "{wanted}: {}", done.stderr);
+    };
+    refused(&["20261122-11"], "weir run --resume 20261122-110000-cccccc");
+    refused(&["last-experiment"], "has not ended");
+    refused(&["20261122"], "more than one experiment");
+    refused(&["nowhere"], "nowhere");
+    refused(&["20261122-09", "20261122-10"], "several experiments");
+    let last = weir(dir.path(), &["report", "last-experiment~1", "--format", "md"], "");
+    assert!(last.stdout.contains("20261122-100000-bbbbbb"), "{}{}", last.stdout, last.stderr);
+    // Runs beside them.
+    let text = std::fs::read_to_string(record("udp_loss.json")).unwrap();
+    let run = text.replace("20261121-203009-ab12cd", "20261122-093000-dddddd");
+    assert_eq!(weir(dir.path(), &["runs", "import", "-"], &run).code, 0);
+    refused(&["20261122-09"], "begins runs and experiments");
+    refused(&["20261122-090000-aaaaaa", "last"], "an experiment and runs");
+    let whole = weir(dir.path(), &["report", "20261122-090000-aaaaaa", "--format", "md"], "");
+    assert!(whole.stdout.starts_with("## Golden experiment"), "{}", whole.stderr);
+    let one = weir(dir.path(), &["report", "20261122-093000", "--format", "md"], "");
+    assert!(one.stdout.starts_with("## Line to the annex"), "{}{}", one.stdout, one.stderr);
+    // The last run of an experiment says that there is more.
+    assert_eq!(weir(dir.path(), &["runs", "tag", "last", "experiment=x1"], "").code, 0);
+    let part = weir(dir.path(), &["report", "--format", "md"], "");
+    assert!(part.stderr.contains("weir report x1"), "{}", part.stderr);
+}
+
 fn chromium() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let names = ["chromium", "chromium-browser", "google-chrome"];
@@ -214,6 +290,7 @@ fn pages_in_a_browser() {
         ("run", &["everything.json"][..]),
         ("streams", &["tcp_bidir.json"]),
         ("compared", &["everything.json", "udp_loss.json", "tcp_bidir.json"]),
+        ("experiment", &["experiment.json"]),
     ] {
         let page = dir.path().join(format!("{name}.html"));
         let records: Vec<PathBuf> = runs.iter().map(|r| record(r)).collect();

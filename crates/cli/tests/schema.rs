@@ -69,13 +69,62 @@ fn jsonschema(test: &str) -> Option<&'static str> {
 /// The record as printed must be what the schema says.
 #[track_caller]
 fn validate(bench: &Bench, python3: &str, text: &str) -> Record {
-    let schema =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schemas/weir.run-1.schema.json");
-    let file = bench.file("record.json");
-    std::fs::write(&file, text).unwrap();
-    let errors = python(python3, VALIDATE, &[&schema, &file]);
-    assert_eq!(errors.trim(), "");
+    validate_as("weir.run-1", &bench.file("record.json"), python3, text);
     serde_json::from_str(text).unwrap()
+}
+
+/// The same of any published schema; `file` is where the text is put for it.
+#[track_caller]
+fn validate_as(schema: &str, file: &Path, python3: &str, text: &str) {
+    let schema = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join(format!("../../docs/schemas/{schema}.schema.json"));
+    std::fs::write(file, text).unwrap();
+    let errors = python(python3, VALIDATE, &[&schema, file]);
+    assert_eq!(errors.trim(), "");
+}
+
+#[test]
+fn printed_experiments_and_comparisons_are_what_their_schemas_say() {
+    let Some(python3) =
+        jsonschema("printed_experiments_and_comparisons_are_what_their_schemas_say")
+    else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let weir = |words: &[&str]| {
+        let mut command = Command::new(common::WEIR);
+        command.args(words).env("WEIR_DATA_DIR", dir.path().join("data"));
+        run(command).good()
+    };
+    let file = dir.path().join("text.json");
+    let scenario = root.join("../../scenarios/voice-over-bad-path.toml");
+    let text = weir(&["run", "--simulate", "--json", scenario.to_str().unwrap()]);
+    validate_as("weir.experiment-1", &file, python3, &text);
+    let golden = root.join("../report/tests/golden");
+    let text = std::fs::read_to_string(golden.join("experiment.json")).unwrap();
+    validate_as("weir.experiment-1", &file, python3, &text);
+    for name in ["everything.json", "udp_loss.json", "partial.json", "tcp_bidir.json"] {
+        weir(&["runs", "import", golden.join(name).to_str().unwrap()]);
+    }
+    // Two runs by their intervals, one cut short; and sets of runs.
+    let ids = ["20261122-081500-e0e0e0", "20261121-203009-ab12cd"];
+    for words in [
+        &["runs", "diff", "--json", ids[0], ids[1]][..],
+        &["runs", "diff", "--json", "last~3", "last~2"],
+        &[
+            "runs", "diff", "--json", "--a", "last", "--a", "last~1", "--b", "last~2", "--b",
+            "last~3",
+        ],
+    ] {
+        validate_as("weir.runs-diff-1", &file, python3, &weir(words));
+    }
+    let printed: Value = serde_json::from_str(&weir(&["schema", "runs-diff"])).unwrap();
+    let path = root.join("../../docs/schemas/weir.runs-diff-1.schema.json");
+    assert_eq!(
+        printed,
+        serde_json::from_str::<Value>(&std::fs::read_to_string(path).unwrap()).unwrap()
+    );
 }
 
 #[test]

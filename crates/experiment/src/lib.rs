@@ -23,6 +23,7 @@ pub mod doctor;
 mod error;
 #[doc(hidden)]
 pub mod fuzz;
+mod process;
 pub mod scenario;
 pub mod triangulation;
 

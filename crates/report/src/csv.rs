@@ -9,6 +9,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use serde_json::Value;
+use weir_model::csv::text_cell;
 use weir_model::plan::Direction;
 use weir_model::record::{Interval, Record};
 
@@ -279,31 +280,10 @@ fn put<T: Serialize>(cells: &mut Cells, path: &str, value: &T) {
     walk(cells, path.into(), serde_json::to_value(value).unwrap_or_default());
 }
 
-/// A text as a cell: an apostrophe before what a spreadsheet would run as a formula, quoted where RFC 4180 asks.
-pub(crate) fn text_cell(text: &str) -> String {
-    let formula = text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠']);
-    let text = if formula { format!("'{text}") } else { text.to_string() };
-    if text.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
-
-    #[test]
-    fn cells_are_quoted_and_never_formulas() {
-        assert_eq!(text_cell("plain"), "plain");
-        assert_eq!(text_cell("a,b"), "\"a,b\"");
-        assert_eq!(text_cell("say \"x\""), "\"say \"\"x\"\"\"");
-        assert_eq!(text_cell("=1+1"), "'=1+1");
-        assert_eq!(text_cell("@SUM(A1,B1)"), "\"'@SUM(A1,B1)\"");
-        assert_eq!(text_cell("\r\n=1"), "\"'\r\n=1\"");
-    }
 
     /// Paths of the scalars of a type in the published schema.
     fn leaves(root: &Value, node: &Value, path: &str, out: &mut BTreeSet<String>) {

@@ -8,6 +8,7 @@
 //! - [`header`], [`IntervalTable`], [`summary`]: the three parts of the human output, for [`TextOptions`].
 //! - [`Units`]: `-f k|m|g|t|K|M|G|T`.
 //! - [`CsvWriter`]: `--csv`, one row for each interval and flow, then the summary.
+//! - [`experiment_csv`]: an experiment as one table.
 //! - [`JsonStream`]: `--json-stream`; [`json_pretty`] and [`json_line`] for `--json` and for storage.
 //! - [`Table`]: aligned columns for lists.
 //! - [`plot::Figure`]: a chart as data, drawn as SVG and written as CSV.
@@ -21,6 +22,7 @@
 //! ```
 
 mod csv;
+mod experiment;
 mod hdr;
 mod json;
 mod markup;
@@ -36,6 +38,7 @@ pub mod page;
 pub mod plot;
 
 pub use csv::{CSV_COLUMNS, CsvWriter};
+pub use experiment::experiment_csv;
 pub use json::{ErrorEvent, JsonStream, json_line, json_pretty};
 pub use markup::escape;
 pub use meta::{FlowMeta, Start};

@@ -39,6 +39,28 @@ fn elements(html: &str) -> Vec<&str> {
 }
 
 #[test]
+fn an_experiment_is_shown_as_it_was() {
+    let input = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/experiment.json");
+    let text = std::fs::read_to_string(input).unwrap();
+    let experiment: weir_model::experiment::Experiment = serde_json::from_str(&text).unwrap();
+    let page = weir_report::page::of_experiment(&experiment);
+    golden("experiment.md", &markdown(&page));
+    golden("experiment.csv", &weir_report::experiment_csv(&experiment));
+    let text = text_of(&html(&page));
+    for wanted in [
+        "Golden experiment",
+        "not for publication",
+        "saturation: received against sent",
+        "Their first packets arrived within",
+        "Notes of another tool, table 1",
+        "sum packet_rate >= 130000",
+        "hello <world>",
+    ] {
+        assert!(text.contains(wanted), "{wanted}");
+    }
+}
+
+#[test]
 fn a_page_tells_everything_of_a_run() {
     let record = support::everything();
     golden("everything.json", &json_pretty(&record));

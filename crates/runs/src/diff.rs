@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use weir_model::record::{Record, Status};
 use weir_stats::compare::{
@@ -17,6 +18,14 @@ use crate::setup::{Setup, SetupDifference};
 
 /// The schema name of a [`Diff`].
 pub const DIFF_SCHEMA: &str = "weir.runs-diff/1";
+
+/// The JSON Schema of a [`Diff`] as it is printed.
+#[must_use]
+pub fn diff_schema() -> serde_json::Value {
+    let settings = schemars::generate::SchemaSettings::default().for_serialize();
+    let schema = settings.into_generator().into_root_schema_for::<Diff>();
+    serde_json::to_value(schema).unwrap_or_default()
+}
 
 /// One side of a comparison: a run, or several.
 #[derive(Debug, Clone, Default)]
@@ -60,7 +69,7 @@ impl Side {
 }
 
 /// What a figure was tested by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Samples {
     /// The intervals of one run on each side.
@@ -70,7 +79,7 @@ pub enum Samples {
 }
 
 /// Whether a figure moved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Moved {
     /// Both tests say so at the level asked for, Welch's after Holm's correction for all figures tested.
@@ -86,7 +95,7 @@ pub enum Moved {
 }
 
 /// One side of a figure.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct SideFigure {
     /// The figure of the run, or the mean over the runs.
     pub value: f64,
@@ -108,7 +117,7 @@ pub struct SideFigure {
 }
 
 /// Welch's test of a figure: mean of B less mean of A.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct WelchFigure {
     /// Mean of B less mean of A.
     pub difference: f64,
@@ -129,7 +138,7 @@ pub struct WelchFigure {
 }
 
 /// The Mann–Whitney test of a figure, B against A.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct MannWhitneyFigure {
     /// Pairs in which B is larger, ties as half.
     pub u: f64,
@@ -146,7 +155,7 @@ pub struct MannWhitneyFigure {
 }
 
 /// One figure on both sides.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct FigureDifference {
     /// Its name, ending in its unit; that of a direction begins with it.
     pub name: String,
@@ -178,7 +187,7 @@ pub struct FigureDifference {
 }
 
 /// A comparison of two runs, or of two sets of runs.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Diff {
     /// [`DIFF_SCHEMA`].
     pub schema: String,
@@ -368,5 +377,23 @@ fn decide(figures: &mut [FigureDifference], confidence: f64) {
             }
             _ => Moved::TooFew,
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    /// The committed file is what the types say. `WEIR_BLESS=1` writes it anew.
+    #[test]
+    fn the_published_schema_is_current() {
+        let path = format!(
+            "{}/../../docs/schemas/weir.runs-diff-1.schema.json",
+            env!("CARGO_MANIFEST_DIR")
+        );
+        let text = serde_json::to_string_pretty(&super::diff_schema()).unwrap() + "\n";
+        if std::env::var_os("WEIR_BLESS").is_some() {
+            std::fs::write(&path, &text).unwrap();
+        }
+        let committed = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(committed == text, "it differs from the types: run with WEIR_BLESS=1 and commit");
     }
 }

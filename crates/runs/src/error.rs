@@ -76,6 +76,28 @@ pub enum StoreError {
         /// Some of the ids.
         matches: Vec<String>,
     },
+    /// No experiment has this id or begins with it.
+    #[error(
+        "no experiment '{selector}' in {}; {}",
+        path.display(),
+        if newest.is_empty() { "none is kept yet".into() } else { format!("the newest are {}", newest.join(", ")) }
+    )]
+    NoExperiment {
+        /// What was asked for.
+        selector: String,
+        /// The directory.
+        path: PathBuf,
+        /// Some that are there.
+        newest: Vec<String>,
+    },
+    /// Several experiments begin with this.
+    #[error("'{selector}' begins more than one experiment: {}", matches.join(", "))]
+    SeveralExperiments {
+        /// What was asked for.
+        selector: String,
+        /// Their ids.
+        matches: Vec<String>,
+    },
     /// A run with this id is kept already.
     #[error("run {id} is in {} already", path.display())]
     Exists {

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use weir_model::plan::Direction;
 use weir_model::record::{Delay, Flow, Interval, IntervalCount, Receiver, Record};
 
 /// Which way a figure is the better one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
     /// More is better.

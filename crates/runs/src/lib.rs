@@ -4,6 +4,7 @@
 //! - [`Store`]: the open file. [`Store::insert`], [`Store::list`], [`Store::get`], [`Store::remove`],
 //!   [`Store::export`], [`Store::import`], [`Store::tag`]; [`Store::put_calibration`], [`Store::latest_calibration`].
 //! - [`Place`]: where the file is for this user, also under sudo.
+//! - [`Experiments`]: journals and results of experiments, beside the file.
 //! - [`Filter`], [`Condition`] and [`RunRow`]: what a list asks for and what it is made of.
 //! - [`diff()`] of two [`Side`]s: which figures moved between runs, and whether chance explains it.
 //! - [`Tables`]: runs as tidy tables for statistics programs.
@@ -26,6 +27,7 @@ mod calibration;
 mod condition;
 mod diff;
 mod error;
+mod experiments;
 mod figures;
 mod import;
 mod labels;
@@ -46,9 +48,10 @@ pub use calibration::KeptCalibration;
 pub use condition::Condition;
 pub use diff::{
     DIFF_SCHEMA, Diff, FigureDifference, MannWhitneyFigure, Moved, Samples, Side, SideFigure,
-    WelchFigure, diff,
+    WelchFigure, diff, diff_schema,
 };
 pub use error::StoreError;
+pub use experiments::Experiments;
 pub use figures::Better;
 pub use import::{Imported, MAX_RECORD_BYTES};
 pub use place::Place;

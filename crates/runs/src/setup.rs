@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use weir_model::record::Record;
 
 /// A value of the set-up that is not the same on both sides.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SetupDifference {
     /// Where in the record: `plan.connection[0].rate`.
     pub path: String,

@@ -297,7 +297,7 @@ impl Store {
 }
 
 /// How many runs before the newest one a word such as `last` or `last~2` means, if it is of that form.
-fn back_from_last(selector: &str) -> Option<u32> {
+pub(crate) fn back_from_last(selector: &str) -> Option<u32> {
     match selector.strip_prefix("last")? {
         "" => Some(0),
         rest => rest.strip_prefix('~')?.parse().ok(),

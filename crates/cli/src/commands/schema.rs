@@ -28,6 +28,8 @@ enum Which {
     Scenario,
     /// weir.experiment/1, what `weir run --json` and `weir sweep --json` print
     Experiment,
+    /// weir.runs-diff/1, what `weir runs diff --json` prints
+    RunsDiff,
 }
 
 /// Prints the schema.
@@ -38,6 +40,7 @@ pub(crate) fn run(args: &SchemaArgs) -> Result<i32, CliError> {
         Which::Impair => impair_schema(),
         Which::Scenario => scenario_schema(),
         Which::Experiment => experiment_schema(),
+        Which::RunsDiff => weir_runs::diff_schema(),
     };
     print(&format!("{schema:#}\n"))
 }

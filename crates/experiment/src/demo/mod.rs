@@ -14,9 +14,10 @@ use std::time::{Duration, Instant};
 use weir_lab::{Lab, LabSpec};
 use weir_model::record::Record;
 
+use crate::process::Running;
 pub use cases::{Case, Expectation, cases};
 pub use judge::{Figures, Verdict, figures, judge, losses};
-use process::{Running, measure, wait_for_listening};
+use process::{measure, wait_for_listening};
 
 /// How long a test may take beyond its sending time.
 const TEST_GRACE: Duration = Duration::from_secs(20);
@@ -71,11 +72,11 @@ pub fn demo(
     let mut serve = lab.command("b", &program)?;
     serve.arg("serve").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut server =
-        Running(serve.spawn().map_err(|e| DemoError::Program {
+        Running::new(serve.spawn().map_err(|e| DemoError::Program {
             what: "weir serve".into(),
             reason: e.to_string(),
         })?);
-    wait_for_listening(&mut server.0)?;
+    wait_for_listening(&mut server)?;
     let mut rows = vec![];
     for case in cases(seconds) {
         if is_stopped() {

@@ -1,53 +1,29 @@
 //! The programs of the demo: both ends and the emulator run as processes of their own, as on three machines.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::BufReader;
 use std::os::fd::{AsFd, AsRawFd};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use weir_model::record::Record;
-use weir_net::namespace::{ChildSetup, Process, process_start_time};
+use weir_net::namespace::ChildSetup;
 use weir_net::tcp::MemFile;
 
 use super::DemoError;
+use crate::process::{MOST_RECORD_BYTES, MOST_WORDS_BYTES, Running, read_all};
 
-/// How long a server may take to listen.
-const LISTEN: Duration = Duration::from_secs(5);
 /// How long a program may take to end when it was asked to.
 const END: Duration = Duration::from_secs(5);
-/// SIGTERM, as every Unix numbers it.
-const TERMINATE: i32 = 15;
 
-/// Something of the demo that ends with it.
-pub(super) struct Running(pub(super) Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended by itself; killing a child that is reaped below is harmless.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Waits until a server says that it listens.
+pub(super) fn wait_for_listening(server: &mut Running) -> Result<(), DemoError> {
+    server.listens().map_err(|died| failed("weir serve")(died.said))
 }
 
-/// Waits for the first line of a server, which says that it listens.
-pub(super) fn wait_for_listening(server: &mut Child) -> Result<(), DemoError> {
-    let failed =
-        |reason: &str| DemoError::Program { what: "weir serve".into(), reason: reason.into() };
-    let stdout = server.stdout.take().ok_or_else(|| failed("its output is missing"))?;
-    let (sender, receiver) = mpsc::channel();
-    std::thread::spawn(move || {
-        let mut lines = BufReader::new(stdout).lines();
-        let _ = sender.send(lines.next().is_some_and(|l| l.is_ok()));
-        // The rest is read and dropped, or the server would stand still when the pipe is full.
-        lines.map_while(Result::ok).for_each(drop);
-    });
-    match receiver.recv_timeout(LISTEN) {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(failed("it ended before it listened")),
-        Err(_) => Err(failed("it did not listen within 5 s")),
-    }
+/// Asks a program to end, and waits until it has.
+pub(super) fn finish(program: Running) {
+    program.finish(END);
 }
 
 /// Runs one test and reads its record. The inner error is a test that gave none.
@@ -58,9 +34,9 @@ pub(super) fn measure(
 ) -> Result<Result<Box<Record>, String>, DemoError> {
     let failed = |reason: String| DemoError::Program { what: "weir test".into(), reason };
     test.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = Running(test.spawn().map_err(|e| failed(e.to_string()))?);
-    let stdout = read_all(child.0.stdout.take());
-    let stderr = read_all(child.0.stderr.take());
+    let mut child = Running::new(test.spawn().map_err(|e| failed(e.to_string()))?);
+    let stdout = read_all(child.child.stdout.take(), MOST_RECORD_BYTES);
+    let stderr = read_all(child.child.stderr.take(), MOST_WORDS_BYTES);
     let end = Instant::now() + limit;
     let text = loop {
         match stdout.recv_timeout(Duration::from_millis(50)) {
@@ -78,27 +54,6 @@ pub(super) fn measure(
             let words = stderr.recv_timeout(Duration::from_secs(1)).unwrap_or_default();
             let said = if words.trim().is_empty() { text } else { words };
             Ok(Err(said.trim().chars().take(300).collect()))
-        }
-    }
-}
-
-impl Running {
-    /// Asks it to end, and waits until it has.
-    pub(super) fn finish(mut self) {
-        self.terminate();
-        let end = Instant::now() + END;
-        while matches!(self.0.try_wait(), Ok(None)) && Instant::now() < end {
-            std::thread::sleep(Duration::from_millis(2));
-        }
-    }
-
-    /// Asks it to end.
-    pub(super) fn terminate(&mut self) {
-        let pid = self.0.id();
-        // Not waited for yet: the number is its own.
-        let process = process_start_time(pid).and_then(|at| Process::open(pid, at).ok().flatten());
-        if process.is_none_or(|process| process.signal(TERMINATE).is_err()) {
-            let _ = self.0.kill();
         }
     }
 }
@@ -136,17 +91,4 @@ impl Handed {
 /// An error of a program, with its reason.
 pub(super) fn failed<E: std::fmt::Display>(what: &str) -> impl Fn(E) -> DemoError {
     move |reason| DemoError::Program { what: what.into(), reason: reason.to_string() }
-}
-
-/// Reads a stream to its end on a thread.
-pub(super) fn read_all(stream: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {
-    let (sender, receiver) = mpsc::channel();
-    std::thread::spawn(move || {
-        let mut text = String::new();
-        if let Some(mut stream) = stream {
-            let _ = stream.read_to_string(&mut text);
-        }
-        let _ = sender.send(text);
-    });
-    receiver
 }

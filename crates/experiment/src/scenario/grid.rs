@@ -1,6 +1,7 @@
 //! The points of a sweep, and the order in which they are visited.
 
 use weir_model::experiment::Values;
+use weir_stats::compare::SplitMix64;
 
 /// The values of the axes at one point, in the order of the axes.
 pub type At = Vec<(String, String)>;
@@ -29,22 +30,13 @@ pub fn points(axes: &Values) -> Vec<At> {
 #[must_use]
 pub fn block(count: usize, seed: u64, repetition: u32) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
-    let mut state = seed ^ u64::from(repetition).wrapping_mul(0xd134_2543_de82_ef95);
-    // Fisher and Yates; the modulus' bias is below 2^-50 for any count that a sweep has.
+    let mixed = seed ^ u64::from(repetition).wrapping_mul(0xd134_2543_de82_ef95);
+    let mut random = SplitMix64::new(mixed);
+    // Fisher and Yates.
     for i in (1..count).rev() {
-        let j = (splitmix(&mut state) % (i as u64 + 1)) as usize;
-        order.swap(i, j);
+        order.swap(i, random.below(i as u64 + 1) as usize);
     }
     order
-}
-
-/// SplitMix64 (Steele, Lea and Flood, 2014).
-pub(super) fn splitmix(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 /// A point in one line: `size=128 transport=udp`.
@@ -85,10 +77,6 @@ mod tests {
         }
         assert_ne!(block(11, 7, 0), block(11, 7, 1));
         assert_ne!(block(11, 7, 0), block(11, 8, 0));
-        // The reference vector of SplitMix64 with seed 1234567.
-        let mut state = 1_234_567;
-        assert_eq!(splitmix(&mut state), 6_457_827_717_110_365_317);
-        assert_eq!(splitmix(&mut state), 3_203_168_211_198_807_973);
     }
 
     #[test]

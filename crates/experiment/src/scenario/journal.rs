@@ -5,7 +5,7 @@
 //! store.
 
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
@@ -75,20 +75,26 @@ impl Journal {
     /// A new one.
     ///
     /// # Errors
-    /// Those of the file, which must not exist yet.
+    /// Those of the file, which must not exist yet. Nothing is left of one that could not be begun.
     pub fn create(path: &Path, head: &Head) -> io::Result<Journal> {
         let file = OpenOptions::new().append(true).create_new(true).open(path)?;
+        alone(&file)?;
         let mut journal = Journal { file: Some((file, path.into())), done: HashMap::new() };
-        journal.append(&serde_json::to_string(head).map_err(io::Error::other)?)?;
+        let begun = serde_json::to_string(head).map_err(io::Error::other);
+        if let Err(error) = begun.and_then(|line| journal.append(&line)) {
+            let _ = std::fs::remove_file(path);
+            return Err(error);
+        }
         Ok(journal)
     }
 
     /// One of an earlier session. What follows a broken line is dropped from the file.
     ///
     /// # Errors
-    /// Those of the file; `InvalidData` when its first line is not of a journal.
+    /// Those of the file; `InvalidData` when its first line is not of a journal, `ResourceBusy` while another program has it.
     pub fn open(path: &Path) -> io::Result<(Journal, Head)> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
+        alone(&file)?;
         let invalid = |text: &str| io::Error::new(io::ErrorKind::InvalidData, text.to_owned());
         let mut reader = BufReader::new(&file);
         let mut whole = 0u64;
@@ -146,6 +152,12 @@ impl Journal {
         self.done.is_empty()
     }
 
+    /// Time that the runs in it took, each counted by itself.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        self.done.values().map(|done| done.seconds).sum()
+    }
+
     /// Where it is.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
@@ -173,6 +185,18 @@ impl Journal {
             let _ = file.set_len(before);
         }
         written
+    }
+}
+
+/// Locks a journal until it is closed: lines of two programs would each be whole, but runs be made twice.
+fn alone(file: &File) -> io::Result<()> {
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => Err(io::Error::new(
+            io::ErrorKind::ResourceBusy,
+            "another program is running this experiment",
+        )),
+        // A file system without locks: there is no more to be had.
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
     }
 }
 
@@ -211,7 +235,11 @@ mod tests {
         assert_eq!(found, head());
         assert_eq!(journal.len(), 2);
         assert_eq!(journal.done("b"), Some(&Done { run: run(0.2), seconds: 2.0 }));
+        assert_eq!(journal.seconds(), 3.0);
         journal.keep("c", &run(0.3), 3.0).unwrap();
+        // One program at a time.
+        assert_eq!(Journal::open(&path).unwrap_err().kind(), io::ErrorKind::ResourceBusy);
+        drop(journal);
         assert_eq!(Journal::open(&path).unwrap().0.len(), 3);
         assert!(Journal::create(&path, &head()).is_err(), "never over another");
     }
@@ -226,12 +254,14 @@ mod tests {
         journal.keep("a", &run(0.1), 1.0).unwrap();
         let one = std::fs::metadata(&path).unwrap().len() as usize;
         journal.keep("b", &run(0.2), 2.0).unwrap();
+        drop(journal);
         let bytes = std::fs::read(&path).unwrap();
         for cut in head_bytes..bytes.len() {
             std::fs::write(&path, &bytes[..cut]).unwrap();
             let (mut journal, _) = Journal::open(&path).unwrap();
             assert_eq!(journal.len(), usize::from(cut >= one), "cut at {cut}");
             journal.keep("b", &run(0.2), 2.0).unwrap();
+            drop(journal);
             assert!(Journal::open(&path).unwrap().0.done("b").is_some(), "cut at {cut}");
         }
     }

@@ -56,19 +56,33 @@ pub enum ScenarioError {
     /// The lab could not be made.
     #[error("lab: {0}")]
     Lab(#[from] weir_lab::Error),
-    /// A program did not do what it is for.
+    /// Something of the scenario that does not hold, as its surroundings show: flags, terms of a search, a comparison's load.
+    #[error("{field}: {reason}")]
+    Refused {
+        /// Which field of which step.
+        field: String,
+        /// What is wrong with it, and what is accepted.
+        reason: String,
+    },
+    /// A program did not do what it is for, while the scenario ran.
     #[error("{what}: {reason}")]
     Program {
         /// Which.
         what: String,
-        /// How it failed.
+        /// How it failed: its own words where it had some.
         reason: String,
+        /// This system does not have it, or does not permit what it does.
+        is_unavailable: bool,
     },
 }
 
 impl ScenarioError {
-    pub(super) fn program(what: &str, reason: &str) -> Self {
-        ScenarioError::Program { what: what.into(), reason: reason.into() }
+    fn program(what: &str, reason: &str) -> Self {
+        ScenarioError::Program { what: what.into(), reason: reason.into(), is_unavailable: false }
+    }
+
+    fn refused(field: &str, reason: &str) -> Self {
+        ScenarioError::Refused { field: field.into(), reason: reason.into() }
     }
 }
 
@@ -83,12 +97,17 @@ pub struct Files {
 }
 
 impl Files {
+    /// A path beside the scenario.
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
     /// The text of a file beside the scenario.
     ///
     /// # Errors
     /// [`ScenarioError::File`].
     pub fn read(&self, name: &str) -> Result<String, ScenarioError> {
-        read(&self.directory.join(name))
+        read(&self.path(name))
     }
 
     /// An impairment in any of its forms.
@@ -196,28 +215,35 @@ pub fn check(scenario: &Scenario, files: &Files, words: Words<'_>) -> Result<u64
     plans::check(scenario, files, words)
 }
 
-/// Runs an experiment. What was measured is in the journal and the store however this ends.
+/// An experiment that ended, as far as it came.
+#[derive(Debug)]
+pub struct Ended {
+    /// What was measured and judged.
+    pub experiment: Experiment,
+    /// What ended it before its time, or kept it from leaving things as it found them.
+    pub error: Option<ScenarioError>,
+}
+
+/// Runs an experiment. What was measured is in the result, the journal and the store however this ends.
 ///
 /// # Errors
-/// [`ScenarioError`] when it could not begin, or its journal could not be written.
+/// [`ScenarioError`] when it could not begin.
 pub fn run(
     scenario: &Scenario,
     options: &Options<'_>,
     journal: Journal,
-) -> Result<Experiment, ScenarioError> {
+) -> Result<Ended, ScenarioError> {
     check(scenario, &options.files, options.words)?;
     let begun = Instant::now();
-    let earlier: f64 = 0.0;
+    let earlier = journal.seconds();
     let doing = steps::Doing::new(scenario, options, Mutex::new(journal))?;
     let steps = doing.all();
-    let fatal = doing.end();
-    if let Some(error) = fatal {
-        return Err(error);
-    }
+    let error = doing.end();
     let stopped = (options.is_stopped)();
     let outcome = steps.iter().fold(Outcome::Passed, |all, step| all.and(step.outcome));
-    let is_whole = steps.iter().all(|s| s.outcome != Outcome::Skipped || options.simulate);
-    Ok(Experiment {
+    let is_whole =
+        error.is_none() && steps.iter().all(|s| s.outcome != Outcome::Skipped || options.simulate);
+    let experiment = Experiment {
         schema: EXPERIMENT_SCHEMA.into(),
         id: options.id.clone(),
         version: options.version.clone(),
@@ -239,5 +265,6 @@ pub fn run(
         variables: scenario.variables.clone() as Variables,
         steps,
         outcome,
-    })
+    };
+    Ok(Ended { experiment, error })
 }

@@ -9,8 +9,9 @@ use weir_model::experiment::{
 };
 use weir_model::impairment::Impairment;
 use weir_model::plan::Plan;
+use weir_stats::compare::SplitMix64;
 
-use super::grid::{At, points, splitmix};
+use super::grid::{At, points};
 use super::{Files, ScenarioError, Words};
 
 /// Values as variables: what reads as a number is one.
@@ -30,9 +31,9 @@ pub(super) fn at_point<T: serde::Serialize + serde::de::DeserializeOwned>(
     place: &str,
 ) -> Result<T, ScenarioError> {
     let raw =
-        serde_json::to_value(value).map_err(|e| ScenarioError::program(place, &e.to_string()))?;
+        serde_json::to_value(value).map_err(|e| ScenarioError::refused(place, &e.to_string()))?;
     let raw = expand(&raw, &variables(at), &BTreeSet::new(), place)?;
-    serde_json::from_value(raw).map_err(|e| ScenarioError::program(place, &e.to_string()))
+    serde_json::from_value(raw).map_err(|e| ScenarioError::refused(place, &e.to_string()))
 }
 
 /// Words of a line; quotes keep spaces together.
@@ -73,8 +74,8 @@ pub(super) fn plan(
         Plan::parse(&files.read(name)?)?
     } else {
         let line = split(there.args.as_deref().unwrap_or_default())
-            .map_err(|e| ScenarioError::program(&format!("{place}.args"), &e))?;
-        words(&line).map_err(|e| ScenarioError::program(&format!("{place}.args"), &e))?
+            .map_err(|e| ScenarioError::refused(&format!("{place}.args"), &e))?;
+        words(&line).map_err(|e| ScenarioError::refused(&format!("{place}.args"), &e))?
     };
     for (name, value) in at {
         if !test.holds(name) && !own.contains(name) {
@@ -91,9 +92,8 @@ pub(super) fn seeded(mut plan: Plan, seed: u64, key: &str) -> Plan {
         let hash = key.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| {
             (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3)
         });
-        let mut state = seed ^ hash;
         // JSON keeps 53 bits for those who read numbers.
-        plan.seed.0 = (splitmix(&mut state) >> 11).max(1);
+        plan.seed.0 = (SplitMix64::new(seed ^ hash).draw() >> 11).max(1);
     }
     plan
 }
@@ -172,6 +172,9 @@ fn one(step: &Step, around: &At, files: &Files, words: Words<'_>) -> Result<u64,
             all.len() as u64 * u64::from(sweep.runs.unwrap_or(1))
         }
         Some(Action::Search(search)) => {
+            for published in &search.published {
+                super::published::read(published, files)?;
+            }
             for at in inside(&search.over)? {
                 super::steps::terms(search, name)?;
                 let asked = [("rate", "1000pps"), ("seconds", "1"), ("packets", "1000")];
@@ -208,7 +211,12 @@ fn one(step: &Step, around: &At, files: &Files, words: Words<'_>) -> Result<u64,
             all.len() as u64 * u64::from(compare.runs.unwrap_or(1))
         }
         Some(Action::Impair(impair)) => impairment(impair, &vec![], files, name).map(|_| 0)?,
-        Some(Action::Parallel(inner)) => steps(inner, around, files, words)?,
+        Some(Action::Parallel(inner)) => {
+            for published in &step.published {
+                super::published::read(published, files)?;
+            }
+            steps(inner, around, files, words)?
+        }
         Some(Action::Repeat(repeat)) => {
             let mut runs = 0;
             for at in inside(&repeat.over)? {

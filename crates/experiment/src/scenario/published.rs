@@ -24,12 +24,12 @@ impl Table {
 pub(super) fn read(published: &Published, files: &Files) -> Result<Table, ScenarioError> {
     let what = format!("published file {}", published.file);
     let table =
-        parse(&files.read(&published.file)?).map_err(|e| ScenarioError::program(&what, &e))?;
+        parse(&files.read(&published.file)?).map_err(|e| ScenarioError::refused(&what, &e))?;
     let named = published.matching.values().chain(published.filter.keys()).chain(&published.label);
     for name in named.chain([&published.column]) {
         if table.column(name).is_none() {
             let reason = format!("no column '{name}'; there are {}", table.columns.join(", "));
-            return Err(ScenarioError::program(&what, &reason));
+            return Err(ScenarioError::refused(&what, &reason));
         }
     }
     Ok(table)
@@ -47,9 +47,12 @@ pub(super) fn beside(published: &Published, table: &Table, points: &mut [Point])
         let Ok(value) = cell(row, &published.column).parse::<f64>() else { continue };
         let label: Vec<String> = published.label.iter().map(|c| cell(row, c)).collect();
         for point in points.iter_mut() {
-            let matches = published.matching.iter().all(|(axis, column)| {
-                point.at.get(axis).is_some_and(|v| v.eq_ignore_ascii_case(&cell(row, column)))
-            });
+            let is_here =
+                published.at.iter().all(|(axis, value)| point.at.get(axis) == Some(value));
+            let matches = is_here
+                && published.matching.iter().all(|(axis, column)| {
+                    point.at.get(axis).is_some_and(|v| v.eq_ignore_ascii_case(&cell(row, column)))
+                });
             if matches {
                 point.published.push(PublishedFigure {
                     label: label.join(", "),
@@ -139,6 +142,11 @@ mod tests {
             points.iter().map(|p| p.published.iter().map(|f| f.value).collect()).collect();
         assert_eq!(values, [vec![61e6], vec![68.5e6], vec![]]);
         assert_eq!(points[0].published[0].label, "XP");
+        // Beside one value of an axis alone.
+        let only = Published { at: [("size".to_owned(), "256".to_owned())].into(), ..published };
+        let mut points = [point("128"), point("256")];
+        beside(&only, &table, &mut points);
+        assert!(points[0].published.is_empty() && points[1].published.len() == 1);
     }
 
     #[test]

@@ -71,12 +71,14 @@ pub struct Terms {
 
 /// A sender this share below its rate was the limit itself.
 const SHORTFALL: f64 = 0.01;
-/// A disturbed trial with loss is done again so often.
+/// A disturbed trial that lost packets is done again so often; one whose sender fell short, once.
 const AGAIN: u32 = 2;
 /// Loss ratio of the saturation point: less than this share of what is sent does not arrive.
 const SATURATION_LOSS: f64 = 0.01;
 /// Steps of a frame-loss measurement, share of the greatest rate (RFC 2544, section 26.3: at most 10 %).
 const FRAME_LOSS_STEP: f64 = 0.1;
+/// A bound that the sender set.
+const AT_LEAST: &str = "at least: at the next rate the sender fell short, and what it sent arrived";
 /// Most trials of one search, whatever its terms.
 const MOST_TRIALS: u32 = 10_000;
 
@@ -142,17 +144,20 @@ fn shown(rate: f64, unit: &str) -> String {
 }
 
 impl<E> Searching<'_, E> {
-    /// One trial; done again when it was disturbed and lost packets.
+    /// One trial; done again when it was disturbed and lost packets, or its sender fell short.
     fn measure(&mut self, rate: f64, packets: Option<u64>) -> Result<Trial, E> {
         let mut again = 0;
         loop {
             self.number += 1;
             let ask = Ask { rate, seconds: self.terms.seconds, packets, number: self.number };
             let trial = (self.trial)(ask)?;
-            let spoilt = trial.disturbed && trial.loss() > self.terms.loss;
-            if !spoilt || again == AGAIN {
+            let is_short = packets.is_none() && !trial.is_offered(rate);
+            let is_lossy = trial.loss() > self.terms.loss;
+            let spoilt = trial.disturbed && (is_lossy || is_short);
+            // A sender that fell short twice is not likely to do better.
+            if !spoilt || again == if is_lossy { AGAIN } else { 1 } {
                 self.disturbed += u32::from(spoilt);
-                if packets.is_none() && !trial.is_offered(rate) {
+                if is_short {
                     let reached = trial.sent_rate.unwrap_or(0.0);
                     self.limit = Some(self.limit.map_or(reached, |l: f64| l.max(reached)));
                 }
@@ -171,15 +176,18 @@ impl<E> Searching<'_, E> {
         let (mut low, mut high) = (self.terms.low, self.terms.high);
         let mut best: Option<(f64, Trial)> = None;
         let mut failed = false;
+        let mut is_senders = false;
         let mut rate = high;
         while self.number < MOST_TRIALS {
             let trial = self.measure(rate, None)?;
-            if trial.loss() <= self.terms.loss && trial.is_offered(rate) {
+            let is_whole = trial.loss() <= self.terms.loss;
+            if is_whole && trial.is_offered(rate) {
                 low = rate;
                 best = Some((rate, trial));
             } else {
                 high = rate;
                 failed = true;
+                is_senders = is_whole;
             }
             if !failed || high - low <= self.terms.precision * high {
                 break;
@@ -197,7 +205,9 @@ impl<E> Searching<'_, E> {
             Some((rate, _)) => self.found("throughput", Some(*rate), self.terms.unit, ""),
             None => self.found("throughput", None, self.terms.unit, "every rate lost packets"),
         };
-        if best.is_some() && failed {
+        if best.is_some() && is_senders {
+            found.text = AT_LEAST.into();
+        } else if best.is_some() && failed {
             // Not a confidence: the bounds of a search.
             found.interval = Some(Confidence { low, high, confidence_ratio: 1.0 });
         } else if best.is_some() {
@@ -243,7 +253,13 @@ impl<E> Searching<'_, E> {
             }
             let trial = self.measure(rate, None)?;
             clean = if trial.lost == 0 { clean + 1 } else { 0 };
-            let mut found = self.found("frame loss", Some(trial.loss()), "ratio", "");
+            let text = match trial.sent_rate {
+                Some(sent) if !trial.is_offered(rate) => {
+                    format!("of {} that the sender reached", shown(sent, self.terms.unit))
+                }
+                _ => String::new(),
+            };
+            let mut found = self.found("frame loss", Some(trial.loss()), "ratio", &text);
             found.at.insert("rate".into(), format!("{:.0} %", share * 100.0));
             out.push(found);
             step += 1;
@@ -361,6 +377,7 @@ impl<E> Searching<'_, E> {
         let terms = self.terms;
         let mut rate = terms.low.max(terms.high / 1024.0);
         let (mut low, mut high) = (None, None);
+        let mut is_senders = false;
         let mut curve: Vec<(f64, Trial)> = vec![];
         while self.number < MOST_TRIALS {
             let trial = self.measure(rate, None)?;
@@ -370,7 +387,8 @@ impl<E> Searching<'_, E> {
             if arrived && offered {
                 low = Some(rate)
             } else {
-                high = Some(rate)
+                high = Some(rate);
+                is_senders = arrived;
             }
             rate = match (low, high) {
                 (Some(low), Some(high)) if high - low <= terms.precision * high => break,
@@ -384,10 +402,12 @@ impl<E> Searching<'_, E> {
         }
         let mut point = self.found("saturation point", low, terms.unit, "");
         match (low, high) {
+            (Some(_), Some(_)) if is_senders => point.text = AT_LEAST.into(),
             (Some(low), Some(high)) => {
                 point.interval = Some(Confidence { low, high, confidence_ratio: 1.0 });
             }
             (Some(_), None) => point.text = "the greatest rate asked for arrived whole".into(),
+            _ if is_senders => point.text = "the sender reached none of the rates".into(),
             _ => point.text = "every rate lost more than 1 %".into(),
         }
         curve.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -401,8 +421,8 @@ impl<E> Searching<'_, E> {
                     at: at.clone(),
                     value,
                     unit: unit.into(),
-                    interval: None,
                     text,
+                    ..Found::default()
                 });
             };
             push("sent", trial.sent_rate, terms.unit);
@@ -494,6 +514,31 @@ mod tests {
         let found = search(&terms(SearchKind::Throughput), &mut weak).unwrap();
         assert!(found[0].value.unwrap() <= 304_000.0);
         assert!(found[0].text.contains("bound of the sender"), "{}", found[0].text);
+        // Nothing was lost: what is known is a lower bound.
+        assert!(found[0].text.starts_with("at least") && found[0].interval.is_none());
+        let found = search(&terms(SearchKind::Saturation), &mut weak).unwrap();
+        assert!(found[0].text.starts_with("at least") && found[0].interval.is_none());
+        let found = search(&terms(SearchKind::FrameLoss), &mut weak).unwrap();
+        assert_eq!(
+            found[0].text.split(';').next(),
+            Some("of 300000 packets/s that the sender reached")
+        );
+    }
+
+    #[test]
+    fn a_disturbed_sender_that_fell_short_has_another_chance() {
+        let mut inner = path(2e6);
+        let mut calls = 0;
+        let mut hiccup = |ask: Ask| {
+            calls += 1;
+            let mut trial = inner(ask)?;
+            if calls == 1 {
+                (trial.sent_rate, trial.disturbed) = (Some(1.0), true);
+            }
+            Ok::<_, ()>(trial)
+        };
+        let found = search(&terms(SearchKind::Throughput), &mut hiccup).unwrap();
+        assert_eq!((found[0].value, calls), (Some(1e6), 2));
     }
 
     #[test]

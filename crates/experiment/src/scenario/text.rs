@@ -4,8 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use weir_model::experiment::{
-    Experiment, Found, Metric, Outcome, Point, StepOutcome, Summary, Unit,
+    Experiment, Found, Metric, Outcome, Point, PublishedFigure, StepOutcome, Summary, Together,
+    Unit,
 };
+
+/// An outcome, where nothing may have been expected: then nothing was passed.
+fn done(outcome: Outcome, is_judged: bool) -> &'static str {
+    if outcome == Outcome::Passed && !is_judged { "done" } else { word(outcome) }
+}
 
 /// The word for an outcome.
 #[must_use]
@@ -37,8 +43,11 @@ pub fn shown(found: &Found, value: f64) -> String {
     }
 }
 
-/// A table whose first columns are names and whose others are figures, as wide as they need to be.
-fn table(rows: &[Vec<String>], names: usize) -> String {
+/// What was not measured or published.
+const ABSENT: &str = "-";
+
+/// A table whose first `names` columns and whose last `words` are text, the others figures, as wide as they need to be.
+fn table(rows: &[Vec<String>], names: usize, words: usize) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |i: usize| {
         rows.iter().filter_map(|r| r.get(i)).map(|c| c.chars().count()).max().unwrap_or(0)
@@ -50,7 +59,8 @@ fn table(rows: &[Vec<String>], names: usize) -> String {
         for (i, cell) in row.iter().enumerate() {
             let pad = " ".repeat(widths[i].saturating_sub(cell.chars().count()));
             line += " ";
-            line += &if i < names { format!("{cell}{pad} ") } else { format!("{pad}{cell} ") };
+            let is_text = i < names || i + words >= columns;
+            line += &if is_text { format!("{cell}{pad} ") } else { format!("{pad}{cell} ") };
         }
         out += line.trim_end();
         out.push('\n');
@@ -97,10 +107,20 @@ pub fn points(step: &StepOutcome) -> String {
             head.push("published".into());
         }
         let mut rows = vec![head];
+        let mut last = String::new();
         for point in &step.points {
-            rows.push(row(step, point, point.metrics.get(name), name, unit, repeated, has_others));
+            let mut row =
+                row(step, point, point.metrics.get(name), name, unit, repeated, has_others);
+            // The same figures beside every tool of a comparison are read once.
+            if let (true, Some(others)) = (has_others, row.last_mut()) {
+                match *others == last && others.as_str() != ABSENT {
+                    true => *others = "as above".into(),
+                    false => last.clone_from(others),
+                }
+            }
+            rows.push(row);
         }
-        out += &table(&rows, step.axes.len());
+        out += &table(&rows, step.axes.len(), usize::from(has_others));
         out.push('\n');
     }
     out
@@ -115,7 +135,6 @@ fn row(
     repeated: bool,
     has_others: bool,
 ) -> Vec<String> {
-    const ABSENT: &str = "-";
     let mut cells: Vec<String> =
         step.axes.iter().map(|axis| point.at.get(axis).cloned().unwrap_or_default()).collect();
     let show = |v: Option<f64>| v.map_or(ABSENT.into(), |v| unit.show(v));
@@ -152,7 +171,8 @@ fn row(
 #[must_use]
 pub fn step(step: &StepOutcome, depth: usize) -> String {
     let pad = "  ".repeat(depth);
-    let mut out = format!("{pad}{}: {}", step.name, word(step.outcome));
+    let mut out =
+        format!("{pad}{}: {}", step.name, done(step.outcome, !step.expectations.is_empty()));
     if let Some(reason) = &step.reason {
         let _ = write!(out, ": {reason}");
     }
@@ -184,6 +204,9 @@ pub fn step(step: &StepOutcome, depth: usize) -> String {
         out +=
             &body(&format!("  * shaped by tool or host in {disturbed} runs: {}", codes.join(", ")));
     }
+    if let Some(together) = &step.together {
+        out += &body(&format!("  {}", together_words(together)));
+    }
     for source in sources(step) {
         out += &body(&format!("  published: {source}"));
     }
@@ -194,12 +217,15 @@ pub fn step(step: &StepOutcome, depth: usize) -> String {
         let between = found.interval.map_or(String::new(), |i| {
             format!("between {} and {}", shown(found, i.low), shown(found, i.high))
         });
-        let notes =
-            [between, found.text.clone()].into_iter().filter(|t| !t.is_empty()).collect::<Vec<_>>();
+        let others = published_words(&found.published);
+        let notes = [between, found.text.clone(), others]
+            .into_iter()
+            .filter(|t| !t.is_empty())
+            .collect::<Vec<_>>();
         rows.push(vec![found.name.clone(), at.join(" "), value, notes.join("; ")]);
     }
     if !rows.is_empty() {
-        out += &body(&table(&rows, 2));
+        out += &body(&table(&rows, 2, 1));
     }
     for judged in &step.expectations {
         let at: Vec<String> = judged.at.iter().map(|(n, v)| format!("{n}={v}")).collect();
@@ -214,9 +240,35 @@ pub fn step(step: &StepOutcome, depth: usize) -> String {
     out
 }
 
+/// A step that has ended, with those inside of it.
+#[must_use]
+pub fn whole(outcome: &StepOutcome, depth: usize) -> String {
+    let inner = outcome.steps.iter().map(|inner| whole(inner, depth + 1));
+    step(outcome, depth) + &inner.collect::<String>()
+}
+
+/// How closely tests began together.
+fn together_words(together: &Together) -> String {
+    let time = |seconds| Unit::Seconds.show(seconds);
+    format!(
+        "{} tests began together: their first packets arrived within {} (clocks: ± {})",
+        together.tests,
+        time(together.first_packet_skew_seconds),
+        time(together.error_seconds)
+    )
+}
+
+/// What others published beside a figure that was found.
+fn published_words(figures: &[PublishedFigure]) -> String {
+    let words = figures.iter().map(|f| format!("{} {}", f.label, unit_of(&f.metric).show(f.value)));
+    let words: Vec<String> = words.map(|w| w.trim().to_owned()).collect();
+    if words.is_empty() { String::new() } else { format!("published: {}", words.join(", ")) }
+}
+
 fn sources(step: &StepOutcome) -> Vec<String> {
     let mut out: Vec<String> = vec![];
-    for figure in step.points.iter().flat_map(|p| &p.published) {
+    let of_points = step.points.iter().flat_map(|p| &p.published);
+    for figure in of_points.chain(step.found.iter().flat_map(|f| &f.published)) {
         if !out.contains(&figure.source) {
             out.push(figure.source.clone());
         }
@@ -237,7 +289,8 @@ pub fn closing(experiment: &Experiment) -> String {
         }
     }
     count(&experiment.steps, &mut counts);
-    let mut out = format!("{}: {}", experiment.name, word(experiment.outcome));
+    let outcome = done(experiment.outcome, !counts.is_empty());
+    let mut out = format!("{}: {outcome}", experiment.name);
     if !counts.is_empty() {
         let counts: Vec<String> =
             counts.iter().map(|(w, n)| format!("{n} {}", w.to_lowercase())).collect();

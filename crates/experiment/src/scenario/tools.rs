@@ -31,14 +31,29 @@ pub struct Tool {
     pub name: &'static str,
     /// Its programs.
     pub programs: &'static [&'static str],
-    /// Words of its server; none ends by itself but where it says so.
-    pub server: fn(&Load) -> Vec<String>,
+    /// Words of its server, which may leave a log in the file named; none ends by itself but where it says so.
+    pub server: fn(&Load, &str) -> Vec<String>,
     /// Port on which the server listens, and whether it is UDP.
     pub port: (u16, bool),
     /// Words of its client; absent for a load that it has no words for.
     pub client: fn(&Load, &str) -> Option<Vec<String>>,
+    /// Words of the program that reads the server's log when both have ended, for a tool that tells its figures no other way:
+    /// what it prints last then stands for what the server printed.
+    pub decode: Option<fn(&str) -> Vec<String>>,
     /// Figures from what the client and the server printed.
     pub parse: fn(&Load, &str, &str) -> Result<Figures, String>,
+}
+
+impl Tool {
+    /// Why it can't carry a load, if so; `is_here` where its server is started by this program.
+    #[must_use]
+    pub fn refusal(&self, load: &Load, is_here: bool) -> Option<&'static str> {
+        if (self.client)(load, "").is_none() {
+            return Some("it has no words for this load");
+        }
+        let needs_log = self.decode.is_some() && !is_here;
+        needs_log.then_some("its figures are in a log of its server, which is not here")
+    }
 }
 
 /// Metrics by the names that scenarios use.
@@ -58,7 +73,7 @@ pub const TOOLS: &[Tool] = &[
     Tool {
         name: "iperf3",
         programs: &["iperf3"],
-        server: |_| words(&["iperf3", "-s", "-1"]),
+        server: |_, _| words(&["iperf3", "-s", "-1"]),
         port: (5201, false),
         client: |load, host| {
             let mut out = words(&["iperf3", "-J", "-i", "0"]);
@@ -73,12 +88,13 @@ pub const TOOLS: &[Tool] = &[
             load.mss.iter().for_each(|m| push(&mut out, "-M", m));
             Some(out)
         },
+        decode: None,
         parse: iperf3,
     },
     Tool {
         name: "iperf",
         programs: &["iperf"],
-        server: |load| {
+        server: |load, _| {
             let mut out = words(&["iperf", "-s", "-y", "C"]);
             if load.is_udp {
                 out.push("-u".into());
@@ -99,12 +115,13 @@ pub const TOOLS: &[Tool] = &[
             load.mss.iter().for_each(|m| push(&mut out, "-M", m));
             Some(out)
         },
+        decode: None,
         parse: iperf,
     },
     Tool {
         name: "nuttcp",
         programs: &["nuttcp"],
-        server: |_| words(&["nuttcp", "-S", "--nofork"]),
+        server: |_, _| words(&["nuttcp", "-S", "--nofork"]),
         port: (5000, false),
         client: |load, host| {
             // Several streams of UDP are not among its tests.
@@ -124,12 +141,13 @@ pub const TOOLS: &[Tool] = &[
             out.push(host.into());
             Some(out)
         },
+        decode: None,
         parse: nuttcp,
     },
     Tool {
         name: "netperf",
         programs: &["netperf", "netserver"],
-        server: |_| words(&["netserver", "-D"]),
+        server: |_, _| words(&["netserver", "-D"]),
         port: (12865, false),
         client: |load, host| {
             if load.connections > 1 || load.mss.is_some() || (load.is_udp && load.rate.is_some()) {
@@ -145,9 +163,37 @@ pub const TOOLS: &[Tool] = &[
             }
             Some(out)
         },
+        decode: None,
         parse: netperf,
     },
+    Tool {
+        name: "d-itg",
+        programs: &["ITGRecv", "ITGSend", "ITGDec"],
+        server: |_, log| words(&["ITGRecv", "-l", log]),
+        port: (9000, false),
+        client: |load, host| {
+            // Several flows take a script, and there is no word for an MSS.
+            if load.connections > 1 || load.mss.is_some() {
+                return None;
+            }
+            let mut out = words(&["ITGSend", "-l", "/dev/null"]);
+            push(&mut out, "-a", host);
+            push(&mut out, "-T", if load.is_udp { "UDP" } else { "TCP" });
+            push(&mut out, "-t", u64::from(load.seconds) * 1000);
+            let size = load.size.unwrap_or(DITG_SIZE_BYTES);
+            push(&mut out, "-c", size);
+            // It always has a rate: one that no path reaches is as fast as it goes.
+            let rate = load.rate.map_or(1e7, |bits| bits as f64 / 8.0 / size as f64);
+            push(&mut out, "-C", rate);
+            Some(out)
+        },
+        decode: Some(|log| words(&["ITGDec", log])),
+        parse: ditg,
+    },
 ];
+
+/// D-ITG's own default.
+const DITG_SIZE_BYTES: u64 = 512;
 
 fn figures(list: &[(&str, Option<f64>)]) -> Result<Figures, String> {
     Ok(list
@@ -267,6 +313,30 @@ fn netperf(load: &Load, client: &str, _server: &str) -> Result<Figures, String> 
     ])
 }
 
+/// The total that ITGDec makes of the receiver's log, behind a section for each flow. What was dropped at the end of a flow is
+/// not in it.
+fn ditg(load: &Load, _client: &str, decoded: &str) -> Result<Figures, String> {
+    let (_, total) = decoded.rsplit_once("TOTAL RESULTS").ok_or("its log could not be decoded")?;
+    let get = |name: &str| -> Option<f64> {
+        let line = total.lines().find(|l| l.trim_start().starts_with(name))?;
+        line.split_once('=')?.1.split_whitespace().next()?.parse().ok()
+    };
+    let (bytes, seconds) = get("Bytes received").zip(get("Total time")).ok_or("no total")?;
+    if seconds <= 0.0 {
+        return Err("its receiver got nothing".into());
+    }
+    let mut list = vec![("throughput", Some(bytes * 8.0 / seconds))];
+    if load.is_udp {
+        let (packets, dropped) =
+            get("Total packets").zip(get("Packets dropped")).ok_or("no packets")?;
+        list.push(("packet_rate", Some(packets / seconds)));
+        list.push(("lost_packets", Some(dropped)));
+        list.push(("loss", (packets + dropped > 0.0).then(|| dropped / (packets + dropped))));
+        list.push(("jitter", get("Average jitter")));
+    }
+    figures(&list)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -321,11 +391,38 @@ mod tests {
     }
 
     #[test]
+    fn the_total_of_a_decoded_log_is_d_itgs() {
+        // As ITGDec 2.8.1 prints it, its spinner before it.
+        let total = "\nTotal time               =      2.000000 s\nTotal packets            =           900\n\
+                     Average jitter           =      0.000017 s\nBytes received           =        144000\n\
+                     Average bitrate          =    576.000000 Kbit/s\nPackets dropped          =           100 (10.00 %)\n";
+        let text = format!("|\\-/|\\-/Flow number: 1{total}\n**  TOTAL RESULTS   **{total}");
+        let udp = ditg(&load(true), "", &text).unwrap();
+        assert_eq!((udp["throughput"], udp["packet_rate"]), (576_000.0, 450.0));
+        assert_eq!((udp["loss"], udp["lost_packets"], udp["jitter"]), (0.1, 100.0, 0.000_017));
+        assert_eq!(
+            ditg(&load(false), "", &text).unwrap(),
+            [("throughput".to_owned(), 576_000.0)].into()
+        );
+        assert!(ditg(&load(false), "", "|\\-/").unwrap_err().contains("decoded"));
+        let empty = text.replace("2.000000", "0.000000");
+        assert!(ditg(&load(true), "", &empty).unwrap_err().contains("nothing"));
+        let of = TOOLS.iter().find(|t| t.name == "d-itg").unwrap();
+        let words =
+            (of.client)(&Load { rate: Some(1_280_000), ..load(true) }, "h").unwrap().join(" ");
+        assert_eq!(words, "ITGSend -l /dev/null -a h -T UDP -t 2000 -c 160 -C 1000");
+    }
+
+    #[test]
     fn a_load_that_a_tool_has_no_words_for_is_left_out() {
         let many = Load { connections: 2, ..load(true) };
         let of = |name: &str| TOOLS.iter().find(|t| t.name == name).unwrap();
         assert!((of("nuttcp").client)(&many, "h").is_none());
         assert!((of("iperf3").client)(&many, "h").is_some());
+        assert!(of("nuttcp").refusal(&many, true).is_some_and(|r| r.contains("no words")));
+        assert_eq!(of("iperf3").refusal(&many, false), None);
+        assert_eq!(of("d-itg").refusal(&load(true), true), None);
+        assert!(of("d-itg").refusal(&load(true), false).is_some_and(|r| r.contains("log")));
         let words =
             (of("iperf3").client)(&Load { mss: Some(536), ..load(false) }, "h").unwrap().join(" ");
         assert_eq!(words, "iperf3 -J -i 0 -c h -t 2 -P 1 -l 160 -M 536");

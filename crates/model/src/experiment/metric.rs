@@ -144,15 +144,39 @@ enum Scope {
     Flow(String),
 }
 
-/// One figure of a record: `[statistic] quantity [of forward|reverse|FLOW]`.
+/// One figure of a record: `[statistic] quantity [of forward|reverse|FLOW]`; with `sum` before it, of all tests of a parallel
+/// step together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Metric {
     quantity: &'static Quantity,
     statistic: Option<Statistic>,
     scope: Scope,
+    is_sum: bool,
 }
 
 impl Metric {
+    /// Whether it is a sum over the tests of a parallel step, whose records each hold a part ([`Metric::part`]).
+    #[must_use]
+    pub fn is_sum(&self) -> bool {
+        self.is_sum
+    }
+
+    /// What a sum adds up: the figure of one test.
+    #[must_use]
+    pub fn part(&self) -> Metric {
+        Metric { is_sum: false, ..self.clone() }
+    }
+
+    /// The sum of this figure over tests at the same time; absent where it does not add up: shares and times.
+    #[must_use]
+    pub fn summed(&self) -> Option<Metric> {
+        let adds_up = matches!(
+            self.quantity.unit,
+            Unit::BitsPerSecond | Unit::PacketsPerSecond | Unit::Bytes | Unit::Count
+        );
+        adds_up.then(|| Metric { is_sum: true, ..self.clone() })
+    }
+
     /// What it is of.
     #[must_use]
     pub fn quantity(&self) -> &'static Quantity {
@@ -326,6 +350,15 @@ impl FromStr for Metric {
             given: format!("'{text}'"),
             accepted,
         };
+        if let Some(part) = text.trim_start().strip_prefix("sum ") {
+            let part: Metric = part.parse()?;
+            if part.is_sum {
+                return Err(refuse("sum once".into()));
+            }
+            return part.summed().ok_or_else(|| {
+                refuse("sum of a rate or a count: shares and times do not add up".into())
+            });
+        }
         let (head, scope) = match text.split_once(" of ") {
             Some((head, scope)) => (
                 head.trim(),
@@ -367,12 +400,15 @@ impl FromStr for Metric {
         if whole_run && scope != Scope::All {
             return Err(refuse(format!("{} without 'of': it is of the whole run", quantity.name)));
         }
-        Ok(Metric { quantity, statistic, scope })
+        Ok(Metric { quantity, statistic, scope, is_sum: false })
     }
 }
 
 impl fmt::Display for Metric {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        if self.is_sum {
+            f.write_str("sum ")?;
+        }
         if let Some(statistic) = self.statistic {
             let name = STATISTICS.iter().find(|(n, s)| *s == statistic && *n != "median");
             write!(f, "{} ", name.map_or("mean", |(n, _)| n))?;
@@ -537,6 +573,18 @@ mod tests {
         };
         record.total.forward = Some(total);
         record
+    }
+
+    #[test]
+    fn sums_are_of_what_adds_up() {
+        let metric: Metric = "sum throughput of forward".parse().unwrap();
+        assert!(metric.is_sum());
+        assert_eq!(metric.to_string(), "sum throughput of forward");
+        assert_eq!(metric.part().to_string(), "throughput of forward");
+        assert_eq!(metric.part().summed(), Some(metric));
+        for text in ["sum loss", "sum p99 one_way_delay", "sum sum packets", "sum"] {
+            assert!(text.parse::<Metric>().is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -13,8 +13,8 @@ mod variables;
 
 pub use metric::{Metric, QUANTITIES, Quantity, Unit};
 pub use outcome::{
-    Confidence, EXPERIMENT_SCHEMA, Experiment, Found, Judged, Outcome, Point, PublishedFigure,
-    RunRef, StepOutcome, Summary,
+    Confidence, EXPERIMENT_SCHEMA, Experiment, FirstPacket, Found, Judged, Outcome, Point,
+    PublishedFigure, RunRef, StepOutcome, Summary, Together,
 };
 pub use rule::{Comparison, Rule};
 pub use scenario::{

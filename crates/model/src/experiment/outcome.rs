@@ -66,7 +66,7 @@ pub struct Experiment {
     pub tags: Vec<String>,
     /// Start, RFC 3339, UTC.
     pub started_at: String,
-    /// Length, of all sessions when it was resumed.
+    /// Length of the session that ended it; of one that was gone on with, and the time of each run that earlier sessions made.
     pub seconds: f64,
     /// How it ended.
     pub status: Status,
@@ -115,6 +115,9 @@ pub struct StepOutcome {
     /// What a search found.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub found: Vec<Found>,
+    /// How closely the tests of a parallel step began together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub together: Option<Together>,
     /// What a command printed (its beginning), or what was collected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
@@ -151,9 +154,32 @@ pub struct RunRef {
     /// A disturbed run that was done again: it is not in the figures.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub superseded: bool,
+    /// Its first packet, where it was to start at a given time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_packet: Option<FirstPacket>,
     /// Why there is no record, or only a part of one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+}
+
+/// When the first packet of a test that starts together with others arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct FirstPacket {
+    /// After the time at which all were to start, on its receiver's clock as it was related to this machine's.
+    pub arrived_seconds: f64,
+    /// Bound of the clocks' error; 0 where both ends share one.
+    pub error_seconds: f64,
+}
+
+/// How closely tests began together.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Together {
+    /// Tests whose first packet arrived.
+    pub tests: u64,
+    /// From the earliest first packet of a test to the latest one, as they arrived: differences of the paths are in it.
+    pub first_packet_skew_seconds: f64,
+    /// Bound of the clocks' error, of the two worst tests together.
+    pub error_seconds: f64,
 }
 
 /// One point of a sweep.
@@ -239,6 +265,9 @@ pub struct Found {
     /// What it means, or why there is none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,
+    /// What others published for the like.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub published: Vec<PublishedFigure>,
 }
 
 /// One expectation, judged.

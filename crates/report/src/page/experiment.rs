@@ -1,12 +1,15 @@
 //! The page of an experiment: what was expected, what came of each step, tables and curves of sweeps.
 
-use weir_model::experiment::{Experiment, Found, Metric, Outcome, StepOutcome, Unit};
+use weir_model::experiment::{
+    Experiment, Found, Metric, Outcome, PublishedFigure, StepOutcome, Unit,
+};
 use weir_model::record::Status;
 use weir_model::warning::Severity;
 
 use super::document::{Block, Document, Headline, Notice, Section};
 use super::grid::{Cell, Column, Grid};
 use super::run::generator;
+use crate::experiment::flat;
 use crate::plot::{Axis, Figure, Mark, Point, Quantity, Series};
 
 /// A page about an experiment.
@@ -31,7 +34,8 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
     let all = flat(&experiment.steps, "");
     for (name, step) in &all {
         let disturbed = step.runs.iter().filter(|r| r.disturbed && !r.superseded).count();
-        if disturbed > 0 {
+        // The tests in a parallel step say it themselves.
+        if disturbed > 0 && step.steps.is_empty() {
             let mut codes: Vec<&str> =
                 step.runs.iter().flat_map(|r| r.warnings.iter().map(String::as_str)).collect();
             codes.sort_unstable();
@@ -81,23 +85,36 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
             vec![Block::Command(experiment.command.join(" ")), Block::Facts(facts)],
         )
     });
-    let runs: usize = all.iter().map(|(_, s)| s.runs.len()).sum();
+    // The runs of a parallel step are sums over those inside of it.
+    let own = all.iter().filter(|(_, s)| s.steps.is_empty());
+    let runs: usize = own.map(|(_, s)| s.runs.len()).sum();
+    let is_judged = all.iter().any(|(_, s)| !s.expectations.is_empty());
     Document {
         title: experiment.title.clone().unwrap_or_else(|| experiment.name.clone()),
         subtitle: format!("{} · {} · {runs} runs", experiment.name, experiment.started_at),
         passed: match experiment.outcome {
-            Outcome::Passed => all.iter().any(|(_, s)| !s.expectations.is_empty()).then_some(true),
+            Outcome::Passed => is_judged.then_some(true),
             Outcome::Failed => Some(false),
             _ => None,
         },
         headlines: vec![
-            Headline::new("Outcome", Some(word(experiment.outcome).into()), ""),
+            Headline::new("Outcome", Some(done(experiment.outcome, is_judged).into()), ""),
             Headline::new("Runs", Some(runs.to_string()), ""),
         ],
         notices,
         sections,
         generator: generator(),
     }
+}
+
+/// The same, where nothing may have been expected: then nothing was passed.
+fn done(outcome: Outcome, is_judged: bool) -> &'static str {
+    if outcome == Outcome::Passed && !is_judged { "done" } else { word(outcome) }
+}
+
+/// A text; nothing is no text.
+fn words(text: String) -> Cell {
+    if text.is_empty() { Cell::default() } else { Cell::Text(text) }
 }
 
 fn word(outcome: Outcome) -> &'static str {
@@ -108,20 +125,6 @@ fn word(outcome: Outcome) -> &'static str {
         Outcome::Error => "error",
         Outcome::Skipped => "skipped",
     }
-}
-
-/// All steps with their names, those inside of others behind them.
-fn flat<'a>(steps: &'a [StepOutcome], around: &str) -> Vec<(String, &'a StepOutcome)> {
-    let mut out = vec![];
-    for step in steps {
-        let name = match around {
-            "" => step.name.clone(),
-            around => format!("{around} / {}", step.name),
-        };
-        out.push((name.clone(), step));
-        out.extend(flat(&step.steps, &name));
-    }
-    out
 }
 
 fn expectations(steps: &[(String, &StepOutcome)]) -> Grid {
@@ -139,21 +142,21 @@ fn expectations(steps: &[(String, &StepOutcome)]) -> Grid {
                 Cell::Text(name.clone()),
                 Cell::Text(text),
                 outcome,
-                Cell::Text(judged.reason.clone()),
+                words(judged.reason.clone()),
             ]);
         }
         if step.expectations.is_empty() && step.steps.is_empty() {
             let reason = step.reason.clone().unwrap_or_default();
-            let outcome = Cell::Text(word(step.outcome).into());
+            let outcome = Cell::Text(done(step.outcome, false).into());
             grid.row([
                 Cell::Text(name.clone()),
                 Cell::Text(step.action.clone()),
                 outcome,
-                Cell::Text(reason),
+                words(reason),
             ]);
         }
     }
-    grid
+    grid.without_empty_columns()
 }
 
 fn quantity(metric: &str) -> Quantity {
@@ -187,12 +190,27 @@ fn metrics(step: &StepOutcome) -> Vec<&str> {
             out.push(name);
         }
     }
+    // What people look for comes first.
+    let order = ["throughput", "packet_rate", "loss", "jitter"];
+    out.sort_by_key(|n| order.iter().position(|o| o == n).unwrap_or(order.len()));
     out
+}
+
+/// The name of a variance's column: it has the square of the unit, without a prefix.
+fn variance(quantity: Quantity) -> &'static str {
+    match quantity {
+        Quantity::BitsPerSecond => "Variance, (bit/s)²",
+        Quantity::PacketsPerSecond => "Variance, (packets/s)²",
+        Quantity::Seconds => "Variance, s²",
+        Quantity::Bytes => "Variance, B²",
+        Quantity::Ratio | Quantity::Count | Quantity::Number => "Variance",
+    }
 }
 
 fn blocks(step: &StepOutcome, number: usize) -> Vec<Block> {
     let mut out = vec![];
-    let charts: Vec<Figure> = figures(step, number).into_iter().filter(|f| !f.is_empty()).collect();
+    let charts = figures(step, number).into_iter().chain(found_figures(step, number));
+    let charts: Vec<Figure> = charts.filter(|f| !f.is_empty()).collect();
     if !charts.is_empty() {
         out.push(Block::Figures(charts));
     }
@@ -201,6 +219,19 @@ fn blocks(step: &StepOutcome, number: usize) -> Vec<Block> {
     }
     if !step.found.is_empty() {
         out.push(Block::Grid(found(step)));
+    }
+    out.extend(sources(step));
+    if let Some(together) = &step.together {
+        let time = |seconds| Unit::Seconds.show(seconds);
+        let mut facts = vec![
+            ("Tests that began together".to_owned(), together.tests.to_string()),
+            (
+                "Their first packets arrived within".to_owned(),
+                time(together.first_packet_skew_seconds),
+            ),
+        ];
+        facts.push(("Error of the clocks, at most".to_owned(), time(together.error_seconds)));
+        out.push(Block::Facts(facts));
     }
     if step.points.is_empty() && step.found.is_empty() {
         let with: Vec<_> = step.runs.iter().filter(|r| !r.metrics.is_empty()).collect();
@@ -239,13 +270,14 @@ fn table(step: &StepOutcome, metric: &str) -> Grid {
     columns.push(Column::figures("Interval, low", kind).group("metric"));
     columns.push(Column::figures("Interval, high", kind).group("metric"));
     columns.push(Column::figures("Deviation", kind).group("metric"));
-    columns.push(Column::figures("Variance", Quantity::Number));
+    columns.push(Column::figures(variance(kind), Quantity::Number));
     columns.push(Column::figures("Min", kind).group("metric"));
     columns.push(Column::figures("Max", kind).group("metric"));
     columns.push(Column::figures("Runs", Quantity::Count));
     columns.push(Column::figures("Disturbed", Quantity::Count));
     columns.push(Column::text("Published"));
     let mut grid = Grid::new(metric, columns);
+    let mut last = String::new();
     for point in &step.points {
         let summary = point.metrics.get(metric);
         let mut row: Vec<Cell> = step
@@ -262,23 +294,41 @@ fn table(step: &StepOutcome, metric: &str) -> Grid {
         row.push(figure(summary.map(|s| s.max)));
         row.push(Cell::Figure(point.runs as f64));
         row.push(Cell::Figure(point.disturbed as f64));
-        let published: Vec<String> = point
-            .published
-            .iter()
-            .filter(|f| f.metric == metric)
-            .map(|f| {
-                let unit = metric.parse::<Metric>().map_or(Unit::Count, |m| m.unit());
-                format!("{} {} ({})", f.label, unit.show(f.value), f.source).trim().into()
-            })
-            .collect();
-        row.push(if published.is_empty() {
-            Cell::default()
-        } else {
-            Cell::Text(published.join("; "))
+        let of_metric = point.published.iter().filter(|f| f.metric == metric);
+        let published = published(of_metric);
+        row.push(match published.as_str() {
+            "" => Cell::default(),
+            // The same figures beside every tool of a comparison are read once.
+            text if text == last => Cell::Text("as above".into()),
+            _ => {
+                last.clone_from(&published);
+                Cell::Text(published)
+            }
         });
         grid.row(row);
     }
     grid.without_empty_columns()
+}
+
+/// What others published; where is told once ([`sources`]).
+fn published<'a>(figures: impl IntoIterator<Item = &'a PublishedFigure>) -> String {
+    let words = figures.into_iter().map(|f| {
+        let unit = f.metric.parse::<Metric>().map_or(Unit::Count, |m| m.unit());
+        format!("{} {}", f.label, unit.show(f.value)).trim().to_owned()
+    });
+    words.collect::<Vec<_>>().join("; ")
+}
+
+/// Where the published figures of a step are from.
+fn sources(step: &StepOutcome) -> Option<Block> {
+    let of_points = step.points.iter().flat_map(|p| &p.published);
+    let mut out: Vec<&str> = vec![];
+    for figure in of_points.chain(step.found.iter().flat_map(|f| &f.published)) {
+        if !out.contains(&figure.source.as_str()) {
+            out.push(&figure.source);
+        }
+    }
+    (!out.is_empty()).then(|| Block::Text(format!("Published: {}.", out.join("; "))))
 }
 
 fn unit_of(found: &Found) -> Quantity {
@@ -293,18 +343,20 @@ fn unit_of(found: &Found) -> Quantity {
 }
 
 fn found(step: &StepOutcome) -> Grid {
-    let heads = ["What", "Where", "Figure", "From", "To", "In words"].map(Column::text);
+    let heads =
+        ["What", "Where", "Figure", "From", "To", "In words", "Published"].map(Column::text);
     let mut grid = Grid::new("Found", heads);
     for found in &step.found {
         let at: Vec<String> = found.at.iter().map(|(n, v)| format!("{n}={v}")).collect();
         let with = |v: Option<f64>| v.map_or(Cell::default(), |v| Cell::With(unit_of(found), v));
         grid.row([
             Cell::Text(found.name.clone()),
-            Cell::Text(at.join(" ")),
+            words(at.join(" ")),
             with(found.value),
             with(found.interval.map(|i| i.low)),
             with(found.interval.map(|i| i.high)),
-            Cell::Text(found.text.clone()),
+            words(found.text.clone()),
+            words(published(&found.published)),
         ]);
     }
     grid.without_empty_columns()
@@ -387,10 +439,71 @@ fn figures(step: &StepOutcome, number: usize) -> Vec<Figure> {
     out
 }
 
+/// What a search saw on its way: received against sent, the share received, the loss at each share of the greatest rate; a series
+/// for each combination of its axes.
+fn found_figures(step: &StepOutcome, number: usize) -> Vec<Figure> {
+    type At = std::collections::BTreeMap<String, String>;
+    let without = |at: &At, name: &str| -> At {
+        at.iter().filter(|(n, _)| *n != name).map(|(n, v)| (n.clone(), v.clone())).collect()
+    };
+    let name_of = |at: &At| at.values().cloned().collect::<Vec<_>>().join(" ");
+    let value = |name: &str, at: &At| {
+        let found = step.found.iter().find(|f| f.name == name && f.at == *at)?;
+        Some((found.value?, unit_of(found)))
+    };
+    let curve = |id: &str, title: &str, x: Axis, y: Axis, points: Vec<(At, Point)>| {
+        let id = format!("step-{}-{id}", number + 1);
+        let figure = Figure::curve(&id, &format!("{}: {title}", step.name), x, y);
+        let mut series: Vec<(String, Vec<Point>)> = vec![];
+        for (at, point) in points {
+            let name = name_of(&at);
+            match series.iter_mut().find(|(n, _)| *n == name) {
+                Some((_, points)) => points.push(point),
+                None => series.push((name, vec![point])),
+            }
+        }
+        series.into_iter().fold(figure, |figure, (name, mut points)| {
+            points.sort_by(|a, b| a.x.total_cmp(&b.x));
+            let name = if name.is_empty() { title.to_owned() } else { name };
+            figure.with(Series::curve(name).points(points))
+        })
+    };
+    let axis = |name: &str, kind| {
+        Axis::new(name, &format!("{}{}", name.replace(' ', "_"), suffix(kind)), kind)
+    };
+    let mut out = vec![];
+    for (what, id) in [("received", "received"), ("received share", "received-share")] {
+        let mut kind = None;
+        let mut points = vec![];
+        for sent in step.found.iter().filter(|f| f.name == "sent") {
+            if let (Some(x), Some((y, unit))) = (sent.value, value(what, &sent.at)) {
+                kind = Some((unit_of(sent), unit));
+                points.push((without(&sent.at, "asked"), Point::at(x, y)));
+            }
+        }
+        if let Some((x, y)) = kind {
+            let title = format!("{what} against sent");
+            out.push(curve(id, &title, axis("sent", x), axis(what, y), points));
+        }
+    }
+    let mut points = vec![];
+    for loss in step.found.iter().filter(|f| f.name == "frame loss") {
+        let share = loss.at.get("rate").and_then(|rate| number_of(rate));
+        if let (Some(share), Some(y)) = (share, loss.value) {
+            points.push((without(&loss.at, "rate"), Point::at(share / 100.0, y)));
+        }
+    }
+    if !points.is_empty() {
+        let x = axis("share of the greatest rate", Quantity::Ratio);
+        out.push(curve("frame-loss", "frame loss", x, axis("frame loss", Quantity::Ratio), points));
+    }
+    out
+}
+
 /// A value of an axis as a number: `160`, `1.5`, `64K` and `10M` by powers of ten, a time with its unit in seconds.
 fn number_of(text: &str) -> Option<f64> {
     let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
-    let (number, unit) = text.split_at(end);
+    let (number, unit) = (&text[..end], text[end..].trim_start());
     let number: f64 = number.parse().ok()?;
     let factor = match unit {
         "" | "%" | "s" | "pps" => 1.0,
@@ -443,6 +556,7 @@ mod tests {
             axes: axes.iter().map(|a| (*a).to_owned()).collect(),
             points: points.collect(),
             found: vec![],
+            together: None,
             output: None,
             expectations: vec![],
             steps: vec![],
@@ -470,6 +584,40 @@ mod tests {
         let figures = figures(&step, 0);
         assert_eq!(figures[0].x.categories, ["tcp", "udp"]);
         assert_eq!(figures[0].series.len(), 1);
+    }
+
+    #[test]
+    fn what_a_search_saw_is_drawn_against_what_was_sent() {
+        let found = |name: &str, asked: &str, value, unit: &str| Found {
+            name: name.into(),
+            at: [("asked".to_owned(), asked.to_owned()), ("size".to_owned(), "500".to_owned())]
+                .into(),
+            value: Some(value),
+            unit: unit.into(),
+            ..Found::default()
+        };
+        let mut step = sweep(&[], &[]);
+        for (asked, sent, received, share) in [("20", 20.0, 10.0, 0.5), ("10", 10.0, 10.0, 1.0)] {
+            step.found.push(found("sent", asked, sent, "packets_per_second"));
+            step.found.push(found("received", asked, received, "packets_per_second"));
+            step.found.push(found("received share", asked, share, "ratio"));
+        }
+        let figures = found_figures(&step, 0);
+        let points = |i: usize| -> Vec<(f64, f64)> {
+            figures[i].series[0].points.iter().map(|p| (p.x, p.y)).collect()
+        };
+        assert_eq!(figures[0].series[0].name, "500");
+        assert_eq!(points(0), [(10.0, 10.0), (20.0, 10.0)]);
+        assert_eq!(points(1), [(10.0, 1.0), (20.0, 0.5)]);
+        assert_eq!(figures[1].y.quantity, Quantity::Ratio);
+        let mut step = sweep(&[], &[]);
+        step.found = vec![Found {
+            at: [("rate".to_owned(), "90 %".to_owned())].into(),
+            ..found("frame loss", "", 0.25, "ratio")
+        }];
+        let figures = found_figures(&step, 0);
+        let point = &figures[0].series[0].points[0];
+        assert_eq!((figures.len(), point.x, point.y), (1, 0.9, 0.25));
     }
 
     #[test]

@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
+use weir_model::csv::text_cell;
+
 use super::{Figure, Scale};
-use crate::csv::text_cell;
 
 impl Figure {
     /// The data: columns `series`, the x axis' key (and `end_…` of it for stretches), the y axis' key, `low_…` and `high_…`

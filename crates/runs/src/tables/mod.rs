@@ -1,7 +1,6 @@
 //! Long, tidy tables of kept runs: one row for each run, flow, interval of a flow, and cell of a histogram, as CSV for
 //! spreadsheets and statistics programs. `run_id` and `flow_id` join them.
 
-mod cell;
 mod columns;
 
 use std::collections::HashMap;
@@ -9,11 +8,11 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use serde_json::Value;
+use weir_model::csv::text_cell;
 use weir_model::plan::Connection;
 use weir_model::record::{Flow, Record};
 use weir_stats::Histogram;
 
-use cell::text_cell;
 pub use columns::table_columns;
 
 /// The tables' file names, in the order in which [`Tables`] takes their writers.

@@ -6,9 +6,7 @@ use std::ffi::OsString;
 use clap::Args;
 use serde_json::Value;
 use weir_experiment::scenario::tools::TOOLS;
-use weir_model::experiment::{
-    CompareStep, HostSpec, LabSetup, SCENARIO_SCHEMA, Scenario, Step, Variables,
-};
+use weir_model::experiment::{CompareStep, HostSpec, LabSetup, SCENARIO_SCHEMA, Scenario, Step};
 use weir_model::units::{BitRate, ByteSize, Seed};
 
 use super::sweep::percentage;
@@ -127,21 +125,5 @@ pub(crate) fn run(args: CompareArgs, command: &[OsString]) -> Result<i32, CliErr
             ..Step::default()
         }],
     };
-    let text = serde_json::to_string(&scenario).map_err(|e| CliError::Internal(e.to_string()))?;
-    let set = Variables::new();
-    let scenario =
-        Scenario::parse(&text, false, &set, &BTreeMap::new()).map_err(CliError::Model)?;
-    let directory = std::env::current_dir().map_err(CliError::io("find", "this directory"))?;
-    let job = Job {
-        scenario,
-        text,
-        directory,
-        quick: false,
-        simulate: false,
-        set,
-        hosts: BTreeMap::new(),
-        seed: args.order_seed,
-        earlier: None,
-    };
-    execute(job, &args.result, command)
+    execute(Job::of_flags(&scenario)?, &args.result, command)
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -10,8 +11,10 @@ use weir_experiment::scenario::journal::Journal;
 use weir_experiment::scenario::{Files, check, read};
 use weir_model::experiment::{HostSpec, Scenario, Variables};
 use weir_model::units::Seed;
+use weir_runs::{Experiments, Place};
 
-use super::{Job, ResultArgs, directory, execute, refused, words};
+use super::{Job, ResultArgs, execute, refused, words};
+use crate::commands::runs::RunsError;
 use crate::commands::test::target::Target;
 use crate::error::CliError;
 use crate::output::print;
@@ -123,36 +126,15 @@ fn value_of(text: &str) -> Value {
     }
 }
 
-fn resume(id: &str, args: &ResultArgs, command: &[OsString]) -> Result<i32, CliError> {
-    let (_, directory) = directory()?;
-    let mut found: Vec<PathBuf> = std::fs::read_dir(&directory)
-        .map_err(CliError::io("read", &directory))?
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.extension().is_some_and(|e| e == "journal"))
-        .collect();
-    found.sort();
-    let stem = |path: &Path| {
-        path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default()
-    };
-    let path = match id {
-        "last" => found.pop(),
-        id => {
-            found.retain(|path| stem(path).starts_with(id));
-            if found.len() > 1 {
-                let ids: Vec<String> = found.iter().map(|p| stem(p)).collect();
-                return Err(CliError::flag("--resume", format!("{id}: several"), &ids.join(", ")));
-            }
-            found.pop()
-        }
-    };
-    let path = path.ok_or_else(|| {
-        CliError::flag(
-            "--resume",
-            format!("{id}: no such experiment"),
-            "the id of an interrupted one, or last",
-        )
+fn resume(selector: &str, args: &ResultArgs, command: &[OsString]) -> Result<i32, CliError> {
+    let place = Place::of_this_user().map_err(RunsError::from)?;
+    let experiments = Experiments::of(&place);
+    let id = experiments.resolve(selector).map_err(RunsError::from)?;
+    let path = experiments.journal(&id);
+    let (journal, head) = Journal::open(&path).map_err(|error| match error.kind() {
+        ErrorKind::ResourceBusy => CliError::Unavailable(format!("experiment {id}: {error}")),
+        _ => CliError::io("read journal", &path)(error),
     })?;
-    let (journal, head) = Journal::open(&path).map_err(CliError::io("read journal", &path))?;
     let scenario = Scenario::parse(&head.scenario, head.quick, &head.set, &head.hosts)
         .map_err(|error| CliError::Plan { path: path.clone(), error })?;
     let job = Job {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use weir_model::experiment::{
     EmulatorSpec, HostSpec, ImpairStep, Impairing, LabSetup, SCENARIO_SCHEMA, Scenario, Step,
-    SweepStep, TestStep, Variables,
+    SweepStep, TestStep,
 };
 use weir_model::plan::Plan;
 use weir_model::units::{Seed, Span};
@@ -261,22 +261,5 @@ fn grid(
             ..Step::default()
         }],
     };
-    // Through its text, as a file would come: checked the same, and kept for --resume.
-    let text = serde_json::to_string(&scenario).map_err(|e| CliError::Internal(e.to_string()))?;
-    let set = Variables::new();
-    let scenario =
-        Scenario::parse(&text, false, &set, &BTreeMap::new()).map_err(CliError::Model)?;
-    let directory = std::env::current_dir().map_err(CliError::io("find", "this directory"))?;
-    let job = Job {
-        scenario,
-        text,
-        directory,
-        quick: false,
-        simulate: false,
-        set,
-        hosts: BTreeMap::new(),
-        seed: grid.order_seed,
-        earlier: None,
-    };
-    execute(job, result, command)
+    execute(Job::of_flags(&scenario)?, result, command)
 }

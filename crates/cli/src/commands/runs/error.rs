@@ -78,7 +78,9 @@ impl RunsError {
                 | StoreError::Exists { .. }
                 | StoreError::Label { .. }
                 | StoreError::NoLabel { .. }
-                | StoreError::Import { .. } => 2,
+                | StoreError::Import { .. }
+                | StoreError::NoExperiment { .. }
+                | StoreError::SeveralExperiments { .. } => 2,
                 StoreError::Export { source, .. } if source.kind() == io::ErrorKind::BrokenPipe => {
                     0
                 }

@@ -1,10 +1,8 @@
 //! The rows on real hosts: a lab of two with the emulator in the middle, each row's programs started anew.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{ChildStdout, Command, Stdio};
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -20,13 +18,14 @@ use super::cases::{PathCase, cases};
 use super::conditions::{Conditions, Floor, disturbance, link_dropped};
 use super::evidence::Evidence;
 use super::judge::{Judgement, judge};
-use crate::demo::process::{Handed, Running, failed, measure, read_all, wait_for_listening};
+use crate::demo::process::{Handed, failed, finish, measure, wait_for_listening};
 use crate::demo::{ATTEMPTS, DemoError, TEST_GRACE, Verdict};
+use crate::process::{Running, read_all};
 use crate::triangulation::quantile;
 
 /// Interfaces of a lab's middle.
 const MIDDLE: [&str; 2] = ["to-a", "to-b"];
-/// How long the emulator may take to begin, and to end.
+/// How long the emulator may take to tell its report when it was asked to end.
 const EMULATOR: Duration = Duration::from_secs(5);
 const IMPAIR: &str = "weir impair";
 
@@ -140,8 +139,8 @@ impl Hosts<'_> {
         let log = at_b.to(&mut serve, "weir serve")?;
         serve.args(["serve", "--packet-log", &log]);
         serve.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut server = Running(serve.spawn().map_err(failed("weir serve"))?);
-        wait_for_listening(&mut server.0)?;
+        let mut server = Running::new(serve.spawn().map_err(failed("weir serve"))?);
+        wait_for_listening(&mut server)?;
 
         let text = serde_json::to_vec(&case.plan).map_err(failed("weir test"))?;
         plan.write(&text, "weir test")?;
@@ -152,7 +151,7 @@ impl Hosts<'_> {
         test.args(["--json", "--no-store"]);
         let limit = Duration::from_secs(u64::from(seconds)) + TEST_GRACE;
         let record = measure(test, limit, self.is_stopped)?;
-        server.finish();
+        finish(server);
         let report = emulator.finish()?;
         let record = match record {
             Ok(record) => *record,
@@ -192,33 +191,11 @@ impl Hosts<'_> {
         // Deaf to the terminal: the demo says when it ends.
         ChildSetup::new().new_session().apply(&mut command).map_err(failed(IMPAIR))?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = Running(command.spawn().map_err(failed(IMPAIR))?);
+        let mut child = Running::new(command.spawn().map_err(failed(IMPAIR))?);
         let config = serde_json::to_vec(impairment).map_err(failed(IMPAIR))?;
-        if let Some(mut stdin) = child.0.stdin.take() {
-            // One that died of something else tells it on stderr.
-            let _ = stdin.write_all(&config);
-        }
-        let report = child.0.stdout.take();
-        let words = child.0.stderr.take().ok_or_else(|| failed(IMPAIR)("no pipe"))?;
-        let (sender, begun) = mpsc::channel();
-        std::thread::spawn(move || {
-            let mut said = String::new();
-            for line in BufReader::new(words).lines().map_while(Result::ok) {
-                let works = line.starts_with("control socket") || line.starts_with("no control");
-                said += &line;
-                said.push('\n');
-                if works {
-                    let _ = sender.send(Ok(()));
-                }
-            }
-            // Read when it ended before it worked, else of no interest.
-            let _ = sender.send(Err(said));
-        });
-        match begun.recv_timeout(EMULATOR) {
-            Ok(Ok(())) => Ok(Emulator { child, report }),
-            Ok(Err(said)) => Err(failed(IMPAIR)(said.trim().trim_start_matches("error: "))),
-            Err(_) => Err(failed(IMPAIR)("it did not begin within 5 s")),
-        }
+        child.emulates(&config).map_err(|died| failed(IMPAIR)(died.said))?;
+        let report = child.child.stdout.take();
+        Ok(Emulator { child, report })
     }
 }
 
@@ -231,7 +208,7 @@ impl Emulator {
     /// Ends it as its user would, and returns its report.
     fn finish(mut self) -> Result<Report, DemoError> {
         self.child.terminate();
-        let text = read_all(self.report.take().map(|r| r.take(1 << 24)));
+        let text = read_all(self.report.take(), 1 << 24);
         let text = text.recv_timeout(EMULATOR).map_err(failed(IMPAIR))?;
         serde_json::from_str(&text).map_err(failed(IMPAIR))
     }

@@ -7,8 +7,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use weir_model::experiment::{
-    Action, CompareStep, Metric, Outcome, Point, Rule, RunRef, Scenario, SearchStep, Step,
-    StepOutcome, StopStep, SweepStep, TestStep, WaitStep, check_axes,
+    Action, CompareStep, Metric, Outcome, Point, Published, Rule, RunRef, Scenario, SearchStep,
+    Step, StepOutcome, StopStep, SweepStep, TestStep, WaitStep, check_axes,
 };
 use weir_model::impairment::Impairment;
 use weir_model::plan::Plan;
@@ -20,7 +20,7 @@ use super::grid::{At, block, key, points};
 use super::journal::Journal;
 use super::judge::{judge, run_ref, summaries};
 use super::tools::{Load, TOOLS};
-use super::world::{Job, Progress, World, control};
+use super::world::{Job, Progress, Tested, World, control};
 use super::{Happening, Options, ScenarioError, plans, published};
 
 mod background;
@@ -28,6 +28,7 @@ mod compare;
 mod runs;
 mod search;
 mod sweep;
+mod together;
 
 pub(super) use compare::compared;
 pub use compare::is_installed;
@@ -50,7 +51,7 @@ struct Background {
 #[derive(Default)]
 struct BackgroundState {
     progress: Progress,
-    ended: Option<Result<Result<Box<Record>, String>, ScenarioError>>,
+    ended: Option<Result<Result<Tested, String>, ScenarioError>>,
 }
 
 /// Where tests run.
@@ -83,6 +84,8 @@ struct Around {
     depth: usize,
     /// Steps beside it start their tests at this time.
     start_at_ns: Option<u64>,
+    /// What is to be summed over the tests beside it.
+    metrics: Vec<Metric>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -128,9 +131,13 @@ impl<'a> Doing<'a> {
         })
     }
 
-    /// What ended it before its time, if anything did.
-    pub(super) fn end(self) -> Option<ScenarioError> {
-        self.fatal.into_inner().unwrap_or_else(|e| e.into_inner())
+    /// Takes the place down. What ended it before its time, or kept something from being left as it was found.
+    pub(super) fn end(mut self) -> Option<ScenarioError> {
+        let restored = match &mut self.place {
+            Place::Real(world) => world.restore().err(),
+            Place::Virtual(_) => None,
+        };
+        self.fatal.into_inner().unwrap_or_else(|e| e.into_inner()).or(restored)
     }
 
     fn is_stopped(&self) -> bool {
@@ -153,9 +160,10 @@ impl<'a> Doing<'a> {
         let mut skipped: Option<String> = None;
         for step in steps {
             if skipped.is_none() && self.is_stopped() {
-                skipped = Some(match (self.options.is_stopped)() {
-                    true => "the experiment was stopped".into(),
-                    false => "the experiment's time was over".into(),
+                skipped = Some(match (&*lock(&self.fatal), (self.options.is_stopped)()) {
+                    (Some(error), _) => error.to_string(),
+                    (None, true) => "the experiment was stopped".into(),
+                    (None, false) => "the experiment's time was over".into(),
                 });
             }
             let (name, action) = (step.name.clone().unwrap_or_default(), step.action());
@@ -169,6 +177,7 @@ impl<'a> Doing<'a> {
                 axes: vec![],
                 points: vec![],
                 found: vec![],
+                together: None,
                 output: None,
                 expectations: vec![],
                 steps: vec![],
@@ -198,7 +207,7 @@ impl<'a> Doing<'a> {
                 until: [until, self.until].into_iter().flatten().min(),
                 rules: step.expect.iter().filter_map(|text| text.parse().ok()).collect(),
             };
-            if let Err(error) = inner.act(action, &mut outcome, scope) {
+            if let Err(error) = inner.act(action, &step.published, &mut outcome, scope) {
                 outcome.outcome = outcome.outcome.and(Outcome::Error);
                 outcome.reason = Some(error.to_string());
             }
@@ -227,6 +236,17 @@ impl<'a> Doing<'a> {
     }
 }
 
+impl Doing<'_> {
+    /// A store that takes no more ends the experiment: what it measured would be lost to whoever goes on with it.
+    fn unkept(&self, reason: &str) {
+        lock(&self.fatal).get_or_insert(ScenarioError::Program {
+            what: "a run was not kept".into(),
+            reason: reason.into(),
+            is_unavailable: true,
+        });
+    }
+}
+
 /// One step that is being done.
 struct Inner<'d, 'r, 'a> {
     doing: &'d Doing<'a>,
@@ -242,6 +262,7 @@ impl<'d> Inner<'d, '_, '_> {
     fn act<'s>(
         &self,
         action: Action<'_>,
+        published: &[Published],
         out: &mut StepOutcome,
         scope: &'s std::thread::Scope<'s, '_>,
     ) -> Result<(), ScenarioError>
@@ -317,6 +338,7 @@ impl<'d> Inner<'d, '_, '_> {
                     path: self.path.clone(),
                     depth: self.around.depth + 1,
                     start_at_ns: Some(now + TOGETHER.as_nanos() as u64),
+                    metrics: self.rules.iter().map(|rule| rule.metric.part()).collect(),
                     ..self.around.clone()
                 };
                 let around = &around;
@@ -332,7 +354,7 @@ impl<'d> Inner<'d, '_, '_> {
                     each.into_iter().flat_map(|t| t.join().unwrap_or_default()).collect()
                 });
                 out.outcome = out.steps.iter().fold(out.outcome, |all, s| all.and(s.outcome));
-                Ok(())
+                self.together(published, out)
             }
             Action::Repeat(repeat) => {
                 let axes = check_axes(&repeat.over, self.name)?;
@@ -350,6 +372,7 @@ impl<'d> Inner<'d, '_, '_> {
                             at: all,
                             depth: self.around.depth + 1,
                             start_at_ns: None,
+                            metrics: vec![],
                         };
                         let mut done = doing.steps(&steps, &around, scope);
                         done.iter_mut().for_each(|s| s.name = format!("{} [{label}]", s.name));
@@ -370,7 +393,7 @@ impl<'d> Inner<'d, '_, '_> {
 
     fn impair(&self, emulator: Option<&str>, to: Option<Impairment>) -> Result<(), ScenarioError> {
         match &self.doing.place {
-            Place::Real(world) => world.impair(emulator, to.as_ref()),
+            Place::Real(world) => world.impair(emulator, &to.unwrap_or_default()),
             Place::Virtual(emulators) => {
                 let mut emulators = lock(emulators);
                 let name = emulator.map(Into::into).or_else(|| emulators.keys().next().cloned());

@@ -10,7 +10,9 @@ impl<'d> Inner<'d, '_, '_> {
             return Ok((done.run.clone(), true));
         }
         let begun = Instant::now();
-        let record = self.record(run)?;
+        let tested = self.record(run)?;
+        let unkept = tested.as_ref().ok().and_then(|t| t.unkept.clone());
+        let record = tested.map(|t| t.record);
         let mut found = match &record {
             Ok(record) => run_ref(record, run.metrics),
             Err(reason) => RunRef { error: Some(reason.clone()), ..RunRef::default() },
@@ -23,8 +25,16 @@ impl<'d> Inner<'d, '_, '_> {
                 reason => reason.into(),
             });
         }
+        if let (Ok(record), Some(_)) = (&record, self.start_at_ns(run.repetition)) {
+            found.first_packet = together::first_packet(record);
+        }
         found.at = run.at.iter().cloned().collect();
         found.repetition = run.repetition;
+        if let Some(reason) = unkept {
+            found.id = None;
+            doing.unkept(&reason);
+            return Ok((found, false));
+        }
         // What a stop cut short is done again when the experiment goes on.
         if !(doing.is_stopped() && found.error.is_some()) {
             doing.keep(&run.key, &found, begun.elapsed().as_secs_f64());
@@ -32,14 +42,13 @@ impl<'d> Inner<'d, '_, '_> {
         Ok((found, false))
     }
 
-    pub(super) fn record(
-        &self,
-        run: &OneRun<'_>,
-    ) -> Result<Result<Box<Record>, String>, ScenarioError> {
+    pub(super) fn record(&self, run: &OneRun<'_>) -> Result<Result<Tested, String>, ScenarioError> {
         let doing = self.doing;
         let plan = plans::seeded(run.plan.clone(), doing.options.seed.0, &run.key);
         match &doing.place {
-            Place::Virtual(emulators) => Ok(simulated(plan, &lock(emulators))),
+            Place::Virtual(emulators) => {
+                Ok(simulated(plan, &lock(emulators)).map(|record| Tested { record, unkept: None }))
+            }
             Place::Real(world) => {
                 let stopped = || doing.is_stopped();
                 world.test(&self.job(run, plan, None), &stopped, &|_| {})
@@ -71,9 +80,14 @@ impl<'d> Inner<'d, '_, '_> {
             plan,
             labels,
             until: self.until,
-            start_at_ns: self.around.start_at_ns,
+            start_at_ns: self.start_at_ns(run.repetition),
             socket,
         }
+    }
+
+    /// When tests beside each other start; further repetitions begin when they are ready.
+    fn start_at_ns(&self, repetition: u32) -> Option<u64> {
+        self.around.start_at_ns.filter(|_| repetition == 1)
     }
 
     /// A test, so often as it asks for.
@@ -104,21 +118,24 @@ impl<'d> Inner<'d, '_, '_> {
 
     /// What runs without figures make of a step.
     pub(super) fn close(&self, out: &mut StepOutcome) {
-        let failed = out.runs.iter().filter(|r| r.error.is_some()).count();
-        let Some(reason) = out.runs.iter().find_map(|r| r.error.clone()) else { return };
-        let only_virtual = self.doing.options.simulate && reason.starts_with(NOT_SIMULATED);
-        out.outcome = out.outcome.and(match () {
-            () if only_virtual => Outcome::Skipped,
-            () if failed == out.runs.len() => Outcome::Error,
-            () => Outcome::Inconclusive,
-        });
-        if only_virtual && failed == out.runs.len() {
-            out.outcome = Outcome::Skipped;
-        }
-        out.reason = Some(match failed {
-            n if n == out.runs.len() => reason,
-            n => format!("{n} of {} runs gave no whole result: {reason}", out.runs.len()),
-        });
+        let errors: Vec<&String> = out.runs.iter().filter_map(|r| r.error.as_ref()).collect();
+        let Some(first) = errors.first() else { return };
+        let is_all = errors.len() == out.runs.len();
+        let is_virtual = self.doing.options.simulate && first.starts_with(NOT_SIMULATED);
+        let reason = match is_all {
+            true => (*first).clone(),
+            false => {
+                format!("{} of {} runs gave no whole result: {first}", errors.len(), out.runs.len())
+            }
+        };
+        out.outcome = match (is_virtual, is_all) {
+            // A network would have done it: nothing is wrong with the scenario.
+            (true, true) => Outcome::Skipped,
+            (true, false) => out.outcome,
+            (false, true) => out.outcome.and(Outcome::Error),
+            (false, false) => out.outcome.and(Outcome::Inconclusive),
+        };
+        out.reason = Some(reason);
     }
 
     /// The metrics that are asked for and those of the expectations.
@@ -132,9 +149,9 @@ impl<'d> Inner<'d, '_, '_> {
         for name in names {
             out.push(name.parse()?);
         }
-        for rule in &self.rules {
-            if !out.contains(&rule.metric) {
-                out.push(rule.metric.clone());
+        for metric in self.rules.iter().map(|rule| &rule.metric).chain(&self.around.metrics) {
+            if !out.contains(metric) {
+                out.push(metric.clone());
             }
         }
         Ok(out)

@@ -1,5 +1,7 @@
 //! A search: its trials are tests.
 
+use weir_model::experiment::PublishedFigure;
+
 use crate::scenario::search::{Ask, Terms, Trial, search};
 
 use super::*;
@@ -109,13 +111,34 @@ impl<'d> Inner<'d, '_, '_> {
             };
             let found = search(&terms, &mut trial);
             out.runs.append(&mut runs);
-            for mut figure in found? {
+            for (i, mut figure) in found?.into_iter().enumerate() {
                 figure.at.extend(at.iter().cloned());
+                // The rate itself comes first.
+                if i == 0 {
+                    figure.published = self.published_beside(step, &around)?;
+                }
                 out.found.push(figure);
             }
         }
         out.axes = axes.into_iter().map(|(name, _)| name).collect();
         Ok(())
+    }
+}
+
+impl Inner<'_, '_, '_> {
+    /// What others published for a point.
+    fn published_beside(
+        &self,
+        step: &SearchStep,
+        at: &At,
+    ) -> Result<Vec<PublishedFigure>, ScenarioError> {
+        let mut points = [Point { at: at.iter().cloned().collect(), ..Point::default() }];
+        for figures in &step.published {
+            let table = published::read(figures, &self.doing.options.files)?;
+            published::beside(figures, &table, &mut points);
+        }
+        let [point] = points;
+        Ok(point.published)
     }
 }
 
@@ -127,28 +150,28 @@ pub(in crate::scenario) fn terms(step: &SearchStep, place: &str) -> Result<Terms
         match parsed.limit {
             RateLimit::Bits(bits) => Ok(Some((bits.0 as f64, true))),
             RateLimit::Packets(packets) => Ok(Some((packets, false))),
-            RateLimit::Unlimited => Err(ScenarioError::program(
+            RateLimit::Unlimited => Err(ScenarioError::refused(
                 &format!("{place}.{name}"),
                 "a rate with an end, such as 100M or 50000pps",
             )),
         }
     };
     let high = rate(&step.high, "high")?.ok_or_else(|| {
-        ScenarioError::program(
+        ScenarioError::refused(
             &format!("{place}.high"),
             "missing: the greatest rate, such as the line rate",
         )
     })?;
     let low = rate(&step.low, "low")?.unwrap_or((0.0, high.1));
     if low.1 != high.1 || low.0 >= high.0 {
-        return Err(ScenarioError::program(
+        return Err(ScenarioError::refused(
             &format!("{place}.low"),
             "a rate below high, of the same unit",
         ));
     }
     let precision = step.precision_percentage.unwrap_or(1.0) / 100.0;
     if !(precision > 0.0 && precision < 1.0) {
-        return Err(ScenarioError::program(
+        return Err(ScenarioError::refused(
             &format!("{place}.precision_percentage"),
             "above 0 and below 100",
         ));

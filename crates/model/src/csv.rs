@@ -1,7 +1,8 @@
-//! Cells of CSV.
+//! Cells of CSV, as every table of this program writes them.
 
 /// A text as a cell: an apostrophe before what a spreadsheet would run as a formula, quoted where RFC 4180 asks.
-pub(super) fn text_cell(text: &str) -> String {
+#[must_use]
+pub fn text_cell(text: &str) -> String {
     let formula = text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠']);
     let text = if formula { format!("'{text}") } else { text.to_string() };
     if text.contains([',', '"', '\n', '\r']) {
@@ -21,6 +22,7 @@ mod tests {
         assert_eq!(text_cell("a,b"), "\"a,b\"");
         assert_eq!(text_cell("say \"x\""), "\"say \"\"x\"\"\"");
         assert_eq!(text_cell("=1+1"), "'=1+1");
+        assert_eq!(text_cell("@SUM(A1,B1)"), "\"'@SUM(A1,B1)\"");
         assert_eq!(text_cell("\r\n=1"), "\"'\r\n=1\"");
     }
 }

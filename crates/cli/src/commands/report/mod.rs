@@ -1,34 +1,35 @@
-//! `weir report`: runs as a page, as Markdown for a ticket, or their charts as SVG and CSV.
+//! `weir report`: runs or an experiment as a page, as Markdown for a ticket, or their charts as SVG and CSV.
+
+mod subject;
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use weir_model::record::{RUN_SCHEMA, Record};
-use weir_report::page::{Document, html, markdown, of_runs};
+use weir_report::experiment_csv;
+use weir_report::page::{Document, html, markdown};
 use weir_report::plot::Figure;
-use weir_runs::{MAX_RECORD_BYTES, Place, Store};
 
 use crate::app::note;
-use crate::commands::runs::RunsError;
 use crate::error::CliError;
 use crate::output::print;
+use subject::Subject;
 
-/// Most runs on one page: what is more can't be read side by side.
-const MOST_RUNS: usize = 50;
-/// Most characters of a run's id in a file's name.
-const NAME: usize = 64;
+/// The table of an experiment among its charts' data.
+const POINTS: &str = "points";
 
 /// `weir report …`.
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
     /// The runs, one or several to compare: ids, beginnings of them, "last", files of weir.run/1 JSON (as weir test --json
-    /// and weir runs export write them), or - for stdin.
-    #[arg(value_name = "RUN", default_value = "last")]
+    /// and weir runs export write them), or - for stdin. Or one experiment: its id, "last-experiment", or a file of
+    /// weir.experiment/1 JSON (as weir run, sweep and compare --json write it).
+    #[arg(value_name = "RUN|EXPERIMENT", default_value = "last")]
     runs: Vec<OsString>,
-    /// What to write: one HTML page, Markdown for a ticket, the data of each chart as CSV, or each chart as SVG.
+    /// What to write: one HTML page, Markdown for a ticket, the data of each chart as CSV (of an experiment also points.csv,
+    /// all points and metrics), or each chart as SVG.
     #[arg(long, value_enum, default_value_t = Format::Html)]
     format: Format,
     /// Where to write: a file (html, md), a directory (csv, svg), or - for stdout. Without it: weir-report-ID.html or the
@@ -60,8 +61,11 @@ pub(crate) fn run(args: &ReportArgs) -> Result<i32, CliError> {
     if let (Some(_), Format::Html | Format::Md) = (&args.figure, args.format) {
         return Err(CliError::flag("--figure", "with a page", "--format svg or csv"));
     }
-    let records = records(&args.runs)?;
-    let document = of_runs(&records);
+    let subject = Subject::read(&args.runs)?;
+    if let Some(id) = subject.experiment_of_last(&args.runs) {
+        note(&format!("this run is part of an experiment: weir report {id} shows all of it"));
+    }
+    let document = subject.document();
     let to_stdout = args.output.as_deref() == Some(Path::new("-"));
     match (args.format, &args.figure) {
         (Format::Html | Format::Md, _) => {
@@ -71,7 +75,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<i32, CliError> {
                 _ if to_stdout => print(&text),
                 None if args.format == Format::Md => print(&text),
                 output => {
-                    let named = || PathBuf::from(format!("{}.html", name(&records)));
+                    let named = || PathBuf::from(format!("{}.html", subject.file_name()));
                     let path = output.clone().unwrap_or_else(named);
                     write(&path, &text, args.force)?;
                     note(&format!("wrote {} ({})", path.display(), size(text.len())));
@@ -80,8 +84,12 @@ pub(crate) fn run(args: &ReportArgs) -> Result<i32, CliError> {
             }
         }
         (format, Some(wanted)) => {
-            let figure = find(&document, wanted)?;
-            let text = drawn(figure, format);
+            let text = match (&subject, format) {
+                (Subject::Experiment(experiment), Format::Csv) if wanted == POINTS => {
+                    experiment_csv(experiment)
+                }
+                _ => drawn(find(&document, wanted)?, format),
+            };
             match &args.output {
                 Some(path) if !to_stdout => {
                     write(path, &text, args.force)?;
@@ -98,27 +106,35 @@ pub(crate) fn run(args: &ReportArgs) -> Result<i32, CliError> {
                     "a directory, or one chart by --figure",
                 ));
             }
-            let directory = args.output.clone().unwrap_or_else(|| name(&records).into());
-            charts(&document, format, &directory, args.force)
+            let directory = args.output.clone().unwrap_or_else(|| subject.file_name().into());
+            let table = match (&subject, format) {
+                (Subject::Experiment(experiment), Format::Csv) => Some(experiment_csv(experiment)),
+                _ => None,
+            };
+            charts(&document, format, table, &directory, args.force)
         }
     }
 }
 
-/// Writes each chart into a directory, which is made where it is missing.
+/// Writes each chart, and a table if there is one, into a directory, which is made where it is missing.
 fn charts(
     document: &Document,
     format: Format,
+    table: Option<String>,
     directory: &Path,
     force: bool,
 ) -> Result<i32, CliError> {
     let end = if format == Format::Svg { "svg" } else { "csv" };
-    let files: Vec<(PathBuf, &Figure)> =
-        document.figures().map(|f| (directory.join(format!("{}.{end}", f.id)), f)).collect();
+    let mut files: Vec<(PathBuf, String)> = document
+        .figures()
+        .map(|f| (directory.join(format!("{}.{end}", f.id)), drawn(f, format)))
+        .collect();
+    files.extend(table.map(|text| (directory.join(format!("{POINTS}.{end}")), text)));
     if files.is_empty() {
         return Err(CliError::flag(
             "RUN",
             "nothing in it can be drawn",
-            "a run with intervals or distributions",
+            "a run with intervals or distributions, an experiment with a sweep",
         ));
     }
     // All or nothing, as far as can be told before.
@@ -128,8 +144,8 @@ fn charts(
         return Err(exists(path));
     }
     std::fs::create_dir_all(directory).map_err(CliError::io("make directory", directory))?;
-    for (path, figure) in &files {
-        write(path, &drawn(figure, format), force)?;
+    for (path, text) in &files {
+        write(path, text, force)?;
     }
     note(&format!("wrote {} files into {}", files.len(), directory.display()));
     Ok(0)
@@ -151,103 +167,8 @@ fn find<'a>(document: &'a Document, wanted: &str) -> Result<&'a Figure, CliError
     })
 }
 
-/// `weir-report-ID`, with how many more there are.
-fn name(records: &[Record]) -> String {
-    let safe = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    let id: String =
-        records.first().map_or("", |r| &r.id).chars().filter(safe).take(NAME).collect();
-    let id = if id.is_empty() { "run".into() } else { id };
-    match records.len() {
-        0 | 1 => format!("weir-report-{id}"),
-        n => format!("weir-report-{id}-and-{}-more", n - 1),
-    }
-}
-
 fn size(bytes: usize) -> String {
     weir_report::volume(bytes as u64)
-}
-
-/// The records of all words, in their order; everything is read before anything is written.
-fn records(words: &[OsString]) -> Result<Vec<Record>, CliError> {
-    let mut out = vec![];
-    let mut store = None;
-    for word in words {
-        let path = Path::new(word);
-        if word == "-" {
-            out.extend(read("stdin", io::stdin().lock())?);
-        } else if is_file(path) {
-            let file = File::open(path).map_err(CliError::io("read", path))?;
-            out.extend(read(&path.display().to_string(), file)?);
-        } else {
-            let selector = word.to_string_lossy();
-            if store.is_none() {
-                let place = Place::of_this_user().map_err(RunsError::from)?;
-                let opened = Store::open_existing(&place).map_err(RunsError::from)?;
-                store = Some(opened.ok_or_else(|| RunsError::Nothing {
-                    selector: selector.to_string(),
-                    path: place.file(),
-                })?);
-            }
-            if let Some(store) = &store {
-                out.push(store.get(&selector).map_err(RunsError::from)?);
-            }
-        }
-        if out.len() > MOST_RUNS {
-            return Err(CliError::flag(
-                "RUN",
-                format!("more than {MOST_RUNS} runs"),
-                "fewer: they stand side by side",
-            ));
-        }
-    }
-    Ok(out)
-}
-
-/// Whether a word names a file and not a run: it says where, or looks like one, or is there. Ids have no such form.
-fn is_file(path: &Path) -> bool {
-    let json = path.extension().is_some_and(|e| e == "json" || e == "jsonl");
-    json || path.components().count() > 1 || path.is_absolute() || path.is_file()
-}
-
-/// The records of a file: one, one a line, or an array of them.
-fn read(name: &str, input: impl Read) -> Result<Vec<Record>, CliError> {
-    let fail = |number: usize, reason: String| {
-        CliError::flag("RUN", format!("{name}, record {number}: {reason}"), "weir.run/1 as JSON")
-    };
-    let mut input = BufReader::new(input.take(MAX_RECORD_BYTES));
-    let mut text = String::new();
-    input.read_to_string(&mut text).map_err(|e| match e.kind() {
-        io::ErrorKind::InvalidData => fail(1, "not UTF-8".into()),
-        _ => CliError::io("read", name)(e),
-    })?;
-    if text.len() as u64 == MAX_RECORD_BYTES {
-        return Err(fail(1, format!("longer than {MAX_RECORD_BYTES} bytes")));
-    }
-    let mut out: Vec<Record> = vec![];
-    if text.trim_start().starts_with('[') {
-        out = serde_json::from_str(&text).map_err(|e| fail(1, e.to_string()))?;
-    } else {
-        for record in serde_json::Deserializer::from_str(&text).into_iter::<Record>() {
-            out.push(record.map_err(|e| fail(out.len() + 1, e.to_string()))?);
-            if out.len() > MOST_RUNS {
-                break;
-            }
-        }
-    }
-    if out.is_empty() {
-        return Err(fail(1, "nothing in it".into()));
-    }
-    for (i, record) in out.iter().enumerate() {
-        if record.schema != RUN_SCHEMA {
-            let found = if record.schema.is_empty() {
-                "no schema".into()
-            } else {
-                format!("schema {:?}", record.schema)
-            };
-            return Err(fail(i + 1, found));
-        }
-    }
-    Ok(out)
 }
 
 fn exists(path: &Path) -> CliError {

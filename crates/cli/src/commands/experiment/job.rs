@@ -1,0 +1,184 @@
+//! Running an experiment: its journal, its place in the store, its exit code.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::time::SystemTime;
+
+use weir_experiment::scenario::journal::{Head, JOURNAL_SCHEMA, Journal};
+use weir_experiment::scenario::{self, Ended, Files, Happening, Options, check, text};
+use weir_model::experiment::{Experiment, HostSpec, Outcome, Scenario, Variables};
+use weir_model::record::Status;
+use weir_model::units::Seed;
+use weir_runs::{Experiments, Place};
+
+use super::result::finish;
+use super::telling::{head, told};
+use super::{ResultArgs, refused, words};
+use crate::app::note;
+use crate::commands::runs::RunsError;
+use crate::engine::{Stop, StopReason};
+use crate::error::CliError;
+use crate::output::print;
+use crate::stamp::{Identity, VERSION};
+use crate::time::since_epoch;
+use crate::{random, signals};
+
+/// What is to be done.
+pub(crate) struct Job {
+    pub(crate) scenario: Scenario,
+    /// Its text, for the journal.
+    pub(crate) text: String,
+    pub(crate) directory: PathBuf,
+    pub(crate) quick: bool,
+    pub(crate) simulate: bool,
+    pub(crate) set: Variables,
+    pub(crate) hosts: BTreeMap<String, HostSpec>,
+    pub(crate) seed: Option<Seed>,
+    /// The journal of an earlier session.
+    pub(crate) earlier: Option<(Journal, Head)>,
+}
+
+impl Job {
+    /// A scenario that flags made. It goes through its text, as one of a file would come: checked the same, and kept for
+    /// `weir run --resume`.
+    pub(crate) fn of_flags(scenario: &Scenario) -> Result<Job, CliError> {
+        let text =
+            serde_json::to_string(scenario).map_err(|e| CliError::Internal(e.to_string()))?;
+        let set = Variables::new();
+        let scenario =
+            Scenario::parse(&text, false, &set, &BTreeMap::new()).map_err(CliError::Model)?;
+        let directory = std::env::current_dir().map_err(CliError::io("find", "this directory"))?;
+        Ok(Job {
+            seed: scenario.seed,
+            scenario,
+            text,
+            directory,
+            quick: false,
+            simulate: false,
+            set,
+            hosts: BTreeMap::new(),
+            earlier: None,
+        })
+    }
+}
+
+/// The kept experiments of this user, to be written.
+fn kept() -> Result<(Place, Experiments), CliError> {
+    let place = Place::of_this_user().map_err(RunsError::from)?;
+    let experiments = Experiments::prepare(&place).map_err(RunsError::from)?;
+    Ok((place, experiments))
+}
+
+/// Begins the journal of a new experiment.
+fn begin(head: &Head) -> Result<(Journal, Experiments), CliError> {
+    let (place, experiments) = kept()?;
+    let path = experiments.journal(&head.id);
+    let journal = Journal::create(&path, head).map_err(CliError::io("write journal", &path))?;
+    place.give(&path).map_err(RunsError::from)?;
+    Ok((journal, experiments))
+}
+
+/// Runs it and tells of it; the exit code by contract.
+pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Result<i32, CliError> {
+    let files = Files { directory: job.directory.clone() };
+    // Before anything of it is kept.
+    check(&job.scenario, &files, &words).map_err(refused)?;
+    let stop = Stop::new();
+    signals::listen(&stop)?;
+    let now = since_epoch(SystemTime::now());
+    let identity = Identity::new(command, Default::default(), now, random::u64());
+    // A seed that people can type, and that JSON keeps.
+    let drawn = Seed(random::u64() >> 32);
+    let (id, started_at, seed) = match &job.earlier {
+        Some((_, head)) => (head.id.clone(), head.started_at.clone(), head.seed),
+        None => (
+            identity.id.clone(),
+            identity.started_at.clone(),
+            job.seed.or(job.scenario.seed).unwrap_or(drawn),
+        ),
+    };
+    let (journal, experiments) = match job.earlier {
+        Some((journal, _)) => (journal, Some(kept()?.1)),
+        None if args.no_store || job.simulate => (Journal::default(), None),
+        None => {
+            let head = Head {
+                schema: JOURNAL_SCHEMA.into(),
+                id: id.clone(),
+                started_at: started_at.clone(),
+                scenario: job.text.clone(),
+                quick: job.quick,
+                set: job.set.clone(),
+                hosts: job.hosts.clone(),
+                seed,
+                directory: job.directory.clone(),
+                command: identity.command.clone(),
+            };
+            let begun = begin(&head).inspect_err(|_| {
+                note("nothing was run: an experiment that can't be kept is not begun; --no-store runs without keeping");
+            });
+            let (journal, experiments) = begun?;
+            (journal, Some(experiments))
+        }
+    };
+    let program = std::env::current_exe().map_err(CliError::io("find", "this program"))?;
+    let is_stopped = || stop.reason().is_some();
+    let telling = Mutex::new(());
+    let tell = |happening: &Happening<'_>| {
+        let _one = telling.lock().unwrap_or_else(|e| e.into_inner());
+        told(happening, args.json);
+    };
+    let monotonic_ns = || weir_net::clock::Clock::System.monotonic_ns();
+    let options = Options {
+        program,
+        id: id.clone(),
+        started_at,
+        version: VERSION.into(),
+        command: identity.command.clone(),
+        seed,
+        quick: job.quick,
+        simulate: job.simulate,
+        no_store: args.no_store,
+        files,
+        words: &words,
+        is_stopped: &is_stopped,
+        tell: &tell,
+        monotonic_ns: &monotonic_ns,
+    };
+    if !args.json {
+        print(&head(&job.scenario, &options))?;
+    }
+    let Ended { experiment, error } =
+        scenario::run(&job.scenario, &options, journal).map_err(refused)?;
+    let written = finish(&experiment, args, experiments.as_ref());
+    if !args.json {
+        let mut closing = text::closing(&experiment);
+        if experiments.is_some() && experiment.status != Status::Complete {
+            closing += &format!("to go on: weir run --resume {id}\n");
+        }
+        print(&closing)?;
+    }
+    match error.map(refused).map_or(written, Err) {
+        Ok(()) => Ok(exit_code(&experiment, &stop)),
+        // The one object of --json has been printed.
+        Err(error) if args.json => {
+            note(&format!("error: {}", error.chain()));
+            Ok(error.exit_code())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The exit code of the contract.
+fn exit_code(experiment: &Experiment, stop: &Stop) -> i32 {
+    if experiment.status == Status::Interrupted {
+        return stop.reason().unwrap_or(StopReason::Interrupted).exit_code();
+    }
+    match experiment.outcome {
+        Outcome::Passed | Outcome::Skipped => 0,
+        Outcome::Failed => 1,
+        Outcome::Inconclusive => 5,
+        Outcome::Error => 3,
+    }
+}

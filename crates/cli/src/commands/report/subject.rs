@@ -1,0 +1,254 @@
+//! What a page is about: which runs, or which experiment, the words of the command line mean.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::Path;
+
+use serde::Deserialize;
+use weir_model::experiment::{EXPERIMENT_SCHEMA, Experiment};
+use weir_model::record::{RUN_SCHEMA, Record};
+use weir_report::page::{Document, of_experiment, of_runs};
+use weir_runs::{Experiments, MAX_RECORD_BYTES, Place, Store, StoreError};
+
+use crate::commands::runs::RunsError;
+use crate::error::CliError;
+
+/// Most runs on one page: what is more can't be read side by side.
+const MOST_RUNS: usize = 50;
+/// Most characters of an id in a file's name.
+const NAME: usize = 64;
+/// The newest experiment, as `last` is the newest run.
+const LAST_EXPERIMENT: &str = "last-experiment";
+
+/// What a page is about.
+pub(super) enum Subject {
+    /// Runs side by side, in the order in which they were named.
+    Runs(Vec<Record>),
+    /// One experiment.
+    Experiment(Box<Experiment>),
+}
+
+impl Subject {
+    /// What all words mean; everything is read before anything is written.
+    pub(super) fn read(words: &[OsString]) -> Result<Subject, CliError> {
+        let mut runs = vec![];
+        let mut experiment = None;
+        let mut kept = None;
+        for word in words {
+            let path = Path::new(word);
+            let found = if word == "-" {
+                of_file("stdin", io::stdin().lock())?
+            } else if is_file(path) {
+                let file = File::open(path).map_err(CliError::io("read", path))?;
+                of_file(&path.display().to_string(), file)?
+            } else {
+                if kept.is_none() {
+                    kept = Some(Kept::open()?);
+                }
+                match &kept {
+                    Some(kept) => kept.find(&word.to_string_lossy())?,
+                    None => continue,
+                }
+            };
+            match found {
+                Subject::Runs(mut found) => runs.append(&mut found),
+                Subject::Experiment(found) if experiment.is_none() => experiment = Some(found),
+                Subject::Experiment(_) => {
+                    return Err(CliError::flag("RUN", "several experiments", "one, or runs"));
+                }
+            }
+            if runs.len() > MOST_RUNS {
+                return Err(CliError::flag(
+                    "RUN",
+                    format!("more than {MOST_RUNS} runs"),
+                    "fewer: they stand side by side",
+                ));
+            }
+        }
+        match experiment {
+            Some(_) if !runs.is_empty() => {
+                Err(CliError::flag("RUN", "an experiment and runs", "one experiment, or runs"))
+            }
+            Some(experiment) => Ok(Subject::Experiment(experiment)),
+            None => Ok(Subject::Runs(runs)),
+        }
+    }
+
+    pub(super) fn document(&self) -> Document {
+        match self {
+            Subject::Runs(runs) => of_runs(runs),
+            Subject::Experiment(experiment) => of_experiment(experiment),
+        }
+    }
+
+    /// `weir-report-ID`, with how many more there are.
+    pub(super) fn file_name(&self) -> String {
+        let (id, count) = match self {
+            Subject::Runs(runs) => (runs.first().map_or("", |r| &r.id), runs.len()),
+            Subject::Experiment(experiment) => (experiment.id.as_str(), 1),
+        };
+        let safe = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        let id: String = id.chars().filter(safe).take(NAME).collect();
+        let id = if id.is_empty() { "run".into() } else { id };
+        match count {
+            0 | 1 => format!("weir-report-{id}"),
+            n => format!("weir-report-{id}-and-{}-more", n - 1),
+        }
+    }
+
+    /// The experiment that the last run belongs to, where nothing but `last` was asked for.
+    pub(super) fn experiment_of_last(&self, words: &[OsString]) -> Option<&str> {
+        match (self, words) {
+            (Subject::Runs(runs), [word]) if word == "last" => {
+                runs.first()?.labels.get("experiment").map(String::as_str)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What is kept for this user.
+struct Kept {
+    place: Place,
+    store: Option<Store>,
+    experiments: Experiments,
+}
+
+impl Kept {
+    fn open() -> Result<Kept, CliError> {
+        let place = Place::of_this_user().map_err(RunsError::from)?;
+        let store = Store::open_existing(&place).map_err(RunsError::from)?;
+        let experiments = Experiments::of(&place);
+        Ok(Kept { place, store, experiments })
+    }
+
+    /// The run or the experiment that a word means; a beginning that both have means neither.
+    fn find(&self, word: &str) -> Result<Subject, CliError> {
+        if let Some(back) = word.strip_prefix(LAST_EXPERIMENT)
+            && (back.is_empty() || back.starts_with('~'))
+        {
+            let id = self.experiments.resolve(&format!("last{back}")).map_err(RunsError::from)?;
+            return self.experiment(&id);
+        }
+        let run = match &self.store {
+            Some(store) => store.resolve(word),
+            None => Err(StoreError::NotFound { selector: word.into(), path: self.place.file() }),
+        };
+        // `last` is a run's.
+        let named = match word.starts_with("last") {
+            true => vec![],
+            false => self.experiments.matching(word).map_err(RunsError::from)?,
+        };
+        match (run, named.as_slice()) {
+            (Ok(run), []) => self.run(&run),
+            (Ok(run), _) if run == word => self.run(&run),
+            (Err(StoreError::NotFound { .. }), [id]) => self.experiment(id),
+            (_, [id]) if id == word => self.experiment(id),
+            (Err(StoreError::NotFound { .. }), []) if self.store.is_none() => {
+                Err(RunsError::Nothing { selector: word.into(), path: self.place.file() }.into())
+            }
+            (Err(error), []) => Err(RunsError::from(error).into()),
+            (Err(StoreError::NotFound { .. }), _) => {
+                Err(RunsError::from(StoreError::SeveralExperiments {
+                    selector: word.into(),
+                    matches: named,
+                })
+                .into())
+            }
+            (_, ids) => Err(CliError::flag(
+                "RUN",
+                format!("'{word}' begins runs and experiments"),
+                &format!("a whole id; experiments are {}", ids.join(", ")),
+            )),
+        }
+    }
+
+    fn run(&self, id: &str) -> Result<Subject, CliError> {
+        let nothing = || RunsError::Nothing { selector: id.into(), path: self.place.file() };
+        let store = self.store.as_ref().ok_or_else(nothing)?;
+        Ok(Subject::Runs(vec![store.get(id).map_err(RunsError::from)?]))
+    }
+
+    fn experiment(&self, id: &str) -> Result<Subject, CliError> {
+        match self.experiments.read(id).map_err(RunsError::from)? {
+            Some(text) => experiment(&self.experiments.result(id).display().to_string(), &text),
+            None => Err(CliError::flag(
+                "RUN",
+                format!("experiment {id} has not ended: there is its journal, and no result yet"),
+                &format!("weir run --resume {id} goes on with it"),
+            )),
+        }
+    }
+}
+
+/// Whether a word names a file and not a run: it says where, or looks like one, or is there. Ids have no such form.
+fn is_file(path: &Path) -> bool {
+    let json = path.extension().is_some_and(|e| e == "json" || e == "jsonl");
+    json || path.components().count() > 1 || path.is_absolute() || path.is_file()
+}
+
+/// An experiment's result in JSON.
+fn experiment(name: &str, text: &str) -> Result<Subject, CliError> {
+    let read: Experiment = serde_json::from_str(text)
+        .map_err(|e| CliError::flag("RUN", format!("{name}: {e}"), EXPERIMENT_SCHEMA))?;
+    Ok(Subject::Experiment(Box::new(read)))
+}
+
+/// What a file holds: an experiment, or records (one, one a line, or an array of them).
+fn of_file(name: &str, input: impl Read) -> Result<Subject, CliError> {
+    let fail = |number: usize, reason: String| {
+        CliError::flag(
+            "RUN",
+            format!("{name}, record {number}: {reason}"),
+            "weir.run/1 or weir.experiment/1 as JSON",
+        )
+    };
+    let mut input = BufReader::new(input.take(MAX_RECORD_BYTES));
+    let mut text = String::new();
+    input.read_to_string(&mut text).map_err(|e| match e.kind() {
+        io::ErrorKind::InvalidData => fail(1, "not UTF-8".into()),
+        _ => CliError::io("read", name)(e),
+    })?;
+    if text.len() as u64 == MAX_RECORD_BYTES {
+        return Err(fail(1, format!("longer than {MAX_RECORD_BYTES} bytes")));
+    }
+    if schema(&text).as_deref() == Some(EXPERIMENT_SCHEMA) {
+        return experiment(name, &text);
+    }
+    let mut out: Vec<Record> = vec![];
+    if text.trim_start().starts_with('[') {
+        out = serde_json::from_str(&text).map_err(|e| fail(1, e.to_string()))?;
+    } else {
+        for record in serde_json::Deserializer::from_str(&text).into_iter::<Record>() {
+            out.push(record.map_err(|e| fail(out.len() + 1, e.to_string()))?);
+            if out.len() > MOST_RUNS {
+                break;
+            }
+        }
+    }
+    if out.is_empty() {
+        return Err(fail(1, "nothing in it".into()));
+    }
+    for (i, record) in out.iter().enumerate() {
+        if record.schema != RUN_SCHEMA {
+            let found = if record.schema.is_empty() {
+                "no schema".into()
+            } else {
+                format!("schema {:?}", record.schema)
+            };
+            return Err(fail(i + 1, found));
+        }
+    }
+    Ok(Subject::Runs(out))
+}
+
+/// The schema that the first object of a text names.
+fn schema(text: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Named {
+        schema: String,
+    }
+    let first = serde_json::Deserializer::from_str(text).into_iter::<Named>().next()?;
+    first.ok().map(|named| named.schema)
+}

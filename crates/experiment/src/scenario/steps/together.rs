@@ -1,0 +1,172 @@
+//! Steps at the same time: what their tests carried together, and how closely they began together.
+
+use weir_model::experiment::{FirstPacket, Together};
+
+use super::*;
+
+impl Inner<'_, '_, '_> {
+    /// What came of steps at the same time: a run of sums for each repetition, and the skew of the first packets.
+    pub(super) fn together(
+        &self,
+        published: &[Published],
+        out: &mut StepOutcome,
+    ) -> Result<(), ScenarioError> {
+        out.together = skew(&out.steps);
+        out.runs = sums(&out.steps);
+        if out.runs.is_empty() {
+            return Ok(());
+        }
+        let at = &self.around.at;
+        out.runs.iter_mut().for_each(|run| run.at = at.iter().cloned().collect());
+        out.axes = at.iter().map(|(name, _)| name.clone()).collect();
+        out.points = vec![self.point(at, &out.runs)];
+        for figures in published {
+            let table = published::read(figures, &self.doing.options.files)?;
+            published::beside(figures, &table, &mut out.points);
+        }
+        Ok(())
+    }
+}
+
+/// The first packet of a test that was to start at a given time. Its arrival is what is measured: the record's start of a sender
+/// that sends for a time is the planned one.
+pub(super) fn first_packet(record: &Record) -> Option<FirstPacket> {
+    // One that was not ready in time has a time zero of its own, so much later.
+    let late = record.warnings.iter().find(|w| w.code == "start-late").and_then(|w| w.value);
+    let arrived = record.flows.iter().filter_map(|f| f.receiver.as_ref()?.start_seconds);
+    Some(FirstPacket {
+        arrived_seconds: arrived.reduce(f64::min)? + late.unwrap_or(0.0),
+        error_seconds: record.clock.as_ref().map_or(0.0, |c| c.error_seconds),
+    })
+}
+
+/// From the earliest first packet to the latest one, over the tests of these steps; absent for fewer than two.
+fn skew(steps: &[StepOutcome]) -> Option<Together> {
+    let first: Vec<FirstPacket> =
+        steps.iter().flat_map(|s| &s.runs).filter_map(|r| r.first_packet).collect();
+    let arrived = || first.iter().map(|f| f.arrived_seconds);
+    let width = arrived().reduce(f64::max)? - arrived().reduce(f64::min)?;
+    let mut errors: Vec<f64> = first.iter().map(|f| f.error_seconds).collect();
+    errors.sort_by(|a, b| b.total_cmp(a));
+    (first.len() > 1).then(|| Together {
+        tests: first.len() as u64,
+        first_packet_skew_seconds: width,
+        error_seconds: errors.iter().take(2).sum(),
+    })
+}
+
+/// For each repetition that every test made whole, the sums of what adds up.
+fn sums(steps: &[StepOutcome]) -> Vec<RunRef> {
+    let tests: Vec<&StepOutcome> = steps.iter().filter(|s| s.action == "test").collect();
+    let most = tests.iter().map(|t| t.runs.len()).max().unwrap_or(0);
+    let mut out = vec![];
+    for repetition in 1..=most as u32 {
+        let runs: Option<Vec<&RunRef>> = tests
+            .iter()
+            .map(|t| t.runs.iter().find(|r| r.repetition == repetition && r.error.is_none()))
+            .collect();
+        let Some(runs) = runs.filter(|r| r.len() > 1) else { continue };
+        let mut metrics = BTreeMap::new();
+        for name in runs[0].metrics.keys() {
+            let summed = name.parse::<Metric>().ok().and_then(|m| m.summed());
+            // What one of them does not have has no sum.
+            let values: Option<Vec<f64>> =
+                runs.iter().map(|r| r.metrics.get(name).copied()).collect();
+            if let (Some(metric), Some(values)) = (summed, values) {
+                metrics.insert(metric.to_string(), values.iter().sum());
+            }
+        }
+        let mut warnings: Vec<String> = runs.iter().flat_map(|r| r.warnings.clone()).collect();
+        warnings.sort_unstable();
+        warnings.dedup();
+        out.push(RunRef {
+            repetition,
+            metrics,
+            warnings,
+            disturbed: runs.iter().any(|r| r.disturbed),
+            ..RunRef::default()
+        });
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_model::record::{ClockRelation, Flow, Receiver};
+    use weir_model::warning::{Severity, Warning};
+
+    use super::*;
+
+    fn test(runs: &[RunRef]) -> StepOutcome {
+        StepOutcome {
+            name: String::new(),
+            action: "test".into(),
+            outcome: Outcome::Passed,
+            reason: None,
+            seconds: 0.0,
+            runs: runs.to_vec(),
+            axes: vec![],
+            points: vec![],
+            found: vec![],
+            together: None,
+            output: None,
+            expectations: vec![],
+            steps: vec![],
+        }
+    }
+
+    fn run(repetition: u32, metrics: &[(&str, f64)]) -> RunRef {
+        let metrics = metrics.iter().map(|(n, v)| ((*n).to_owned(), *v)).collect();
+        RunRef { repetition, metrics, ..RunRef::default() }
+    }
+
+    #[test]
+    fn what_adds_up_is_summed_where_every_test_has_it() {
+        let a = test(&[
+            run(1, &[("throughput", 3.0), ("loss", 0.5), ("packets", 1.0)]),
+            run(2, &[("throughput", 4.0)]),
+        ]);
+        let mut failed = run(2, &[("throughput", 9.0)]);
+        failed.error = Some("gone".into());
+        let mut shaped = run(1, &[("throughput", 5.0), ("loss", 0.1)]);
+        (shaped.disturbed, shaped.warnings) = (true, vec!["cpu-stolen".into()]);
+        let b = test(&[shaped, failed]);
+        let found = sums(&[a.clone(), b]);
+        assert_eq!(found.len(), 1, "the second repetition is not whole");
+        assert_eq!(found[0].metrics, [("sum throughput".to_owned(), 8.0)].into());
+        assert!(found[0].disturbed && found[0].warnings == ["cpu-stolen"]);
+        assert!(sums(&[a]).is_empty(), "one test is no sum");
+    }
+
+    #[test]
+    fn the_skew_is_from_the_earliest_to_the_latest_first_packet() {
+        let of = |arrived_seconds, error_seconds| {
+            let first = FirstPacket { arrived_seconds, error_seconds };
+            test(&[RunRef { first_packet: Some(first), ..run(1, &[]) }])
+        };
+        let found = skew(&[of(0.001, 0.1), of(0.005, 0.05), of(0.004, 0.2)]).unwrap();
+        assert_eq!(found.tests, 3);
+        assert!((found.first_packet_skew_seconds - 0.004).abs() < 1e-12);
+        assert!((found.error_seconds - 0.3).abs() < 1e-12);
+        assert_eq!(skew(&[of(0.0, 0.0), test(&[run(1, &[])])]), None);
+    }
+
+    #[test]
+    fn a_test_that_started_late_has_its_lateness_in_it() {
+        let flow = |arrived| Flow {
+            receiver: Some(Receiver { start_seconds: Some(arrived), ..Receiver::default() }),
+            ..Flow::default()
+        };
+        let mut record = Record {
+            flows: vec![flow(0.03), flow(0.04)],
+            clock: Some(ClockRelation { error_seconds: 0.005, ..ClockRelation::default() }),
+            ..Record::default()
+        };
+        let wanted = FirstPacket { arrived_seconds: 0.03, error_seconds: 0.005 };
+        assert_eq!(first_packet(&record), Some(wanted));
+        record.warnings =
+            vec![Warning::new("start-late", Severity::Warning, "").with_value(0.5, 0.0)];
+        assert_eq!(first_packet(&record).unwrap().arrived_seconds, 0.53);
+        assert_eq!(first_packet(&Record::default()), None);
+    }
+}

@@ -1,0 +1,158 @@
+//! The emulators of a scenario: those that it starts, and those of others that it borrows.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use weir_model::experiment::EmulatorSpec;
+use weir_model::impairment::Impairment;
+
+use super::{END, World, died, failed, not_started};
+use crate::process::{Running, read_all};
+use crate::scenario::ScenarioError;
+
+/// An emulator that listens.
+pub(super) struct Emulator {
+    socket: PathBuf,
+    /// One of this experiment; absent for one that others run.
+    _program: Option<Running>,
+    /// What one that others run did before this experiment, until that is restored.
+    former: Option<Impairment>,
+}
+
+impl Emulator {
+    /// Gives one that others run its former configuration back.
+    fn restore(&mut self) -> Result<(), ScenarioError> {
+        self.former.take().map_or(Ok(()), |former| set(&self.socket, &former))
+    }
+}
+
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        // Where it matters whether it went well it has been done before.
+        let _ = self.restore();
+    }
+}
+
+impl World<'_> {
+    /// Starts an emulator, or finds one that runs, and tells it what it is to do from the start.
+    pub(super) fn emulator_of(
+        &self,
+        name: &str,
+        spec: &EmulatorSpec,
+    ) -> Result<Emulator, ScenarioError> {
+        let initial = self.options.files.impairment(&spec.initial, &format!("emulator.{name}"))?;
+        let Some(socket) = &spec.control_socket else {
+            return self.start_emulator(name, spec.interfaces.clone(), &initial);
+        };
+        let socket = PathBuf::from(socket);
+        let found = ask(&socket, &json!({ "verb": "show" }))?["impairment"].take();
+        let former = serde_json::from_value(found).map_err(failed("understand", &at(&socket)))?;
+        let emulator = Emulator { socket, _program: None, former: Some(former) };
+        if !spec.initial.is_empty() {
+            set(&emulator.socket, &initial)?;
+        }
+        Ok(emulator)
+    }
+
+    fn start_emulator(
+        &self,
+        name: &str,
+        interfaces: Option<[String; 2]>,
+        initial: &Impairment,
+    ) -> Result<Emulator, ScenarioError> {
+        let what = format!("emulator {name}");
+        let socket = self.socket();
+        let (host, interfaces) = match interfaces {
+            Some(own) => ("local", own),
+            None => ("m", ["to-a".to_owned(), "to-b".to_owned()]),
+        };
+        let mut command = self.command(Some(host), &self.options.program)?;
+        command.arg("impair").args(&interfaces).args(["--config", "-", "--json"]);
+        command.arg("--control-socket").arg(&socket).env("NO_COLOR", "1");
+        if host == "m" {
+            // Its interfaces end with the lab.
+            command.arg("--disposable");
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().map_err(not_started(&what))?;
+        let mut program = Running::patient(child, END);
+        let text = serde_json::to_vec(initial).map_err(failed("write laws for", &what))?;
+        program.emulates(&text).map_err(died(&what))?;
+        // Its report at the end is of no interest, and must not block it.
+        drop(read_all(program.child.stdout.take(), 0));
+        Ok(Emulator { socket, _program: Some(program), former: None })
+    }
+
+    /// Tells an emulator what to do from now on.
+    pub(in crate::scenario) fn impair(
+        &self,
+        name: Option<&str>,
+        to: &Impairment,
+    ) -> Result<(), ScenarioError> {
+        set(&self.emulator(name)?.socket, to)
+    }
+
+    /// The counters of an emulator.
+    pub(in crate::scenario) fn stats(&self, name: &str) -> Result<Value, ScenarioError> {
+        Ok(ask(&self.emulator(Some(name))?.socket, &json!({ "verb": "stats" }))?["report"].take())
+    }
+
+    /// Gives every emulator that others run what it did before. All are tried; the first failure is told.
+    pub(in crate::scenario) fn restore(&mut self) -> Result<(), ScenarioError> {
+        let mut first = Ok(());
+        for (name, emulator) in &mut self.emulators {
+            let done = emulator.restore().map_err(|error| {
+                let what = format!("emulator {name}");
+                ScenarioError::program(&what, &format!("its former laws are not restored: {error}"))
+            });
+            first = first.and(done);
+        }
+        first
+    }
+
+    fn emulator(&self, name: Option<&str>) -> Result<&Emulator, ScenarioError> {
+        match name {
+            Some(name) => self.emulators.get(name),
+            None => self.emulators.values().next(),
+        }
+        .ok_or_else(|| {
+            ScenarioError::program(name.unwrap_or("emulator"), "there is no such emulator")
+        })
+    }
+}
+
+fn at(socket: &Path) -> String {
+    format!("emulator at {}", socket.display())
+}
+
+/// Asks an emulator; its refusal is an error.
+fn ask(socket: &Path, request: &Value) -> Result<Value, ScenarioError> {
+    let answer = weir_emulator::control::ask(socket, request).map_err(|e| {
+        let reason = match e.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                format!("no emulator listens there ({e})")
+            }
+            _ => e.to_string(),
+        };
+        ScenarioError::Program {
+            what: at(socket),
+            reason,
+            is_unavailable: e.kind() == io::ErrorKind::PermissionDenied,
+        }
+    })?;
+    match answer["ok"].as_bool() {
+        Some(true) => Ok(answer),
+        _ => {
+            let reason = answer["error"].as_str().unwrap_or("no answer");
+            Err(ScenarioError::program(&at(socket), reason))
+        }
+    }
+}
+
+fn set(socket: &Path, impairment: &Impairment) -> Result<(), ScenarioError> {
+    let impairment =
+        serde_json::to_value(impairment).map_err(failed("write laws for", &at(socket)))?;
+    ask(socket, &json!({ "verb": "set", "impairment": impairment })).map(drop)
+}

@@ -1,0 +1,246 @@
+//! Where a scenario happens: its lab, the servers in it, its emulators, and the programs that run tests.
+//!
+//! Everything is a program of its own that dies with this one, and is ended in order when the world is dropped. What was here
+//! before, an emulator that others run, is left as it was found.
+
+mod emulators;
+mod test;
+mod tools;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, mpsc};
+use std::time::{Duration, Instant};
+
+use weir_lab::{Lab, LabSpec, Topology};
+use weir_model::experiment::Scenario;
+use weir_net::namespace::ChildSetup;
+
+use super::{Options, ScenarioError};
+use crate::process::{Died, KILL, MOST_WORDS_BYTES, Running, read_all};
+
+use emulators::Emulator;
+pub(super) use test::{Job, Progress, Tested, control};
+
+/// How long a program may take to end when it was asked to.
+const END: Duration = Duration::from_secs(10);
+
+/// Everything that runs.
+pub(super) struct World<'a> {
+    scenario: &'a Scenario,
+    options: &'a Options<'a>,
+    lab: Option<Lab>,
+    servers: Mutex<BTreeMap<String, Running>>,
+    keeper: Keeper,
+    emulators: BTreeMap<String, Emulator>,
+    /// Sockets of this experiment.
+    directory: tempfile::TempDir,
+    sockets: AtomicU32,
+}
+
+/// The thread that starts what outlives a step. A program dies with the thread that started it (PR_SET_PDEATHSIG), and steps
+/// at the same time have threads of their own.
+struct Keeper {
+    requests: Mutex<mpsc::Sender<(Command, mpsc::Sender<std::io::Result<Child>>)>>,
+}
+
+impl Keeper {
+    fn new() -> Keeper {
+        let (requests, inbox) = mpsc::channel::<(Command, mpsc::Sender<std::io::Result<Child>>)>();
+        std::thread::spawn(move || {
+            for (mut command, answer) in inbox {
+                let _ = answer.send(command.spawn());
+            }
+        });
+        Keeper { requests: Mutex::new(requests) }
+    }
+
+    fn spawn(&self, command: Command) -> std::io::Result<Child> {
+        let (answer, started) = mpsc::channel();
+        let requests = self.requests.lock().unwrap_or_else(|e| e.into_inner());
+        let gone = |_| std::io::Error::other("the thread that starts programs is gone");
+        requests.send((command, answer)).map_err(|e| gone(e.to_string()))?;
+        started.recv().map_err(|e| gone(e.to_string()))?
+    }
+}
+
+impl<'a> World<'a> {
+    /// Makes the lab and starts the emulators.
+    pub(super) fn make(
+        scenario: &'a Scenario,
+        options: &'a Options<'a>,
+    ) -> Result<Self, ScenarioError> {
+        let lab = match &scenario.lab {
+            None => None,
+            Some(setup) => {
+                let topology = match (setup.middle, setup.hosts.unwrap_or(2)) {
+                    (true, _) => Topology::Middle,
+                    (false, 2) => Topology::Pair,
+                    (false, hosts) => Topology::Switch(hosts as usize),
+                };
+                let spec = LabSpec {
+                    topology,
+                    mtu_bytes: setup.mtu_bytes,
+                    cut: setup.cut,
+                    ..LabSpec::default()
+                };
+                Some(Lab::up(&spec)?)
+            }
+        };
+        let directory =
+            tempfile::Builder::new().prefix("weir-run-").tempdir().map_err(|source| {
+                let path = std::env::temp_dir();
+                ScenarioError::File { operation: "make a directory for sockets in", path, source }
+            })?;
+        let mut world = World {
+            scenario,
+            options,
+            lab,
+            servers: Mutex::default(),
+            keeper: Keeper::new(),
+            emulators: BTreeMap::new(),
+            directory,
+            sockets: AtomicU32::new(0),
+        };
+        for (name, spec) in &scenario.emulators {
+            let emulator = world.emulator_of(name, spec)?;
+            world.emulators.insert(name.clone(), emulator);
+        }
+        Ok(world)
+    }
+
+    /// A command on a host of the lab, or here.
+    fn command(&self, host: Option<&str>, program: &Path) -> Result<Command, ScenarioError> {
+        let mut command = match (&self.lab, host) {
+            (_, Some("local")) | (None, _) => Command::new(program),
+            (Some(lab), Some(host)) => lab.command(host, program)?,
+            (Some(lab), None) => lab.command("a", program)?,
+        };
+        // Deaf to the terminal: this program says when it ends, and it ends with this one.
+        let setup = ChildSetup::new().new_session().parent_death_signal(KILL);
+        setup.apply(&mut command).map_err(failed("start", &program.display().to_string()))?;
+        Ok(command)
+    }
+
+    /// A name for a socket of its own.
+    pub(super) fn socket(&self) -> PathBuf {
+        let n = self.sockets.fetch_add(1, Ordering::Relaxed);
+        self.directory.path().join(format!("{n}.sock"))
+    }
+
+    /// The host that answers where a step names none.
+    fn answering<'n>(&'n self, to: Option<&'n str>) -> &'n str {
+        match to {
+            Some(name) => name,
+            None if self.lab.is_some() => "b",
+            None => self.scenario.hosts.keys().next().map_or("b", String::as_str),
+        }
+    }
+
+    /// The host that answers, its address and what `weir test` has to be told beside it. A host of the lab is served from
+    /// its first use on.
+    fn target(
+        &self,
+        to: Option<&str>,
+        is_ipv6: bool,
+    ) -> Result<(String, Vec<String>), ScenarioError> {
+        let name = self.answering(to);
+        if let Some(host) = self.scenario.hosts.get(name) {
+            let mut extra = vec![];
+            if let Some(port) = host.port {
+                extra.extend(["--port".into(), port.to_string()]);
+            }
+            if let Some(file) = &host.key_file {
+                let path = self.options.files.path(file);
+                extra.extend(["--key-file".into(), path.display().to_string()]);
+            }
+            return Ok((host.address.clone(), extra));
+        }
+        let Some(lab) = &self.lab else {
+            return Err(ScenarioError::program(name, "there is no such host"));
+        };
+        let host = lab.host(name)?;
+        let address = if is_ipv6 { host.ipv6.to_string() } else { host.ipv4.to_string() };
+        let mut servers = self.servers.lock().unwrap_or_else(|e| e.into_inner());
+        if !servers.contains_key(name) {
+            let mut command = self.command(Some(name), &self.options.program)?;
+            command.arg("serve").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+            let what = format!("weir serve on {name}");
+            let child = self.keeper.spawn(command).map_err(not_started(&what))?;
+            let mut server = Running::patient(child, END);
+            server.listens().map_err(died(&what))?;
+            servers.insert(name.into(), server);
+        }
+        Ok((address, vec![]))
+    }
+
+    /// Runs a command; returns its exit code (absent when it was ended) and what it printed.
+    pub(super) fn run(
+        &self,
+        words: &[String],
+        host: Option<&str>,
+        until: Option<Instant>,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<(Option<i32>, String), ScenarioError> {
+        let (program, arguments) = words
+            .split_first()
+            .ok_or_else(|| ScenarioError::program("command", "nothing to run"))?;
+        let mut command = self.command(Some(host.unwrap_or("local")), Path::new(program))?;
+        command.args(arguments).current_dir(&self.options.files.directory);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut running = Running::patient(command.spawn().map_err(not_started(program))?, END);
+        let out = read_all(running.child.stdout.take(), MOST_WORDS_BYTES);
+        let err = read_all(running.child.stderr.take(), MOST_WORDS_BYTES);
+        let code = loop {
+            match running.child.try_wait().map_err(failed("wait for", program))? {
+                Some(status) => break status.code(),
+                None if is_stopped() || until.is_some_and(|u| Instant::now() >= u) => break None,
+                None => std::thread::sleep(Duration::from_millis(5)),
+            }
+        };
+        drop(running);
+        let patience = Duration::from_secs(1);
+        let text = out.recv_timeout(patience).unwrap_or_default()
+            + &err.recv_timeout(patience).unwrap_or_default();
+        Ok((code, text))
+    }
+}
+
+impl Drop for World<'_> {
+    fn drop(&mut self) {
+        // Emulators last: what still runs through them ends in order.
+        self.servers.lock().unwrap_or_else(|e| e.into_inner()).clear();
+        self.emulators.clear();
+    }
+}
+
+/// An error of what a program was asked.
+fn failed<E: std::fmt::Display>(
+    operation: &'static str,
+    what: &str,
+) -> impl FnOnce(E) -> ScenarioError {
+    let what = what.to_owned();
+    move |reason| ScenarioError::program(&what, &format!("{operation}: {reason}"))
+}
+
+/// A program that this system does not have, or does not let anybody run.
+fn not_started(what: &str) -> impl FnOnce(std::io::Error) -> ScenarioError {
+    let what = what.to_owned();
+    move |source| ScenarioError::Program {
+        what,
+        reason: format!("start: {source}"),
+        is_unavailable: true,
+    }
+}
+
+/// A program that ended before it worked: not available where it said so itself by its exit code.
+fn died(what: &str) -> impl FnOnce(Died) -> ScenarioError {
+    let what = what.to_owned();
+    move |died| ScenarioError::Program {
+        what,
+        reason: died.said,
+        is_unavailable: died.code == Some(4),
+    }
+}

@@ -1,0 +1,134 @@
+//! Other tools as programs.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use super::{END, World, not_started};
+use crate::process::{BEGIN, MOST_WORDS_BYTES, Running, read_all, read_end};
+use crate::scenario::ScenarioError;
+use crate::scenario::tools::{Figures, Load, Tool};
+
+impl World<'_> {
+    /// Why a tool can't carry a load to a host, if so.
+    pub(in crate::scenario) fn refusal(
+        &self,
+        tool: &Tool,
+        load: &Load,
+        to: Option<&str>,
+    ) -> Option<&'static str> {
+        tool.refusal(load, !self.scenario.hosts.contains_key(self.answering(to)))
+    }
+
+    /// Runs another tool: its server on a host of the lab (elsewhere it has to run already), its client here or there. The
+    /// inner error is a run without figures.
+    pub(in crate::scenario) fn tool(
+        &self,
+        tool: &Tool,
+        load: &Load,
+        from: Option<&str>,
+        to: Option<&str>,
+        until: Option<Instant>,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<Result<Figures, String>, ScenarioError> {
+        let name = self.answering(to);
+        if let Some(reason) = self.refusal(tool, load, to) {
+            return Ok(Err(reason.into()));
+        }
+        let log = self.directory.path().join(format!("{}.log", tool.name));
+        let (address, server) = match (self.scenario.hosts.get(name), &self.lab) {
+            (Some(host), _) => (host.address.clone(), None),
+            (None, Some(lab)) => {
+                let words = (tool.server)(load, &log.to_string_lossy());
+                let mut command = self.command(Some(name), Path::new(&words[0]))?;
+                command
+                    .args(&words[1..])
+                    .stdin(Stdio::null())
+                    .stdout(Stdio::piped())
+                    .stderr(Stdio::null());
+                let child = command.spawn().map_err(not_started(tool.programs[0]))?;
+                let mut server = Running::patient(child, END);
+                let said = read_all(server.child.stdout.take(), MOST_WORDS_BYTES);
+                // It says nothing when it listens, and a connection to find out would be its one client.
+                let listens = lab.run_in(name, || listens(tool.port.0, Instant::now() + BEGIN))?;
+                if !listens {
+                    return Ok(Err(format!("its server did not listen on port {}", tool.port.0)));
+                }
+                (lab.host(name)?.ipv4.to_string(), Some((server, said)))
+            }
+            (None, None) => return Err(ScenarioError::program(name, "there is no such host")),
+        };
+        let Some(words) = (tool.client)(load, &address) else {
+            return Ok(Err("it has no words for this load".into()));
+        };
+        let from = from.or(self.lab.as_ref().map(|_| "a"));
+        let longest = Instant::now() + Duration::from_secs(u64::from(load.seconds) + 20);
+        let until = until.map_or(longest, |u| u.min(longest));
+        let (code, text) = self.run(&words, from, Some(until), is_stopped)?;
+        let mut report = server.map(|(server, said)| {
+            // Some report when they are asked to end.
+            drop(server);
+            said.recv_timeout(Duration::from_secs(2)).unwrap_or_default()
+        });
+        if let (Some(decode), Some(0)) = (tool.decode, code) {
+            let end = Instant::now() + Duration::from_secs(u64::from(load.seconds) + 20);
+            report = self.decoded(&decode(&log.to_string_lossy()), end, is_stopped)?;
+        }
+        // A log of every packet is some hundred bytes for each.
+        let _ = std::fs::remove_file(&log);
+        Ok(match code {
+            Some(0) => (tool.parse)(load, &text, &report.unwrap_or_default()),
+            Some(code) => Err(match (tool.parse)(load, &text, "") {
+                Err(said) => format!("exit code {code}: {said}"),
+                Ok(_) => format!("exit code {code}"),
+            }),
+            None => Err("it did not end in its time".into()),
+        })
+    }
+}
+
+impl World<'_> {
+    /// The end of what a program prints; absent for one that failed. Its spinner may go on for megabytes before.
+    fn decoded(
+        &self,
+        words: &[String],
+        until: Instant,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<Option<String>, ScenarioError> {
+        let mut command = self.command(Some("local"), Path::new(&words[0]))?;
+        command.args(&words[1..]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut program = Running::new(command.spawn().map_err(not_started(&words[0]))?);
+        let said = read_end(program.child.stdout.take(), MOST_WORDS_BYTES);
+        loop {
+            match said.recv_timeout(Duration::from_millis(20)) {
+                Ok(text) => return Ok(Some(text)),
+                Err(_) if is_stopped() || Instant::now() >= until => return Ok(None),
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+/// Waits until something of this network namespace listens on a TCP or UDP port, without touching it.
+fn listens(port: u16, until: Instant) -> bool {
+    let end = format!(":{port:04X}");
+    loop {
+        for (table, state) in [("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")] {
+            let text = std::fs::read_to_string(format!("/proc/thread-self/net/{table}"))
+                .unwrap_or_default();
+            let found = text.lines().skip(1).any(|line| {
+                let mut cells = line.split_whitespace().skip(1);
+                cells.next().is_some_and(|local| local.ends_with(&end))
+                    && cells.nth(1) == Some(state)
+            });
+            if found {
+                return true;
+            }
+        }
+        if Instant::now() >= until {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

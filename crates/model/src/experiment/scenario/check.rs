@@ -1,0 +1,443 @@
+//! What has to hold in a scenario before anything starts.
+
+use std::collections::BTreeSet;
+
+use super::{
+    Action, ImpairStep, Published, SCENARIO_SCHEMA, Scenario, SearchKind, Step, TestStep, Values,
+    inside, refuse, test_plan,
+};
+use crate::ModelError;
+use crate::experiment::{Metric, Rule, ranges};
+
+/// Most steps, those inside of others included.
+const MOST_STEPS: usize = 10_000;
+/// Most runs of one sweep.
+const MOST_RUNS: u64 = 100_000;
+
+impl Scenario {
+    pub(super) fn check(&self) -> Result<(), ModelError> {
+        if self.schema != SCENARIO_SCHEMA {
+            return refuse("schema", &self.schema, SCENARIO_SCHEMA);
+        }
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if self.name.is_empty() || self.name.len() > 64 || !self.name.chars().all(is_plain) {
+            return refuse(
+                "name",
+                &format!("{:?}", self.name),
+                "1 to 64 of letters, digits, '-', '_', '.'",
+            );
+        }
+        if !(50.0..100.0).contains(&self.confidence_percentage) {
+            return refuse(
+                "confidence_percentage",
+                &self.confidence_percentage.to_string(),
+                "50 to below 100",
+            );
+        }
+        if let Some(name) = self.quick.keys().find(|n| !self.variables.contains_key(*n)) {
+            return refuse(&format!("quick.{name}"), "no such variable", "names of [variables]");
+        }
+        if self.steps.is_empty() {
+            return refuse("step", "none", "at least one [[step]]");
+        }
+        if let Some(lab) = &self.lab {
+            let hosts = lab.hosts.unwrap_or(2);
+            if !(2..=16).contains(&hosts) || (lab.middle && hosts != 2) {
+                return refuse("lab.hosts", &hosts.to_string(), "2 to 16, and 2 with middle");
+            }
+        }
+        for (name, host) in &self.hosts {
+            if host.address.is_empty() {
+                return refuse(&format!("host.{name}.address"), "none", "a name or an address");
+            }
+            if name == "local" || self.lab_hosts().contains(name) {
+                return refuse(&format!("host.{name}"), "a name that is taken", "another name");
+            }
+        }
+        for (name, emulator) in &self.emulators {
+            let at = format!("emulator.{name}");
+            let has_middle = self.lab.as_ref().is_some_and(|l| l.middle);
+            match (&emulator.interfaces, &emulator.control_socket) {
+                (Some(_), Some(_)) => {
+                    return refuse(&at, "interfaces and control_socket", "one of them");
+                }
+                (None, None) if !has_middle => {
+                    return refuse(
+                        &at,
+                        "neither",
+                        "interfaces, control_socket, or [lab] with middle = true",
+                    );
+                }
+                _ => {}
+            }
+            emulator.initial.check(&at, false)?;
+        }
+        let mut names = BTreeSet::new();
+        let mut count = 0;
+        self.check_steps(&self.steps, "step", &mut names, &mut count, &BTreeSet::new())
+    }
+
+    /// Hosts of the lab.
+    #[must_use]
+    pub fn lab_hosts(&self) -> Vec<String> {
+        let count = self.lab.as_ref().map_or(0, |l| l.hosts.unwrap_or(2).min(16));
+        (b'a'..).take(count as usize).map(|c| char::from(c).to_string()).collect()
+    }
+
+    fn check_steps(
+        &self,
+        steps: &[Step],
+        at: &str,
+        names: &mut BTreeSet<String>,
+        count: &mut usize,
+        axes: &BTreeSet<String>,
+    ) -> Result<(), ModelError> {
+        for (i, step) in steps.iter().enumerate() {
+            let at = format!("{at}[{i}]");
+            *count += 1;
+            if *count > MOST_STEPS {
+                return refuse(&at, "too many", "at most 10000 steps");
+            }
+            let actions: Vec<&str> = step.actions().iter().map(Action::name).collect();
+            let [_] = actions[..] else {
+                let given =
+                    if actions.is_empty() { "no action".into() } else { actions.join(" and ") };
+                return refuse(
+                    &at,
+                    &given,
+                    "one of test, sweep, search, compare, wait, start, stop, impair, command, collect, parallel, repeat",
+                );
+            };
+            if let Some(name) = &step.name
+                && !names.insert(name.clone())
+            {
+                return refuse(&format!("{at}.name"), name, "a name used once");
+            }
+            self.check_step(step, &at, names, count, axes)?;
+        }
+        Ok(())
+    }
+
+    fn check_step(
+        &self,
+        step: &Step,
+        at: &str,
+        names: &mut BTreeSet<String>,
+        count: &mut usize,
+        axes: &BTreeSet<String>,
+    ) -> Result<(), ModelError> {
+        let Some(action) = step.action() else { return Ok(()) };
+        let has_runs = matches!(
+            action,
+            Action::Test(_)
+                | Action::Sweep(_)
+                | Action::Compare(_)
+                | Action::Wait(_)
+                | Action::Stop(_)
+                | Action::Parallel(_)
+        );
+        if !step.expect.is_empty() && !has_runs {
+            return refuse(
+                &format!("{at}.expect"),
+                &format!("on {}", action.name()),
+                "expectations of test, sweep, compare or parallel, or of wait and stop, which end a test in the background",
+            );
+        }
+        let is_parallel = matches!(action, Action::Parallel(_));
+        for text in &step.expect {
+            let rule: Rule = text.parse().map_err(|e| inside(&format!("{at}.expect"), e))?;
+            if rule.metric.is_sum() != is_parallel {
+                return refuse(
+                    &format!("{at}.expect"),
+                    &format!("'{text}'"),
+                    "sums of parallel alone, such as 'sum throughput >= 1 Gbit/s', and others of the tests in it",
+                );
+            }
+        }
+        if !step.published.is_empty() && !is_parallel {
+            return refuse(
+                &format!("{at}.published"),
+                &format!("beside {}", action.name()),
+                "beside parallel, or inside of sweep, search or compare",
+            );
+        }
+        for (i, published) in step.published.iter().enumerate() {
+            check_published(published, axes, &format!("{at}.published[{i}]"))?;
+        }
+        let at = format!("{at}.{}", action.name());
+        match action {
+            Action::Test(test) => self.check_test(test, &at, axes),
+            Action::Sweep(sweep) => {
+                let own = check_axes(&sweep.over, &at)?;
+                let points: u64 = own.iter().map(|(_, v)| v.len() as u64).product();
+                let most = u64::from(sweep.most_runs.or(sweep.runs).unwrap_or(1).max(1));
+                if points.saturating_mul(most) > MOST_RUNS {
+                    return refuse(
+                        &format!("{at}.over"),
+                        &format!("{points} points"),
+                        "at most 100000 runs in all",
+                    );
+                }
+                if sweep.runs == Some(0) {
+                    return refuse(&format!("{at}.runs"), "0", "1 or more");
+                }
+                if sweep.precision_percentage.is_some_and(|p| !(p > 0.0 && p <= 100.0)) {
+                    return refuse(
+                        &format!("{at}.precision_percentage"),
+                        "out of range",
+                        "above 0 to 100",
+                    );
+                }
+                for text in &sweep.metrics {
+                    let field = format!("{at}.metrics");
+                    let metric: Metric = text.parse().map_err(|e| inside(&field, e))?;
+                    if metric.is_sum() {
+                        return refuse(&field, text, "figures of one test: sums are of parallel");
+                    }
+                }
+                let mut axes = axes.clone();
+                axes.extend(own.iter().map(|(n, _)| n.clone()));
+                for (i, published) in sweep.published.iter().enumerate() {
+                    check_published(published, &axes, &format!("{at}.published[{i}]"))?;
+                }
+                if sweep.test.background || sweep.test.runs.is_some() {
+                    return refuse(
+                        &format!("{at}.test"),
+                        "runs or background",
+                        "runs of the sweep itself",
+                    );
+                }
+                self.check_test(&sweep.test, &format!("{at}.test"), &axes)?;
+                sweep
+                    .impair
+                    .as_ref()
+                    .map_or(Ok(()), |i| self.check_impair(i, &format!("{at}.impair"), true))
+            }
+            Action::Search(search) => {
+                let own = check_axes(&search.over, &at)?;
+                let mut all = axes.clone();
+                all.extend(own.into_iter().map(|(n, _)| n));
+                for (i, published) in search.published.iter().enumerate() {
+                    check_published(published, &all, &format!("{at}.published[{i}]"))?;
+                }
+                if search.trial.0 == 0 && search.kind != SearchKind::BackToBack {
+                    return refuse(
+                        &format!("{at}.trial"),
+                        "none",
+                        "the length of a trial, such as 60s",
+                    );
+                }
+                self.check_test(
+                    &search.test,
+                    &format!("{at}.test"),
+                    &BTreeSet::from(["rate".into()]),
+                )
+            }
+            Action::Compare(compare) => {
+                let own = check_axes(&compare.over, &at)?;
+                self.check_host(compare.from.as_deref(), &format!("{at}.from"))?;
+                self.check_host(compare.to.as_deref(), &format!("{at}.to"))?;
+                let mut all = axes.clone();
+                all.extend(own.into_iter().map(|(n, _)| n));
+                all.insert("tool".into());
+                for (i, published) in compare.published.iter().enumerate() {
+                    check_published(published, &all, &format!("{at}.published[{i}]"))?;
+                }
+                Ok(())
+            }
+            Action::Wait(wait) => match (wait.time, &wait.test) {
+                (None, None) | (Some(_), Some(_)) => {
+                    refuse(&at, "neither or both", "one of time and test")
+                }
+                (Some(_), None) if wait.bytes.is_some() || wait.packets.is_some() => {
+                    refuse(&at, "bytes or packets of no test", "test with them")
+                }
+                (Some(_), None) => Ok(()),
+                (None, Some(test)) => self.check_background(test, &format!("{at}.test")),
+            },
+            Action::Start(which) | Action::Stop(which) => {
+                self.check_background(&which.test, &format!("{at}.test"))
+            }
+            Action::Impair(impair) => self.check_impair(impair, &at, !axes.is_empty()),
+            Action::Command(command) => {
+                if command.run.first().is_none_or(String::is_empty) {
+                    return refuse(&format!("{at}.run"), "nothing", "a program and its arguments");
+                }
+                match &command.host {
+                    Some(host) if !self.lab_hosts().contains(host) && host != "local" => refuse(
+                        &format!("{at}.host"),
+                        host,
+                        "a host of the lab, or local: nothing runs commands elsewhere",
+                    ),
+                    _ => Ok(()),
+                }
+            }
+            Action::Collect(collect) => match (&collect.emulator, &collect.file) {
+                (Some(name), None) => self.check_emulator(Some(name), &format!("{at}.emulator")),
+                (None, Some(_)) => Ok(()),
+                _ => refuse(&at, "neither or both", "one of emulator and file"),
+            },
+            Action::Parallel(inner) => self.check_steps(inner, &at, names, count, axes),
+            Action::Repeat(repeat) => {
+                let own = check_axes(&repeat.over, &at)?;
+                if own.is_empty() == repeat.times.is_none() {
+                    return refuse(&at, "neither or both", "one of times and over");
+                }
+                if repeat.times.is_some_and(|t| t == 0 || t > 100_000) {
+                    return refuse(&format!("{at}.times"), "out of range", "1 to 100000");
+                }
+                let mut axes = axes.clone();
+                axes.extend(own.into_iter().map(|(n, _)| n));
+                self.check_steps(&repeat.steps, &format!("{at}.step"), names, count, &axes)
+            }
+        }
+    }
+
+    fn check_test(
+        &self,
+        test: &TestStep,
+        at: &str,
+        axes: &BTreeSet<String>,
+    ) -> Result<(), ModelError> {
+        self.check_host(test.from.as_deref().filter(|h| *h != "local"), &format!("{at}.from"))?;
+        if let Some(from) = &test.from
+            && self.hosts.contains_key(from)
+        {
+            return refuse(
+                &format!("{at}.from"),
+                from,
+                "local or a host of the lab: tests start on this machine",
+            );
+        }
+        self.check_host(test.to.as_deref(), &format!("{at}.to"))?;
+        if test.to.is_none() && self.lab.is_none() && self.hosts.len() != 1 {
+            return refuse(&format!("{at}.to"), "none", "the host that answers");
+        }
+        let forms = [test.args.is_some(), test.plan.is_some(), test.plan_file.is_some()];
+        if forms.iter().filter(|f| **f).count() > 1 {
+            return refuse(at, "several", "one of args, plan and plan_file");
+        }
+        if test.runs == Some(0) {
+            return refuse(&format!("{at}.runs"), "0", "1 or more");
+        }
+        if let Some(plan) = &test.plan
+            && axes.is_empty()
+        {
+            test_plan(plan).map_err(|e| inside(&format!("{at}.plan"), e))?;
+        }
+        Ok(())
+    }
+
+    fn check_host(&self, name: Option<&str>, at: &str) -> Result<(), ModelError> {
+        let Some(name) = name else { return Ok(()) };
+        let lab = self.lab_hosts();
+        if name.contains('{') || self.hosts.contains_key(name) || lab.iter().any(|h| h == name) {
+            return Ok(());
+        }
+        let known: Vec<&str> =
+            lab.iter().map(String::as_str).chain(self.hosts.keys().map(String::as_str)).collect();
+        let known =
+            if known.is_empty() { "a [host.NAME] or a [lab]".into() } else { known.join(", ") };
+        refuse(at, name, &known)
+    }
+
+    fn check_emulator(&self, name: Option<&str>, at: &str) -> Result<(), ModelError> {
+        match name {
+            Some(name) if self.emulators.contains_key(name) => Ok(()),
+            None if self.emulators.len() == 1 => Ok(()),
+            given => {
+                let known: Vec<&str> = self.emulators.keys().map(String::as_str).collect();
+                let known =
+                    if known.is_empty() { "an [emulator.NAME]".into() } else { known.join(", ") };
+                refuse(at, given.unwrap_or("none"), &known)
+            }
+        }
+    }
+
+    fn check_impair(
+        &self,
+        impair: &ImpairStep,
+        at: &str,
+        is_later: bool,
+    ) -> Result<(), ModelError> {
+        self.check_emulator(impair.emulator.as_deref(), &format!("{at}.emulator"))?;
+        if impair.clear != impair.to.is_empty() {
+            return refuse(at, "neither or both", "clear = true, or what it is to do");
+        }
+        impair.to.check(at, is_later)
+    }
+
+    fn check_background(&self, test: &str, at: &str) -> Result<(), ModelError> {
+        fn any<'a>(steps: &'a [Step], found: &mut Vec<&'a str>) {
+            for step in steps {
+                if let (Some(test), Some(name)) = (&step.test, &step.name)
+                    && test.background
+                {
+                    found.push(name);
+                }
+                any(step.parallel.as_deref().unwrap_or_default(), found);
+                any(step.repeat.as_ref().map_or(&[], |r| &r.steps), found);
+            }
+        }
+        let mut known = vec![];
+        any(&self.steps, &mut known);
+        if known.contains(&test) {
+            return Ok(());
+        }
+        let known = if known.is_empty() {
+            "a test with background = true".into()
+        } else {
+            known.join(", ")
+        };
+        refuse(at, test, &known)
+    }
+}
+
+/// The axes of a sweep with their values.
+///
+/// # Errors
+/// [`ModelError::Field`] for words that are no axis.
+pub fn check_axes(over: &[String], at: &str) -> Result<Values, ModelError> {
+    let mut out: Values = vec![];
+    for axis in over {
+        let at = format!("{at}.over");
+        let (name, values) = match axis.split_once('=') {
+            Some((name, values)) if !name.trim().is_empty() => (name.trim(), values),
+            _ => {
+                refuse(&at, axis, "NAME=VALUES such as size=128..1408:128 or transport=tcp,udp")?;
+                continue;
+            }
+        };
+        if out.iter().any(|(n, _)| n == name) {
+            refuse(&at, name, "each axis once")?;
+        }
+        out.push((name.into(), ranges(&format!("{at} {name}"), values)?));
+        let points = out.iter().try_fold(1u64, |all, (_, v)| all.checked_mul(v.len() as u64));
+        if points.is_none_or(|points| points > MOST_RUNS) {
+            refuse(&at, "too many points", "at most 100000 of all axes together")?;
+        }
+    }
+    Ok(out)
+}
+
+fn check_published(
+    published: &Published,
+    axes: &BTreeSet<String>,
+    at: &str,
+) -> Result<(), ModelError> {
+    published.metric.parse::<Metric>().map_err(|e| inside(&format!("{at}.metric"), e))?;
+    for axis in published.matching.keys().chain(published.at.keys()) {
+        if !axes.contains(axis) {
+            let known: Vec<&str> = axes.iter().map(String::as_str).collect();
+            return refuse(
+                &format!("{at}.match.{axis}"),
+                "no axis of this sweep",
+                &known.join(", "),
+            );
+        }
+    }
+    if published.file.is_empty() || published.column.is_empty() {
+        return refuse(at, "incomplete", "file, source, column and metric");
+    }
+    Ok(())
+}

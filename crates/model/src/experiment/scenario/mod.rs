@@ -1,0 +1,52 @@
+//! `weir.scenario/1`: an experiment as a file.
+//!
+//! Strings may hold `{name}` (see [`expand`]); a sweep's test and impairment may hold the names of its axes, which are
+//! replaced at each point. Everything is checked before anything starts.
+//!
+//! The rooms: `types` (a scenario and its hosts), `steps` (what is done), `parse` and `check` (a text becomes a scenario that
+//! holds), `parameter` (a sweep's values in a plan), `nearest` (what was meant by an unknown name).
+
+mod check;
+mod nearest;
+mod parameter;
+mod parse;
+mod steps;
+mod types;
+
+use crate::ModelError;
+
+pub use check::check_axes;
+pub use nearest::nearest;
+pub use parameter::{set_parameter, test_plan};
+pub use steps::{
+    Action, CollectStep, CommandStep, CompareStep, ImpairStep, Published, RepeatStep, SearchKind,
+    SearchStep, Step, StopStep, SweepStep, TestStep, WaitStep,
+};
+pub use types::{EmulatorSpec, HostSpec, Impairing, LabSetup, Scenario};
+
+/// The schema name.
+pub const SCENARIO_SCHEMA: &str = "weir.scenario/1";
+
+/// The values of the axes of a sweep.
+pub type Values = Vec<(String, Vec<String>)>;
+
+fn refuse(field: &str, given: &str, accepted: &str) -> Result<(), ModelError> {
+    Err(ModelError::Field { field: field.into(), given: given.into(), accepted: accepted.into() })
+}
+
+/// An error of something inside the document, with its place.
+fn inside(at: &str, error: ModelError) -> ModelError {
+    match error {
+        ModelError::Field { field, given, accepted } => {
+            ModelError::Field { field: format!("{at}: {field}"), given, accepted }
+        }
+        ModelError::Value { given, accepted, .. } => ModelError::Field {
+            field: at.into(),
+            given: format!("'{given}'"),
+            accepted: accepted.into(),
+        },
+        ModelError::Document { document, reason } => {
+            ModelError::Document { document, reason: format!("{at}: {reason}") }
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Unknown names, and the known ones that were meant.
+
+use serde_json::Value;
+
+use super::SCENARIO_SCHEMA;
+use crate::ModelError;
+
+/// Reads a value as a type; an unknown key is told with its path and the nearest known one.
+pub(super) fn read<T: serde::de::DeserializeOwned>(value: &Value) -> Result<T, ModelError> {
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let at = error.path().to_string();
+        let reason = error.inner().to_string();
+        let hint = unknown_key(&reason)
+            .and_then(|(given, known)| {
+                let n = nearest(given, known.iter().copied())?;
+                Some(format!(" (did you mean {n}?)"))
+            })
+            .unwrap_or_default();
+        let at = if at == "." { String::new() } else { format!("{at}: ") };
+        ModelError::Document { document: SCENARIO_SCHEMA, reason: format!("{at}{reason}{hint}") }
+    })
+}
+
+/// The key and the known ones in serde's words "unknown field `x`, expected one of `a`, `b`".
+fn unknown_key(reason: &str) -> Option<(&str, Vec<&str>)> {
+    let rest = reason
+        .strip_prefix("unknown field `")
+        .or_else(|| reason.strip_prefix("unknown variant `"))?;
+    let (given, rest) = rest.split_once('`')?;
+    Some((given, rest.split('`').skip(1).step_by(2).collect()))
+}
+
+/// The known name that is nearest to a given one, when it is near enough to be what was meant.
+pub fn nearest<'a>(given: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let most = given.chars().count().div_ceil(3);
+    known
+        .map(|name| (distance(given, name), name))
+        .filter(|(d, name)| *d <= most || (given.len() >= 3 && name.contains(given)))
+        .min_by_key(|(d, _)| *d)
+        .map(|(_, name)| name)
+}
+
+/// Letters to insert, remove, replace or swap with their neighbour (optimal string alignment).
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) =
+        (a.chars().take(64).collect(), b.chars().take(64).collect());
+    let mut rows = vec![(0..=b.len()).collect::<Vec<usize>>()];
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let replaced = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut best = replaced.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                best = best.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(best);
+        }
+        rows.push(row);
+    }
+    rows[a.len()][b.len()]
+}

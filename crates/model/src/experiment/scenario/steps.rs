@@ -1,0 +1,419 @@
+//! What a step may be.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::Impairing;
+use crate::units::{ByteSize, Span};
+
+/// One step: exactly one action, and what is common to all.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Step {
+    /// Its name, unique; made from its action where absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// It ends after this time, as an error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Span>,
+    /// The experiment goes on when this step could not be done.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub keep_going: bool,
+    /// What has to come true of its runs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub expect: Vec<String>,
+    /// Of `parallel`: figures that others published for the like, printed beside the sums.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub published: Vec<Published>,
+    /// Runs a test.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test: Option<TestStep>,
+    /// Runs a test at each point of a grid.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sweep: Option<Box<SweepStep>>,
+    /// Searches a rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub search: Option<Box<SearchStep>>,
+    /// Runs other tools over the same path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compare: Option<Box<CompareStep>>,
+    /// Waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait: Option<WaitStep>,
+    /// Starts connections of a test in the background that wait for it (`autostart = false`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start: Option<StopStep>,
+    /// Stops connections of a test in the background, or the whole test.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop: Option<StopStep>,
+    /// Changes what an emulator does, at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub impair: Option<ImpairStep>,
+    /// Runs a command.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<CommandStep>,
+    /// Keeps an emulator's counters, or a file, with the result.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub collect: Option<CollectStep>,
+    /// Steps that run at the same time; it ends when all have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parallel: Option<Vec<Step>>,
+    /// Steps that run several times.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repeat: Option<RepeatStep>,
+}
+
+/// What a step does.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Action<'a> {
+    /// A test.
+    Test(&'a TestStep),
+    /// A sweep.
+    Sweep(&'a SweepStep),
+    /// A search.
+    Search(&'a SearchStep),
+    /// Other tools.
+    Compare(&'a CompareStep),
+    /// A wait.
+    Wait(&'a WaitStep),
+    /// Starting connections.
+    Start(&'a StopStep),
+    /// Stopping connections.
+    Stop(&'a StopStep),
+    /// An emulator's orders.
+    Impair(&'a ImpairStep),
+    /// A command.
+    Command(&'a CommandStep),
+    /// Keeping something.
+    Collect(&'a CollectStep),
+    /// Steps at the same time.
+    Parallel(&'a [Step]),
+    /// Steps several times.
+    Repeat(&'a RepeatStep),
+}
+
+impl Action<'_> {
+    /// Its name in the file.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Action::Test(_) => "test",
+            Action::Sweep(_) => "sweep",
+            Action::Search(_) => "search",
+            Action::Compare(_) => "compare",
+            Action::Wait(_) => "wait",
+            Action::Start(_) => "start",
+            Action::Stop(_) => "stop",
+            Action::Impair(_) => "impair",
+            Action::Command(_) => "command",
+            Action::Collect(_) => "collect",
+            Action::Parallel(_) => "parallel",
+            Action::Repeat(_) => "repeat",
+        }
+    }
+}
+
+impl Step {
+    /// All actions that it names; a checked step has exactly one.
+    pub(super) fn actions(&self) -> Vec<Action<'_>> {
+        let all = [
+            self.test.as_ref().map(Action::Test),
+            self.sweep.as_deref().map(Action::Sweep),
+            self.search.as_deref().map(Action::Search),
+            self.compare.as_deref().map(Action::Compare),
+            self.wait.as_ref().map(Action::Wait),
+            self.start.as_ref().map(Action::Start),
+            self.stop.as_ref().map(Action::Stop),
+            self.impair.as_ref().map(Action::Impair),
+            self.command.as_ref().map(Action::Command),
+            self.collect.as_ref().map(Action::Collect),
+            self.parallel.as_deref().map(Action::Parallel),
+            self.repeat.as_ref().map(Action::Repeat),
+        ];
+        all.into_iter().flatten().collect()
+    }
+
+    /// What it does; absent for a step that names no action or several, which [`Scenario::parse`] refuses.
+    #[must_use]
+    pub fn action(&self) -> Option<Action<'_>> {
+        match self.actions()[..] {
+            [action] => Some(action),
+            _ => None,
+        }
+    }
+}
+
+/// A test: from which host to which, and its plan in one of three forms.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct TestStep {
+    /// The host that runs it. Absent: the lab's `a`, without a lab this machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// The host that answers. Absent: the lab's `b`, or the only `[host]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+    /// Flags of `weir test`, such as `-u -b 10M -t 5`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub args: Option<String>,
+    /// A plan, as in `weir.plan/1`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan: Option<Value>,
+    /// A file with a plan, beside the scenario.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan_file: Option<String>,
+    /// Repetitions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runs: Option<u32>,
+    /// The following steps run while it does; `wait` or `stop` ends it, else the end of the scenario.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub background: bool,
+}
+
+/// A sweep.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SweepStep {
+    /// The axes: `NAME=VALUES`, such as `size=128..1408:128` or `transport=tcp,udp`. A name that the test does not hold as
+    /// `{NAME}` is a parameter of its plan. None: one point, repeated.
+    pub over: Vec<String>,
+    /// Repetitions at each point. Default 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runs: Option<u32>,
+    /// Most repetitions, when `precision_percentage` asks for more than `runs`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub most_runs: Option<u32>,
+    /// Repeats a point until its first metric's confidence interval is within this share of its mean.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub precision_percentage: Option<f64>,
+    /// The points in the order of the axes, not shuffled.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub in_order: bool,
+    /// A disturbed run is done again, so often at most.
+    #[serde(skip_serializing_if = "is_none_or_zero")]
+    pub repeat_disturbed: u32,
+    /// Rest between runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pause: Option<Span>,
+    /// What is tabulated. Default: throughput, packet_rate, loss, jitter.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<String>,
+    /// The test.
+    pub test: TestStep,
+    /// What an emulator is told before each run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub impair: Option<ImpairStep>,
+    /// Figures that others published, printed beside ours.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub published: Vec<Published>,
+}
+
+fn is_none_or_zero(n: &u32) -> bool {
+    *n == 0
+}
+
+/// Published figures in a CSV file with a header line.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Published {
+    /// The file, beside the scenario.
+    pub file: String,
+    /// Where they were published.
+    pub source: String,
+    /// The column with the figure.
+    pub column: String,
+    /// One unit of the column in the metric's SI unit: 1e6 for Mbit/s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scale: Option<f64>,
+    /// The metric that it stands beside.
+    pub metric: String,
+    /// Axis of the sweep → column that holds its value.
+    #[serde(rename = "match")]
+    pub matching: BTreeMap<String, String>,
+    /// Column → the only value that counts.
+    #[serde(rename = "where", skip_serializing_if = "BTreeMap::is_empty")]
+    pub filter: BTreeMap<String, String>,
+    /// Axis → the only value whose points it stands beside.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub at: BTreeMap<String, String>,
+    /// Columns whose values name the figure.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub label: Vec<String>,
+}
+
+/// What is searched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SearchKind {
+    /// The greatest rate without loss (RFC 2544, section 26.1).
+    #[default]
+    Throughput,
+    /// Delay at the throughput (RFC 2544, section 26.2).
+    Latency,
+    /// Loss at rates going down from the greatest (RFC 2544, section 26.3).
+    FrameLoss,
+    /// The longest burst without loss (RFC 2544, section 26.4; RFC 9004).
+    BackToBack,
+    /// Non-drop and partial-drop rate by multiple loss ratio search.
+    Mlrsearch,
+    /// The rate above which less arrives than is sent.
+    Saturation,
+}
+
+/// A search. Its test may hold `{rate}` (packets/s, with its unit), `{seconds}` and `{packets}`.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SearchStep {
+    /// What is searched.
+    pub kind: SearchKind,
+    /// Axes, as in a sweep: the search is made at each point.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub over: Vec<String>,
+    /// Least rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub low: Option<String>,
+    /// Greatest rate, such as the line rate of the link.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub high: Option<String>,
+    /// The search ends when its bounds are this close, per cent of the upper one. Default 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub precision_percentage: Option<f64>,
+    /// Length of a trial. RFC 2544 asks for 60 s.
+    pub trial: Span,
+    /// Loss that still counts as none, per cent (0 for RFC 2544); for `mlrsearch` the partial-drop ratio.
+    pub loss_percentage: f64,
+    /// Repetitions of what is averaged (latency, back-to-back).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runs: Option<u32>,
+    /// Rates that others published, printed beside the one that is found.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub published: Vec<Published>,
+    /// The test.
+    pub test: TestStep,
+}
+
+/// Other tools over the same path.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CompareStep {
+    /// Tools, of those that `weir compare --list` names. Default: all that are installed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<String>,
+    /// Axes: `size`, `mss`, `transport`, `connections`, `rate`, `seconds`.
+    pub over: Vec<String>,
+    /// Fixed parameters of the same names.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub with: BTreeMap<String, Value>,
+    /// Repetitions. Default 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runs: Option<u32>,
+    /// Sending host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// Receiving host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+    /// Figures that others published, printed beside ours.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub published: Vec<Published>,
+}
+
+/// A wait: for a time, for the end of a test in the background, or for a volume of it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct WaitStep {
+    /// So long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time: Option<Span>,
+    /// A test in the background, by its step's name: until its end, or until `bytes` or `packets`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test: Option<String>,
+    /// Until so much payload was sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<ByteSize>,
+    /// Until so many packets were sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packets: Option<u64>,
+}
+
+/// Connections of a test in the background.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct StopStep {
+    /// The test, by its step's name.
+    pub test: String,
+    /// The connection; absent: all of them, and to stop the test itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connection: Option<String>,
+}
+
+/// Orders for an emulator.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ImpairStep {
+    /// Which; absent: the only one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub emulator: Option<String>,
+    /// Nothing more is impaired.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub clear: bool,
+    /// What it is to do.
+    #[serde(flatten)]
+    pub to: Impairing,
+}
+
+/// A command of the person who runs the scenario.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CommandStep {
+    /// Program and arguments; no shell reads them.
+    pub run: Vec<String>,
+    /// In which host of the lab; absent: this machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// The exit code that is right. Default 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+}
+
+/// What is kept with the result.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CollectStep {
+    /// The counters of this emulator.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub emulator: Option<String>,
+    /// A file of this machine, its first 64 KiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+}
+
+/// Steps that run several times.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RepeatStep {
+    /// How often. Absent with `over`: once for each point.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub times: Option<u32>,
+    /// Axes whose names the steps may hold, as in a sweep.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub over: Vec<String>,
+    /// The steps.
+    #[serde(rename = "step")]
+    pub steps: Vec<Step>,
+}
+
+impl TestStep {
+    /// Its plan at a point of a sweep: `{name}` replaced, and each value whose name it does not hold set as a parameter of
+    /// the plan. The words of `args` are the caller's to read.
+    #[must_use]
+    pub fn holds(&self, name: &str) -> bool {
+        let braced = format!("{{{name}}}");
+        let in_plan = self.plan.as_ref().is_some_and(|p| p.to_string().contains(&braced));
+        in_plan
+            || [&self.args, &self.from, &self.to].into_iter().flatten().any(|t| t.contains(&braced))
+    }
+}

@@ -1,0 +1,200 @@
+//! A scenario, its hosts, its emulators.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::nearest::read;
+use super::{Step, inside, refuse};
+use crate::ModelError;
+use crate::impairment::{Impairment, Laws};
+use crate::units::{Seed, Span};
+
+/// A whole scenario.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// `weir.scenario/1`.
+    pub schema: String,
+    /// Short name: letters, digits, `-`, `_` and `.`.
+    pub name: String,
+    /// Title of its report.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// The method, in words, printed with every result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
+    /// Tags, kept as labels of its runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+    /// Seed of the order of points; absent: drawn, and printed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<Seed>,
+    /// The whole experiment ends after this time, what was measured is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Span>,
+    /// Confidence of intervals over repetitions, per cent. Default 95.
+    #[serde(default = "default_confidence")]
+    pub confidence_percentage: f64,
+    /// Names for `{name}`, with their values. `weir run --set NAME=VALUE` replaces them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub variables: BTreeMap<String, Value>,
+    /// What `--quick` makes of the variables.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub quick: BTreeMap<String, Value>,
+    /// Hosts made of namespaces for this experiment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lab: Option<LabSetup>,
+    /// Hosts by name. The hosts of the lab are there by themselves; `local` is this machine.
+    #[serde(default, rename = "host", skip_serializing_if = "BTreeMap::is_empty")]
+    pub hosts: BTreeMap<String, HostSpec>,
+    /// Emulators by name.
+    #[serde(default, rename = "emulator", skip_serializing_if = "BTreeMap::is_empty")]
+    pub emulators: BTreeMap<String, EmulatorSpec>,
+    /// What is done, in order.
+    #[serde(rename = "step")]
+    pub steps: Vec<Step>,
+}
+
+fn default_confidence() -> f64 {
+    95.0
+}
+
+/// A lab for the experiment, taken down at its end.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct LabSetup {
+    /// With an emulator between the hosts `a` and `b` (`m`); else they are joined directly. Hosts beyond two
+    /// come with `hosts`.
+    pub middle: bool,
+    /// Hosts, 2 to 16: `a`, `b`, `c` … Only two with `middle`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<u32>,
+    /// MTU of its links.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mtu_bytes: Option<u32>,
+    /// Offloads off, so that each datagram crosses on its own.
+    pub cut: bool,
+}
+
+/// A host that answers tests.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct HostSpec {
+    /// Name or address of a host where `weir serve` runs already.
+    pub address: String,
+    /// Its port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// File with its key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_file: Option<String>,
+}
+
+/// An emulator: one that this experiment starts between two interfaces or in the lab's middle, or one that runs already.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct EmulatorSpec {
+    /// The two interfaces. Absent: the lab's middle, or with `control_socket` a running one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interfaces: Option<[String; 2]>,
+    /// The control socket of a running emulator.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub control_socket: Option<String>,
+    /// What it does from the start.
+    #[serde(flatten)]
+    pub initial: Impairing,
+}
+
+/// An impairment, in one of its forms.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Impairing {
+    /// Laws for both directions, in the words of `weir impair --both`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub both: Option<String>,
+    /// Laws from A to B.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub a_to_b: Option<String>,
+    /// Laws from B to A.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub b_to_a: Option<String>,
+    /// A profile by name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    /// A whole `weir.impair/1`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config: Option<Value>,
+    /// A file with a whole `weir.impair/1`, beside the scenario.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config_file: Option<String>,
+    /// Seed of its draws.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<Seed>,
+}
+
+impl Impairing {
+    /// Whether nothing is said.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Impairing { seed: self.seed, ..Impairing::default() }
+    }
+
+    pub(super) fn check(&self, at: &str, is_later: bool) -> Result<(), ModelError> {
+        if is_later || self.config_file.is_some() {
+            return self.forms(at);
+        }
+        self.forms(at)?;
+        self.impairment(at, "").map(drop)
+    }
+
+    fn forms(&self, at: &str) -> Result<(), ModelError> {
+        let words = self.both.is_some() || self.a_to_b.is_some() || self.b_to_a.is_some();
+        let forms =
+            [words, self.profile.is_some(), self.config.is_some(), self.config_file.is_some()];
+        if forms.iter().filter(|f| **f).count() > 1 {
+            return refuse(
+                at,
+                "several",
+                "one of laws (both, a_to_b, b_to_a), profile, config and config_file",
+            );
+        }
+        Ok(())
+    }
+
+    /// The whole impairment; `file` is the text of `config_file`.
+    ///
+    /// # Errors
+    /// [`ModelError`] for words that are no laws and documents that do not hold.
+    pub fn impairment(&self, at: &str, file: &str) -> Result<Impairment, ModelError> {
+        let mut impairment = if let Some(name) = &self.profile {
+            Impairment::of_profile(name).map_err(|e| inside(&format!("{at}.profile"), e))?
+        } else if let Some(config) = &self.config {
+            let config: Impairment =
+                read(config).map_err(|e| inside(&format!("{at}.config"), e))?;
+            config.check().map_err(|e| inside(&format!("{at}.config"), e))?;
+            config
+        } else if self.config_file.is_some() {
+            Impairment::parse(file).map_err(|e| inside(&format!("{at}.config_file"), e))?
+        } else {
+            let laws = |text: &Option<String>, name: &str| match text {
+                Some(text) => text.parse::<Laws>().map_err(|e| inside(&format!("{at}.{name}"), e)),
+                None => Ok(Laws::default()),
+            };
+            let both = laws(&self.both, "both")?;
+            let mut impairment = Impairment::of_both(both.clone());
+            if self.a_to_b.is_some() || self.b_to_a.is_some() {
+                impairment.other.a_to_b = laws(&self.a_to_b, "a_to_b")?.over(&both);
+                impairment.other.b_to_a = laws(&self.b_to_a, "b_to_a")?.over(&both);
+            }
+            impairment.check().map_err(|e| inside(at, e))?;
+            impairment
+        };
+        if let Some(seed) = self.seed {
+            impairment.seed = seed;
+        }
+        Ok(impairment)
+    }
+}

@@ -1,0 +1,94 @@
+//! An experiment as one table: `--csv` of `weir run`, `points.csv` of `weir report`.
+
+use weir_model::csv::text_cell;
+use weir_model::experiment::{Experiment, StepOutcome};
+
+/// Columns behind those of the axes; names as in `weir.experiment/1`, figures in SI units.
+const COLUMNS: [&str; 12] = [
+    "metric",
+    "count",
+    "mean",
+    "variance",
+    "deviation",
+    "interval_low",
+    "interval_high",
+    "interval_confidence_ratio",
+    "min",
+    "max",
+    "disturbed",
+    "failed",
+];
+
+/// A row for each point and metric of every sweep and comparison, and for each figure that a search found (its `mean`, between
+/// `interval_low` and `interval_high`, which have no confidence). Columns: `step` (names of the steps around it before its
+/// own, joined by ` / `), each axis, then the figures. RFC 4180, lines end in LF.
+#[must_use]
+pub fn experiment_csv(experiment: &Experiment) -> String {
+    let steps = flat(&experiment.steps, "");
+    let mut axes: Vec<&str> = vec![];
+    for (_, step) in &steps {
+        let found = step.found.iter().flat_map(|f| f.at.keys());
+        for axis in step.axes.iter().chain(found) {
+            if !axes.contains(&axis.as_str()) {
+                axes.push(axis);
+            }
+        }
+    }
+    let mut out = String::new();
+    let head = ["step"].into_iter().chain(axes.iter().copied()).chain(COLUMNS);
+    line(&mut out, head.map(text_cell));
+    let number = |v: Option<f64>| v.map_or(String::new(), |v| v.to_string());
+    for (name, step) in &steps {
+        let place = |at: &std::collections::BTreeMap<String, String>| {
+            let values = axes.iter().map(|a| text_cell(at.get(*a).map_or("", String::as_str)));
+            std::iter::once(text_cell(name)).chain(values).collect::<Vec<_>>()
+        };
+        for point in &step.points {
+            for (metric, s) in &point.metrics {
+                let figures = [
+                    text_cell(metric),
+                    s.count.to_string(),
+                    s.mean.to_string(),
+                    number(s.variance),
+                    number(s.deviation),
+                    number(s.interval.map(|i| i.low)),
+                    number(s.interval.map(|i| i.high)),
+                    number(s.interval.map(|i| i.confidence_ratio)),
+                    s.min.to_string(),
+                    s.max.to_string(),
+                    point.disturbed.to_string(),
+                    point.failed.to_string(),
+                ];
+                line(&mut out, place(&point.at).into_iter().chain(figures));
+            }
+        }
+        for found in &step.found {
+            let mut figures = [const { String::new() }; COLUMNS.len()];
+            figures[0] = text_cell(&found.name);
+            figures[2] = number(found.value);
+            figures[5] = number(found.interval.map(|i| i.low));
+            figures[6] = number(found.interval.map(|i| i.high));
+            line(&mut out, place(&found.at).into_iter().chain(figures));
+        }
+    }
+    out
+}
+
+fn line(out: &mut String, cells: impl Iterator<Item = String>) {
+    *out += &cells.collect::<Vec<_>>().join(",");
+    out.push('\n');
+}
+
+/// All steps with their names, those inside of others behind them.
+pub(crate) fn flat<'a>(steps: &'a [StepOutcome], around: &str) -> Vec<(String, &'a StepOutcome)> {
+    let mut out = vec![];
+    for step in steps {
+        let name = match around {
+            "" => step.name.clone(),
+            around => format!("{around} / {}", step.name),
+        };
+        out.push((name.clone(), step));
+        out.extend(flat(&step.steps, &name));
+    }
+    out
+}

@@ -1,0 +1,213 @@
+//! Kept experiments: a journal and a result each, files beside the runs.
+//!
+//! `ID.journal` is written while an experiment runs and is what it goes on from; `ID.json` (`weir.experiment/1`) is its result.
+//! What is in them is the caller's; here is where they are and which of them a word means.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use crate::store::back_from_last;
+use crate::{Place, StoreError};
+
+/// A result is read up to this many bytes: that of a sweep of 100 000 runs has about 50 MB.
+const MOST_RESULT_BYTES: u64 = 512 << 20;
+
+/// The directory of kept experiments.
+#[derive(Debug, Clone)]
+pub struct Experiments {
+    place: Place,
+    directory: PathBuf,
+}
+
+impl Experiments {
+    /// Those of a place; nothing is made.
+    #[must_use]
+    pub fn of(place: &Place) -> Experiments {
+        Experiments { place: place.clone(), directory: place.directory().join("experiments") }
+    }
+
+    /// The same, with the directory made where missing.
+    ///
+    /// # Errors
+    /// Those of [`Place::prepare`].
+    pub fn prepare(place: &Place) -> Result<Experiments, StoreError> {
+        place.prepare_directory("experiments")?;
+        Ok(Experiments::of(place))
+    }
+
+    /// Where they are.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The journal of an experiment; it may not exist.
+    #[must_use]
+    pub fn journal(&self, id: &str) -> PathBuf {
+        self.directory.join(format!("{id}.journal"))
+    }
+
+    /// The result of an experiment; it may not exist.
+    #[must_use]
+    pub fn result(&self, id: &str) -> PathBuf {
+        self.directory.join(format!("{id}.json"))
+    }
+
+    /// The ids of all, the oldest first; none where nothing was kept yet.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub fn ids(&self) -> Result<Vec<String>, StoreError> {
+        let fail =
+            |source| StoreError::Io { operation: "read", path: self.directory.clone(), source };
+        let entries = match std::fs::read_dir(&self.directory) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(vec![]),
+            entries => entries.map_err(fail)?,
+        };
+        let mut ids = vec![];
+        for entry in entries {
+            let path = PathBuf::from(entry.map_err(fail)?.file_name());
+            if path.extension().is_some_and(|e| e == "journal" || e == "json") {
+                ids.extend(path.file_stem().map(|s| s.to_string_lossy().into_owned()));
+            }
+        }
+        ids.sort_unstable();
+        ids.dedup();
+        Ok(ids)
+    }
+
+    /// The ids that a word may mean: the whole id alone, else those that begin with it; `last` is the newest, `last~1` the
+    /// one before.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub fn matching(&self, selector: &str) -> Result<Vec<String>, StoreError> {
+        let mut ids = self.ids()?;
+        if let Some(back) = back_from_last(selector) {
+            return Ok(ids.into_iter().rev().skip(back as usize).take(1).collect());
+        }
+        if ids.iter().any(|id| id == selector) {
+            return Ok(vec![selector.into()]);
+        }
+        ids.retain(|id| !selector.is_empty() && id.starts_with(selector));
+        Ok(ids)
+    }
+
+    /// The one id that a word means (see [`Experiments::matching`]).
+    ///
+    /// # Errors
+    /// [`StoreError::NoExperiment`], [`StoreError::SeveralExperiments`], [`StoreError::Io`].
+    pub fn resolve(&self, selector: &str) -> Result<String, StoreError> {
+        let mut found = self.matching(selector)?;
+        match found.len() {
+            1 => Ok(found.swap_remove(0)),
+            0 => {
+                let mut newest: Vec<String> = self.ids()?.into_iter().rev().take(3).collect();
+                newest.reverse();
+                Err(StoreError::NoExperiment {
+                    selector: selector.into(),
+                    path: self.directory.clone(),
+                    newest,
+                })
+            }
+            _ => Err(StoreError::SeveralExperiments { selector: selector.into(), matches: found }),
+        }
+    }
+
+    /// The text of a result; absent for an experiment that has not ended.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`], also for one that is too long.
+    pub fn read(&self, id: &str) -> Result<Option<String>, StoreError> {
+        let path = self.result(id);
+        let fail = |source| StoreError::Io { operation: "read", path: path.clone(), source };
+        let file = match File::open(&path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file.map_err(fail)?,
+        };
+        let mut text = String::new();
+        let length = file.take(MOST_RESULT_BYTES + 1).read_to_string(&mut text).map_err(fail)?;
+        if length as u64 > MOST_RESULT_BYTES {
+            return Err(fail(io::Error::from(io::ErrorKind::FileTooLarge)));
+        }
+        Ok(Some(text))
+    }
+
+    /// Keeps a result in place of an earlier one, which stays whole until the new one is.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub fn keep(&self, id: &str, text: &str) -> Result<(), StoreError> {
+        let path = self.result(id);
+        let part = self.directory.join(format!("{id}.json.{}.part", std::process::id()));
+        let written = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&part)
+            .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
+            .and_then(|()| std::fs::rename(&part, &path));
+        if let Err(source) = written {
+            let _ = std::fs::remove_file(&part);
+            return Err(StoreError::Io { operation: "write", path, source });
+        }
+        self.place.give(&path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(names: &[&str]) -> (tempfile::TempDir, Experiments) {
+        let dir = tempfile::tempdir().unwrap();
+        let experiments = Experiments::prepare(&Place::in_directory(dir.path())).unwrap();
+        for name in names {
+            std::fs::write(experiments.directory().join(name), "x").unwrap();
+        }
+        (dir, experiments)
+    }
+
+    #[test]
+    fn a_word_means_an_id_a_beginning_or_the_last() {
+        let (_dir, all) = kept(&[
+            "20261122-01-a.journal",
+            "20261122-01-a.json",
+            "20261122-02-b.journal",
+            "x.txt",
+        ]);
+        assert_eq!(all.ids().unwrap(), ["20261122-01-a", "20261122-02-b"]);
+        assert_eq!(all.resolve("last").unwrap(), "20261122-02-b");
+        assert_eq!(all.resolve("last~1").unwrap(), "20261122-01-a");
+        assert_eq!(all.resolve("20261122-01").unwrap(), "20261122-01-a");
+        let several = all.resolve("2026").unwrap_err().to_string();
+        assert!(several.contains("20261122-01-a, 20261122-02-b"), "{several}");
+        for word in ["last~2", "nothing", "", "x"] {
+            assert!(matches!(all.resolve(word), Err(StoreError::NoExperiment { .. })), "{word}");
+        }
+        let (_dir, none) = kept(&[]);
+        std::fs::remove_dir(none.directory()).unwrap();
+        assert!(none.ids().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_whole_id_is_meant_also_where_it_begins_another() {
+        let (_dir, all) = kept(&["a.json", "ab.json"]);
+        assert_eq!(all.resolve("a").unwrap(), "a");
+    }
+
+    #[test]
+    fn a_result_takes_the_place_of_an_earlier_one_or_leaves_it() {
+        let (_dir, all) = kept(&[]);
+        assert_eq!(all.read("a").unwrap(), None);
+        all.keep("a", "one").unwrap();
+        all.keep("a", "two").unwrap();
+        assert_eq!(all.read("a").unwrap().as_deref(), Some("two"));
+        // Nowhere to write: the name of the new file is taken.
+        let part = all.directory().join(format!("a.json.{}.part", std::process::id()));
+        std::fs::create_dir(&part).unwrap();
+        assert!(matches!(all.keep("a", "three"), Err(StoreError::Io { .. })));
+        assert_eq!(all.read("a").unwrap().as_deref(), Some("two"));
+    }
+}
