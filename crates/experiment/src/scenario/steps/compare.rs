@@ -27,6 +27,13 @@ impl<'d> Inner<'d, '_, '_> {
         };
         let missing: Vec<&str> = wanted.iter().copied().filter(|t| !here.contains(t)).collect();
         let tools: Vec<&str> = wanted.iter().copied().filter(|t| here.contains(t)).collect();
+        if tools.is_empty() {
+            return Err(ScenarioError::Program {
+                what: self.name.into(),
+                reason: format!("nothing to compare: not installed here: {}", missing.join(", ")),
+                is_unavailable: true,
+            });
+        }
         if !missing.is_empty() {
             out.reason = Some(format!("not installed here: {}", missing.join(", ")));
         }
@@ -58,7 +65,7 @@ impl<'d> Inner<'d, '_, '_> {
             }
         }
         out.axes = axes.iter().map(|(name, _)| name.clone()).chain([TOOL.to_owned()]).collect();
-        out.points = all.iter().map(|at| self.point(at, &out.runs)).collect();
+        out.points = self.points(&all, &out.runs);
         for figures in &step.published {
             let table = published::read(figures, &doing.options.files)?;
             published::beside(figures, &table, &mut out.points);
@@ -182,6 +189,13 @@ pub(in crate::scenario) fn compared(
             TOOL => {}
             _ => return Err(refuse("of transport, size, mss, connections, rate and seconds")),
         }
+    }
+    if !load.is_udp && load.rate.is_some() {
+        // Not every tool paces a stream: it would be a comparison of those that do with those that do not.
+        return Err(ScenarioError::refused(
+            &format!("{place}.rate"),
+            "it is UDP's: every tool sends TCP as fast as it goes",
+        ));
     }
     if load.is_udp && load.mss.is_some() {
         return Err(ScenarioError::refused(&format!("{place}.mss"), "it is TCP's: not with UDP"));
