@@ -18,7 +18,7 @@ use weir_sim::Simulation;
 
 use super::grid::{At, block, key, points};
 use super::journal::Journal;
-use super::judge::{judge, run_ref, summaries};
+use super::judge::{judge, run_ref, summaries, summary};
 use super::tools::{Load, TOOLS};
 use super::world::{Job, Progress, World, control};
 use super::{Happening, Options, ScenarioError, plans, published};
