@@ -20,7 +20,7 @@ use super::grid::{At, block, key, points};
 use super::journal::Journal;
 use super::judge::{judge, run_ref, summaries, summary};
 use super::tools::{Load, TOOLS};
-use super::world::{Job, Progress, World, control};
+use super::world::{Job, Progress, Tested, World, control};
 use super::{Happening, Options, ScenarioError, plans, published};
 
 mod background;
@@ -51,7 +51,7 @@ struct Background {
 #[derive(Default)]
 struct BackgroundState {
     progress: Progress,
-    ended: Option<Result<Result<Box<Record>, String>, ScenarioError>>,
+    ended: Option<Result<Result<Tested, String>, ScenarioError>>,
 }
 
 /// Where tests run.
@@ -233,6 +233,17 @@ impl<'a> Doing<'a> {
                 source,
             });
         }
+    }
+}
+
+impl Doing<'_> {
+    /// A store that takes no more ends the experiment: what it measured would be lost to whoever goes on with it.
+    fn unkept(&self, reason: &str) {
+        lock(&self.fatal).get_or_insert(ScenarioError::Program {
+            what: "a run was not kept".into(),
+            reason: reason.into(),
+            is_unavailable: true,
+        });
     }
 }
 
