@@ -356,6 +356,28 @@ fn a_server_outlives_the_step_that_needed_it_first() {
     assert_eq!(output.status.code(), Some(0), "{out}{err}");
 }
 
+/// A comparison of nothing is no comparison that passed.
+#[test]
+fn a_comparison_without_its_tools_is_an_error() {
+    let Some(_turn) = turn("a_comparison_without_its_tools_is_an_error") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let text = "schema = \"weir.scenario/1\"\nname = \"s\"\n[lab]\n[[step]]\ncompare = { tools = [\"iperf3\"], \
+                over = [\"size=1000\"], with = { seconds = 1 } }\n[[step]]\nwait = { time = 1 }\n";
+    let path = file(dir.path(), text);
+    // A path without programs; those of administrators are looked for all the same.
+    let output = weir(dir.path(), &["run", &path, "--json", "--no-store"])
+        .env("PATH", dir.path())
+        .output()
+        .unwrap();
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(4), "{out}{err}");
+    let result: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(result["steps"][0]["outcome"], "error", "{out}");
+    assert_eq!(result["steps"][1]["outcome"], "skipped", "{out}");
+    assert!(err.contains("not installed here: iperf3"), "{err}");
+}
+
 /// The exit code and the words of a scenario that does not come to its end.
 fn refused(home: &Path, text: &str, code: i32, wanted: &str) {
     let path = file(home, text);
