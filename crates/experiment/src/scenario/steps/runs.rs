@@ -116,12 +116,6 @@ impl<'d> Inner<'d, '_, '_> {
         Ok(())
     }
 
-    /// Whether a run has no figures only since it is not for the virtual clock: a network would have done it.
-    pub(super) fn is_not_simulated(&self, run: &RunRef) -> bool {
-        let error = run.error.as_deref().unwrap_or_default();
-        self.doing.options.simulate && error.starts_with(NOT_SIMULATED)
-    }
-
     /// What runs without figures make of a step.
     pub(super) fn close(&self, out: &mut StepOutcome) {
         let errors: Vec<&String> = out.runs.iter().filter_map(|r| r.error.as_ref()).collect();
@@ -188,11 +182,11 @@ impl<'d> Inner<'d, '_, '_> {
             for point in &out.points {
                 if own.iter().all(|(name, value)| point.at.get(name) == Some(value)) {
                     is_anywhere = true;
-                    let here = of_points.get(&point.at).map_or(&[][..], Vec::as_slice);
-                    let mut all = out.runs.iter().filter(|r| r.at == point.at);
-                    if here.is_empty() && all.any(|r| self.is_not_simulated(r)) {
+                    // Nothing is to be thought of what is not on the virtual clock.
+                    if self.doing.options.simulate && point.runs == 0 {
                         continue;
                     }
+                    let here = of_points.get(&point.at).map_or(&[][..], Vec::as_slice);
                     judged.push(judge(rule, &point.at, here, self.doing.confidence()));
                 }
             }
