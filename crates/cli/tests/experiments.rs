@@ -82,6 +82,10 @@ fn every_shipped_scenario_comes_to_its_end_on_the_virtual_clock() {
         let result: Value = serde_json::from_str(&out)
             .unwrap_or_else(|e| panic!("{}: {e}: {out}{err}", path.display()));
         fn absent(step: &Value, out: &mut Vec<String>) {
+            let reason = step["reason"].as_str().unwrap_or_default();
+            if step["outcome"] == "error" && !reason.contains("not on the virtual clock") {
+                out.push(reason.into());
+            }
             for judged in step["expectations"].as_array().into_iter().flatten() {
                 if judged["measured"].is_null() {
                     out.push(judged.to_string());
@@ -92,7 +96,8 @@ fn every_shipped_scenario_comes_to_its_end_on_the_virtual_clock() {
         let mut missing = vec![];
         result["steps"].as_array().unwrap().iter().for_each(|step| absent(step, &mut missing));
         assert!(missing.is_empty(), "{}: {missing:?}", path.display());
-        assert!(output.status.code() == Some(0), "{}: {out}{err}", path.display());
+        // A search ends where a trial is not for the virtual clock.
+        assert!(matches!(output.status.code(), Some(0 | 3)), "{}: {out}{err}", path.display());
     }
 }
 
