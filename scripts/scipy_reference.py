@@ -6,7 +6,10 @@
 Without --write the committed numbers are computed again and compared. Exit: 0 they agree, 1 one does not, 4 scipy is
 not installed (Debian: python3-scipy).
 """
+import collections
+import fractions
 import json
+import math
 import pathlib
 import sys
 
@@ -35,6 +38,8 @@ def samples():
     yield "far apart", normal(30, 0, 1), normal(30, 9, 1)
     yield "lognormal", [float(v) for v in random.lognormal(0, 1, 40).round(6)], [float(v) for v in random.lognormal(0.4, 1, 24).round(6)]
     yield "two and nine", normal(2, 3, 1), normal(9, 1, 1)
+    yield "few with ties", whole(4, 0, 3), whole(6, 1, 5)
+    yield "many with ties", whole(40, 0, 6), whole(50, 0, 7)
 
 
 def hedges(a, b):
@@ -45,18 +50,37 @@ def hedges(a, b):
     return correction * (numpy.mean(a) - numpy.mean(b)) / pooled
 
 
+def ties_exact(a, b):
+    """Mann-Whitney with ties over all choices: scipy's permutations where they are few, else counted in whole numbers."""
+    of = lambda x, y: stats.mannwhitneyu(x, y, method="asymptotic").statistic
+    if math.comb(len(a) + len(b), len(a)) <= 5000:
+        return stats.permutation_test((a, b), of, n_resamples=math.inf, alternative="two-sided").pvalue
+    ranks = [round(2 * r) for r in stats.rankdata(a + b)]
+    ways = [collections.Counter() for _ in range(len(a) + 1)]
+    ways[0][0] = 1
+    for rank in ranks:
+        for k in range(len(a), 0, -1):
+            for total, count in ways[k - 1].items():
+                ways[k][total + rank] += count
+    ways, own = ways[len(a)], sum(ranks[: len(a)])
+    low = sum(count for total, count in ways.items() if total <= own)
+    high = sum(count for total, count in ways.items() if total >= own)
+    return min(1.0, float(fractions.Fraction(2 * min(low, high), math.comb(len(a) + len(b), len(a)))))
+
+
 def pair(name, a, b):
     welch = stats.ttest_ind(a, b, equal_var=False)
     interval = welch.confidence_interval(0.99)
     tied = len(set(a) | set(b)) < len(a) + len(b)
-    exact = not tied and len(a) * len(b) <= 1000
-    u = stats.mannwhitneyu(a, b, alternative="two-sided", method="exact" if exact else "asymptotic")
+    exact = len(a) * len(b) <= 1000
+    u = stats.mannwhitneyu(a, b, alternative="two-sided", method="exact" if exact and not tied else "asymptotic")
+    p = ties_exact(a, b) if exact and tied else u.pvalue
     ks = stats.ks_2samp(a, b, method="exact")
     wins = numpy.sign(numpy.subtract.outer(a, b))
     return {
         "name": name, "a": a, "b": b,
         "welch": {"t": welch.statistic, "degrees_of_freedom": welch.df, "p": welch.pvalue, "low": interval.low, "high": interval.high},
-        "mann_whitney": {"u": u.statistic, "p": u.pvalue, "exact": exact},
+        "mann_whitney": {"u": u.statistic, "p": p, "exact": exact},
         "cliffs_delta": wins.mean(), "hedges_g": hedges(a, b),
         "kolmogorov_smirnov": {"statistic": ks.statistic, "p": ks.pvalue},
     }

@@ -92,3 +92,28 @@ pub(crate) fn flat<'a>(steps: &'a [StepOutcome], around: &str) -> Vec<(String, &
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names and values are the scenario's author's, and a spreadsheet runs what begins like a formula.
+    #[test]
+    fn nothing_of_a_scenario_is_a_formula() {
+        let experiment = serde_json::json!({
+            "schema": "weir.experiment/1", "id": "x", "version": "0", "name": "n", "started_at": "", "seconds": 0.0,
+            "status": "complete", "command": [], "seed": 1, "outcome": "passed",
+            "steps": [{
+                "name": "=cmd|' /C calc'!A0", "action": "sweep", "outcome": "passed", "seconds": 0.0, "axes": ["@axis"],
+                "points": [{
+                    "at": { "@axis": "-2+3" }, "runs": 1, "disturbed": 0, "failed": 0,
+                    "metrics": { "+loss": { "count": 1, "mean": 0.5, "min": 0.5, "max": 0.5 } },
+                }],
+            }],
+        });
+        let text = experiment_csv(&serde_json::from_value(experiment).unwrap());
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].starts_with("step,'@axis,metric,"), "{text}");
+        assert!(lines[1].starts_with("'=cmd|' /C calc'!A0,'-2+3,'+loss,1,0.5,"), "{text}");
+    }
+}

@@ -82,7 +82,8 @@ pub enum Samples {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Moved {
-    /// Both tests say so at the level asked for, Welch's after Holm's correction for all figures tested.
+    /// Both tests say so at the level asked for, Welch's after Holm's correction for all figures tested; where neither side
+    /// varies, the order test after that correction.
     Significant,
     /// One of the tests says so.
     Unclear,
@@ -144,6 +145,9 @@ pub struct MannWhitneyFigure {
     pub u: f64,
     /// Two-sided.
     pub p: f64,
+    /// The same, corrected for the number of figures tested (Holm): where neither side varies, so that order alone decides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p_adjusted: Option<f64>,
     /// Counted out, not approximated.
     pub exact: bool,
     /// Values of A and of B that were compared: runs, or means of batches of intervals.
@@ -344,6 +348,7 @@ fn test(
     out.mann_whitney = MannWhitney::of(b, a).map(|m| MannWhitneyFigure {
         u: m.u,
         p: m.p,
+        p_adjusted: None,
         exact: m.exact,
         samples: [a.len() as u64, b.len() as u64],
         least_p: MannWhitney::least_p(a.len(), b.len()),
@@ -351,25 +356,42 @@ fn test(
     });
 }
 
+/// The test that decides a figure has one p for Holm's correction: Welch's, or where neither side varies, so that there is
+/// none, that of the order. Equal values throughout are no test: whatever happened to fall where, it could show nothing.
+fn deciding(figure: &mut FigureDifference) -> Option<(f64, &mut f64)> {
+    let steady = |side: &SideFigure| side.standard_deviation == Some(0.0);
+    let is_steady = steady(&figure.a) && steady(&figure.b) && figure.difference != 0.0;
+    match (&mut figure.welch, &mut figure.mann_whitney) {
+        (Some(welch), _) => Some((welch.p, &mut welch.p_adjusted)),
+        (None, Some(order)) if is_steady => Some((order.p, order.p_adjusted.insert(order.p))),
+        _ => None,
+    }
+}
+
 /// Corrects for the number of tests, and says of each figure whether it moved.
 fn decide(figures: &mut [FigureDifference], confidence: f64) {
     let level = 1.0 - confidence;
-    let p: Vec<f64> = figures.iter().filter_map(|f| f.welch.as_ref()).map(|w| w.p).collect();
-    let adjusted = holm(&p);
-    let tested = figures.iter_mut().filter_map(|f| f.welch.as_mut());
-    for (welch, adjusted) in tested.zip(adjusted) {
-        welch.p_adjusted = adjusted;
+    let tested: Vec<_> = figures.iter_mut().filter_map(deciding).collect();
+    let adjusted = holm(&tested.iter().map(|(p, _)| *p).collect::<Vec<_>>());
+    for ((_, place), adjusted) in tested.into_iter().zip(adjusted) {
+        *place = adjusted;
     }
     for figure in figures.iter_mut().filter(|f| f.samples.is_some()) {
-        let by_order = figure.mann_whitney.as_ref().map(|m| m.p < level);
-        let spread = |side: &SideFigure| side.standard_deviation.unwrap_or(f64::NAN);
-        figure.moved = match (figure.welch.as_ref().map(|w| w.p_adjusted < level), by_order) {
-            (Some(true), Some(true)) => Moved::Significant,
-            (Some(false), Some(false)) => Moved::NotSignificant,
-            (Some(_), Some(_)) => Moved::Unclear,
-            // Nothing varied on either side: order alone decides.
-            (None, Some(by_order)) if spread(&figure.a) == 0.0 && spread(&figure.b) == 0.0 => {
-                if by_order {
+        let is_equal = figure.a.standard_deviation == Some(0.0)
+            && figure.b.standard_deviation == Some(0.0)
+            && figure.difference == 0.0;
+        figure.moved = match (&figure.welch, &figure.mann_whitney) {
+            (Some(welch), Some(order)) => match (welch.p_adjusted < level, order.p < level) {
+                (true, true) => Moved::Significant,
+                (false, false) => Moved::NotSignificant,
+                _ => Moved::Unclear,
+            },
+            // Nothing varied on either side: order alone decides, where so few can show anything.
+            (None, Some(order)) if is_equal && order.least_p < level => Moved::NotSignificant,
+            (None, Some(MannWhitneyFigure { p_adjusted: Some(p), least_p, .. }))
+                if *least_p < level =>
+            {
+                if *p < level {
                     Moved::Significant
                 } else {
                     Moved::NotSignificant

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use weir_model::experiment::{Metric, greatest};
 use weir_model::plan::Direction;
-use weir_model::record::{Delay, Flow, Interval, IntervalCount, Receiver, Record};
+use weir_model::record::{Delay, Interval, IntervalCount, Record};
 
 /// Which way a figure is the better one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
@@ -85,34 +86,24 @@ pub(crate) fn figures(record: &Record) -> Figures {
     out
 }
 
-/// Figures that flows have and sums have not: means over the flows of a direction; a percentile of several flows is none.
+/// Figures that flows have and sums have not, of several flows as expectations have them ([`Metric`]): those of the worst.
 fn add_of_flows(out: &mut Figures, record: &Record, direction: Direction) {
     use Better::Lower;
-    let flows: Vec<&Flow> = record.flows.iter().filter(|f| f.direction == direction).collect();
-    let receivers: Vec<&Receiver> = flows.iter().filter_map(|f| f.receiver.as_ref()).collect();
-    let mean = |values: Vec<f64>| {
-        (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
-    };
     let name = |figure: &str| format!("{direction}_{figure}");
-    let jitter = receivers.iter().filter_map(|r| r.jitter_seconds).collect();
-    out.add(name("jitter_seconds"), Lower, mean(jitter));
-    let delays: Vec<&Delay> = receivers.iter().filter_map(|r| r.one_way_delay.as_ref()).collect();
-    let least = delays.iter().map(|d| d.min_seconds).reduce(f64::min);
-    out.add(name("one_way_delay_min_seconds"), Lower, least);
-    let counted: f64 = delays.iter().map(|d| d.count as f64).sum();
-    let weighted: f64 = delays.iter().map(|d| d.mean_seconds * d.count as f64).sum();
-    let weighted = (counted > 0.0).then(|| weighted / counted);
-    out.add(name("one_way_delay_mean_seconds"), Lower, weighted);
-    if let [delay] = delays.as_slice() {
-        out.add(name("one_way_delay_p50_seconds"), Lower, delay.p50_seconds);
-        out.add(name("one_way_delay_p99_seconds"), Lower, delay.p99_seconds);
+    for (figure, metric) in [
+        ("jitter_seconds", "jitter"),
+        ("one_way_delay_min_seconds", "min one_way_delay"),
+        ("one_way_delay_mean_seconds", "mean one_way_delay"),
+        ("one_way_delay_p50_seconds", "p50 one_way_delay"),
+        ("one_way_delay_p99_seconds", "p99 one_way_delay"),
+        ("delay_variation_pdv_p99_seconds", "pdv_p99"),
+    ] {
+        let metric = format!("{metric} of {direction}").parse::<Metric>();
+        out.add(name(figure), Lower, metric.ok().and_then(|m| m.of(record)));
     }
-    if let [receiver] = receivers.as_slice() {
-        let variation = receiver.delay_variation.as_ref().and_then(|v| v.pdv_p99_seconds);
-        out.add(name("delay_variation_pdv_p99_seconds"), Lower, variation);
-    }
-    let round_trips = flows.iter().filter_map(|f| f.tcp.as_ref()).map(|t| t.rtt_seconds).collect();
-    out.add(name("tcp_rtt_seconds"), Lower, mean(round_trips));
+    let flows = record.flows.iter().filter(|f| f.direction == direction);
+    let round_trips = flows.filter_map(|f| f.tcp.as_ref()).map(|t| Some(t.rtt_seconds));
+    out.add(name("tcp_rtt_seconds"), Lower, greatest(round_trips));
 }
 
 /// Figures over the intervals of a run, by the name that the figure of the whole run has. The omitted part is left out,

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use serde::de::{Deserializer, SeqAccess, Visitor};
 use weir_model::record::Record;
 
+use crate::labels::check;
 use crate::store::insert;
 use crate::{Store, StoreError};
 
@@ -72,16 +73,20 @@ impl Store {
         let mut now = *done;
         let mut stopped = None;
         for record in batch.drain(..) {
-            match insert(&transaction, &record, &fail) {
-                Ok(true) => now.added += 1,
-                Ok(false) => now.already_there += 1,
-                Err(StoreError::Refused { reason, .. }) => {
-                    let kept = now.added + now.already_there;
-                    stopped = Some(StoreError::Import { number: kept + 1, reason, kept });
-                    break;
+            // Labels from outside are no better than those that are given here.
+            let labels = record.labels.iter().try_for_each(|(key, value)| check(key, value));
+            let reason = match labels.and_then(|()| insert(&transaction, &record, &fail)) {
+                Ok(is_new) => {
+                    *(if is_new { &mut now.added } else { &mut now.already_there }) += 1;
+                    continue;
                 }
+                Err(StoreError::Refused { reason, .. }) => reason,
+                Err(e @ StoreError::Label { .. }) => e.to_string(),
                 Err(e) => return Err(e),
-            }
+            };
+            let kept = now.added + now.already_there;
+            stopped = Some(StoreError::Import { number: kept + 1, reason, kept });
+            break;
         }
         transaction.commit().map_err(fail)?;
         *done = now;

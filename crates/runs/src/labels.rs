@@ -123,7 +123,7 @@ fn labels(connection: &Connection, run: &str) -> rusqlite::Result<BTreeMap<Strin
 }
 
 /// Refuses a label that could not be named or shown.
-fn check(key: &str, value: &str) -> Result<(), StoreError> {
+pub(crate) fn check(key: &str, value: &str) -> Result<(), StoreError> {
     let refuse = |reason| Err(StoreError::Label { label: format!("{key}={value}"), reason });
     if key.is_empty() || key.len() > MOST_KEY || key.contains('=') {
         return refuse("a key has 1 to 256 bytes and no '='");

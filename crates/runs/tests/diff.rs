@@ -181,6 +181,44 @@ fn sets_of_runs_are_compared_run_by_run() {
     assert_eq!(throughput(&one).moved, Moved::TooFew);
 }
 
+/// Runs that do not vary have no Welch test: what order alone shows is no surer for that.
+#[test]
+fn steady_runs_are_claimed_to_differ_only_where_so_few_can_show_it() {
+    let side = |name: &str, rate: f64, loss: f64, count: usize| {
+        let mut side = Side::new();
+        for number in 0..count {
+            let mut record = run(&format!("{name}{number}"), &[rate; 4]);
+            let total = record.total.forward.as_mut().unwrap().receiver.as_mut().unwrap();
+            total.loss_ratio = Some(loss);
+            total.lost_packets = Some(0);
+            total.packets_per_second = Some(7.0);
+            side.add(&record);
+        }
+        side
+    };
+    let few = diff(&side("a", 1.0, 0.0, 3), &side("b", 2.0, 0.0, 3), 0.95);
+    let figure = throughput(&few);
+    let order = figure.mann_whitney.as_ref().unwrap();
+    assert!(order.exact && (order.p - 0.1).abs() < 1e-12, "{order:?}");
+    assert_eq!((figure.moved, &figure.welch), (Moved::TooFew, &None));
+
+    let enough = diff(&side("a", 1.0, 0.0, 4), &side("b", 2.0, 0.0, 4), 0.95);
+    let figure = throughput(&enough);
+    assert_eq!(figure.moved, Moved::Significant);
+    // Equal throughout is no test that others pay for.
+    let order = figure.mann_whitney.as_ref().unwrap();
+    assert!((order.p_adjusted.unwrap() - 2.0 / 70.0).abs() < 1e-12, "{order:?}");
+    let same = enough.figures.iter().find(|f| f.name == "forward_loss_ratio").unwrap();
+    assert_eq!(same.moved, Moved::NotSignificant);
+
+    // Two figures tested: 2/70 each is no longer below 5 %.
+    let two = diff(&side("a", 1.0, 0.0, 4), &side("b", 2.0, 0.5, 4), 0.95);
+    let figure = throughput(&two);
+    assert_eq!(figure.moved, Moved::NotSignificant);
+    let order = figure.mann_whitney.as_ref().unwrap();
+    assert!((order.p_adjusted.unwrap() - 4.0 / 70.0).abs() < 1e-12, "{order:?}");
+}
+
 /// The more figures are tested, the less one of them alone says.
 #[test]
 fn many_figures_are_corrected_for() {

@@ -189,6 +189,10 @@ fn an_import_stops_at_the_bad_record_and_says_which() {
     let good = |n: u32| serde_json::to_string(&small(&format!("r{n}"))).unwrap();
     let bad_schema = r#"{"schema":"other/1","id":"x"}"#;
     let many: Vec<String> = (0..120).map(good).collect();
+    let labelled = |key: &str, value: &str| {
+        let labels = [(key.to_owned(), value.to_owned())].into();
+        serde_json::to_string(&Record { labels, ..small("labelled") }).unwrap()
+    };
     for (input, number, kept, word) in [
         (format!("{}\n{}\nnot json\n", good(1), good(2)), 3, 2, "expected"),
         (format!("{}\n{bad_schema}\n{}\n", good(1), good(2)), 2, 1, "other/1"),
@@ -196,6 +200,8 @@ fn an_import_stops_at_the_bad_record_and_says_which() {
         (format!("[{},{}", good(1), good(2)), 3, 2, "EOF"),
         (format!("[{}] trailing", good(1)), 2, 1, "trailing"),
         (format!("{}\n{bad_schema}", many.join("\n")), 121, 120, "other/1"),
+        (format!("{}\n{}", good(1), labelled("a=b", "c")), 2, 1, "label 'a=b=c'"),
+        (labelled("site", "\u{1b}[2J"), 1, 0, "no control characters"),
         ("7".into(), 1, 0, "expected"),
         (format!("{}1", "{\"flows\":[".repeat(200)), 1, 0, ""),
     ] {

@@ -94,7 +94,9 @@ pub fn summaries<'a>(
 
 /// Judges an expectation by the runs that it is about. One run is compared as it is; of several the confidence interval of
 /// the mean has to lie on one side of the bound, else it is inconclusive; `==` and `!=` hold for each. What a disturbed run
-/// did not reach proves nothing against the path, and a rate that it stayed below nothing for it.
+/// measured proves only what it reached: that a rate was at least so high. That it stayed low, and all that was seen of a load
+/// which may not have been the one asked for (losses, delays), proves nothing either way. Nor does a figure that only some of the
+/// runs have.
 #[must_use]
 pub fn judge(
     rule: &Rule,
@@ -116,6 +118,10 @@ pub fn judge(
         count: values.len() as u64,
         reason: String::new(),
     };
+    if !values.is_empty() && values.len() < runs.len() {
+        judged.reason = format!("{name} was measured in {} of {} runs", values.len(), runs.len());
+        return judged;
+    }
     let Some(summed) = summary(&values, confidence) else {
         judged.reason = match runs.len() {
             0 => format!("{name} was not measured: nothing ran"),
@@ -173,11 +179,12 @@ pub fn judge(
         .collect();
     disturbed.sort_unstable();
     disturbed.dedup();
-    let is_ceiling =
-        rule.metric.is_rate() && matches!(rule.comparison, Comparison::Less | Comparison::AtMost);
+    let is_ceiling = matches!(rule.comparison, Comparison::Less | Comparison::AtMost);
+    let is_floor =
+        matches!(rule.comparison, Comparison::More | Comparison::AtLeast | Comparison::Equal);
     let proves_nothing = match judged.outcome {
-        Outcome::Failed => !is_ceiling,
-        Outcome::Passed => is_ceiling,
+        Outcome::Passed => !(rule.metric.is_reached() && is_floor),
+        Outcome::Failed => !(rule.metric.is_reached() && is_ceiling),
         _ => false,
     };
     if proves_nothing && !disturbed.is_empty() {
@@ -241,6 +248,39 @@ mod tests {
         assert_eq!(outcome("throughput >= 95M", &[96e6], true).outcome, Outcome::Passed);
         assert_eq!(outcome("throughput <= 95M", &[90e6], true).outcome, Outcome::Inconclusive);
         assert_eq!(outcome("throughput <= 95M", &[96e6], true).outcome, Outcome::Failed);
+    }
+
+    /// A sender that never offered the rate has no loss, and no queue to wait in.
+    #[test]
+    fn a_loss_or_delay_under_a_load_that_was_not_offered_proves_nothing() {
+        let of = |rule: &str, metric: &str, value| {
+            let run = RunRef {
+                metrics: BTreeMap::from([(metric.to_owned(), value)]),
+                disturbed: true,
+                warnings: vec!["sender-cpu-bound".into()],
+                ..RunRef::default()
+            };
+            judge(&rule.parse().unwrap(), &BTreeMap::new(), &[&run], 0.95)
+        };
+        let judged = of("loss <= 0.1 %", "loss", 0.0);
+        assert_eq!(judged.outcome, Outcome::Inconclusive);
+        assert!(judged.reason.contains("sender-cpu-bound"), "{}", judged.reason);
+        let delay = "p99 one_way_delay";
+        assert_eq!(of("p99 one_way_delay < 30 ms", delay, 0.01).outcome, Outcome::Inconclusive);
+        assert_eq!(of("loss >= 1 %", "loss", 0.5).outcome, Outcome::Inconclusive);
+        assert_eq!(of("packets >= 100", "packets", 100.0).outcome, Outcome::Passed);
+        assert_eq!(of("packets == 100", "packets", 100.0).outcome, Outcome::Passed);
+    }
+
+    #[test]
+    fn a_figure_that_only_some_runs_have_decides_nothing() {
+        let mut all = runs(&[96e6, 97e6, 98e6], false);
+        all[1].metrics.clear();
+        let all: Vec<&RunRef> = all.iter().collect();
+        let rule = "throughput >= 5M".parse().unwrap();
+        let judged = judge(&rule, &BTreeMap::new(), &all, 0.95);
+        assert_eq!((judged.outcome, judged.count), (Outcome::Inconclusive, 2));
+        assert_eq!(judged.reason, "throughput was measured in 2 of 3 runs");
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 use weir_model::experiment::{
-    Action, ImpairStep, Scenario, Step, TestStep, Variables, check_axes, expand, set_parameter,
-    test_plan,
+    Action, ImpairStep, Rule, Scenario, Step, TestStep, Variables, check_axes, expand,
+    set_parameter, test_plan,
 };
 use weir_model::impairment::Impairment;
 use weir_model::plan::Plan;
@@ -152,7 +152,8 @@ fn one(step: &Step, around: &At, files: &Files, words: Words<'_>) -> Result<u64,
     let own = BTreeSet::new();
     Ok(match step.action() {
         Some(Action::Test(test)) => {
-            plan(test, &vec![], &own, files, words, name)?;
+            let plan = plan(test, &vec![], &own, files, words, name)?;
+            measurable(step, around, &plan, name)?;
             u64::from(test.runs.unwrap_or(1))
         }
         Some(Action::Sweep(sweep)) => {
@@ -161,7 +162,8 @@ fn one(step: &Step, around: &At, files: &Files, words: Words<'_>) -> Result<u64,
                 let own = names_of(sweep.impair.as_ref(), at);
                 let own: BTreeSet<String> =
                     own.into_iter().chain(around.iter().map(|(n, _)| n.clone())).collect();
-                plan(&sweep.test, at, &own, files, words, name)?;
+                let plan = plan(&sweep.test, at, &own, files, words, name)?;
+                measurable(step, at, &plan, name)?;
                 if let Some(impair) = &sweep.impair {
                     impairment(impair, at, files, name)?;
                 }
@@ -236,9 +238,54 @@ fn one(step: &Step, around: &At, files: &Files, words: Words<'_>) -> Result<u64,
     })
 }
 
+/// Refuses an expectation of what a test's flows never have, such as the loss of a stream: it could never be judged.
+fn measurable(step: &Step, at: &At, plan: &Plan, place: &str) -> Result<(), ScenarioError> {
+    for text in &step.expect {
+        let rule: Rule = text.parse()?;
+        let Some(wanted) = rule.metric.transport() else { continue };
+        let is_here =
+            rule.at.iter().all(|(name, value)| at.contains(&(name.clone(), value.clone())));
+        let has_flows = !plan.connections.is_empty();
+        if is_here && has_flows && !plan.connections.iter().any(|c| c.transport == wanted) {
+            let wanted = wanted.to_string().to_uppercase();
+            let here = super::grid::key(at);
+            let here = if here.is_empty() { here } else { format!(" at {here}") };
+            return Err(ScenarioError::refused(
+                &format!("{place}.expect"),
+                &format!(
+                    "'{text}' can not be judged{here}: only {wanted} has {}; say where it is meant, such as 'where transport={}'",
+                    rule.metric.quantity().name,
+                    wanted.to_lowercase(),
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_no_flow_has_is_no_expectation() {
+        let udp = weir_model::plan::Connection {
+            transport: weir_model::plan::Transport::Udp,
+            ..Default::default()
+        };
+        let tcp = Plan { connections: vec![Default::default()], ..Plan::default() };
+        let both = Plan { connections: vec![Default::default(), udp], ..Plan::default() };
+        let at = |value: &str| vec![("transport".to_owned(), value.to_owned())];
+        let of = |text: &str, at: &At, plan: &Plan| {
+            let step = Step { expect: vec![text.into()], ..Step::default() };
+            measurable(&step, at, plan, "s").map_err(|e| e.to_string())
+        };
+        let refusal = of("loss < 100 %", &at("tcp"), &tcp).unwrap_err();
+        assert!(refusal.contains("at transport=tcp") && refusal.contains("UDP"), "{refusal}");
+        assert_eq!(of("loss < 100 % where transport=udp", &at("tcp"), &tcp), Ok(()));
+        assert_eq!(of("loss < 100 %", &at("both"), &both), Ok(()));
+        assert_eq!(of("throughput > 1M", &vec![], &tcp), Ok(()));
+    }
 
     #[test]
     fn quotes_keep_words_together() {

@@ -264,9 +264,26 @@ fn iperf(load: &Load, client: &str, server: &str) -> Result<Figures, String> {
             ("loss", (total > 0.0).then(|| lost / total)),
         ]);
     }
-    let all = rows(client);
-    let sum = all.iter().rfind(|r| r[5].trim() == "-1").or(all.last()).ok_or("no report")?;
-    figures(&[("throughput", Some(number(sum, 8).ok_or("no rate")?))])
+    // The server's own lines are what arrived; of several connections their sum without them. Whatever the client adds to what
+    // it wrote is still in its buffers.
+    let (server, client) = (rows(server), rows(client));
+    let of_server = server.iter().filter(|r| r.len() < 13);
+    let total = |rows: &mut dyn DoubleEndedIterator<Item = &Vec<String>>| {
+        let all: Vec<&Vec<String>> = rows.collect();
+        match all.iter().rfind(|r| r[5].trim() == "-1") {
+            Some(sum) => number(sum, 8).ok_or("no rate".to_owned()),
+            None if all.len() < load.connections as usize => {
+                Err(format!("reports of {} of {} connections", all.len(), load.connections))
+            }
+            None => all.iter().map(|r| number(r, 8)).sum::<Option<f64>>().ok_or("no rate".into()),
+        }
+    };
+    // Of a server elsewhere nothing is printed here.
+    let rate = match server.is_empty() {
+        true => total(&mut client.iter())?,
+        false => total(&mut of_server.into_iter())?,
+    };
+    figures(&[("throughput", Some(rate))])
 }
 
 fn nuttcp(load: &Load, client: &str, _server: &str) -> Result<Figures, String> {
@@ -372,6 +389,16 @@ mod tests {
 
         let line = "20261122,10.0.0.1,5001,10.0.0.2,40000,3,0.0-2.0,250000,1000000";
         assert_eq!(iperf(&load(false), line, "").unwrap()["throughput"], 1e6);
+        // What arrived, of all connections: iperf 2.1.8 prints no sum of them.
+        let row =
+            |port: u32, rate| format!("2026,10.0.0.1,5001,10.0.0.2,{port},1,0.0-2.0,9,{rate}\n");
+        let two = Load { connections: 2, ..load(false) };
+        let (client, server) = (row(1, 700) + &row(2, 300), row(2, 200) + &row(1, 600));
+        assert_eq!(iperf(&two, &client, &server).unwrap()["throughput"], 800.0);
+        assert_eq!(iperf(&two, &client, "").unwrap()["throughput"], 1000.0);
+        assert!(iperf(&two, &client, &row(1, 600)).unwrap_err().contains("1 of 2"));
+        let sum = "2026,10.0.0.1,5001,10.0.0.2,0,-1,0.0-2.0,9,790\n";
+        assert_eq!(iperf(&two, &client, &(server + sum)).unwrap()["throughput"], 790.0);
         let report = format!("{line}\n{line},0.010,5,1000,0.5,0\n");
         let udp = iperf(&load(true), &report, "").unwrap();
         assert_eq!((udp["throughput"], udp["lost_packets"], udp["loss"]), (1e6, 5.0, 0.005));

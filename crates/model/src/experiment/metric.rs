@@ -1,8 +1,10 @@
 //! Figures of a record by name: what expectations compare and sweeps tabulate.
 //!
 //! A figure that the record does not hold is absent, never zero. Over several flows, rates and counts are sums, a loss
-//! ratio is of all packets, and a delay is that of the worst flow: the greatest, or for `min` the least. Packets are
-//! datagrams: reads and writes of a stream are none.
+//! ratio is of all packets, and jitter and delay are those of the worst flow: the greatest, or for `min` the least. It is
+//! absent as soon as one of the flows that could have it has not: a sum of some, or the worst of some, is another figure.
+//! Packets are datagrams: reads and writes of a stream are none. Comparisons of runs and reports take their figures of
+//! several flows from here.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,6 +12,7 @@ use std::str::FromStr;
 use crate::ModelError;
 use crate::plan::{Direction, Transport};
 use crate::record::{Delay, DirectionTotal, Flow, Record, Sums};
+use crate::units::ByteSize;
 
 /// The unit of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -195,6 +198,15 @@ impl Metric {
         matches!(self.quantity.unit, Unit::BitsPerSecond | Unit::PacketsPerSecond)
     }
 
+    /// Whether a disturbance can only lower it, so that what was reached is proved: rates, and the volume that was carried. Nothing
+    /// else says much of a path whose load was not the one asked for.
+    #[must_use]
+    pub fn is_reached(&self) -> bool {
+        self.is_rate()
+            || matches!(self.quantity.name, "bytes" | "packets" | "sent_packets")
+            || self.quantity.name.ends_with("_usage")
+    }
+
     /// The figure, in its SI unit; absent when the record does not hold it.
     #[must_use]
     pub fn of(&self, record: &Record) -> Option<f64> {
@@ -226,13 +238,29 @@ impl Metric {
         }
     }
 
-    /// Of the record's own sums; absent when the quantity is none of theirs.
+    /// Of the record's own sums, whose time is that of all flows; absent when the quantity is none of theirs.
     fn of_totals(&self, record: &Record) -> Option<Option<f64>> {
-        let totals: Vec<&DirectionTotal> = [Direction::Forward, Direction::Reverse]
-            .into_iter()
-            .filter(|d| !matches!(self.scope, Scope::Direction(only) if only != *d))
-            .filter_map(|d| record.direction(d))
-            .collect();
+        let is_received = match self.quantity.name {
+            "throughput" | "bytes" => true,
+            "sent_throughput" | "missed_slots" => false,
+            _ => return None,
+        };
+        let directions = || {
+            let both = [Direction::Forward, Direction::Reverse].into_iter();
+            both.filter(|d| !matches!(self.scope, Scope::Direction(only) if only != *d))
+        };
+        let is_whole =
+            record.flows.iter().filter(|f| directions().any(|d| d == f.direction)).all(|f| {
+                match is_received {
+                    true => f.receiver.is_some(),
+                    false => f.sender.is_some(),
+                }
+            });
+        if !is_whole {
+            return Some(None);
+        }
+        let totals: Vec<&DirectionTotal> =
+            directions().filter_map(|d| record.direction(d)).collect();
         let received = |get: fn(&Sums) -> Option<f64>| {
             sum(totals.iter().map(|t| t.receiver.as_ref().and_then(get)))
         };
@@ -241,38 +269,38 @@ impl Metric {
         };
         Some(match self.quantity.name {
             "throughput" => received(|s| s.bits_per_second),
-            "sent_throughput" => sent(|s| s.bits_per_second),
             "bytes" => received(|s| Some(s.bytes as f64)),
-            "late_packets" => received(|s| s.late_packets.map(|n| n as f64)),
-            "duplicate_packets" => received(|s| s.duplicate_packets.map(|n| n as f64)),
-            "reordered_packets" => received(|s| s.reordered_packets.map(|n| n as f64)),
-            "corrupted_packets" => received(|s| s.corrupted_packets.map(|n| n as f64)),
-            "retransmits" => sent(|s| s.retransmits.map(|n| n as f64)),
-            "missed_slots" => sent(|s| s.missed_slots.map(|n| n as f64)),
-            _ => return None,
+            "sent_throughput" => sent(|s| s.bits_per_second),
+            // Senders that do not pace have no slots.
+            _ => totals
+                .iter()
+                .filter_map(|t| t.sender.as_ref()?.missed_slots)
+                .map(|n| n as f64)
+                .reduce(|a, b| a + b),
         })
     }
 
-    /// Whether it counts datagrams, which a stream has none of.
-    fn is_of_datagrams(&self) -> bool {
-        matches!(
-            self.quantity.name,
-            "packet_rate"
-                | "sent_packet_rate"
-                | "packets"
-                | "sent_packets"
-                | "loss"
-                | "lost_packets"
-        )
+    /// The only transport whose flows have it; absent for those of both.
+    #[must_use]
+    pub fn transport(&self) -> Option<Transport> {
+        match self.quantity.name {
+            "packet_rate" | "sent_packet_rate" | "packets" | "sent_packets" | "loss"
+            | "lost_packets" | "late_packets" | "duplicate_packets" | "reordered_packets"
+            | "corrupted_packets" | "jitter" | "pdv_p99" | "ipdv_p99" | "one_way_delay" => {
+                Some(Transport::Udp)
+            }
+            "retransmits" | "connect_time" => Some(Transport::Tcp),
+            _ => None,
+        }
     }
 
     fn of_flows<'a>(&self, flows: impl Iterator<Item = &'a Flow>) -> Option<f64> {
-        let datagrams = self.is_of_datagrams();
+        let only = self.transport();
         let flows: Vec<&Flow> =
-            flows.filter(|f| !datagrams || f.transport == Transport::Udp).collect();
+            flows.filter(|f| only.is_none_or(|only| f.transport == only)).collect();
         let each =
             |get: &dyn Fn(&Flow) -> Option<f64>| flows.iter().map(|f| get(f)).collect::<Vec<_>>();
-        let total = |get: &dyn Fn(&Flow) -> Option<f64>| sum(each(get).into_iter());
+        let total = |get: &dyn Fn(&Flow) -> Option<f64>| sum(each(get));
         let receiver = |get: fn(&crate::record::Receiver) -> Option<f64>| {
             total(&|f: &Flow| f.receiver.as_ref().and_then(get))
         };
@@ -299,24 +327,27 @@ impl Metric {
             "corrupted_packets" => receiver(|r| r.corrupted_packets.map(|n| n as f64)),
             "retransmits" => total(&|f| f.tcp.as_ref().map(|t| t.retransmits as f64)),
             "missed_slots" => sender(|s| s.missed_slots.map(|n| n as f64)),
-            "jitter" => worst(each(&|f| f.receiver.as_ref()?.jitter_seconds)),
+            "jitter" => greatest(each(&|f| f.receiver.as_ref()?.jitter_seconds)),
             "pdv_p99" => {
-                worst(each(&|f| f.receiver.as_ref()?.delay_variation.as_ref()?.pdv_p99_seconds))
+                greatest(each(&|f| f.receiver.as_ref()?.delay_variation.as_ref()?.pdv_p99_seconds))
             }
             "ipdv_p99" => {
-                worst(each(&|f| f.receiver.as_ref()?.delay_variation.as_ref()?.ipdv_p99_seconds))
+                greatest(each(&|f| f.receiver.as_ref()?.delay_variation.as_ref()?.ipdv_p99_seconds))
             }
-            "connect_time" => worst(each(&|f| f.connect_seconds)),
+            "connect_time" => greatest(each(&|f| f.connect_seconds)),
             "one_way_delay" => {
                 self.extreme(each(&|f| self.pick(f.receiver.as_ref()?.one_way_delay.as_ref()?)))
             }
-            "round_trip" => self.extreme(each(&|f| {
-                let of_tcp = || f.tcp.as_ref().filter(|_| self.statistic == Some(Statistic::Mean));
-                match &f.round_trip {
+            "round_trip" => {
+                // Flows that are not answered, and are no streams, have none.
+                let with = flows.iter().filter(|f| f.round_trip.is_some() || f.tcp.is_some());
+                let of_mean = self.statistic == Some(Statistic::Mean);
+                let values = with.map(|f| match &f.round_trip {
                     Some(delay) => self.pick(delay),
-                    None => of_tcp().map(|t| t.rtt_seconds),
-                }
-            })),
+                    None => f.tcp.as_ref().filter(|_| of_mean).map(|t| t.rtt_seconds),
+                });
+                self.extreme(values.collect())
+            }
             _ => None,
         }
     }
@@ -327,19 +358,25 @@ impl Metric {
 
     fn extreme(&self, values: Vec<Option<f64>>) -> Option<f64> {
         match self.statistic {
-            Some(Statistic::Min) => values.into_iter().flatten().reduce(f64::min),
-            _ => worst(values),
+            Some(Statistic::Min) => least(values),
+            _ => greatest(values),
         }
     }
 }
 
-/// The sum of what is there; absent when nothing is.
-fn sum(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
-    values.flatten().reduce(|a, b| a + b)
+/// A figure of several flows that adds up; absent when one lacks it, or when there is none.
+fn sum(values: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
+    values.into_iter().reduce(|a, b| Some(a? + b?)).flatten()
 }
 
-fn worst(values: Vec<Option<f64>>) -> Option<f64> {
-    values.into_iter().flatten().reduce(f64::max)
+/// The greatest of several flows: their jitter, or their delay; absent when one lacks it, or when there is none.
+pub fn greatest(values: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
+    values.into_iter().reduce(|a, b| Some(a?.max(b?))).flatten()
+}
+
+/// The least of several flows: their least delay; absent when one lacks it, or when there is none.
+pub fn least(values: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
+    values.into_iter().reduce(|a, b| Some(a?.min(b?))).flatten()
 }
 
 impl FromStr for Metric {
@@ -439,7 +476,11 @@ impl Unit {
         match self {
             Unit::BitsPerSecond => scaled(RATE) + "bit/s",
             Unit::PacketsPerSecond => scaled(RATE) + "packets/s",
-            Unit::Bytes => scaled(RATE) + "B",
+            Unit::Bytes => {
+                const SIZE: &[(f64, &str)] =
+                    &[(1_073_741_824.0, "Gi"), (1_048_576.0, "Mi"), (1024.0, "Ki"), (1.0, "")];
+                scaled(SIZE) + "B"
+            }
             Unit::Seconds => scaled(&[(1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n")]) + "s",
             Unit::Ratio => format!("{} %", significant(value * 100.0)),
             Unit::Count => significant(value),
@@ -477,11 +518,10 @@ impl Unit {
         let factor: f64 = match self {
             Unit::BitsPerSecond => prefixed(&["bit/s", "bits/s", "bps"])?,
             Unit::PacketsPerSecond => prefixed(&["packets/s", "pps"])?,
+            // As sizes everywhere: K is 1024.
             Unit::Bytes => match suffix {
-                "KiB" => 1024.0,
-                "MiB" => 1_048_576.0,
-                "GiB" => 1_073_741_824.0,
-                _ => prefixed(&["B", "bytes"])?,
+                "bytes" => 1.0,
+                _ => format!("1{suffix}").parse::<ByteSize>().ok()?.0 as f64,
             },
             Unit::Seconds => match suffix {
                 "" | "s" => 1.0,
@@ -517,7 +557,7 @@ impl Unit {
         match self {
             Unit::BitsPerSecond => "a rate such as 95 Mbit/s",
             Unit::PacketsPerSecond => "a packet rate such as 50000 or 50 kpps",
-            Unit::Bytes => "bytes such as 10 MB or 64 KiB",
+            Unit::Bytes => "bytes such as 1460, 64K or 10M (K is 1024)",
             Unit::Seconds => "a time such as 30 ms or 250 us",
             Unit::Ratio => "a share such as 0.1 % or 0.001",
             Unit::Count => "a number",
@@ -611,6 +651,29 @@ mod tests {
     }
 
     #[test]
+    fn what_one_flow_lacks_all_together_lack() {
+        let of = |record: &Record, text: &str| text.parse::<Metric>().unwrap().of(record);
+        let mut some = record();
+        let receiver = some.flows[1].receiver.as_mut().unwrap();
+        receiver.lost_packets = None;
+        receiver.one_way_delay = None;
+        for text in ["loss", "lost_packets", "p99 one_way_delay", "min one_way_delay of forward"] {
+            assert_eq!(of(&some, text), None, "{text}");
+        }
+        assert_eq!(of(&some, "loss of voice"), Some(0.01));
+        assert_eq!(of(&some, "packets"), Some(1940.0));
+        some.total.forward.as_mut().unwrap().receiver.as_mut().unwrap().bits_per_second = Some(8.0);
+        assert_eq!(of(&some, "throughput"), Some(8.0));
+        some.flows[1].receiver = None;
+        assert_eq!(of(&some, "throughput"), None, "a sum of one of two");
+        // Jitter of streams is none, and no reason to have none of datagrams.
+        let mut mixed = record();
+        mixed.flows[0].receiver.as_mut().unwrap().jitter_seconds = Some(0.5);
+        mixed.flows[1].transport = Transport::Tcp;
+        assert_eq!(of(&mixed, "jitter"), Some(0.5));
+    }
+
+    #[test]
     fn names_print_back_and_refusals_name_the_nearest() {
         for text in [
             "throughput",
@@ -643,6 +706,9 @@ mod tests {
             (Unit::Ratio, "0.1 %", 0.001),
             (Unit::Count, "12", 12.0),
             (Unit::Bytes, "64 KiB", 65536.0),
+            (Unit::Bytes, "64K", 65536.0),
+            (Unit::Bytes, "1 MB", 1_048_576.0),
+            (Unit::Bytes, "1460 bytes", 1460.0),
         ] {
             assert_eq!(unit.read(text), Some(value), "{text}");
         }
@@ -658,5 +724,6 @@ mod tests {
         assert_eq!(Unit::Seconds.show(0.000_031), "31 µs");
         assert_eq!(Unit::Ratio.show(0.001), "0.1 %");
         assert_eq!(Unit::Count.show(0.0), "0");
+        assert_eq!(Unit::Bytes.show(65536.0), "64 KiB");
     }
 }

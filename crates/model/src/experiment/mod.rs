@@ -11,7 +11,7 @@ mod rule;
 mod scenario;
 mod variables;
 
-pub use metric::{Metric, QUANTITIES, Quantity, Unit};
+pub use metric::{Metric, QUANTITIES, Quantity, Unit, greatest, least};
 pub use outcome::{
     Confidence, EXPERIMENT_SCHEMA, Experiment, FirstPacket, Found, Judged, Outcome, Point,
     PublishedFigure, RunRef, StepOutcome, Summary, Together,

@@ -1,7 +1,8 @@
 //! The page that compares several runs.
 
+use weir_model::experiment::{Metric, greatest};
 use weir_model::plan::{Direction, Transport};
-use weir_model::record::{Delay, Flow, Record};
+use weir_model::record::{Flow, Record};
 use weir_model::warning::Severity;
 
 use super::document::{Block, Document, Section};
@@ -149,6 +150,10 @@ fn flows(record: &Record) -> String {
     parts.join(", ")
 }
 
+fn of_direction(record: &Record, direction: Direction) -> impl Iterator<Item = &Flow> {
+    record.flows.iter().filter(move |f| f.direction == direction)
+}
+
 /// A row for each figure, a column for each run.
 fn side_by_side(runs: &[(String, &Record)]) -> Grid {
     let columns = std::iter::once(Column::text("Figure")).chain(
@@ -169,10 +174,6 @@ fn side_by_side(runs: &[(String, &Record)]) -> Grid {
         let named = |what: &str| format!("{what}, {d}");
         let receiver = |r: &Record| r.direction(d)?.receiver.clone();
         let sender = |r: &Record| r.direction(d)?.sender.clone();
-        let of_flows = |r: &Record, pick: &dyn Fn(&Flow) -> Option<f64>| {
-            median(r.flows.iter().filter(|f| f.direction == d).filter_map(pick).collect())
-        };
-        type Time = fn(&Delay) -> Option<f64>;
         row(&named("Rate received"), BitsPerSecond, &|r| receiver(r)?.bits_per_second);
         row(&named("Rate sent"), BitsPerSecond, &|r| sender(r)?.bits_per_second);
         row(&named("Packet rate received"), PacketsPerSecond, &|r| {
@@ -186,21 +187,25 @@ fn side_by_side(runs: &[(String, &Record)]) -> Grid {
         row(&named("Reordered"), Count, &|r| receiver(r)?.reordered_packets.map(|n| n as f64));
         row(&named("Segments sent again"), Count, &|r| sender(r)?.retransmits.map(|n| n as f64));
         row(&named("Missed slots"), Count, &|r| sender(r)?.missed_slots.map(|n| n as f64));
-        row(&named("Jitter"), Seconds, &|r| of_flows(r, &|f| f.receiver.as_ref()?.jitter_seconds));
-        let times: [(&str, Time); 5] = [
-            ("least", |t| Some(t.min_seconds)),
-            ("median", |t| t.p50_seconds),
-            ("p99", |t| t.p99_seconds),
-            ("greatest", |t| Some(t.max_seconds)),
-            ("± error", |t| t.error_seconds),
-        ];
-        for (what, pick) in times {
-            row(&named(&format!("One-way delay {what}")), Seconds, &|r| {
-                of_flows(r, &|f| pick(f.receiver.as_ref()?.one_way_delay.as_ref()?))
-            });
+        // Of several flows as expectations have them.
+        for (what, metric) in [
+            ("Jitter", "jitter"),
+            ("One-way delay least", "min one_way_delay"),
+            ("One-way delay median", "p50 one_way_delay"),
+            ("One-way delay p99", "p99 one_way_delay"),
+            ("One-way delay greatest", "max one_way_delay"),
+        ] {
+            let metric = format!("{metric} of {d}").parse::<Metric>().ok();
+            row(&named(what), Seconds, &|r| metric.as_ref()?.of(r));
         }
+        row(&named("One-way delay ± error"), Seconds, &|r| {
+            let delays =
+                of_direction(r, d).filter_map(|f| f.receiver.as_ref()?.one_way_delay.as_ref());
+            greatest(delays.map(|t| t.error_seconds))
+        });
         row(&named("TCP round trip"), Seconds, &|r| {
-            of_flows(r, &|f| Some(f.tcp.as_ref()?.rtt_seconds))
+            let tcp = of_direction(r, d).filter_map(|f| f.tcp.as_ref());
+            greatest(tcp.map(|t| Some(t.rtt_seconds)))
         });
     }
     row("Round trip idle, median", Seconds, &|r| r.latency.as_ref()?.idle.as_ref()?.p50_seconds);
@@ -216,14 +221,9 @@ fn side_by_side(runs: &[(String, &Record)]) -> Grid {
     });
     grid.in_order = true;
     if runs.iter().any(|(_, r)| r.flows.len() > 1) {
-        grid.caption.push_str("; jitter and delays are medians over the flows");
+        grid.caption.push_str(
+            "; jitter and delays are those of the worst flow, the least delay is the least of all",
+        );
     }
     grid
-}
-
-/// The lower of the two middle values: one that was measured.
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.retain(|v| v.is_finite());
-    values.sort_by(f64::total_cmp);
-    values.get(values.len().checked_sub(1)? / 2).copied()
 }

@@ -4,6 +4,7 @@ use weir_model::experiment::{
     Experiment, Found, Metric, Outcome, PublishedFigure, StepOutcome, Unit,
 };
 use weir_model::record::Status;
+use weir_model::units::ByteSize;
 use weir_model::warning::Severity;
 
 use super::document::{Block, Document, Headline, Notice, Section};
@@ -367,7 +368,7 @@ fn found(step: &StepOutcome) -> Grid {
 fn figures(step: &StepOutcome, number: usize) -> Vec<Figure> {
     let numeric = |axis: &String| {
         let values = step.points.iter().filter_map(|p| p.at.get(axis));
-        let read: Vec<Option<f64>> = values.map(|v| number_of(v)).collect();
+        let read: Vec<Option<f64>> = values.map(|v| number_of(axis, v)).collect();
         read.len() > 1 && read.iter().all(Option::is_some)
     };
     let across = step.axes.iter().find(|a| numeric(a));
@@ -400,7 +401,7 @@ fn figures(step: &StepOutcome, number: usize) -> Vec<Figure> {
             let Some(summary) = point.metrics.get(metric) else { continue };
             let (name, x) = match across {
                 Some(axis) => {
-                    (rest(&point.at, &[axis]), point.at.get(axis).and_then(|v| number_of(v)))
+                    (rest(&point.at, &[axis]), point.at.get(axis).and_then(|v| number_of(axis, v)))
                 }
                 None => {
                     let name = rest(&point.at, &[]);
@@ -488,7 +489,7 @@ fn found_figures(step: &StepOutcome, number: usize) -> Vec<Figure> {
     }
     let mut points = vec![];
     for loss in step.found.iter().filter(|f| f.name == "frame loss") {
-        let share = loss.at.get("rate").and_then(|rate| number_of(rate));
+        let share = loss.at.get("rate").and_then(|rate| number_of("rate", rate));
         if let (Some(share), Some(y)) = (share, loss.value) {
             points.push((without(&loss.at, "rate"), Point::at(share / 100.0, y)));
         }
@@ -500,8 +501,18 @@ fn found_figures(step: &StepOutcome, number: usize) -> Vec<Figure> {
     out
 }
 
-/// A value of an axis as a number: `160`, `1.5`, `64K` and `10M` by powers of ten, a time with its unit in seconds.
-fn number_of(text: &str) -> Option<f64> {
+/// Parameters that are sizes in bytes, by the names that axes have.
+const SIZES: [&str; 5] = ["size", "length", "payload", "bytes", "window"];
+
+/// A value of an axis as a number: `160`, `1.5`; `10M` by powers of ten, but of a size `64K` by powers of 1024, as everywhere; a
+/// time with its unit in seconds.
+fn number_of(axis: &str, text: &str) -> Option<f64> {
+    let field = axis.rsplit_once('.').map_or(axis, |(_, field)| field);
+    if SIZES.contains(&field)
+        && let Ok(size) = text.parse::<ByteSize>()
+    {
+        return Some(size.0 as f64);
+    }
     let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
     let (number, unit) = (&text[..end], text[end..].trim_start());
     let number: f64 = number.parse().ok()?;
@@ -622,8 +633,10 @@ mod tests {
 
     #[test]
     fn values_with_units_are_numbers() {
-        assert_eq!(number_of("10M"), Some(1e7));
-        assert_eq!(number_of("5ms"), Some(0.005));
-        assert_eq!(number_of("tcp"), None);
+        assert_eq!(number_of("rate", "10M"), Some(1e7));
+        assert_eq!(number_of("size", "64K"), Some(65536.0));
+        assert_eq!(number_of("data.payload", "1M"), Some(1_048_576.0));
+        assert_eq!(number_of("delay", "5ms"), Some(0.005));
+        assert_eq!(number_of("transport", "tcp"), None);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{all_finite, normal_upper_tail};
 
-/// Without ties the distribution is counted out while the product of the sizes stays below this.
+/// The distribution is counted out while the product of the sizes stays below this, with ties as without.
 const EXACT_PRODUCT: usize = 1000;
 
 /// Two samples of independent values compared by order alone (H. B. Mann and D. R. Whitney, 1947).
@@ -12,9 +12,9 @@ pub struct MannWhitney {
     pub u: f64,
     /// All pairs: the product of the sizes.
     pub pairs: f64,
-    /// Two-sided p.
+    /// Two-sided p: twice the smaller tail. Counted out it is never below [`MannWhitney::least_p`].
     pub p: f64,
-    /// p was counted out; else it is the normal approximation with correction for ties and continuity.
+    /// p was counted out, over all ways in which these values, equal ones included, could have fallen to the two samples; else it is the normal approximation with correction for ties and continuity.
     pub exact: bool,
 }
 
@@ -30,9 +30,11 @@ impl MannWhitney {
         let pairs = size * other;
         let u = rank_sum - size * (size + 1.0) / 2.0;
         let larger = u.max(pairs - u);
-        let exact = ties == 0.0 && n.saturating_mul(m) <= EXACT_PRODUCT;
-        let tail = if exact {
+        let exact = n.saturating_mul(m) <= EXACT_PRODUCT;
+        let tail = if exact && ties == 0.0 {
             counted_tail(n, m, larger as usize)
+        } else if exact {
+            tied_tail(first, second)
         } else {
             let all = size + other;
             let variance = pairs / 12.0 * (all + 1.0 - ties / (all * (all - 1.0)));
@@ -58,7 +60,7 @@ impl MannWhitney {
         2.0 * self.common_language() - 1.0
     }
 
-    /// The smallest two-sided p that samples of these sizes without ties can give: above the level that is asked for,
+    /// The smallest two-sided p that samples of these sizes can give, with ties or without: above the level that is asked for,
     /// no difference can be shown, however large.
     pub fn least_p(first: usize, second: usize) -> f64 {
         // 2 ÷ the number of ways to choose which places the first sample takes.
@@ -68,11 +70,17 @@ impl MannWhitney {
     }
 }
 
-/// Sum of the first sample's ranks in both together, ties sharing their mean; and the sum of t³ − t over ties of t.
-fn ranks(first: &[f64], second: &[f64]) -> (f64, f64) {
+/// Both samples in order; whether a value is of the first.
+fn ordered(first: &[f64], second: &[f64]) -> Vec<(f64, bool)> {
     let mut all: Vec<(f64, bool)> =
         first.iter().map(|v| (*v, true)).chain(second.iter().map(|v| (*v, false))).collect();
     all.sort_by(|a, b| a.0.total_cmp(&b.0));
+    all
+}
+
+/// Sum of the first sample's ranks in both together, ties sharing their mean; and the sum of t³ − t over ties of t.
+fn ranks(first: &[f64], second: &[f64]) -> (f64, f64) {
+    let all = ordered(first, second);
     let (mut sum, mut ties, mut below) = (0.0, 0.0, 0.0);
     // −0 and 0 are equal, and neighbours in this order.
     for group in all.chunk_by(|a, b| a.0 == b.0) {
@@ -108,6 +116,37 @@ fn counted_tail(n: usize, m: usize, u: usize) -> f64 {
     row[m].iter().skip(u).sum()
 }
 
+/// The smaller of P(U ≤ u) and P(U ≥ u) when each way to choose which of these values are the first sample's is as likely:
+/// the permutation distribution of the sum of mid-ranks (E. L. Lehmann, Nonparametrics, 1975), which ties make uneven.
+fn tied_tail(first: &[f64], second: &[f64]) -> f64 {
+    // Of the smaller sample, since its sum tells the other's; doubled, so that mid-ranks are whole numbers.
+    let chosen = first.len().min(second.len());
+    let is_first = chosen == first.len();
+    let (mut ranks, mut own, mut below) = (vec![], 0, 0);
+    for group in ordered(first, second).chunk_by(|a, b| a.0 == b.0) {
+        let rank = 2 * below + group.len() + 1;
+        own += rank * group.iter().filter(|(_, of_first)| *of_first == is_first).count();
+        ranks.extend(std::iter::repeat_n(rank, group.len()));
+        below += group.len();
+    }
+    // ways[k][s]: how many choices of k of the values so far have the sum s.
+    let most: usize = ranks.iter().rev().take(chosen).sum();
+    let mut ways = vec![vec![0.0f64; most + 1]; chosen + 1];
+    ways[0][0] = 1.0;
+    for rank in ranks {
+        for k in (1..=chosen).rev() {
+            let (fewer, more) = ways.split_at_mut(k);
+            for (sum, count) in more[0].iter_mut().enumerate().skip(rank) {
+                *count += fewer[k - 1][sum - rank];
+            }
+        }
+    }
+    let ways = &ways[chosen];
+    let [all, low, high] =
+        [&ways[..], &ways[..=own], &ways[own..]].map(|part| part.iter().sum::<f64>());
+    low.min(high) / all
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,10 +167,23 @@ mod tests {
     #[test]
     fn equal_values_say_nothing() {
         let test = MannWhitney::of(&[2.0; 5], &[2.0; 7]).unwrap();
-        assert_eq!((test.p, test.cliffs_delta(), test.exact), (1.0, 0.0, false));
+        assert_eq!((test.p, test.cliffs_delta(), test.exact), (1.0, 0.0, true));
         assert_eq!(MannWhitney::of(&[], &[1.0]), None);
         assert_eq!(MannWhitney::of(&[f64::NAN], &[1.0]), None);
-        assert!(!MannWhitney::of(&[0.0], &[-0.0]).unwrap().exact);
+        assert_eq!(MannWhitney::of(&[0.0], &[-0.0]).unwrap().p, 1.0);
+        let many = MannWhitney::of(&[2.0; 40], &[2.0; 40]).unwrap();
+        assert_eq!((many.p, many.exact), (1.0, false));
+    }
+
+    #[test]
+    fn ties_are_counted_out_too() {
+        // One of 20 choices has three ones below three twos: the normal approximation would say 0.047.
+        let test = MannWhitney::of(&[2.0; 3], &[1.0; 3]).unwrap();
+        assert!(test.exact && (test.p - 0.1).abs() < 1e-15, "{test:?}");
+        // The mid-ranks are 2 2 2 4½ 4½ 6: of the 20 choices of three, 7 have a sum of 12½ or more, as 1, 2 and 3 have.
+        let test = MannWhitney::of(&[1.0, 2.0, 3.0], &[1.0, 1.0, 2.0]).unwrap();
+        assert!((test.p - 0.7).abs() < 1e-15, "{test:?}");
+        assert!(MannWhitney::of(&[5.0], &[1.0; 3]).unwrap().p >= MannWhitney::least_p(1, 3));
     }
 
     proptest! {
@@ -156,6 +208,35 @@ mod tests {
             prop_assert_eq!(there.u, counted);
             prop_assert!((there.p - back.p).abs() < 1e-12 && (0.0..=1.0).contains(&there.p));
             prop_assert!((there.cliffs_delta() + back.cliffs_delta()).abs() < 1e-12);
+        }
+
+        #[test]
+        fn p_is_that_of_all_choices(
+            a in prop::collection::vec(0u8..4, 1..6),
+            b in prop::collection::vec(0u8..4, 1..6),
+        ) {
+            let [a, b] = [a, b].map(|v| v.into_iter().map(f64::from).collect::<Vec<_>>());
+            let all = [a.clone(), b.clone()].concat();
+            let u = |x: &[f64], y: &[f64]| ranks(x, y).0;
+            let own = u(&a, &b);
+            let (mut count, mut low, mut high) = (0.0, 0.0, 0.0);
+            for set in 0u32..1 << all.len() {
+                if set.count_ones() as usize != a.len() {
+                    continue;
+                }
+                let side = |wanted| {
+                    let of = |(i, v): (usize, &f64)| ((set >> i & 1 == 1) == wanted).then_some(*v);
+                    all.iter().enumerate().filter_map(of).collect::<Vec<_>>()
+                };
+                let sum = u(&side(true), &side(false));
+                count += 1.0;
+                low += f64::from(sum <= own);
+                high += f64::from(sum >= own);
+            }
+            let p: f64 = (2.0 * f64::min(low, high) / count).min(1.0);
+            let test = MannWhitney::of(&a, &b).unwrap();
+            prop_assert!(test.exact && (test.p - p).abs() < 1e-12, "{} not {p}", test.p);
+            prop_assert!(test.p >= MannWhitney::least_p(a.len(), b.len()) - 1e-12);
         }
     }
 }

@@ -198,7 +198,7 @@ fn figures(found: &Diff, options: &TextOptions) -> String {
             interval,
             samples(f),
             welch.map_or_else(String::new, |w| p(w.p_adjusted)),
-            f.mann_whitney.as_ref().map_or_else(String::new, |m| p(m.p)),
+            f.mann_whitney.as_ref().map_or_else(String::new, |m| p(m.p_adjusted.unwrap_or(m.p))),
             f.hedges_g.map_or_else(String::new, |g| format!("{g:+.2}")),
             moved(f.moved).into(),
         ]);

@@ -49,6 +49,13 @@ impl<'d> Inner<'d, '_, '_> {
                 }
             }
         }
+        if all.is_empty() {
+            return Err(ScenarioError::Program {
+                what: self.name.into(),
+                reason: format!("nothing could be compared: {}", reasons.join("; ")),
+                is_unavailable: !missing.is_empty(),
+            });
+        }
         out.reason = (!reasons.is_empty()).then(|| reasons.join("; "));
         let runs = step.runs.unwrap_or(1);
         let of = all.len() as u64 * u64::from(runs);
@@ -70,7 +77,7 @@ impl<'d> Inner<'d, '_, '_> {
             }
         }
         out.axes = axes.iter().map(|(name, _)| name.clone()).chain([TOOL.to_owned()]).collect();
-        out.points = all.iter().map(|at| self.point(at, &out.runs)).collect();
+        out.points = self.points(&all, &out.runs);
         for figures in &step.published {
             let table = published::read(figures, &doing.options.files)?;
             published::beside(figures, &table, &mut out.points);
@@ -194,6 +201,13 @@ pub(in crate::scenario) fn compared(
             TOOL => {}
             _ => return Err(refuse("of transport, size, mss, connections, rate and seconds")),
         }
+    }
+    if !load.is_udp && load.rate.is_some() {
+        // Not every tool paces a stream: it would be a comparison of those that do with those that do not.
+        return Err(ScenarioError::refused(
+            &format!("{place}.rate"),
+            "it is UDP's: every tool sends TCP as fast as it goes",
+        ));
     }
     if load.is_udp && load.mss.is_some() {
         return Err(ScenarioError::refused(&format!("{place}.mss"), "it is TCP's: not with UDP"));

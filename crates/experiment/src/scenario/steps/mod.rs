@@ -18,7 +18,7 @@ use weir_sim::Simulation;
 
 use super::grid::{At, block, key, points};
 use super::journal::Journal;
-use super::judge::{judge, run_ref, summaries};
+use super::judge::{judge, run_ref, summaries, summary};
 use super::tools::{Load, TOOLS};
 use super::world::{Job, Progress, Tested, World, control};
 use super::{Happening, Options, ScenarioError, plans, published};
@@ -210,6 +210,12 @@ impl<'a> Doing<'a> {
             if let Err(error) = inner.act(action, &step.published, &mut outcome, scope) {
                 outcome.outcome = outcome.outcome.and(Outcome::Error);
                 outcome.reason = Some(error.to_string());
+                // What this system has not, or does not permit, has an exit code of its own.
+                let is_unavailable =
+                    matches!(error, ScenarioError::Program { is_unavailable: true, .. });
+                if is_unavailable && !step.keep_going && around.depth == 0 {
+                    lock(&self.fatal).get_or_insert(error);
+                }
             }
             inner.expect(&mut outcome);
             outcome.seconds = begun.elapsed().as_secs_f64();

@@ -69,7 +69,7 @@ impl<'d> Inner<'d, '_, '_> {
             ("step".to_owned(), self.path.clone()),
         ];
         labels.extend(run.at.iter().cloned());
-        labels.extend(doing.scenario.tags.iter().map(|t| ("tag".to_owned(), t.clone())).take(1));
+        labels.extend(tags(&doing.scenario.tags));
         if run.repetition > 1 {
             labels.push(("repetition".into(), run.repetition.to_string()));
         }
@@ -165,23 +165,56 @@ impl<'d> Inner<'d, '_, '_> {
         let counted: Vec<&RunRef> =
             out.runs.iter().filter(|r| !r.superseded && r.error.is_none()).collect();
         let mut judged = vec![];
+        let of_points = by_point(counted.iter().copied());
         for rule in &self.rules {
-            if out.points.is_empty() {
+            // Axes of the steps around are not those of the points: at other values of theirs it is not about this step.
+            let is_around = |name: &String| self.around.at.iter().any(|(n, _)| n == name);
+            let (around, own): (Vec<_>, Vec<_>) =
+                rule.at.iter().partition(|(name, _)| is_around(name));
+            if !around.iter().all(|wanted| self.around.at.contains(wanted)) {
+                continue;
+            }
+            if out.points.is_empty() && own.is_empty() {
                 judged.push(judge(rule, &BTreeMap::new(), &counted, self.doing.confidence()));
                 continue;
             }
+            let mut is_anywhere = false;
             for point in &out.points {
-                let values: Vec<(String, String)> = point.at.clone().into_iter().collect();
-                if rule.concerns(&values) {
-                    let here: Vec<&RunRef> =
-                        counted.iter().filter(|r| r.at == point.at).copied().collect();
-                    judged.push(judge(rule, &point.at, &here, self.doing.confidence()));
+                if own.iter().all(|(name, value)| point.at.get(name) == Some(value)) {
+                    is_anywhere = true;
+                    // Nothing is to be thought of what is not on the virtual clock.
+                    if self.doing.options.simulate && point.runs == 0 {
+                        continue;
+                    }
+                    let here = of_points.get(&point.at).map_or(&[][..], Vec::as_slice);
+                    judged.push(judge(rule, &point.at, here, self.doing.confidence()));
                 }
+            }
+            if !is_anywhere {
+                let mut nowhere = judge(rule, &BTreeMap::new(), &[], self.doing.confidence());
+                nowhere.reason = "it is about none of the points".into();
+                judged.push(nowhere);
             }
         }
         out.outcome = judged.iter().fold(out.outcome, |all, j| all.and(j.outcome));
         out.expectations = judged;
     }
+}
+
+/// A label for each tag, since a label has one value: `tag.NAME`.
+pub(super) fn tags(tags: &[String]) -> impl Iterator<Item = (String, String)> {
+    tags.iter().map(|tag| (format!("tag.{tag}"), tag.clone()))
+}
+
+/// Runs by the values of their axes.
+pub(super) fn by_point<'r>(
+    runs: impl Iterator<Item = &'r RunRef>,
+) -> BTreeMap<&'r BTreeMap<String, String>, Vec<&'r RunRef>> {
+    let mut out: BTreeMap<_, Vec<&RunRef>> = BTreeMap::new();
+    for run in runs {
+        out.entry(&run.at).or_default().push(run);
+    }
+    out
 }
 
 /// How a reason begins why something is not on the virtual clock.
@@ -199,5 +232,30 @@ fn simulated(plan: Plan, emulators: &BTreeMap<String, Impairment>) -> Result<Box
             Ok(Box::new(record))
         }
         Err(e) => Err(format!("{NOT_SIMULATED}: {e}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_found_by_the_values_of_their_axes() {
+        let run = |size: &str, repetition| RunRef {
+            at: [("size".to_owned(), size.to_owned())].into(),
+            repetition,
+            ..RunRef::default()
+        };
+        let runs = [run("1", 1), run("2", 1), run("1", 2)];
+        let found = by_point(runs.iter());
+        let repetitions: Vec<u32> = found[&runs[0].at].iter().map(|r| r.repetition).collect();
+        assert_eq!((found.len(), repetitions), (2, vec![1, 2]));
+    }
+
+    #[test]
+    fn every_tag_is_a_label() {
+        let labels: Vec<_> = tags(&["a".into(), "b".into()]).collect();
+        let keys: std::collections::BTreeSet<_> = labels.iter().map(|(key, _)| key).collect();
+        assert_eq!(keys.len(), 2, "{labels:?}");
     }
 }

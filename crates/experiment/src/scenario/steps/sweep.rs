@@ -1,5 +1,6 @@
 //! A sweep: points in shuffled blocks, disturbed runs again, repetition until it is precise.
 
+use super::runs::by_point;
 use super::*;
 
 impl<'d> Inner<'d, '_, '_> {
@@ -17,6 +18,9 @@ impl<'d> Inner<'d, '_, '_> {
         let most = most.max(runs);
         let of = all.len() as u64 * u64::from(runs);
         let (mut done, mut fresh, begun) = (0u64, 0u32, Instant::now());
+        // The first metric at each point, of the runs that count.
+        let first = metrics.first().map(ToString::to_string).unwrap_or_default();
+        let mut firsts: Vec<Vec<f64>> = vec![vec![]; all.len()];
         'all: for repetition in 1..=most {
             let order = match sweep.in_order {
                 true => (0..all.len()).collect(),
@@ -26,7 +30,7 @@ impl<'d> Inner<'d, '_, '_> {
                 if doing.is_stopped() || self.until.is_some_and(|u| Instant::now() >= u) {
                     break 'all;
                 }
-                if repetition > runs && self.is_precise(sweep, &all[i], &metrics, out) {
+                if repetition > runs && is_precise(sweep, &firsts[i], self.doing.confidence()) {
                     continue;
                 }
                 let at: At = [self.around.at.clone(), all[i].clone()].concat();
@@ -61,12 +65,19 @@ impl<'d> Inner<'d, '_, '_> {
                         (begun.elapsed() / fresh).saturating_mul(of.saturating_sub(done) as u32)
                     });
                     self.ran(&run, is_old, done, of.max(done), left);
+                    if is_last && run.error.is_none() {
+                        firsts[i].extend(run.metrics.get(&first));
+                    }
                     out.runs.push(run);
                     if is_last || doing.is_stopped() {
                         break;
                     }
                 }
-                if done == FAILURES && out.runs.iter().all(|r| r.error.is_some()) {
+                // What is not on the virtual clock is no failure of it.
+                if !options.simulate
+                    && done == FAILURES
+                    && out.runs.iter().all(|r| r.error.is_some())
+                {
                     break 'all;
                 }
                 if let Some(pause) = sweep.pause
@@ -77,12 +88,18 @@ impl<'d> Inner<'d, '_, '_> {
             }
         }
         out.axes = axes.iter().map(|(name, _)| name.clone()).collect();
-        out.points = all.iter().map(|at| self.point(at, &out.runs)).collect();
+        out.points = self.points(&all, &out.runs);
         for figures in &sweep.published {
             let table = published::read(figures, &options.files)?;
             published::beside(figures, &table, &mut out.points);
         }
         self.close(out);
+        if let Some(percentage) = sweep.precision_percentage {
+            let words = format!(
+                "repeated until within ± {percentage} %: an interval that ended the runs covers less often than it says"
+            );
+            out.reason.get_or_insert(words);
+        }
         let wanted = all.len() as u64 * u64::from(runs);
         if done < wanted && out.outcome != Outcome::Error {
             out.outcome = Outcome::Error;
@@ -91,33 +108,44 @@ impl<'d> Inner<'d, '_, '_> {
         Ok(())
     }
 
-    pub(super) fn point(&self, at: &At, runs: &[RunRef]) -> Point {
-        let at: BTreeMap<String, String> = at.iter().cloned().collect();
-        let here = || runs.iter().filter(|r| r.at == at && !r.superseded);
-        let whole = || here().filter(|r| r.error.is_none());
-        Point {
-            runs: whole().count() as u64,
-            disturbed: whole().filter(|r| r.disturbed).count() as u64,
-            failed: here().filter(|r| r.error.is_some()).count() as u64,
-            metrics: summaries(whole(), self.doing.confidence()),
-            published: vec![],
-            at,
-        }
+    /// What the runs came to at each of these points.
+    pub(super) fn points(&self, all: &[At], runs: &[RunRef]) -> Vec<Point> {
+        let of_points = by_point(runs.iter().filter(|r| !r.superseded));
+        let each = all.iter().map(|at| {
+            let at: BTreeMap<String, String> = at.iter().cloned().collect();
+            let here = of_points.get(&at).map_or(&[][..], Vec::as_slice);
+            let whole = || here.iter().copied().filter(|r| r.error.is_none());
+            Point {
+                runs: whole().count() as u64,
+                disturbed: whole().filter(|r| r.disturbed).count() as u64,
+                failed: (here.len() - whole().count()) as u64,
+                metrics: summaries(whole(), self.doing.confidence()),
+                published: vec![],
+                at,
+            }
+        });
+        each.collect()
     }
+}
 
-    /// Whether a point's first metric is known closely enough.
-    pub(super) fn is_precise(
-        &self,
-        sweep: &SweepStep,
-        at: &At,
-        metrics: &[Metric],
-        out: &StepOutcome,
-    ) -> bool {
-        let Some(percentage) = sweep.precision_percentage else { return true };
-        let point = self.point(at, &out.runs);
-        let first = metrics.first().and_then(|m| point.metrics.get(&m.to_string()));
-        first.is_some_and(|s| {
-            s.interval.is_some_and(|i| (i.high - i.low) / 2.0 <= percentage / 100.0 * s.mean.abs())
-        })
+/// Whether a point's first metric is known closely enough.
+fn is_precise(sweep: &SweepStep, values: &[f64], confidence: f64) -> bool {
+    let Some(percentage) = sweep.precision_percentage else { return true };
+    let interval = summary(values, confidence).and_then(|s| Some((s.mean, s.interval?)));
+    interval.is_some_and(|(mean, i)| (i.high - i.low) / 2.0 <= percentage / 100.0 * f64::abs(mean))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn precision_is_of_the_interval_against_the_mean() {
+        let step = SweepStep { precision_percentage: Some(3.0), ..SweepStep::default() };
+        // Mean 96, deviation 1, n = 3: ± 2.484, which is 2.6 %.
+        assert!(is_precise(&step, &[95.0, 96.0, 97.0], 0.95));
+        assert!(!is_precise(&step, &[94.0, 96.0, 98.0], 0.95));
+        assert!(!is_precise(&step, &[96.0], 0.95), "one run has no interval");
+        assert!(is_precise(&SweepStep::default(), &[96.0], 0.95), "nothing was asked for");
     }
 }

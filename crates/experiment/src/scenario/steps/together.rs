@@ -19,7 +19,7 @@ impl Inner<'_, '_, '_> {
         let at = &self.around.at;
         out.runs.iter_mut().for_each(|run| run.at = at.iter().cloned().collect());
         out.axes = at.iter().map(|(name, _)| name.clone()).collect();
-        out.points = vec![self.point(at, &out.runs)];
+        out.points = self.points(std::slice::from_ref(at), &out.runs);
         for figures in published {
             let table = published::read(figures, &self.doing.options.files)?;
             published::beside(figures, &table, &mut out.points);

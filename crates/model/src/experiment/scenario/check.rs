@@ -1,18 +1,25 @@
 //! What has to hold in a scenario before anything starts.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Action, ImpairStep, Published, SCENARIO_SCHEMA, Scenario, SearchKind, Step, TestStep, Values,
-    inside, refuse, test_plan,
+    inside, nearest, refuse, test_plan,
 };
 use crate::ModelError;
 use crate::experiment::{Metric, Rule, ranges};
 
 /// Most steps, those inside of others included.
 const MOST_STEPS: usize = 10_000;
-/// Most runs of one sweep.
+/// Most runs of a scenario, and most points of a sweep.
 const MOST_RUNS: u64 = 100_000;
+/// Most repetitions of one test, at one point.
+const MOST_REPETITIONS: u32 = 10_000;
+/// Most times that a disturbed run is done again.
+const MOST_AGAIN: u32 = 100;
+
+/// The axes around a step and its own, with their values; none where these are not known yet.
+type Axes = BTreeMap<String, Vec<String>>;
 
 impl Scenario {
     pub(super) fn check(&self) -> Result<(), ModelError> {
@@ -74,7 +81,12 @@ impl Scenario {
         }
         let mut names = BTreeSet::new();
         let mut count = 0;
-        self.check_steps(&self.steps, "step", &mut names, &mut count, &BTreeSet::new())
+        self.check_steps(&self.steps, "step", &mut names, &mut count, &Axes::new())?;
+        let runs = most_runs(&self.steps)?;
+        if runs > MOST_RUNS {
+            return refuse("step", &format!("{runs} runs"), "at most 100000 runs in all");
+        }
+        Ok(())
     }
 
     /// Hosts of the lab.
@@ -90,7 +102,7 @@ impl Scenario {
         at: &str,
         names: &mut BTreeSet<String>,
         count: &mut usize,
-        axes: &BTreeSet<String>,
+        axes: &Axes,
     ) -> Result<(), ModelError> {
         for (i, step) in steps.iter().enumerate() {
             let at = format!("{at}[{i}]");
@@ -124,7 +136,7 @@ impl Scenario {
         at: &str,
         names: &mut BTreeSet<String>,
         count: &mut usize,
-        axes: &BTreeSet<String>,
+        axes: &Axes,
     ) -> Result<(), ModelError> {
         let Some(action) = step.action() else { return Ok(()) };
         let has_runs = matches!(
@@ -153,6 +165,7 @@ impl Scenario {
                     "sums of parallel alone, such as 'sum throughput >= 1 Gbit/s', and others of the tests in it",
                 );
             }
+            check_where(&rule, action, axes, &format!("{at}.expect"))?;
         }
         if !step.published.is_empty() && !is_parallel {
             return refuse(
@@ -169,17 +182,23 @@ impl Scenario {
             Action::Test(test) => self.check_test(test, &at, axes),
             Action::Sweep(sweep) => {
                 let own = check_axes(&sweep.over, &at)?;
-                let points: u64 = own.iter().map(|(_, v)| v.len() as u64).product();
-                let most = u64::from(sweep.most_runs.or(sweep.runs).unwrap_or(1).max(1));
-                if points.saturating_mul(most) > MOST_RUNS {
+                check_runs(sweep.runs, &format!("{at}.runs"))?;
+                check_runs(sweep.most_runs, &format!("{at}.most_runs"))?;
+                if sweep.repeat_disturbed > MOST_AGAIN {
                     return refuse(
-                        &format!("{at}.over"),
-                        &format!("{points} points"),
-                        "at most 100000 runs in all",
+                        &format!("{at}.repeat_disturbed"),
+                        &sweep.repeat_disturbed.to_string(),
+                        "at most 100",
                     );
                 }
-                if sweep.runs == Some(0) {
-                    return refuse(&format!("{at}.runs"), "0", "1 or more");
+                if sweep.precision_percentage.is_some()
+                    && sweep.most_runs.is_none_or(|most| most < sweep.runs.unwrap_or(1).max(2))
+                {
+                    return refuse(
+                        &format!("{at}.precision_percentage"),
+                        "without enough most_runs",
+                        "most_runs of 2 or more and no less than runs: how far it may repeat",
+                    );
                 }
                 if sweep.precision_percentage.is_some_and(|p| !(p > 0.0 && p <= 100.0)) {
                     return refuse(
@@ -195,8 +214,7 @@ impl Scenario {
                         return refuse(&field, text, "figures of one test: sums are of parallel");
                     }
                 }
-                let mut axes = axes.clone();
-                axes.extend(own.iter().map(|(n, _)| n.clone()));
+                let axes = with(axes, own);
                 for (i, published) in sweep.published.iter().enumerate() {
                     check_published(published, &axes, &format!("{at}.published[{i}]"))?;
                 }
@@ -214,9 +232,8 @@ impl Scenario {
                     .map_or(Ok(()), |i| self.check_impair(i, &format!("{at}.impair"), true))
             }
             Action::Search(search) => {
-                let own = check_axes(&search.over, &at)?;
-                let mut all = axes.clone();
-                all.extend(own.into_iter().map(|(n, _)| n));
+                let all = with(axes, check_axes(&search.over, &at)?);
+                check_runs(search.runs, &format!("{at}.runs"))?;
                 for (i, published) in search.published.iter().enumerate() {
                     check_published(published, &all, &format!("{at}.published[{i}]"))?;
                 }
@@ -230,16 +247,15 @@ impl Scenario {
                 self.check_test(
                     &search.test,
                     &format!("{at}.test"),
-                    &BTreeSet::from(["rate".into()]),
+                    &Axes::from([("rate".into(), vec![])]),
                 )
             }
             Action::Compare(compare) => {
-                let own = check_axes(&compare.over, &at)?;
+                let mut all = with(axes, check_axes(&compare.over, &at)?);
+                check_runs(compare.runs, &format!("{at}.runs"))?;
                 self.check_host(compare.from.as_deref(), &format!("{at}.from"))?;
                 self.check_host(compare.to.as_deref(), &format!("{at}.to"))?;
-                let mut all = axes.clone();
-                all.extend(own.into_iter().map(|(n, _)| n));
-                all.insert("tool".into());
+                all.insert("tool".into(), compare.tools.clone());
                 for (i, published) in compare.published.iter().enumerate() {
                     check_published(published, &all, &format!("{at}.published[{i}]"))?;
                 }
@@ -286,19 +302,13 @@ impl Scenario {
                 if repeat.times.is_some_and(|t| t == 0 || t > 100_000) {
                     return refuse(&format!("{at}.times"), "out of range", "1 to 100000");
                 }
-                let mut axes = axes.clone();
-                axes.extend(own.into_iter().map(|(n, _)| n));
+                let axes = with(axes, own);
                 self.check_steps(&repeat.steps, &format!("{at}.step"), names, count, &axes)
             }
         }
     }
 
-    fn check_test(
-        &self,
-        test: &TestStep,
-        at: &str,
-        axes: &BTreeSet<String>,
-    ) -> Result<(), ModelError> {
+    fn check_test(&self, test: &TestStep, at: &str, axes: &Axes) -> Result<(), ModelError> {
         self.check_host(test.from.as_deref().filter(|h| *h != "local"), &format!("{at}.from"))?;
         if let Some(from) = &test.from
             && self.hosts.contains_key(from)
@@ -317,9 +327,7 @@ impl Scenario {
         if forms.iter().filter(|f| **f).count() > 1 {
             return refuse(at, "several", "one of args, plan and plan_file");
         }
-        if test.runs == Some(0) {
-            return refuse(&format!("{at}.runs"), "0", "1 or more");
-        }
+        check_runs(test.runs, &format!("{at}.runs"))?;
         if let Some(plan) = &test.plan
             && axes.is_empty()
         {
@@ -393,6 +401,86 @@ impl Scenario {
     }
 }
 
+/// Axes with those of a step itself.
+fn with(around: &Axes, own: Values) -> Axes {
+    let mut out = around.clone();
+    out.extend(own);
+    out
+}
+
+fn check_runs(runs: Option<u32>, at: &str) -> Result<(), ModelError> {
+    match runs {
+        Some(runs) if !(1..=MOST_REPETITIONS).contains(&runs) => {
+            refuse(at, &runs.to_string(), "1 to 10000")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Runs that these steps come to at most; each other step counts as one.
+fn most_runs(steps: &[Step]) -> Result<u64, ModelError> {
+    let points = |over: &[String]| -> Result<u64, ModelError> {
+        Ok(check_axes(over, "step")?.iter().map(|(_, v)| v.len() as u64).product())
+    };
+    steps.iter().try_fold(0u64, |sum, step| {
+        let own = match step.action() {
+            Some(Action::Test(test)) => u64::from(test.runs.unwrap_or(1)),
+            Some(Action::Sweep(sweep)) => {
+                let (runs, most) = (sweep.runs.unwrap_or(1), sweep.most_runs.unwrap_or(1));
+                points(&sweep.over)?.saturating_mul(runs.max(most).into())
+            }
+            Some(Action::Search(search)) => points(&search.over)?,
+            Some(Action::Compare(compare)) => {
+                let tools = compare.tools.len().max(1) as u64;
+                let runs = u64::from(compare.runs.unwrap_or(1));
+                points(&compare.over)?.saturating_mul(tools).saturating_mul(runs)
+            }
+            Some(Action::Parallel(inner)) => most_runs(inner)?,
+            Some(Action::Repeat(repeat)) => most_runs(&repeat.steps)?
+                .saturating_mul(points(&repeat.over)?)
+                .saturating_mul(repeat.times.unwrap_or(1).into()),
+            _ => 1,
+        };
+        Ok(sum.saturating_add(own))
+    })
+}
+
+/// What an expectation's `where` names has to be there: else nothing would be judged, and nothing could fail.
+fn check_where(rule: &Rule, action: Action<'_>, around: &Axes, at: &str) -> Result<(), ModelError> {
+    let mut axes = match action {
+        Action::Sweep(sweep) => with(around, check_axes(&sweep.over, at)?),
+        Action::Compare(compare) => with(around, check_axes(&compare.over, at)?),
+        _ => around.clone(),
+    };
+    if let Action::Compare(compare) = action {
+        axes.insert("tool".into(), compare.tools.clone());
+    }
+    for (name, value) in &rule.at {
+        let place = format!("{at}: where {name}={value}");
+        let hint = |given: &str, known: &[&str]| {
+            let near = nearest(given, known.iter().copied());
+            let near = near.map_or_else(String::new, |n| format!(" (did you mean {n}?)"));
+            format!("{}{near}", known.join(", "))
+        };
+        let Some(values) = axes.get(name) else {
+            let known: Vec<&str> = axes.keys().map(String::as_str).collect();
+            let accepted = if known.is_empty() {
+                "no where: no axis is around this step".into()
+            } else {
+                hint(name, &known)
+            };
+            return refuse(&place, "no such axis", &accepted);
+        };
+        // Values that another axis fills in are known later.
+        let open = value.contains('{') || values.iter().any(|v| v.contains('{'));
+        if !open && !values.is_empty() && !values.contains(value) {
+            let known: Vec<&str> = values.iter().map(String::as_str).collect();
+            return refuse(&place, "no such value", &hint(value, &known));
+        }
+    }
+    Ok(())
+}
+
 /// The axes of a sweep with their values.
 ///
 /// # Errors
@@ -420,15 +508,11 @@ pub fn check_axes(over: &[String], at: &str) -> Result<Values, ModelError> {
     Ok(out)
 }
 
-fn check_published(
-    published: &Published,
-    axes: &BTreeSet<String>,
-    at: &str,
-) -> Result<(), ModelError> {
+fn check_published(published: &Published, axes: &Axes, at: &str) -> Result<(), ModelError> {
     published.metric.parse::<Metric>().map_err(|e| inside(&format!("{at}.metric"), e))?;
     for axis in published.matching.keys().chain(published.at.keys()) {
-        if !axes.contains(axis) {
-            let known: Vec<&str> = axes.iter().map(String::as_str).collect();
+        if !axes.contains_key(axis) {
+            let known: Vec<&str> = axes.keys().map(String::as_str).collect();
             return refuse(
                 &format!("{at}.match.{axis}"),
                 "no axis of this sweep",

@@ -11,7 +11,11 @@ pub(super) fn read<T: serde::de::DeserializeOwned>(value: &Value) -> Result<T, M
         let at = error.path().to_string();
         let reason = error.inner().to_string();
         let hint = unknown_key(&reason)
-            .and_then(|(given, known)| {
+            .and_then(|(given, mut known)| {
+                // Where two tables are read as one, the reader does not tell what it knows.
+                if known.is_empty() {
+                    known.extend(OF_EMULATORS);
+                }
                 let n = nearest(given, known.iter().copied())?;
                 Some(format!(" (did you mean {n}?)"))
             })
@@ -20,6 +24,21 @@ pub(super) fn read<T: serde::de::DeserializeOwned>(value: &Value) -> Result<T, M
         ModelError::Document { document: SCENARIO_SCHEMA, reason: format!("{at}{reason}{hint}") }
     })
 }
+
+/// Keys of `[emulator.NAME]` and of `impair`.
+const OF_EMULATORS: [&str; 11] = [
+    "both",
+    "a_to_b",
+    "b_to_a",
+    "profile",
+    "config",
+    "config_file",
+    "seed",
+    "emulator",
+    "clear",
+    "interfaces",
+    "control_socket",
+];
 
 /// The key and the known ones in serde's words "unknown field `x`, expected one of `a`, `b`".
 fn unknown_key(reason: &str) -> Option<(&str, Vec<&str>)> {

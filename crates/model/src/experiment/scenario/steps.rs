@@ -183,10 +183,11 @@ pub struct SweepStep {
     /// Repetitions at each point. Default 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runs: Option<u32>,
-    /// Most repetitions, when `precision_percentage` asks for more than `runs`.
+    /// Most repetitions, when `precision_percentage` asks for more than `runs`: it needs them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub most_runs: Option<u32>,
-    /// Repeats a point until its first metric's confidence interval is within this share of its mean.
+    /// Repeats a point until its first metric's confidence interval is within this share of its mean, `most_runs` times at most.
+    /// Stopping where it looks narrow makes it so by chance now and then: the interval covers less often than it says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub precision_percentage: Option<f64>,
     /// The points in the order of the axes, not shuffled.
@@ -352,7 +353,7 @@ pub struct StopStep {
 
 /// Orders for an emulator.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
+#[serde(deny_unknown_fields, default)]
 pub struct ImpairStep {
     /// Which; absent: the only one.
     #[serde(skip_serializing_if = "Option::is_none")]
