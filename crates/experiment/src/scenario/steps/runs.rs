@@ -172,7 +172,9 @@ impl<'d> Inner<'d, '_, '_> {
             }
             for point in &out.points {
                 let values: Vec<(String, String)> = point.at.clone().into_iter().collect();
-                if rule.concerns(&values) {
+                // Nothing is to be thought of what is not on the virtual clock.
+                let is_left_out = self.doing.options.simulate && point.runs == 0;
+                if rule.concerns(&values) && !is_left_out {
                     let here: Vec<&RunRef> =
                         counted.iter().filter(|r| r.at == point.at).copied().collect();
                     judged.push(judge(rule, &point.at, &here, self.doing.confidence()));
@@ -180,7 +182,7 @@ impl<'d> Inner<'d, '_, '_> {
             }
         }
         out.outcome = judged.iter().fold(out.outcome, |all, j| all.and(j.outcome));
-        out.expectations = judged;
+        out.expectations.append(&mut judged);
     }
 }
 
