@@ -202,6 +202,22 @@ fn what_failed_is_made_again_when_it_goes_on() {
     assert_eq!((third.outcome, bench.made().len()), (Outcome::Passed, 4));
 }
 
+#[test]
+fn other_programs_and_hosts_are_told_with_the_result() {
+    let bench = Bench::new();
+    let text = format!("{HOST}[[step]]\ntest = {{}}\n");
+    let first = bench.run(&text, bench.journal()).experiment;
+    assert_eq!(first.warnings, [""; 0]);
+    let mut journal = bench.journal();
+    journal
+        .go_on(Session { version: "2".into(), host: "other".into(), ..Session::default() })
+        .unwrap();
+    let second = bench.run(&text, journal).experiment;
+    assert_eq!(second.version, " (commit unknown), 2 (commit unknown)");
+    assert_eq!(second.warnings.len(), 2, "{:?}", second.warnings);
+    assert!(scenario::text::closing(&second).contains("\nwarning: gone on with at "));
+}
+
 /// So is what a step's own time cut.
 #[test]
 fn what_a_time_out_cut_is_made_again() {
