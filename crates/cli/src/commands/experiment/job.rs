@@ -101,7 +101,7 @@ fn same_files(
     before: &BTreeMap<String, String>,
     now: &BTreeMap<String, String>,
 ) -> Result<(), CliError> {
-    match now.iter().find(|(name, hash)| before.get(*name) != Some(hash)) {
+    match now.iter().find(|(name, hash)| before.get(*name) != Some(*hash)) {
         None => Ok(()),
         Some((name, _)) => Err(CliError::Usage(format!(
             "experiment {id}: {name} is not what it was when the experiment began: runs of both can't be compared; \
