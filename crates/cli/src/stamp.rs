@@ -14,7 +14,8 @@ use crate::time;
 /// Version of Weir.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 const TARGET: &str = env!("WEIR_TARGET");
-const COMMIT: Option<&str> = option_env!("WEIR_COMMIT");
+/// The commit that it was built from, where that is known.
+pub(crate) const COMMIT: Option<&str> = option_env!("WEIR_COMMIT");
 /// Version with its build, for `--version`.
 pub(crate) const LONG_VERSION: &str = concat!(
     env!("CARGO_PKG_VERSION"),

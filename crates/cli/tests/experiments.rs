@@ -271,6 +271,19 @@ fn a_killed_sweep_goes_on_where_it_was() {
     assert_eq!(kept["runs"].as_array().unwrap().len(), 8, "{kept}");
 }
 
+/// Programs that were started with this home, by their command lines.
+fn left_of(home: &Path) -> Vec<String> {
+    let wanted = format!("XDG_DATA_HOME={}", home.display());
+    let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok).map(|e| e.path());
+    let read = |path: PathBuf| {
+        String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).replace('\0', " ")
+    };
+    processes
+        .filter(|process| read(process.join("environ")).contains(&wanted))
+        .map(|process| read(process.join("cmdline")))
+        .collect()
+}
+
 #[test]
 fn an_interrupt_ends_a_scenario_in_order() {
     let Some(_turn) = turn("an_interrupt_ends_a_scenario_in_order") else { return };
@@ -310,8 +323,12 @@ fn an_interrupt_ends_a_scenario_in_order() {
     let inner = &result["steps"][0]["steps"];
     assert_eq!(inner[1]["outcome"], "passed", "{out}");
     assert!(inner[0]["runs"][0]["id"].is_string(), "{out}");
-    let (_, labs, _) = run(dir.path(), &["lab", "list", "--json"]);
-    assert!(!labs.contains("weir-run"), "{labs}");
+    // And nothing that it started is left: servers, emulator, the hosts of the lab.
+    let end = Instant::now() + Duration::from_secs(20);
+    while !left_of(dir.path()).is_empty() && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(left_of(dir.path()), [""; 0]);
 }
 
 /// What a scenario asks of an emulator is what its tests measure, and what fails is told with the figure.
@@ -652,12 +669,41 @@ fn a_full_disk_ends_an_experiment_with_words_and_loses_nothing() {
     let (output, out, err) = run(home, &["run", &path]);
     assert_eq!(output.status.code(), Some(4), "{out}{err}");
     assert!(err.to_lowercase().contains("read-only") && err.contains("nothing was run"), "{err}");
-    let (output, _, err) = run(home, &["run", "--resume", "last"]);
+    let id = result["id"].as_str().unwrap();
+    let (output, _, err) = run(home, &["run", "--resume", id]);
     assert_eq!(output.status.code(), Some(4), "{err}");
     assert!(err.to_lowercase().contains("read-only"), "{err}");
+    // It came to its end: by its name alone.
+    let (output, _, err) = run(home, &["run", "--resume", "last"]);
+    assert_eq!(output.status.code(), Some(2), "{err}");
+    assert!(err.contains("have come to their end"), "{err}");
     // What is kept is read all the same.
     let (output, page, err) = run(home, &["report", "last-experiment", "--format", "md"]);
     assert!(output.status.success() && page.starts_with("## s"), "{page}{err}");
+}
+
+/// A file that is changed between two sessions is named, and nothing is mixed.
+#[test]
+fn an_experiment_does_not_go_on_with_other_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let plan = dir.path().join("plan.toml");
+    let write = |seconds| {
+        let text = format!("schema = \"weir.plan/1\"\n[[connection]]\nduration = \"{seconds}s\"\n");
+        std::fs::write(&plan, text).unwrap();
+    };
+    write(1);
+    let text = "schema = \"weir.scenario/1\"\nname = \"s\"\n[host.b]\naddress = \"127.0.0.1\"\nport = 1\n\
+                [[step]]\ntest = { plan_file = \"plan.toml\" }\n";
+    let path = file(dir.path(), text);
+    assert_eq!(run(dir.path(), &["run", &path]).0.status.code(), Some(3));
+    write(2);
+    let (output, _, err) = run(dir.path(), &["run", "--resume", "last"]);
+    assert_eq!(output.status.code(), Some(2), "{err}");
+    assert!(err.contains("plan.toml is not what it was when the experiment began"), "{err}");
+    write(1);
+    let (output, out, err) = run(dir.path(), &["run", "--resume", "last", "--json"]);
+    assert_eq!(output.status.code(), Some(3), "nobody is there: {out}{err}");
+    assert!(!err.contains("(done before)"), "{err}");
 }
 
 /// Two programs at once: experiments of their own do not meet, and one experiment has one program.
@@ -682,7 +728,8 @@ fn an_experiment_has_one_program_at_a_time_and_others_do_not_meet_it() {
     }
     let (output, out, err) = run(dir.path(), &["run", "--resume", "last"]);
     assert_eq!(output.status.code(), Some(4), "{out}{err}");
-    assert!(err.contains("another program is running this experiment"), "{err}");
+    let wanted = format!("another program is running this experiment: process {}", first.0.id());
+    assert!(err.contains(&wanted), "{err}");
     let mut second = begin();
     let journals = || {
         let all = std::fs::read_dir(dir.path().join("weir/experiments")).unwrap();

@@ -2,10 +2,10 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Child;
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use weir_net::namespace::{Process, process_start_time};
+use weir_net::namespace::{Process, process_start_time, signal_group};
 
 /// How long a program may take to begin.
 pub(crate) const BEGIN: Duration = Duration::from_secs(5);
@@ -22,6 +22,10 @@ const TERMINATE: i32 = 15;
 pub(crate) struct Running {
     pub(crate) child: Child,
     patience: Duration,
+    /// It leads a process group of its own, which ends with it.
+    is_group: bool,
+    /// That group was ended and its leader waited for: the number may be another's.
+    is_over: bool,
 }
 
 /// A program that ended before it worked.
@@ -42,17 +46,39 @@ impl Died {
 impl Running {
     /// One that is killed when it is dropped.
     pub(crate) fn new(child: Child) -> Running {
-        Running { child, patience: Duration::ZERO }
+        Running { child, patience: Duration::ZERO, is_group: false, is_over: false }
     }
 
     /// One that is asked to end when it is dropped, and killed when it has not after `patience`.
     pub(crate) fn patient(child: Child, patience: Duration) -> Running {
-        Running { child, patience }
+        Running { child, patience, is_group: false, is_over: false }
+    }
+
+    /// The same for a leader of a session of its own: what it started and left in its group ends with it. Not for programs
+    /// that leave something behind on purpose, as an emulator does its watchdog.
+    pub(crate) fn group(child: Child, patience: Duration) -> Running {
+        Running { child, patience, is_group: true, is_over: false }
+    }
+
+    /// Whether it has ended. It is not waited for by this: its number, and its group's, stay its own.
+    pub(crate) fn has_ended(&self) -> bool {
+        process_start_time(self.child.id()).is_none()
+    }
+
+    /// Ends it, with its group where it leads one; its exit code where it had one.
+    pub(crate) fn end(mut self) -> Option<i32> {
+        self.stop();
+        self.child.try_wait().ok().flatten().and_then(|status| status.code())
     }
 
     /// Asks it to end.
     pub(crate) fn terminate(&mut self) {
         let pid = self.child.id();
+        if self.is_group {
+            // Not waited for yet, or it would not be running.
+            let _ = signal_group(pid, TERMINATE);
+            return;
+        }
         // Not waited for yet: the number is its own.
         let process = process_start_time(pid).and_then(|at| Process::open(pid, at).ok().flatten());
         if process.is_none_or(|process| process.signal(TERMINATE).is_err()) {
@@ -136,10 +162,11 @@ impl Running {
             Err(_) => Err(Died::new("it did not begin within 5 s")),
         }
     }
-}
 
-impl Drop for Running {
-    fn drop(&mut self) {
+    fn stop(&mut self) {
+        if self.is_group {
+            return self.stop_group();
+        }
         if !self.patience.is_zero() && matches!(self.child.try_wait(), Ok(None)) {
             self.terminate();
             let patience = self.patience;
@@ -148,6 +175,28 @@ impl Drop for Running {
         // It may have ended by itself; killing a child that is reaped below is harmless.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+
+    fn stop_group(&mut self) {
+        if std::mem::replace(&mut self.is_over, true) {
+            return;
+        }
+        if !self.patience.is_zero() && !self.has_ended() {
+            self.terminate();
+            let end = Instant::now() + self.patience;
+            while !self.has_ended() && Instant::now() < end {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        }
+        // Before it is waited for: the number of its group is its own until then.
+        let _ = signal_group(self.child.id(), KILL);
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 
@@ -188,6 +237,44 @@ pub(crate) fn read_all(
         let _ = sender.send(String::from_utf8_lossy(&kept).into_owned());
     });
     receiver
+}
+
+/// What a stream has said so far.
+pub(crate) struct Said {
+    kept: Arc<Mutex<Vec<u8>>>,
+    ended: mpsc::Receiver<()>,
+}
+
+impl Said {
+    /// Waits so long for the stream's end; false when it is still open.
+    pub(crate) fn ends_within(&self, patience: Duration) -> bool {
+        // Nobody sends: the other end goes with the thread that reads.
+        self.ended.recv_timeout(patience) == Err(mpsc::RecvTimeoutError::Disconnected)
+    }
+
+    /// The text that was kept until now.
+    pub(crate) fn text(&self) -> String {
+        let kept = self.kept.lock().unwrap_or_else(|e| e.into_inner());
+        String::from_utf8_lossy(&kept).into_owned()
+    }
+}
+
+/// The first `most` bytes of a stream as they come; the rest is read and dropped.
+pub(crate) fn hear(stream: Option<impl Read + Send + 'static>, most: u64) -> Said {
+    let (open, ended) = mpsc::channel();
+    let kept = Arc::new(Mutex::new(vec![]));
+    let all = kept.clone();
+    std::thread::spawn(move || {
+        let _open: mpsc::Sender<()> = open;
+        let Some(mut stream) = stream else { return };
+        let mut buffer = [0; 4096];
+        while let Ok(n @ 1..) = stream.read(&mut buffer) {
+            let mut all = all.lock().unwrap_or_else(|e| e.into_inner());
+            let room = (most as usize).saturating_sub(all.len());
+            all.extend_from_slice(&buffer[..n.min(room)]);
+        }
+    });
+    Said { kept, ended }
 }
 
 /// The last `most` bytes of a stream, once it has ended.
@@ -261,6 +348,30 @@ mod tests {
             running.patience = patience;
             drop(running);
             assert_eq!(file.exists(), ends_in_order);
+        }
+    }
+
+    /// A program that starts others and leaves them, or is ended before they are, takes them with it.
+    #[test]
+    fn what_a_group_leader_started_ends_with_it() {
+        for (script, code) in [
+            ("sleep 1000 & echo first; sleep 1000", None),
+            ("sleep 1000 & echo first; exit 3", Some(3)),
+            // One that is deaf to the request.
+            ("trap '' TERM; (sleep 1000; :) & echo first; exit 0", Some(0)),
+        ] {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]).stdin(Stdio::null()).stdout(Stdio::piped());
+            weir_net::namespace::ChildSetup::new().new_session().apply(&mut command).unwrap();
+            let mut running = Running::group(command.spawn().unwrap(), Duration::from_secs(20));
+            let said = hear(running.child.stdout.take(), 4);
+            while !said.text().starts_with("firs") || (code.is_some() && !running.has_ended()) {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            assert_eq!(running.end(), code, "{script}");
+            // Whoever is left of the group would hold the stream open for 1000 s.
+            assert!(said.ends_within(Duration::from_secs(20)), "{script}");
+            assert_eq!(said.text(), "firs");
         }
     }
 

@@ -41,6 +41,7 @@ pub use link::LinkControl;
 pub(crate) use link::{interface_ioctl, interface_name, request_for, set_feature_bit};
 pub use process::{
     Process, TerminationSignals, boot_id, effective_user_id, end_processes_in, process_start_time,
+    signal_group,
 };
 
 /// What went wrong with a namespace, an interface setting or a process: the operation and its object.

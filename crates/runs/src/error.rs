@@ -76,6 +76,14 @@ pub enum StoreError {
         /// Some of the ids.
         matches: Vec<String>,
     },
+    /// All experiments came to their end.
+    #[error("no experiment '{selector}' to go on with in {}: those that are kept have come to their end", path.display())]
+    NoUnfinished {
+        /// What was asked for.
+        selector: String,
+        /// The directory.
+        path: PathBuf,
+    },
     /// No experiment has this id or begins with it.
     #[error(
         "no experiment '{selector}' in {}; {}",

@@ -3,10 +3,14 @@
 //! `ID.journal` is written while an experiment runs and is what it goes on from; `ID.json` (`weir.experiment/1`) is its result.
 //! What is in them is the caller's; here is where they are and which of them a word means.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+use serde::Deserialize;
+use weir_model::record::Status;
+
+use crate::place::new_beside;
 use crate::store::back_from_last;
 use crate::{Place, StoreError};
 
@@ -140,19 +144,55 @@ impl Experiments {
     /// [`StoreError::Io`].
     pub fn keep(&self, id: &str, text: &str) -> Result<(), StoreError> {
         let path = self.result(id);
-        let part = self.directory.join(format!("{id}.json.{}.part", std::process::id()));
-        let written = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(&part)
-            .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
-            .and_then(|()| std::fs::rename(&part, &path));
-        if let Err(source) = written {
+        let fail = |source| StoreError::Io { operation: "write", path: path.clone(), source };
+        let (mut file, part) = new_beside(&path, true).map_err(fail)?;
+        let written = file
+            .write_all(text.as_bytes())
+            .and_then(|()| file.sync_all())
+            .map_err(fail)
+            .and_then(|()| self.place.give(&file, &path))
+            .and_then(|()| std::fs::rename(&part, &path).map_err(fail));
+        if written.is_err() {
             let _ = std::fs::remove_file(&part);
-            return Err(StoreError::Io { operation: "write", path, source });
         }
-        self.place.give(&path)
+        written
+    }
+
+    /// The one id that a word means where an experiment is to be gone on with: `last` is the newest that did not come to its end,
+    /// `last~1` the one before.
+    ///
+    /// # Errors
+    /// As [`Experiments::resolve`].
+    pub fn unfinished(&self, selector: &str) -> Result<String, StoreError> {
+        let Some(back) = back_from_last(selector) else { return self.resolve(selector) };
+        let all = self.ids()?;
+        if all.is_empty() {
+            return self.resolve(selector);
+        }
+        let mut open = vec![];
+        for id in all.into_iter().rev() {
+            if self.journal(&id).exists() && !self.is_complete(&id) {
+                open.push(id);
+            }
+            if open.len() as u64 > back as u64 {
+                break;
+            }
+        }
+        open.into_iter().nth(back as usize).ok_or_else(|| StoreError::NoUnfinished {
+            selector: selector.into(),
+            path: self.directory.clone(),
+        })
+    }
+
+    /// Whether its result says that all was done.
+    fn is_complete(&self, id: &str) -> bool {
+        #[derive(Deserialize)]
+        struct Ended {
+            status: Status,
+        }
+        // One that can't be read says nothing.
+        let text = self.read(id).ok().flatten().unwrap_or_default();
+        serde_json::from_str::<Ended>(&text).is_ok_and(|ended| ended.status == Status::Complete)
     }
 }
 
@@ -204,10 +244,27 @@ mod tests {
         all.keep("a", "one").unwrap();
         all.keep("a", "two").unwrap();
         assert_eq!(all.read("a").unwrap().as_deref(), Some("two"));
-        // Nowhere to write: the name of the new file is taken.
-        let part = all.directory().join(format!("a.json.{}.part", std::process::id()));
-        std::fs::create_dir(&part).unwrap();
-        assert!(matches!(all.keep("a", "three"), Err(StoreError::Io { .. })));
-        assert_eq!(all.read("a").unwrap().as_deref(), Some("two"));
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = all.result("a").metadata().unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "as private as the store");
+        }
+        // Nothing of the parts is left, also where the new one can't take its place.
+        std::fs::create_dir(all.result("b")).unwrap();
+        assert!(matches!(all.keep("b", "three"), Err(StoreError::Io { .. })));
+        assert_eq!(std::fs::read_dir(all.directory()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn the_last_to_go_on_with_is_the_newest_that_has_not_ended() {
+        let (_dir, all) = kept(&["1.journal", "2.journal", "3.journal", "4.journal", "5.json"]);
+        all.keep("2", r#"{"status":"interrupted"}"#).unwrap();
+        all.keep("3", r#"{"status":"complete","steps":[]}"#).unwrap();
+        assert_eq!(all.unfinished("last").unwrap(), "4", "it was killed, or it runs");
+        assert_eq!(all.unfinished("last~1").unwrap(), "2");
+        assert_eq!(all.unfinished("last~2").unwrap(), "1");
+        assert!(matches!(all.unfinished("last~3"), Err(StoreError::NoUnfinished { .. })));
+        assert_eq!(all.unfinished("3").unwrap(), "3", "by its name any");
     }
 }

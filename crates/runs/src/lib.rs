@@ -54,7 +54,7 @@ pub use error::StoreError;
 pub use experiments::Experiments;
 pub use figures::Better;
 pub use import::{Imported, MAX_RECORD_BYTES};
-pub use place::Place;
+pub use place::{Place, new_beside};
 pub use row::RunRow;
 pub use search::Filter;
 pub use setup::SetupDifference;

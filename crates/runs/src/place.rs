@@ -86,20 +86,39 @@ impl Place {
         };
         match make_directory(&path) {
             Ok(()) => self.hand_over(&path).map_err(io("give to its user:"))?,
-            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists && path.is_dir() => {}
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists && path.is_dir() => {
+                self.check_own_directory(&path)?;
+            }
             Err(e) => return Err(io("create directory")(e)),
         }
         Ok(path)
     }
 
-    /// Gives a file that was made beside the others to the user whom they belong to (under sudo).
+    /// As root for another user: a directory beside the file has to be that user's, and no link to one of somebody else.
+    fn check_own_directory(&self, path: &Path) -> Result<(), StoreError> {
+        let is_link = path.symlink_metadata().is_ok_and(|found| found.is_symlink());
+        if self.owner.is_some() && is_link {
+            let reason = "a link: as root it is not followed for another user".into();
+            return Err(StoreError::Foreign { path: path.into(), reason });
+        }
+        self.check_owner(path, false)
+    }
+
+    /// Gives an open file that was made beside the others to the user whom they belong to (under sudo). By what is open and
+    /// not by its name, which that user may have given to another file meanwhile.
     ///
     /// # Errors
     /// As [`Place::prepare`].
-    pub fn give(&self, path: &Path) -> Result<(), StoreError> {
+    pub fn give(&self, file: &std::fs::File, path: &Path) -> Result<(), StoreError> {
         let fail =
             |source| StoreError::Io { operation: "give to its user:", path: path.into(), source };
-        self.hand_over(path).map_err(fail)
+        #[cfg(unix)]
+        if let Some((uid, gid)) = self.owner {
+            std::os::unix::fs::fchown(file, Some(uid), Some(gid)).map_err(fail)?;
+        }
+        #[cfg(not(unix))]
+        let _ = (file, fail);
+        Ok(())
     }
 
     /// Makes the directory and an empty file where missing, private to the owner.
@@ -188,6 +207,33 @@ fn make_directory(path: &Path) -> std::io::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.create(path)
+}
+
+/// A new file beside another that it is to replace, by a name that nobody knows before; returns it and that name. Nothing that
+/// has such a name already is followed or written.
+///
+/// # Errors
+/// Those of the file system.
+pub fn new_beside(path: &Path, is_private: bool) -> std::io::Result<(std::fs::File, PathBuf)> {
+    use std::hash::{BuildHasher, Hasher};
+    for _ in 0..16 {
+        // Each is keyed with numbers that the system drew.
+        let number = std::hash::RandomState::new().build_hasher().finish();
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".{number:016x}.part"));
+        let mut options = std::fs::OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(
+            &mut options,
+            if is_private { 0o600 } else { 0o666 },
+        );
+        match options.open(&name) {
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+            made => return made.map(|file| (file, PathBuf::from(name))),
+        }
+    }
+    Err(std::io::Error::from(std::io::ErrorKind::AlreadyExists))
 }
 
 fn make_file(path: &Path) -> std::io::Result<()> {
@@ -298,6 +344,24 @@ mod tests {
         place.prepare().unwrap();
         let uid = |p: &Path| std::os::unix::fs::MetadataExt::uid(&p.metadata().unwrap());
         assert_eq!((uid(&place.file()), uid(&target)), (1000, 0));
+        // The directory of experiments: the user's own, made here or before, and no link of theirs to root's.
+        let experiments = place.prepare_directory("experiments").unwrap();
+        assert_eq!(uid(&experiments), 1000);
+        place.prepare_directory("experiments").unwrap();
+        std::os::unix::fs::chown(&experiments, Some(0), None).unwrap();
+        assert!(matches!(place.prepare_directory("experiments"), Err(StoreError::Foreign { .. })));
+        std::fs::remove_dir(&experiments).unwrap();
+        let roots = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(roots.path(), &experiments).unwrap();
+        assert!(matches!(place.prepare_directory("experiments"), Err(StoreError::Foreign { .. })));
+        // What is given is what is open, whatever has its name by now.
+        let path = dir.path().join("new");
+        let file = std::fs::File::create(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(&target, &path).unwrap();
+        place.give(&file, &path).unwrap();
+        assert_eq!(std::os::unix::fs::MetadataExt::uid(&file.metadata().unwrap()), 1000);
+        assert_eq!(uid(&target), 0);
         let elsewhere = Place { directory: "/etc".into(), owner: Some((1000, 1000)) };
         assert!(matches!(elsewhere.prepare(), Err(StoreError::Foreign { .. })));
     }

@@ -1,10 +1,10 @@
 //! What an experiment has done, a line at a time, so that it can go on after any interruption.
 //!
-//! The first line names the experiment; each later one is a run that ended. A line is written whole and synchronised before
-//! the next run begins; one that was cut by a crash is dropped when the file is read again. The runs themselves are in the
-//! store.
+//! The first line names the experiment and its first session; each later one is a run that ended, all runs of steps at the same
+//! time together, or the beginning of a later session. A line is written whole and synchronised before the next run begins; one
+//! that was cut by a crash is dropped when the file is read again. The runs themselves are in the store.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use weir_model::experiment::RunRef;
 
 /// A journal is read up to this many bytes a line and so many lines.
-const MOST_LINE_BYTES: u64 = 16 << 20;
+const MOST_LINE_BYTES: u64 = 256 << 20;
 const MOST_LINES: usize = 1_000_000;
 
 /// The first line.
@@ -33,26 +33,109 @@ pub struct Head {
     pub set: weir_model::experiment::Variables,
     /// `--host`.
     #[serde(default)]
-    pub hosts: std::collections::BTreeMap<String, weir_model::experiment::HostSpec>,
+    pub hosts: BTreeMap<String, weir_model::experiment::HostSpec>,
     /// The seed.
     pub seed: weir_model::units::Seed,
     /// Directory that the scenario's files are beside.
     pub directory: PathBuf,
+    /// SHA-256 of each file that the scenario names.
+    #[serde(default)]
+    pub files: BTreeMap<String, String>,
     /// The command as it was given.
     pub command: Vec<String>,
+    /// Who began it.
+    pub session: Session,
 }
 
 /// The schema of the first line.
 pub const JOURNAL_SCHEMA: &str = "weir.journal/1";
 
+/// A program that runs the experiment, from its beginning or from an interruption on.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Session {
+    /// Its process.
+    pub pid: u32,
+    /// Start, RFC 3339.
+    pub started_at: String,
+    /// Version of Weir.
+    pub version: String,
+    /// The commit that it was built from, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
+    /// Name of the host.
+    pub host: String,
+    /// The kernel's identifier of this start of the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot_id: Option<String>,
+}
+
+impl Session {
+    fn build(&self) -> (&str, Option<&str>) {
+        (&self.version, self.commit.as_deref())
+    }
+}
+
+/// The versions of sessions: one where all are of the same build, else each with its commit. Absent without sessions.
+#[must_use]
+pub fn versions(sessions: &[Session]) -> Option<String> {
+    let first = sessions.first()?;
+    if sessions.iter().all(|s| s.build() == first.build()) {
+        return Some(first.version.clone());
+    }
+    let mut all: Vec<String> = vec![];
+    for session in sessions {
+        let commit = session.commit.as_deref().unwrap_or("unknown");
+        let words = format!("{} (commit {commit})", session.version);
+        if !all.contains(&words) {
+            all.push(words);
+        }
+    }
+    Some(all.join(", "))
+}
+
+/// In what sessions differ that may be seen in what they measured: program, host, and its start.
+#[must_use]
+pub fn differences(sessions: &[Session]) -> Vec<String> {
+    let mut out = vec![];
+    for pair in sessions.windows(2) {
+        let [before, after] = pair else { continue };
+        let at = &after.started_at;
+        if before.build() != after.build() {
+            let both = versions(pair).unwrap_or_default();
+            out.push(format!("gone on with at {at} by another program: {both}"));
+        }
+        if before.host != after.host {
+            out.push(format!(
+                "gone on with at {at} on another host: {}, {}",
+                before.host, after.host
+            ));
+        } else if before.boot_id != after.boot_id {
+            out.push(format!("gone on with at {at} after {} was started anew", after.host));
+        }
+    }
+    out
+}
+
 /// A later line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Line {
+#[serde(untagged)]
+enum Line {
+    /// A session that goes on.
+    Session { session: Session },
+    /// All runs of steps at the same time, which are done together or not at all.
+    Unit { unit: String, runs: Vec<Kept>, seconds: f64 },
+    /// One run.
+    Run(Kept),
+}
+
+/// A run and its place.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Kept {
     /// Which run: step, point, repetition, attempt.
-    key: String,
-    run: RunRef,
+    pub(super) key: String,
+    pub(super) run: RunRef,
     /// Time that it took.
-    seconds: f64,
+    pub(super) seconds: f64,
 }
 
 /// A run of an earlier session.
@@ -69,17 +152,31 @@ pub struct Done {
 pub struct Journal {
     file: Option<(File, PathBuf)>,
     done: HashMap<String, Done>,
+    /// Runs that gave no whole result: made again, unless an attempt after them is done.
+    failed: HashMap<String, Done>,
+    sessions: Vec<Session>,
+    seconds: f64,
 }
 
 impl Journal {
-    /// A new one.
+    /// A new one, its owner's alone.
     ///
     /// # Errors
     /// Those of the file, which must not exist yet. Nothing is left of one that could not be begun.
     pub fn create(path: &Path, head: &Head) -> io::Result<Journal> {
-        let file = OpenOptions::new().append(true).create_new(true).open(path)?;
-        alone(&file)?;
-        let mut journal = Journal { file: Some((file, path.into())), done: HashMap::new() };
+        let mut options = OpenOptions::new();
+        options.append(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(path)?;
+        if !is_alone(&file) {
+            return Err(io::Error::from(io::ErrorKind::ResourceBusy));
+        }
+        let mut journal = Journal {
+            file: Some((file, path.into())),
+            sessions: vec![head.session.clone()],
+            ..Journal::default()
+        };
         let begun = serde_json::to_string(head).map_err(io::Error::other);
         if let Err(error) = begun.and_then(|line| journal.append(&line)) {
             let _ = std::fs::remove_file(path);
@@ -91,53 +188,86 @@ impl Journal {
     /// One of an earlier session. What follows a broken line is dropped from the file.
     ///
     /// # Errors
-    /// Those of the file; `InvalidData` when its first line is not of a journal, `ResourceBusy` while another program has it.
+    /// Those of the file; `InvalidData` when its first line is not of a journal, or it is a link; `ResourceBusy` while another
+    /// program has it, whose process is named.
     pub fn open(path: &Path) -> io::Result<(Journal, Head)> {
-        let file = OpenOptions::new().read(true).write(true).open(path)?;
-        alone(&file)?;
-        let invalid = |text: &str| io::Error::new(io::ErrorKind::InvalidData, text.to_owned());
-        let mut reader = BufReader::new(&file);
-        let mut whole = 0u64;
-        let mut next = |reader: &mut BufReader<&File>| -> io::Result<Option<String>> {
-            let mut line = String::new();
-            let read = io::Read::take(&mut *reader, MOST_LINE_BYTES).read_line(&mut line);
-            match read {
-                Ok(n) if line.ends_with('\n') => {
-                    whole += n as u64;
-                    Ok(Some(line))
-                }
-                Ok(_) => Ok(None),
-                Err(e) if e.kind() == io::ErrorKind::InvalidData => Ok(None),
-                Err(e) => Err(e),
-            }
-        };
-        let first = next(&mut reader)?.ok_or_else(|| invalid("it is empty"))?;
-        let head: Head =
-            serde_json::from_str(&first).map_err(|e| invalid(&format!("its first line: {e}")))?;
-        if head.schema != JOURNAL_SCHEMA {
-            return Err(invalid(&format!("its schema is {:?}, not {JOURNAL_SCHEMA}", head.schema)));
+        let file = OpenOptions::new().read(true).append(true).open(path)?;
+        if !is_itself(&file, path)? {
+            return Err(invalid("it is a link"));
         }
-        let mut done = HashMap::new();
-        let mut good = 0;
+        let is_alone = is_alone(&file);
+        let mut reader = BufReader::new(&file);
+        let (first, head) = head(&mut reader)?;
+        let mut journal = Journal { sessions: vec![head.session.clone()], ..Journal::default() };
+        let mut good = first;
+        let mut lines = 0;
         while let Some(text) = next(&mut reader)? {
             let Ok(line) = serde_json::from_str::<Line>(&text) else { break };
             good += text.len() as u64;
-            done.insert(line.key, Done { run: line.run, seconds: line.seconds });
-            if done.len() > MOST_LINES {
+            lines += 1;
+            if lines > MOST_LINES {
                 return Err(invalid("it has over a million lines"));
             }
+            journal.take(line);
         }
-        let end = first.len() as u64 + good;
-        file.set_len(end)?;
-        let mut file = file;
-        io::Seek::seek(&mut file, io::SeekFrom::Start(end))?;
-        Ok((Journal { file: Some((file, path.into())), done }, head))
+        if !is_alone {
+            let pid = journal.sessions.last().map_or(0, |s| s.pid);
+            let text = format!("another program is running this experiment: process {pid}");
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, text));
+        }
+        file.set_len(good)?;
+        journal.file = Some((file, path.into()));
+        Ok((journal, head))
     }
 
-    /// A run that was done in an earlier session, or before in this one.
+    fn take(&mut self, line: Line) {
+        match line {
+            Line::Session { session } => self.sessions.push(session),
+            Line::Unit { runs, seconds, .. } => {
+                self.seconds += seconds;
+                runs.into_iter().for_each(|kept| self.remember(kept));
+            }
+            Line::Run(kept) => {
+                self.seconds += kept.seconds;
+                self.remember(kept);
+            }
+        }
+    }
+
+    fn remember(&mut self, Kept { key, run, seconds }: Kept) {
+        let of = if run.error.is_none() { &mut self.done } else { &mut self.failed };
+        of.insert(key, Done { run, seconds });
+    }
+
+    /// Another session begins.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn go_on(&mut self, session: Session) -> io::Result<()> {
+        let line = Line::Session { session };
+        self.append(&serde_json::to_string(&line).map_err(io::Error::other)?)?;
+        self.take(line);
+        Ok(())
+    }
+
+    /// Those who ran the experiment, the one that runs it now included.
+    #[must_use]
+    pub fn sessions(&self) -> &[Session] {
+        &self.sessions
+    }
+
+    /// A run that was done in an earlier session, or before in this one. One that failed is not, unless it was made again
+    /// and that is.
     #[must_use]
     pub fn done(&self, key: &str) -> Option<&Done> {
-        self.done.get(key)
+        if let Some(done) = self.done.get(key) {
+            return Some(done);
+        }
+        let (place, number) = key.rsplit_once('#')?;
+        let (repetition, attempt) = number.split_once('.')?;
+        let next = attempt.parse::<u32>().ok()?.checked_add(1)?;
+        let failed = self.failed.get(key)?;
+        self.done(&format!("{place}#{repetition}.{next}")).map(|_| failed)
     }
 
     /// Runs that are done.
@@ -152,10 +282,10 @@ impl Journal {
         self.done.is_empty()
     }
 
-    /// Time that the runs in it took, each counted by itself.
+    /// Time that the runs in it took, those that failed too; runs at the same time are counted once.
     #[must_use]
     pub fn seconds(&self) -> f64 {
-        self.done.values().map(|done| done.seconds).sum()
+        self.seconds
     }
 
     /// Where it is.
@@ -164,14 +294,36 @@ impl Journal {
         self.file.as_ref().map(|(_, path)| path.as_path())
     }
 
+    /// The file, to be given to its owner.
+    #[must_use]
+    pub fn file(&self) -> Option<&File> {
+        self.file.as_ref().map(|(file, _)| file)
+    }
+
     /// Keeps a run that ended.
     ///
     /// # Errors
     /// Those of the file: nothing of the line is left in it then.
     pub fn keep(&mut self, key: &str, run: &RunRef, seconds: f64) -> io::Result<()> {
-        let line = Line { key: key.into(), run: run.clone(), seconds };
+        self.keep_line(Line::Run(Kept { key: key.into(), run: run.clone(), seconds }))
+    }
+
+    /// Keeps the runs of steps at the same time, as one.
+    ///
+    /// # Errors
+    /// As [`Journal::keep`].
+    pub(super) fn keep_unit(
+        &mut self,
+        unit: &str,
+        runs: Vec<Kept>,
+        seconds: f64,
+    ) -> io::Result<()> {
+        self.keep_line(Line::Unit { unit: unit.into(), runs, seconds })
+    }
+
+    fn keep_line(&mut self, line: Line) -> io::Result<()> {
         self.append(&serde_json::to_string(&line).map_err(io::Error::other)?)?;
-        self.done.insert(key.into(), Done { run: run.clone(), seconds });
+        self.take(line);
         Ok(())
     }
 
@@ -188,16 +340,51 @@ impl Journal {
     }
 }
 
-/// Locks a journal until it is closed: lines of two programs would each be whole, but runs be made twice.
-fn alone(file: &File) -> io::Result<()> {
-    match file.try_lock() {
-        Err(TryLockError::WouldBlock) => Err(io::Error::new(
-            io::ErrorKind::ResourceBusy,
-            "another program is running this experiment",
-        )),
-        // A file system without locks: there is no more to be had.
-        Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
+fn invalid(text: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, text.to_owned())
+}
+
+/// The next whole line.
+fn next(reader: &mut BufReader<&File>) -> io::Result<Option<String>> {
+    let mut line = String::new();
+    match io::Read::take(&mut *reader, MOST_LINE_BYTES).read_line(&mut line) {
+        Ok(_) if line.ends_with('\n') => Ok(Some(line)),
+        Ok(_) => Ok(None),
+        Err(e) if e.kind() == io::ErrorKind::InvalidData => Ok(None),
+        Err(e) => Err(e),
     }
+}
+
+/// The first line and its length.
+fn head(reader: &mut BufReader<&File>) -> io::Result<(u64, Head)> {
+    let first = next(reader)?.ok_or_else(|| invalid("it is empty"))?;
+    let head: Head =
+        serde_json::from_str(&first).map_err(|e| invalid(&format!("its first line: {e}")))?;
+    if head.schema != JOURNAL_SCHEMA {
+        return Err(invalid(&format!("its schema is {:?}, not {JOURNAL_SCHEMA}", head.schema)));
+    }
+    Ok((first.len() as u64, head))
+}
+
+/// Locks a journal until it is closed, or finds that another program has: lines of two would each be whole, but runs be made
+/// twice.
+fn is_alone(file: &File) -> bool {
+    // A file system without locks: there is no more to be had.
+    !matches!(file.try_lock(), Err(TryLockError::WouldBlock))
+}
+
+/// Whether an open file is the one that has this name itself, and not what a link of this name leads to: root writes none of
+/// its own files for a user who put a link there.
+#[cfg(unix)]
+fn is_itself(file: &File, path: &Path) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    let (opened, named) = (file.metadata()?, path.symlink_metadata()?);
+    Ok((opened.dev(), opened.ino()) == (named.dev(), named.ino()))
+}
+
+#[cfg(not(unix))]
+fn is_itself(_: &File, _: &Path) -> io::Result<bool> {
+    Ok(true)
 }
 
 #[cfg(test)]
@@ -215,8 +402,25 @@ mod tests {
             hosts: Default::default(),
             seed: weir_model::units::Seed(7),
             directory: "/".into(),
+            files: [("plan.toml".to_owned(), "00".to_owned())].into(),
             command: vec![],
+            session: session("0.1.0", None, "one", "x"),
         }
+    }
+
+    fn session(version: &str, commit: Option<&str>, host: &str, boot_id: &str) -> Session {
+        Session {
+            pid: 4711,
+            started_at: "T".into(),
+            version: version.into(),
+            commit: commit.map(Into::into),
+            host: host.into(),
+            boot_id: Some(boot_id.into()),
+        }
+    }
+
+    fn failed() -> RunRef {
+        RunRef { error: Some("gone".into()), ..RunRef::default() }
     }
 
     fn run(value: f64) -> RunRef {
@@ -238,7 +442,11 @@ mod tests {
         assert_eq!(journal.seconds(), 3.0);
         journal.keep("c", &run(0.3), 3.0).unwrap();
         // One program at a time.
-        assert_eq!(Journal::open(&path).unwrap_err().kind(), io::ErrorKind::ResourceBusy);
+        let busy = Journal::open(&path).unwrap_err();
+        assert_eq!(busy.kind(), io::ErrorKind::ResourceBusy);
+        assert!(busy.to_string().contains("process 4711"), "{busy}");
+        journal.go_on(Session { pid: 4712, ..Session::default() }).unwrap();
+        assert!(Journal::open(&path).unwrap_err().to_string().contains("process 4712"));
         drop(journal);
         assert_eq!(Journal::open(&path).unwrap().0.len(), 3);
         assert!(Journal::create(&path, &head()).is_err(), "never over another");
@@ -264,6 +472,78 @@ mod tests {
             drop(journal);
             assert!(Journal::open(&path).unwrap().0.done("b").is_some(), "cut at {cut}");
         }
+    }
+
+    /// What failed is made again; it took its time all the same.
+    #[test]
+    fn a_run_that_failed_is_not_done() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("j");
+        let mut journal = Journal::create(&path, &head()).unwrap();
+        journal.keep("a#1", &failed(), 1.0).unwrap();
+        journal.keep("b#1.0", &failed(), 2.0).unwrap();
+        assert_eq!((journal.done("a#1"), journal.done("b#1.0"), journal.len()), (None, None, 0));
+        journal.keep("b#1.1", &failed(), 4.0).unwrap();
+        journal.keep("b#1.2", &run(0.1), 8.0).unwrap();
+        drop(journal);
+        let (mut journal, _) = Journal::open(&path).unwrap();
+        assert_eq!((journal.done("a#1"), journal.seconds()), (None, 15.0));
+        // Attempts that another one replaced are not made again.
+        assert!(journal.done("b#1.0").is_some() && journal.done("b#1.1").is_some());
+        assert_eq!(journal.done("b#1.3"), None);
+        journal.keep("a#1", &run(0.2), 1.0).unwrap();
+        drop(journal);
+        assert!(Journal::open(&path).unwrap().0.done("a#1").is_some());
+    }
+
+    #[test]
+    fn runs_at_the_same_time_are_done_together_or_not_at_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("j");
+        let mut journal = Journal::create(&path, &head()).unwrap();
+        let before = std::fs::metadata(&path).unwrap().len() as usize;
+        let kept = |key: &str| Kept { key: key.into(), run: run(0.5), seconds: 3.0 };
+        journal.keep_unit("p", vec![kept("p/a#1"), kept("p/b#1")], 4.0).unwrap();
+        drop(journal);
+        let bytes = std::fs::read(&path).unwrap();
+        for cut in before..=bytes.len() {
+            std::fs::write(&path, &bytes[..cut]).unwrap();
+            let (journal, _) = Journal::open(&path).unwrap();
+            let found = (journal.done("p/a#1").is_some(), journal.done("p/b#1").is_some());
+            let whole = cut == bytes.len();
+            assert_eq!((found, journal.seconds()), ((whole, whole), if whole { 4.0 } else { 0.0 }));
+        }
+    }
+
+    #[test]
+    fn sessions_of_other_programs_and_hosts_are_told() {
+        let of = |sessions: &[Session]| (versions(sessions), differences(sessions));
+        let first = session("0.1.0", Some("abc"), "one", "x");
+        assert_eq!(of(&[]), (None, vec![]));
+        assert_eq!(of(&[first.clone(), first.clone()]), (Some("0.1.0".into()), vec![]));
+        let (version, words) = of(&[first.clone(), session("0.1.0", Some("def"), "one", "x")]);
+        assert_eq!(version.unwrap(), "0.1.0 (commit abc), 0.1.0 (commit def)");
+        assert_eq!(words.len(), 1);
+        assert!(
+            words[0].contains("at T by another program: 0.1.0 (commit abc), 0.1.0 (commit def)")
+        );
+        let (_, words) = of(&[first.clone(), session("0.1.0", Some("abc"), "two", "y")]);
+        assert_eq!(words, ["gone on with at T on another host: one, two"]);
+        let (_, words) = of(&[first, session("0.1.0", Some("abc"), "one", "y")]);
+        assert_eq!(words, ["gone on with at T after one was started anew"]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn it_is_its_owners_alone_and_no_link() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let (path, link) = (dir.path().join("j"), dir.path().join("l"));
+        drop(Journal::create(&path, &head()).unwrap());
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(Journal::open(&link).unwrap_err().to_string().contains("a link"));
+        assert!(Journal::create(&link, &head()).is_err());
     }
 
     #[test]

@@ -109,6 +109,8 @@ fn escape(text: &str) -> String {
             '"' => out += "&quot;",
             '\n' | '\t' | '\r' => out.push(' '),
             c if (c as u32) < 0x20 || matches!(c, '\u{fffe}' | '\u{ffff}') => {}
+            // Allowed, but whoever shows it on a terminal is steered by it.
+            c if c.is_control() => out.push('\u{fffd}'),
             c => out.push(c),
         }
     }
@@ -122,5 +124,6 @@ mod tests {
     #[test]
     fn nothing_of_a_name_gets_out_of_its_attribute() {
         assert_eq!(escape("a<b>&\"c\"\u{1}\n"), "a&lt;b&gt;&amp;&quot;c&quot; ");
+        assert_eq!(escape("a\u{9b}31m\u{1b}[2J\u{7f}"), "a\u{fffd}31m[2J\u{fffd}");
     }
 }

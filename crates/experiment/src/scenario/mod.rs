@@ -18,11 +18,14 @@ pub mod text;
 pub mod tools;
 mod world;
 
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use sha2::{Digest, Sha256};
 use weir_model::ModelError;
 use weir_model::experiment::{
     EXPERIMENT_SCHEMA, Experiment, Impairing, Outcome, RunRef, Scenario, StepOutcome, Variables,
@@ -74,6 +77,9 @@ pub enum ScenarioError {
         /// This system does not have it, or does not permit what it does.
         is_unavailable: bool,
     },
+    /// A fault of this program's.
+    #[error("{0}")]
+    Internal(String),
 }
 
 impl ScenarioError {
@@ -89,14 +95,20 @@ impl ScenarioError {
 /// A scenario's files are read up to this many bytes.
 const MOST_FILE_BYTES: u64 = 16 << 20;
 
-/// The files that a scenario names, all beside it.
+/// The files that a scenario names, all beside it. Each is read once: one that is changed meanwhile changes nothing.
 #[derive(Debug, Clone, Default)]
 pub struct Files {
-    /// The directory of the scenario.
-    pub directory: PathBuf,
+    directory: PathBuf,
+    read: Arc<Mutex<BTreeMap<String, Arc<str>>>>,
 }
 
 impl Files {
+    /// Those beside a scenario in this directory.
+    #[must_use]
+    pub fn new(directory: impl Into<PathBuf>) -> Files {
+        Files { directory: directory.into(), read: Arc::default() }
+    }
+
     /// A path beside the scenario.
     fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
@@ -107,7 +119,13 @@ impl Files {
     /// # Errors
     /// [`ScenarioError::File`].
     pub fn read(&self, name: &str) -> Result<String, ScenarioError> {
-        read(&self.path(name))
+        let mut known = self.read.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(text) = known.get(name) {
+            return Ok(text.as_ref().to_owned());
+        }
+        let text = read(&self.path(name))?;
+        known.insert(name.to_owned(), text.as_str().into());
+        Ok(text)
     }
 
     /// An impairment in any of its forms.
@@ -134,6 +152,15 @@ pub fn read(path: &Path) -> Result<String, ScenarioError> {
         return Err(fail(io::Error::new(io::ErrorKind::InvalidData, "it is longer than 16 MiB")));
     }
     Ok(text)
+}
+
+/// SHA-256 in hexadecimal digits.
+fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().fold(String::new(), |mut text, byte| {
+        // Writing into a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 /// Reads flags of `weir test`, whose meaning is the command line's, into a plan.
@@ -215,6 +242,33 @@ pub fn check(scenario: &Scenario, files: &Files, words: Words<'_>) -> Result<u64
     plans::check(scenario, files, words)
 }
 
+/// Checks a scenario as [`check`] does; returns the SHA-256 of every file that it names: plans, laws, published figures and keys.
+///
+/// # Errors
+/// Those of [`check`], and [`ScenarioError::File`] for a key that can't be read.
+pub fn files(
+    scenario: &Scenario,
+    files: &Files,
+    words: Words<'_>,
+) -> Result<BTreeMap<String, String>, ScenarioError> {
+    check(scenario, files, words)?;
+    let known = files.read.lock().unwrap_or_else(|e| e.into_inner());
+    let mut out: BTreeMap<String, String> =
+        known.iter().map(|(name, text)| (name.clone(), sha256(text.as_bytes()))).collect();
+    drop(known);
+    for name in scenario.hosts.values().filter_map(|host| host.key_file.as_ref()) {
+        let path = files.path(name);
+        let key = std::fs::File::open(&path).and_then(|file| {
+            let mut key = vec![];
+            io::Read::read_to_end(&mut io::Read::take(file, MOST_FILE_BYTES), &mut key)?;
+            Ok(key)
+        });
+        let key = key.map_err(|source| ScenarioError::File { operation: "read", path, source })?;
+        out.insert(name.clone(), sha256(&key));
+    }
+    Ok(out)
+}
+
 /// An experiment that ended, as far as it came.
 #[derive(Debug)]
 pub struct Ended {
@@ -236,17 +290,26 @@ pub fn run(
     check(scenario, &options.files, options.words)?;
     let begun = Instant::now();
     let earlier = journal.seconds();
+    let sessions = journal.sessions().to_vec();
     let doing = steps::Doing::new(scenario, options, Mutex::new(journal))?;
     let steps = doing.all();
     let error = doing.end();
     let stopped = (options.is_stopped)();
-    let outcome = steps.iter().fold(Outcome::Passed, |all, step| all.and(step.outcome));
+    let mut outcome = steps.iter().fold(Outcome::Passed, |all, step| all.and(step.outcome));
+    if stopped {
+        // What was not done might have failed.
+        outcome = outcome.and(Outcome::Inconclusive);
+    }
+    if error.is_some() {
+        outcome = outcome.and(Outcome::Error);
+    }
     let is_whole =
         error.is_none() && steps.iter().all(|s| s.outcome != Outcome::Skipped || options.simulate);
     let experiment = Experiment {
         schema: EXPERIMENT_SCHEMA.into(),
         id: options.id.clone(),
-        version: options.version.clone(),
+        version: journal::versions(&sessions).unwrap_or_else(|| options.version.clone()),
+        warnings: journal::differences(&sessions),
         name: scenario.name.clone(),
         title: scenario.title.clone(),
         method: scenario.method.clone(),

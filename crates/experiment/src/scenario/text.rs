@@ -167,14 +167,19 @@ fn row(
     cells
 }
 
+/// Words of a scenario as one line: a name with a line's end in it would pass for a line of ours.
+fn line(text: &str) -> String {
+    text.replace(|c: char| c.is_control(), "\u{fffd}")
+}
+
 /// A step that has ended.
 #[must_use]
 pub fn step(step: &StepOutcome, depth: usize) -> String {
     let pad = "  ".repeat(depth);
     let mut out =
-        format!("{pad}{}: {}", step.name, done(step.outcome, !step.expectations.is_empty()));
+        format!("{pad}{}: {}", line(&step.name), done(step.outcome, !step.expectations.is_empty()));
     if let Some(reason) = &step.reason {
-        let _ = write!(out, ": {reason}");
+        let _ = write!(out, ": {}", line(reason));
     }
     out.push('\n');
     let body = |text: &str| {
@@ -233,8 +238,8 @@ pub fn step(step: &StepOutcome, depth: usize) -> String {
         out += &body(&format!(
             "  {:<12} {}{at}: {}",
             word(judged.outcome),
-            judged.text,
-            judged.reason
+            line(&judged.text),
+            line(&judged.reason)
         ));
     }
     out
@@ -290,7 +295,7 @@ pub fn closing(experiment: &Experiment) -> String {
     }
     count(&experiment.steps, &mut counts);
     let outcome = done(experiment.outcome, !counts.is_empty());
-    let mut out = format!("{}: {outcome}", experiment.name);
+    let mut out = format!("{}: {outcome}", line(&experiment.name));
     if !counts.is_empty() {
         let counts: Vec<String> =
             counts.iter().map(|(w, n)| format!("{n} {}", w.to_lowercase())).collect();
@@ -307,6 +312,9 @@ pub fn closing(experiment: &Experiment) -> String {
     }
     if experiment.simulated {
         out += "simulated: on a virtual clock, no packet crossed a network\n";
+    }
+    for warning in &experiment.warnings {
+        out += &format!("warning: {}\n", line(warning));
     }
     out
 }

@@ -51,8 +51,11 @@ pub struct Experiment {
     pub schema: String,
     /// Unique, sortable by time. Its runs carry it as the label `experiment`.
     pub id: String,
-    /// Version of Weir.
+    /// Version of Weir; of several sessions that were made by several, each with its commit.
     pub version: String,
+    /// What is to be known of the whole, in words: sessions that were made by other programs, or on other hosts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// Name of the scenario; `sweep` for `weir sweep`.
     pub name: String,
     /// Title.

@@ -87,6 +87,27 @@ impl Process {
     }
 }
 
+/// Signals every process of the group that `leader` leads (setpgid(2)). A group that is gone is no error.
+///
+/// Meant for a child that leads a group of its own and has not been waited for: until then its number, and that of its
+/// group, can't be another's.
+pub fn signal_group(leader: u32, signal: i32) -> Result<(), Error> {
+    let named = |source| Error::new("signal", format!("process group {leader}"), source);
+    let group = libc::pid_t::try_from(leader).unwrap_or(0);
+    if group <= 1 {
+        // 0 is the caller's own group, and -1 stands for every process.
+        return Err(named(io::Error::from(io::ErrorKind::InvalidInput)));
+    }
+    // SAFETY: kill takes no pointers; the number is above 1, so that one group and nothing else is meant.
+    if unsafe { libc::kill(-group, signal) } < 0 {
+        let error = io::Error::last_os_error();
+        if error.raw_os_error() != Some(libc::ESRCH) {
+            return Err(named(error));
+        }
+    }
+    Ok(())
+}
+
 /// When a process started, in clock ticks since boot (proc_pid_stat(5), field 22); `None` when it is
 /// gone or a zombie. With the pid it names a process uniquely within one boot.
 pub fn process_start_time(pid: u32) -> Option<u64> {
@@ -193,6 +214,27 @@ mod tests {
         assert_eq!(parse_start_time(stat("gone", "Z").as_bytes()), None);
         assert_eq!(parse_start_time(b"7 (cut) S 1 2"), None);
         assert_eq!(parse_start_time(b""), None);
+    }
+
+    #[test]
+    fn a_group_is_signalled_and_nothing_wider() {
+        for leader in [0, 1, u32::MAX] {
+            assert!(signal_group(leader, 0).is_err(), "{leader}");
+        }
+        let mut command = std::process::Command::new("sh");
+        // The inner one holds the pipe: its end shows at the reader.
+        command.args(["-c", "sleep 1000 & echo up; wait"]).stdout(std::process::Stdio::piped());
+        super::super::ChildSetup::new().new_session().apply(&mut command).unwrap();
+        let mut child = command.spawn().unwrap();
+        let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut out, &mut line).unwrap();
+        signal_group(child.id(), libc::SIGKILL).unwrap();
+        line.clear();
+        assert_eq!(std::io::Read::read_to_string(&mut out, &mut line).unwrap(), 0);
+        let group = child.id();
+        child.wait().unwrap();
+        assert!(signal_group(group, 0).is_ok(), "gone is no error");
     }
 
     #[test]

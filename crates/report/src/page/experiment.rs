@@ -32,6 +32,9 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
         let text = "It was not done to its end; what was measured is here.".into();
         notice(Severity::Warning, "partial", "", text);
     }
+    for text in &experiment.warnings {
+        notice(Severity::Warning, "sessions", "", format!("Not all was made alike: {text}."));
+    }
     let all = flat(&experiment.steps, "");
     for (name, step) in &all {
         let disturbed = step.runs.iter().filter(|r| r.disturbed && !r.superseded).count();

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::SystemTime;
 
-use weir_experiment::scenario::journal::{Head, JOURNAL_SCHEMA, Journal};
+use weir_experiment::scenario::journal::{Head, JOURNAL_SCHEMA, Journal, Session};
 use weir_experiment::scenario::{self, Ended, Files, Happening, Options, check, text};
 use weir_model::experiment::{Experiment, HostSpec, Outcome, Scenario, Variables};
 use weir_model::record::Status;
@@ -14,14 +14,14 @@ use weir_model::units::Seed;
 use weir_runs::{Experiments, Place};
 
 use super::result::finish;
-use super::telling::{head, told};
+use super::telling::{cleaned, head, told};
 use super::{ResultArgs, refused, words};
 use crate::app::note;
 use crate::commands::runs::RunsError;
 use crate::engine::{Stop, StopReason};
 use crate::error::CliError;
 use crate::output::print;
-use crate::stamp::{Identity, VERSION};
+use crate::stamp::{COMMIT, Identity, VERSION};
 use crate::time::since_epoch;
 use crate::{random, signals};
 
@@ -76,8 +76,38 @@ fn begin(head: &Head) -> Result<(Journal, Experiments), CliError> {
     let (place, experiments) = kept()?;
     let path = experiments.journal(&head.id);
     let journal = Journal::create(&path, head).map_err(CliError::io("write journal", &path))?;
-    place.give(&path).map_err(RunsError::from)?;
+    if let Some(file) = journal.file() {
+        place.give(file, &path).map_err(RunsError::from)?;
+    }
     Ok((journal, experiments))
+}
+
+/// This program, on this host, from now on.
+fn session(started_at: &str) -> Session {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    Session {
+        pid: std::process::id(),
+        started_at: started_at.into(),
+        version: VERSION.into(),
+        commit: COMMIT.map(Into::into),
+        host: host.trim().into(),
+        boot_id: weir_net::namespace::boot_id(),
+    }
+}
+
+/// Nothing is mixed of files as they were and as they are now.
+fn same_files(
+    id: &str,
+    before: &BTreeMap<String, String>,
+    now: &BTreeMap<String, String>,
+) -> Result<(), CliError> {
+    match now.iter().find(|(name, hash)| before.get(*name) != Some(*hash)) {
+        None => Ok(()),
+        Some((name, _)) => Err(CliError::Usage(format!(
+            "experiment {id}: {name} is not what it was when the experiment began: runs of both can't be compared; \
+             put it back as it was, or begin a new experiment"
+        ))),
+    }
 }
 
 /// Runs it and tells of it; the exit code by contract.
@@ -99,8 +129,18 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
             job.seed.or(job.scenario.seed).unwrap_or(drawn),
         ),
     };
+    let files = Files::new(&job.directory);
     let (journal, experiments) = match job.earlier {
-        Some((journal, _)) => (journal, Some(kept()?.1)),
+        Some((mut journal, head)) => {
+            let now = scenario::files(&job.scenario, &files, &words).map_err(refused)?;
+            same_files(&id, &head.files, &now)?;
+            let experiments = kept()?.1;
+            let path = experiments.journal(&id);
+            journal
+                .go_on(session(&identity.started_at))
+                .map_err(CliError::io("write journal", &path))?;
+            (journal, Some(experiments))
+        }
         None if args.no_store || job.simulate => (Journal::default(), None),
         None => {
             let head = Head {
@@ -113,6 +153,8 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
                 hosts: job.hosts.clone(),
                 seed,
                 directory: job.directory.clone(),
+                files: scenario::files(&job.scenario, &files, &words).map_err(refused)?,
+                session: session(&started_at),
                 command: identity.command.clone(),
             };
             let begun = begin(&head).inspect_err(|_| {
@@ -157,13 +199,13 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
         if experiments.is_some() && experiment.status != Status::Complete {
             closing += &format!("to go on: weir run --resume {id}\n");
         }
-        print(&closing)?;
+        print(&cleaned(&closing))?;
     }
     match error.map(refused).map_or(written, Err) {
         Ok(()) => Ok(exit_code(&experiment, &stop)),
         // The one object of --json has been printed.
         Err(error) if args.json => {
-            note(&format!("error: {}", error.chain()));
+            note(&cleaned(&format!("error: {}", error.chain())));
             Ok(error.exit_code())
         }
         Err(error) => Err(error),
@@ -180,5 +222,24 @@ fn exit_code(experiment: &Experiment, stop: &Stop) -> i32 {
         Outcome::Failed => 1,
         Outcome::Inconclusive => 5,
         Outcome::Error => 3,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_changed_are_named() {
+        let of = |files: &[(&str, &str)]| -> BTreeMap<String, String> {
+            files.iter().map(|(n, h)| ((*n).to_owned(), (*h).to_owned())).collect()
+        };
+        let before = of(&[("plan.toml", "1"), ("laws.toml", "2")]);
+        assert!(same_files("x", &before, &before).is_ok());
+        let changed = same_files("x", &before, &of(&[("plan.toml", "1"), ("laws.toml", "3")]));
+        let error = changed.unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        assert!(error.to_string().contains("laws.toml is not what it was"), "{error}");
+        assert!(same_files("x", &of(&[]), &before).is_err(), "one that was not known");
     }
 }

@@ -86,10 +86,10 @@ pub(crate) fn refused(error: ScenarioError) -> CliError {
         ScenarioError::Lab(error) => CliError::Lab(error),
         ScenarioError::Refused { .. } => CliError::Usage(error.to_string()),
         ScenarioError::Program { is_unavailable, .. } => CliError::Experiment {
-            reason: error.to_string(),
+            reason: telling::cleaned(&error.to_string()),
             exit_code: if is_unavailable { 4 } else { 3 },
         },
-        other => CliError::Internal(other.to_string()),
+        other => CliError::Internal(telling::cleaned(&other.to_string())),
     }
 }
 

@@ -1,12 +1,13 @@
 //! What is written of an experiment at its end.
 
-use std::path::{Path, PathBuf};
+use std::io::Write;
+use std::path::Path;
 
 use weir_model::experiment::Experiment;
 use weir_model::json::to_line;
 use weir_report::experiment_csv;
 use weir_report::page::{html, of_experiment};
-use weir_runs::Experiments;
+use weir_runs::{Experiments, new_beside};
 
 use super::ResultArgs;
 use crate::commands::runs::RunsError;
@@ -57,14 +58,16 @@ pub(super) fn finish(
     first
 }
 
-/// By a new file and its name: a full disk leaves what was there.
+/// By a new file and its name: a full disk leaves what was there, and no link of a guessed name is followed.
 fn write(path: &Path, text: &str) -> Result<(), CliError> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".new");
-    let beside = PathBuf::from(name);
-    let written = std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, path));
+    let fail = CliError::io("write", path);
+    let (mut file, beside) = match new_beside(path, false) {
+        Ok(made) => made,
+        Err(e) => return Err(fail(e)),
+    };
+    let written = file.write_all(text.as_bytes()).and_then(|()| std::fs::rename(&beside, path));
     written.map_err(|e| {
         let _ = std::fs::remove_file(&beside);
-        CliError::io("write", path)(e)
+        fail(e)
     })
 }

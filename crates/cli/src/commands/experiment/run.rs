@@ -51,7 +51,7 @@ pub(crate) struct RunArgs {
     /// Seed of the order of points and of plans that name none
     #[arg(long, value_name = "SEED", conflicts_with = "resume")]
     seed: Option<Seed>,
-    /// Go on with an interrupted experiment: its id, or last; runs that are done are not made again
+    /// Go on with an experiment: its id, or last for the newest that did not end; runs that are done are not made again
     #[arg(long, value_name = "ID", conflicts_with = "file")]
     resume: Option<String>,
     #[command(flatten)]
@@ -91,7 +91,7 @@ pub(crate) fn run(args: &RunArgs, command: &[OsString]) -> Result<i32, CliError>
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let directory = std::fs::canonicalize(parent).map_err(CliError::io("find", parent))?;
     if args.check {
-        let files = Files { directory };
+        let files = Files::new(directory);
         let runs = check(&scenario, &files, &words).map_err(refused)?;
         return print(&format!(
             "{}: {} steps, at least {runs} runs; nothing is wrong with it\n",
@@ -129,7 +129,7 @@ fn value_of(text: &str) -> Value {
 fn resume(selector: &str, args: &ResultArgs, command: &[OsString]) -> Result<i32, CliError> {
     let place = Place::of_this_user().map_err(RunsError::from)?;
     let experiments = Experiments::of(&place);
-    let id = experiments.resolve(selector).map_err(RunsError::from)?;
+    let id = experiments.unfinished(selector).map_err(RunsError::from)?;
     let path = experiments.journal(&id);
     let (journal, head) = Journal::open(&path).map_err(|error| match error.kind() {
         ErrorKind::ResourceBusy => CliError::Unavailable(format!("experiment {id}: {error}")),

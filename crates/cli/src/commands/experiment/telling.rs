@@ -4,12 +4,27 @@ use std::time::Duration;
 
 use weir_experiment::scenario::{Happening, Options, text};
 use weir_model::experiment::Scenario;
+use weir_report::clean;
 
 use crate::app::note;
 use crate::output::print;
 
+/// Lines of text in which a scenario, a program or a peer may have words: nothing in them steers the terminal.
+pub(super) fn cleaned(text: &str) -> String {
+    text.split_inclusive('\n')
+        .map(|line| match line.strip_suffix('\n') {
+            Some(line) => format!("{}\n", clean(line)),
+            None => clean(line).into_owned(),
+        })
+        .collect()
+}
+
 /// What is about to be done.
 pub(super) fn head(scenario: &Scenario, options: &Options<'_>) -> String {
+    cleaned(&heading(scenario, options))
+}
+
+fn heading(scenario: &Scenario, options: &Options<'_>) -> String {
     let mut out = format!("{}\n", scenario.title.as_ref().unwrap_or(&scenario.name));
     if let Some(method) = &scenario.method {
         out += &format!("{}\n", method.trim());
@@ -26,7 +41,7 @@ pub(super) fn told(happening: &Happening<'_>, json: bool) {
     match happening {
         Happening::Began { name, action, depth } => {
             if *action != "wait" {
-                note(&format!("{}{name} …", "  ".repeat(*depth)));
+                note(&clean(&format!("{}{name} …", "  ".repeat(*depth))));
             }
         }
         Happening::Ran { run, is_old, done, of, left, .. } => {
@@ -59,12 +74,12 @@ pub(super) fn told(happening: &Happening<'_>, json: bool) {
             if let Some(left) = left.filter(|l| *l >= Duration::from_secs(1)) {
                 line += &format!("  {} left", minutes(left));
             }
-            note(&line);
+            note(&clean(&line));
         }
         Happening::Ended { step, depth } => {
             if *depth == 0 && !json {
                 // A reader that is gone is told at the end.
-                let _ = print(&text::whole(step, 0));
+                let _ = print(&cleaned(&text::whole(step, 0)));
             }
         }
     }
@@ -76,5 +91,19 @@ fn minutes(time: Duration) -> String {
         0..60 => format!("{seconds} s"),
         60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
         _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_word_of_a_scenario_steers_the_terminal() {
+        assert_eq!(
+            cleaned("a\x1b[2Jb\nc\u{9b}d\r\n\te"),
+            "a\u{fffd}[2Jb\nc\u{fffd}d\u{fffd}\n\u{fffd}e"
+        );
+        assert_eq!(cleaned("x ± 1\n\n"), "x ± 1\n\n");
     }
 }

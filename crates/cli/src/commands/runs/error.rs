@@ -80,6 +80,7 @@ impl RunsError {
                 | StoreError::NoLabel { .. }
                 | StoreError::Import { .. }
                 | StoreError::NoExperiment { .. }
+                | StoreError::NoUnfinished { .. }
                 | StoreError::SeveralExperiments { .. } => 2,
                 StoreError::Export { source, .. } if source.kind() == io::ErrorKind::BrokenPipe => {
                     0

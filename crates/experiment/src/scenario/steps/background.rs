@@ -23,6 +23,10 @@ impl<'d> Inner<'d, '_, '_> {
                 "a test in the background is not on the virtual clock",
             ));
         };
+        let running = |b: &Background| b.name == self.name && lock(&b.state.0).ended.is_none();
+        if lock(&doing.background).iter().any(running) {
+            return Err(ScenarioError::program(self.name, "it runs already"));
+        }
         let socket = world.socket();
         let key = format!("{}#1", self.path);
         let one = OneRun { test, plan: &plan, at, repetition: 1, key, metrics: &[] };
@@ -30,15 +34,26 @@ impl<'d> Inner<'d, '_, '_> {
         let job = self.job(&one, plan, Some(socket.clone()));
         let stop = Arc::new(AtomicBool::new(false));
         let state = Arc::new((Mutex::new(BackgroundState::default()), Condvar::new()));
-        let background = Background { socket, stop: stop.clone(), state: state.clone() };
-        lock(&doing.background).insert(self.name.into(), background);
+        lock(&doing.background).push(Background {
+            name: self.name.into(),
+            socket,
+            stop: stop.clone(),
+            state: state.clone(),
+            rules: self.rules.clone(),
+            at: at.clone(),
+        });
+        let name = self.name.to_owned();
         scope.spawn(move || {
             let stopped = || stop.load(Ordering::Relaxed) || doing.is_stopped();
             let progress = |progress| {
                 lock(&state.0).progress = progress;
                 state.1.notify_all();
             };
-            let ended = world.test(&job, &stopped, &progress);
+            let ended = catch_unwind(AssertUnwindSafe(|| world.test(&job, &stopped, &progress)));
+            // Whoever waits for it would wait for ever.
+            let ended = ended.unwrap_or_else(|payload| {
+                Err(ScenarioError::Internal(doing.panicked(&name, payload.as_ref())))
+            });
             lock(&state.0).ended = Some(ended);
             state.1.notify_all();
         });
@@ -52,33 +67,25 @@ impl<'d> Inner<'d, '_, '_> {
         out: &mut StepOutcome,
         enough: &dyn Fn(Progress) -> bool,
     ) -> Result<(), ScenarioError> {
-        let state = match lock(&self.doing.background).get(name) {
-            Some(background) => background.state.clone(),
-            None => {
-                return Err(ScenarioError::program(
-                    name,
-                    "it was not started, or has been waited for",
-                ));
-            }
-        };
+        let state = self.doing.in_background(name, |test| test.state.clone())?;
         let mut now = lock(&state.0);
         loop {
             if let Some(ended) = now.ended.take() {
                 drop(now);
-                lock(&self.doing.background).remove(name);
-                let metrics = self.metrics(&[])?;
-                let run = match ended? {
-                    Ok(Tested { record, unkept }) => {
-                        if let Some(reason) = unkept {
-                            self.doing.unkept(&reason);
-                        }
-                        run_ref(&record, &metrics)
-                    }
-                    Err(reason) => RunRef { error: Some(reason), ..RunRef::default() },
-                };
+                let mut all = lock(&self.doing.background);
+                let own = all.iter().position(|test| Arc::ptr_eq(&test.state, &state));
+                let test = own.map(|i| all.remove(i));
+                drop(all);
+                let rules = test.as_ref().map_or(&[][..], |test| &test.rules);
+                let mut metrics = self.metrics(&[])?;
+                metrics.extend(rules.iter().map(|rule| rule.metric.clone()));
+                let is_cut = test.as_ref().is_some_and(|test| test.stop.load(Ordering::Relaxed));
+                let run = self.doing.measured(ended?, &metrics, is_cut);
                 self.ran(&run, false, 1, 1, None);
-                out.runs.push(RunRef { repetition: 1, ..run });
+                out.runs.push(run);
                 self.close(out);
+                let own = Inner { rules: rules.to_vec(), path: self.path.clone(), ..*self };
+                own.expect(out);
                 return Ok(());
             }
             if enough(now.progress) {
@@ -94,8 +101,9 @@ impl<'d> Inner<'d, '_, '_> {
 
     pub(super) fn wait(&self, wait: &WaitStep, out: &mut StepOutcome) -> Result<(), ScenarioError> {
         if let Some(time) = wait.time {
-            if !self.doing.options.simulate {
-                self.sleep(Duration::from_nanos(time.0));
+            let is_done = self.doing.options.simulate || self.sleep(Duration::from_nanos(time.0));
+            if !is_done && !(self.doing.options.is_stopped)() {
+                return Err(ScenarioError::program(self.name, "its time was over"));
             }
             return Ok(());
         }
@@ -122,25 +130,17 @@ impl<'d> Inner<'d, '_, '_> {
             return control(&socket, "stop", Some(connection));
         }
         // All connections: the test ends in order by itself, with a whole record.
-        if control(&socket, "stop", None).is_err()
-            && let Some(background) = lock(&self.doing.background).get(&which.test)
-        {
-            background.stop.store(true, Ordering::Relaxed);
+        if control(&socket, "stop", None).is_err() {
+            let stop = self.doing.in_background(&which.test, |test| test.stop.clone())?;
+            stop.store(true, Ordering::Relaxed);
         }
         self.follow(&which.test, out, &|_| false)
     }
 
     /// The control socket of a test in the background, once it listens.
     pub(super) fn socket(&self, test: &str) -> Result<std::path::PathBuf, ScenarioError> {
-        let (socket, state) = match lock(&self.doing.background).get(test) {
-            Some(background) => (background.socket.clone(), background.state.clone()),
-            None => {
-                return Err(ScenarioError::program(
-                    test,
-                    "it was not started, or has been waited for",
-                ));
-            }
-        };
+        let (socket, state) =
+            self.doing.in_background(test, |test| (test.socket.clone(), test.state.clone()))?;
         let end = Instant::now() + Duration::from_secs(10);
         while !socket.exists()
             && lock(&state.0).ended.is_none()
@@ -150,5 +150,87 @@ impl<'d> Inner<'d, '_, '_> {
             std::thread::sleep(Duration::from_millis(5));
         }
         Ok(socket)
+    }
+}
+
+impl Doing<'_> {
+    /// The newest test in the background of this name.
+    fn in_background<T>(
+        &self,
+        name: &str,
+        of: impl FnOnce(&Background) -> T,
+    ) -> Result<T, ScenarioError> {
+        let all = lock(&self.background);
+        let found = all.iter().rfind(|test| test.name == name).map(of);
+        found.ok_or_else(|| {
+            ScenarioError::program(name, "it was not started, or has been waited for")
+        })
+    }
+
+    /// What came of a test that no step waited for. `is_cut`: it ran until the scenario was over.
+    pub(super) fn unwaited(&self, test: Background, is_cut: bool) -> StepOutcome {
+        let name = format!("{} (at the end)", test.name);
+        let mut out = begun(&name, "test");
+        let around = Around { at: test.at, ..Around::default() };
+        let inner = Inner {
+            doing: self,
+            around: &around,
+            name: &name,
+            path: name.clone(),
+            until: None,
+            rules: test.rules,
+        };
+        let ended = lock(&test.state.0).ended.take();
+        let done = match (inner.metrics(&[]), ended) {
+            (Err(error), _) => Err(error),
+            (_, None) => Err(ScenarioError::program(&name, "it has no end")),
+            (Ok(metrics), Some(ended)) => ended.map(|ended| self.measured(ended, &metrics, is_cut)),
+        };
+        match done {
+            Err(error) => {
+                (out.outcome, out.reason) = (Outcome::Error, Some(error.to_string()));
+            }
+            Ok(run) => {
+                out.runs.push(run);
+                inner.close(&mut out);
+                if is_cut && out.outcome == Outcome::Error {
+                    // It was not given the time to tell anything.
+                    out.outcome = Outcome::Inconclusive;
+                }
+            }
+        }
+        inner.expect(&mut out);
+        (self.options.tell)(&Happening::Ended { step: &out, depth: 0 });
+        out
+    }
+
+    /// A thread of this program came to grief: nothing more is begun. Its words.
+    pub(super) fn panicked(&self, what: &str, payload: &(dyn Any + Send)) -> String {
+        let words = payload
+            .downcast_ref::<&str>()
+            .copied()
+            .or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+        let text = format!("step {what}: {}", words.unwrap_or("a thread panicked"));
+        lock(&self.fatal).get_or_insert_with(|| ScenarioError::Internal(text.clone()));
+        text
+    }
+
+    /// The one run of a test in the background. One that was ended on purpose may be as long as it is.
+    fn measured(&self, ended: Result<Tested, String>, metrics: &[Metric], is_cut: bool) -> RunRef {
+        let run = match ended {
+            Ok(Tested { record, unkept }) => {
+                if let Some(reason) = unkept {
+                    self.unkept(&reason);
+                }
+                let is_whole = is_cut || record.status == weir_model::record::Status::Complete;
+                let error = (!is_whole).then(|| match record.end_reason.as_str() {
+                    "" => "it ended early".into(),
+                    reason => reason.to_owned(),
+                });
+                RunRef { error, ..run_ref(&record, metrics) }
+            }
+            Err(reason) => RunRef { error: Some(reason), ..RunRef::default() },
+        };
+        RunRef { repetition: 1, ..run }
     }
 }

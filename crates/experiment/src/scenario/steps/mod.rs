@@ -1,7 +1,9 @@
 //! Doing the steps of a scenario.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -17,7 +19,7 @@ use weir_model::units::{RateLimit, SendRate};
 use weir_sim::Simulation;
 
 use super::grid::{At, block, key, points};
-use super::journal::Journal;
+use super::journal::{Journal, Kept};
 use super::judge::{judge, run_ref, summaries, summary};
 use super::tools::{Load, TOOLS};
 use super::world::{Job, Progress, Tested, World, control};
@@ -41,17 +43,28 @@ const TOGETHER: Duration = Duration::from_millis(2500);
 /// A sweep whose first runs all fail is not gone on with.
 const FAILURES: u64 = 3;
 
-/// A test that runs while other steps do.
+/// A test that runs while other steps do, until its result is taken.
 struct Background {
+    name: String,
     socket: std::path::PathBuf,
     stop: Arc<AtomicBool>,
     state: Arc<(Mutex<BackgroundState>, Condvar)>,
+    /// What is expected of it.
+    rules: Vec<Rule>,
+    /// Values of the axes around it.
+    at: At,
 }
 
 #[derive(Default)]
 struct BackgroundState {
     progress: Progress,
     ended: Option<Result<Result<Tested, String>, ScenarioError>>,
+}
+
+/// Steps at the same time, whose runs are kept together.
+struct Unit {
+    path: String,
+    runs: Vec<Kept>,
 }
 
 /// Where tests run.
@@ -67,7 +80,8 @@ pub(super) struct Doing<'a> {
     options: &'a Options<'a>,
     place: Place<'a>,
     journal: Mutex<Journal>,
-    background: Mutex<HashMap<String, Background>>,
+    background: Mutex<Vec<Background>>,
+    units: Mutex<Vec<Unit>>,
     /// Latest end of the whole.
     until: Option<Instant>,
     /// The journal could not be written: nothing more is begun.
@@ -114,21 +128,27 @@ impl<'a> Doing<'a> {
             place,
             journal,
             background: Mutex::default(),
+            units: Mutex::default(),
             until: scenario.timeout.map(|t| Instant::now() + Duration::from_nanos(t.0)),
             fatal: Mutex::default(),
         })
     }
 
-    /// All steps.
+    /// All steps, and what came of tests that no step waited for.
     pub(super) fn all(&self) -> Vec<StepOutcome> {
-        std::thread::scope(|scope| {
+        let mut cut = vec![];
+        let mut steps = std::thread::scope(|scope| {
             let steps = self.steps(&self.scenario.steps, &Around::default(), scope);
             // Tests that nobody waited for end with the scenario.
-            for background in lock(&self.background).values() {
+            for background in lock(&self.background).iter() {
+                cut.push(lock(&background.state.0).ended.is_none() || self.is_stopped());
                 background.stop.store(true, Ordering::Relaxed);
             }
             steps
-        })
+        });
+        let rest = std::mem::take(&mut *lock(&self.background));
+        steps.extend(rest.into_iter().zip(cut).map(|(test, cut)| self.unwaited(test, cut)));
+        steps
     }
 
     /// Takes the place down. What ended it before its time, or kept something from being left as it was found.
@@ -159,31 +179,22 @@ impl<'a> Doing<'a> {
         let mut out: Vec<StepOutcome> = vec![];
         let mut skipped: Option<String> = None;
         for step in steps {
+            // Nobody asked for this end: the first step that is not reached tells that not all was done.
+            let mut is_late = false;
             if skipped.is_none() && self.is_stopped() {
                 skipped = Some(match (&*lock(&self.fatal), (self.options.is_stopped)()) {
                     (Some(error), _) => error.to_string(),
                     (None, true) => "the experiment was stopped".into(),
-                    (None, false) => "the experiment's time was over".into(),
+                    (None, false) => {
+                        is_late = true;
+                        TIME_OVER.into()
+                    }
                 });
             }
             let (name, action) = (step.name.clone().unwrap_or_default(), step.action());
-            let mut outcome = StepOutcome {
-                name: name.clone(),
-                action: action.map_or("", |a| a.name()).into(),
-                outcome: Outcome::Passed,
-                reason: None,
-                seconds: 0.0,
-                runs: vec![],
-                axes: vec![],
-                points: vec![],
-                found: vec![],
-                together: None,
-                output: None,
-                expectations: vec![],
-                steps: vec![],
-            };
+            let mut outcome = begun(&name, action.map_or("", |a| a.name()));
             if let Some(reason) = &skipped {
-                outcome.outcome = Outcome::Skipped;
+                outcome.outcome = if is_late { Outcome::Error } else { Outcome::Skipped };
                 outcome.reason = Some(reason.clone());
                 out.push(outcome);
                 continue;
@@ -217,7 +228,10 @@ impl<'a> Doing<'a> {
                     lock(&self.fatal).get_or_insert(error);
                 }
             }
-            inner.expect(&mut outcome);
+            // What is expected of a test in the background is judged when it has ended.
+            if !matches!(action, Action::Test(test) if test.background) {
+                inner.expect(&mut outcome);
+            }
             outcome.seconds = begun.elapsed().as_secs_f64();
             (self.options.tell)(&Happening::Ended { step: &outcome, depth: around.depth });
             if outcome.outcome == Outcome::Error && !step.keep_going {
@@ -228,10 +242,22 @@ impl<'a> Doing<'a> {
         out
     }
 
-    /// Keeps a run in the journal; a journal that cannot be written ends the experiment.
+    /// Keeps a run in the journal, one beside others together with them.
     fn keep(&self, key: &str, run: &RunRef, seconds: f64) {
+        let beside = |unit: &&mut Unit| {
+            key.strip_prefix(unit.path.as_str()).is_some_and(|rest| rest.starts_with('/'))
+        };
+        if let Some(unit) = lock(&self.units).iter_mut().find(beside) {
+            unit.runs.push(Kept { key: key.into(), run: run.clone(), seconds });
+            return;
+        }
+        self.write(|journal| journal.keep(key, run, seconds));
+    }
+
+    /// Writes the journal; one that cannot be written ends the experiment.
+    fn write(&self, line: impl FnOnce(&mut Journal) -> std::io::Result<()>) {
         let mut journal = lock(&self.journal);
-        if let Err(source) = journal.keep(key, run, seconds) {
+        if let Err(source) = line(&mut journal) {
             let path = journal.path().map(Into::into).unwrap_or_default();
             lock(&self.fatal).get_or_insert(ScenarioError::File {
                 operation: "write",
@@ -250,6 +276,28 @@ impl Doing<'_> {
             reason: reason.into(),
             is_unavailable: true,
         });
+    }
+}
+
+/// Why the first step behind a time-out is not done.
+const TIME_OVER: &str = "the experiment's time was over";
+
+/// A step of which nothing is known yet.
+fn begun(name: &str, action: &str) -> StepOutcome {
+    StepOutcome {
+        name: name.into(),
+        action: action.into(),
+        outcome: Outcome::Passed,
+        reason: None,
+        seconds: 0.0,
+        runs: vec![],
+        axes: vec![],
+        points: vec![],
+        found: vec![],
+        together: None,
+        output: None,
+        expectations: vec![],
+        steps: vec![],
     }
 }
 
@@ -282,7 +330,15 @@ impl<'d> Inner<'d, '_, '_> {
                 self.not_simulated(out, "a test in the background")
             }
             Action::Test(test) if test.background => self.begin(test, scope),
-            Action::Test(test) => self.tests(test, out),
+            Action::Test(test) => {
+                self.tests(test, out)?;
+                let (made, wanted) = (out.runs.len(), test.runs.unwrap_or(1));
+                if (made as u64) < u64::from(wanted) {
+                    let reason = format!("{made} of {wanted} runs were made");
+                    return Err(ScenarioError::program(self.name, &reason));
+                }
+                Ok(())
+            }
             Action::Sweep(sweep) => self.sweep(sweep, out),
             Action::Search(terms) => self.search(terms, out),
             Action::Compare(compare) => self.compare(compare, out),
@@ -338,30 +394,7 @@ impl<'d> Inner<'d, '_, '_> {
                 }
                 Ok(())
             }
-            Action::Parallel(steps) => {
-                let now = (doing.options.monotonic_ns)();
-                let around = Around {
-                    path: self.path.clone(),
-                    depth: self.around.depth + 1,
-                    start_at_ns: Some(now + TOGETHER.as_nanos() as u64),
-                    metrics: self.rules.iter().map(|rule| rule.metric.part()).collect(),
-                    ..self.around.clone()
-                };
-                let around = &around;
-                out.steps = std::thread::scope(|own| {
-                    let each: Vec<_> = steps
-                        .iter()
-                        .map(|step| {
-                            own.spawn(move || {
-                                std::thread::scope(|inner| doing.together(step, around, inner))
-                            })
-                        })
-                        .collect();
-                    each.into_iter().flat_map(|t| t.join().unwrap_or_default()).collect()
-                });
-                out.outcome = out.steps.iter().fold(out.outcome, |all, s| all.and(s.outcome));
-                self.together(published, out)
-            }
+            Action::Parallel(steps) => self.parallel(steps, published, out),
             Action::Repeat(repeat) => {
                 let axes = check_axes(&repeat.over, self.name)?;
                 let times = repeat.times.unwrap_or(1);
@@ -415,27 +448,17 @@ impl<'d> Inner<'d, '_, '_> {
         (self.doing.options.tell)(&Happening::Ran { step: self.name, run, is_old, done, of, left });
     }
 
-    fn sleep(&self, time: Duration) {
+    /// False where something ended it before its time.
+    fn sleep(&self, time: Duration) -> bool {
         let end = Instant::now() + time;
-        while !self.doing.is_stopped() {
+        while !self.doing.is_stopped() && self.until.is_none_or(|until| Instant::now() < until) {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                break;
+                return true;
             }
             std::thread::sleep(left.min(Duration::from_millis(20)));
         }
-    }
-}
-
-impl<'a> Doing<'a> {
-    /// One of several steps at the same time.
-    fn together<'s>(
-        &'s self,
-        step: &Step,
-        around: &Around,
-        scope: &'s std::thread::Scope<'s, '_>,
-    ) -> Vec<StepOutcome> {
-        self.steps(std::slice::from_ref(step), around, scope)
+        Instant::now() >= end
     }
 }
 

@@ -197,7 +197,7 @@ impl<'d> Inner<'d, '_, '_> {
             }
         }
         out.outcome = judged.iter().fold(out.outcome, |all, j| all.and(j.outcome));
-        out.expectations = judged;
+        out.expectations.append(&mut judged);
     }
 }
 

@@ -5,6 +5,62 @@ use weir_model::experiment::{FirstPacket, Together};
 use super::*;
 
 impl Inner<'_, '_, '_> {
+    /// Does steps at the same time. Their runs are done together: an interruption of one is one of all.
+    pub(super) fn parallel(
+        &self,
+        steps: &[Step],
+        published: &[Published],
+        out: &mut StepOutcome,
+    ) -> Result<(), ScenarioError> {
+        let doing = self.doing;
+        let begun_at = Instant::now();
+        lock(&doing.units).push(Unit { path: self.path.clone(), runs: vec![] });
+        let now = (doing.options.monotonic_ns)();
+        let around = Around {
+            path: self.path.clone(),
+            depth: self.around.depth + 1,
+            start_at_ns: Some(now + TOGETHER.as_nanos() as u64),
+            metrics: self.rules.iter().map(|rule| rule.metric.part()).collect(),
+            ..self.around.clone()
+        };
+        let around = &around;
+        out.steps = std::thread::scope(|own| {
+            let branch = |step| {
+                std::thread::scope(|inner| doing.steps(std::slice::from_ref(step), around, inner))
+            };
+            let each: Vec<_> = steps.iter().map(|step| own.spawn(move || branch(step))).collect();
+            let joined = each.into_iter().zip(steps).flat_map(|(thread, step)| {
+                thread.join().unwrap_or_else(|payload| {
+                    let name = step.name.clone().unwrap_or_default();
+                    let action = step.action().map_or("", |a| a.name());
+                    let error = doing.panicked(&name, payload.as_ref());
+                    vec![StepOutcome {
+                        outcome: Outcome::Error,
+                        reason: Some(error),
+                        ..begun(&name, action)
+                    }]
+                })
+            });
+            joined.collect()
+        });
+        out.outcome = out.steps.iter().fold(out.outcome, |all, s| all.and(s.outcome));
+        let unit = {
+            let mut units = lock(&doing.units);
+            let own = units.iter().position(|unit| unit.path == self.path);
+            own.map(|i| units.remove(i))
+        };
+        // One inside of another is kept with that.
+        let runs = unit.map(|unit| unit.runs).unwrap_or_default();
+        let is_whole = out.outcome != Outcome::Error
+            && runs.iter().all(|kept| kept.run.error.is_none())
+            && !doing.is_stopped();
+        if is_whole && !runs.is_empty() {
+            let seconds = begun_at.elapsed().as_secs_f64();
+            doing.write(|journal| journal.keep_unit(&self.path, runs, seconds));
+        }
+        self.together(published, out)
+    }
+
     /// What came of steps at the same time: a run of sums for each repetition, and the skew of the first packets.
     pub(super) fn together(
         &self,

@@ -127,21 +127,25 @@ fn at(socket: &Path) -> String {
     format!("emulator at {}", socket.display())
 }
 
+/// Nobody is there, or somebody whom this user may not ask.
+fn not_reached(socket: &Path, error: &io::Error) -> ScenarioError {
+    let reason = match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+            format!("no emulator listens there ({error})")
+        }
+        _ => error.to_string(),
+    };
+    ScenarioError::Program {
+        what: at(socket),
+        reason,
+        is_unavailable: error.kind() == io::ErrorKind::PermissionDenied,
+    }
+}
+
 /// Asks an emulator; its refusal is an error.
 fn ask(socket: &Path, request: &Value) -> Result<Value, ScenarioError> {
-    let answer = weir_emulator::control::ask(socket, request).map_err(|e| {
-        let reason = match e.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-                format!("no emulator listens there ({e})")
-            }
-            _ => e.to_string(),
-        };
-        ScenarioError::Program {
-            what: at(socket),
-            reason,
-            is_unavailable: e.kind() == io::ErrorKind::PermissionDenied,
-        }
-    })?;
+    let answer =
+        weir_emulator::control::ask(socket, request).map_err(|e| not_reached(socket, &e))?;
     match answer["ok"].as_bool() {
         Some(true) => Ok(answer),
         _ => {
@@ -155,4 +159,26 @@ fn set(socket: &Path, impairment: &Impairment) -> Result<(), ScenarioError> {
     let impairment =
         serde_json::to_value(impairment).map_err(failed("write laws for", &at(socket)))?;
     ask(socket, &json!({ "verb": "set", "impairment": impairment })).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is not permitted is told apart from a peer that is not there: other exit codes.
+    #[test]
+    fn an_emulator_of_another_user_is_not_permitted() {
+        for (kind, wanted) in [
+            (io::ErrorKind::PermissionDenied, true),
+            (io::ErrorKind::NotFound, false),
+            (io::ErrorKind::ConnectionRefused, false),
+            (io::ErrorKind::TimedOut, false),
+        ] {
+            let error = not_reached(Path::new("/x"), &kind.into());
+            let ScenarioError::Program { is_unavailable, what, .. } = &error else {
+                panic!("{error}")
+            };
+            assert_eq!((*is_unavailable, what.as_str()), (wanted, "emulator at /x"), "{kind}");
+        }
+    }
 }

@@ -19,13 +19,15 @@ use weir_model::experiment::Scenario;
 use weir_net::namespace::ChildSetup;
 
 use super::{Options, ScenarioError};
-use crate::process::{Died, KILL, MOST_WORDS_BYTES, Running, read_all};
+use crate::process::{Died, KILL, MOST_WORDS_BYTES, Running, hear};
 
 use emulators::Emulator;
 pub(super) use test::{Job, Progress, Tested, control};
 
 /// How long a program may take to end when it was asked to.
 const END: Duration = Duration::from_secs(10);
+/// How long what an ended program said may take to be read; longer, somebody else holds its pipes.
+const PIPES: Duration = Duration::from_secs(1);
 
 /// Everything that runs.
 pub(super) struct World<'a> {
@@ -176,7 +178,8 @@ impl<'a> World<'a> {
         Ok((address, vec![]))
     }
 
-    /// Runs a command; returns its exit code (absent when it was ended) and what it printed.
+    /// Runs a command; returns its exit code (absent when it was ended) and what it printed. What it started and left in its
+    /// process group ends with it.
     pub(super) fn run(
         &self,
         words: &[String],
@@ -190,20 +193,29 @@ impl<'a> World<'a> {
         let mut command = self.command(Some(host.unwrap_or("local")), Path::new(program))?;
         command.args(arguments).current_dir(&self.options.files.directory);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut running = Running::patient(command.spawn().map_err(not_started(program))?, END);
-        let out = read_all(running.child.stdout.take(), MOST_WORDS_BYTES);
-        let err = read_all(running.child.stderr.take(), MOST_WORDS_BYTES);
-        let code = loop {
-            match running.child.try_wait().map_err(failed("wait for", program))? {
-                Some(status) => break status.code(),
-                None if is_stopped() || until.is_some_and(|u| Instant::now() >= u) => break None,
-                None => std::thread::sleep(Duration::from_millis(5)),
+        let mut running = Running::group(command.spawn().map_err(not_started(program))?, END);
+        let said = [
+            hear(running.child.stdout.take(), MOST_WORDS_BYTES),
+            hear(running.child.stderr.take(), MOST_WORDS_BYTES),
+        ];
+        let rest = |patience| said.iter().all(|said| said.ends_within(patience));
+        let is_done = loop {
+            if running.has_ended() {
+                break true;
             }
+            if is_stopped() || until.is_some_and(|u| Instant::now() >= u) {
+                break false;
+            }
+            std::thread::sleep(Duration::from_millis(5));
         };
-        drop(running);
-        let patience = Duration::from_secs(1);
-        let text = out.recv_timeout(patience).unwrap_or_default()
-            + &err.recv_timeout(patience).unwrap_or_default();
+        if is_done && !rest(PIPES) {
+            // What it left behind may have something to say when it is asked to end.
+            running.terminate();
+            rest(PIPES);
+        }
+        let code = running.end().filter(|_| is_done);
+        rest(PIPES);
+        let text = said.iter().map(|said| said.text()).collect();
         Ok((code, text))
     }
 }

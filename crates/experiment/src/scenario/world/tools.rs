@@ -47,7 +47,7 @@ impl World<'_> {
                     .stdout(Stdio::piped())
                     .stderr(Stdio::null());
                 let child = command.spawn().map_err(not_started(tool.programs[0]))?;
-                let mut server = Running::patient(child, END);
+                let mut server = Running::group(child, END);
                 let said = read_all(server.child.stdout.take(), MOST_WORDS_BYTES);
                 // It says nothing when it listens, and a connection to find out would be its one client.
                 let listens = lab.run_in(name, || listens(tool.port.0, Instant::now() + BEGIN))?;
@@ -98,7 +98,8 @@ impl World<'_> {
         let mut command = self.command(Some("local"), Path::new(&words[0]))?;
         command.args(&words[1..]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut program = Running::new(command.spawn().map_err(not_started(&words[0]))?);
+        let child = command.spawn().map_err(not_started(&words[0]))?;
+        let mut program = Running::group(child, Duration::ZERO);
         let said = read_end(program.child.stdout.take(), MOST_WORDS_BYTES);
         loop {
             match said.recv_timeout(Duration::from_millis(20)) {
