@@ -32,7 +32,7 @@ mod together;
 
 pub(super) use compare::compared;
 pub use compare::is_installed;
-pub(super) use search::terms;
+pub(super) use search::check_search;
 
 /// Metrics of a sweep that names none.
 const METRICS: &[&str] = &["throughput", "packet_rate", "loss", "jitter"];
