@@ -77,6 +77,14 @@ impl Running {
         }
     }
 
+    /// The message of an error that a program with `--json` printed, beside whatever it remarked.
+    fn json_error(&mut self) -> Option<String> {
+        let said = read_all(self.child.stdout.take(), MOST_WORDS_BYTES);
+        let said = said.recv_timeout(Duration::from_secs(1)).unwrap_or_default();
+        let error = serde_json::from_str::<serde_json::Value>(&said).ok()?;
+        error["error"]["message"].as_str().map(Into::into)
+    }
+
     /// Waits for the first line of a server's output, which says that it listens.
     pub(crate) fn listens(&mut self) -> Result<(), Died> {
         let lines = lines(self.child.stdout.take());
@@ -119,7 +127,11 @@ impl Running {
         match begun.recv_timeout(BEGIN) {
             Ok(Ok(())) => Ok(()),
             Ok(Err(said)) => {
-                Err(Died { said: without_head(&said), code: self.code(Duration::from_secs(1)) })
+                let said = self.json_error().unwrap_or_else(|| match without_head(&said) {
+                    said if said.is_empty() => "it ended before it worked, without a word".into(),
+                    said => said,
+                });
+                Err(Died { said, code: self.code(Duration::from_secs(1)) })
             }
             Err(_) => Err(Died::new("it did not begin within 5 s")),
         }
@@ -228,6 +240,10 @@ mod tests {
         assert_eq!(works.emulates(b"laws\n"), Ok(()));
         let died = shell("echo 'error: no such interface' >&2; exit 4").emulates(b"").unwrap_err();
         assert_eq!(died, Died { said: "no such interface".into(), code: Some(4) });
+        let json =
+            r#"echo 'note: x' >&2; echo '{"error":{"message":"no such interface"}}'; exit 2"#;
+        let died = shell(json).emulates(b"").unwrap_err();
+        assert_eq!(died, Died { said: "no such interface".into(), code: Some(2) });
     }
 
     #[test]

@@ -241,7 +241,8 @@ pub fn run(
     let error = doing.end();
     let stopped = (options.is_stopped)();
     let outcome = steps.iter().fold(Outcome::Passed, |all, step| all.and(step.outcome));
-    let is_whole = steps.iter().all(|s| s.outcome != Outcome::Skipped || options.simulate);
+    let is_whole =
+        error.is_none() && steps.iter().all(|s| s.outcome != Outcome::Skipped || options.simulate);
     let experiment = Experiment {
         schema: EXPERIMENT_SCHEMA.into(),
         id: options.id.clone(),

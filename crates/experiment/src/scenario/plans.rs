@@ -152,6 +152,9 @@ fn one(step: &Step, around: &At, files: &Files, words: Words<'_>) -> Result<u64,
     let own = BTreeSet::new();
     Ok(match step.action() {
         Some(Action::Test(test)) => {
+            for published in &step.published {
+                super::published::read(published, files)?;
+            }
             plan(test, &vec![], &own, files, words, name)?;
             u64::from(test.runs.unwrap_or(1))
         }

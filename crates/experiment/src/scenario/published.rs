@@ -142,6 +142,11 @@ mod tests {
             points.iter().map(|p| p.published.iter().map(|f| f.value).collect()).collect();
         assert_eq!(values, [vec![61e6], vec![68.5e6], vec![]]);
         assert_eq!(points[0].published[0].label, "XP");
+        // Beside one value of an axis alone.
+        let only = Published { at: [("size".to_owned(), "256".to_owned())].into(), ..published };
+        let mut points = [point("128"), point("256")];
+        beside(&only, &table, &mut points);
+        assert!(points[0].published.is_empty() && points[1].published.len() == 1);
     }
 
     #[test]

@@ -8,6 +8,11 @@ use weir_model::experiment::{
     Unit,
 };
 
+/// An outcome, where nothing may have been expected: then nothing was passed.
+fn done(outcome: Outcome, is_judged: bool) -> &'static str {
+    if outcome == Outcome::Passed && !is_judged { "done" } else { word(outcome) }
+}
+
 /// The word for an outcome.
 #[must_use]
 pub fn word(outcome: Outcome) -> &'static str {
@@ -166,7 +171,8 @@ fn row(
 #[must_use]
 pub fn step(step: &StepOutcome, depth: usize) -> String {
     let pad = "  ".repeat(depth);
-    let mut out = format!("{pad}{}: {}", step.name, word(step.outcome));
+    let mut out =
+        format!("{pad}{}: {}", step.name, done(step.outcome, !step.expectations.is_empty()));
     if let Some(reason) = &step.reason {
         let _ = write!(out, ": {reason}");
     }
@@ -298,7 +304,8 @@ pub fn closing(experiment: &Experiment) -> String {
         }
     }
     count(&experiment.steps, &mut counts);
-    let mut out = format!("{}: {}", experiment.name, word(experiment.outcome));
+    let outcome = done(experiment.outcome, !counts.is_empty());
+    let mut out = format!("{}: {outcome}", experiment.name);
     if !counts.is_empty() {
         let counts: Vec<String> =
             counts.iter().map(|(w, n)| format!("{n} {}", w.to_lowercase())).collect();

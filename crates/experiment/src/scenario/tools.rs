@@ -44,6 +44,18 @@ pub struct Tool {
     pub parse: fn(&Load, &str, &str) -> Result<Figures, String>,
 }
 
+impl Tool {
+    /// Why it can't carry a load, if so; `is_here` where its server is started by this program.
+    #[must_use]
+    pub fn refusal(&self, load: &Load, is_here: bool) -> Option<&'static str> {
+        if (self.client)(load, "").is_none() {
+            return Some("it has no words for this load");
+        }
+        let needs_log = self.decode.is_some() && !is_here;
+        needs_log.then_some("its figures are in a log of its server, which is not here")
+    }
+}
+
 /// Metrics by the names that scenarios use.
 pub type Figures = BTreeMap<String, f64>;
 
@@ -407,6 +419,10 @@ mod tests {
         let of = |name: &str| TOOLS.iter().find(|t| t.name == name).unwrap();
         assert!((of("nuttcp").client)(&many, "h").is_none());
         assert!((of("iperf3").client)(&many, "h").is_some());
+        assert!(of("nuttcp").refusal(&many, true).is_some_and(|r| r.contains("no words")));
+        assert_eq!(of("iperf3").refusal(&many, false), None);
+        assert_eq!(of("d-itg").refusal(&load(true), true), None);
+        assert!(of("d-itg").refusal(&load(true), false).is_some_and(|r| r.contains("log")));
         let words =
             (of("iperf3").client)(&Load { mss: Some(536), ..load(false) }, "h").unwrap().join(" ");
         assert_eq!(words, "iperf3 -J -i 0 -c h -t 2 -P 1 -l 160 -M 536");

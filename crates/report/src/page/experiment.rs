@@ -34,7 +34,8 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
     let all = flat(&experiment.steps, "");
     for (name, step) in &all {
         let disturbed = step.runs.iter().filter(|r| r.disturbed && !r.superseded).count();
-        if disturbed > 0 {
+        // The tests in a parallel step say it themselves.
+        if disturbed > 0 && step.steps.is_empty() {
             let mut codes: Vec<&str> =
                 step.runs.iter().flat_map(|r| r.warnings.iter().map(String::as_str)).collect();
             codes.sort_unstable();
@@ -84,23 +85,36 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
             vec![Block::Command(experiment.command.join(" ")), Block::Facts(facts)],
         )
     });
-    let runs: usize = all.iter().map(|(_, s)| s.runs.len()).sum();
+    // The runs of a parallel step are sums over those inside of it.
+    let own = all.iter().filter(|(_, s)| s.steps.is_empty());
+    let runs: usize = own.map(|(_, s)| s.runs.len()).sum();
+    let is_judged = all.iter().any(|(_, s)| !s.expectations.is_empty());
     Document {
         title: experiment.title.clone().unwrap_or_else(|| experiment.name.clone()),
         subtitle: format!("{} · {} · {runs} runs", experiment.name, experiment.started_at),
         passed: match experiment.outcome {
-            Outcome::Passed => all.iter().any(|(_, s)| !s.expectations.is_empty()).then_some(true),
+            Outcome::Passed => is_judged.then_some(true),
             Outcome::Failed => Some(false),
             _ => None,
         },
         headlines: vec![
-            Headline::new("Outcome", Some(word(experiment.outcome).into()), ""),
+            Headline::new("Outcome", Some(done(experiment.outcome, is_judged).into()), ""),
             Headline::new("Runs", Some(runs.to_string()), ""),
         ],
         notices,
         sections,
         generator: generator(),
     }
+}
+
+/// The same, where nothing may have been expected: then nothing was passed.
+fn done(outcome: Outcome, is_judged: bool) -> &'static str {
+    if outcome == Outcome::Passed && !is_judged { "done" } else { word(outcome) }
+}
+
+/// A text; nothing is no text.
+fn words(text: String) -> Cell {
+    if text.is_empty() { Cell::default() } else { Cell::Text(text) }
 }
 
 fn word(outcome: Outcome) -> &'static str {
@@ -128,21 +142,21 @@ fn expectations(steps: &[(String, &StepOutcome)]) -> Grid {
                 Cell::Text(name.clone()),
                 Cell::Text(text),
                 outcome,
-                Cell::Text(judged.reason.clone()),
+                words(judged.reason.clone()),
             ]);
         }
         if step.expectations.is_empty() && step.steps.is_empty() {
             let reason = step.reason.clone().unwrap_or_default();
-            let outcome = Cell::Text(word(step.outcome).into());
+            let outcome = Cell::Text(done(step.outcome, false).into());
             grid.row([
                 Cell::Text(name.clone()),
                 Cell::Text(step.action.clone()),
                 outcome,
-                Cell::Text(reason),
+                words(reason),
             ]);
         }
     }
-    grid
+    grid.without_empty_columns()
 }
 
 fn quantity(metric: &str) -> Quantity {
@@ -348,18 +362,18 @@ fn found(step: &StepOutcome) -> Grid {
         let with = |v: Option<f64>| v.map_or(Cell::default(), |v| Cell::With(unit_of(found), v));
         grid.row([
             Cell::Text(found.name.clone()),
-            Cell::Text(at.join(" ")),
+            words(at.join(" ")),
             with(found.value),
             with(found.interval.map(|i| i.low)),
             with(found.interval.map(|i| i.high)),
             with(found.bounds.and_then(|b| b.low)),
             with(found.bounds.and_then(|b| b.high)),
-            Cell::Text(match (found.disturbed, found.text.as_str()) {
+            words(match (found.disturbed, found.text.as_str()) {
                 (true, "") => "shaped by tool or host".into(),
                 (true, text) => format!("shaped by tool or host; {text}"),
                 (false, text) => text.into(),
             }),
-            Cell::Text(published(&found.published)),
+            words(published(&found.published)),
         ]);
     }
     grid.without_empty_columns()

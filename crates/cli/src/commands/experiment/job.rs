@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::time::SystemTime;
 
 use weir_experiment::scenario::journal::{Head, JOURNAL_SCHEMA, Journal};
-use weir_experiment::scenario::{self, Ended, Files, Happening, Options, text};
+use weir_experiment::scenario::{self, Ended, Files, Happening, Options, check, text};
 use weir_model::experiment::{Experiment, HostSpec, Outcome, Scenario, Variables};
 use weir_model::record::Status;
 use weir_model::units::Seed;
@@ -82,6 +82,9 @@ fn begin(head: &Head) -> Result<(Journal, Experiments), CliError> {
 
 /// Runs it and tells of it; the exit code by contract.
 pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Result<i32, CliError> {
+    let files = Files { directory: job.directory.clone() };
+    // Before anything of it is kept.
+    check(&job.scenario, &files, &words).map_err(refused)?;
     let stop = Stop::new();
     signals::listen(&stop)?;
     let now = since_epoch(SystemTime::now());
@@ -137,7 +140,7 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
         quick: job.quick,
         simulate: job.simulate,
         no_store: args.no_store,
-        files: Files { directory: job.directory },
+        files,
         words: &words,
         is_stopped: &is_stopped,
         tell: &tell,

@@ -68,7 +68,12 @@ impl<'d> Inner<'d, '_, '_> {
                 lock(&self.doing.background).remove(name);
                 let metrics = self.metrics(&[])?;
                 let run = match ended? {
-                    Ok(record) => run_ref(&record, &metrics),
+                    Ok(Tested { record, unkept }) => {
+                        if let Some(reason) = unkept {
+                            self.doing.unkept(&reason);
+                        }
+                        run_ref(&record, &metrics)
+                    }
                     Err(reason) => RunRef { error: Some(reason), ..RunRef::default() },
                 };
                 self.ran(&run, false, 1, 1, None);

@@ -27,17 +27,29 @@ impl<'d> Inner<'d, '_, '_> {
         };
         let missing: Vec<&str> = wanted.iter().copied().filter(|t| !here.contains(t)).collect();
         let tools: Vec<&str> = wanted.iter().copied().filter(|t| here.contains(t)).collect();
+        let mut reasons = vec![];
         if !missing.is_empty() {
-            out.reason = Some(format!("not installed here: {}", missing.join(", ")));
+            reasons.push(format!("not installed here: {}", missing.join(", ")));
         }
         let mut all: Vec<At> = vec![];
         for at in points(&axes) {
-            all.extend(
-                tools
-                    .iter()
-                    .map(|tool| [at.clone(), vec![(TOOL.to_owned(), (*tool).to_owned())]].concat()),
-            );
+            for name in &tools {
+                let at = [at.clone(), vec![(TOOL.to_owned(), (*name).to_owned())]].concat();
+                let load = compared(step, &at, self.name)?;
+                let tool = TOOLS.iter().find(|t| t.name == *name);
+                match tool.and_then(|t| world.refusal(t, &load, step.to.as_deref())) {
+                    None => all.push(at),
+                    // What it is not made for says nothing against it.
+                    Some(reason) => {
+                        let reason = format!("{name} is left out: {reason}");
+                        if !reasons.contains(&reason) {
+                            reasons.push(reason);
+                        }
+                    }
+                }
+            }
         }
+        out.reason = (!reasons.is_empty()).then(|| reasons.join("; "));
         let runs = step.runs.unwrap_or(1);
         let of = all.len() as u64 * u64::from(runs);
         let (mut done, mut fresh, begun) = (0u64, 0u32, Instant::now());

@@ -20,7 +20,7 @@ use super::grid::{At, block, key, points};
 use super::journal::Journal;
 use super::judge::{judge, run_ref, summaries};
 use super::tools::{Load, TOOLS};
-use super::world::{Job, Progress, World, control};
+use super::world::{Job, Progress, Tested, World, control};
 use super::{Happening, Options, ScenarioError, plans, published};
 
 mod background;
@@ -51,7 +51,7 @@ struct Background {
 #[derive(Default)]
 struct BackgroundState {
     progress: Progress,
-    ended: Option<Result<Result<Box<Record>, String>, ScenarioError>>,
+    ended: Option<Result<Result<Tested, String>, ScenarioError>>,
 }
 
 /// Where tests run.
@@ -236,6 +236,17 @@ impl<'a> Doing<'a> {
     }
 }
 
+impl Doing<'_> {
+    /// A store that takes no more ends the experiment: what it measured would be lost to whoever goes on with it.
+    fn unkept(&self, reason: &str) {
+        lock(&self.fatal).get_or_insert(ScenarioError::Program {
+            what: "a run was not kept".into(),
+            reason: reason.into(),
+            is_unavailable: true,
+        });
+    }
+}
+
 /// One step that is being done.
 struct Inner<'d, 'r, 'a> {
     doing: &'d Doing<'a>,
@@ -265,7 +276,13 @@ impl<'d> Inner<'d, '_, '_> {
                 self.not_simulated(out, "a test in the background")
             }
             Action::Test(test) if test.background => self.begin(test, scope),
-            Action::Test(test) => self.tests(test, out),
+            Action::Test(test) => {
+                self.tests(test, out)?;
+                match published {
+                    [] => Ok(()),
+                    published => self.beside(published, out),
+                }
+            }
             Action::Sweep(sweep) => self.sweep(sweep, out),
             Action::Search(terms) => self.search(terms, out),
             Action::Compare(compare) => self.compare(compare, out),

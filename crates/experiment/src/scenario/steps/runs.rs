@@ -10,7 +10,9 @@ impl<'d> Inner<'d, '_, '_> {
             return Ok((done.run.clone(), true));
         }
         let begun = Instant::now();
-        let record = self.record(run)?;
+        let tested = self.record(run)?;
+        let unkept = tested.as_ref().ok().and_then(|t| t.unkept.clone());
+        let record = tested.map(|t| t.record);
         let mut found = match &record {
             Ok(record) => run_ref(record, run.metrics),
             Err(reason) => RunRef { error: Some(reason.clone()), ..RunRef::default() },
@@ -28,6 +30,11 @@ impl<'d> Inner<'d, '_, '_> {
         }
         found.at = run.at.iter().cloned().collect();
         found.repetition = run.repetition;
+        if let Some(reason) = unkept {
+            found.id = None;
+            doing.unkept(&reason);
+            return Ok((found, false));
+        }
         // What a stop cut short is done again when the experiment goes on.
         if !(doing.is_stopped() && found.error.is_some()) {
             doing.keep(&run.key, &found, begun.elapsed().as_secs_f64());
@@ -35,14 +42,13 @@ impl<'d> Inner<'d, '_, '_> {
         Ok((found, false))
     }
 
-    pub(super) fn record(
-        &self,
-        run: &OneRun<'_>,
-    ) -> Result<Result<Box<Record>, String>, ScenarioError> {
+    pub(super) fn record(&self, run: &OneRun<'_>) -> Result<Result<Tested, String>, ScenarioError> {
         let doing = self.doing;
         let plan = plans::seeded(run.plan.clone(), doing.options.seed.0, &run.key);
         match &doing.place {
-            Place::Virtual(emulators) => Ok(simulated(plan, &lock(emulators))),
+            Place::Virtual(emulators) => {
+                Ok(simulated(plan, &lock(emulators)).map(|record| Tested { record, unkept: None }))
+            }
             Place::Real(world) => {
                 let stopped = || doing.is_stopped();
                 world.test(&self.job(run, plan, None), &stopped, &|_| {})

@@ -9,7 +9,7 @@ use weir_model::experiment::EmulatorSpec;
 use weir_model::impairment::Impairment;
 
 use super::{END, World, died, failed, not_started};
-use crate::process::Running;
+use crate::process::{Running, read_all};
 use crate::scenario::ScenarioError;
 
 /// An emulator that listens.
@@ -75,11 +75,13 @@ impl World<'_> {
             // Its interfaces end with the lab.
             command.arg("--disposable");
         }
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.spawn().map_err(not_started(&what))?;
         let mut program = Running::patient(child, END);
         let text = serde_json::to_vec(initial).map_err(failed("write laws for", &what))?;
         program.emulates(&text).map_err(died(&what))?;
+        // Its report at the end is of no interest, and must not block it.
+        drop(read_all(program.child.stdout.take(), 0));
         Ok(Emulator { socket, _program: Some(program), former: None })
     }
 

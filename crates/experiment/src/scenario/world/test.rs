@@ -30,6 +30,16 @@ pub(in crate::scenario) struct Job {
     pub(in crate::scenario) socket: Option<PathBuf>,
 }
 
+/// How a test says that its record could not be kept.
+const NOT_KEPT: &str = "warning: the result was not kept: ";
+
+/// A test that gave a record.
+pub(in crate::scenario) struct Tested {
+    pub(in crate::scenario) record: Box<Record>,
+    /// Why it is not in the store, though it was to be.
+    pub(in crate::scenario) unkept: Option<String>,
+}
+
 /// How far a test is.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::scenario) struct Progress {
@@ -44,7 +54,7 @@ impl World<'_> {
         job: &Job,
         is_stopped: &dyn Fn() -> bool,
         progress: &dyn Fn(Progress),
-    ) -> Result<Result<Box<Record>, String>, ScenarioError> {
+    ) -> Result<Result<Tested, String>, ScenarioError> {
         let what = format!("weir test of step {}", job.step);
         let is_ipv6 = job.plan.family == Some(weir_model::plan::Family::Ipv6);
         let (address, extra) = self.target(job.to.as_deref(), is_ipv6)?;
@@ -126,7 +136,8 @@ impl World<'_> {
                 {
                     record.end_reason = error;
                 }
-                Ok(Ok(record))
+                let unkept = words.lines().find_map(|line| line.strip_prefix(NOT_KEPT));
+                Ok(Ok(Tested { record, unkept: unkept.map(Into::into) }))
             }
             _ => Ok(Err(error.unwrap_or_else(|| {
                 let said = without_head(&words);

@@ -10,6 +10,16 @@ use crate::scenario::ScenarioError;
 use crate::scenario::tools::{Figures, Load, Tool};
 
 impl World<'_> {
+    /// Why a tool can't carry a load to a host, if so.
+    pub(in crate::scenario) fn refusal(
+        &self,
+        tool: &Tool,
+        load: &Load,
+        to: Option<&str>,
+    ) -> Option<&'static str> {
+        tool.refusal(load, !self.scenario.hosts.contains_key(self.answering(to)))
+    }
+
     /// Runs another tool: its server on a host of the lab (elsewhere it has to run already), its client here or there. The
     /// inner error is a run without figures.
     pub(in crate::scenario) fn tool(
@@ -22,11 +32,11 @@ impl World<'_> {
         is_stopped: &dyn Fn() -> bool,
     ) -> Result<Result<Figures, String>, ScenarioError> {
         let name = self.answering(to);
+        if let Some(reason) = self.refusal(tool, load, to) {
+            return Ok(Err(reason.into()));
+        }
         let log = self.directory.path().join(format!("{}.log", tool.name));
         let (address, server) = match (self.scenario.hosts.get(name), &self.lab) {
-            (Some(_), _) if tool.decode.is_some() => {
-                return Ok(Err("its figures are in a log of its server, which is not here".into()));
-            }
             (Some(host), _) => (host.address.clone(), None),
             (None, Some(lab)) => {
                 let words = (tool.server)(load, &log.to_string_lossy());
