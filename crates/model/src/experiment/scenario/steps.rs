@@ -25,7 +25,7 @@ pub struct Step {
     /// What has to come true of its runs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub expect: Vec<String>,
-    /// Of `parallel`: figures that others published for the like, printed beside the sums.
+    /// Of `test` and `parallel`: figures that others published for the like, printed beside its means, or the sums.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<Published>,
     /// Runs a test.
