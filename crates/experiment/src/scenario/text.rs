@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use weir_model::experiment::{
-    Bounds, Experiment, Found, Metric, Outcome, Point, PublishedFigure, StepOutcome, Summary, Together,
-    Unit,
+    Bounds, Experiment, Found, Metric, Outcome, Point, PublishedFigure, StepOutcome, Summary,
+    Together, Unit,
 };
 
 /// An outcome, where nothing may have been expected: then nothing was passed.
@@ -219,7 +219,8 @@ pub fn step(step: &StepOutcome, depth: usize) -> String {
             format!("{percentage} % interval {} to {}", shown(found, i.low), shown(found, i.high))
         });
         let between = found.bounds.map_or(String::new(), |b| bounds_words(found, b));
-        let shaped = if found.disturbed { "* shaped by tool or host".into() } else { String::new() };
+        let shaped =
+            if found.disturbed { "* shaped by tool or host".into() } else { String::new() };
         let others = published_words(&found.published);
         let notes = [interval, between, shaped, found.text.clone(), others]
             .into_iter()

@@ -92,9 +92,8 @@ impl<E> Searching<'_, E> {
         let terms = self.terms;
         loop {
             // What earlier goals' trials say of this one narrows it at once.
-            let of = |is_low: bool| {
-                loads.iter().filter(move |l| l.class(needed, goal) == Some(is_low))
-            };
+            let of =
+                |is_low: bool| loads.iter().filter(move |l| l.class(needed, goal) == Some(is_low));
             let upper = of(false).min_by(|a, b| a.rate.total_cmp(&b.rate));
             let below = upper.map_or(f64::INFINITY, |u| u.rate);
             let lower =

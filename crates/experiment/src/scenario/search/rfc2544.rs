@@ -158,7 +158,9 @@ impl<E> Searching<'_, E> {
         let disturbed = bursts.iter().any(|b| b.disturbed);
         let text = match &values {
             // Bursts of which one was no burst have no mean.
-            None => bursts.iter().find(|b| b.value.is_none()).map_or("", |b| b.text.as_str()).into(),
+            None => {
+                bursts.iter().find(|b| b.value.is_none()).map_or("", |b| b.text.as_str()).into()
+            }
             Some(values) if values.iter().all(|b| *b == most as f64) => {
                 "the longest burst asked for passed: the path may hold more".to_owned()
             }

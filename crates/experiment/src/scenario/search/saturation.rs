@@ -88,7 +88,7 @@ impl<E> Searching<'_, E> {
         }
         let name = "saturation point";
         let mut found = self.found(name, None, terms.unit, "");
-        let mut open = vec![];
+        let (mut said, mut open) = (vec![], vec![]);
         if self.is_over() {
             open.push(format!("not found within {MOST_TRIALS} trials"));
         } else if let Some(fitted) = self.fit(levels) {
@@ -98,11 +98,11 @@ impl<E> Searching<'_, E> {
                 SaturationPoint::At(point) => {
                     found.value = Some(point);
                     let line = fitted.fit.slope_after;
-                    found.text = format!(
+                    said.push(format!(
                         "two lines fitted: beyond it {:+.3} of what is sent more is received; they leave {} over",
                         if line == 0.0 { 0.0 } else { line },
                         shown(fitted.fit.residual, terms.unit)
-                    );
+                    ));
                 }
                 SaturationPoint::Above(rate) => {
                     open.push(format!("above {}, the greatest rate sent", shown(rate, terms.unit)))
@@ -116,10 +116,8 @@ impl<E> Searching<'_, E> {
                     let confidence_ratio = terms.confidence;
                     found.interval = Some(Confidence { low, high, confidence_ratio });
                 }
-                Some(_) => {
-                    open.push("its interval reaches beyond the rates that were sent".into())
-                }
-                None => found.text += "; no interval from one run at each rate",
+                Some(_) => open.push("its interval reaches beyond the rates that were sent".into()),
+                None => said.push("no interval from one run at each rate".to_owned()),
             }
         } else {
             open.push("too few rates were received to fit lines".into());
@@ -132,8 +130,8 @@ impl<E> Searching<'_, E> {
         for why in &open {
             self.leave_open(name, why);
         }
-        let own = std::iter::once(found.text).filter(|t| !t.is_empty());
-        found.text = own.chain(open).collect::<Vec<_>>().join("; ");
+        said.extend(open);
+        found.text = said.join("; ");
         Ok(found)
     }
 
@@ -157,8 +155,7 @@ impl<E> Searching<'_, E> {
     fn fit(&self, levels: &[Level]) -> Option<weir_stats::compare::Saturation> {
         // A rate whose sender or receiver told none in some trial is none.
         let points = levels.iter().filter_map(|level| {
-            let received: Option<Vec<f64>> =
-                level.trials.iter().map(|t| t.received_rate).collect();
+            let received: Option<Vec<f64>> = level.trials.iter().map(|t| t.received_rate).collect();
             Some(LoadPoint { offered: level.mean(|t| t.sent_rate)?, received: received? })
         });
         let points: Vec<LoadPoint> = points.collect();
@@ -224,8 +221,7 @@ mod tests {
         let (low, high) = (bounds.low.unwrap(), bounds.high.unwrap());
         assert!(low < value && value < high && high - low < 0.05 * value, "{bounds:?}");
         assert!(searched.open.is_empty(), "{:?}", searched.open);
-        let shares: Vec<_> =
-            searched.found.iter().filter(|f| f.name == "received share").collect();
+        let shares: Vec<_> = searched.found.iter().filter(|f| f.name == "received share").collect();
         assert!(shares.len() > 11 && shares.iter().any(|f| f.interval.is_some()));
     }
 
@@ -256,8 +252,9 @@ mod tests {
         let mut inner = path(300_000.0);
         let mut noisy = |ask: Ask| {
             let mut trial = inner(ask)?;
-            trial.received_rate =
-                trial.received_rate.map(|r| r * (1.0 - 0.01 * random.unit() * f64::from(ask.rate > 3e5)));
+            trial.received_rate = trial
+                .received_rate
+                .map(|r| r * (1.0 - 0.01 * random.unit() * f64::from(ask.rate > 3e5)));
             Ok::<_, ()>(trial)
         };
         let searched = search(&of(5), &mut noisy).unwrap();

@@ -202,7 +202,8 @@ impl Room<'_> {
             return self.refuse("test", "a stream: a search counts datagrams, such as of -u");
         }
         if self.step.nominal.is_some() && flows.iter().any(|f| f.payload_bytes != payload_bytes) {
-            return self.refuse("nominal", "datagrams of several sizes: no one rate fills the line");
+            return self
+                .refuse("nominal", "datagrams of several sizes: no one rate fills the line");
         }
         let rates = flows.iter().map(|flow| {
             let packets = flow.rate.packets_per_second(flow.payload_bytes)?;
@@ -237,7 +238,7 @@ impl Room<'_> {
                 return self.refuse("high", reason);
             }
             (None, Some(nominal)) => {
-                let Some((nominal, true)) = self.rate("nominal", Some(nominal))? else {
+                let Some((nominal, true)) = self.rate("nominal", Some(nominal.as_str()))? else {
                     return self.refuse("nominal", "bits per second of the link, such as 1G");
                 };
                 let family = match shape.family {
@@ -258,7 +259,8 @@ impl Room<'_> {
         }
         // What the flows send together is what is asked.
         if (rate / low - 1.0).abs() > 0.01 {
-            let reason = "its flows do not send {rate} together: --total-rate divides it among them";
+            let reason =
+                "its flows do not send {rate} together: --total-rate divides it among them";
             return self.refuse("test", reason);
         }
         let packets = low * seconds / if in_bits { payload_bits } else { 1.0 };
@@ -331,8 +333,7 @@ mod tests {
         let at: At = at.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
         let words = |_: &[String]| Err("no words here".to_owned());
         let none = vec![];
-        let room =
-            Room { step, around: &none, at: &at, files: &files, words: &words, place: "s" };
+        let room = Room { step, around: &none, at: &at, files: &files, words: &words, place: "s" };
         room.terms(0.95, 1).map_err(|e| e.to_string())
     }
 
