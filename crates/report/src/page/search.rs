@@ -57,7 +57,7 @@ pub(super) fn trials(step: &StepOutcome, number: usize) -> Option<Figure> {
         }
     }
     Some(
-        figure.caption("Each trial by what its sender sent; a cross where tool or host shaped it."),
+        figure.caption("Each trial by what its sender sent; hollow where tool or host shaped it."),
     )
 }
 
