@@ -160,6 +160,52 @@ fn a_simulated_scenario_is_exact() {
     assert_eq!(bare(result), bare(again));
 }
 
+/// What the shipped searches find on the virtual clock follows from the laws of their emulators: 10 Mbit/s of wire for the
+/// saturation point, half of that for RFC 2544's device.
+#[test]
+fn shipped_searches_find_what_the_emulated_path_carries() {
+    let dir = tempfile::tempdir().unwrap();
+    let simulate = |name: &str, code: i32| -> Value {
+        let path = scenarios().join(name);
+        let words = ["run", "--simulate", "--quick", "--json", path.to_str().unwrap()];
+        let (output, out, err) = run(dir.path(), &words);
+        assert_eq!(output.status.code(), Some(code), "{name}: {out}{err}");
+        serde_json::from_str(&out).unwrap()
+    };
+    let found = |result: &Value, step: usize, name: &str, size: &str| -> Value {
+        let all = result["steps"][step]["found"].as_array().unwrap();
+        let here = |f: &&Value| f["name"] == name && f["at"]["size"] == size;
+        all.iter().find(here).unwrap_or_else(|| panic!("{name} {size}: {all:?}")).clone()
+    };
+    let carried = |bits: f64, payload: f64| bits / 8.0 / (payload + 28.0 + 38.0);
+    let result = simulate("saturation.toml", 0);
+    for (size, payload) in [("500", 500.0), ("2", 2.0)] {
+        let point = found(&result, 0, "saturation point", size);
+        let value = point["value"].as_f64().unwrap();
+        let wanted = carried(1e7, payload) / 0.99;
+        assert!((value / wanted - 1.0).abs() < 0.01, "{size} B: {point}, not {wanted}");
+        assert_eq!(point["interval"]["confidence_ratio"], 0.95);
+        assert!(point["bounds"]["low"].as_f64().unwrap() < value, "{point}");
+        assert!(!point["published"].as_array().unwrap().is_empty(), "{point}");
+    }
+    let result = simulate("rfc2544.toml", 0);
+    for (size, payload) in [("18", 18.0), ("1472", 1472.0)] {
+        let rate = carried(5e6, payload);
+        let value = found(&result, 0, "throughput", size)["value"].as_f64().unwrap();
+        // The queue takes 5 ms of a trial of 1 s.
+        assert!((0.98 * rate..=1.01 * rate).contains(&value), "{size} B: {value}, not {rate}");
+        let loss = found(&result, 1, "frame loss", size);
+        assert!((loss["value"].as_f64().unwrap() - 0.5).abs() < 0.02, "{loss}");
+        // Of a burst at the line's rate half stays in the queue of 5 ms.
+        let burst = found(&result, 2, "back-to-back", size)["value"].as_f64().unwrap();
+        assert!((burst - 2.0 * 0.005 * rate).abs() < 4.0, "{size} B: {burst}");
+    }
+    let result = simulate("mlrsearch.toml", 0);
+    let rate = carried(1e7, 160.0);
+    let value = result["steps"][0]["found"][0]["value"].as_f64().unwrap();
+    assert!((0.97 * rate..=1.01 * rate).contains(&value), "NDR {value}, not {rate}");
+}
+
 #[test]
 fn bad_scenarios_are_refused_by_name() {
     let dir = tempfile::tempdir().unwrap();

@@ -4,7 +4,7 @@ use weir_model::csv::text_cell;
 use weir_model::experiment::{Experiment, StepOutcome};
 
 /// Columns behind those of the axes; names as in `weir.experiment/1`, figures in SI units.
-const COLUMNS: [&str; 12] = [
+const COLUMNS: [&str; 14] = [
     "metric",
     "count",
     "mean",
@@ -17,10 +17,12 @@ const COLUMNS: [&str; 12] = [
     "max",
     "disturbed",
     "failed",
+    "bound_low",
+    "bound_high",
 ];
 
-/// A row for each point and metric of every sweep and comparison, and for each figure that a search found (its `mean`, between
-/// `interval_low` and `interval_high`, which have no confidence). Columns: `step` (names of the steps around it before its
+/// A row for each point and metric of every sweep and comparison, and for each figure that a search found (its `mean`; its last
+/// two bounds are `bound_low` and `bound_high`, which are no interval of confidence). Columns: `step` (names of the steps around it before its
 /// own, joined by ` / `), each axis, then the figures. RFC 4180, lines end in LF.
 #[must_use]
 pub fn experiment_csv(experiment: &Experiment) -> String {
@@ -58,6 +60,8 @@ pub fn experiment_csv(experiment: &Experiment) -> String {
                     s.max.to_string(),
                     point.disturbed.to_string(),
                     point.failed.to_string(),
+                    String::new(),
+                    String::new(),
                 ];
                 line(&mut out, place(&point.at).into_iter().chain(figures));
             }
@@ -68,6 +72,10 @@ pub fn experiment_csv(experiment: &Experiment) -> String {
             figures[2] = number(found.value);
             figures[5] = number(found.interval.map(|i| i.low));
             figures[6] = number(found.interval.map(|i| i.high));
+            figures[7] = number(found.interval.map(|i| i.confidence_ratio));
+            figures[10] = u8::from(found.disturbed).to_string();
+            figures[12] = number(found.bounds.and_then(|b| b.low));
+            figures[13] = number(found.bounds.and_then(|b| b.high));
             line(&mut out, place(&found.at).into_iter().chain(figures));
         }
     }

@@ -152,6 +152,9 @@ fn one(step: &Step, around: &At, files: &Files, words: Words<'_>) -> Result<u64,
     let own = BTreeSet::new();
     Ok(match step.action() {
         Some(Action::Test(test)) => {
+            for published in &step.published {
+                super::published::read(published, files)?;
+            }
             let plan = plan(test, &vec![], &own, files, words, name)?;
             measurable(step, around, &plan, name)?;
             u64::from(test.runs.unwrap_or(1))
@@ -177,17 +180,8 @@ fn one(step: &Step, around: &At, files: &Files, words: Words<'_>) -> Result<u64,
             for published in &search.published {
                 super::published::read(published, files)?;
             }
-            for at in inside(&search.over)? {
-                super::steps::terms(search, name)?;
-                let asked = [("rate", "1000pps"), ("seconds", "1"), ("packets", "1000")];
-                let asked = asked.map(|(n, v)| (n.to_owned(), v.to_owned()));
-                let at = [at, asked.to_vec()].concat();
-                let own = ["rate", "seconds", "packets"]
-                    .map(String::from)
-                    .into_iter()
-                    .chain(around.iter().map(|(n, _)| n.clone()))
-                    .collect();
-                plan(&search.test, &at, &own, files, words, name)?;
+            for at in points(&check_axes(&search.over, name)?) {
+                super::steps::check_search(search, around, &at, files, words, name)?;
             }
             1
         }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use weir_model::experiment::{
-    Experiment, Found, Metric, Outcome, Point, PublishedFigure, StepOutcome, Summary, Together,
-    Unit,
+    Bounds, Experiment, Found, Metric, Outcome, Point, PublishedFigure, StepOutcome, Summary,
+    Together, Unit,
 };
 
 /// An outcome, where nothing may have been expected: then nothing was passed.
@@ -219,11 +219,15 @@ pub fn step(step: &StepOutcome, depth: usize) -> String {
     for found in &step.found {
         let at: Vec<String> = found.at.iter().map(|(n, v)| format!("{n}={v}")).collect();
         let value = found.value.map_or("-".into(), |v| shown(found, v));
-        let between = found.interval.map_or(String::new(), |i| {
-            format!("between {} and {}", shown(found, i.low), shown(found, i.high))
+        let interval = found.interval.map_or(String::new(), |i| {
+            let percentage = i.confidence_ratio * 100.0;
+            format!("{percentage} % interval {} to {}", shown(found, i.low), shown(found, i.high))
         });
+        let between = found.bounds.map_or(String::new(), |b| bounds_words(found, b));
+        let shaped =
+            if found.disturbed { "* shaped by tool or host".into() } else { String::new() };
         let others = published_words(&found.published);
-        let notes = [between, found.text.clone(), others]
+        let notes = [interval, between, shaped, found.text.clone(), others]
             .into_iter()
             .filter(|t| !t.is_empty())
             .collect::<Vec<_>>();
@@ -250,6 +254,18 @@ pub fn step(step: &StepOutcome, depth: usize) -> String {
 pub fn whole(outcome: &StepOutcome, depth: usize) -> String {
     let inner = outcome.steps.iter().map(|inner| whole(inner, depth + 1));
     step(outcome, depth) + &inner.collect::<String>()
+}
+
+/// The last bounds of a search.
+fn bounds_words(found: &Found, bounds: Bounds) -> String {
+    match (bounds.low, bounds.high) {
+        (Some(low), Some(high)) => {
+            format!("{} passed, {} did not", shown(found, low), shown(found, high))
+        }
+        (Some(low), None) => format!("{} passed", shown(found, low)),
+        (None, Some(high)) => format!("{} did not pass", shown(found, high)),
+        (None, None) => String::new(),
+    }
 }
 
 /// How closely tests began together.

@@ -13,7 +13,7 @@ mod variables;
 
 pub use metric::{Metric, QUANTITIES, Quantity, Unit, greatest, least};
 pub use outcome::{
-    Confidence, EXPERIMENT_SCHEMA, Experiment, FirstPacket, Found, Judged, Outcome, Point,
+    Bounds, Confidence, EXPERIMENT_SCHEMA, Experiment, FirstPacket, Found, Judged, Outcome, Point,
     PublishedFigure, RunRef, StepOutcome, Summary, Together,
 };
 pub use rule::{Comparison, Rule};

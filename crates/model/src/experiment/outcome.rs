@@ -262,15 +262,32 @@ pub struct Found {
     pub value: Option<f64>,
     /// Unit: `bits_per_second`, `packets_per_second`, `seconds`, `packets`, `ratio`.
     pub unit: String,
-    /// Between what it lies.
+    /// Its confidence interval: of a saturation point by bootstrap, of rates at one load by Student's t.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<Confidence>,
+    /// The last two bounds of the search: no confidence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bounds: Option<Bounds>,
+    /// Tool or host shaped it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub disturbed: bool,
     /// What it means, or why there is none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,
     /// What others published for the like.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<PublishedFigure>,
+}
+
+/// What was tried on either side of what a search found, in its unit.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Bounds {
+    /// The greatest that passed, below all that did not; absent when nothing passed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub low: Option<f64>,
+    /// The least that did not pass on the path's account; absent when none did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub high: Option<f64>,
 }
 
 /// One expectation, judged.

@@ -214,6 +214,7 @@ fn variance(quantity: Quantity) -> &'static str {
 fn blocks(step: &StepOutcome, number: usize) -> Vec<Block> {
     let mut out = vec![];
     let charts = figures(step, number).into_iter().chain(found_figures(step, number));
+    let charts = charts.chain(super::search::trials(step, number));
     let charts: Vec<Figure> = charts.filter(|f| !f.is_empty()).collect();
     if !charts.is_empty() {
         out.push(Block::Figures(charts));
@@ -347,8 +348,18 @@ fn unit_of(found: &Found) -> Quantity {
 }
 
 fn found(step: &StepOutcome) -> Grid {
-    let heads =
-        ["What", "Where", "Figure", "From", "To", "In words", "Published"].map(Column::text);
+    let heads = [
+        "What",
+        "Where",
+        "Figure",
+        "Interval, low",
+        "Interval, high",
+        "Passed",
+        "Did not pass",
+        "In words",
+        "Published",
+    ]
+    .map(Column::text);
     let mut grid = Grid::new("Found", heads);
     for found in &step.found {
         let at: Vec<String> = found.at.iter().map(|(n, v)| format!("{n}={v}")).collect();
@@ -359,7 +370,13 @@ fn found(step: &StepOutcome) -> Grid {
             with(found.value),
             with(found.interval.map(|i| i.low)),
             with(found.interval.map(|i| i.high)),
-            words(found.text.clone()),
+            with(found.bounds.and_then(|b| b.low)),
+            with(found.bounds.and_then(|b| b.high)),
+            words(match (found.disturbed, found.text.as_str()) {
+                (true, "") => "shaped by tool or host".into(),
+                (true, text) => format!("shaped by tool or host; {text}"),
+                (false, text) => text.into(),
+            }),
             words(published(&found.published)),
         ]);
     }
@@ -453,7 +470,7 @@ fn found_figures(step: &StepOutcome, number: usize) -> Vec<Figure> {
     let name_of = |at: &At| at.values().cloned().collect::<Vec<_>>().join(" ");
     let value = |name: &str, at: &At| {
         let found = step.found.iter().find(|f| f.name == name && f.at == *at)?;
-        Some((found.value?, unit_of(found)))
+        Some((found.value?, unit_of(found), found))
     };
     let curve = |id: &str, title: &str, x: Axis, y: Axis, points: Vec<(At, Point)>| {
         let id = format!("step-{}-{id}", number + 1);
@@ -475,14 +492,18 @@ fn found_figures(step: &StepOutcome, number: usize) -> Vec<Figure> {
     let axis = |name: &str, kind| {
         Axis::new(name, &format!("{}{}", name.replace(' ', "_"), suffix(kind)), kind)
     };
+    let drawn = |x: f64, y: f64, found: &Found| {
+        let point = Point::at(x, y).disturbed(found.disturbed);
+        found.interval.map_or(point, |i| point.between(i.low, i.high))
+    };
     let mut out = vec![];
     for (what, id) in [("received", "received"), ("received share", "received-share")] {
         let mut kind = None;
         let mut points = vec![];
         for sent in step.found.iter().filter(|f| f.name == "sent") {
-            if let (Some(x), Some((y, unit))) = (sent.value, value(what, &sent.at)) {
+            if let (Some(x), Some((y, unit, found))) = (sent.value, value(what, &sent.at)) {
                 kind = Some((unit_of(sent), unit));
-                points.push((without(&sent.at, "asked"), Point::at(x, y)));
+                points.push((without(&sent.at, "asked"), drawn(x, y, found)));
             }
         }
         if let Some((x, y)) = kind {
@@ -494,7 +515,7 @@ fn found_figures(step: &StepOutcome, number: usize) -> Vec<Figure> {
     for loss in step.found.iter().filter(|f| f.name == "frame loss") {
         let share = loss.at.get("rate").and_then(|rate| number_of("rate", rate));
         if let (Some(share), Some(y)) = (share, loss.value) {
-            points.push((without(&loss.at, "rate"), Point::at(share / 100.0, y)));
+            points.push((without(&loss.at, "rate"), drawn(share / 100.0, y, loss)));
         }
     }
     if !points.is_empty() {

@@ -21,6 +21,7 @@ mod grid;
 mod html;
 mod markdown;
 mod run;
+mod search;
 mod tables;
 mod words;
 

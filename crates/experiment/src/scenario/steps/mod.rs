@@ -34,7 +34,7 @@ mod together;
 
 pub(super) use compare::compared;
 pub use compare::is_installed;
-pub(super) use search::terms;
+pub(super) use search::check_search;
 
 /// Metrics of a sweep that names none.
 const METRICS: &[&str] = &["throughput", "packet_rate", "loss", "jitter"];
@@ -337,7 +337,10 @@ impl<'d> Inner<'d, '_, '_> {
                     let reason = format!("{made} of {wanted} runs were made");
                     return Err(ScenarioError::program(self.name, &reason));
                 }
-                Ok(())
+                match published {
+                    [] => Ok(()),
+                    published => self.beside(published, out),
+                }
             }
             Action::Sweep(sweep) => self.sweep(sweep, out),
             Action::Search(terms) => self.search(terms, out),

@@ -1,12 +1,30 @@
 //! A search: its trials are tests.
 
 use weir_model::experiment::PublishedFigure;
+use weir_model::plan::{Family, Transport};
+use weir_stats::{LinkFamily, LinkShape, LinkTransport};
 
-use crate::scenario::search::{Ask, Terms, Trial, search};
+use crate::scenario::search::{Ask, LEAST_PACKETS, Terms, Trial, search};
+use crate::scenario::{Files, Words};
 
 use super::*;
 
-impl<'d> Inner<'d, '_, '_> {
+/// Delays of a trial.
+const STATISTICS: [&str; 5] = ["min", "mean", "p50", "p99", "max"];
+/// What else is read of one.
+const FIGURES: [&str; 7] = [
+    "sent_packets",
+    "lost_packets",
+    "loss",
+    "sent_throughput",
+    "sent_packet_rate",
+    "throughput",
+    "packet_rate",
+];
+/// Ethernet's MTU, by which datagrams are sized whose plan names no size.
+const MTU_BYTES: u32 = 1500;
+
+impl Inner<'_, '_, '_> {
     pub(super) fn search(
         &self,
         step: &SearchStep,
@@ -14,71 +32,30 @@ impl<'d> Inner<'d, '_, '_> {
     ) -> Result<(), ScenarioError> {
         let options = self.doing.options;
         let axes = check_axes(&step.over, self.name)?;
-        let terms = terms(step, self.name)?;
-        let statistics = ["min", "mean", "p50", "p99", "max"];
-        let mut names: Vec<String> =
-            statistics.iter().map(|s| format!("{s} one_way_delay")).collect();
-        names.extend(
-            [
-                "sent_packets",
-                "lost_packets",
-                "loss",
-                "sent_throughput",
-                "sent_packet_rate",
-                "throughput",
-                "packet_rate",
-            ]
-            .map(Into::into),
-        );
+        let names = STATISTICS.iter().map(|s| format!("{s} one_way_delay"));
+        let names: Vec<String> = names.chain(FIGURES.map(Into::into)).collect();
         let metrics = self.metrics(&names)?;
-        let in_bits = terms.unit == "bits_per_second";
+        let mut open: Vec<String> = vec![];
         for at in points(&axes) {
             let around: At = [self.around.at.clone(), at.clone()].concat();
+            let room = Room {
+                step,
+                around: &self.around.at,
+                at: &at,
+                files: &options.files,
+                words: options.words,
+                place: self.name,
+            };
+            let terms = room.terms(self.doing.confidence(), options.seed.0)?;
             let mut runs = vec![];
             let mut trial = |ask: Ask| -> Result<Trial, ScenarioError> {
                 if self.doing.is_stopped() {
                     return Err(ScenarioError::program(self.name, "the search was stopped"));
                 }
-                let rate = if in_bits {
-                    format!("{:.0}", ask.rate)
-                } else {
-                    format!("{:.3}pps", ask.rate)
-                };
-                // A burst is sent as fast as can be.
-                let rate = if ask.packets.is_some() { "0".into() } else { rate };
-                let mut values = around.clone();
-                values.push(("rate".into(), rate));
-                values.push(("seconds".into(), ask.seconds.to_string()));
-                if let Some(packets) = ask.packets {
-                    values.push(("packets".into(), packets.to_string()));
+                if self.until.is_some_and(|until| Instant::now() >= until) {
+                    return Err(ScenarioError::program(self.name, "the search's time was over"));
                 }
-                let own: BTreeSet<String> = ["rate", "seconds", "packets"]
-                    .map(String::from)
-                    .into_iter()
-                    .chain(self.around.at.iter().map(|(n, _)| n.clone()))
-                    .collect();
-                let mut plan = plans::plan(
-                    &step.test,
-                    &values,
-                    &own,
-                    &options.files,
-                    options.words,
-                    self.name,
-                )?;
-                for connection in &mut plan.connections {
-                    if !step.test.holds("rate") {
-                        connection.rate = values[around.len()].1.parse().ok();
-                    }
-                    match ask.packets {
-                        Some(packets) => {
-                            (connection.packets, connection.duration) = (Some(packets), None)
-                        }
-                        None if !step.test.holds("seconds") => {
-                            connection.duration = Some(step.trial)
-                        }
-                        None => {}
-                    }
-                }
+                let plan = room.plan(ask, terms.unit)?;
                 let key = format!("{}|{}#{}", self.path, key(&at), ask.number);
                 let one = OneRun {
                     test: &step.test,
@@ -93,25 +70,22 @@ impl<'d> Inner<'d, '_, '_> {
                 if let Some(error) = &run.error {
                     return Err(ScenarioError::program(self.name, error));
                 }
-                let of = |name: &str| run.metrics.get(name).copied();
-                let delays = statistics
-                    .iter()
-                    .filter_map(|s| Some(((*s).to_owned(), of(&format!("{s} one_way_delay"))?)))
-                    .collect();
-                let trial = Trial {
-                    sent: of("sent_packets").unwrap_or(0.0) as u64,
-                    lost: of("lost_packets").unwrap_or(0.0) as u64,
-                    sent_rate: of(if in_bits { "sent_throughput" } else { "sent_packet_rate" }),
-                    received_rate: of(if in_bits { "throughput" } else { "packet_rate" }),
-                    delays,
-                    disturbed: run.disturbed,
-                };
+                let trial = told(&run, terms.unit).map_err(|name| {
+                    let reason = format!("trial {} did not tell {name}", ask.number);
+                    ScenarioError::program(self.name, &reason)
+                });
                 runs.push(run);
-                Ok(trial)
+                trial
             };
-            let found = search(&terms, &mut trial);
+            let searched = search(&terms, &mut trial);
             out.runs.append(&mut runs);
-            for (i, mut figure) in found?.into_iter().enumerate() {
+            let searched = searched?;
+            let words: Vec<String> = at.iter().map(|(n, v)| format!("{n}={v}")).collect();
+            open.extend(searched.open.into_iter().map(|why| match words.is_empty() {
+                true => why,
+                false => format!("{} [{}]", why, words.join(" ")),
+            }));
+            for (i, mut figure) in searched.found.into_iter().enumerate() {
                 figure.at.extend(at.iter().cloned());
                 // The rate itself comes first.
                 if i == 0 {
@@ -121,11 +95,16 @@ impl<'d> Inner<'d, '_, '_> {
             }
         }
         out.axes = axes.into_iter().map(|(name, _)| name).collect();
+        if let Some(first) = open.first() {
+            out.outcome = out.outcome.and(Outcome::Inconclusive);
+            out.reason = Some(match open.len() {
+                1 => first.clone(),
+                n => format!("{first}; and {} more", n - 1),
+            });
+        }
         Ok(())
     }
-}
 
-impl Inner<'_, '_, '_> {
     /// What others published for a point.
     fn published_beside(
         &self,
@@ -142,48 +121,299 @@ impl Inner<'_, '_, '_> {
     }
 }
 
-/// The terms of a search.
-pub(in crate::scenario) fn terms(step: &SearchStep, place: &str) -> Result<Terms, ScenarioError> {
-    let rate = |text: &Option<String>, name: &str| -> Result<Option<(f64, bool)>, ScenarioError> {
+/// What a run tells of its trial, or the name of what it does not: what was not counted was not lost, nor carried.
+fn told(run: &RunRef, unit: &str) -> Result<Trial, &'static str> {
+    let of = |name: &str| run.metrics.get(name).copied();
+    let in_bits = unit == "bits_per_second";
+    let delays = STATISTICS
+        .iter()
+        .filter_map(|s| Some(((*s).to_owned(), of(&format!("{s} one_way_delay"))?)));
+    Ok(Trial {
+        sent: of("sent_packets").ok_or("how many packets were sent")? as u64,
+        lost: of("lost_packets").ok_or("how many packets were lost")? as u64,
+        sent_rate: of(if in_bits { "sent_throughput" } else { "sent_packet_rate" }),
+        received_rate: of(if in_bits { "throughput" } else { "packet_rate" }),
+        delays: delays.collect(),
+        disturbed: run.disturbed,
+    })
+}
+
+/// A search at one point of its axes.
+struct Room<'a> {
+    step: &'a SearchStep,
+    /// Values of the axes around the step, whose names its words hold.
+    around: &'a At,
+    /// Values of its own axes.
+    at: &'a At,
+    files: &'a Files,
+    words: Words<'a>,
+    place: &'a str,
+}
+
+/// What its datagrams are.
+struct Shape {
+    flows: usize,
+    payload_bytes: u64,
+    family: Family,
+}
+
+impl Room<'_> {
+    fn refuse<T>(&self, field: &str, reason: &str) -> Result<T, ScenarioError> {
+        Err(ScenarioError::refused(&format!("{}.{field}", self.place), reason))
+    }
+
+    /// The plan of a trial.
+    fn plan(&self, ask: Ask, unit: &str) -> Result<Plan, ScenarioError> {
+        let test = &self.step.test;
+        let text = |rate: f64| match unit {
+            "bits_per_second" => format!("{rate:.0}"),
+            _ => format!("{rate:.3}pps"),
+        };
+        let mut values: At = [self.around.clone(), self.at.clone()].concat();
+        values.push(("rate".into(), text(ask.rate)));
+        values.push(("seconds".into(), ask.seconds.to_string()));
+        if let Some(packets) = ask.packets {
+            values.push(("packets".into(), packets.to_string()));
+        }
+        let own = ["rate", "seconds", "packets"].map(String::from).into_iter();
+        let own: BTreeSet<String> = own.chain(self.around.iter().map(|(n, _)| n.clone())).collect();
+        let mut plan = plans::plan(test, &values, &own, self.files, self.words, self.place)?;
+        let flows: u32 = plan.connections.iter().map(|c| c.count).sum();
+        for connection in &mut plan.connections {
+            if !test.holds("rate") {
+                // Of all flows together.
+                connection.rate = Some(text(ask.rate / f64::from(flows.max(1))).parse()?);
+            }
+            match ask.packets {
+                Some(packets) => (connection.packets, connection.duration) = (Some(packets), None),
+                None if !test.holds("seconds") => connection.duration = Some(self.step.trial),
+                None => {}
+            }
+        }
+        Ok(plan)
+    }
+
+    /// What a plan's flows are, and the rate at which they send together.
+    fn shape(&self, plan: &Plan, unit: &str) -> Result<(Shape, f64), ScenarioError> {
+        let family = plan.family.unwrap_or(Family::Ipv4);
+        let flows = plan.flows(family, MTU_BYTES);
+        let payload_bytes = flows.first().map_or(0, |f| f.payload_bytes);
+        if flows.iter().any(|f| f.connection.transport != Transport::Udp) {
+            return self.refuse("test", "a stream: a search counts datagrams, such as of -u");
+        }
+        if self.step.nominal.is_some() && flows.iter().any(|f| f.payload_bytes != payload_bytes) {
+            return self
+                .refuse("nominal", "datagrams of several sizes: no one rate fills the line");
+        }
+        let rates = flows.iter().map(|flow| {
+            let packets = flow.rate.packets_per_second(flow.payload_bytes)?;
+            Some(match unit {
+                "bits_per_second" => packets * flow.payload_bytes as f64 * 8.0,
+                _ => packets,
+            })
+        });
+        // Unlimited is none of the rates asked for.
+        let rate = rates.sum::<Option<f64>>().unwrap_or(f64::INFINITY);
+        Ok((Shape { flows: flows.len(), payload_bytes, family }, rate))
+    }
+
+    /// The terms at this point.
+    fn terms(&self, confidence: f64, seed: u64) -> Result<Terms, ScenarioError> {
+        let step = self.step;
+        let Some((low, in_bits)) = self.rate("low", step.low.as_deref())? else {
+            return self.refuse("low", "missing: the least rate, such as 1000pps or 1M");
+        };
+        let unit = if in_bits { "bits_per_second" } else { "packets_per_second" };
+        let seconds = step.trial.seconds();
+        let is_burst = step.kind == weir_model::experiment::SearchKind::BackToBack;
+        let ask = |rate| Ask { rate, seconds, packets: is_burst.then_some(1), number: 1 };
+        let (shape, rate) = self.shape(&self.plan(ask(low), unit)?, unit)?;
+        let payload_bits = shape.payload_bytes as f64 * 8.0;
+        let high = match (self.rate("high", step.high.as_deref())?, &step.nominal) {
+            (Some((high, is_same)), None) if is_same == in_bits => high,
+            (Some(_), None) => return self.refuse("low", "a rate of the same unit as high"),
+            (Some(_), Some(_)) => return self.refuse("nominal", "one of high and nominal"),
+            (None, None) => {
+                let reason = "missing: the greatest rate; or nominal, that of the link";
+                return self.refuse("high", reason);
+            }
+            (None, Some(nominal)) => {
+                let Some((nominal, true)) = self.rate("nominal", Some(nominal.as_str()))? else {
+                    return self.refuse("nominal", "bits per second of the link, such as 1G");
+                };
+                let family = match shape.family {
+                    Family::Ipv4 => LinkFamily::Ipv4,
+                    Family::Ipv6 => LinkFamily::Ipv6,
+                };
+                let line = LinkShape::new(LinkTransport::Udp, family)
+                    .line_rate_packets_per_second(nominal, shape.payload_bytes);
+                if in_bits { line * payload_bits } else { line }
+            }
+        };
+        if low >= high {
+            let reason = format!("a rate below the greatest, which is {high:.0} {unit}");
+            return self.refuse("low", &reason);
+        }
+        if is_burst && shape.flows > 1 {
+            return self.refuse("test", "several flows: a burst is of one");
+        }
+        // What the flows send together is what is asked.
+        if (rate / low - 1.0).abs() > 0.01 {
+            let reason =
+                "its flows do not send {rate} together: --total-rate divides it among them";
+            return self.refuse("test", reason);
+        }
+        let packets = low * seconds / if in_bits { payload_bits } else { 1.0 };
+        if !is_burst && (packets.is_nan() || packets < LEAST_PACKETS) {
+            let reason = format!(
+                "{packets:.0} packets in a trial of {seconds} s, at least {LEAST_PACKETS} tell something"
+            );
+            return self.refuse("low", &reason);
+        }
+        let precision = step.precision_percentage.unwrap_or(1.0) / 100.0;
+        if !(precision > 0.0 && precision < 1.0) {
+            return self.refuse("precision_percentage", "above 0 and below 100");
+        }
+        if !(0.0..100.0).contains(&step.loss_percentage) {
+            return self.refuse("loss_percentage", "0 and more, below 100");
+        }
+        let kind = step.kind;
+        let (loss, runs) = (step.loss_percentage / 100.0, step.runs.unwrap_or(1));
+        Ok(Terms { kind, low, high, unit, precision, seconds, loss, runs, confidence, seed })
+    }
+
+    /// A rate that is a number, and whether it is in bits.
+    fn rate(&self, name: &str, text: Option<&str>) -> Result<Option<(f64, bool)>, ScenarioError> {
         let Some(text) = text else { return Ok(None) };
         let parsed: SendRate = text.parse()?;
-        match parsed.limit {
-            RateLimit::Bits(bits) => Ok(Some((bits.0 as f64, true))),
-            RateLimit::Packets(packets) => Ok(Some((packets, false))),
-            RateLimit::Unlimited => Err(ScenarioError::refused(
-                &format!("{place}.{name}"),
-                "a rate with an end, such as 100M or 50000pps",
-            )),
+        Ok(Some(match parsed.limit {
+            RateLimit::Bits(bits) if bits.0 > 0 => (bits.0 as f64, true),
+            RateLimit::Packets(packets) if packets > 0.0 => (packets, false),
+            _ => return self.refuse(name, "a rate above 0, such as 100M or 50000pps"),
+        }))
+    }
+}
+
+/// Checks a search at one point of its axes.
+pub(in crate::scenario) fn check_search(
+    step: &SearchStep,
+    around: &At,
+    at: &At,
+    files: &Files,
+    words: Words<'_>,
+    place: &str,
+) -> Result<(), ScenarioError> {
+    Room { step, around, at, files, words, place }.terms(0.95, 0).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_model::experiment::SearchKind;
+
+    use super::*;
+
+    fn step(low: &str, high: &str, nominal: &str) -> SearchStep {
+        let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        SearchStep {
+            kind: SearchKind::Throughput,
+            low: some(low),
+            high: some(high),
+            nominal: some(nominal),
+            trial: "1s".parse().unwrap(),
+            test: TestStep {
+                plan: Some(serde_json::json!({ "connection": [{ "transport": "udp" }] })),
+                ..TestStep::default()
+            },
+            ..SearchStep::default()
         }
-    };
-    let high = rate(&step.high, "high")?.ok_or_else(|| {
-        ScenarioError::refused(
-            &format!("{place}.high"),
-            "missing: the greatest rate, such as the line rate",
-        )
-    })?;
-    let low = rate(&step.low, "low")?.unwrap_or((0.0, high.1));
-    if low.1 != high.1 || low.0 >= high.0 {
-        return Err(ScenarioError::refused(
-            &format!("{place}.low"),
-            "a rate below high, of the same unit",
-        ));
     }
-    let precision = step.precision_percentage.unwrap_or(1.0) / 100.0;
-    if !(precision > 0.0 && precision < 1.0) {
-        return Err(ScenarioError::refused(
-            &format!("{place}.precision_percentage"),
-            "above 0 and below 100",
-        ));
+
+    fn terms(step: &SearchStep, at: &[(&str, &str)]) -> Result<Terms, String> {
+        let files = Files::default();
+        let at: At = at.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
+        let words = |_: &[String]| Err("no words here".to_owned());
+        let none = vec![];
+        let room = Room { step, around: &none, at: &at, files: &files, words: &words, place: "s" };
+        room.terms(0.95, 1).map_err(|e| e.to_string())
     }
-    Ok(Terms {
-        kind: step.kind,
-        low: low.0,
-        high: high.0,
-        unit: if high.1 { "bits_per_second" } else { "packets_per_second" },
-        precision,
-        seconds: step.trial.seconds(),
-        loss: step.loss_percentage / 100.0,
-        runs: step.runs.unwrap_or(1),
-    })
+
+    #[test]
+    fn the_greatest_rate_is_the_line_s_for_each_size() {
+        let step = step("200pps", "", "10M");
+        let high = |size: &str, family: &str| {
+            terms(&step, &[("size", size), ("family", family)]).unwrap().high
+        };
+        // 64 B and 1518 B of Ethernet, 20 B of preamble and gap: 14 880.95 and 812.74 frames/s on 10 Mbit/s.
+        assert!((high("18", "ipv4") - 14_880.952).abs() < 0.001);
+        assert!((high("1472", "ipv4") - 812.744).abs() < 0.001);
+        assert!((high("1472", "ipv6") - 1e7 / 8.0 / 1558.0).abs() < 100.0);
+        let bits = SearchStep { low: Some("1M".into()), ..step.clone() };
+        let terms = terms(&bits, &[("size", "1472")]).unwrap();
+        assert_eq!(terms.unit, "bits_per_second");
+        assert!((terms.high - 812.744 * 1472.0 * 8.0).abs() < 10.0);
+    }
+
+    #[test]
+    fn a_search_that_could_decide_nothing_is_refused() {
+        let size: &[(&str, &str)] = &[("size", "500")];
+        let why = |step: &SearchStep| terms(step, size).unwrap_err();
+        for (low, high, nominal, wanted) in [
+            ("", "1000pps", "", "s.low: missing"),
+            ("0", "1000pps", "", "s.low: a rate above 0"),
+            ("0pps", "1000pps", "", "rate"),
+            ("99pps", "1000pps", "", "s.low: 99 packets in a trial of 1 s"),
+            // 4000 bits are a packet.
+            ("100K", "1M", "", "s.low: 25 packets in a trial"),
+            ("1000pps", "1000pps", "", "s.low: a rate below the greatest"),
+            ("1M", "1000pps", "", "s.low: a rate of the same unit"),
+            ("200pps", "", "", "s.high: missing"),
+            ("200pps", "1000pps", "1M", "s.nominal: one of"),
+            ("200pps", "", "1000pps", "s.nominal: bits per second"),
+        ] {
+            let given = why(&step(low, high, nominal));
+            assert!(given.contains(wanted), "low {low}, high {high}, nominal {nominal}: {given}");
+        }
+        let mut stream = step("200pps", "1000pps", "");
+        stream.test.plan = Some(serde_json::json!({ "connection": [{ "transport": "tcp" }] }));
+        assert!(why(&stream).contains("s.test: a stream"), "{}", why(&stream));
+        let mut several = step("200pps", "1000pps", "");
+        several.test.plan = Some(serde_json::json!({
+            "connection": [{ "transport": "udp", "count": 4, "rate": "{rate}" }]
+        }));
+        assert!(why(&several).contains("together"), "{}", why(&several));
+    }
+
+    #[test]
+    fn a_rate_is_of_all_flows_and_a_burst_keeps_it() {
+        let mut step = step("200pps", "1000pps", "");
+        step.test.plan =
+            Some(serde_json::json!({ "connection": [{ "transport": "udp", "count": 4 }] }));
+        let words = |_: &[String]| Err("no words here".to_owned());
+        let (none, files) = (vec![], Files::default());
+        let room =
+            Room { step: &step, around: &none, at: &none, files: &files, words: &words, place: "" };
+        let ask = |packets| Ask { rate: 1000.0, seconds: 1.0, packets, number: 1 };
+        let rate = |packets| {
+            let plan = room.plan(ask(packets), "packets_per_second").unwrap();
+            plan.connections[0].rate.unwrap().to_string()
+        };
+        assert_eq!(rate(None), "250pps");
+        // Back to back at the greatest rate, not as fast as can be.
+        assert_eq!(rate(Some(40)), "250pps");
+    }
+
+    #[test]
+    fn what_a_trial_does_not_tell_is_not_taken_for_none() {
+        let run = |names: &[&str]| RunRef {
+            metrics: names.iter().map(|n| ((*n).to_owned(), 1000.0)).collect(),
+            ..RunRef::default()
+        };
+        let all = ["sent_packets", "lost_packets", "sent_packet_rate"];
+        let trial = told(&run(&all), "packets_per_second").unwrap();
+        assert_eq!((trial.lost, trial.sent_rate, trial.received_rate), (1000, Some(1000.0), None));
+        assert_eq!(
+            told(&run(&["sent_packets"]), "packets_per_second"),
+            Err("how many packets were lost")
+        );
+    }
 }

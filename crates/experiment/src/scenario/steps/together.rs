@@ -72,8 +72,17 @@ impl Inner<'_, '_, '_> {
         if out.runs.is_empty() {
             return Ok(());
         }
+        out.runs.iter_mut().for_each(|run| run.at = self.around.at.iter().cloned().collect());
+        self.beside(published, out)
+    }
+
+    /// The runs of a step without axes of its own as one point, with what others published for the like.
+    pub(super) fn beside(
+        &self,
+        published: &[Published],
+        out: &mut StepOutcome,
+    ) -> Result<(), ScenarioError> {
         let at = &self.around.at;
-        out.runs.iter_mut().for_each(|run| run.at = at.iter().cloned().collect());
         out.axes = at.iter().map(|(name, _)| name.clone()).collect();
         out.points = self.points(std::slice::from_ref(at), &out.runs);
         for figures in published {

@@ -167,11 +167,12 @@ impl Scenario {
             }
             check_where(&rule, action, axes, &format!("{at}.expect"))?;
         }
-        if !step.published.is_empty() && !is_parallel {
+        let is_test = matches!(action, Action::Test(test) if !test.background);
+        if !step.published.is_empty() && !is_parallel && !is_test {
             return refuse(
                 &format!("{at}.published"),
                 &format!("beside {}", action.name()),
-                "beside parallel, or inside of sweep, search or compare",
+                "beside parallel or a test that is not in the background, or inside of sweep, search or compare",
             );
         }
         for (i, published) in step.published.iter().enumerate() {

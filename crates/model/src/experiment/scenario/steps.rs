@@ -25,7 +25,7 @@ pub struct Step {
     /// What has to come true of its runs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub expect: Vec<String>,
-    /// Of `parallel`: figures that others published for the like, printed beside the sums.
+    /// Of `test` and `parallel`: figures that others published for the like, printed beside its means, or the sums.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<Published>,
     /// Runs a test.
@@ -264,7 +264,7 @@ pub enum SearchKind {
     Saturation,
 }
 
-/// A search. Its test may hold `{rate}` (packets/s, with its unit), `{seconds}` and `{packets}`.
+/// A search of datagrams. Its test may hold `{rate}` (of all flows together, with its unit), `{seconds}` and `{packets}`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SearchStep {
@@ -273,12 +273,16 @@ pub struct SearchStep {
     /// Axes, as in a sweep: the search is made at each point.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub over: Vec<String>,
-    /// Least rate.
+    /// Least rate, above 0: a trial at it sends 100 packets or more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub low: Option<String>,
-    /// Greatest rate, such as the line rate of the link.
+    /// Greatest rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub high: Option<String>,
+    /// Instead of `high`: the nominal rate of an Ethernet link. The greatest rate is then that of the line for each size of
+    /// datagrams, preamble and gap included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nominal: Option<String>,
     /// The search ends when its bounds are this close, per cent of the upper one. Default 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub precision_percentage: Option<f64>,
@@ -286,7 +290,8 @@ pub struct SearchStep {
     pub trial: Span,
     /// Loss that still counts as none, per cent (0 for RFC 2544); for `mlrsearch` the partial-drop ratio.
     pub loss_percentage: f64,
-    /// Repetitions of what is averaged (latency, back-to-back).
+    /// Repetitions of what is averaged (latency, back-to-back), of each rate (saturation), and most trials of a load
+    /// (mlrsearch).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runs: Option<u32>,
     /// Rates that others published, printed beside the one that is found.

@@ -1,0 +1,276 @@
+//! Multiple loss ratio search: non-drop and partial-drop rate, a subset of draft-ietf-bmwg-mlrsearch with one length of trials.
+//!
+//! A goal's *relevant upper bound* is the least load that exceeds it, its *relevant lower bound* the greatest load below that
+//! which does not: where loss is random, a greater load may pass by luck, and says nothing.
+
+use super::*;
+
+/// What one trial of a load showed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Seen {
+    loss: f64,
+    is_short: bool,
+    disturbed: bool,
+}
+
+impl Seen {
+    /// Packets that the sender did not send are lost to the load that was asked for.
+    fn exceeds(&self, goal: f64) -> bool {
+        self.is_short || self.loss > goal
+    }
+}
+
+/// A load with all of its trials.
+struct Load {
+    rate: f64,
+    trials: Vec<Seen>,
+}
+
+impl Load {
+    fn class(&self, needed: usize, goal: f64) -> Option<bool> {
+        let exceeding: Vec<bool> = self.trials.iter().map(|t| t.exceeds(goal)).collect();
+        class(&exceeding, needed)
+    }
+
+    /// What made a load an upper bound.
+    fn cause(&self, needed: usize, goal: f64) -> Cause {
+        let only = |of: &dyn Fn(&Seen) -> bool| -> bool {
+            let exceeding: Vec<bool> = self.trials.iter().map(of).collect();
+            class(&exceeding, needed) == Some(false)
+        };
+        if only(&|t| t.loss > goal && !t.disturbed) {
+            Cause::Path
+        } else if only(&|t| t.loss > goal) {
+            Cause::Disturbed
+        } else {
+            Cause::Sender
+        }
+    }
+
+    /// The loss ratio that at most half of the trials exceed.
+    fn middle_loss(&self, needed: usize) -> f64 {
+        let mut losses: Vec<f64> =
+            self.trials.iter().map(|t| if t.is_short { 1.0 } else { t.loss }).collect();
+        losses.sort_by(f64::total_cmp);
+        // Trials that were left out could only be worse.
+        let place = needed.max(losses.len()).div_ceil(2) - 1;
+        losses.get(place).copied().unwrap_or(1.0)
+    }
+}
+
+impl<E> Searching<'_, E> {
+    /// Non-drop and partial-drop rates. Each load is measured until most of its trials could not change its class any more:
+    /// up to `runs` trials, of which at most half may exceed the goal's loss ratio (the exceed ratio).
+    pub(super) fn mlrsearch(&mut self) -> Result<Vec<Found>, E> {
+        let terms = self.terms;
+        let needed = terms.runs.max(1) as usize;
+        let mut loads: Vec<Load> = vec![];
+        let mut out = vec![];
+        for (name, goal) in [("NDR", 0.0), ("PDR", terms.loss)] {
+            let (bracket, conditional) = self.goal(goal, needed, &mut loads)?;
+            let found = self.of_bracket(name, terms.unit, &bracket);
+            let conditional = conditional.filter(|_| found.value.is_some());
+            let (is_open, disturbed) = (found.value.is_none(), found.disturbed);
+            out.push(found);
+            if !is_open {
+                let name = format!("{name} conditional throughput");
+                let text = "received at the relevant lower bound";
+                let found = self.found(&name, conditional, terms.unit, text);
+                out.push(Found { disturbed, ..found });
+            }
+        }
+        Ok(out)
+    }
+
+    /// The relevant bounds of a goal, narrowed until they are close, and its conditional throughput.
+    fn goal(
+        &mut self,
+        goal: f64,
+        needed: usize,
+        loads: &mut Vec<Load>,
+    ) -> Result<(Bracket, Option<f64>), E> {
+        let terms = self.terms;
+        loop {
+            // What earlier goals' trials say of this one narrows it at once.
+            let of =
+                |is_low: bool| loads.iter().filter(move |l| l.class(needed, goal) == Some(is_low));
+            let upper = of(false).min_by(|a, b| a.rate.total_cmp(&b.rate));
+            let below = upper.map_or(f64::INFINITY, |u| u.rate);
+            let lower =
+                of(true).filter(|l| l.rate < below).max_by(|a, b| a.rate.total_cmp(&b.rate));
+            let next = match (lower.map(|l| l.rate), upper.map(|u| u.rate)) {
+                (Some(low), None) if low >= terms.high => None,
+                (_, None) => Some(terms.high),
+                (low, Some(high)) => {
+                    let base = low.unwrap_or(terms.low);
+                    if high - base > terms.precision * high {
+                        Some(base.midpoint(high))
+                    } else if low.is_none() && high > terms.low {
+                        Some(terms.low)
+                    } else {
+                        None
+                    }
+                }
+            };
+            let Some(rate) = next.filter(|_| !self.is_over()) else {
+                let bracket = Bracket {
+                    low: lower.map(|l| (l.rate, Trial::default())),
+                    high: upper.map(|u| (u.rate, u.cause(needed, goal))),
+                    is_cut: next.is_some(),
+                };
+                let conditional = lower.map(|l| l.rate * (1.0 - l.middle_loss(needed)));
+                return Ok((bracket, conditional));
+            };
+            self.classify(rate, goal, needed, loads)?;
+        }
+    }
+
+    /// Measures a load until its class is known.
+    fn classify(
+        &mut self,
+        rate: f64,
+        goal: f64,
+        needed: usize,
+        loads: &mut Vec<Load>,
+    ) -> Result<(), E> {
+        let place = loads.iter().position(|l| l.rate == rate).unwrap_or_else(|| {
+            loads.push(Load { rate, trials: vec![] });
+            loads.len() - 1
+        });
+        while loads[place].class(needed, goal).is_none() && !self.is_over() {
+            let trial = self.judged(rate, None, goal)?;
+            let is_short = !trial.is_offered(self.ask(rate, None));
+            // Nothing sent is no loss of the path.
+            let loss = if trial.sent == 0 { 0.0 } else { trial.loss() };
+            loads[place].trials.push(Seen { loss, is_short, disturbed: trial.disturbed });
+        }
+        Ok(())
+    }
+}
+
+/// Whether trials of one load make it a lower bound of a goal (`true`), an upper bound (`false`), or neither yet; `exceeding` tells
+/// of each whether it exceeds the goal.
+fn class(exceeding: &[bool], needed: usize) -> Option<bool> {
+    let whole = needed.max(exceeding.len());
+    let open = whole - exceeding.len();
+    let exceeding = exceeding.iter().filter(|e| **e).count();
+    if 2 * exceeding > whole {
+        Some(false)
+    } else if 2 * (exceeding + open) <= whole {
+        Some(true)
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_stats::compare::SplitMix64;
+
+    use super::super::virtual_path::{path, terms};
+    use super::*;
+
+    #[test]
+    fn two_loss_ratios_are_found_in_one_search() {
+        let terms = Terms { loss: 0.005, runs: 3, ..terms(SearchKind::Mlrsearch) };
+        let searched = search(&terms, &mut path(400_000.0)).unwrap();
+        let names: Vec<&str> = searched.found.iter().map(|f| f.name.as_str()).collect();
+        assert_eq!(
+            names,
+            ["NDR", "NDR conditional throughput", "PDR", "PDR conditional throughput"]
+        );
+        let value = |i: usize| searched.found[i].value.unwrap();
+        assert!((399_000.0..=400_001.0).contains(&value(0)), "{}", value(0));
+        assert_eq!(value(1), value(0), "nothing was lost there");
+        // At r the loss is 1 − 400 000 / r: half a per cent at 402 010.
+        assert!((401_000.0..=402_011.0).contains(&value(2)), "{}", value(2));
+        assert!((value(3) - 400_000.0).abs() < 2.0, "{}", value(3));
+        assert!(searched.open.is_empty());
+    }
+
+    /// Loss at random about the goal: whether a load passes is chance, but the bounds stay in order, and close.
+    #[test]
+    fn random_loss_about_the_goal_leaves_bounds_in_order() {
+        for seed in 0..200 {
+            let mut random = SplitMix64::new(seed);
+            let mut inner = path(2e6);
+            let mut lossy = |ask: Ask| {
+                let mut trial = inner(ask)?;
+                trial.lost = (trial.sent as f64 * 0.01 * random.unit()) as u64;
+                Ok::<_, ()>(trial)
+            };
+            let terms = Terms {
+                loss: 0.005,
+                precision: 0.02,
+                low: 500.0,
+                high: 20_000.0,
+                ..terms(SearchKind::Mlrsearch)
+            };
+            let searched = search(&terms, &mut lossy).unwrap();
+            for found in searched.found.iter().filter(|f| f.bounds.is_some()) {
+                let bounds = found.bounds.unwrap();
+                let (Some(low), Some(high)) = (bounds.low, bounds.high) else { continue };
+                assert!(low < high, "seed {seed}: {found:?}");
+                assert!(high - low <= 0.02 * high, "seed {seed}: {found:?}");
+                assert_eq!(found.value, Some(low), "seed {seed}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_disturbed_trial_that_lost_is_made_again_for_either_goal() {
+        let terms = Terms { loss: 0.005, ..terms(SearchKind::Mlrsearch) };
+        let mut inner = path(2e6);
+        let mut calls = 0;
+        // 0.1 %: too much for the non-drop rate alone.
+        let mut hiccup = |ask: Ask| {
+            calls += 1;
+            let mut trial = inner(ask)?;
+            if calls == 1 {
+                (trial.lost, trial.disturbed) = (trial.sent / 1000, true);
+            }
+            Ok::<_, ()>(trial)
+        };
+        let searched = search(&terms, &mut hiccup).unwrap();
+        assert_eq!((searched.found[0].value, calls), (Some(1e6), 2));
+    }
+
+    #[test]
+    fn a_sender_that_falls_short_leaves_both_rates_open() {
+        let mut inner = path(2e6);
+        let mut weak = |ask: Ask| {
+            let mut trial = inner(ask)?;
+            trial.sent_rate = Some(ask.rate.min(300_000.0));
+            Ok::<_, ()>(trial)
+        };
+        let terms = Terms { loss: 0.005, runs: 3, ..terms(SearchKind::Mlrsearch) };
+        let searched = search(&terms, &mut weak).unwrap();
+        assert!(searched.found.iter().all(|f| f.value.is_none()), "{:?}", searched.found);
+        assert_eq!((searched.found.len(), searched.open.len()), (2, 2));
+    }
+
+    #[test]
+    fn a_load_is_classed_when_its_open_trials_can_no_more_change_it() {
+        assert_eq!(class(&[false], 1), Some(true));
+        assert_eq!(class(&[true], 1), Some(false));
+        assert_eq!(class(&[true], 3), None);
+        assert_eq!(class(&[false, false], 3), Some(true));
+        assert_eq!(class(&[true, false], 3), None);
+        assert_eq!(class(&[true, false, true], 3), Some(false));
+    }
+
+    #[test]
+    fn the_middle_loss_is_that_which_at_most_half_exceed() {
+        let load = |losses: &[f64]| Load {
+            rate: 1.0,
+            trials: losses
+                .iter()
+                .map(|loss| Seen { loss: *loss, is_short: false, disturbed: false })
+                .collect(),
+        };
+        assert_eq!(load(&[0.3, 0.1, 0.2]).middle_loss(3), 0.2);
+        // The third was left out.
+        assert_eq!(load(&[0.1, 0.0]).middle_loss(3), 0.1);
+        assert_eq!(load(&[0.4, 0.1, 0.2, 0.3]).middle_loss(4), 0.2);
+    }
+}

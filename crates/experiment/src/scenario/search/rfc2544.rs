@@ -1,0 +1,338 @@
+//! RFC 2544, section 26: throughput, latency, frame loss; back-to-back bursts as RFC 9004 has them.
+
+use super::*;
+
+/// Steps of a frame-loss measurement, share of the greatest rate (section 26.3: at most 10 %).
+const FRAME_LOSS_STEP: f64 = 0.1;
+
+impl<E> Searching<'_, E> {
+    /// The greatest rate at which no more is lost than the terms allow, by bisection; and the trial that showed it.
+    pub(super) fn throughput(&mut self) -> Result<(Found, Bracket), E> {
+        let terms = self.terms;
+        let (mut low, mut rate) = (terms.low, terms.high);
+        let mut bracket = Bracket { low: None, high: None, is_cut: false };
+        loop {
+            let trial = self.judged(rate, None, terms.loss)?;
+            match failure(&trial, self.ask(rate, None), terms.loss) {
+                None => {
+                    low = rate;
+                    bracket.low = Some((rate, trial));
+                }
+                Some(cause) => bracket.high = Some((rate, cause)),
+            }
+            let Some((high, _)) = bracket.high else { break };
+            if self.is_over() {
+                bracket.is_cut = true;
+                break;
+            }
+            if rate == terms.low {
+                break;
+            }
+            if high - low > terms.precision * high {
+                rate = low.midpoint(high);
+            } else if bracket.low.is_none() {
+                // Nothing above the least rate passed: it is itself a trial.
+                rate = terms.low;
+            } else {
+                break;
+            }
+        }
+        Ok((self.of_bracket("throughput", terms.unit, &bracket), bracket))
+    }
+
+    /// Delay at the throughput, the mean of the repetitions (RFC 2544 asks for 20).
+    pub(super) fn latency(&mut self) -> Result<Vec<Found>, E> {
+        let (throughput, bracket) = self.throughput()?;
+        let mut out = vec![throughput];
+        let Some((rate, _)) = bracket.low else { return Ok(out) };
+        let mut trials = vec![];
+        for _ in 0..self.terms.runs.max(1) {
+            trials.push(self.measure(rate, None, |_| true)?);
+        }
+        let is_disturbed = trials.iter().any(|t| t.disturbed);
+        if is_disturbed {
+            self.leave_open("latency", "tool or host shaped delays");
+        }
+        let mut names: Vec<&String> = trials.iter().flat_map(|t| t.delays.keys()).collect();
+        names.sort_unstable();
+        names.dedup();
+        if names.is_empty() {
+            self.leave_open("latency", "no delay was measured");
+        }
+        let at = shown(rate, self.terms.unit);
+        for name in names {
+            let values: Vec<f64> =
+                trials.iter().filter_map(|t| t.delays.get(name).copied()).collect();
+            let (count, all) = (values.len(), trials.len());
+            // A mean of those that have it would be of others than it says.
+            let mean = (count == all).then(|| values.iter().sum::<f64>() / count as f64);
+            let text = match mean {
+                Some(_) => format!("mean of {count} trials at {at}"),
+                None => format!("{count} of {all} trials told it"),
+            };
+            let name = format!("{name} latency");
+            if mean.is_none() {
+                self.leave_open(&name, &text);
+            }
+            let found = self.found(&name, mean, "seconds", &text);
+            out.push(Found { disturbed: is_disturbed, ..found });
+        }
+        Ok(out)
+    }
+
+    /// Loss at 100 %, 90 %, … of the greatest rate, until two in a row lose nothing. A rate that was not sent has no loss.
+    pub(super) fn frame_loss(&mut self) -> Result<Vec<Found>, E> {
+        let mut out = vec![];
+        let (mut clean, mut step, mut missing) = (0, 0, 0u32);
+        while clean < 2 {
+            let share = 1.0 - f64::from(step) * FRAME_LOSS_STEP;
+            let rate = self.terms.high * share;
+            if share < FRAME_LOSS_STEP / 2.0 || rate < self.terms.low {
+                break;
+            }
+            let trial = self.judged(rate, None, 0.0)?;
+            let is_offered = trial.is_offered(self.ask(rate, None));
+            clean = if trial.lost == 0 && is_offered { clean + 1 } else { 0 };
+            let sent =
+                trial.sent_rate.map_or("nothing".into(), |sent| shown(sent, self.terms.unit));
+            let text = match is_offered {
+                true => format!("{sent} sent"),
+                false => format!("the sender reached {sent} of {}", shown(rate, self.terms.unit)),
+            };
+            missing += u32::from(!is_offered);
+            let loss = is_offered.then(|| trial.loss());
+            let mut found = self.found("frame loss", loss, "ratio", &text);
+            found.disturbed = trial.disturbed && trial.lost > 0;
+            if found.disturbed {
+                self.leave_open(
+                    "frame loss",
+                    "packets were lost while tool or host were disturbed",
+                );
+            }
+            found.at.insert("rate".into(), format!("{:.0} %", share * 100.0));
+            out.push(found);
+            step += 1;
+        }
+        if missing > 0 {
+            let why = format!("the sender fell short at {missing} of {} rates", out.len());
+            self.leave_open("frame loss", &why);
+        }
+        self.open.dedup();
+        Ok(out)
+    }
+
+    /// The longest burst at the greatest rate that loses nothing, the mean of the repetitions.
+    pub(super) fn back_to_back(&mut self) -> Result<Vec<Found>, E> {
+        let terms = self.terms;
+        // As long as a trial lasts at the greatest rate; RFC 2544 asks for 2 s.
+        let most = (terms.high * terms.seconds.max(0.001)).max(1.0) as u64;
+        let mut bursts: Vec<Found> = vec![];
+        for _ in 0..terms.runs.max(1) {
+            let (mut low, mut burst) = (0u64, most);
+            let mut bracket = Bracket { low: None, high: None, is_cut: false };
+            loop {
+                let trial = self.judged(terms.high, Some(burst), 0.0)?;
+                match failure(&trial, self.ask(terms.high, Some(burst)), 0.0) {
+                    None => {
+                        low = burst;
+                        bracket.low = Some((burst as f64, trial));
+                    }
+                    Some(cause) => bracket.high = Some((burst as f64, cause)),
+                }
+                let Some((high, _)) = bracket.high else { break };
+                let width = (terms.precision * high).max(1.0) as u64;
+                if high as u64 - low <= width {
+                    break;
+                }
+                if self.is_over() {
+                    bracket.is_cut = true;
+                    break;
+                }
+                burst = low + (high as u64 - low) / 2;
+            }
+            bursts.push(self.of_bracket("back-to-back", "packets", &bracket));
+        }
+        self.open.sort_unstable();
+        self.open.dedup();
+        let values: Option<Vec<f64>> = bursts.iter().map(|b| b.value).collect();
+        let disturbed = bursts.iter().any(|b| b.disturbed);
+        let text = match &values {
+            // Bursts of which one was no burst have no mean.
+            None => {
+                bursts.iter().find(|b| b.value.is_none()).map_or("", |b| b.text.as_str()).into()
+            }
+            Some(values) if values.iter().all(|b| *b == most as f64) => {
+                "the longest burst asked for passed: the path may hold more".to_owned()
+            }
+            Some(values) => format!("mean of {} searches", values.len()),
+        };
+        let mean = values.map(|v| v.iter().sum::<f64>() / v.len() as f64);
+        Ok(vec![Found { disturbed, ..self.found("back-to-back", mean, "packets", &text) }])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::virtual_path::{path, terms};
+    use super::*;
+
+    #[test]
+    fn the_throughput_of_a_path_is_found_within_the_precision() {
+        for capacity in [1500.0, 123_456.0, 999_000.0] {
+            let searched = search(&terms(SearchKind::Throughput), &mut path(capacity)).unwrap();
+            let found = &searched.found[0];
+            let rate = found.value.unwrap();
+            assert!(rate <= capacity + 1.0 && rate > capacity * 0.998, "{rate} of {capacity}");
+            let bounds = found.bounds.unwrap();
+            assert_eq!(bounds.low, Some(rate));
+            assert!(capacity <= bounds.high.unwrap(), "{bounds:?}");
+            // Bounds of a search are no interval of confidence.
+            assert!(found.interval.is_none() && searched.open.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_path_that_passes_all_says_so_and_one_that_passes_nothing_has_no_figure() {
+        let searched = search(&terms(SearchKind::Throughput), &mut path(2e6)).unwrap();
+        let found = &searched.found[0];
+        assert_eq!((found.value, found.bounds.unwrap().high), (Some(1e6), None));
+        assert!(found.text.contains("may carry more") && searched.open.is_empty());
+        let mut trials = 0;
+        let mut inner = path(10.0);
+        let mut counted = |ask: Ask| {
+            trials += 1;
+            assert!(ask.rate >= 1000.0, "no rate below the least is asked for: {ask:?}");
+            inner(ask)
+        };
+        let searched = search(&terms(SearchKind::Throughput), &mut counted).unwrap();
+        assert_eq!((searched.found[0].value, searched.open.len()), (None, 1));
+        assert!(trials < 40, "{trials} trials");
+    }
+
+    #[test]
+    fn what_the_sender_bounds_is_no_figure_and_leaves_the_search_open() {
+        let mut inner = path(2e6);
+        let mut weak = |ask: Ask| {
+            let mut trial = inner(ask)?;
+            trial.sent_rate = Some(ask.rate.min(300_000.0));
+            Ok::<_, ()>(trial)
+        };
+        let searched = search(&terms(SearchKind::Throughput), &mut weak).unwrap();
+        let found = &searched.found[0];
+        // Nothing was lost: what is known is a lower bound.
+        assert_eq!(found.value, None);
+        let bounds = found.bounds.unwrap();
+        assert!((299_000.0..=304_000.0).contains(&bounds.low.unwrap()) && bounds.high.is_none());
+        assert!(found.text.starts_with("at least"), "{}", found.text);
+        assert!(found.text.contains("bound of the sender"), "{}", found.text);
+        assert!(searched.open[0].starts_with("throughput: at least"), "{:?}", searched.open);
+    }
+
+    #[test]
+    fn frame_loss_of_a_rate_that_was_not_sent_is_absent() {
+        let mut inner = path(2e6);
+        let mut weak = |ask: Ask| {
+            let mut trial = inner(ask)?;
+            trial.sent_rate = Some(ask.rate.min(850_000.0));
+            Ok::<_, ()>(trial)
+        };
+        let searched = search(&terms(SearchKind::FrameLoss), &mut weak).unwrap();
+        let values: Vec<Option<f64>> = searched.found.iter().map(|f| f.value).collect();
+        assert_eq!(values, [None, None, Some(0.0), Some(0.0)]);
+        assert!(
+            searched.found[0]
+                .text
+                .starts_with("the sender reached 850000 packets/s of 1000000 packets/s")
+        );
+        assert_eq!(searched.found[2].text, "800000 packets/s sent");
+        assert_eq!(searched.open, ["frame loss: the sender fell short at 2 of 4 rates"]);
+    }
+
+    #[test]
+    fn a_burst_that_was_spread_is_no_burst() {
+        let mut inner = path(1.0);
+        let mut spread = |ask: Ask| {
+            let mut trial = inner(ask)?;
+            (trial.sent_rate, trial.lost) = (Some(ask.rate / 3.0), 0);
+            Ok::<_, ()>(trial)
+        };
+        let searched = search(&terms(SearchKind::BackToBack), &mut spread).unwrap();
+        assert_eq!(searched.found[0].value, None);
+        assert!(searched.open[0].contains("sender"), "{:?}", searched.open);
+    }
+
+    #[test]
+    fn a_disturbed_trial_is_done_again() {
+        for short in [false, true] {
+            let mut inner = path(2e6);
+            let mut calls = 0;
+            let mut hiccup = |ask: Ask| {
+                calls += 1;
+                let mut trial = inner(ask)?;
+                if calls == 1 {
+                    trial.disturbed = true;
+                    match short {
+                        true => trial.sent_rate = Some(1.0),
+                        false => trial.lost = 5,
+                    }
+                }
+                Ok::<_, ()>(trial)
+            };
+            let searched = search(&terms(SearchKind::Throughput), &mut hiccup).unwrap();
+            assert_eq!((searched.found[0].value, calls), (Some(1e6), 2));
+            assert!(searched.open.is_empty());
+        }
+    }
+
+    #[test]
+    fn loss_of_a_disturbed_host_leaves_the_search_open() {
+        let mut inner = path(400_000.0);
+        let mut busy = |ask: Ask| {
+            let trial = inner(ask)?;
+            Ok::<_, ()>(Trial { disturbed: trial.lost > 0, ..trial })
+        };
+        let searched = search(&terms(SearchKind::Throughput), &mut busy).unwrap();
+        assert!(searched.found[0].value.is_some() && searched.found[0].disturbed);
+        assert!(searched.open[0].contains("disturbed"), "{:?}", searched.open);
+    }
+
+    #[test]
+    fn latency_is_the_mean_at_the_throughput_of_trials_that_all_tell_it() {
+        let terms = Terms { runs: 3, ..terms(SearchKind::Latency) };
+        let searched = search(&terms, &mut path(50_000.0)).unwrap();
+        let of = |searched: &Searched| {
+            searched.found.iter().find(|f| f.name == "mean latency").unwrap().clone()
+        };
+        assert!((of(&searched).value.unwrap() - 0.002).abs() < 1e-12);
+        assert!(of(&searched).text.contains("3 trials") && searched.open.is_empty());
+        let mut inner = path(2e6);
+        let mut deaf = |ask: Ask| {
+            let mut trial = inner(ask)?;
+            if ask.number == 3 {
+                trial.delays.clear();
+            }
+            Ok::<_, ()>(trial)
+        };
+        let searched = search(&terms, &mut deaf).unwrap();
+        assert_eq!(of(&searched).value, None);
+        assert_eq!(searched.open, ["mean latency: 2 of 3 trials told it"]);
+    }
+
+    #[test]
+    fn frame_loss_goes_down_until_two_trials_are_clean() {
+        let searched = search(&terms(SearchKind::FrameLoss), &mut path(750_000.0)).unwrap();
+        let found = searched.found;
+        let shares: Vec<_> = found.iter().map(|f| f.at["rate"].as_str()).collect();
+        assert_eq!(shares, ["100 %", "90 %", "80 %", "70 %", "60 %"]);
+        assert!((found[0].value.unwrap() - 0.25).abs() < 1e-6);
+        assert_eq!(found[4].value, Some(0.0));
+    }
+
+    #[test]
+    fn the_longest_burst_is_found() {
+        let searched = search(&terms(SearchKind::BackToBack), &mut path(1.0)).unwrap();
+        let burst = searched.found[0].value.unwrap();
+        assert!((4990.0..=5000.0).contains(&burst), "{burst}");
+        assert!(searched.open.is_empty());
+    }
+}

@@ -1,0 +1,300 @@
+//! The saturation point: the rate of which 99 % is still received, from rates with repetitions on both sides of it.
+//!
+//! What is compared are rates: sent, and received from the first arrival to the last. What a queue still held when the sender
+//! stopped arrives in the end and is no loss, but the path did not carry it in that time.
+
+use weir_stats::compare::{LoadPoint, SaturationPoint, SplitMix64, saturation};
+
+use super::*;
+use crate::scenario::judge::summary;
+
+/// Share of what is sent that has to be received.
+const THRESHOLD: f64 = 0.99;
+/// Rates across the saturation point.
+const LADDER: u32 = 11;
+/// Samples of the bootstrap.
+const RESAMPLES: u32 = 1000;
+
+/// All trials of a rate.
+struct Level {
+    asked: f64,
+    trials: Vec<Trial>,
+}
+
+impl Level {
+    fn mean(&self, of: impl Fn(&Trial) -> Option<f64>) -> Option<f64> {
+        let values: Option<Vec<f64>> = self.trials.iter().map(of).collect();
+        values.filter(|v| !v.is_empty()).map(|v| v.iter().sum::<f64>() / v.len() as f64)
+    }
+}
+
+fn is_saturated(trial: &Trial) -> bool {
+    trial.received_share().is_none_or(|share| share < THRESHOLD)
+}
+
+impl<E> Searching<'_, E> {
+    /// Rates doubling from the least until one saturates, then a ladder of rates across that place, then rates close to what
+    /// the fitted lines say, each with its repetitions.
+    pub(super) fn saturation(&mut self) -> Result<Vec<Found>, E> {
+        let terms = self.terms;
+        let mut levels: Vec<Level> = vec![];
+        let mut rate = terms.low;
+        let mut passed: Option<f64> = None;
+        let saturated = loop {
+            let trial = self.measure(rate, None, is_saturated)?;
+            let is_full = is_saturated(&trial);
+            let is_short = !trial.is_offered(self.ask(rate, None));
+            levels.push(Level { asked: rate, trials: vec![trial] });
+            if is_full {
+                break Some(rate);
+            }
+            passed = levels.last().and_then(|l| l.mean(|t| t.sent_rate));
+            if is_short || rate >= terms.high || self.is_over() {
+                break None;
+            }
+            rate = (rate * 2.0).min(terms.high);
+        };
+        let point = match (saturated, passed) {
+            (Some(_), None) => {
+                let found = self.found("saturation point", None, terms.unit, "");
+                let bounds = Some(Bounds { low: None, high: Some(terms.low) });
+                let why = "less than 99 % is received at the least rate already";
+                self.leave_open("saturation point", why);
+                Found { bounds, text: why.into(), ..found }
+            }
+            (Some(rate), Some(_)) => self.across(rate, &mut levels)?,
+            (None, _) => self.not_saturated(passed),
+        };
+        let mut out = vec![point];
+        levels.sort_by(|a, b| a.asked.total_cmp(&b.asked));
+        for level in levels {
+            self.tell(&level, &mut out);
+        }
+        Ok(out)
+    }
+
+    /// The point from rates across a rate that saturates, while half of it does not.
+    fn across(&mut self, rate: f64, levels: &mut Vec<Level>) -> Result<Found, E> {
+        let terms = self.terms;
+        let (low, high) = ((rate / 4.0).max(terms.low), (rate * 1.25).min(terms.high));
+        let step = (high - low) / f64::from(LADDER - 1);
+        let ladder: Vec<f64> = (0..LADDER).map(|i| low + f64::from(i) * step).collect();
+        self.levels(&ladder, levels)?;
+        if let Some(SaturationPoint::At(point)) = self.fit(levels).map(|s| s.point) {
+            let near = [-3.0, -1.0, 1.0, 3.0].map(|n| point * (1.0 + n * terms.precision));
+            let near: Vec<f64> =
+                near.into_iter().filter(|r| (terms.low..=terms.high).contains(r)).collect();
+            self.levels(&near, levels)?;
+        }
+        let name = "saturation point";
+        let mut found = self.found(name, None, terms.unit, "");
+        let (mut said, mut open) = (vec![], vec![]);
+        if self.is_over() {
+            open.push(format!("not found within {MOST_TRIALS} trials"));
+        } else if let Some(fitted) = self.fit(levels) {
+            found.bounds =
+                Some(Bounds { low: fitted.highest_passing, high: fitted.lowest_failing });
+            match fitted.point {
+                SaturationPoint::At(point) => {
+                    found.value = Some(point);
+                    let line = fitted.fit.slope_after;
+                    said.push(format!(
+                        "two lines fitted: beyond it {:+.3} of what is sent more is received; they leave {} over",
+                        if line == 0.0 { 0.0 } else { line },
+                        shown(fitted.fit.residual, terms.unit)
+                    ));
+                }
+                SaturationPoint::Above(rate) => {
+                    open.push(format!("above {}, the greatest rate sent", shown(rate, terms.unit)))
+                }
+                SaturationPoint::Below(rate) => {
+                    open.push(format!("below {}, the least rate sent", shown(rate, terms.unit)))
+                }
+            }
+            match fitted.interval {
+                Some((low, high)) if low > 0.0 && high.is_finite() => {
+                    let confidence_ratio = terms.confidence;
+                    found.interval = Some(Confidence { low, high, confidence_ratio });
+                }
+                Some(_) => open.push("its interval reaches beyond the rates that were sent".into()),
+                None => said.push("no interval from one run at each rate".to_owned()),
+            }
+        } else {
+            open.push("too few rates were received to fit lines".into());
+        }
+        let shaped = |t: &Trial| t.disturbed && is_saturated(t);
+        if levels.iter().flat_map(|l| &l.trials).any(shaped) {
+            found.disturbed = true;
+            open.push("tool or host were disturbed while less was received".into());
+        }
+        for why in &open {
+            self.leave_open(name, why);
+        }
+        said.extend(open);
+        found.text = said.join("; ");
+        Ok(found)
+    }
+
+    /// Measures rates, all of them once before any of them again.
+    fn levels(&mut self, rates: &[f64], levels: &mut Vec<Level>) -> Result<(), E> {
+        for _ in 0..self.terms.runs.max(1) {
+            for rate in rates {
+                if self.is_over() {
+                    return Ok(());
+                }
+                let trial = self.measure(*rate, None, is_saturated)?;
+                match levels.iter_mut().find(|l| l.asked == *rate) {
+                    Some(level) => level.trials.push(trial),
+                    None => levels.push(Level { asked: *rate, trials: vec![trial] }),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn fit(&self, levels: &[Level]) -> Option<weir_stats::compare::Saturation> {
+        // A rate whose sender or receiver told none in some trial is none.
+        let points = levels.iter().filter_map(|level| {
+            let received: Option<Vec<f64>> = level.trials.iter().map(|t| t.received_rate).collect();
+            Some(LoadPoint { offered: level.mean(|t| t.sent_rate)?, received: received? })
+        });
+        let points: Vec<LoadPoint> = points.collect();
+        let mut random = SplitMix64::new(self.terms.seed);
+        saturation(&points, THRESHOLD, self.terms.confidence, RESAMPLES, &mut random)
+    }
+
+    /// No rate saturated: up to the greatest that was asked for, or that the sender reached.
+    fn not_saturated(&mut self, passed: Option<f64>) -> Found {
+        let why = match (self.is_over(), self.limit) {
+            (true, _) => "trials ran out",
+            (false, Some(_)) => {
+                "at least its lower bound: above it the sender fell short, and what it sent was received"
+            }
+            (false, None) => "the greatest rate asked for was received whole",
+        };
+        self.leave_open("saturation point", why);
+        let found = self.found("saturation point", None, self.terms.unit, why);
+        Found { bounds: Some(Bounds { low: passed, high: None }), ..found }
+    }
+
+    /// What was sent and received at a rate.
+    fn tell(&self, level: &Level, out: &mut Vec<Found>) {
+        let terms = self.terms;
+        let at = BTreeMap::from([("asked".to_owned(), shown(level.asked, terms.unit))]);
+        let disturbed = level.trials.iter().any(|t| t.disturbed);
+        let mut push = |name: &str, unit: &str, of: &dyn Fn(&Trial) -> Option<f64>| {
+            let values: Option<Vec<f64>> = level.trials.iter().map(of).collect();
+            let summed = summary(&values.unwrap_or_default(), terms.confidence);
+            out.push(Found {
+                at: at.clone(),
+                value: summed.map(|s| s.mean),
+                interval: summed.and_then(|s| s.interval),
+                disturbed,
+                ..self.found(name, None, unit, "")
+            });
+        };
+        push("sent", terms.unit, &|t| t.sent_rate);
+        push("received", terms.unit, &|t| t.received_rate);
+        push("received share", "ratio", &|t| t.received_share());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::virtual_path::{path, terms};
+    use super::*;
+
+    fn of(runs: u32) -> Terms {
+        Terms { runs, precision: 0.02, ..terms(SearchKind::Saturation) }
+    }
+
+    /// 1 % is not received at 303 030.
+    #[test]
+    fn the_point_is_where_the_fitted_lines_fall_below_the_threshold() {
+        let searched = search(&of(3), &mut path(300_000.0)).unwrap();
+        let point = &searched.found[0];
+        let value = point.value.unwrap();
+        assert!((value - 303_030.3).abs() < 1.0, "{value}");
+        let (interval, bounds) = (point.interval.unwrap(), point.bounds.unwrap());
+        assert!(interval.low <= value && value <= interval.high);
+        assert_eq!(interval.confidence_ratio, 0.95);
+        let (low, high) = (bounds.low.unwrap(), bounds.high.unwrap());
+        assert!(low < value && value < high && high - low < 0.05 * value, "{bounds:?}");
+        assert!(searched.open.is_empty(), "{:?}", searched.open);
+        let shares: Vec<_> = searched.found.iter().filter(|f| f.name == "received share").collect();
+        assert!(shares.len() > 11 && shares.iter().any(|f| f.interval.is_some()));
+    }
+
+    /// The review's path: what the queue holds at the end arrives, so that little is lost above the rate that is carried.
+    #[test]
+    fn what_a_queue_holds_at_the_end_was_not_carried() {
+        let (capacity, queue) = (230.0, 60.0);
+        let mut queued = |ask: Ask| {
+            let sent = ask.rate * ask.seconds;
+            let lost = (sent - capacity * ask.seconds - queue).max(0.0);
+            Ok::<_, ()>(Trial {
+                sent: sent as u64,
+                lost: lost as u64,
+                sent_rate: Some(ask.rate),
+                received_rate: Some(ask.rate.min(capacity)),
+                ..Trial::default()
+            })
+        };
+        let terms = Terms { low: 100.0, high: 1000.0, ..of(2) };
+        let searched = search(&terms, &mut queued).unwrap();
+        let value = searched.found[0].value.unwrap();
+        assert!((value - capacity / 0.99).abs() < 0.1, "{value}: by loss it would be 293");
+    }
+
+    #[test]
+    fn repetitions_that_differ_make_an_interval_about_the_truth() {
+        let mut random = SplitMix64::new(5);
+        let mut inner = path(300_000.0);
+        let mut noisy = |ask: Ask| {
+            let mut trial = inner(ask)?;
+            trial.received_rate = trial
+                .received_rate
+                .map(|r| r * (1.0 - 0.01 * random.unit() * f64::from(ask.rate > 3e5)));
+            Ok::<_, ()>(trial)
+        };
+        let searched = search(&of(5), &mut noisy).unwrap();
+        let interval = searched.found[0].interval.unwrap();
+        assert!(interval.low < interval.high && interval.high - interval.low < 10_000.0);
+        assert!((interval.low..=interval.high).contains(&searched.found[0].value.unwrap()));
+    }
+
+    #[test]
+    fn a_sender_that_falls_short_first_has_no_saturation_point() {
+        let mut inner = path(2e6);
+        let mut weak = |ask: Ask| {
+            let mut trial = inner(ask)?;
+            trial.sent_rate = Some(ask.rate.min(300_000.0));
+            trial.received_rate = trial.sent_rate;
+            Ok::<_, ()>(trial)
+        };
+        let searched = search(&of(3), &mut weak).unwrap();
+        let point = &searched.found[0];
+        assert_eq!((point.value, point.bounds.unwrap().low), (None, Some(300_000.0)));
+        assert!(searched.open[0].starts_with("saturation point: at least"), "{:?}", searched.open);
+    }
+
+    #[test]
+    fn a_path_without_end_or_with_none_has_no_point() {
+        for capacity in [2e6, 10.0] {
+            let searched = search(&of(2), &mut path(capacity)).unwrap();
+            assert_eq!((searched.found[0].value, searched.open.len()), (None, 1));
+        }
+    }
+
+    #[test]
+    fn disturbance_beyond_the_point_leaves_it_open() {
+        let mut inner = path(300_000.0);
+        let mut busy = |ask: Ask| {
+            let trial = inner(ask)?;
+            Ok::<_, ()>(Trial { disturbed: ask.rate > 300_000.0, ..trial })
+        };
+        let searched = search(&of(2), &mut busy).unwrap();
+        assert!(searched.found[0].disturbed && searched.found[0].value.is_some());
+        assert_eq!(searched.open.len(), 1);
+    }
+}

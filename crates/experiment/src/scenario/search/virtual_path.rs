@@ -1,0 +1,37 @@
+//! Paths for the tests of searches.
+
+use super::*;
+
+pub(super) fn terms(kind: SearchKind) -> Terms {
+    Terms {
+        kind,
+        low: 1000.0,
+        high: 1_000_000.0,
+        unit: "packets_per_second",
+        precision: 0.001,
+        seconds: 1.0,
+        loss: 0.0,
+        runs: 1,
+        confidence: 0.95,
+        seed: 1,
+    }
+}
+
+/// A path that carries so many packets a second, and holds bursts of 5000.
+pub(super) fn path(capacity: f64) -> impl FnMut(Ask) -> Result<Trial, ()> {
+    move |ask| {
+        let sent = ask.packets.unwrap_or((ask.rate * ask.seconds) as u64);
+        let lost = match ask.packets {
+            Some(burst) => burst.saturating_sub(5000),
+            None => ((ask.rate - capacity).max(0.0) * ask.seconds) as u64,
+        };
+        Ok(Trial {
+            sent,
+            lost,
+            sent_rate: Some(ask.rate),
+            received_rate: Some(ask.rate.min(capacity)),
+            delays: BTreeMap::from([("mean".to_owned(), 0.002)]),
+            disturbed: false,
+        })
+    }
+}

@@ -1,0 +1,114 @@
+//! The trials of a search as a figure: what was lost at what was sent, and what was found.
+
+use std::collections::BTreeMap;
+
+use weir_model::experiment::{Found, StepOutcome};
+
+use crate::plot::{Axis, Figure, Mark, Place, Point, Quantity, Series};
+
+/// Loss of every trial against the rate that its sender sent (of a burst: against its packets), dots for each point of the
+/// axes; what was found as a line across. Absent where no trial tells both.
+pub(super) fn trials(step: &StepOutcome, number: usize) -> Option<Figure> {
+    // What has a figure of its own is not drawn twice.
+    let is_own = |f: &Found| matches!(f.name.as_str(), "sent" | "frame loss");
+    if step.action != "search" || step.found.iter().any(is_own) {
+        return None;
+    }
+    let first = step.found.first()?;
+    let (metric, x) = match first.unit.as_str() {
+        "packets" => ("sent_packets", Axis::new("burst", "burst", Quantity::Count)),
+        "bits_per_second" => {
+            let kind = Quantity::BitsPerSecond;
+            ("sent_throughput", Axis::new("sent", "sent_bits_per_second", kind))
+        }
+        _ => {
+            let kind = Quantity::PacketsPerSecond;
+            ("sent_packet_rate", Axis::new("sent", "sent_packets_per_second", kind))
+        }
+    };
+    let mut series: Vec<(String, Vec<Point>)> = vec![];
+    for run in &step.runs {
+        let (Some(x), Some(loss)) = (run.metrics.get(metric), run.metrics.get("loss")) else {
+            continue;
+        };
+        let point = Point::at(*x, *loss).disturbed(run.disturbed);
+        let name = name_of(&run.at);
+        match series.iter_mut().find(|(n, _)| *n == name) {
+            Some((_, points)) => points.push(point),
+            None => series.push((name, vec![point])),
+        }
+    }
+    let id = format!("step-{}-trials", number + 1);
+    let y = Axis::new("loss", "loss_ratio", Quantity::Ratio);
+    let mut figure = Figure::new(&id, &format!("{}: trials", step.name), x, y);
+    for (name, mut points) in series {
+        points.sort_by(|a, b| a.x.total_cmp(&b.x));
+        let name = if name.is_empty() { "trials".into() } else { name };
+        figure = figure.with(Series::new(name, Mark::Points).points(points));
+    }
+    if figure.is_empty() {
+        return None;
+    }
+    for found in step.found.iter().filter(|f| f.unit == first.unit) {
+        // What is received at a bound lies on another axis.
+        if let Some(value) = found.value.filter(|_| !found.name.contains("conditional")) {
+            let name = format!("{} {}", found.name, name_of(&found.at));
+            figure = figure.reference(name.trim(), Place::Vertical(value));
+        }
+    }
+    Some(
+        figure.caption("Each trial by what its sender sent; hollow where tool or host shaped it."),
+    )
+}
+
+fn name_of(at: &BTreeMap<String, String>) -> String {
+    at.values().cloned().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_model::experiment::{Outcome, RunRef};
+
+    use super::*;
+
+    #[test]
+    fn each_trial_is_a_dot_and_what_was_found_a_line() {
+        let run = |sent: f64, loss: f64, size: &str| RunRef {
+            at: [("size".to_owned(), size.to_owned())].into(),
+            metrics: [("sent_packet_rate".to_owned(), sent), ("loss".to_owned(), loss)].into(),
+            disturbed: sent == 20.0,
+            ..RunRef::default()
+        };
+        let found = |name: &str, value| Found {
+            name: name.into(),
+            at: [("size".to_owned(), "500".to_owned())].into(),
+            value,
+            unit: "packets_per_second".into(),
+            ..Found::default()
+        };
+        let step = StepOutcome {
+            name: "s".into(),
+            action: "search".into(),
+            outcome: Outcome::Passed,
+            reason: None,
+            seconds: 1.0,
+            runs: vec![run(20.0, 0.5, "500"), run(10.0, 0.0, "500"), run(20.0, 0.1, "2")],
+            axes: vec!["size".into()],
+            points: vec![],
+            found: vec![found("throughput", Some(10.0)), found("other", None)],
+            together: None,
+            output: None,
+            expectations: vec![],
+            steps: vec![],
+        };
+        let figure = trials(&step, 0).unwrap();
+        let names: Vec<&str> = figure.series.iter().map(|s| s.name.as_str()).collect();
+        assert_eq!(names, ["500", "2"]);
+        let points: Vec<(f64, f64, bool)> =
+            figure.series[0].points.iter().map(|p| (p.x, p.y, p.disturbed)).collect();
+        assert_eq!(points, [(10.0, 0.0, false), (20.0, 0.5, true)]);
+        assert_eq!(figure.references.len(), 1);
+        let curve = StepOutcome { found: vec![found("sent", Some(1.0))], ..step };
+        assert!(trials(&curve, 0).is_none());
+    }
+}
