@@ -25,6 +25,9 @@ fn main() {
         .filter(|c| !c.is_empty())
         .or_else(|| git(&["rev-parse", "--short=12", "HEAD"]));
     println!("cargo::rustc-env=WEIR_COMMIT_OR_UNKNOWN={}", commit.as_deref().unwrap_or("unknown"));
+    let version = std::env::var("CARGO_PKG_VERSION").unwrap_or_default();
+    let short = commit.as_ref().map_or_else(|| version.clone(), |c| format!("{version} ({c})"));
+    println!("cargo::rustc-env=WEIR_SHORT_VERSION={short}");
     if let Some(commit) = commit {
         println!("cargo::rustc-env=WEIR_COMMIT={commit}");
     }

@@ -16,7 +16,7 @@ use crate::stamp;
 #[derive(Debug, Parser)]
 #[command(
     name = "weir",
-    version = stamp::VERSION,
+    version = stamp::SHORT_VERSION,
     long_version = stamp::LONG_VERSION,
     subcommand_required = true,
     arg_required_else_help = true,
@@ -201,7 +201,7 @@ fn parsed_otherwise(refusal: &clap::Error, words: &[OsString]) -> i32 {
         }
         _ if form == ErrorForm::Text => {
             match tip(refusal, words) {
-                Some(tip) => note(&with_tip(&refusal.render().to_string(), tip)),
+                Some(tip) => note(&with_tip(&refusal.render().to_string(), &tip)),
                 None => drop(refusal.print()),
             }
             2
@@ -212,6 +212,7 @@ fn parsed_otherwise(refusal: &clap::Error, words: &[OsString]) -> i32 {
             let first = text.split("\n\n").next().unwrap_or(&text).trim();
             let first = first.strip_prefix("error: ").unwrap_or(first);
             let tip = tip(refusal, words);
+            let tip = tip.as_deref();
             let words: Vec<&str> =
                 first.split_whitespace().chain(tip.map(|_| ";")).chain(tip).collect();
             let error = CliError::Usage(words.join(" ").replace(" ;", ";"));
@@ -221,23 +222,81 @@ fn parsed_otherwise(refusal: &clap::Error, words: &[OsString]) -> i32 {
     }
 }
 
-/// What to do about a flag of `weir test` that people bring along from other tools, and that this one has not.
-fn tip(refusal: &clap::Error, words: &[OsString]) -> Option<&'static str> {
-    if refusal.kind() != ErrorKind::UnknownArgument || words.get(1)? != "test" {
+/// What to do about words that people bring along from other tools or mistype, in the place of the parser's own tip.
+fn tip(refusal: &clap::Error, words: &[OsString]) -> Option<String> {
+    let command = words.get(1)?.to_str()?;
+    match refusal.kind() {
+        ErrorKind::UnknownArgument => {
+            let Some(ContextValue::String(flag)) = refusal.get(ContextKind::InvalidArg) else {
+                return None;
+            };
+            of_another_tool(command, flag).map(Into::into).or_else(|| {
+                // A flag that looks like it is the better tip.
+                let has_better = refusal.get(ContextKind::SuggestedArg).is_some();
+                let is_known = command_line().find_subcommand(command).is_some();
+                let of = if is_known { format!("{command} ") } else { String::new() };
+                (!has_better && flag.starts_with('-'))
+                    .then(|| format!("weir {of}--help lists the flags"))
+            })
+        }
+        ErrorKind::MissingRequiredArgument if command == "impair" => {
+            let word = words.get(2)?.to_str().filter(|word| !word.starts_with('-'))?;
+            let verbs = ["set", "show", "start", "stop", "log", "stats", "save", "exec"];
+            let near = verbs.iter().min_by_key(|verb| distance(verb, word));
+            Some(match near.filter(|verb| distance(verb, word) <= 2) {
+                Some(verb) => format!("a similar command exists: weir impair {verb}"),
+                None => format!(
+                    "two interfaces are needed, weir impair A B, or one of the commands {}",
+                    verbs.join(", ")
+                ),
+            })
+        }
+        _ => None,
+    }
+}
+
+/// Flags of iperf3 that `weir test` has under another name, or in another place.
+fn of_another_tool(command: &str, flag: &str) -> Option<&'static str> {
+    if command != "test" {
         return None;
     }
-    let Some(ContextValue::String(flag)) = refusal.get(ContextKind::InvalidArg) else {
-        return None;
-    };
-    match flag.as_str() {
+    match flag {
         "-c" | "--client" => Some("HOST stands by itself: weir test HOST"),
         "-s" | "--server" => Some("the answering side is: weir serve"),
         "-D" | "--daemon" | "--one-off" => Some("a flag of weir serve"),
+        "--get-server-output" => {
+            Some("not needed: the result holds both ends, -V and --json show them")
+        }
+        "-X" | "--xbind" | "--sctp" | "--nstreams" => {
+            Some("SCTP comes later; this version has tcp and udp")
+        }
+        "--repeating-payload" => {
+            Some("--content names what is sent: random, zeros, ascii or ratio:R")
+        }
+        "--forceflush" => Some("not needed: every line is written at once"),
+        "--username" | "--rsa-public-key-path" => {
+            Some("--key-file or WEIR_KEY, made by weir keygen")
+        }
         _ if flag.strip_prefix('-')?.starts_with(|c: char| c.is_ascii_digit()) => Some(
             "no value may be negative; -t 0 is until stopped, -b 0 unlimited (-1, one client, is a flag of weir serve)",
         ),
         _ => None,
     }
+}
+
+/// Letters to insert, drop or change to make one word of the other (Levenshtein); for short words.
+fn distance(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().take(32).collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (i, letter) in one.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, of_other) in other.iter().enumerate() {
+            let changed = diagonal + usize::from(letter != *of_other);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row.last().copied().unwrap_or_default()
 }
 
 /// The parser's text with our tip in the place of its own.
@@ -269,18 +328,37 @@ mod tests {
             (&["weir", "test", "--client", "h"], "weir test HOST"),
             (&["weir", "test", "-s"], "weir serve"),
             (&["weir", "test", "h", "-t", "-1"], "-t 0 is until stopped"),
+            (&["weir", "test", "h", "-X", "a"], "SCTP"),
+            (&["weir", "test", "h", "--get-server-output"], "--json"),
+            (&["weir", "test", "h", "-q"], "weir test --help"),
+            (&["weir", "serve", "-q"], "weir serve --help"),
+            (&["weir", "impair", "shw"], "weir impair show"),
+            (&["weir", "impair", "eth0"], "weir impair A B"),
         ] {
             let line: Vec<OsString> = words.iter().map(OsString::from).collect();
             let refusal = Cli::try_parse_from(&line).unwrap_err();
             let tip = tip(&refusal, &line).unwrap_or_else(|| panic!("{words:?}: {refusal}"));
-            let text = with_tip(&refusal.render().to_string(), tip);
+            let text = with_tip(&refusal.render().to_string(), &tip);
             assert!(tip.contains(wanted), "{tip}");
             assert_eq!(text.matches("  tip: ").count(), 1, "{text}");
             assert!(!text.contains("to pass '"), "{text}");
-            assert!(text.contains("\n\nUsage: weir test"), "{text}");
+            assert!(text.contains("\n\nUsage: weir "), "{text}");
         }
         let line: Vec<OsString> = ["weir", "test", "h", "--udpp"].iter().map(Into::into).collect();
         assert_eq!(tip(&Cli::try_parse_from(&line).unwrap_err(), &line), None);
+        assert_eq!(distance("show", "shw"), 1);
+        assert_eq!((distance("", "abc"), distance("stop", "start")), (3, 3));
+    }
+
+    #[test]
+    fn usage_shows_where_the_command_begins() {
+        for (words, usage) in [
+            (&["weir", "impair", "exec"][..], "weir impair exec [OPTIONS] -- COMMAND"),
+            (&["weir", "lab", "exec", "a"], "weir lab exec [OPTIONS] HOST -- CMD"),
+        ] {
+            let text = Cli::try_parse_from(words).unwrap_err().to_string();
+            assert!(text.contains(&format!("Usage: {usage}")), "{text}");
+        }
     }
 
     #[test]

@@ -21,8 +21,8 @@ pub(crate) enum CliError {
     /// A command line that clap refused; its text is complete.
     #[error("{0}")]
     Usage(String),
-    /// A plan file.
-    #[error("plan {}", path.display())]
+    /// A plan, an emulator file or a scenario; the error tells which where it is not told by a field.
+    #[error("{}", file_name(path))]
     Plan {
         path: PathBuf,
         #[source]
@@ -60,6 +60,9 @@ pub(crate) enum CliError {
     /// Not to be had on this system.
     #[error("{0}")]
     Unavailable(String),
+    /// The host was the limit, and nothing can be told.
+    #[error("{0}")]
+    Inconclusive(String),
     /// A command that could not be run; the codes are those of shells and `env`.
     #[error("cannot run {program}")]
     Command {
@@ -108,6 +111,7 @@ impl CliError {
             CliError::Emulator(error) => impair::exit_code(error),
             CliError::Traffic(error) => error.exit_code(),
             CliError::Unavailable(_) => 4,
+            CliError::Inconclusive(_) => 5,
             CliError::Command { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
                 127
             }
@@ -143,6 +147,7 @@ impl CliError {
                 _ => "internal",
             },
             CliError::Unavailable(_) => "unavailable",
+            CliError::Inconclusive(_) => "inconclusive",
             CliError::Command { .. } => "command",
             CliError::EmulatorEnded { .. } => "emulator",
             CliError::Experiment { .. } => "experiment",
@@ -159,6 +164,11 @@ impl CliError {
     pub(crate) fn body(&self) -> ErrorBody {
         ErrorBody { code: self.code(), message: self.chain(), exit_code: self.exit_code() }
     }
+}
+
+/// A file as an error names it.
+fn file_name(path: &std::path::Path) -> String {
+    if path.as_os_str() == "-" { "stdin".into() } else { path.display().to_string() }
 }
 
 /// An error and its sources, joined by colons; a source that its outer error quotes already is not repeated.
@@ -211,6 +221,15 @@ mod tests {
             error.body().json(),
             r#"{"error":{"code":"file","exit_code":2,"message":"read plan /no/such: entity not found"}}"#
         );
+    }
+
+    #[test]
+    fn a_file_is_called_what_it_is() {
+        let error = weir_model::impairment::Impairment::parse("schema = 'weir.impair/1'\nx = 1");
+        let error = error.unwrap_err();
+        let of = |path: &str| CliError::Plan { path: path.into(), error: error.clone() }.chain();
+        assert!(of("bad.toml").starts_with("bad.toml: weir.impair/1: "), "{}", of("bad.toml"));
+        assert!(of("-").starts_with("stdin: weir.impair/1: "), "{}", of("-"));
     }
 
     #[test]

@@ -40,10 +40,10 @@ impl KeyArgs {
             Some(from_text("--key", text)?)
         } else if let Some(path) = &self.key_file {
             warnings.extend(readable_by_others(path));
-            Some(from_text("--key-file", &read(path, "read key file")?)?)
+            Some(from_text("--key-file", &read(path, "--key-file: read")?)?)
         } else if let Some(path) = &self.passphrase_file {
             warnings.extend(readable_by_others(path));
-            let text = read(path, "read passphrase file")?;
+            let text = read(path, "--passphrase-file: read")?;
             let phrase = text.lines().next().unwrap_or_default();
             if phrase.is_empty() {
                 return Err(CliError::flag(

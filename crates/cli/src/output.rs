@@ -28,7 +28,7 @@ impl Sink {
             None => (Box::new(io::stdout()), "stdout".into()),
             Some(path) => {
                 let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
-                (Box::new(file.map_err(CliError::io("open logfile", path))?), path.into())
+                (Box::new(file.map_err(CliError::io("--logfile: open", path))?), path.into())
             }
         };
         Ok(Sink { out, path, stamp, gone: false, failure: None })

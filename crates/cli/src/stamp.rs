@@ -13,6 +13,8 @@ use crate::time;
 
 /// Version of Weir.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Version with its commit, where that is known, for `-V`.
+pub(crate) const SHORT_VERSION: &str = env!("WEIR_SHORT_VERSION");
 const TARGET: &str = env!("WEIR_TARGET");
 /// The commit that it was built from, where that is known.
 pub(crate) const COMMIT: Option<&str> = option_env!("WEIR_COMMIT");

@@ -59,6 +59,9 @@ fn version_tells_the_build() {
     let text = out(&output);
     assert!(text.starts_with(&format!("weir {} (", env!("CARGO_PKG_VERSION"))), "{text}");
     assert!(text.contains("commit ") && text.contains("-"), "{text}");
+    let commit = text.trim_end().trim_end_matches(')').rsplit(' ').next().unwrap();
+    let short = out(&weir(&["-V"]));
+    assert_eq!(short.contains(commit), commit != "unknown", "{short}");
 }
 
 #[test]

@@ -64,6 +64,49 @@ fn settings_are_restored_after_sigkill() {
 }
 
 #[test]
+fn an_interface_belongs_to_one_emulator() {
+    let test = "an_interface_belongs_to_one_emulator";
+    let Some(path) = Path::up(test, &["ip"]) else { return };
+    let emulator = path.emulator(&["--both", "delay 1ms"]);
+    let during = ["to-a", "to-b"].map(|i| path.offloads(i));
+    for (words, interface) in [
+        (&["to-a", "to-b", "--both", "delay 3ms"][..], "to-a"),
+        (&["to-b", "to-a", "--force"], "to-b"),
+    ] {
+        let mut command = path.weir("m", &[&["impair"], words].concat());
+        // As another user's would be.
+        command.env("WEIR_RUNTIME_DIR", path.file("other"));
+        let ended = run(command);
+        let pid = emulator.child.id();
+        let wanted = format!("{interface}: it is taken by the emulator of process {pid}");
+        assert_eq!(ended.status.code(), Some(2), "{}", ended.stderr);
+        assert!(ended.stderr.contains(&wanted), "{}", ended.stderr);
+        assert!(!ended.stderr.contains("--force takes it"), "{}", ended.stderr);
+        assert_eq!(["to-a", "to-b"].map(|i| path.offloads(i)), during);
+    }
+    assert_eq!(emulator.interrupt().0, Some(130));
+    assert_eq!(path.emulator(&["--both", "delay 3ms"]).interrupt().0, Some(130));
+}
+
+#[test]
+fn the_socket_of_a_killed_emulator_goes_with_the_next_start() {
+    let test = "the_socket_of_a_killed_emulator_goes_with_the_next_start";
+    let Some(path) = Path::up(test, &["ip"]) else { return };
+    let before = ["to-a", "to-b"].map(|i| path.offloads(i));
+    let emulator = path.emulator(&["--both", "delay 1ms"]);
+    signal("KILL", &emulator.child);
+    drop(emulator);
+    until("settings as before", || ["to-a", "to-b"].map(|i| path.offloads(i)) == before);
+    let next = path.emulator(&["--both", "delay 1ms"]);
+    let all = std::fs::read_dir(path.file("runtime")).unwrap();
+    let names: Vec<String> =
+        all.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let sockets: Vec<_> = names.iter().filter(|name| name.ends_with(".socket")).collect();
+    assert_eq!(sockets, [&format!("impair-{}.socket", next.child.id())]);
+    assert_eq!(next.interrupt().0, Some(130));
+}
+
+#[test]
 fn one_percent_is_lost_as_the_journal_says_and_the_receiver_counts() {
     let test = "one_percent_is_lost_as_the_journal_says_and_the_receiver_counts";
     let Some(path) = Path::up(test, &[]) else { return };
@@ -329,6 +372,15 @@ fn captures_and_profiles_need_no_rights() {
     assert_eq!(out[..4], [0x4d, 0x3c, 0xb2, 0xa1], "times in ns");
     assert_eq!(out[24..32], [1, 0, 0, 0, 0, 0x65, 0xcd, 0x1d], "1.5 s");
     assert_eq!(weir(&["impair", "--pcap-in", &from, "--pcap-out", &from]).status.code(), Some(2));
+    // The same through pipes.
+    let piped = Command::new(WEIR)
+        .args(["impair", "--pcap-in", "-", "--pcap-out", "-", "--both", "delay 500ms"])
+        .stdin(std::fs::File::open(file("in")).unwrap())
+        .output()
+        .unwrap();
+    assert!(piped.status.success(), "{}", String::from_utf8_lossy(&piped.stderr));
+    assert_eq!(piped.stdout, out, "nothing but the capture");
+    assert!(String::from_utf8_lossy(&piped.stderr).starts_with("stdin → stdout, seed"));
     assert_eq!(weir(&["impair", "--pcap-in", &from]).status.code(), Some(2));
     assert_eq!(weir(&["impair", "a", "b", "--both", "loss 200%"]).status.code(), Some(2));
     let list = weir(&["profiles"]).good();

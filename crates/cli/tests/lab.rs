@@ -409,3 +409,18 @@ fn bad_flags_are_refused_by_name() {
     }
     assert!(!user.entries().exists(), "nothing was half-started");
 }
+
+#[test]
+fn the_noise_floor_of_an_ordinary_user_has_the_figures_between_two_hosts() {
+    let test = "the_noise_floor_of_an_ordinary_user_has_the_figures_between_two_hosts";
+    let Some(user) = User::nobody(test) else { return };
+    let mut command = Command::new(&user.program);
+    command.args(["calibrate", "--json", "--no-store"]).stdin(Stdio::null());
+    command.uid(NOBODY).gid(NOBODY).env("WEIR_RUNTIME_DIR", user.runtime());
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let found: Value = serde_json::from_str(&text(&output.stdout)).unwrap();
+    assert!(found["figures"]["lab_one_way_delay_p50_seconds"].is_f64(), "{found:#}");
+    assert!(found["figures"]["lab_tcp_bits_per_second"].is_f64(), "{found:#}");
+    assert!(found["warnings"].as_array().unwrap().iter().all(|w| w["code"] != "loopback-only"));
+}

@@ -436,6 +436,7 @@ impl Worker {
         let sent = self.parts.to.statistics();
         LinkReport {
             kernel_dropped_packets: received.kernel_drops,
+            oversized_packets: received.oversized,
             memory_dropped_packets: received.slab_drops,
             unusable_packets: received.unusable,
             refused_packets: sent.refused,

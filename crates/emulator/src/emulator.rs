@@ -20,6 +20,7 @@ use crate::passage::Passage;
 use crate::refusal::refusals;
 use crate::remote::{Remote, Shared, lock};
 use crate::report::{AppliedConfiguration, Report};
+use crate::taken::Taken;
 use crate::wanted::Wanted;
 
 pub(crate) const NAMES: [&str; 2] = ["a-to-b", "b-to-a"];
@@ -31,6 +32,8 @@ pub struct Emulator {
     supervisor: Option<JoinHandle<()>>,
     journal: Option<Journal>,
     watchdog: Option<Watchdog>,
+    /// Given back last, when the interfaces are as they were.
+    taken: Vec<Taken>,
 }
 
 impl std::fmt::Debug for Emulator {
@@ -66,6 +69,8 @@ impl Emulator {
                 return Err(EmulatorError::Refused { interface, refusals });
             }
         }
+        let indices = [interface::interface(a)?.index, interface::interface(b)?.index];
+        let taken = vec![Taken::take(a, indices[0])?, Taken::take(b, indices[1])?];
         // What can be known wrong is told before anything is changed.
         Passage::new(&config.impairment, Direction::Forward, None, config.native_port)?;
         let mut watchdog = Watchdog::spawn()?;
@@ -90,8 +95,9 @@ impl Emulator {
             })
         };
         let links = [open(a)?, open(b)?];
-        let indices = [interface::interface(a)?.index, interface::interface(b)?.index];
-        Self::assemble(links, config, Some((watchdog, indices)), notes)
+        let mut emulator = Self::assemble(links, config, Some((watchdog, indices)), notes)?;
+        emulator.taken = taken;
+        Ok(emulator)
     }
 
     /// Starts between two links that are open already.
@@ -199,6 +205,7 @@ impl Emulator {
             supervisor: None,
             journal,
             watchdog,
+            taken: Vec::new(),
         };
         let supervisor = std::thread::Builder::new()
             .name("weir-watch".into())

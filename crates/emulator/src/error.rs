@@ -25,13 +25,18 @@ pub enum Refusal {
     Down,
     /// It carries no Ethernet frames.
     NotEthernet,
+    /// Another emulator has it: its process, where that is known.
+    Taken(Option<u32>),
 }
 
 impl Refusal {
     /// Whether `--force` lets it pass; what cannot work is refused all the same.
     #[must_use]
     pub fn may_be_forced(&self) -> bool {
-        !matches!(self, Refusal::SameTwice | Refusal::Down | Refusal::NotEthernet)
+        !matches!(
+            self,
+            Refusal::SameTwice | Refusal::Down | Refusal::NotEthernet | Refusal::Taken(_)
+        )
     }
 }
 
@@ -54,6 +59,8 @@ impl fmt::Display for Refusal {
             }
             Refusal::Down => f.write_str("it is down: set it up first (ip link set dev … up)"),
             Refusal::NotEthernet => f.write_str("it does not carry Ethernet frames"),
+            Refusal::Taken(Some(pid)) => write!(f, "it is taken by the emulator of process {pid}"),
+            Refusal::Taken(None) => f.write_str("it is taken by another emulator"),
         }
     }
 }

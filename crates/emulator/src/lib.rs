@@ -53,6 +53,8 @@ mod snapshot;
 #[cfg(target_os = "linux")]
 mod supervisor;
 #[cfg(target_os = "linux")]
+mod taken;
+#[cfg(target_os = "linux")]
 mod wanted;
 
 pub use alarm::{Alarm, AlarmKind};

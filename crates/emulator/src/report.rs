@@ -200,6 +200,9 @@ pub struct DirectionReport {
 pub struct LinkReport {
     /// Frames the kernel dropped since the receive ring was full.
     pub kernel_dropped_packets: u64,
+    /// Frames the kernel dropped since they were longer than the link takes: super-packets, mostly.
+    #[serde(default)]
+    pub oversized_packets: u64,
     /// Frames that found no memory.
     pub memory_dropped_packets: u64,
     /// Frames that could not be had whole.
@@ -226,6 +229,7 @@ impl LinkReport {
     #[must_use]
     pub fn unplanned_packets(&self) -> u64 {
         self.kernel_dropped_packets
+            + self.oversized_packets
             + self.memory_dropped_packets
             + self.unusable_packets
             + self.driver_dropped_packets

@@ -49,7 +49,7 @@ impl Remote {
             let steps = pulse.clock_steps.load(Ordering::Relaxed);
             let grown = [unplanned > seen[0], late > seen[1], steps > seen[2]];
             alarms.set(AlarmKind::UnplannedDrop, name, grown[0], now, || {
-                format!("{name}: {} packets lost unasked", unplanned - seen[0])
+                format!("{name}: packets are lost unasked, {unplanned} so far")
             });
             alarms.set(AlarmKind::DeadlineLate, name, grown[1], now, || {
                 let count = late - seen[1];

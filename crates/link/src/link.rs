@@ -28,6 +28,9 @@ pub struct ReceiveStatistics {
     pub bytes: u64,
     /// Frames the kernel dropped since the ring was full: unplanned.
     pub kernel_drops: u64,
+    /// Frames the kernel dropped since they were longer than the link takes, super-packets mostly: unplanned. Only
+    /// AF_XDP that copies tells them apart.
+    pub oversized: u64,
     /// Frames dropped since the slabs' cap was reached: unplanned.
     pub slab_drops: u64,
     /// Frames dropped since they could not be had whole, or were super-packets that could not be cut: unplanned.
@@ -48,7 +51,7 @@ impl ReceiveStatistics {
     /// All that was lost here unasked.
     #[must_use]
     pub fn unplanned_drops(&self) -> u64 {
-        self.kernel_drops + self.slab_drops + self.unusable
+        self.kernel_drops + self.oversized + self.slab_drops + self.unusable
     }
 }
 

@@ -79,11 +79,12 @@ macro_rules! string_serde {
     };
 }
 
-/// A rate in bits per second. `K M G T` are powers of ten in either case.
+/// A rate in bits per second. `K M G T` are powers of ten in either case; `bit`, `bit/s` and `bps` may follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct BitRate(pub u64);
 
-const RATE_FORM: &str = "bits per second such as 64k, 10M or 2.5G (K, M, G, T are powers of ten)";
+const RATE_FORM: &str =
+    "bits per second such as 64k, 10M, 2.5G or 100Mbit (K, M, G, T are powers of ten)";
 
 impl FromStr for BitRate {
     type Err = ModelError;
@@ -91,7 +92,10 @@ impl FromStr for BitRate {
         let bad = || ModelError::Value { what: "rate", given: text.into(), accepted: RATE_FORM };
         let trimmed = text.trim();
         let (number, suffix) = split_number(trimmed);
-        let suffix = suffix.trim().trim_end_matches("bit/s").trim_end_matches("bps");
+        let suffix = suffix.trim();
+        // `bit` is tc's spelling. `bps` is bits here, as iperf3 writes it; tc's is bytes.
+        let unit = ["bits/s", "bit/s", "bps", "bits", "bit"];
+        let suffix = unit.iter().find_map(|unit| suffix.strip_suffix(unit)).unwrap_or(suffix);
         let factor = match suffix {
             "" => 1,
             "k" | "K" => 1000,
@@ -129,7 +133,7 @@ fn write_thousandths(f: &mut fmt::Formatter, thousandths: u64, suffix: &str) -> 
 
 string_serde!(
     BitRate,
-    "bits per second such as 64k, 10M or 2.5G (K, M, G, T are powers of ten)",
+    "bits per second such as 64k, 10M, 2.5G or 100Mbit (K, M, G, T are powers of ten)",
     |v| { (0.0..9.2e18).contains(&v).then_some(BitRate(v as u64)) }
 );
 
@@ -171,7 +175,7 @@ string_serde!(ByteSize, "bytes such as 1460, 64K or 1M (K is 1024)", |v| {
     (0.0..9.2e18).contains(&v).then_some(ByteSize(v as u64))
 });
 
-/// A length of time in nanoseconds. Written with `ns us µs ms s m h`; a bare number is seconds.
+/// A length of time in nanoseconds. Written with `ns us µs ms s m h d`; a bare number is seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Span(pub u64);
 
@@ -186,7 +190,8 @@ impl Span {
     }
 }
 
-const SPAN_FORM: &str = "a time such as 10, 2.5s, 40ms, 100us or 2m (a bare number is seconds)";
+const SPAN_FORM: &str =
+    "a time such as 10, 2.5s, 40ms, 100us, 2m, 1h or 1d (a bare number is seconds)";
 
 impl FromStr for Span {
     type Err = ModelError;
@@ -201,6 +206,7 @@ impl FromStr for Span {
             "ms" => 1_000_000,
             "m" | "min" => 60_000_000_000,
             "h" => 3_600_000_000_000,
+            "d" => 86_400_000_000_000,
             _ => return Err(bad()),
         };
         scaled(number, factor).map(Span).ok_or_else(bad)
@@ -222,9 +228,11 @@ impl fmt::Display for Span {
     }
 }
 
-string_serde!(Span, "a time such as 10, 2.5s, 40ms, 100us or 2m (a bare number is seconds)", |v| {
-    (0.0..9.2e9).contains(&v).then_some(Span((v * 1e9).round() as u64))
-});
+string_serde!(
+    Span,
+    "a time such as 10, 2.5s, 40ms, 100us, 2m, 1h or 1d (a bare number is seconds)",
+    |v| { (0.0..9.2e9).contains(&v).then_some(Span((v * 1e9).round() as u64)) }
+);
 
 /// A seed of the counter-based generator; written in hexadecimal (`0x7`) or decimal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -434,7 +442,13 @@ mod tests {
     fn rates_are_powers_of_ten_and_sizes_of_two() {
         assert_eq!("10M".parse::<BitRate>().unwrap(), BitRate(10_000_000));
         assert_eq!("2.5g".parse::<BitRate>().unwrap(), BitRate(2_500_000_000));
-        assert_eq!("100 Mbit/s".parse::<BitRate>().unwrap(), BitRate(100_000_000));
+        for hundred in ["100 Mbit/s", "100Mbit", "100mbit", "100Mbits/s", "100Mbps", "0.1gbit"] {
+            assert_eq!(hundred.parse::<BitRate>().unwrap(), BitRate(100_000_000), "{hundred}");
+        }
+        assert_eq!("5bit".parse::<BitRate>().unwrap(), BitRate(5));
+        for bad in ["100MB", "100MBps", "100Mbitbit", "100Mbit/h", "bit", "Mbit"] {
+            assert!(bad.parse::<BitRate>().is_err(), "{bad}");
+        }
         assert_eq!("64K".parse::<ByteSize>().unwrap(), ByteSize(65_536));
         assert_eq!("1.5M".parse::<ByteSize>().unwrap(), ByteSize(1_572_864));
         assert_eq!("1MiB".parse::<ByteSize>().unwrap(), ByteSize(1 << 20));
@@ -446,6 +460,9 @@ mod tests {
         assert_eq!("2.5s".parse::<Span>().unwrap(), Span(2_500_000_000));
         assert_eq!("100us".parse::<Span>().unwrap(), Span(100_000));
         assert_eq!("2m".parse::<Span>().unwrap(), Span::from_seconds(120));
+        assert_eq!("7d".parse::<Span>().unwrap(), Span::from_seconds(604_800));
+        let error = "10x".parse::<Span>().unwrap_err().to_string();
+        assert!(error.contains("1h") && error.contains("1d"), "{error}");
         assert!("-1".parse::<Span>().is_err());
         assert!("".parse::<Span>().is_err());
         assert!("10x".parse::<Span>().is_err());

@@ -189,3 +189,25 @@ fn documented_columns_are_current() {
         );
     }
 }
+
+#[test]
+fn content_that_was_verified_is_told_when_nothing_is_wrong_with_it() {
+    let told = |bit_errors| {
+        let mut record = support::udp_loss();
+        for flow in &mut record.flows {
+            let receiver = flow.receiver.as_mut().unwrap();
+            (receiver.bit_errors, receiver.corrupted_packets) = (bit_errors, Some(0));
+            receiver.bytes = 4711;
+        }
+        summary(&record, &TextOptions::default())
+    };
+    assert!(
+        told(Some(0)).contains("Content verified 4711 bytes, no bit errors"),
+        "{}",
+        told(Some(0))
+    );
+    assert!(!told(Some(3)).contains("verified"));
+    assert!(told(Some(3)).contains("3 bit errors"));
+    // Not asked for, not measured.
+    assert!(!told(None).contains("verified"));
+}

@@ -10,13 +10,28 @@ pub const PREFIX_LEN: usize = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// A frame announces, or was given with, more bytes than the limit.
-    #[error("frame too long: {len} bytes, at most {limit} are accepted")]
+    #[error("{}", too_long(*len, *limit))]
     TooLong {
         /// Bytes announced.
         len: usize,
         /// Bytes accepted.
         limit: usize,
     },
+}
+
+/// A length whose four bytes are text is the beginning of somebody else's protocol.
+fn too_long(len: usize, limit: usize) -> String {
+    let text = u32::try_from(len).map(u32::to_be_bytes).unwrap_or_default();
+    if text.iter().all(|b| b.is_ascii_graphic()) {
+        let begins: String = text.iter().copied().map(char::from).collect();
+        let who = match begins.as_str() {
+            "HTTP" => "HTTP".to_owned(),
+            "SSH-" => "SSH".to_owned(),
+            _ => format!("something that begins with '{begins}'"),
+        };
+        return format!("is that a Weir server? it answers {who}, which is not Weir's protocol");
+    }
+    format!("frame too long: {len} bytes, at most {limit} are accepted")
 }
 
 /// Cuts a byte stream, pushed in pieces of any size, into frames.
@@ -128,6 +143,22 @@ mod tests {
         decoder.push(&[0x7f, 0xff, 0xff, 0xff, 1]);
         assert_eq!(decoder.next(), Ok(None));
         assert!(decoder.buffer.capacity() < 100);
+    }
+
+    #[test]
+    fn another_protocol_is_told_by_its_first_words() {
+        for (answer, told) in [
+            (&b"HTTP/1.1 400 Bad Request"[..], "is that a Weir server? it answers HTTP"),
+            (b"SSH-2.0-x", "it answers SSH"),
+            (b"+OK ready", "frame too long"),
+            (b"220-mail", "begins with '220-'"),
+            (&[0x7f, 0, 0, 0], "frame too long: 2130706432 bytes, at most 1000"),
+        ] {
+            let mut decoder = FrameDecoder::new(1000);
+            decoder.push(answer);
+            let error = decoder.next().unwrap_err().to_string();
+            assert!(error.contains(told), "{error}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use weir_experiment::calibrate::{Calibration, Options, calibrate, rfc3339};
+use weir_net::namespace::{effective_user_id, enter_user_namespace};
 use weir_report::{Align, Style, Table, TextOptions, Units, clean, significant};
 use weir_runs::{KeptCalibration, Place, Store, new_run_id};
 
@@ -60,6 +61,12 @@ fn measure(args: &CalibrateArgs) -> Result<Calibration, Box<dyn Error>> {
     // Seeded by the system: two calibrations of one second get different ids.
     let random = std::hash::RandomState::new().build_hasher().finish();
     let id = new_run_id(now_ms, random);
+    // Whose results these are, before this user is root of a user namespace.
+    let place = Place::of_this_user();
+    if !args.no_lab && effective_user_id() != 0 {
+        // Threads of ours may then enter the lab's hosts. Where that is refused, the result says what is missing.
+        let _ = enter_user_namespace();
+    }
     let options = Options { lab: !args.no_lab, ..Options::default() };
     let talk = io::stderr().is_terminal();
     let found = calibrate(&id, &rfc3339(now_ms), &options, &mut |step| {
@@ -75,15 +82,15 @@ fn measure(args: &CalibrateArgs) -> Result<Calibration, Box<dyn Error>> {
             calibration: serde_json::to_value(&found)?,
         };
         // The result is shown even if it can't be kept.
-        if let Err(error) = keep(&kept) {
+        if let Err(error) = place.map_err(Into::into).and_then(|place| keep(&place, &kept)) {
             eprintln!("weir calibrate: not kept: {error}");
         }
     }
     Ok(found)
 }
 
-fn keep(kept: &KeptCalibration) -> Result<(), Box<dyn Error>> {
-    Store::open_at(&Place::of_this_user()?)?.put_calibration(kept)?;
+fn keep(place: &Place, kept: &KeptCalibration) -> Result<(), Box<dyn Error>> {
+    Store::open_at(place)?.put_calibration(kept)?;
     Ok(())
 }
 

@@ -13,6 +13,7 @@ use weir_model::record::Record;
 use weir_report::duration;
 
 use crate::app::{note, style};
+use crate::commands::values;
 use crate::engine::{Stop, StopReason};
 use crate::error::CliError;
 use crate::output::print;
@@ -34,6 +35,12 @@ const CLEAN_SHARE: f64 = 0.4;
 /// and all: the whole ends in a minute when each row sends for a second.
 const AGAIN_WITHIN: [u32; 2] = [14, 42];
 
+/// Packets by which the noise floor is measured, of which so many have to come for a 99th percentile: a busy host skips
+/// some slots. How often that is tried.
+const FLOOR_PACKETS: u64 = 1300;
+const PERCENTILE_PACKETS: u64 = 1000;
+const FLOOR_ATTEMPTS: u32 = 3;
+
 /// Measure between two hosts made of network namespaces, with the emulator between them: what was asked beside what was
 /// realised and what was measured
 #[derive(Debug, Args)]
@@ -43,7 +50,7 @@ const AGAIN_WITHIN: [u32; 2] = [14, 42];
 )]
 pub(crate) struct DemoArgs {
     /// Seconds that each test through the emulator sends, 1 to 60
-    #[arg(short = 't', long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=60))]
+    #[arg(short = 't', long, value_name = "SECONDS", default_value_t = 1, value_parser = values::whole(1_u32..=60))]
     time: u32,
     /// Print one object (weir.demo/1) instead of tables
     #[arg(short = 'J', long)]
@@ -118,11 +125,18 @@ pub(crate) fn run(args: &DemoArgs, words: &[OsString]) -> Result<i32, CliError> 
          `weir impair` between them\n",
     )?;
     note("  measuring this host's noise floor");
-    let Some(calibration) = floor(&identity.id, &is_stopped)? else {
-        return Ok(stop.reason().unwrap_or(StopReason::Interrupted).exit_code());
+    let mut attempts = 0;
+    let (calibration, floor) = loop {
+        let Some(calibration) = floor(&identity.id, &is_stopped)? else {
+            return Ok(stop.reason().unwrap_or(StopReason::Interrupted).exit_code());
+        };
+        attempts += 1;
+        match Floor::of(&calibration.figures) {
+            Some(floor) => break (calibration, floor),
+            None if attempts == FLOOR_ATTEMPTS => return Err(no_floor(&calibration)),
+            None => {}
+        }
     };
-    let floor = Floor::of(&calibration.figures)
-        .ok_or_else(|| CliError::Unavailable("the noise floor could not be measured".into()))?;
     let mut keeper = Keeper {
         words,
         labels: BTreeMap::from([("demo".to_string(), identity.id.clone())]),
@@ -204,11 +218,24 @@ pub(crate) fn run(args: &DemoArgs, words: &[OsString]) -> Result<i32, CliError> 
     Ok(exit_code)
 }
 
+/// Why there is no floor, by what is missing of it.
+fn no_floor(found: &Calibration) -> CliError {
+    let missing = Floor::missing(&found.figures);
+    let what = format!("the noise floor could not be measured: no {}", missing.join(", "));
+    if missing.iter().any(|name| name.ends_with("stamp_to_read_p50_seconds")) {
+        return CliError::Unavailable(format!("{what}: the kernel stamps no packets here"));
+    }
+    CliError::Inconclusive(format!(
+        "{what}: {PERCENTILE_PACKETS} of {FLOOR_PACKETS} packets, one each millisecond, would have had to be sent on time, \
+         and were not, {FLOOR_ATTEMPTS} times: something keeps the processors busy (weir doctor names it)"
+    ))
+}
+
 /// This host's noise floor now: only what delays and stamps need. `None` when it was stopped; what it had made goes with
 /// the program.
 fn floor(id: &str, is_stopped: &dyn Fn() -> bool) -> Result<Option<Calibration>, CliError> {
     let options = Options {
-        slow_packets: 1000,
+        slow_packets: FLOOR_PACKETS,
         fast_packets: 1000,
         rate_ns: 20_000_000,
         ..Options::default()
@@ -235,5 +262,30 @@ fn shown(row: &PathRow) -> Shown<'_> {
         verdict: row.verdict(),
         ledger: measured.and_then(|m| m.evidence.record.loss_ledger.as_ref()),
         attempts: row.attempts,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_floor_that_load_kept_from_being_measured_is_5_and_names_what_is_missing() {
+        let whole = [
+            "loopback_stamp_to_read_p50_seconds",
+            "loopback_one_way_delay_p50_seconds",
+            "emulator_wakeup_late_p50_seconds",
+            "emulator_wakeup_late_p99_seconds",
+        ];
+        let of = |names: &[&str]| Calibration {
+            figures: names.iter().map(|name| ((*name).to_owned(), 1e-5)).collect(),
+            ..Calibration::default()
+        };
+        let error = no_floor(&of(&whole));
+        assert_eq!((error.exit_code(), error.code()), (5, "inconclusive"));
+        assert!(error.chain().contains("loopback_one_way_delay_p99_seconds"), "{error}");
+        assert!(error.chain().contains("busy"), "{error}");
+        // Not load: stamps are not to be had at all.
+        assert_eq!(no_floor(&of(&whole[1..])).exit_code(), 4);
     }
 }

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::Command;
 
 use clap::{Args, Subcommand};
@@ -10,9 +11,8 @@ use weir_lab::{Error, ErrorClass, JoinedLab, LabName, LabSpec, Registry, Topolog
 use weir_model::impairment::{Impairment, Laws};
 use weir_model::units::Seed;
 
-use super::impair::spawn;
+use super::impair::{LawArgs, spawn};
 use crate::error::CliError;
-use crate::random;
 
 /// Flags of `weir lab`.
 #[derive(Debug, Args)]
@@ -52,6 +52,7 @@ enum LabCommand {
 }
 
 #[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("impaired").args(["impair", "profile", "config"]).multiple(true)))]
 struct UpArgs {
     /// Name of the lab
     #[arg(long, value_name = "NAME", default_value = "default")]
@@ -74,12 +75,19 @@ struct UpArgs {
     /// Run the emulator in the middle, with these laws both ways: "delay 20ms, loss 1%" (`weir impair --help`)
     #[arg(long, value_name = "LAWS")]
     impair: Option<Laws>,
-    /// Seed of the emulator's draws [default: a new one]
-    #[arg(long, value_name = "N", requires = "impair")]
+    /// Run the emulator in the middle with a preset, a being the client's side (`weir profiles`)
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
+    /// Run the emulator in the middle with flows, filters and laws from a file (weir.impair/1; - is stdin)
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["impair", "profile"])]
+    config: Option<PathBuf>,
+    /// Seed of the emulator's draws [default: the file's, else a new one]
+    #[arg(long, value_name = "N", requires = "impaired")]
     seed: Option<Seed>,
 }
 
 #[derive(Debug, Args)]
+#[command(override_usage = "weir lab exec [OPTIONS] HOST -- CMD…")]
 struct ExecArgs {
     /// Which lab
     #[arg(long, value_name = "NAME", default_value = "default")]
@@ -119,13 +127,15 @@ pub(crate) fn exit_code(error: &Error) -> i32 {
 }
 
 fn up(args: UpArgs) -> Result<i32, CliError> {
-    let topology = match (args.middle || args.impair.is_some(), args.hosts) {
+    // Refused before there is a lab.
+    let impairment = args.impairment()?;
+    let topology = match (args.middle || impairment.is_some(), args.hosts) {
         (true, 2) => Topology::Middle,
         (true, hosts) => {
             return Err(Error::Invalid {
                 flag: "--hosts",
                 given: hosts.to_string(),
-                accepted: "2 together with --middle or --impair".to_owned(),
+                accepted: "2 together with --middle, --impair, --profile or --config".to_owned(),
             }
             .into());
         }
@@ -144,9 +154,9 @@ fn up(args: UpArgs) -> Result<i32, CliError> {
     let lab = Registry::open()?.start(&args.lab, &spec, holder)?;
     let mut text = format!("lab {} is up (holder process {})\n", lab.name(), lab.holder_pid());
     text += &hosts_table(&lab);
-    if let Some(laws) = &args.impair {
+    if let Some(impairment) = &impairment {
         // Without the emulator it is not the lab that was asked for.
-        let emulator = impair(&lab, laws.clone(), args.seed)
+        let emulator = impair(&lab, impairment)
             .inspect_err(|_| drop(Registry::open().and_then(|all| all.down(lab.name()))))?;
         text += &format!("  m     {}", emulator.trim_end().replace('\n', "\n        "));
         text.push('\n');
@@ -167,11 +177,23 @@ fn up(args: UpArgs) -> Result<i32, CliError> {
 }
 
 /// Starts the emulator in the middle; it ends with the lab, as every process in it does.
-fn impair(lab: &JoinedLab, laws: Laws, seed: Option<Seed>) -> Result<String, CliError> {
-    let seed = seed.unwrap_or_else(|| Seed(random::u64()));
-    let impairment = Impairment { seed, ..Impairment::of_both(laws) };
+fn impair(lab: &JoinedLab, impairment: &Impairment) -> Result<String, CliError> {
     let command = lab.command("m", spawn::OWN_PROGRAM)?;
-    Ok(spawn::start(command, &impairment, &[])?.head)
+    Ok(spawn::start(command, impairment, &[])?.head)
+}
+
+impl UpArgs {
+    /// What the emulator in the middle is to do, if there is to be one.
+    fn impairment(&self) -> Result<Option<Impairment>, CliError> {
+        let laws = LawArgs {
+            both: self.impair.clone(),
+            profile: self.profile.clone(),
+            config: self.config.clone(),
+            seed: self.seed,
+            ..LawArgs::default()
+        };
+        (!laws.is_empty()).then(|| laws.impairment()).transpose()
+    }
 }
 
 fn hosts_table(lab: &JoinedLab) -> String {
@@ -240,4 +262,40 @@ fn down_all() -> Result<i32, Error> {
 /// A reader that closed the pipe is no error.
 fn print(text: &str) {
     let _ = io::stdout().lock().write_all(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: UpArgs,
+    }
+
+    fn of(words: &[&str]) -> Result<Option<Impairment>, String> {
+        let line = Line::try_parse_from(std::iter::once(&"up").chain(words));
+        line.map_err(|e| e.to_string())?.args.impairment().map_err(|e| e.chain())
+    }
+
+    #[test]
+    fn a_lab_is_impaired_by_laws_a_preset_or_a_file() {
+        assert_eq!(of(&[]), Ok(None));
+        let laws = of(&["--impair", "delay 20ms", "--seed", "7"]).unwrap().unwrap();
+        assert_eq!((laws.other.a_to_b, laws.seed), ("delay 20ms".parse().unwrap(), Seed(7)));
+        let preset = of(&["--profile", "3g-good", "--impair", "loss 1%"]).unwrap().unwrap();
+        assert_eq!(preset.other.profile.as_deref(), Some("3g-good"));
+        assert!(preset.other.b_to_a.loss.is_some());
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("laws.toml");
+        let text = "schema = 'weir.impair/1'\nseed = '0x9'\n[[flow]]\nname = 'voice'\n";
+        std::fs::write(&path, text).unwrap();
+        let file = of(&["--config", path.to_str().unwrap()]).unwrap().unwrap();
+        assert_eq!((file.flows[0].name.as_str(), file.seed), ("voice", Seed(9)));
+        assert!(of(&["--profile", "9g"]).unwrap_err().contains("3g-good"));
+        assert!(of(&["--config", "x", "--profile", "3g-good"]).unwrap_err().contains("--profile"));
+        assert!(of(&["--seed", "7"]).unwrap_err().contains("--impair"));
+    }
 }

@@ -1,6 +1,8 @@
 //! Values of flags that are no plain unit: each says what was given and what is accepted.
 
+use std::fmt::Display;
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use weir_model::plan::{DataPorts, Switch, Transport};
@@ -91,6 +93,36 @@ pub(crate) fn connect_timeout(text: &str) -> Result<Span, String> {
 pub(crate) fn positive(text: &str) -> Result<Span, String> {
     let span: Span = text.parse().map_err(|e: weir_model::ModelError| e.to_string())?;
     if span.0 > 0 { Ok(span) } else { Err("expected a time above 0".into()) }
+}
+
+/// How long a test sends; more than 7 days is refused with the rest of the plan.
+pub(crate) fn test_time(text: &str) -> Result<Span, String> {
+    text.parse().map_err(|_| {
+        "expected a time up to 7d, with its unit (ns, us, ms, s, m, h, d) or in seconds, such as 10, 2.5s, 90m or 1d"
+            .to_string()
+    })
+}
+
+/// A whole number within a range.
+pub(crate) fn whole<N>(
+    range: RangeInclusive<N>,
+) -> impl Fn(&str) -> Result<N, String> + Clone + Send + Sync + 'static
+where
+    N: FromStr + PartialOrd + Display + Clone + Send + Sync + 'static,
+{
+    move |text: &str| {
+        let number = text.parse::<N>().ok().filter(|n| range.contains(n));
+        number
+            .ok_or_else(|| format!("expected a whole number, {} to {}", range.start(), range.end()))
+    }
+}
+
+/// An address of this host.
+pub(crate) fn address(text: &str) -> Result<IpAddr, String> {
+    text.parse().map_err(|_| {
+        "expected an IPv4 or IPv6 address of this host, such as 192.0.2.1 or 2001:db8::1"
+            .to_string()
+    })
 }
 
 /// A format of the time before lines.
@@ -275,6 +307,19 @@ mod tests {
         for bad in ["256", "0x100", "08", "", "ef", "-1"] {
             assert!(tos(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn refusals_say_what_is_accepted_in_words() {
+        let port = whole(1_u16..=65_535);
+        assert_eq!((port("80"), port("65535")), (Ok(80), Ok(65_535)));
+        for bad in ["0", "65536", "80x", "", "-1", "4.5"] {
+            assert_eq!(port(bad).unwrap_err(), "expected a whole number, 1 to 65535", "{bad}");
+        }
+        assert!(address("host").unwrap_err().contains("192.0.2.1"));
+        assert_eq!(test_time("8d"), Ok(Span::from_seconds(8 * 86_400)));
+        let error = test_time("8w").unwrap_err();
+        assert!(error.contains("h, d") && error.contains("7d"), "{error}");
     }
 
     #[test]

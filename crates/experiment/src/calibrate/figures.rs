@@ -108,7 +108,7 @@ pub struct CalibratedHost {
 }
 
 /// This host's noise floor.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
     /// `weir.calibration/1`.
     pub schema: String,

@@ -129,14 +129,17 @@ pub(crate) fn open(
         _program: program,
         _map: map,
     });
-    let receiver = XdpReceiver::new(queues, shared.clone())?;
+    let receiver = XdpReceiver::new(queues, mode != Mode::XdpZeroCopy, shared.clone())?;
     let transmitter = XdpTransmitter::new(parts, shared, mode == Mode::XdpZeroCopy);
     let mut notes = Vec::new();
     if mode == Mode::XdpZeroCopy {
         notes.push("zero-copy has not been tested by us on any card".to_owned());
     }
     if mode == Mode::XdpGeneric {
-        notes.push("super-packets of a sender on this host are lost, and counted".to_owned());
+        notes.push(
+            "super-packets of a sender on this host (tso, gso) are lost, and counted as too long"
+                .to_owned(),
+        );
     }
     Ok(Link {
         receiver: Box::new(receiver),

@@ -138,13 +138,16 @@ pub(super) struct XdpReceiver {
     /// All queues' sockets behind one descriptor, when there are several.
     epoll: Option<OwnedFd>,
     statistics: ReceiveStatistics,
+    /// Whether the kernel copies frames into the chunks, and not the card.
+    copies: bool,
     shared: Arc<Shared>,
 }
 
 impl XdpReceiver {
-    pub(super) fn new(queues: Vec<Queue>, shared: Arc<Shared>) -> Result<Self> {
+    pub(super) fn new(queues: Vec<Queue>, copies: bool, shared: Arc<Shared>) -> Result<Self> {
         let epoll = if queues.len() > 1 { Some(gather(&queues, &shared.device)?) } else { None };
-        Ok(XdpReceiver { queues, next: 0, epoll, statistics: ReceiveStatistics::default(), shared })
+        let statistics = ReceiveStatistics::default();
+        Ok(XdpReceiver { queues, next: 0, epoll, statistics, copies, shared })
     }
 }
 
@@ -224,20 +227,52 @@ impl Receive for XdpReceiver {
             rx_fill_ring_empty_descs: 0,
             tx_ring_empty_descs: 0,
         };
-        let mut drops = 0;
+        let (mut drops, mut oversized) = (0, 0);
         for queue in &self.queues {
             let read = sys::get_option(&queue.fd, libc::SOL_XDP, libc::XDP_STATISTICS, none)
                 .map_err(|e| Error::system("read drops of", self.shared.device.name.clone(), e))?;
-            // An empty fill ring is told by its own counter in zero-copy mode, and with rx_dropped in copy mode.
-            drops += read.rx_dropped + read.rx_ring_full + read.rx_invalid_descs;
+            let of_queue = drops_of(&read, self.copies);
+            drops += of_queue.0;
+            oversized += of_queue.1;
         }
         self.statistics.kernel_drops = drops;
+        self.statistics.oversized = oversized;
         Ok(self.statistics)
     }
+}
+
+/// What the kernel dropped for want of room, and what since it was longer than a chunk.
+fn drops_of(read: &libc::xdp_statistics, copies: bool) -> (u64, u64) {
+    // Where the kernel copies, rx_dropped holds each frame that found the fill ring empty, which has its own counter
+    // too, and each that was too long. Where the card writes, an empty fill ring is no drop as yet.
+    let unfilled =
+        if copies { read.rx_dropped.min(read.rx_fill_ring_empty_descs) } else { read.rx_dropped };
+    (unfilled + read.rx_ring_full + read.rx_invalid_descs, read.rx_dropped - unfilled)
 }
 
 /// Tells the kernel that its ring has entries again.
 fn wake(fd: &OwnedFd) {
     // SAFETY: a receive of no bytes into no buffer.
     unsafe { libc::recv(fd.as_raw_fd(), std::ptr::null_mut(), 0, libc::MSG_DONTWAIT) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_that_are_too_long_are_told_from_a_full_ring() {
+        let read = |rx_dropped, rx_ring_full, rx_fill_ring_empty_descs| libc::xdp_statistics {
+            rx_dropped,
+            rx_invalid_descs: 0,
+            tx_invalid_descs: 0,
+            rx_ring_full,
+            rx_fill_ring_empty_descs,
+            tx_ring_empty_descs: 0,
+        };
+        assert_eq!(drops_of(&read(71, 0, 0), true), (0, 71));
+        assert_eq!(drops_of(&read(71, 3, 70), true), (73, 1));
+        assert_eq!(drops_of(&read(5, 0, 9), true), (5, 0));
+        assert_eq!(drops_of(&read(5, 1, 900), false), (6, 0));
+    }
 }

@@ -11,8 +11,10 @@ use crate::units::Span;
 
 const LOSS: &str = "loss P% [run N], loss every N, or loss ge P% [to-good R%] [bad B%] [good G%]";
 const DUPLICATE: &str = "duplicate P%";
-const DELAY: &str = "delay T [±T [normal|uniform|exponential [most T]]] [allow|fifo-release|max], or delay MIN..MAX [allow|fifo-release|max]";
-const RATE: &str = "rate R [queue T|B|Npackets] [overhead N]";
+const DELAY: &str = "delay T [±T [normal|uniform|exponential [most T]]] [allow|fifo-release|max], or delay MIN..MAX [allow|fifo-release|max], such as delay 20ms, delay 20ms ±5ms or delay 100us..2ms";
+/// tc takes a bare number for microseconds, flags for seconds, people for milliseconds.
+const UNIT: &str = "times with their unit (ns, us, ms, s, m, h), such as delay 10ms, delay 100us or delay 20ms ±5ms";
+const RATE: &str = "rate R [queue T|B|Npackets] [overhead N], such as rate 10M, rate 2.5G or rate 100Mbit (bits per second)";
 const CORRUPT: &str = "corrupt P% [repair|leave|checksum] [flip N] [at l2|l3|l4|payload]";
 const ORDER: &str = "order STAGE…, of loss rate delay content";
 const TERMS: &str = "comma-separated terms: loss, duplicate, delay, rate, corrupt, order; or none";
@@ -42,6 +44,18 @@ impl<'a> Words<'a> {
     fn percent(&mut self) -> Result<f64, ModelError> {
         let word = self.next()?;
         word.strip_suffix('%').unwrap_or(word).parse().map_err(|_| self.bad())
+    }
+
+    /// A time, as a word or a part of one: never without its unit.
+    fn span(&self, word: &str) -> Result<Span, ModelError> {
+        if word.bytes().all(|b| b.is_ascii_digit() || b == b'.') && word.parse() != Ok(0.0) {
+            return Err(ModelError::Value {
+                what: "impairment",
+                given: self.term.clone(),
+                accepted: UNIT,
+            });
+        }
+        word.parse().map_err(|_| self.bad())
     }
 
     /// Takes the next word if it is this one.
@@ -173,15 +187,14 @@ fn delay(words: &mut Words) -> Result<Delay, ModelError> {
     let mut delay = Delay::default();
     let first = words.next()?;
     if let Some((min, max)) = first.split_once("..") {
-        let span = |text: &str| text.parse::<Span>().map_err(|_| words.bad());
-        delay.uniform = Some(Uniform { min: span(min)?, max: span(max)? });
+        delay.uniform = Some(Uniform { min: words.span(min)?, max: words.span(max)? });
     } else {
-        let mean: Span = first.parse().map_err(|_| words.bad())?;
+        let mean = words.span(first)?;
         let spread = words.rest.peek().and_then(|word| word.strip_prefix('±'));
         if let Some(rest) = spread {
             words.rest.next();
             let word = if rest.is_empty() { words.next()? } else { rest };
-            let spread: Span = word.parse().map_err(|_| words.bad())?;
+            let spread = words.span(word)?;
             let least = mean.0.checked_sub(spread.0).map(Span);
             if words.rest.peek() == Some(&"uniform") {
                 let min = least.ok_or_else(|| words.bad())?;
@@ -191,7 +204,12 @@ fn delay(words: &mut Words) -> Result<Delay, ModelError> {
             } else if words.rest.peek() == Some(&"exponential") {
                 let min = least.ok_or_else(|| words.bad())?;
                 words.rest.next();
-                let max = if words.took("most") { Some(words.value()?) } else { None };
+                let max = if words.took("most") {
+                    let word = words.next()?;
+                    Some(words.span(word)?)
+                } else {
+                    None
+                };
                 delay.exponential = Some(Exponential { mean, min, max });
             } else {
                 words.took("normal");
@@ -375,6 +393,23 @@ mod tests {
         let chain = laws.loss.unwrap().gilbert_elliott.unwrap().chain();
         assert_eq!(chain.to_good, 0.25);
         assert!((chain.to_bad - 0.05 / (4.0 * 0.95)).abs() < 1e-15);
+    }
+
+    #[test]
+    fn a_time_without_a_unit_is_refused_and_a_rate_shown() {
+        for given in ["delay 10", "delay 1.5", "delay 10ms ±5", "delay 10..20", "delay 10..20ms"] {
+            let error = given.parse::<Laws>().unwrap_err().to_string();
+            assert!(error.contains(given) && error.contains("delay 10ms"), "{error}");
+            assert!(error.contains("unit"), "{error}");
+        }
+        assert!("delay 20ms ±5ms exponential most 1".parse::<Laws>().is_err());
+        // Nothing is nothing in any unit.
+        assert!("delay 0..4ms".parse::<Laws>().is_ok());
+        let error = "rate 10Q".parse::<Laws>().unwrap_err().to_string();
+        assert!(error.contains("rate 10M") && error.contains("100Mbit"), "{error}");
+        for hundred in ["rate 100Mbit", "rate 100mbit", "rate 0.1gbit"] {
+            assert_eq!(back(hundred), "rate 100M");
+        }
     }
 
     #[test]

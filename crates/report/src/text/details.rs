@@ -71,6 +71,7 @@ pub(super) fn details(record: &Record, options: &TextOptions) -> String {
         arrivals(&mut items, flows);
         variation(&mut items, flows);
     }
+    verified(&mut items, flows);
     delays(&mut items, flows);
     latency(&mut items, record);
     tcp(&mut items, flows);
@@ -205,6 +206,27 @@ fn run_lengths(runs: &BTreeMap<String, u64>) -> String {
         parts.push(format!("{} longer lengths", list.len() - most));
     }
     parts.join(", ")
+}
+
+/// Only what was asked for with --verify has counts of bit errors.
+fn verified(items: &mut Items, flows: &[Flow]) {
+    let clean_bytes = |r: &Receiver| {
+        let is_clean = r.bit_errors == Some(0)
+            && r.corrupted_packets.unwrap_or(0) == 0
+            && r.truncated_packets.unwrap_or(0) == 0;
+        is_clean.then_some(r.bytes)
+    };
+    let told = |bytes: u64| format!("{bytes} bytes, no bit errors");
+    items.per_flow(
+        "Content verified",
+        flows,
+        |f| f.receiver.as_ref().and_then(clean_bytes).filter(|bytes| *bytes > 0).map(told),
+        |flows| {
+            // What is wrong in some flow stands among the arrivals.
+            let all: Option<Vec<u64>> = receivers(flows).map(|(_, r)| clean_bytes(r)).collect();
+            Some(all?.iter().sum()).filter(|bytes| *bytes > 0).map(told)
+        },
+    );
 }
 
 fn arrivals(items: &mut Items, flows: &[Flow]) {

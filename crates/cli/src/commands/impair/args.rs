@@ -9,6 +9,7 @@ use weir_model::impairment::{Impairment, Laws, Other};
 use weir_model::plan::DEFAULT_PORT;
 use weir_model::units::{Seed, Span};
 
+use crate::commands::values;
 use crate::error::CliError;
 use crate::random;
 
@@ -22,6 +23,10 @@ use crate::random;
                   loss P% [run N]   loss every N   duplicate P%   rate R [queue T|B|Npackets]\n\
                   delay T [±T [normal|uniform|exponential]] [allow|fifo-release|max]   delay MIN..MAX\n\
                   corrupt P% [repair|leave|checksum] [flip N]        +- may stand for ±\n\
+                  T is a time with its unit: 100us, 20ms, 1.5s. R is in bits per second, K, M, G powers of ten:\n\
+                  10M, 2.5G, 100Mbit; Mbps is bits, too, as with iperf3 (tc means bytes by it). B is bytes: 64K\n\
+                  (K is 1024). delay T ±J alone means normal, J being the deviation, and fifo-release, which\n\
+                  keeps the order.\n\
                   `weir profiles` lists presets. The first SIGINT lets what is held leave (2 s at most), the\n\
                   second ends at once. Exit codes: 0 done, 2 bad input or an interface that is refused, 3 an\n\
                   interface was removed, 4 not permitted or not available, 130 interrupted, 143 terminated."
@@ -116,7 +121,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) journal: Option<PathBuf>,
     /// UDP port by which the journal knows weir's own data
-    #[arg(long, value_name = "PORT", default_value_t = DEFAULT_PORT)]
+    #[arg(long, value_name = "PORT", default_value_t = DEFAULT_PORT, value_parser = values::whole(0_u16..=65_535))]
     pub(crate) native_port: u16,
     /// Print the report at the end as JSON
     #[arg(long)]
@@ -131,7 +136,7 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) no_real_time: bool,
     /// Frames that each receive ring is to hold
-    #[arg(long, value_name = "FRAMES", value_parser = clap::value_parser!(u32).range(64..=1_048_576))]
+    #[arg(long, value_name = "FRAMES", value_parser = values::whole(64_u32..=1_048_576))]
     pub(crate) ring: Option<u32>,
     /// Where to listen for `weir impair set` and the like [default: in the runtime directory]
     #[arg(long, value_name = "PATH")]
@@ -142,10 +147,10 @@ pub(crate) struct RunArgs {
     /// The interfaces end with their namespace: nothing is noted for a start after a SIGKILL
     #[arg(long, hide = true)]
     pub(crate) disposable: bool,
-    /// Impair a capture (pcap, pcapng) instead, on its own clock
+    /// Impair a capture (pcap, pcapng; - is stdin) instead, on its own clock
     #[arg(long, value_name = "FILE", requires = "pcap_out", conflicts_with_all = ["a", "b", "link", "duration", "force", "ring", "control_socket", "no_real_time"])]
     pub(crate) pcap_in: Option<PathBuf>,
-    /// Where the impaired capture goes
+    /// Where the impaired capture goes (- is stdout; the report then goes to stderr)
     #[arg(long, value_name = "FILE", requires = "pcap_in")]
     pub(crate) pcap_out: Option<PathBuf>,
     /// In a capture: frames from this address enter at A, all others at B
@@ -223,6 +228,7 @@ pub(crate) enum Verb {
 
 #[derive(Debug, Args)]
 #[command(
+    override_usage = "weir impair exec [OPTIONS] -- COMMAND…",
     after_help = "The exit code is the command's (128 and a signal's number when one ended it); 126 it could not be run, 127 it is\n\
                   not there; 130 interrupted, 143 terminated; 3 or 70 the emulator ended before the command; 2, 4 nothing\n\
                   was started. SIGTERM, SIGHUP and a SIGINT that is not the terminal's are passed on to the command; a second\n\

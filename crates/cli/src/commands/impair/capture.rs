@@ -1,15 +1,20 @@
 //! `weir impair --pcap-in F --pcap-out F`: the same engine on a capture's own clock.
 
 use std::fs::File;
-use std::io::{BufReader, BufWriter};
+use std::io::{BufReader, BufWriter, IsTerminal, Read, Write, stdin, stdout};
+use std::path::Path;
 
 use weir_emulator::replay::Replay;
 
 use super::args::RunArgs;
 use super::text;
-use crate::app::style;
+use crate::app::{note, style};
 use crate::error::CliError;
 use crate::output::print;
+
+fn is_pipe(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
 
 /// Reads, impairs, writes.
 pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
@@ -22,17 +27,41 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
         journal: args.journal.clone(),
         native_port: args.native_port,
     };
-    let input = File::open(from).map_err(CliError::io("read capture", from))?;
+    let (piped_in, piped_out) = (is_pipe(from), is_pipe(to));
+    if piped_out && stdout().is_terminal() {
+        return Err(CliError::flag("--pcap-out", "- on a terminal", "a file, or - into a pipe"));
+    }
+    let input: Box<dyn Read> = if piped_in {
+        Box::new(stdin().lock())
+    } else {
+        Box::new(File::open(from).map_err(CliError::io("read capture", from))?)
+    };
     let same = || Some(from.canonicalize().ok()? == to.canonicalize().ok()?);
-    if same() == Some(true) {
+    if !piped_in && !piped_out && same() == Some(true) {
         return Err(CliError::flag("--pcap-out", to.display().to_string(), "another file"));
     }
-    let output = File::create(to).map_err(CliError::io("write capture", to))?;
-    let names = (from.display().to_string(), to.display().to_string());
+    let output: Box<dyn Write> = if piped_out {
+        Box::new(stdout().lock())
+    } else {
+        Box::new(File::create(to).map_err(CliError::io("write capture", to))?)
+    };
+    let name = |path: &Path, pipe, of_pipe: &str| match pipe {
+        true => of_pipe.to_owned(),
+        false => path.display().to_string(),
+    };
+    let names = (name(from, piped_in, "stdin"), name(to, piped_out, "stdout"));
     let report = replay.run(
         (BufReader::with_capacity(1 << 18, input), &names.0),
         (BufWriter::with_capacity(1 << 18, output), &names.1),
     )?;
+    // Where the capture goes to stdout, nothing else does.
+    let print = |text: &str| {
+        if piped_out {
+            note(text.trim_end());
+            return Ok(0);
+        }
+        print(text)
+    };
     if args.json {
         let text =
             serde_json::to_string_pretty(&report).map_err(|e| CliError::Internal(e.to_string()))?;

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use weir_emulator::Report;
 use weir_emulator::control::ask;
 use weir_model::impairment::Impairment;
+use weir_net::namespace::process_start_time;
 
 use super::args::{LawArgs, SocketArgs, Verb, read};
 use super::text;
@@ -181,8 +182,14 @@ fn the_only_one() -> Result<PathBuf, CliError> {
     }
 }
 
+/// Whether the process runs that a socket is named after.
+fn is_alive(name: &str) -> bool {
+    let pid = name.strip_prefix(PREFIX).and_then(|rest| rest.strip_suffix(SUFFIX));
+    pid.and_then(|pid| process_start_time(pid.parse().ok()?)).is_some()
+}
+
 /// Control sockets that someone listens on; those left by the dead are removed.
-fn running(directory: &Path) -> Result<Vec<PathBuf>, CliError> {
+pub(super) fn running(directory: &Path) -> Result<Vec<PathBuf>, CliError> {
     let mut alive = Vec::new();
     for entry in std::fs::read_dir(directory).map_err(CliError::io("read", directory))? {
         let path = entry.map_err(CliError::io("read", directory))?.path();
@@ -192,7 +199,8 @@ fn running(directory: &Path) -> Result<Vec<PathBuf>, CliError> {
         }
         match UnixStream::connect(&path) {
             Ok(_) => alive.push(path),
-            Err(e) if e.kind() == std::io::ErrorKind::ConnectionRefused => {
+            // One that is alive may be about to listen: its socket has its name before that.
+            Err(e) if e.kind() == std::io::ErrorKind::ConnectionRefused && !is_alive(name) => {
                 let _ = std::fs::remove_file(&path);
             }
             Err(_) => {}
@@ -256,10 +264,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
         let living = std::os::unix::net::UnixListener::bind(path("impair-1.socket")).unwrap();
-        drop(std::os::unix::net::UnixListener::bind(path("impair-2.socket")).unwrap());
+        // No process has a number beyond PID_MAX_LIMIT, 2^22.
+        drop(std::os::unix::net::UnixListener::bind(path("impair-5000000.socket")).unwrap());
+        let own = path(&format!("impair-{}.socket", std::process::id()));
+        drop(std::os::unix::net::UnixListener::bind(&own).unwrap());
         std::fs::write(path("impair-3.socket.txt"), "").unwrap();
         assert_eq!(running(dir.path()).unwrap(), [path("impair-1.socket")]);
-        assert!(!path("impair-2.socket").exists() && path("impair-3.socket.txt").exists());
+        assert!(!path("impair-5000000.socket").exists() && path("impair-3.socket.txt").exists());
+        assert!(own.exists(), "one that is about to listen keeps its name");
         drop(living);
     }
 }

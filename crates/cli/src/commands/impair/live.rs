@@ -149,5 +149,8 @@ fn listen(args: &RunArgs, remote: &Remote) -> Result<ControlSocket, String> {
 fn default_path() -> Result<PathBuf, weir_lab::Error> {
     let name =
         format!("{}{}{}", super::control::PREFIX, std::process::id(), super::control::SUFFIX);
-    Ok(weir_lab::runtime_directory()?.join(name))
+    let directory = weir_lab::runtime_directory()?;
+    // Looking at them removes those of emulators that were killed.
+    let _ = super::control::running(&directory);
+    Ok(directory.join(name))
 }

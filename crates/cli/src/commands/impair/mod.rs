@@ -12,8 +12,8 @@ mod relay;
 pub(crate) mod spawn;
 mod text;
 
-pub(crate) use args::ImpairArgs;
 use args::Verb;
+pub(crate) use args::{ImpairArgs, LawArgs};
 
 use crate::error::CliError;
 

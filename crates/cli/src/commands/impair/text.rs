@@ -40,6 +40,10 @@ fn ways(name: &str, there: &Laws, back: &Laws) -> String {
     }
 }
 
+fn way(direction: Direction) -> &'static str {
+    if direction == Direction::Forward { "A to B" } else { "B to A" }
+}
+
 /// The counters, a line for each flow and direction that saw packets.
 pub(super) fn table(report: &Report, style: &Style) -> String {
     let right = Align::Right;
@@ -69,7 +73,7 @@ pub(super) fn table(report: &Report, style: &Style) -> String {
         let lateness = flow.lateness.as_ref();
         table.row([
             flow.name.clone(),
-            if flow.direction == Direction::Forward { "A to B" } else { "B to A" }.to_owned(),
+            way(flow.direction).to_owned(),
             c.received_packets.to_string(),
             c.sent_packets.to_string(),
             c.lost_packets.to_string(),
@@ -85,12 +89,28 @@ pub(super) fn table(report: &Report, style: &Style) -> String {
             time(lateness.map(|l| l.max_seconds)),
         ]);
     }
+    // What is lost before a flow is known belongs to none, and is unplanned all the same.
+    for direction in &report.directions {
+        let unplanned = direction.link.unplanned_packets();
+        if unplanned > 0 {
+            let mut row = vec!["-".to_owned(); 15];
+            row[0] = "(no flow)".to_owned();
+            row[1] = way(direction.direction).to_owned();
+            row[10] = unplanned.to_string();
+            table.row(row);
+        }
+    }
     let mut out = table.render(style);
     for direction in &report.directions {
-        let name = if direction.direction == Direction::Forward { "A to B" } else { "B to A" };
+        let name = way(direction.direction);
         let link = &direction.link;
         for (count, what) in [
             (link.kernel_dropped_packets, "dropped by the kernel: the receive ring was full"),
+            (
+                link.oversized_packets,
+                "dropped by the kernel: longer than this link takes (super-packets; switch tso and gso of their \
+                 sender off, or take --link packet)",
+            ),
             (link.memory_dropped_packets, "dropped: no memory for them"),
             (link.unusable_packets, "dropped: could not be had whole"),
             (link.refused_packets, "refused by the outgoing interface"),
@@ -136,5 +156,46 @@ mod tests {
             "  together, f1, f2, f3, f4 and 1 more: A to B: rate 1M; B to A: none"
         );
         assert_eq!(lines[7], "  other: both ways: none");
+    }
+
+    #[test]
+    fn what_the_link_loses_is_unplanned_in_the_table_and_has_its_cause() {
+        use weir_emulator::{
+            AppliedConfiguration, DirectionReport, ImpairmentReport, LinkReport, REPORT_SCHEMA,
+        };
+        let direction = |direction, link| DirectionReport {
+            direction,
+            received_packets: 0,
+            received_bytes: 0,
+            sent_packets: 0,
+            sent_bytes: 0,
+            unplanned_dropped_packets: 0,
+            held_packets: 0,
+            late_packets: 0,
+            link,
+            flows: vec![],
+        };
+        let lossy = LinkReport { oversized_packets: 71, ..LinkReport::default() };
+        let report = Report {
+            schema: REPORT_SCHEMA.into(),
+            interfaces: ["a".into(), "b".into()],
+            links: vec![],
+            seconds: 1.0,
+            end_reason: None,
+            impairment: ImpairmentReport { config: Impairment::default(), flows: vec![] },
+            directions: vec![
+                direction(Direction::Forward, lossy),
+                direction(Direction::Reverse, LinkReport::default()),
+            ],
+            configurations: vec![AppliedConfiguration { number: 0, at_seconds: [0.0, 0.0] }],
+            alarms: vec![],
+            journal: None,
+            notes: vec![],
+        };
+        let text = table(&report, &Style::PLAIN);
+        let rows: Vec<&str> = text.lines().filter(|line| line.contains("(no flow)")).collect();
+        assert!(rows.len() == 1 && rows[0].contains("A to B") && rows[0].contains("71"), "{text}");
+        assert!(text.contains("71 frames dropped by the kernel: longer than"), "{text}");
+        assert!(!text.contains("ring was full"), "{text}");
     }
 }

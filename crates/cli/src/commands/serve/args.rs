@@ -16,7 +16,7 @@ use crate::key::KeyArgs;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Without a key the server is open to whoever reaches it. One port, TCP and UDP, carries everything.\n\
-                  Times: a bare number is seconds; also ns, us, ms, s, m, h."
+                  Times: a bare number is seconds; also ns, us, ms, s, m, h, d."
 )]
 pub(crate) struct ServeArgs {
     #[command(flatten)]
@@ -34,10 +34,10 @@ pub(crate) struct ServeArgs {
 #[group(id = "ServeGeneral")]
 pub(crate) struct GeneralArgs {
     /// Port for TCP and UDP, 1 to 65535
-    #[arg(short = 'p', long, value_name = "PORT", default_value_t = DEFAULT_PORT, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(short = 'p', long, value_name = "PORT", default_value_t = DEFAULT_PORT, value_parser = values::whole(1_u16..=65_535))]
     pub(crate) port: u16,
     /// Listen on this address only; may be repeated [default: all addresses of both families]
-    #[arg(short = 'B', long, value_name = "ADDRESS", conflicts_with_all = ["ipv4", "ipv6"])]
+    #[arg(short = 'B', long, value_name = "ADDRESS", value_parser = values::address, conflicts_with_all = ["ipv4", "ipv6"])]
     pub(crate) bind: Vec<IpAddr>,
     /// Only IPv4
     #[arg(short = '4', long, conflicts_with = "ipv6")]
@@ -73,10 +73,10 @@ pub(crate) struct GeneralArgs {
 #[command(next_help_heading = "Limits")]
 pub(crate) struct LimitArgs {
     /// Most sessions at once, from 1
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = values::whole(1_u32..=u32::MAX))]
     pub(crate) max_sessions: u32,
     /// Most flows at once, all sessions together, 1 to 100 000
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = values::whole(1_u32..=100_000))]
     pub(crate) max_flows: u32,
     /// Longest session
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = seconds)]
@@ -85,7 +85,7 @@ pub(crate) struct LimitArgs {
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = seconds)]
     pub(crate) hello_time: Span,
     /// Most connections at once that have not yet asked for a session, from 1
-    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = values::whole(1_u32..=u32::MAX))]
     pub(crate) max_half_open: u32,
     /// End a session whose client is not heard of for this time; a client says something every 2 s
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = silence)]

@@ -17,9 +17,9 @@ use crate::key::KeyArgs;
 #[derive(Debug, Args)]
 #[command(
     override_usage = "weir test [OPTIONS] HOST\n       weir test [OPTIONS] --plan FILE [HOST]",
-    after_help = "Rates: K, M, G, T are powers of ten (10M is 10 000 000 bit/s).\n\
+    after_help = "Rates: K, M, G, T are powers of ten (10M, 10Mbit and 10Mbps are 10 000 000 bit/s).\n\
                   Sizes: K, M, G, T are powers of 1024 (64K is 65 536 bytes).\n\
-                  Times: a bare number is seconds; also ns, us, ms, s, m, h.\n\
+                  Times: a bare number is seconds; also ns, us, ms, s, m, h, d.\n\
                   Exit codes: 0 done, 2 bad input, 3 peer unreachable or lost, 4 not permitted or not\n\
                   available, 5 inconclusive, 70 internal error, 130 interrupted, 143 terminated (what was\n\
                   measured is printed and kept)."
@@ -94,7 +94,7 @@ const SHAPE: [&str; 40] = [
 #[command(next_help_heading = "General")]
 pub(crate) struct GeneralArgs {
     /// Port of the answering side, 1 to 65535 [default: 9347]
-    #[arg(short = 'p', long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(short = 'p', long, value_name = "PORT", value_parser = values::whole(1_u16..=65_535))]
     pub(crate) port: Option<u16>,
     /// Give up connecting after this time, 1ms to 10m (a bare number is seconds, not iperf3's milliseconds)
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = values::connect_timeout)]
@@ -130,7 +130,7 @@ pub(crate) struct TrafficArgs {
     #[arg(long, value_name = "NAME", value_parser = values::transport, conflicts_with = "udp")]
     pub(crate) transport: Option<Transport>,
     /// Send for this long, up to 7 days; 0 is until stopped [default: 10s]
-    #[arg(short = 't', long, value_name = "TIME", conflicts_with_all = ["bytes", "packets"])]
+    #[arg(short = 't', long, value_name = "TIME", value_parser = values::test_time, conflicts_with_all = ["bytes", "packets"])]
     pub(crate) time: Option<Span>,
     /// Instead of -t: stop each connection after this many payload bytes, at least 1 (iperf3: all connections together)
     #[arg(short = 'n', long, value_name = "SIZE", conflicts_with = "packets")]
@@ -140,7 +140,7 @@ pub(crate) struct TrafficArgs {
     #[arg(short = 'k', long, alias = "blockcount", value_name = "COUNT", value_parser = values::count)]
     pub(crate) packets: Option<u64>,
     /// Connections in each direction, 1 to 100 000 [default: 1]
-    #[arg(short = 'P', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(short = 'P', long, value_name = "N", value_parser = values::whole(1_u32..=100_000))]
     pub(crate) parallel: Option<u32>,
     /// The answering side sends
     #[arg(short = 'R', long, conflicts_with = "bidir")]
@@ -168,7 +168,7 @@ pub(crate) struct TrafficArgs {
 pub(crate) struct RateArgs {
     /// Rate of each connection: payload bit/s (10M, 2.5G) or packets/s (50000pps), /N sends bursts of N; 0 is unlimited
     /// [default: unlimited for TCP, 1M for UDP, 1000pps with -l 0]
-    #[arg(short = 'b', long, value_name = "RATE[/BURST]")]
+    #[arg(short = 'b', long, alias = "bandwidth", value_name = "RATE[/BURST]")]
     pub(crate) bitrate: Option<SendRate>,
     /// -b is the rate of all connections of a direction together, shared equally
     #[arg(long, requires = "bitrate")]
@@ -201,13 +201,13 @@ pub(crate) struct SocketArgs {
     #[arg(long, value_name = "INTERFACE")]
     pub(crate) bind_dev: Option<String>,
     /// Local port of the first connection, 1 to 65535; further ones follow [default: the system's choice]
-    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "PORT", value_parser = values::whole(1_u16..=65_535))]
     pub(crate) cport: Option<u16>,
     /// Socket buffer of both ends ("window"), 1K to 1G [default: TCP tunes itself; for UDP sized by Weir]
     #[arg(short = 'w', long, value_name = "SIZE")]
     pub(crate) window: Option<ByteSize>,
     /// TCP maximum segment size, 88 to 32767 bytes
-    #[arg(short = 'M', long, value_name = "BYTES")]
+    #[arg(short = 'M', long, value_name = "BYTES", value_parser = values::whole(88_u32..=32_767))]
     pub(crate) set_mss: Option<u32>,
     /// TCP: turn Nagle's algorithm off (TCP_NODELAY)
     #[arg(short = 'N', long)]
@@ -222,10 +222,10 @@ pub(crate) struct SocketArgs {
     #[arg(long, value_name = "DSCP")]
     pub(crate) dscp: Option<Dscp>,
     /// IPv6 flow label, 0 to 1048575
-    #[arg(short = 'L', long, value_name = "LABEL", value_parser = clap::value_parser!(u32).range(0..=1_048_575))]
+    #[arg(short = 'L', long, value_name = "LABEL", value_parser = values::whole(0_u32..=1_048_575))]
     pub(crate) flowlabel: Option<u32>,
     /// Time to live or hop limit, 1 to 255
-    #[arg(long, value_name = "HOPS", value_parser = clap::value_parser!(u8).range(1..))]
+    #[arg(long, value_name = "HOPS", value_parser = values::whole(1_u8..=255))]
     pub(crate) ttl: Option<u8>,
     /// Set don't-fragment, and never fragment here
     #[arg(long)]
@@ -308,7 +308,7 @@ pub(crate) struct OutputArgs {
 #[command(next_help_heading = "Repetition")]
 pub(crate) struct LaterArgs {
     /// Run the test so often: mean, variance and confidence interval (see weir sweep)
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", value_parser = values::whole(1_u32..=100_000))]
     pub(crate) runs: Option<u32>,
     /// Confidence of the interval, 50 to below 100 % [default: 95%]
     #[arg(long, value_name = "PERCENT", value_parser = crate::commands::experiment::sweep::percentage)]

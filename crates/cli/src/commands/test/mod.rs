@@ -70,7 +70,7 @@ fn prepare(args: &TestArgs, words: &[OsString]) -> Result<Option<Job>, CliError>
     args.general.affinity.as_ref().map_or(Ok(()), Cpus::check)?;
     if let Some(path) = &args.general.save_plan {
         let text = plan.to_toml().map_err(CliError::Model)?;
-        std::fs::write(path, text).map_err(CliError::io("write plan", path))?;
+        std::fs::write(path, text).map_err(CliError::io("--save-plan: write", path))?;
     }
     let Some(host) = host else { return Ok(None) };
     warnings.iter().for_each(|w| note(&format!("warning: {w}")));
@@ -112,7 +112,7 @@ fn read_plan(path: &Path) -> Result<String, CliError> {
     let mut text = String::new();
     let read = std::fs::File::open(path)
         .and_then(|f| f.take(MAX_PLAN_BYTES + 1).read_to_string(&mut text));
-    match read.map_err(CliError::io("read plan", path))? as u64 {
+    match read.map_err(CliError::io("--plan: read", path))? as u64 {
         0..=MAX_PLAN_BYTES => Ok(text),
         _ => Err(CliError::flag("--plan", format!("{} is longer", path.display()), "up to 16M")),
     }
@@ -143,11 +143,14 @@ fn execute(
             stop.request(StopReason::Terminated);
         }
     };
+    let asked = job.config.plan.clone();
     let outcome = engine(job.config, stop.clone(), &mut observe);
 
     let (record, error) = match outcome {
         Ok(record) => (Some(record), None),
-        Err(Failure { error, partial }) => (partial.map(|p| *p), Some(CliError::from(error))),
+        Err(Failure { error, partial }) => {
+            (partial.map(|p| *p), Some(CliError::from(plan::flag_named(error, &asked))))
+        }
     };
     let record = record.map(|mut record| {
         job.identity.stamp(&mut record);

@@ -91,9 +91,9 @@ impl Outputs {
         let csv = match &args.csv {
             None => None,
             Some(path) => {
-                let file = File::create(path).map_err(CliError::io("create CSV file", path))?;
+                let file = File::create(path).map_err(CliError::io("--csv: create", path))?;
                 let writer = CsvWriter::new(BufWriter::new(file))
-                    .map_err(CliError::io("write CSV file", path))?;
+                    .map_err(CliError::io("--csv: write", path))?;
                 Some(Csv { writer, path: path.clone() })
             }
         };
@@ -201,7 +201,7 @@ impl Outputs {
         if let Some(csv) = &mut self.csv
             && let Err(e) = write(&mut csv.writer)
         {
-            self.problems.push(CliError::io("write CSV file", &csv.path)(e));
+            self.problems.push(CliError::io("--csv: write", &csv.path)(e));
             self.csv = None;
         }
     }

@@ -3,6 +3,7 @@
 //! Where a flag is iperf3's its meaning is iperf3's, with two exceptions that the help states: `-n` and `-k` are per
 //! connection, as `-b` is, and times are seconds everywhere.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use weir_model::ModelError;
@@ -13,6 +14,7 @@ use weir_model::units::{ByteSize, RateLimit, Seed, SendRate, Span};
 use super::args::{LaterArgs, TestArgs};
 use super::target::Target;
 use crate::commands::values::{Nominal, is_interface};
+use crate::engine::TrafficError;
 use crate::error::CliError;
 
 /// What the flags mean.
@@ -63,6 +65,9 @@ pub(crate) fn plan(
         }
         (Some(port), _) | (None, Some(port)) => plan.port = port,
         (None, None) => {}
+    }
+    if let Some(target) = &target {
+        refuse_other_family(args, plan.family, &target.host)?;
     }
     if let Some(title) = &args.output.title {
         plan.title = Some(title.clone());
@@ -216,6 +221,29 @@ fn device(args: &TestArgs) -> Result<Option<String>, CliError> {
     }
 }
 
+/// An address of the one family is not reached by the other, which was asked for.
+fn refuse_other_family(
+    args: &TestArgs,
+    family: Option<Family>,
+    host: &str,
+) -> Result<(), CliError> {
+    let bare = host.split('%').next().unwrap_or(host);
+    let (Some(family), Ok(address)) = (family, bare.parse::<IpAddr>()) else { return Ok(()) };
+    if address.is_ipv4() == (family == Family::Ipv4) {
+        return Ok(());
+    }
+    let of_address = if address.is_ipv4() { "IPv4" } else { "IPv6" };
+    let (flag, takes) = match family {
+        Family::Ipv4 => ("-4/--ipv4", "an IPv4 address or a name"),
+        Family::Ipv6 if args.socket.flowlabel.is_some() => {
+            ("-L/--flowlabel", "an IPv6 address or a name, since only IPv6 has flow labels")
+        }
+        Family::Ipv6 => ("-6/--ipv6", "an IPv6 address or a name"),
+    };
+    let flag = if args.general.plan.is_some() { "family of the plan" } else { flag };
+    Err(CliError::flag(flag, format!("set for the {of_address} address {host}"), takes))
+}
+
 /// Flags that only one transport has are refused for the other, rather than ignored.
 fn refuse_other_transport(args: &TestArgs) -> Result<(), CliError> {
     let socket = &args.socket;
@@ -253,6 +281,39 @@ fn refuse_later(later: &LaterArgs) -> Result<(), CliError> {
     match given.iter().find(|(set, ..)| *set) {
         Some((_, flag, why)) => Err(CliError::NotYet { flag: (*flag).into(), why: (*why).into() }),
         None => Ok(()),
+    }
+}
+
+/// What the engine says of a part of the plan, with the flag by which that part was asked for.
+pub(super) fn flag_named(error: TrafficError, plan: &Plan) -> TrafficError {
+    const NOT_AVAILABLE: i32 = 99; // EADDRNOTAVAIL
+    match error {
+        TrafficError::Unavailable { what, reason } => {
+            let name = what.strip_prefix("congestion control ");
+            let what = name.map_or_else(|| what.clone(), |name| format!("-C/--congestion: {name}"));
+            TrafficError::Unavailable { what, reason }
+        }
+        TrafficError::File { what, path, source } => {
+            let what = match what {
+                "packet log" => "--packet-log:",
+                "control socket" => "--control-socket:",
+                other => other,
+            };
+            TrafficError::File { what, path, source }
+        }
+        TrafficError::Input { what: "bind", given, accepted } => {
+            TrafficError::Input { what: "-B/--bind", given, accepted }
+        }
+        TrafficError::Net(error) if error.raw_os_error() == Some(NOT_AVAILABLE) => {
+            match plan.bind {
+                Some(bind) => TrafficError::Unavailable {
+                    what: format!("-B/--bind: {bind}"),
+                    reason: "no address of this host (`ip address` lists them)".into(),
+                },
+                None => TrafficError::Net(error),
+            }
+        }
+        other => other,
     }
 }
 

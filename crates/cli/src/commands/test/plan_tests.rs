@@ -115,9 +115,16 @@ fn refusals_name_the_flag_what_was_given_and_what_is_accepted() {
         ("h -i 5ms", vec!["--interval", "5ms", "10ms to 1h"]),
         ("h -O 2h", vec!["--omit", "7200s"]),
         ("h -t 8000000", vec!["--time", "7 days"]),
+        ("h -t 8d", vec!["-t/--time", "691200s", "7 days"]),
+        ("h -t 8w", vec!["--time", "8w", "h, d", "7d"]),
+        ("192.0.2.1 -6", vec!["-6/--ipv6", "192.0.2.1", "IPv6 address"]),
+        ("192.0.2.1 -L 5", vec!["-L/--flowlabel", "192.0.2.1", "flow labels"]),
+        ("2001:db8::1 -4", vec!["-4/--ipv4", "2001:db8::1", "IPv4 address"]),
+        ("[fe80::1%eth0]:9 -4", vec!["-4/--ipv4", "fe80::1%eth0"]),
         ("h -n 0", vec!["--bytes", "at least 1"]),
         ("h -k 0", vec!["--packets"]),
-        ("h -P 0", vec!["--parallel", "100000"]),
+        ("h -P 0", vec!["--parallel", "a whole number, 1 to 100000"]),
+        ("h -p 80x", vec!["--port", "80x", "a whole number, 1 to 65535"]),
         ("h -P 100001", vec!["--parallel"]),
         ("h --bidir -P 60000", vec!["--parallel", "120000"]),
         ("h -M 40", vec!["--set-mss", "40", "88 to 32767"]),
@@ -194,4 +201,29 @@ fn a_wrong_plan_file_is_refused_with_its_line() {
     let error = try_planned("h --plan f", Some("schema = 'weir.plan/1'\n[[connection]]\nmss = 5"))
         .unwrap_err();
     assert!(error.contains("connection[0].mss"), "{error}");
+}
+
+#[test]
+fn what_the_engine_refuses_names_the_flag() {
+    use crate::engine::TrafficError;
+    let p = planned("h -B 192.0.2.7").plan;
+    let named = |error| super::plan::flag_named(error, &p).to_string();
+    let what = "congestion control foo".into();
+    let error = TrafficError::Unavailable { what, reason: "the kernel has reno".into() };
+    assert_eq!(named(error), "-C/--congestion: foo: the kernel has reno");
+    let source = std::io::Error::from_raw_os_error(2);
+    let error = TrafficError::File { what: "packet log", path: "/nope/x".into(), source };
+    assert!(named(error).starts_with("--packet-log: /nope/x: "));
+    let error = weir_net::Error::System {
+        operation: "bind",
+        object: "a socket".into(),
+        source: std::io::Error::from_raw_os_error(99),
+    };
+    let error = named(TrafficError::Net(error));
+    assert!(error.starts_with("-B/--bind: 192.0.2.7: no address of this host"), "{error}");
+}
+
+#[test]
+fn iperf3_s_older_name_of_the_rate_is_taken() {
+    assert_eq!(planned("h --bandwidth 10M").plan, planned("h -b 10M").plan);
 }

@@ -26,6 +26,16 @@ pub struct Floor {
 }
 
 impl Floor {
+    /// Figures of [`Floor::of`] that a calibration lacks over loopback, by name.
+    #[must_use]
+    pub fn missing(figures: &Figures) -> Vec<String> {
+        let names = ["loopback_stamp_to_read", "loopback_one_way_delay", "emulator_wakeup_late"];
+        let all = ["p50", "p99"].into_iter().flat_map(|quantile| {
+            names.into_iter().map(move |name| format!("{name}_{quantile}_seconds"))
+        });
+        all.filter(|name| !figures.contains_key(name)).collect()
+    }
+
     /// The floor, from figures of a calibration: between two hosts of a lab, else over loopback. `None` when one of them
     /// could not be measured.
     #[must_use]
@@ -72,6 +82,26 @@ pub fn disturbance(record: &Record, emulator: &Report) -> Option<String> {
     disturbed(record, sum(|d| d.late_packets), sum(|d| d.sent_packets))
 }
 
+/// Beyond so many times the floor, and so much more, the path without laws shows the host and not itself.
+const BASELINE_RATIO: f64 = 4.0;
+const BASELINE_SLACK_NS: f64 = 100_000.0;
+
+/// Whether the clean baseline, of this median delay, is no measure for the other rows; in words.
+pub(super) fn baseline_disturbance(
+    median_ns: f64,
+    floor: Floor,
+    disturbed: Option<&str>,
+) -> Option<String> {
+    if median_ns > floor.median_ns * BASELINE_RATIO + BASELINE_SLACK_NS {
+        return Some(format!(
+            "the path without laws took {:.0} µs where this host's noise floor is {:.0} µs",
+            median_ns / 1e3,
+            floor.median_ns / 1e3
+        ));
+    }
+    disturbed.map(str::to_owned)
+}
+
 /// As [`disturbance`]; of the packets that the emulator `sent`, `late` left it more than 1 ms after their deadline.
 fn disturbed(record: &Record, late: u64, sent: u64) -> Option<String> {
     let mut found = vec![];
@@ -109,7 +139,11 @@ fn foreign_processors(record: &Record) -> f64 {
 pub(super) fn link_dropped(report: &Report) -> [u64; 2] {
     let of = |i: usize| {
         report.directions.get(i).map_or(0, |d| {
-            d.link.kernel_dropped_packets + d.link.memory_dropped_packets + d.link.unusable_packets
+            let link = &d.link;
+            link.kernel_dropped_packets
+                + link.oversized_packets
+                + link.memory_dropped_packets
+                + link.unusable_packets
         })
     };
     [of(0), of(1)]
@@ -155,8 +189,20 @@ mod tests {
         assert!(near(Floor::of(&figures), 51_000.0, 530_000.0));
         figures.remove("lab_one_way_delay_p99_seconds");
         assert!(near(Floor::of(&figures), 37_000.0, 498_000.0));
+        assert!(Floor::missing(&figures).is_empty());
         figures.remove("emulator_wakeup_late_p50_seconds");
         assert_eq!(Floor::of(&figures), None);
+        assert_eq!(Floor::missing(&figures), ["emulator_wakeup_late_p50_seconds"]);
+    }
+
+    #[test]
+    fn a_baseline_is_disturbed_by_what_was_found_or_by_its_own_length() {
+        let floor = Floor { median_ns: 60_000.0, single_ns: 500_000.0 };
+        assert_eq!(baseline_disturbance(110_000.0, floor, None), None);
+        let said = baseline_disturbance(729_000.0, floor, None).unwrap();
+        assert!(said.contains("729 µs") && said.contains("60 µs"), "{said}");
+        let said = baseline_disturbance(110_000.0, floor, Some("steal")).unwrap();
+        assert_eq!(said, "steal");
     }
 
     #[test]

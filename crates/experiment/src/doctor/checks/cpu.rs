@@ -113,14 +113,19 @@ fn load(facts: &Facts) -> Vec<Finding> {
                 let names: Vec<_> = busy.iter().map(|c| c.0.to_string()).collect();
                 format!("busy: core {}", names.join(", "))
             };
-            let effect = "highest rates are lower, and single packets are sent and read milliseconds late, while others run";
-            let finding =
-                Finding::new(GROUP, Severity::Warning, "busy-cores", title, evidence, effect);
-            // Ending it is the user's to decide; making it yield is harmless.
-            match sample.consumers.first().filter(|c| c.cpu_ratio >= BUSY_RATIO / 2.0) {
-                Some(most) => finding.change(format!("renice -n 19 -p {}", most.pid)),
-                None => finding,
+            let mut effect = "highest rates are lower, and single packets are sent and read milliseconds late, while others run".to_owned();
+            // Somebody's work: what is to become of it is theirs to decide, and no command of ours.
+            let most: Vec<_> = sample
+                .consumers
+                .iter()
+                .filter(|c| c.cpu_ratio >= BUSY_RATIO / 4.0)
+                .map(|c| format!("{} (pid {})", c.name, c.pid))
+                .collect();
+            if !most.is_empty() {
+                let who = most.join(", ");
+                effect += &format!("; while measuring, let {who} end, or run it elsewhere");
             }
+            Finding::new(GROUP, Severity::Warning, "busy-cores", title, evidence, effect)
         }];
         if sample.steal_ratio > STEAL_RATIO {
             found.push(Finding::new(
@@ -257,7 +262,9 @@ mod tests {
         let busy = one(&sample(&[0.1, 0.95], 0.0), "busy-cores");
         assert_eq!((busy.severity, busy.title.as_str()), (Severity::Warning, "busy: core 1"));
         assert!(busy.evidence.contains("cc1 (pid 77) 90 %"));
-        assert_eq!(busy.change.as_deref(), Some("renice -n 19 -p 77"));
+        assert!(busy.effect.ends_with("let cc1 (pid 77) end, or run it elsewhere"), "{busy:?}");
+        // Somebody's process is not ours to order about.
+        assert_eq!(busy.change, None);
         assert_eq!(one(&sample(&[0.9, 0.9], 0.0), "busy-cores").title, "all cores are busy");
         assert_eq!(one(&sample(&[0.1, 0.2], 0.0), "busy-cores").severity, Severity::Ok);
         assert!(check(&sample(&[0.1], 0.01)).iter().all(|f| f.id != "steal"));

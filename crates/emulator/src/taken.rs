@@ -1,0 +1,91 @@
+//! One emulator to an interface: two would send each frame twice, and the first to end would switch on again what the
+//! other needs off.
+//!
+//! Who takes an interface binds a name of its index in the abstract namespace of Unix sockets. That namespace is the
+//! network namespace's own, as the interface is, whoever the user and wherever the runtime directory; and the name goes
+//! with the process, however it ends.
+
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+use crate::error::{EmulatorError, Refusal};
+
+const NAME: &str = "weir.impair.interface";
+
+/// An interface that is this emulator's until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    _lock: UnixDatagram,
+    /// Tells others whose it is.
+    _told: Option<UnixDatagram>,
+}
+
+fn bound(name: &str) -> io::Result<UnixDatagram> {
+    UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(name)?)
+}
+
+impl Taken {
+    /// Takes the interface of this name and index in the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// [`Refusal::Taken`] where an emulator has it; what the system refuses.
+    pub(crate) fn take(interface: &str, index: u32) -> Result<Taken, EmulatorError> {
+        let name = format!("{NAME}.{index}");
+        match bound(&name) {
+            Ok(lock) => {
+                let told = bound(&format!("{name}.of.{}", std::process::id())).ok();
+                Ok(Taken { _lock: lock, _told: told })
+            }
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(EmulatorError::Refused {
+                interface: interface.to_owned(),
+                refusals: vec![Refusal::Taken(holder(&name))],
+            }),
+            Err(source) => {
+                Err(EmulatorError::System { operation: "note which interface is taken", source })
+            }
+        }
+    }
+}
+
+/// The process that has told itself the holder of this name.
+fn holder(name: &str) -> Option<u32> {
+    // The calling thread's: it may be in another namespace than the process was started in.
+    holder_in(&std::fs::read_to_string("/proc/thread-self/net/unix").ok()?, name)
+}
+
+fn holder_in(sockets: &str, name: &str) -> Option<u32> {
+    let prefix = format!("@{name}.of.");
+    let mut names = sockets.lines().filter_map(|line| line.split_whitespace().last());
+    names.find_map(|name| name.strip_prefix(&prefix)?.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interface_is_taken_once_and_free_again_afterwards() {
+        // One that no interface has, and no test of another process.
+        let index = 2_000_000_000 + std::process::id();
+        let first = Taken::take("x", index).unwrap();
+        let other = Taken::take("y", 1_000_000_000 + std::process::id()).unwrap();
+        let error = Taken::take("x", index).unwrap_err();
+        let wanted = format!("x: it is taken by the emulator of process {}", std::process::id());
+        assert_eq!(error.to_string(), wanted);
+        drop(first);
+        let again = Taken::take("x", index).unwrap();
+        drop((again, other));
+    }
+
+    #[test]
+    fn the_holder_is_read_from_the_list_of_sockets() {
+        let list = "Num       RefCount Protocol Flags    Type St Inode Path\n\
+            0000000000000000: 00000002 00000000 00000000 0002 01 61 @weir.impair.interface.7\n\
+            0000000000000000: 00000002 00000000 00000000 0002 01 62 @weir.impair.interface.77.of.1\n\
+            0000000000000000: 00000002 00000000 00000000 0002 01 62\n\
+            0000000000000000: 00000002 00000000 00000000 0002 01 63 @weir.impair.interface.7.of.4711\n";
+        assert_eq!(holder_in(list, "weir.impair.interface.7"), Some(4711));
+        assert_eq!(holder_in(list, "weir.impair.interface.8"), None);
+    }
+}
