@@ -70,6 +70,7 @@ impl Side {
 
 /// What a figure was tested by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "DiffSamples")]
 #[serde(rename_all = "lowercase")]
 pub enum Samples {
     /// The intervals of one run on each side.
@@ -80,6 +81,7 @@ pub enum Samples {
 
 /// Whether a figure moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "DiffMoved")]
 #[serde(rename_all = "kebab-case")]
 pub enum Moved {
     /// Both tests say so at the level asked for, Welch's after Holm's correction for all figures tested; where neither side

@@ -10,6 +10,7 @@ use weir_model::record::{Delay, Interval, IntervalCount, Record};
 
 /// Which way a figure is the better one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "DiffBetter")]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
     /// More is better.

@@ -1,0 +1,86 @@
+//! Every route with its operation: what the document says is what answers.
+
+use axum::Router;
+use axum::http::Method;
+use axum::routing::{delete, get, post, put};
+use serde_json::Value;
+use weir_emulator::Report;
+use weir_experiment::doctor::Diagnosis;
+use weir_model::experiment::Experiment;
+use weir_model::impairment::Impairment;
+use weir_model::plan::Plan;
+use weir_model::record::Record;
+use weir_runs::Diff;
+
+use crate::app::Shared;
+use crate::document::{Operation, Routes};
+use crate::handlers::*;
+use crate::types::*;
+
+/// The router of the API, and its OpenAPI document.
+pub(crate) fn routes() -> (Router<Shared>, Value) {
+    Routes::new()
+        .add(&Method::GET, "/system", get(system::system), Operation::new("getSystem", "system", "What this server is and may do.").answers::<System>(200))
+        .add(&Method::GET, "/doctor", get(system::doctor), Operation::new("getDoctor", "system", "What this host can do for a measurement, and what to change; takes about a second.").answers::<Diagnosis>(200))
+        .add(&Method::GET, "/calibration", get(system::calibration), Operation::new("getCalibration", "system", "This host's noise floor.").answers::<CalibrationState>(200))
+        .add(&Method::POST, "/calibration", post(system::calibrate), Operation::new("startCalibration", "system", "Measures this host's noise floor and keeps it.").body::<CalibrationRequest>().answers::<CalibrationState>(202))
+        .add(&Method::GET, "/interfaces", get(system::interfaces), Operation::new("listInterfaces", "system", "The interfaces of this host.").answers::<InterfaceList>(200))
+        .add(&Method::GET, "/schemas", get(system::schemas), Operation::new("listSchemas", "system", "The published JSON Schemas.").answers::<SchemaList>(200))
+        .add(&Method::GET, "/schemas/{name}", get(system::schema), Operation::new("getSchema", "system", "One JSON Schema.").answers_as::<AnyJson>(200, "application/schema+json"))
+        .add(&Method::GET, "/audit", get(system::audit), Operation::new("getAudit", "system", "Who changed what.").answers::<AuditList>(200))
+        .add(&Method::GET, "/openapi.json", get(system::openapi), Operation::new("getOpenapi", "system", "This document.").answers::<AnyJson>(200))
+        .add(&Method::GET, "/clients", get(system::clients), Operation::new("listClients", "system", "The answering side's sessions.").answers::<ClientList>(200))
+        .add(&Method::GET, "/events", get(events::events), Operation::new("getEvents", "events", "The one live stream (server-sent events): each event's name and data are those of StreamEvent.").query::<EventsQuery>().answers_as::<StreamEvent>(200, "text/event-stream"))
+        .add(&Method::POST, "/session", post(session::begin), Operation::new("beginSession", "system", "Gives a page its token in a cookie; needs none itself.").body::<SessionRequest>().done())
+        .add(&Method::DELETE, "/session", delete(session::end), Operation::new("endSession", "system", "Takes it away.").done())
+        .add(&Method::GET, "/tests", get(tests::list), Operation::new("listTests", "tests", "Tests of this server, newest first.").answers::<TestList>(200))
+        .add(&Method::POST, "/tests", post(tests::start), Operation::new("startTest", "tests", "Starts a test.").body::<TestRequest>().answers::<Test>(201))
+        .add(&Method::GET, "/tests/{id}", get(tests::get), Operation::new("getTest", "tests", "A test.").answers::<Test>(200))
+        .add(&Method::DELETE, "/tests/{id}", delete(tests::forget), Operation::new("forgetTest", "tests", "Stops a test and takes it off the list; its run stays.").done())
+        .add(&Method::POST, "/tests/{id}/stop", post(tests::stop), Operation::new("stopTest", "tests", "Stops a test; what it measured is kept.").answers::<Test>(202))
+        .add(&Method::GET, "/tests/{id}/record", get(tests::record), Operation::new("getTestRecord", "tests", "The record of a test that has ended.").answers::<Record>(200))
+        .add(&Method::POST, "/tests/{id}/connections/{name}/start", post(tests::start_connection), Operation::new("startConnection", "tests", "Starts a connection that waits.").answers::<Test>(200))
+        .add(&Method::POST, "/tests/{id}/connections/{name}/stop", post(tests::stop_connection), Operation::new("stopConnection", "tests", "Stops one connection of a running test.").answers::<Test>(200))
+        .add(&Method::GET, "/plans", get(plans::list), Operation::new("listPlans", "plans", "Kept plans.").answers::<PlanList>(200))
+        .add(&Method::GET, "/plans/{name}", get(plans::get), Operation::new("getPlan", "plans", "A kept plan.").answers::<Plan>(200).tagged())
+        .add(&Method::PUT, "/plans/{name}", put(plans::put), Operation::new("putPlan", "plans", "Keeps a plan.").body::<Plan>().answers::<PlanEntry>(200).answers::<PlanEntry>(201).matching())
+        .add(&Method::DELETE, "/plans/{name}", delete(plans::remove), Operation::new("removePlan", "plans", "Removes a kept plan.").done().matching())
+        .add(&Method::POST, "/validate/{what}", post(plans::validate), Operation::new("validate", "plans", "Looks at a plan, an impairment or a scenario (`plan`, `impairment`, `scenario`) and runs nothing.").body::<AnyJson>().answers::<Validation>(200))
+        .add(&Method::GET, "/runs", get(runs::list), Operation::new("listRuns", "runs", "Kept runs, newest first.").query::<RunsQuery>().answers::<RunList>(200))
+        .add(&Method::GET, "/runs/{id}", get(runs::get), Operation::new("getRun", "runs", "A run's record.").answers::<Record>(200))
+        .add(&Method::DELETE, "/runs/{id}", delete(runs::remove), Operation::new("removeRun", "runs", "Removes a run for good.").done())
+        .add(&Method::GET, "/runs/{id}/tags", get(runs::tags), Operation::new("getTags", "runs", "A run's tags.").answers::<Tags>(200).tagged())
+        .add(&Method::PUT, "/runs/{id}/tags", put(runs::put_tags), Operation::new("putTags", "runs", "Replaces a run's tags.").body::<Tags>().answers::<Tags>(200).matching())
+        .add(&Method::GET, "/runs/{id}/report", get(runs::report), Operation::new("getReport", "runs", "A run's report.").query::<ReportQuery>().answers_as::<String>(200, "text/html").answers_as::<String>(200, "text/markdown").answers_as::<String>(200, "text/csv").answers_as::<String>(200, "image/svg+xml").answers::<Record>(200))
+        .add(&Method::GET, "/runs/{id}/figures", get(runs::figures), Operation::new("getFigures", "runs", "Every plot of a run's report, as data.").answers::<FigureList>(200))
+        .add(&Method::GET, "/comparison", get(runs::comparison), Operation::new("compareRuns", "runs", "Which figures moved between runs, and whether chance explains it.").query::<ComparisonQuery>().answers::<Diff>(200))
+        .add(&Method::GET, "/scenarios", get(experiments::scenarios), Operation::new("listScenarios", "experiments", "Scenarios that can be picked.").answers::<ScenarioList>(200))
+        .add(&Method::GET, "/scenarios/{name}", get(experiments::scenario), Operation::new("getScenario", "experiments", "A scenario.").answers::<ScenarioText>(200))
+        .add(&Method::GET, "/experiments", get(experiments::list), Operation::new("listExperiments", "experiments", "Experiments of this server, newest first.").answers::<ExperimentList>(200))
+        .add(&Method::POST, "/experiments", post(experiments::start), Operation::new("startExperiment", "experiments", "Runs a scenario.").body::<ExperimentRequest>().answers::<ExperimentState>(201))
+        .add(&Method::GET, "/experiments/{id}", get(experiments::get), Operation::new("getExperiment", "experiments", "An experiment.").answers::<ExperimentState>(200))
+        .add(&Method::DELETE, "/experiments/{id}", delete(experiments::forget), Operation::new("forgetExperiment", "experiments", "Stops an experiment and takes it off the list; its runs stay.").done())
+        .add(&Method::POST, "/experiments/{id}/stop", post(experiments::stop), Operation::new("stopExperiment", "experiments", "Stops an experiment; what it measured is kept.").answers::<ExperimentState>(202))
+        .add(&Method::GET, "/experiments/{id}/report", get(experiments::report), Operation::new("getExperimentReport", "experiments", "An experiment's report.").query::<ReportQuery>().answers_as::<String>(200, "text/html").answers_as::<String>(200, "text/markdown").answers::<Experiment>(200))
+        .add(&Method::GET, "/experiments/{id}/figures", get(experiments::figures), Operation::new("getExperimentFigures", "experiments", "Every plot of an experiment's report, as data.").answers::<FigureList>(200))
+        .add(&Method::POST, "/sweeps", post(experiments::sweep), Operation::new("startSweep", "experiments", "Runs a sweep; it becomes an experiment.").body::<SweepRequest>().answers::<ExperimentState>(201))
+        .add(&Method::GET, "/emulators", get(emulators::list), Operation::new("listEmulators", "emulators", "Running emulators of this host.").answers::<EmulatorList>(200))
+        .add(&Method::POST, "/emulators", post(emulators::start), Operation::new("startEmulator", "emulators", "Starts an emulator between two interfaces.").body::<EmulatorRequest>().answers::<EmulatorEntry>(201))
+        .add(&Method::GET, "/emulators/{id}", get(emulators::get), Operation::new("getEmulator", "emulators", "An emulator.").answers::<EmulatorEntry>(200).tagged())
+        .add(&Method::DELETE, "/emulators/{id}", delete(emulators::end), Operation::new("endEmulator", "emulators", "Ends an emulator.").done())
+        .add(&Method::GET, "/emulators/{id}/configuration", get(emulators::configuration), Operation::new("getConfiguration", "emulators", "Its configuration.").answers::<Impairment>(200).tagged())
+        .add(&Method::PUT, "/emulators/{id}/configuration", put(emulators::put_configuration), Operation::new("putConfiguration", "emulators", "Puts a configuration into force, for all flows together.").body::<Impairment>().answers::<Applied>(200).matching())
+        .add(&Method::POST, "/emulators/{id}/run", post(emulators::run_all), Operation::new("runAll", "emulators", "Applies every flow's laws again.").answers::<Applied>(200))
+        .add(&Method::POST, "/emulators/{id}/stop", post(emulators::stop_all), Operation::new("stopAll", "emulators", "Lets every flow's packets pass untouched.").answers::<Applied>(200))
+        .add(&Method::POST, "/emulators/{id}/flows/{name}/run", post(emulators::run_flow), Operation::new("runFlow", "emulators", "Applies a flow's laws again.").answers::<Applied>(200))
+        .add(&Method::POST, "/emulators/{id}/flows/{name}/stop", post(emulators::stop_flow), Operation::new("stopFlow", "emulators", "Lets a flow's packets pass untouched.").answers::<Applied>(200))
+        .add(&Method::PUT, "/emulators/{id}/flows/{name}/log", put(emulators::log_flow), Operation::new("logFlow", "emulators", "Writes a flow's verdicts to the journal, or no longer.").body::<LogRequest>().done())
+        .add(&Method::GET, "/emulators/{id}/counters", get(emulators::counters), Operation::new("getCounters", "emulators", "Its counters, lateness histograms and alarms.").answers::<Report>(200))
+        .add(&Method::GET, "/emulators/{id}/log", get(emulators::log), Operation::new("getEmulatorLog", "emulators", "What it had to say, and who changed it.").answers::<EmulatorLog>(200))
+        .add(&Method::POST, "/laws/preview", post(laws::preview), Operation::new("previewLaws", "emulators", "What a flow's laws do to packets, by the engine on the virtual clock with the configuration's seed.").body::<PreviewRequest>().answers::<Preview>(200))
+        .add(&Method::GET, "/profiles", get(laws::profiles), Operation::new("listProfiles", "emulators", "Presets for a flow's laws.").answers::<ProfileList>(200))
+        .add(&Method::GET, "/labs", get(labs::list), Operation::new("listLabs", "labs", "Labs of this user.").answers::<LabList>(200))
+        .add(&Method::POST, "/labs", post(labs::make), Operation::new("makeLab", "labs", "Makes a lab of network namespaces.").body::<LabRequest>().answers::<LabEntry>(201))
+        .add(&Method::DELETE, "/labs/{name}", delete(labs::remove), Operation::new("removeLab", "labs", "Ends a lab and the programs inside.").done())
+        .finish()
+}
