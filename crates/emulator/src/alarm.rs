@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// What an alarm is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AlarmKind {
     /// An interface is down or has no carrier.
@@ -23,7 +23,7 @@ pub enum AlarmKind {
 }
 
 /// An alarm.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Alarm {
     /// About what.
     pub kind: AlarmKind,

@@ -11,7 +11,8 @@ use crate::alarm::Alarm;
 pub const REPORT_SCHEMA: &str = "weir.impair-report/1";
 
 /// Everything, of a moment or of the end.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[schemars(rename = "EmulatorReport")]
 pub struct Report {
     /// [`REPORT_SCHEMA`].
     pub schema: String,
@@ -42,7 +43,8 @@ pub struct Report {
 }
 
 /// What was asked and what was done.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[schemars(rename = "EmulatorImpairment")]
 pub struct ImpairmentReport {
     /// The configuration in force.
     pub config: Impairment,
@@ -51,7 +53,8 @@ pub struct ImpairmentReport {
 }
 
 /// One flow in one direction.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[schemars(rename = "EmulatorFlow")]
 pub struct FlowReport {
     /// Name; `other` for what no filter matched.
     pub name: String,
@@ -71,7 +74,8 @@ pub struct FlowReport {
 }
 
 /// Counters of a flow and direction. received + duplicated = sent + lost + queue dropped + unplanned + held.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[schemars(rename = "EmulatorCounters")]
 #[allow(
     missing_docs,
     reason = "the names are those of `weir_impair::Counters`, which tells their meaning"
@@ -111,7 +115,8 @@ impl From<&Counters> for CountersReport {
 }
 
 /// Shares and delays as they came out; absent where nothing was received or sent.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[schemars(rename = "EmulatorRealised")]
 #[serde(default)]
 pub struct Realised {
     /// Lost by law, of received.
@@ -151,7 +156,8 @@ impl Realised {
 }
 
 /// Lateness: departure (when the kernel had taken the frame) minus deadline (arrival stamp plus what the laws asked).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[schemars(rename = "EmulatorLateness")]
 pub struct LatenessReport {
     /// Packets.
     pub count: u64,
@@ -170,7 +176,8 @@ pub struct LatenessReport {
 }
 
 /// Totals of a direction.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[schemars(rename = "EmulatorDirection")]
 pub struct DirectionReport {
     /// `forward` is A to B.
     pub direction: Direction,
@@ -196,7 +203,8 @@ pub struct DirectionReport {
 }
 
 /// What the links counted of a direction.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[schemars(rename = "EmulatorLink")]
 pub struct LinkReport {
     /// Frames the kernel dropped since the receive ring was full.
     pub kernel_dropped_packets: u64,
@@ -234,7 +242,8 @@ impl LinkReport {
 }
 
 /// A configuration that came into force.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[schemars(rename = "EmulatorAppliedConfiguration")]
 pub struct AppliedConfiguration {
     /// 0 for the one it was started with.
     pub number: u64,
@@ -243,7 +252,8 @@ pub struct AppliedConfiguration {
 }
 
 /// The journal's counts.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[schemars(rename = "EmulatorJournal")]
 pub struct JournalReport {
     /// Its file.
     pub path: String,

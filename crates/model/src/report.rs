@@ -6,7 +6,8 @@ use crate::record::{CpuEnd, Histogram, Host, IntervalCount, Receiver, Sender, Tc
 use crate::warning::Warning;
 
 /// One end's part of one flow.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, schemars::JsonSchema)]
+#[schemars(rename = "EndFlowReport")]
 #[serde(default)]
 pub struct FlowReport {
     /// Flow number.
@@ -38,7 +39,7 @@ pub struct FlowReport {
 }
 
 /// Everything but the flows of one end.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct EndReport {
     /// The host.

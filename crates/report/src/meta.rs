@@ -5,7 +5,7 @@ use weir_model::plan::{Direction, FlowSpec, Plan, Transport};
 use weir_model::record::{Flow, Record};
 
 /// What a line about a flow needs to know of it.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct FlowMeta {
     /// Flow number.
@@ -57,7 +57,7 @@ impl From<&FlowSpec> for FlowMeta {
 }
 
 /// A test that starts: the header's content and the data of the `start` event.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Start {
     /// Id that the run will have.

@@ -60,7 +60,8 @@ impl Side {
 }
 
 /// What a figure was tested by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[schemars(rename = "DiffSamples")]
 #[serde(rename_all = "lowercase")]
 pub enum Samples {
     /// The intervals of one run on each side.
@@ -70,7 +71,8 @@ pub enum Samples {
 }
 
 /// Whether a figure moved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[schemars(rename = "DiffMoved")]
 #[serde(rename_all = "kebab-case")]
 pub enum Moved {
     /// Both tests say so at the level asked for, Welch's after Holm's correction for all figures tested.
@@ -86,7 +88,7 @@ pub enum Moved {
 }
 
 /// One side of a figure.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct SideFigure {
     /// The figure of the run, or the mean over the runs.
     pub value: f64,
@@ -108,7 +110,7 @@ pub struct SideFigure {
 }
 
 /// Welch's test of a figure: mean of B less mean of A.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct WelchFigure {
     /// Mean of B less mean of A.
     pub difference: f64,
@@ -129,7 +131,7 @@ pub struct WelchFigure {
 }
 
 /// The Mann–Whitney test of a figure, B against A.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct MannWhitneyFigure {
     /// Pairs in which B is larger, ties as half.
     pub u: f64,
@@ -146,7 +148,7 @@ pub struct MannWhitneyFigure {
 }
 
 /// One figure on both sides.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct FigureDifference {
     /// Its name, ending in its unit; that of a direction begins with it.
     pub name: String,
@@ -178,7 +180,7 @@ pub struct FigureDifference {
 }
 
 /// A comparison of two runs, or of two sets of runs.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Diff {
     /// [`DIFF_SCHEMA`].
     pub schema: String,

@@ -7,7 +7,8 @@ use weir_model::plan::Direction;
 use weir_model::record::{Delay, Flow, Interval, IntervalCount, Receiver, Record};
 
 /// Which way a figure is the better one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[schemars(rename = "DiffBetter")]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
     /// More is better.

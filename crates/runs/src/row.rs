@@ -7,7 +7,7 @@ use weir_model::plan::Transport;
 use weir_model::record::{Record, Status};
 
 /// One run in a list; `S` is `&str` while a list is read ([`crate::Store::each`]).
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct RunRow<S = String> {
     /// Id.
     pub id: S,

@@ -7,7 +7,7 @@ use serde_json::Value;
 use weir_model::record::Record;
 
 /// A value of the set-up that is not the same on both sides.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct SetupDifference {
     /// Where in the record: `plan.connection[0].rate`.
     pub path: String,

@@ -85,7 +85,7 @@ pub(crate) fn median(values: &mut [u64]) -> Option<u64> {
 }
 
 /// The host that was calibrated.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct CalibratedHost {
     /// Name.
     pub hostname: String,
@@ -108,7 +108,7 @@ pub struct CalibratedHost {
 }
 
 /// This host's noise floor.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Calibration {
     /// `weir.calibration/1`.
     pub schema: String,

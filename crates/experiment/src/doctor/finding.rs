@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 /// How much a finding bears on measurements.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[schemars(rename = "FindingSeverity")]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// As it should be.
@@ -17,7 +18,8 @@ pub enum Severity {
 }
 
 /// What a finding is about: its heading in the text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[schemars(rename = "FindingGroup")]
 #[serde(rename_all = "lowercase")]
 pub enum Group {
     /// What this process may do.
@@ -52,7 +54,7 @@ impl Group {
 }
 
 /// One thing found out about this host.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Finding {
     /// Stable name that scripts may match: `receive-buffer-limit`; of an interface with its name behind a colon.
     pub id: String,
@@ -98,7 +100,7 @@ impl Finding {
 }
 
 /// All findings, by group, the gravest of each group first.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Diagnosis {
     /// `weir.doctor/1`.
     pub schema: String,

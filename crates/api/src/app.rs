@@ -1,0 +1,78 @@
+//! What all handlers share.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use tokio::sync::Semaphore;
+
+use crate::audit::Audit;
+use crate::config::Config;
+use crate::events::Hub;
+use crate::guard::{Rates, Tokens};
+use crate::supervise::{Calibrating, Clients, Emulators, Experiments, Launcher, Tests};
+use crate::types::Edited;
+
+/// Shared by all handlers.
+pub(crate) type Shared = Arc<App>;
+
+/// The server's state.
+#[derive(Debug)]
+pub(crate) struct App {
+    pub(crate) config: Config,
+    /// Another one after each start.
+    pub(crate) instance: String,
+    pub(crate) started_at: String,
+    /// The OpenAPI document's text.
+    pub(crate) document: String,
+    /// Sockets and documents of what runs; goes with the server.
+    pub(crate) directory: tempfile::TempDir,
+    pub(crate) hub: Hub,
+    pub(crate) launcher: Launcher,
+    pub(crate) tests: Tests,
+    pub(crate) experiments: Experiments,
+    pub(crate) emulators: Emulators,
+    pub(crate) clients: Arc<Clients>,
+    pub(crate) calibrating: Calibrating,
+    pub(crate) audit: Audit,
+    pub(crate) rates: Rates,
+    pub(crate) tokens: Option<Tokens>,
+    /// Changes of documents: one at a time, so that an entity tag that was looked at still holds.
+    pub(crate) documents: tokio::sync::Mutex<()>,
+    /// Last changes of documents, for those who come too late.
+    pub(crate) edits: Mutex<std::collections::BTreeMap<String, Edited>>,
+    /// Work that takes a processor: previews, reports, comparisons.
+    pub(crate) heavy: Semaphore,
+    /// Readers of the stream.
+    pub(crate) readers: Arc<Semaphore>,
+}
+
+/// Most documents whose last change is known.
+const MOST_EDITS: usize = 1000;
+
+impl App {
+    /// A name in the server's private directory.
+    pub(crate) fn private(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Tells all readers that somebody changed a document.
+    pub(crate) fn edited(&self, document: String, by: &str, etag: Option<String>) {
+        let edited = Edited { document, by: by.into(), etag, at: crate::clock::now() };
+        self.hub.edited(&edited);
+        let mut edits = lock(&self.edits);
+        if edits.len() >= MOST_EDITS {
+            edits.pop_first();
+        }
+        edits.insert(edited.document.clone(), edited);
+    }
+
+    /// Who changed a document last, through this server.
+    pub(crate) fn last_edit(&self, document: &str) -> Option<Edited> {
+        lock(&self.edits).get(document).cloned()
+    }
+}
+
+/// A lock whose holder can't have left it half done: all that happens inside are assignments.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
+}

@@ -1,0 +1,26 @@
+//! The time of day, and ids made of it.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Milliseconds since 1970.
+pub(crate) fn unix_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64)
+}
+
+/// RFC 3339, UTC.
+pub(crate) fn now() -> String {
+    weir_experiment::calibrate::rfc3339(unix_ms())
+}
+
+/// RFC 3339, UTC, of a file's time.
+pub(crate) fn of(time: SystemTime) -> String {
+    let ms = time.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64);
+    weir_experiment::calibrate::rfc3339(ms)
+}
+
+/// An id that sorts by time.
+pub(crate) fn new_id() -> String {
+    // Without randomness ids of one millisecond would be alike; the time still tells others apart.
+    let random = getrandom::u64().unwrap_or_else(|_| u64::from(std::process::id()));
+    weir_runs::new_run_id(unix_ms(), random)
+}

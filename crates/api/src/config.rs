@@ -1,0 +1,105 @@
+//! How a server is to run.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use weir_model::plan::Plan;
+use weir_runs::Place;
+
+use crate::types::ServerLimits;
+
+/// Reads flags of `weir test` into a plan, as the command line does: scenarios hold them.
+pub type Words = fn(&[String]) -> Result<Plan, String>;
+
+/// Configuration of a server.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Names that requests may be made to, beside `localhost` and addresses. Against DNS rebinding.
+    pub host_names: Vec<String>,
+    /// Hashed tokens; needed on any address but loopback.
+    pub token_file: Option<PathBuf>,
+    /// Version of Weir, as `GET /system` tells it.
+    pub version: String,
+    /// Where runs are kept; beside them the audit log.
+    pub place: Place,
+    /// Directory of plans.
+    pub plans: PathBuf,
+    /// Directories of scenarios.
+    pub scenarios: Vec<PathBuf>,
+    /// Directory of key files: `NAME` or `NAME.key`.
+    pub keys: PathBuf,
+    /// Scripts that scenarios may run, by their names.
+    pub scripts: Option<PathBuf>,
+    /// The meaning of a scenario's `args`.
+    pub words: Words,
+    /// Limits.
+    pub limits: ServerLimits,
+}
+
+impl Default for ServerLimits {
+    fn default() -> Self {
+        ServerLimits {
+            connections: 512,
+            connections_per_address: 128,
+            stream_readers: 64,
+            body_bytes: 8 << 20,
+            head_seconds: 10,
+            body_seconds: 30,
+            requests_per_second: 100,
+            tests: 16,
+            experiments: 4,
+            emulators: 8,
+            ended_kept: 100,
+        }
+    }
+}
+
+/// What a server can't begin or go on with.
+#[derive(Debug, thiserror::Error)]
+pub enum ApiError {
+    /// The address could not be had.
+    #[error("listen on {address}: {source}")]
+    Listen {
+        /// Which.
+        address: SocketAddr,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// An address that others reach, without a token.
+    #[error("{0} is reachable by others: give --ui-token-file, or listen on a loopback address")]
+    Open(SocketAddr),
+    /// A file.
+    #[error("{operation} {}: {source}", path.display())]
+    File {
+        /// What was tried.
+        operation: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// A token file that is none.
+    #[error("{}, line {line}: expected NAME:SHA256, the hash as 64 hexadecimal digits", path.display())]
+    Tokens {
+        /// The file.
+        path: PathBuf,
+        /// Which line.
+        line: usize,
+    },
+    /// The launcher.
+    #[error("start the launcher: {0}")]
+    Launcher(std::io::Error),
+    /// Capabilities could not be given up.
+    #[error("give up capabilities: {0}")]
+    Capabilities(std::io::Error),
+    /// The system's source of randomness, or another call without an object.
+    #[error("{operation}: {source}")]
+    System {
+        /// What was tried.
+        operation: &'static str,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+}

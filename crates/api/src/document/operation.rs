@@ -1,0 +1,173 @@
+//! One operation of the document: what it is called, asks and answers.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+
+type Shape = fn(&mut SchemaGenerator) -> Schema;
+
+/// What a route does, for the document.
+#[derive(Clone)]
+pub(crate) struct Operation {
+    id: &'static str,
+    group: &'static str,
+    summary: &'static str,
+    query: Option<Shape>,
+    body: Option<Shape>,
+    answers: Vec<(u16, &'static str, Option<Shape>)>,
+    matching: bool,
+    tagged: bool,
+}
+
+impl Operation {
+    /// An operation with its name in generated code, its heading and one sentence.
+    pub(crate) fn new(id: &'static str, group: &'static str, summary: &'static str) -> Self {
+        Operation {
+            id,
+            group,
+            summary,
+            query: None,
+            body: None,
+            answers: vec![],
+            matching: false,
+            tagged: false,
+        }
+    }
+
+    /// The keys behind the question mark.
+    pub(crate) fn query<T: JsonSchema>(mut self) -> Self {
+        self.query = Some(|generator| T::json_schema(generator));
+        self
+    }
+
+    /// The body, as JSON.
+    pub(crate) fn body<T: JsonSchema>(mut self) -> Self {
+        self.body = Some(|generator| generator.subschema_for::<T>());
+        self
+    }
+
+    /// An answer with a body, as JSON.
+    pub(crate) fn answers<T: JsonSchema>(mut self, status: u16) -> Self {
+        let shape: Shape = |generator| generator.subschema_for::<T>();
+        self.answers.push((status, "application/json", Some(shape)));
+        self
+    }
+
+    /// An answer whose body is of another kind.
+    pub(crate) fn answers_as<T: JsonSchema>(mut self, status: u16, media: &'static str) -> Self {
+        let shape: Shape = |generator| generator.subschema_for::<T>();
+        self.answers.push((status, media, Some(shape)));
+        self
+    }
+
+    /// An answer without a body.
+    pub(crate) fn done(mut self) -> Self {
+        self.answers.push((204, "", None));
+        self
+    }
+
+    /// Answers carry an entity tag.
+    pub(crate) fn tagged(mut self) -> Self {
+        self.tagged = true;
+        self
+    }
+
+    /// A change that may be bound to the entity tag last seen.
+    pub(crate) fn matching(mut self) -> Self {
+        self.matching = true;
+        self.tagged()
+    }
+
+    /// The operation as the document has it.
+    pub(crate) fn describe(&self, path: &str, generator: &mut SchemaGenerator) -> Value {
+        let mut parameters: Vec<Value> = path
+            .split('/')
+            .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+            .map(|name| {
+                json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } })
+            })
+            .collect();
+        if let Some(query) = self.query {
+            parameters.extend(query_parameters(query(generator)));
+        }
+        if self.matching {
+            parameters.push(json!({
+                "name": "If-Match", "in": "header", "required": false, "schema": { "type": "string" },
+                "description": "The entity tag that the change was made from. When another came first: 412, whose problem tells who.",
+            }));
+        }
+        let mut responses = Map::new();
+        for (status, media, shape) in &self.answers {
+            let mut response = json!({ "description": described(*status) });
+            if let Some(shape) = shape {
+                let content = &mut response["content"][*media]["schema"];
+                match content.as_object_mut() {
+                    // Several kinds of the same status stand side by side.
+                    Some(_) => {}
+                    None => *content = shape(generator).to_value(),
+                }
+            }
+            if self.tagged && *status < 300 {
+                response["headers"]["ETag"] = json!({ "schema": { "type": "string" } });
+            }
+            match responses.get_mut(&status.to_string()) {
+                Some(known) => {
+                    if let (Some(known), Some(new)) =
+                        (known["content"].as_object_mut(), response["content"].as_object_mut())
+                    {
+                        known.append(new);
+                    }
+                }
+                None => drop(responses.insert(status.to_string(), response)),
+            }
+        }
+        responses.insert("default".into(), json!({ "$ref": "#/components/responses/Problem" }));
+        let mut operation = json!({
+            "operationId": self.id,
+            "tags": [self.group],
+            "summary": self.summary,
+            "responses": responses,
+        });
+        if !parameters.is_empty() {
+            operation["parameters"] = parameters.into();
+        }
+        if let Some(body) = self.body {
+            operation["requestBody"] = json!({
+                "required": true,
+                "content": { "application/json": { "schema": body(generator) } },
+            });
+        }
+        operation
+    }
+}
+
+fn described(status: u16) -> &'static str {
+    match status {
+        200 => "As asked.",
+        201 => "Made.",
+        202 => "Begun.",
+        204 => "Done.",
+        _ => "See the status.",
+    }
+}
+
+/// An object's properties as parameters of a query.
+fn query_parameters(schema: Schema) -> Vec<Value> {
+    let schema = schema.to_value();
+    let required: Vec<&str> =
+        schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let Some(properties) = schema["properties"].as_object() else { return vec![] };
+    properties
+        .iter()
+        .map(|(name, shape)| {
+            let mut shape = shape.clone();
+            let words = shape.as_object_mut().and_then(|s| s.remove("description"));
+            let mut parameter = json!({
+                "name": name, "in": "query", "required": required.contains(&name.as_str()), "schema": shape,
+            });
+            if let Some(words) = words {
+                parameter["description"] = words;
+            }
+            parameter
+        })
+        .collect()
+}

@@ -1,0 +1,81 @@
+//! Routes and their operations, registered together.
+
+use axum::Router;
+use axum::http::Method;
+use axum::routing::MethodRouter;
+use schemars::SchemaGenerator;
+use schemars::generate::SchemaSettings;
+use serde_json::{Value, json};
+
+use super::Operation;
+use crate::app::Shared;
+use crate::problem::Problem;
+use crate::types::StreamEvent;
+
+/// What every path begins with.
+pub(crate) const BASE: &str = "/api/v1";
+
+/// The router and the document, growing together.
+pub(crate) struct Routes {
+    router: Router<Shared>,
+    generator: SchemaGenerator,
+    paths: serde_json::Map<String, Value>,
+}
+
+impl Routes {
+    pub(crate) fn new() -> Self {
+        let mut settings = SchemaSettings::draft2020_12();
+        settings.definitions_path = "/components/schemas".into();
+        settings.meta_schema = None;
+        Routes {
+            router: Router::new(),
+            generator: settings.into_generator(),
+            paths: serde_json::Map::new(),
+        }
+    }
+
+    /// Registers a route; `path` is that behind the base, `handler` is for this method alone.
+    pub(crate) fn add(
+        mut self,
+        method: &Method,
+        path: &str,
+        handler: MethodRouter<Shared>,
+        operation: Operation,
+    ) -> Self {
+        let full = format!("{BASE}{path}");
+        self.router = self.router.route(&full, handler);
+        let described = operation.describe(path, &mut self.generator);
+        let entry = self.paths.entry(full).or_insert_with(|| json!({}));
+        entry[method.as_str().to_ascii_lowercase()] = described;
+        self
+    }
+
+    /// The router, and the OpenAPI document.
+    pub(crate) fn finish(mut self) -> (Router<Shared>, Value) {
+        let problem = self.generator.subschema_for::<Problem>();
+        // The stream's events are described in full, though its answer is text.
+        let _ = self.generator.subschema_for::<StreamEvent>();
+        let schemas = self.generator.take_definitions(true);
+        let document = json!({
+            "openapi": "3.1.0",
+            "info": {
+                "title": "Weir",
+                "version": env!("CARGO_PKG_VERSION"),
+                "summary": "What the weir program can do, over HTTP.",
+                "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },
+            },
+            "servers": [{ "url": "/" }],
+            "paths": self.paths,
+            "components": {
+                "schemas": schemas,
+                "responses": { "Problem": {
+                    "description": "Refused or failed; the problem names the field.",
+                    "content": { "application/problem+json": { "schema": problem } },
+                } },
+                "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
+            },
+            "security": [{}, { "token": [] }],
+        });
+        (self.router, document)
+    }
+}

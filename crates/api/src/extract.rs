@@ -1,0 +1,259 @@
+//! Bodies and queries, read strictly: what is not known is refused, and a refusal names the field.
+
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::request::Parts;
+use axum::http::{StatusCode, header};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use std::time::Duration;
+
+use crate::app::Shared;
+use crate::problem::{FieldError, Problem};
+
+/// A body as JSON.
+pub(crate) struct Json<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequest<Shared> for Json<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &Shared) -> Result<Self, Problem> {
+        let kind = request.headers().get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok());
+        let essence = kind.map(|k| k.split(';').next().unwrap_or_default().trim());
+        if !essence.is_some_and(|e| e.eq_ignore_ascii_case("application/json")) {
+            return Err(Problem::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "the body's Content-Type has to be application/json",
+            ));
+        }
+        let bytes = body(request, app).await?;
+        parse(&bytes).map(Json)
+    }
+}
+
+/// The whole body, within the limits of size and time.
+async fn body(request: Request, app: &Shared) -> Result<Vec<u8>, Problem> {
+    let limits = &app.config.limits;
+    let too_long = || {
+        Problem::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            format!("the body is longer than {} bytes", limits.body_bytes),
+        )
+    };
+    let told = request.headers().get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok());
+    if told.and_then(|v| v.parse::<u64>().ok()).is_some_and(|n| n > limits.body_bytes as u64) {
+        return Err(too_long());
+    }
+    let reading = axum::body::to_bytes(request.into_body(), limits.body_bytes);
+    match tokio::time::timeout(Duration::from_secs(limits.body_seconds), reading).await {
+        Ok(Ok(bytes)) => Ok(bytes.to_vec()),
+        Ok(Err(error)) if format!("{error:?}").contains("LengthLimit") => Err(too_long()),
+        Ok(Err(error)) => Err(Problem::new(StatusCode::BAD_REQUEST, format!("the body: {error}"))),
+        Err(_) => Err(Problem::new(
+            StatusCode::REQUEST_TIMEOUT,
+            format!("the body did not come within {} s", limits.body_seconds),
+        )),
+    }
+}
+
+/// JSON into a value; a refusal names the field by its pointer.
+pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let parsed = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
+        let field = pointer(error.path());
+        let inner = error.into_inner();
+        let words = inner.to_string();
+        // Where in the text is of use only when it is no JSON.
+        let message = match inner.classify() {
+            serde_json::error::Category::Data => {
+                words.split(" at line ").next().unwrap_or(&words).to_owned()
+            }
+            _ => words,
+        };
+        let status = match inner.classify() {
+            serde_json::error::Category::Data => StatusCode::UNPROCESSABLE_ENTITY,
+            _ => StatusCode::BAD_REQUEST,
+        };
+        let detail =
+            if field.is_empty() { message.clone() } else { format!("{field}: {message}") };
+        Problem::new(status, detail).with(FieldError { field, given: None, accepted: None, message })
+    })?;
+    deserializer.end().map_err(|e| Problem::new(StatusCode::BAD_REQUEST, e.to_string()))?;
+    Ok(parsed)
+}
+
+fn pointer(path: &serde_path_to_error::Path) -> String {
+    use serde_path_to_error::Segment;
+    let mut out = String::new();
+    for segment in path.iter() {
+        let part = match segment {
+            Segment::Seq { index } => index.to_string(),
+            Segment::Map { key } => key.clone(),
+            // The name of a variant is a key in JSON too.
+            Segment::Enum { variant } => variant.clone(),
+            Segment::Unknown => continue,
+        };
+        out.push('/');
+        out += &part.replace('~', "~0").replace('/', "~1");
+    }
+    out
+}
+
+/// What stands behind the question mark.
+pub(crate) struct Query<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequestParts<Shared> for Query<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, Problem> {
+        query(parts.uri.query().unwrap_or_default()).map(Query)
+    }
+}
+
+/// Most parameters of a query.
+const MOST_PARAMETERS: usize = 100;
+
+/// Reads a query; a key that is given several times is a list.
+pub(crate) fn query<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
+    let mut map = Map::new();
+    for pair in text.split('&').filter(|p| !p.is_empty()).take(MOST_PARAMETERS) {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let (key, value) = (decoded(key)?, Value::String(decoded(value)?));
+        match map.get_mut(&key) {
+            None => drop(map.insert(key, value)),
+            Some(Value::Array(list)) => list.push(value),
+            Some(one) => *one = Value::Array(vec![one.take(), value]),
+        }
+    }
+    serde_path_to_error::deserialize(Value::Object(map)).map_err(|error| {
+        let path = error.path().to_string();
+        let message = error.into_inner().to_string();
+        let field = if path == "." { "?".into() } else { format!("?{path}") };
+        Problem::new(StatusCode::UNPROCESSABLE_ENTITY, format!("{field}: {message}"))
+            .with(FieldError { field, given: None, accepted: None, message })
+    })
+}
+
+fn decoded(text: &str) -> Result<String, Problem> {
+    let spaced = text.replace('+', " ");
+    let decoded = percent_encoding::percent_decode_str(&spaced).decode_utf8();
+    let text = decoded.map_err(|_| Problem::field("?", text, "UTF-8"))?;
+    Ok(text.into_owned())
+}
+
+/// Who asks.
+#[derive(Debug, Clone)]
+pub(crate) struct Asker {
+    /// Address.
+    pub(crate) address: std::net::SocketAddr,
+    /// Name of the token; absent without one.
+    pub(crate) user: Option<String>,
+}
+
+impl Asker {
+    /// As others are told.
+    pub(crate) fn name(&self) -> String {
+        match &self.user {
+            Some(user) => format!("{user} ({})", self.address.ip()),
+            None => self.address.ip().to_string(),
+        }
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Asker {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let found = parts.extensions.get::<Asker>().cloned();
+        found.ok_or_else(|| Problem::internal("the connection has no address"))
+    }
+}
+
+/// A part of a path.
+pub(crate) struct Part(pub(crate) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Part {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        use axum::extract::Path;
+        let path: Result<Path<String>, _> = Path::from_request_parts(parts, state).await;
+        path.map(|Path(part)| Part(part))
+            .map_err(|e| Problem::new(StatusCode::BAD_REQUEST, e.to_string()))
+    }
+}
+
+/// Two parts of a path.
+pub(crate) struct Parts2(pub(crate) String, pub(crate) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Parts2 {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        use axum::extract::Path;
+        let path: Result<Path<(String, String)>, _> =
+            Path::from_request_parts(parts, state).await;
+        path.map(|Path((a, b))| Parts2(a, b))
+            .map_err(|e| Problem::new(StatusCode::BAD_REQUEST, e.to_string()))
+    }
+}
+
+/// What a change is bound to.
+pub(crate) struct IfMatch(pub(crate) Option<String>);
+
+impl<S: Send + Sync> FromRequestParts<S> for IfMatch {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let Some(value) = parts.headers.get(header::IF_MATCH) else { return Ok(IfMatch(None)) };
+        let text = value.to_str().unwrap_or_default().trim();
+        let tag = text.strip_prefix('"').and_then(|t| t.strip_suffix('"'));
+        match (text, tag) {
+            ("*", _) => Ok(IfMatch(Some("*".into()))),
+            (_, Some(tag)) if !tag.contains('"') => Ok(IfMatch(Some(tag.into()))),
+            _ => Err(Problem::field("If-Match", text, "one entity tag in quotes, or *")),
+        }
+    }
+}
+
+/// An entity tag of a text: the beginning of its hash.
+pub(crate) fn etag_of(bytes: &[u8]) -> String {
+    use sha2::{Digest, Sha256};
+    use std::fmt::Write;
+    Sha256::digest(bytes).iter().take(12).fold(String::new(), |mut out, byte| {
+        // Writing into a string cannot fail.
+        let _ = write!(out, "{byte:02x}");
+        out
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::RunsQuery;
+    use weir_model::plan::Plan;
+
+    #[test]
+    fn a_wrong_field_is_named_by_its_pointer() {
+        let text = br#"{"schema":"weir.plan/1","connection":[{},{"rate":"fast"}]}"#;
+        let problem = parse::<Plan>(text).unwrap_err();
+        assert_eq!(problem.status, 422);
+        assert_eq!(problem.errors[0].field, "/connection/1/rate");
+        assert!(problem.errors[0].message.contains("fast"), "{problem:?}");
+        let problem = parse::<Plan>(br#"{"schema":"weir.plan/1","connections":[]}"#).unwrap_err();
+        assert!(problem.detail.contains("unknown field `connections`"), "{problem:?}");
+        assert_eq!(parse::<Plan>(b"{").unwrap_err().status, 400);
+        assert_eq!(parse::<Value>(b"{} x").unwrap_err().status, 400);
+    }
+
+    #[test]
+    fn a_query_is_read_strictly() {
+        let q: RunsQuery = query("limit=7&tag=a%3Db&tag=c&title=x+y&where=loss%3E0").unwrap();
+        assert_eq!((q.limit, q.title.as_deref()), (Some(7), Some("x y")));
+        assert_eq!((q.tag, q.conditions), (vec!["a=b".into(), "c".into()], vec!["loss>0".into()]));
+        for (text, field) in [("limit=x", "?limit"), ("limt=1", "?"), ("limit=1&limit=2", "?limit")]
+        {
+            let problem = query::<RunsQuery>(text).map(|_| ()).unwrap_err();
+            assert!(problem.errors[0].field.starts_with(field), "{text}: {problem:?}");
+        }
+    }
+}

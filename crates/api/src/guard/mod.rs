@@ -1,0 +1,187 @@
+//! Who may ask, how often, and by which name: all requests pass here before any handler.
+
+mod rates;
+mod tokens;
+
+pub(crate) use rates::Rates;
+pub(crate) use tokens::{Tokens, cookie_of};
+
+use std::net::IpAddr;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use crate::app::Shared;
+use crate::extract::Asker;
+use crate::problem::Problem;
+use crate::types::AuditEntry;
+
+/// What the page may do: nothing from anywhere else.
+const PAGE_POLICY: &str = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// The middleware.
+pub(crate) async fn guard(State(app): State<Shared>, mut request: Request, next: Next) -> Response {
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let mut address = None;
+    let mut response = match admit(&app, &mut request) {
+        Ok(asker) => {
+            let answered = next.run(request).await;
+            if !is_reading(&method) {
+                app.audit.write(AuditEntry {
+                    at: crate::clock::now(),
+                    address: asker.address.to_string(),
+                    user: asker.user.clone(),
+                    method: method.to_string(),
+                    path: path.chars().take(500).collect(),
+                    status: answered.status().as_u16(),
+                });
+            }
+            address = Some(asker);
+            answered
+        }
+        Err(problem) => problem.into_response(),
+    };
+    drop(address);
+    let headers = response.headers_mut();
+    let mut put = |name: header::HeaderName, value: &'static str| {
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
+    };
+    put(header::CONTENT_SECURITY_POLICY, PAGE_POLICY);
+    put(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+    put(header::REFERRER_POLICY, "no-referrer");
+    put(header::CACHE_CONTROL, "no-store");
+    put(header::X_FRAME_OPTIONS, "DENY");
+    put(header::HeaderName::from_static("cross-origin-opener-policy"), "same-origin");
+    put(header::HeaderName::from_static("cross-origin-resource-policy"), "same-origin");
+    response
+}
+
+fn is_reading(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
+}
+
+/// Lets a request pass, or says why not.
+fn admit(app: &Shared, request: &mut Request) -> Result<Asker, Problem> {
+    let asker = request.extensions().get::<Asker>().cloned();
+    let mut asker = asker.ok_or_else(|| Problem::internal("the connection has no address"))?;
+    let now = std::time::Instant::now();
+    if let Err(wait) = app.rates.take(asker.address.ip(), now) {
+        let mut problem = Problem::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            format!("more than {} requests a second", app.config.limits.requests_per_second),
+        );
+        problem.retry_after_seconds = Some(wait.as_secs().max(1));
+        return Err(problem);
+    }
+    right_host(request.headers(), request.uri(), &app.config.host_names)?;
+    right_origin(request.headers())?;
+    let path = request.uri().path();
+    let is_open = !path.starts_with("/api/") || path == "/api/v1/session";
+    if let Some(tokens) = &app.tokens {
+        asker.user = tokens.user_of(request.headers());
+        if asker.user.is_none() && !is_open {
+            return Err(Problem::new(
+                StatusCode::UNAUTHORIZED,
+                "a token is needed: Authorization: Bearer TOKEN",
+            ));
+        }
+    }
+    request.extensions_mut().insert(asker.clone());
+    Ok(asker)
+}
+
+/// A name in `Host` that is not ours is a page of somebody else whose name was made to point here (DNS rebinding).
+/// Addresses can't be rebound.
+fn right_host(headers: &HeaderMap, uri: &Uri, names: &[String]) -> Result<(), Problem> {
+    let mut told = headers.get_all(header::HOST).iter();
+    let host = match (told.next(), told.next(), uri.authority()) {
+        (_, Some(_), _) => return Err(Problem::new(StatusCode::BAD_REQUEST, "Host is given twice")),
+        (_, _, Some(authority)) => authority.as_str().to_owned(),
+        (Some(host), None, None) => host.to_str().unwrap_or_default().to_owned(),
+        (None, None, None) => String::new(),
+    };
+    let name = name_of(&host);
+    let known = is_address(name)
+        || name.eq_ignore_ascii_case("localhost")
+        || names.iter().any(|n| n.eq_ignore_ascii_case(name));
+    if known {
+        return Ok(());
+    }
+    Err(Problem::new(
+        StatusCode::MISDIRECTED_REQUEST,
+        format!("Host {host:?} is not this server; its names are addresses, localhost and those of --ui-host"),
+    ))
+}
+
+/// The name in `name:port` or `[address]:port`.
+fn name_of(host: &str) -> &str {
+    if let Some(rest) = host.strip_prefix('[') {
+        return rest.split(']').next().unwrap_or_default();
+    }
+    host.rsplit_once(':').map_or(host, |(name, _)| name)
+}
+
+fn is_address(name: &str) -> bool {
+    name.parse::<IpAddr>().is_ok()
+}
+
+/// Pages of other origins are not answered, whatever they ask.
+fn right_origin(headers: &HeaderMap) -> Result<(), Problem> {
+    let text = |name: header::HeaderName| headers.get(name).and_then(|v| v.to_str().ok());
+    let foreign = |detail: String| Err(Problem::new(StatusCode::FORBIDDEN, detail));
+    if let Some(origin) = headers.get(header::ORIGIN) {
+        let origin = origin.to_str().unwrap_or_default();
+        let host = text(header::HOST).unwrap_or_default();
+        let own = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+        if own.is_none_or(|own| !own.eq_ignore_ascii_case(host)) {
+            return foreign(format!("the origin {origin:?} is not this server's page"));
+        }
+    }
+    let site = text(header::HeaderName::from_static("sec-fetch-site")).unwrap_or("none");
+    let mode = text(header::HeaderName::from_static("sec-fetch-mode")).unwrap_or_default();
+    // A link from elsewhere may open the page; anything else from there is refused.
+    if site == "cross-site" && mode != "navigate" {
+        return foreign("asked by a page of another site".into());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        pairs.iter().map(|(k, v)| (k.parse().unwrap(), v.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn only_own_names_and_addresses_are_answered() {
+        let names = vec!["lab.example".to_owned()];
+        let check = |host: &str| {
+            right_host(&headers(&[("host", host)]), &Uri::from_static("/"), &names).is_ok()
+        };
+        for host in ["127.0.0.1:9348", "localhost", "LOCALHOST:1", "[::1]:9348", "10.0.0.1", "lab.example:80"] {
+            assert!(check(host), "{host}");
+        }
+        for host in ["evil.example", "evil.example:9348", "127.0.0.1.evil.example", "", "[evil]:1", "localhost.evil"] {
+            assert!(!check(host), "{host}");
+        }
+        let twice = headers(&[("host", "localhost"), ("host", "evil.example")]);
+        // `collect` keeps both values of a name.
+        assert!(right_host(&twice, &Uri::from_static("/"), &names).is_err() || twice.len() == 1);
+    }
+
+    #[test]
+    fn other_origins_are_refused() {
+        let check = |pairs: &[(&'static str, &str)]| right_origin(&headers(pairs)).is_ok();
+        assert!(check(&[("host", "localhost:9348")]));
+        assert!(check(&[("host", "localhost:9348"), ("origin", "http://localhost:9348")]));
+        assert!(!check(&[("host", "localhost:9348"), ("origin", "http://localhost:80")]));
+        assert!(!check(&[("host", "localhost:9348"), ("origin", "http://evil.example")]));
+        assert!(!check(&[("host", "localhost:9348"), ("origin", "null")]));
+        assert!(!check(&[("host", "a"), ("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "cors")]));
+        assert!(check(&[("host", "a"), ("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")]));
+    }
+}

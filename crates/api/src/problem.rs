@@ -1,0 +1,186 @@
+//! Refusals and failures as `application/problem+json` (RFC 9457), which name the field.
+
+use axum::body::Body;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
+use serde::Serialize;
+use weir_model::ModelError;
+
+/// What is wrong with one field.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct FieldError {
+    /// The field as a JSON pointer into the body (`/plan/connection/0/rate`), a query's key (`?limit`), a header's name or a
+    /// path's part; empty for the whole.
+    pub field: String,
+    /// What was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub given: Option<String>,
+    /// What is accepted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accepted: Option<String>,
+    /// All of it in words.
+    pub message: String,
+}
+
+/// A refusal or a failure.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Problem {
+    /// A name of the kind of problem.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The status in words.
+    pub title: String,
+    /// The status.
+    pub status: u16,
+    /// What happened.
+    pub detail: String,
+    /// What is wrong with which fields.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<FieldError>,
+    /// With 412: who changed the document, when, and its entity tag now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub changed: Option<crate::types::Edited>,
+    /// Seconds to wait before asking again, as in `Retry-After`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_after_seconds: Option<u64>,
+}
+
+impl Problem {
+    /// A problem with its status and what happened.
+    pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        let title = status.canonical_reason().unwrap_or("Failed");
+        Problem {
+            kind: format!("urn:weir:problem:{}", title.to_ascii_lowercase().replace(' ', "-")),
+            title: title.into(),
+            status: status.as_u16(),
+            detail: detail.into(),
+            errors: vec![],
+            changed: None,
+            retry_after_seconds: None,
+        }
+    }
+
+    /// A field that is refused: 422.
+    pub fn field(
+        field: impl Into<String>,
+        given: impl Into<String>,
+        accepted: impl Into<String>,
+    ) -> Self {
+        let (field, given, accepted) = (field.into(), given.into(), accepted.into());
+        let message = format!("{given}; accepted: {accepted}");
+        Problem::new(StatusCode::UNPROCESSABLE_ENTITY, format!("{field}: {message}"))
+            .with(FieldError { field, given: Some(given), accepted: Some(accepted), message })
+    }
+
+    /// Something that is not there: 404.
+    pub fn missing(what: &str, name: &str) -> Self {
+        Problem::new(StatusCode::NOT_FOUND, format!("there is no {what} {name:?}"))
+    }
+
+    /// Something that does not go with how things are: 409.
+    pub fn conflict(detail: impl Into<String>) -> Self {
+        Problem::new(StatusCode::CONFLICT, detail)
+    }
+
+    /// Something of this server or its host failed: 500.
+    pub fn internal(detail: impl std::fmt::Display) -> Self {
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, detail.to_string())
+    }
+
+    /// Something that this host or this server's permissions don't give: 503.
+    pub fn unavailable(detail: impl Into<String>) -> Self {
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)
+    }
+
+    /// The same with one more field.
+    #[must_use]
+    pub fn with(mut self, error: FieldError) -> Self {
+        self.errors.push(error);
+        self
+    }
+
+    /// What the model says of a document that is found at `root` in the body.
+    pub fn of_model(root: &str, error: &ModelError) -> Self {
+        let field = field_of(root, error);
+        Problem::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string()).with(field)
+    }
+}
+
+/// A refusal of the model, by the field's pointer.
+pub(crate) fn field_of(root: &str, error: &ModelError) -> FieldError {
+    let message = error.to_string();
+    match error {
+        ModelError::Field { field, given, accepted } => FieldError {
+            field: format!("{root}{}", pointer(field)),
+            given: Some(given.clone()),
+            accepted: Some(accepted.clone()),
+            message: format!("{given}; accepted: {accepted}"),
+        },
+        ModelError::Value { given, accepted, .. } => FieldError {
+            field: root.into(),
+            given: Some(given.clone()),
+            accepted: Some((*accepted).into()),
+            message,
+        },
+        ModelError::Document { reason, .. } => {
+            FieldError { field: root.into(), given: None, accepted: None, message: reason.clone() }
+        }
+    }
+}
+
+/// `connection[2].payload` as `/connection/2/payload`.
+pub(crate) fn pointer(path: &str) -> String {
+    let mut out = String::new();
+    for part in path.split('.').flat_map(|part| part.split(['[', ']'])) {
+        let part = part.trim_matches('"');
+        if !part.is_empty() && part != "?" {
+            out.push('/');
+            out += &part.replace('~', "~0").replace('/', "~1");
+        }
+    }
+    out
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let text = serde_json::to_vec(&self).unwrap_or_default();
+        let mut response = Response::new(Body::from(text));
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(
+            header::CONTENT_TYPE,
+            header::HeaderValue::from_static("application/problem+json"),
+        );
+        if let Some(seconds) = self.retry_after_seconds {
+            headers.insert(header::RETRY_AFTER, seconds.into());
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_models_path_becomes_a_pointer() {
+        assert_eq!(pointer("connection[2].payload"), "/connection/2/payload");
+        assert_eq!(pointer("flow[\"a/b\"].a_to_b"), "/flow/a~1b/a_to_b");
+        assert_eq!(pointer(""), "");
+    }
+
+    #[test]
+    fn the_field_is_named_beneath_its_root() {
+        let error = ModelError::Field {
+            field: "connection[0].mss".into(),
+            given: "7".into(),
+            accepted: "88 to 32767".into(),
+        };
+        let problem = Problem::of_model("/plan", &error);
+        assert_eq!(problem.errors[0].field, "/plan/connection/0/mss");
+        assert_eq!(problem.status, 422);
+        assert_eq!(problem.errors[0].accepted.as_deref(), Some("88 to 32767"));
+    }
+}

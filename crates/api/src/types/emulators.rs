@@ -1,0 +1,129 @@
+//! Running emulators.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weir_emulator::Alarm;
+use weir_model::impairment::Impairment;
+
+/// An emulator to be started.
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EmulatorRequest {
+    /// Interface A and interface B.
+    pub interfaces: [String; 2],
+    /// Its first configuration; absent: everything passes.
+    #[serde(default)]
+    pub configuration: Impairment,
+    /// How frames are taken.
+    #[serde(default)]
+    pub link: LinkChoice,
+    /// Take interfaces that carry addresses or are members of a bridge. Those of the default route and of the session are
+    /// never taken for a remote user.
+    #[serde(default)]
+    pub force: bool,
+    /// Everything passes untouched once nobody has asked anything of the emulator for this long, 1 to 86 400 s. Absent: never.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 86_400))]
+    pub dead_man_seconds: Option<u32>,
+    /// It ends after this time. Absent: when it is told to.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 604_800))]
+    pub duration_seconds: Option<u32>,
+    /// Start it in this namespace of a lab, `LAB/m`; absent: here.
+    #[serde(default)]
+    pub lab: Option<String>,
+}
+
+/// How frames are taken.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum LinkChoice {
+    /// What serves best.
+    #[default]
+    Auto,
+    /// TPACKET_V2.
+    Packet,
+    /// AF_XDP in the driver.
+    Xdp,
+    /// AF_XDP in front of the stack.
+    XdpGeneric,
+}
+
+/// A running emulator: one of this server or one that somebody else started on this host.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct EmulatorEntry {
+    /// Id in paths.
+    pub id: String,
+    /// Interface A and interface B.
+    pub interfaces: [String; 2],
+    /// What the links are made of, A first.
+    pub links: Vec<String>,
+    /// What could not be had, in words.
+    pub notes: Vec<String>,
+    /// Its threads are scheduled in real time.
+    pub real_time: bool,
+    /// Entity tag of its configuration.
+    pub etag: String,
+    /// Its configuration's title.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// Flows whose laws are not applied at the moment.
+    pub stopped_flows: Vec<String>,
+    /// This server started it.
+    pub own: bool,
+    /// Its dead-man time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dead_man_seconds: Option<u32>,
+}
+
+/// Running emulators.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct EmulatorList {
+    /// By id.
+    pub emulators: Vec<EmulatorEntry>,
+    /// Why none can be started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unavailable: Option<String>,
+}
+
+/// What a change came to.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct Applied {
+    /// Number of the configuration, 0 being the first.
+    pub configuration: u64,
+    /// The new entity tag.
+    pub etag: String,
+    /// What to know of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// What an emulator had to say.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct EmulatorLog {
+    /// Alarms, those that have passed included.
+    pub alarms: Vec<Alarm>,
+    /// Lines of its program, latest last; of one that another started there are none.
+    pub lines: Vec<String>,
+    /// Changes made through this server, latest last.
+    pub changes: Vec<EmulatorChange>,
+}
+
+/// A change made through this server.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct EmulatorChange {
+    /// RFC 3339, UTC.
+    pub at: String,
+    /// Address of who made it.
+    pub by: String,
+    /// What it was.
+    pub change: String,
+}
+
+/// Whether a flow's verdicts go to the journal.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LogRequest {
+    /// Write them.
+    pub on: bool,
+}

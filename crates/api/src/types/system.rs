@@ -1,0 +1,303 @@
+//! The server and its host.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use weir_experiment::calibrate::Calibration;
+use weir_model::record::Host;
+use weir_model::report::EndReport;
+
+/// What this server is and may do.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct System {
+    /// Version of Weir.
+    pub version: String,
+    /// Another one after each start of the server: a page that sees it change knows of the restart.
+    pub instance: String,
+    /// When the server started, RFC 3339, UTC.
+    pub started_at: String,
+    /// The host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<Host>,
+    /// What may be asked of it.
+    pub may: May,
+    /// The page that it was built with.
+    pub page: PageState,
+    /// Limits.
+    pub limits: ServerLimits,
+    /// Names of keys for tests, as `key_name` takes them.
+    pub key_names: Vec<String>,
+    /// Calibration of this host, named; absent when there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calibration_id: Option<String>,
+}
+
+/// What this server may do on its host.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct May {
+    /// Start emulators.
+    pub emulate: bool,
+    /// Make labs.
+    pub make_labs: bool,
+    /// Let scenarios run named scripts (`--allow-commands`).
+    pub run_scripts: bool,
+    /// Why something is not to be had, in words.
+    pub reasons: Vec<String>,
+    /// Effective capabilities of the web server itself; none is the rule.
+    pub capabilities: Vec<String>,
+}
+
+/// Whether there is a page.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct PageState {
+    /// The page is in this program.
+    pub built: bool,
+    /// What is missing, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// The server's limits, in numbers.
+#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
+pub struct ServerLimits {
+    /// Connections at once.
+    pub connections: usize,
+    /// Connections of one address at once.
+    pub connections_per_address: usize,
+    /// Readers of the live stream at once.
+    pub stream_readers: usize,
+    /// Bytes of a body.
+    pub body_bytes: usize,
+    /// Time for the head of a request.
+    pub head_seconds: u64,
+    /// Time for its body.
+    pub body_seconds: u64,
+    /// Requests of one address, a second, on average.
+    pub requests_per_second: u32,
+    /// Tests at once.
+    pub tests: usize,
+    /// Experiments at once.
+    pub experiments: usize,
+    /// Emulators at once.
+    pub emulators: usize,
+    /// Ended tests and experiments that are still listed.
+    pub ended_kept: usize,
+}
+
+/// An interface of this host.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct InterfaceEntry {
+    /// Name.
+    pub name: String,
+    /// Kind of a virtual interface.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// Switched on.
+    pub up: bool,
+    /// Has a carrier.
+    pub carrier: bool,
+    /// Loopback.
+    pub loopback: bool,
+    /// Member of a bridge or bond.
+    pub member: bool,
+    /// Largest IP packet.
+    pub mtu_bytes: u32,
+    /// Hardware address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mac: Option<String>,
+    /// Addresses with the length of their prefix.
+    pub addresses: Vec<String>,
+    /// Queueing discipline.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub qdisc: Option<String>,
+    /// Speed of the link.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speed_bits_per_second: Option<u64>,
+    /// An emulator on it would be refused without `force`, and why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub in_use: Option<String>,
+}
+
+/// The interfaces of this host.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct InterfaceList {
+    /// By their numbers.
+    pub interfaces: Vec<InterfaceEntry>,
+}
+
+/// This host's noise floor.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct CalibrationState {
+    /// The one kept last; absent when there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept: Option<Calibration>,
+    /// One is being made.
+    pub running: bool,
+    /// What the running one does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
+    /// Why the last one failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// A calibration to be made.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CalibrationRequest {
+    /// Over loopback only, without the two hosts of a lab.
+    pub no_lab: bool,
+}
+
+/// A published schema.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct SchemaEntry {
+    /// Its name in paths: `plan`, `impair`, `run`, `scenario`, `experiment`.
+    pub name: String,
+    /// Its name in documents.
+    pub schema: String,
+}
+
+/// The published schemas.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct SchemaList {
+    /// All of them.
+    pub schemas: Vec<SchemaEntry>,
+}
+
+/// Any JSON.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct AnyJson(pub Value);
+
+/// A change that was asked for.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct AuditEntry {
+    /// RFC 3339, UTC.
+    pub at: String,
+    /// Address of who asked.
+    pub address: String,
+    /// The name of the token or certificate; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// Method.
+    pub method: String,
+    /// Path.
+    pub path: String,
+    /// The answer's status.
+    pub status: u16,
+}
+
+/// The latest changes.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct AuditList {
+    /// Newest first, 1000 at most.
+    pub entries: Vec<AuditEntry>,
+    /// The file that all of them are in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+}
+
+/// A client of the answering side.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct Client {
+    /// Number of the session.
+    pub session: u64,
+    /// Address and port.
+    pub peer: String,
+    /// Flows.
+    pub flows: usize,
+    /// When it came, RFC 3339, UTC.
+    pub opened_at: String,
+    /// When it ended; absent while it runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub closed_at: Option<String>,
+    /// Why it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// What this side measured; absent while it runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub report: Option<EndReport>,
+}
+
+/// The answering side of this server.
+#[derive(Debug, Clone, Default, Serialize, JsonSchema)]
+pub struct ClientList {
+    /// Where it listens; empty when it does not.
+    pub addresses: Vec<String>,
+    /// Anybody may use it: no key is set.
+    pub open: bool,
+    /// Sessions, newest first: those that run and the latest 100 that ended.
+    pub clients: Vec<Client>,
+    /// Clients that were refused, since the start.
+    pub refused: u64,
+    /// Why the latest one was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latest_refusal: Option<String>,
+}
+
+/// What became of a document that was looked at.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct Validation {
+    /// It can be run.
+    pub valid: bool,
+    /// What is wrong with it, in the parser's words.
+    pub errors: Vec<crate::problem::FieldError>,
+    /// The same as TOML, as it was understood.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub toml: Option<String>,
+    /// What to expect of it, in words: flows, limits.
+    pub notes: Vec<String>,
+}
+
+/// A lab.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct LabEntry {
+    /// Name.
+    pub name: String,
+    /// Its hosts.
+    pub hosts: Vec<LabHost>,
+    /// Namespaces, those without addresses of their own (the middle `m`) included.
+    pub nodes: Vec<String>,
+}
+
+/// A host of a lab.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct LabHost {
+    /// Name.
+    pub name: String,
+    /// Address.
+    pub ipv4: String,
+    /// Address.
+    pub ipv6: String,
+}
+
+/// The labs of this user.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct LabList {
+    /// By name.
+    pub labs: Vec<LabEntry>,
+}
+
+/// A lab to be made.
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LabRequest {
+    /// Name: letters, digits and hyphens, at most 32.
+    pub name: String,
+    /// Hosts, 2 to 16.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<u32>,
+    /// MTU of its links, 1280 to 65535.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mtu_bytes: Option<u32>,
+    /// Offloads off.
+    #[serde(default)]
+    pub cut: bool,
+    /// A namespace between a and b, for an emulator.
+    #[serde(default)]
+    pub middle: bool,
+    /// Laws of an emulator in the middle, in the words of `weir impair --both`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub impair: Option<String>,
+}
