@@ -20,12 +20,12 @@ export function rowOf(counts: { sender?: IntervalCount | null; receiver?: Interv
   const lost = receiver?.lost_packets;
   const expected = lost === undefined || lost === null || receiver === undefined || receiver === null ? 0 : receiver.packets + lost;
   return {
-    rate: receiver?.bits_per_second ?? sender?.bits_per_second,
-    packets: receiver?.packets_per_second ?? sender?.packets_per_second,
+    rate: receiver?.bits_per_second ?? sender?.bits_per_second ?? undefined,
+    packets: receiver?.packets_per_second ?? sender?.packets_per_second ?? undefined,
     loss: expected > 0 ? (lost ?? 0) / expected : undefined,
     jitter: receiver?.jitter_seconds ?? undefined,
     delay: receiver?.mean_delay_seconds ?? sender?.rtt_seconds ?? undefined,
-    sent: sender?.bits_per_second,
+    sent: sender?.bits_per_second ?? undefined,
   };
 }
 
