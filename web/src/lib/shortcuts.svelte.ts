@@ -1,5 +1,6 @@
 // Single keys that do something, listed on `?`; off where the person wants them off (WCAG 2.1.4).
 
+import { untrack } from 'svelte';
 import { preferences } from './preferences.svelte';
 
 export interface Shortcut {
@@ -14,8 +15,9 @@ class Shortcuts {
 
   /** Adds keys until the returned function is called. */
   add(group: Shortcut[]): () => void {
-    this.#groups = [...this.#groups, group];
-    return () => (this.#groups = this.#groups.filter((one) => one !== group));
+    // Called from effects, which are not to run again because of it.
+    untrack(() => (this.#groups = [...this.#groups, group]));
+    return () => untrack(() => (this.#groups = this.#groups.filter((one) => one !== group)));
   }
 
   /** Handles a key press that no field and no dialog wants. */

@@ -44,6 +44,8 @@ export interface Field {
   /** What is accepted, from the description of its type. */
   accepted: string;
   placeholder: string;
+  /** A value that is accepted; empty where the schema tells none. */
+  example: string;
   /** A null or an absence is meaningful: nothing is set. */
   optional: boolean;
   required: boolean;
@@ -93,8 +95,8 @@ function choicesOf(schema: Schema): Choice[] {
   if (options.length === 0 || !options.every((one) => one.const !== undefined || one.enum !== undefined)) return [];
   return options.flatMap((one) =>
     one.const !== undefined
-      ? [{ value: String(one.const), help: one.description ?? '' }]
-      : (one.enum ?? []).map((value) => ({ value: String(value), help: one.description ?? '' })),
+      ? [{ value: String(one.const), help: plainly(one.description ?? '') }]
+      : (one.enum ?? []).map((value) => ({ value: String(value), help: plainly(one.description ?? '') })),
   );
 }
 
@@ -148,9 +150,10 @@ export function fieldOf(root: Schema, owner: Schema, name: string): Field {
     name,
     label: labelOf(name),
     kind,
-    help: own.description ?? schema.description ?? '',
-    accepted: plain ? typeWords : '',
-    placeholder: fallback !== '' ? fallback : exampleOf(typeWords),
+    help: plainly(own.description ?? schema.description ?? ''),
+    accepted: plain ? plainly(typeWords) : '',
+    placeholder: fallback !== '' ? fallback : exampleOf(typeWords) && `e.g. ${exampleOf(typeWords)}`,
+    example: fallback !== '' ? fallback : exampleOf(typeWords),
     optional: nullable || !required,
     required,
     initial,
@@ -163,10 +166,14 @@ export function fieldOf(root: Schema, owner: Schema, name: string): Field {
   };
 }
 
-/** All properties of an object, required ones first, else in the order of the schema. */
-export function fieldsOf(root: Schema, object: Schema): Field[] {
-  const fields = Object.keys(object.properties ?? {}).map((name) => fieldOf(root, object, name));
-  return [...fields.filter((one) => one.required), ...fields.filter((one) => !one.required)];
+/** Descriptions are Markdown of one kind only: code between backticks. */
+const plainly = (text: string) => text.replace(/`([^`]*)`/g, '$1');
+
+/** All properties of an object: those of `first` in that order, then required ones in theirs, then the others. */
+export function fieldsOf(root: Schema, object: Schema, first: readonly string[] = []): Field[] {
+  const all = Object.keys(object.properties ?? {});
+  const names = [...first, ...(object.required ?? []), ...all].filter((name) => all.includes(name));
+  return [...new Set(names)].map((name) => fieldOf(root, object, name));
 }
 
 /** Beside laws, in slots whose schema does not name its laws by `x-one-of`. */
@@ -196,7 +203,7 @@ export function starterOf(root: Schema, field: Field): Json {
     case 'number':
       return Math.max(1, field.minimum ?? 1);
     case 'quantity':
-      return field.placeholder;
+      return field.example;
     case 'text':
       return '';
     case 'list':
