@@ -4,6 +4,7 @@ import { createServer } from 'node:http';
 import { readFileSync, existsSync } from 'node:fs';
 import { extname, join, normalize } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { SpeedMock } from './websocket.mjs';
 
 const HERE = fileURLToPath(new URL('.', import.meta.url));
 const WEB = join(HERE, '../..');
@@ -106,6 +107,7 @@ export class Mock {
   labs = [];
   tags = { id: { campaign: 'spring' } };
   calls = [];
+  speed = new SpeedMock();
   #number = 0;
   hertz;
 
@@ -124,6 +126,7 @@ export class Mock {
   async start(port = 0) {
     this.#server = createServer((request, response) => void this.#serve(request, response));
     this.#server.on('connection', (socket) => (this.#sockets.add(socket), socket.on('close', () => this.#sockets.delete(socket))));
+    this.#server.on('upgrade', (request, socket) => this.speed.upgrade(request, socket));
     await new Promise((resolve) => this.#server.listen(port, '127.0.0.1', resolve));
     this.port = this.#server.address().port;
     return `http://127.0.0.1:${this.port}`;
@@ -309,6 +312,11 @@ export class Mock {
     const url = new URL(request.url, 'http://mock');
     for (const [name, value] of Object.entries({ 'Content-Security-Policy': POLICY, 'X-Content-Type-Options': 'nosniff', 'Referrer-Policy': 'no-referrer', 'Cache-Control': 'no-store' })) response.setHeader(name, value);
     try {
+      if (url.pathname.startsWith('/speed/v1/results/')) {
+        const kept = this.speed.results.get(url.pathname.split('/').at(-1));
+        response.statusCode = kept === undefined ? 404 : 200;
+        return response.end(JSON.stringify(kept ?? {}));
+      }
       if (!url.pathname.startsWith('/api/v1/')) return this.#file(url.pathname, response);
       const where = url.pathname.slice('/api/v1'.length).split('/').slice(1).map(decodeURIComponent);
       this.calls.push(`${request.method} ${url.pathname}`);
