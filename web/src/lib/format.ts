@@ -20,7 +20,8 @@ function isFigure(value: Maybe): value is number {
 /** `digits` significant digits, never in exponents, trailing zeros kept so that a live figure keeps its width. */
 export function significant(value: number, digits = 4): string {
   if (value === 0) return '0';
-  const places = digits - 1 - Math.floor(Math.log10(Math.abs(value)));
+  // Rounded first: 0.99995 has its four digits as 1.000.
+  const places = digits - 1 - Math.floor(Math.log10(Math.abs(Number(value.toPrecision(digits)))));
   return value.toFixed(Math.min(Math.max(places, 0), 9));
 }
 

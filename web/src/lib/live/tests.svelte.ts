@@ -31,7 +31,7 @@ export function rowOf(counts: { sender?: IntervalCount | null; receiver?: Interv
 
 /** What is known of one running or ended test. */
 export class LiveTest {
-  test: Test;
+  #test = $state.raw() as Test;
   interval: Interval | undefined;
   skipped = 0;
   readonly flows = new Map<number, Row>();
@@ -42,8 +42,17 @@ export class LiveTest {
   readonly #series = new Map<number, Series>();
 
   constructor(test: Test) {
-    this.test = test;
+    this.#test = test;
     if (test.latest) this.take(test.latest);
+  }
+
+  /** The test as the server told it last. */
+  get test(): Test {
+    return this.#test;
+  }
+
+  set test(test: Test) {
+    this.#test = test;
   }
 
   take(interval: Interval): void {

@@ -185,7 +185,7 @@ const BESIDE_LAWS = new Set(['duplicate', 'order']);
  */
 export function lawsOf(root: Schema, object: Schema): string[] {
   if (object['x-one-of'] !== undefined) return object['x-one-of'];
-  if (!/\bone law is set\b/i.test(object.description ?? '')) return [];
+  if (!/\bone (\w+ )?law is set\b/i.test(object.description ?? '')) return [];
   return Object.keys(object.properties ?? {}).filter((name) => {
     const field = fieldOf(root, object, name);
     return field.initial === undefined && field.optional && !BESIDE_LAWS.has(name);
