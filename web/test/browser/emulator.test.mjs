@@ -49,7 +49,7 @@ test('a law is previewed while it is edited, staged, applied with others at once
   await editor.getByLabel('deviation').fill('8ms');
   const preview = page.getByRole('region', { name: 'Preview' });
   await preview.getByText('40.00 ms').first().waitFor();
-  await preview.getByRole('figure', { name: 'Histogram of delay' }).waitFor();
+  await preview.getByRole('group', { name: 'Histogram of delay' }).waitFor();
   await lane(page, 'From B to A').getByRole('button', { name: /Loss and/ }).click();
   await page.getByRole('region', { name: /, settings/ }).getByLabel('law').selectOption('percentage');
   assert.equal(emulator.version, 0, 'something was applied before Apply');

@@ -114,16 +114,15 @@ test('a value that is refused is told beside its field, in the server’s words'
   site.quiet();
 });
 
-test('a refused start says why, and starts nothing', options, async () => {
+test('a refused start is told beside the host, and starts nothing', options, async () => {
   const page = await site.page({ tolerate: (words) => words.includes('422') });
-  await page.getByLabel('Host where').fill('host with a flaw');
-  site.mock.startTest = new Proxy(site.mock.startTest, { apply: () => { throw Object.assign(new Error('x'), {}); } });
+  await page.getByLabel('Host where').fill('no such host');
   const before = site.mock.tests.length;
   await page.getByRole('button', { name: '▶ Start' }).click();
-  await page.getByRole('alert').first().waitFor();
+  await page.getByText('no such host; accepted: a name or address').first().waitFor();
+  assert.equal(await page.getByLabel('Host', { exact: true }).getAttribute('aria-invalid'), 'true');
   assert.equal(site.mock.tests.length, before);
-  delete site.mock.startTest;
-  site.faults.splice(0);
+  site.quiet();
 });
 
 test('a plan is kept and loaded; who comes second is told', options, async () => {

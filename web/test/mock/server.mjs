@@ -165,7 +165,7 @@ export class Mock {
 
   startTest({ host, plan, tags = {} }) {
     const errors = checkPlan(plan, '/plan');
-    if (!host && !plan.host) errors.push(refuse('/host', '', 'a name or address'));
+    if ((!host && !plan.host) || /\s/.test(host)) errors.push(refuse('/host', host, 'a name or address'));
     if (errors.length > 0) throw new Refused(422, errors[0].message, errors);
     this.#number += 1;
     const flows = [];
