@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use super::orders::Order;
-use super::output::{Line, keep_words};
+use super::output::{Line, error_in, keep_words};
 use crate::app::{Shared, lock};
 use crate::problem::Problem;
 use crate::types::{Kind, State, StateEvent};
@@ -49,9 +49,15 @@ pub(crate) async fn start(app: &Shared, no_lab: bool) -> Result<(), Problem> {
         if let Some(output) = started.output {
             let mut lines = output.lines();
             while let Some(line) = lines.recv().await {
-                if let Line::Words(line) = line {
-                    keep_words(&mut words, &line);
-                    lock(&app.calibrating.0).step = Some(line);
+                match line {
+                    Line::Words(line) => {
+                        keep_words(&mut words, &line);
+                        lock(&app.calibrating.0).step = Some(line);
+                    }
+                    Line::Out(line) if line.starts_with("{\"error\"") => {
+                        keep_words(&mut words, &error_in(&line));
+                    }
+                    Line::Out(_) => {}
                 }
             }
         }

@@ -8,7 +8,7 @@ use weir_model::experiment::Experiment;
 
 use super::launcher::Started;
 use super::orders::Order;
-use super::output::{Line, keep_words};
+use super::output::{Line, error_in, keep_words};
 use crate::app::{App, Shared, lock};
 use crate::clock;
 use crate::problem::Problem;
@@ -166,8 +166,7 @@ async fn watch(app: Shared, id: String, started: Started) {
         entry.state.exit_code = exit.and_then(|e| e.code);
         entry.state.state = if outcome.is_some() { State::Ended } else { State::Failed };
         if outcome.is_none() {
-            let message = serde_json::from_str::<serde_json::Value>(&printed).ok();
-            let message = message.and_then(|v| v["data"]["message"].as_str().map(str::to_owned));
+            let message = Some(error_in(&printed)).filter(|m| !m.is_empty());
             let said = words.trim().trim_start_matches("error: ").to_owned();
             entry.state.error = Some(match (message, exit.and_then(|e| e.signal)) {
                 (Some(message), _) => message,

@@ -89,3 +89,10 @@ pub(crate) fn keep_words(words: &mut String, line: &str) {
         words.drain(..cut);
     }
 }
+
+/// The words of an error, as text or as `--json` has it.
+pub(crate) fn error_in(line: &str) -> String {
+    let parsed: Option<serde_json::Value> = serde_json::from_str(line).ok();
+    let message = parsed.and_then(|v| v["error"]["message"].as_str().map(str::to_owned));
+    message.unwrap_or_else(|| line.trim().trim_start_matches("error: ").to_owned())
+}
