@@ -661,6 +661,24 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/session": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Gives a page its token in a cookie; needs none itself. */
+        post: operations["beginSession"];
+        /** Takes it away. */
+        delete: operations["endSession"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/sweeps": {
         parameters: {
             query?: never;
@@ -3342,11 +3360,6 @@ export interface components {
              * @description Lost by law.
              */
             lost_packets: number;
-            /**
-             * Format: uint64
-             * @description Congestion marked.
-             */
-            marked_packets: number;
             /** @description What to know of it, in words. */
             notes: string[];
             /**
@@ -3488,10 +3501,12 @@ export interface components {
             a_to_b: string;
             /** @description Its laws from B to A. */
             b_to_a: string;
-            /** @description What it is like. */
-            description: string;
             /** @description Its name, as a flow's `profile` takes it. */
             name: string;
+            /** @description Where its figures are from. */
+            source: string;
+            /** @description What it stands for. */
+            title: string;
         };
         /** @description Presets. */
         ProfileList: {
@@ -4350,6 +4365,11 @@ export interface components {
              */
             tests: number;
         };
+        /** @description A page's token. */
+        SessionRequest: {
+            /** @description The token; it goes into a cookie that scripts can't read. */
+            token: string;
+        };
         /** @description A value of the set-up that is not the same on both sides. */
         SetupDifference: {
             /** @description The values in A; none where no run of it has one. */
@@ -4780,10 +4800,12 @@ export interface components {
         System: {
             /** @description Calibration of this host, named; absent when there is none. */
             calibration_id?: string | null;
-            /** @description The host. */
-            host?: components["schemas"]["Host"] | null;
+            /** @description The host's name. */
+            host?: string | null;
             /** @description Another one after each start of the server: a page that sees it change knows of the restart. */
             instance: string;
+            /** @description Its kernel. */
+            kernel?: string | null;
             /** @description Names of keys for tests, as `key_name` takes them. */
             key_names: string[];
             /** @description Limits. */
@@ -4794,6 +4816,8 @@ export interface components {
             page: components["schemas"]["PageState"];
             /** @description When the server started, RFC 3339, UTC. */
             started_at: string;
+            /** @description Every request needs a token. */
+            token_needed: boolean;
             /** @description Version of Weir. */
             version: string;
         };
@@ -5291,7 +5315,7 @@ export interface operations {
         parameters: {
             query: {
                 /** @description Confidence of the intervals in percent, 50 to below 100. */
-                confidence?: number | null;
+                confidence?: number;
                 /** @description Ids of the runs of A and of B: `A,B`, or sets `A1+A2,B1+B2`. */
                 runs: string;
             };
@@ -5650,12 +5674,12 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description Samples of one object at most so often a second, 0.1 to 20. Absent: 10. */
-                rate?: number | null;
+                rate?: number;
                 /**
                  * @description Kinds separated by commas, of `tests`, `experiments`, `emulators`, `clients`, `calibration`, `documents`; one object as
                  *     `KIND:ID`. Absent: all.
                  */
-                topics?: string | null;
+                topics?: string;
             };
             header?: never;
             path?: never;
@@ -5792,7 +5816,7 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description With `svg`: which figure, by its id; absent: the first. */
-                figure?: string | null;
+                figure?: string;
                 /** @description Its form. */
                 format?: components["schemas"]["ReportFormat"];
             };
@@ -6111,17 +6135,17 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description The peer, exactly. */
-                host?: string | null;
+                host?: string;
                 /** @description At most so many, 1 to 1000. */
-                limit?: number | null;
+                limit?: number;
                 /** @description Started at or after: a date, an RFC 3339 time, or an age such as `2h` or `7d`. */
-                since?: string | null;
+                since?: string;
                 /** @description A tag, `KEY` or `KEY=VALUE`; may be given several times. */
                 tag?: string[];
                 /** @description Words in the title. */
-                title?: string | null;
+                title?: string;
                 /** @description Started before or at. */
-                until?: string | null;
+                until?: string;
                 /**
                  * @description A condition such as `transport=udp` or `loss>0.1%`, in the words of `weir runs list --where`; may be given several
                  *     times.
@@ -6217,7 +6241,7 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description With `svg`: which figure, by its id; absent: the first. */
-                figure?: string | null;
+                figure?: string;
                 /** @description Its form. */
                 format?: components["schemas"]["ReportFormat"];
             };
@@ -6384,6 +6408,48 @@ export interface operations {
                 content: {
                     "application/schema+json": components["schemas"]["AnyJson"];
                 };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    beginSession: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SessionRequest"];
+            };
+        };
+        responses: {
+            /** @description Done. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    endSession: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Problem"];
         };
