@@ -33,6 +33,8 @@ class Generator {
   errors = $state.raw<Map<string, string>>(new Map());
   notes = $state.raw<string[]>([]);
   host = $state(preferences.host);
+  /** Why the host was refused; holds until the next start, whatever is checked of the plan meanwhile. */
+  hostError = $state('');
   keyName = $state('');
   starting = $state(false);
   #checking: ReturnType<typeof setTimeout> | undefined;
@@ -148,6 +150,7 @@ class Generator {
     const { host: _, ...rest } = plan;
     preferences.host = this.host;
     this.starting = true;
+    this.hostError = '';
     try {
       const body = { host: this.host.trim(), plan: { ...rest, connection: chosen }, ...(this.keyName && { key_name: this.keyName }) };
       tests.add(await post<Test>('/tests', body));
@@ -156,8 +159,7 @@ class Generator {
         const errors = error.errorsBelow('/plan');
         // A connection started alone is the first of its test.
         this.errors = only === undefined ? errors : new Map([...errors].map(([at, words]) => [at.replace(/^\/connection\/0/, `/connection/${only}`), words]));
-        const atHost = error.errorsBelow('/host').get('');
-        if (atHost !== undefined) this.errors = new Map([...this.errors, ['/host', atHost]]);
+        this.hostError = error.errorsBelow('/host').get('') ?? '';
       }
       throw error;
     } finally {

@@ -120,6 +120,8 @@ test('a refused start is told beside the host, and starts nothing', options, asy
   const before = site.mock.tests.length;
   await page.getByRole('button', { name: '▶ Start' }).click();
   await page.getByText('no such host; accepted: a name or address').first().waitFor();
+  // What is checked of the plan meanwhile takes nothing away.
+  await page.waitForTimeout(500);
   assert.equal(await page.getByLabel('Host', { exact: true }).getAttribute('aria-invalid'), 'true');
   assert.equal(site.mock.tests.length, before);
   site.quiet();
@@ -166,6 +168,21 @@ test('a server that was started anew: the page reconnects by itself and says so'
   // The plan is still there, and can be started again.
   await page.getByRole('button', { name: '▶ Start all' }).click();
   await page.getByRole('table', { name: 'Connections' }).getByText('running').waitFor();
+  site.quiet();
+});
+
+test('a server that wants a token asks for it, and refuses a wrong one', options, async () => {
+  site.mock.token = 'right';
+  const page = await site.page({ tolerate: (words) => words.includes('401') });
+  const dialog = page.getByRole('dialog', { name: 'This server wants a token' });
+  await dialog.getByLabel('Token').fill('wrong');
+  await dialog.getByRole('button', { name: 'Open' }).click();
+  await dialog.getByText('the token is not known').waitFor();
+  await dialog.getByLabel('Token').fill('right');
+  await dialog.getByRole('button', { name: 'Open' }).click();
+  await page.getByRole('status').getByText('live').waitFor();
+  assert.equal(await page.evaluate(() => document.cookie), '');
+  delete site.mock.token;
   site.quiet();
 });
 

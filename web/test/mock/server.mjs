@@ -12,7 +12,7 @@ const sample = (name) => JSON.parse(readFileSync(join(HERE, 'data', `${name}.jso
 const schema = (name) => JSON.parse(readFileSync(join(WEB, '../docs/schemas', `weir.${name}-1.schema.json`), 'utf8'));
 
 const TYPES = { '.html': 'text/html; charset=utf-8', '.js': 'text/javascript', '.css': 'text/css', '.svg': 'image/svg+xml' };
-export const POLICY = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'";
+export const POLICY = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 class Refused extends Error {
   constructor(status, detail, errors = [], more = {}) {
@@ -81,7 +81,7 @@ function preview({ configuration, flow, direction = 'forward', packets = 10_000,
   return {
     packets, interval_seconds, size_bytes,
     sent_packets: Math.round(packets * (1 - loss / 100)), lost_packets: Math.round((packets * loss) / 100), loss_ratio: loss / 100,
-    queue_dropped_packets: 0, duplicated_packets: 0, reordered_packets: 0, marked_packets: 0,
+    queue_dropped_packets: 0, duplicated_packets: 0, reordered_packets: 0,
     loss_runs: loss > 0 ? { 1: Math.round((packets * loss) / 110), 2: Math.round((packets * loss) / 2200) } : {}, fates,
     ...(has && { delay: { mean_seconds: mean, deviation_seconds: deviation * 0.42, min_seconds: low, p50_seconds: mean, p90_seconds: mean + deviation, p99_seconds: mean + 2 * deviation, max_seconds: edges.at(-1), histogram_edges_seconds: edges, histogram_packets: counts, cdf_seconds: edges.slice(1), cdf_ratio: counts.map((one) => (sum += one) / packets) } }),
     sent_bits_per_second: (size_bytes * 8) / interval_seconds, laws: JSON.stringify(laws), notes: deviation > 0 ? ['fifo-release keeps the order, so the asked deviation shrinks where packets are close'] : [],
@@ -89,9 +89,9 @@ function preview({ configuration, flow, direction = 'forward', packets = 10_000,
 }
 
 const PROFILES = [
-  { name: '3g-good', description: '3G (UMTS), good', a_to_b: 'rate 420k, delay 100ms', b_to_a: 'rate 850k, delay 90ms' },
-  { name: 'dsl', description: 'DSL', a_to_b: 'rate 256k, delay 5ms', b_to_a: 'rate 2M, delay 5ms' },
-  { name: 'geo', description: 'Satellite, geostationary', a_to_b: 'rate 5M, delay 300ms', b_to_a: 'rate 25M, delay 300ms' },
+  { name: '3g-good', title: '3G (UMTS), good', source: 'a table', a_to_b: 'rate 420k, delay 100ms', b_to_a: 'rate 850k, delay 90ms' },
+  { name: 'dsl', title: 'DSL', source: 'a table', a_to_b: 'rate 256k, delay 5ms', b_to_a: 'rate 2M, delay 5ms' },
+  { name: 'geo', title: 'Satellite, geostationary', source: 'a table', a_to_b: 'rate 5M, delay 300ms', b_to_a: 'rate 25M, delay 300ms' },
 ];
 
 export class Mock {
@@ -321,12 +321,14 @@ export class Mock {
       const where = url.pathname.slice('/api/v1'.length).split('/').slice(1).map(decodeURIComponent);
       this.calls.push(`${request.method} ${url.pathname}`);
       if (this.calls.length > 1000) this.calls.shift();
+      if (this.token !== undefined && where[0] !== 'session' && request.headers.cookie !== `weir=${this.token}`) throw new Refused(401, 'a token is needed: Authorization: Bearer TOKEN');
       if (where[0] === 'events') return this.#events(request, response);
       const chunks = [];
       for await (const chunk of request) chunks.push(chunk);
       const text = Buffer.concat(chunks).toString();
       const answer = this.#answer(request.method, where, url.searchParams, text === '' ? undefined : JSON.parse(text), request.headers) ?? {};
       if (answer.etag !== undefined) response.setHeader('ETag', answer.etag);
+      if (answer.cookie !== undefined) response.setHeader('Set-Cookie', `weir=${answer.cookie}; HttpOnly; SameSite=Strict; Path=/`);
       response.statusCode = answer.status ?? (answer.body === undefined ? 204 : 200);
       response.setHeader('Content-Type', answer.type ?? 'application/json');
       response.end(answer.body === undefined ? undefined : typeof answer.body === 'string' ? answer.body : JSON.stringify(answer.body));
@@ -367,7 +369,10 @@ export class Mock {
     const missing = () => new Refused(404, `there is no ${kind} ${JSON.stringify(id)}`);
     switch (key) {
       case 'GET system':
-        return { body: { version: '0.1.0', instance: this.instance, started_at: '2026-03-01T08:00:00.000Z', host: this.records.values().next().value.local, may: { emulate: true, make_labs: true, run_scripts: false, reasons: ['named scripts: the server was started without --allow-commands'], capabilities: [] }, page: { built: true }, limits: { connections: 512, connections_per_address: 64, stream_readers: 32, body_bytes: 16777216, head_seconds: 10, body_seconds: 30, requests_per_second: 50, tests: 16, experiments: 2, emulators: 8, ended_kept: 100 }, key_names: [], calibration_id: this.calibration.id } };
+        return { body: { version: '0.1.0', instance: this.instance, started_at: '2026-03-01T08:00:00.000Z', host: 'lab-a', kernel: '6.1.0', token_needed: this.token !== undefined, may: { emulate: true, make_labs: true, run_scripts: false, reasons: ['named scripts: the server was started without --allow-commands'], capabilities: [] }, page: { built: true }, limits: { connections: 512, connections_per_address: 64, stream_readers: 32, body_bytes: 16777216, head_seconds: 10, body_seconds: 30, requests_per_second: 50, tests: 16, experiments: 2, emulators: 8, ended_kept: 100 }, key_names: [], calibration_id: this.calibration.id } };
+      case 'POST session':
+        if (body.token !== this.token) throw new Refused(401, 'the token is not known');
+        return { cookie: body.token };
       case 'GET doctor':
         return { body: sample('doctor') };
       case 'GET calibration':

@@ -62,31 +62,11 @@ export function byPlace(errors: Map<string, string>, document: unknown): Map<str
   return moved;
 }
 
-const TOKEN = 'weir.token';
-let token: string | null = null;
-try {
-  token = sessionStorage.getItem(TOKEN);
-} catch {
-  token = null;
-}
-
-export function setToken(next: string): void {
-  token = next;
-  try {
-    sessionStorage.setItem(TOKEN, next);
-  } catch {
-    // Held until the page is closed.
-  }
-}
+/** Gives the server its token; it comes back as a cookie that scripts can't read. */
+export const unlock = async (token: string): Promise<void> => void (await call('POST', '/session', { body: { token } }));
 
 /** Called when the server wants a token that it did not get. */
 export const onUnauthorized: { ask: () => void } = { ask: () => {} };
-
-export function headers(extra: Record<string, string> = {}): Headers {
-  const made = new Headers(extra);
-  if (token !== null) made.set('Authorization', `Bearer ${token}`);
-  return made;
-}
 
 export interface Answer<T> {
   data: T;
@@ -139,7 +119,7 @@ export async function call<T>(method: string, where: string, options: Options = 
   try {
     response = await fetch(urlOf(where, options.query), {
       method,
-      headers: headers(extra),
+      headers: extra,
       ...(options.body !== undefined && { body: JSON.stringify(options.body) }),
       ...(options.signal && { signal: options.signal }),
     });
@@ -148,7 +128,7 @@ export async function call<T>(method: string, where: string, options: Options = 
     throw new ApiError(0, { type: 'about:blank', title: 'No answer', status: 0, detail: 'the server does not answer', errors: [] });
   }
   if (!response.ok) {
-    if (response.status === 401) onUnauthorized.ask();
+    if (response.status === 401 && where !== '/session') onUnauthorized.ask();
     throw new ApiError(response.status, await problemOf(response));
   }
   const text = await response.text();
@@ -161,9 +141,9 @@ export const post = async <T>(where: string, body?: unknown, signal?: AbortSigna
   (await call<T>('POST', where, { body, ...(signal && { signal }) } as Options)).data;
 export const remove = async (where: string): Promise<void> => void (await call('DELETE', where));
 
-/** Fetches a file with the token and hands it to the browser to keep. */
+/** Fetches a file and hands it to the browser to keep. */
 export async function download(where: string, query: Options['query'], name: string): Promise<void> {
-  const response = await fetch(urlOf(where, query), { headers: headers() });
+  const response = await fetch(urlOf(where, query));
   if (!response.ok) throw new ApiError(response.status, await problemOf(response));
   const url = URL.createObjectURL(await response.blob());
   const link = document.createElement('a');

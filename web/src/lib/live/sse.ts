@@ -1,4 +1,4 @@
-// Server-sent events read from a fetched body: EventSource cannot carry a token, and hides what it dropped.
+// Server-sent events read from a fetched body: EventSource hides the status of a refusal and waits as it likes.
 
 export interface ServerEvent {
   event: string;

@@ -1,6 +1,6 @@
 // The one live stream: read, reconnected, and handed to whoever listens. Knows nothing of what it carries.
 
-import { BASE, headers, onUnauthorized } from '../api/client';
+import { BASE, onUnauthorized } from '../api/client';
 import type { AlarmEvent, Edited, Hello, SampleEvent, StateEvent, WarningEvent } from '../api/shapes';
 import { backoff, EventParser } from './sse';
 
@@ -46,7 +46,7 @@ class Stream {
   async #run(): Promise<void> {
     for (let attempt = 0; ; attempt += 1) {
       try {
-        const response = await fetch(`${BASE}/events?rate=10`, { headers: headers({ Accept: 'text/event-stream' }) });
+        const response = await fetch(`${BASE}/events?rate=10`, { headers: { Accept: 'text/event-stream' } });
         if (response.status === 401) onUnauthorized.ask();
         if (!response.ok || response.body === null) throw new Error(`${response.status}`);
         const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
