@@ -40,8 +40,11 @@ const VIEWS = [
   ['run', `#/runs/${run[0]}`, async () => {}],
   ['comparison', `#/runs/compare?runs=${run.join(',')}`, async () => {}],
   ['scenarios', '#/scenarios', async () => {}],
-  ['experiment', '#/scenarios/x', async (page) => {
-    await page.goto(`${site.address}/#/scenarios/${site.mock.experiments[0].id}`);
+  ['experiment', `#/scenarios/${site.mock.experiments[0].id}`, async () => {}],
+  ['speed', 'speed.html', async (page) => {
+    await page.getByRole('button', { name: 'Start' }).click();
+    await page.getByRole('heading', { name: /connection$/ }).waitFor();
+    await page.mouse.move(0, 0);
   }],
   ['system', '#/system', async (page) => {
     await page.getByRole('tab', { name: 'Doctor' }).click();
@@ -52,7 +55,7 @@ for (const scheme of ['light', 'dark']) {
   for (const [size, width, height] of [['wide', 1440, 900], ['narrow', 360, 740]]) {
     for (const [name, hash, prepare] of VIEWS) {
       if (only && !only.split(',').includes(name)) continue;
-      const page = await site.page({ width, height, scheme, hash });
+      const page = await site.page({ width, height, scheme, ...(hash.endsWith('.html') ? { file: hash } : { hash }) });
       await prepare(page);
       await wait(700);
       await page.screenshot({ path: `${into}/${name}-${scheme}-${size}.png` });
