@@ -1,7 +1,8 @@
 // Pictures of each view in light and dark, wide and narrow, from the mock: `npm run screenshots` after a build.
-import { mkdirSync } from 'node:fs';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { open } from './browser/harness.mjs';
+import { smaller } from './png.mjs';
 
 const into = process.argv[2] ?? fileURLToPath(new URL('../../docs/screenshots', import.meta.url));
 mkdirSync(into, { recursive: true });
@@ -58,7 +59,7 @@ for (const scheme of ['light', 'dark']) {
       const page = await site.page({ width, height, scheme, ...(hash.endsWith('.html') ? { file: hash } : { hash }) });
       await prepare(page);
       await wait(700);
-      await page.screenshot({ path: `${into}/${name}-${scheme}-${size}.png` });
+      writeFileSync(`${into}/${name}-${scheme}-${size}.png`, smaller(await page.screenshot()));
       await page.context().close();
     }
   }
