@@ -1,4 +1,4 @@
-// Makes a screenshot small: at most 128 colours, which a page of text and lines hardly needs more of.
+// Makes a screenshot small: at most 224 colours, which a page of text and lines hardly needs more of.
 import { deflateSync, inflateSync, crc32 as native } from 'node:zlib';
 
 const table = Array.from({ length: 256 }, (_, index) => {
@@ -18,7 +18,7 @@ function chunk(name, data) {
 }
 
 /** An 8-bit RGB or RGBA PNG without interlacing, as Chromium writes them, with a palette. */
-export function smaller(png, most = 128) {
+export function smaller(png, most = 224) {
   const width = png.readUInt32BE(16);
   const height = png.readUInt32BE(20);
   const step = png[25] === 6 ? 4 : 3;

@@ -36,6 +36,8 @@ class Generator {
   /** Why the host was refused; holds until the next start, whatever is checked of the plan meanwhile. */
   hostError = $state('');
   keyName = $state('');
+  /** A host of a lab that the tests start from, `LAB/HOST`; empty: the server's own. */
+  from = $state('');
   starting = $state(false);
   #checking: ReturnType<typeof setTimeout> | undefined;
   #undo: JsonObject[] = $state.raw([]);
@@ -47,7 +49,7 @@ class Generator {
   bindings = $derived.by(() => {
     const found = new Map<string, Bound>();
     for (const live of tests.list) {
-      for (const flow of live.test.flows) if (!found.has(flow.name)) found.set(flow.name, { live, id: flow.id });
+      for (const [name, id] of live.named) if (!found.has(name)) found.set(name, { live, id });
     }
     return found;
   });
@@ -55,13 +57,13 @@ class Generator {
   /** Tests that run now and have a flow of this plan. */
   running = $derived.by(() => {
     const names = new Set(this.rows.map((row) => row.name));
-    return tests.list.filter((live) => !live.over && live.test.flows.some((flow) => names.has(flow.name)));
+    return tests.list.filter((live) => !live.over && live.named.some(([name]) => names.has(name)));
   });
 
   /** The newest test with a flow of this plan, running or not. */
   latest = $derived.by(() => {
     const names = new Set(this.rows.slice(0, 2000).map((row) => row.name));
-    return tests.list.find((live) => live.test.flows.some((flow) => names.has(flow.name)));
+    return tests.list.find((live) => live.named.some(([name]) => names.has(name)));
   });
 
   change(plan: JsonObject): void {
@@ -138,7 +140,7 @@ class Generator {
     const bound = this.bound(row);
     if (bound === undefined || bound.live.over) return false;
     const state = bound.live.test.flow_states?.[row.name];
-    return state === undefined || !['waiting', 'ended', 'stopped', 'failed'].includes(state);
+    return state === undefined || state === 'started';
   }
 
   /** Starts connections: all, or one of them as a test of its own. */
@@ -152,8 +154,8 @@ class Generator {
     this.starting = true;
     this.hostError = '';
     try {
-      const body = { host: this.host.trim(), plan: { ...rest, connection: chosen }, ...(this.keyName && { key_name: this.keyName }) };
-      tests.add(await post<Test>('/tests', body));
+      const body = { host: this.host.trim(), plan: { ...rest, connection: chosen }, ...(this.keyName && { key_name: this.keyName }), ...(this.from && { from: this.from }) };
+      tests.add(await post<Test>('/tests', body), rowsOf({ connection: chosen }).map((row) => row.name));
     } catch (error) {
       if (error instanceof ApiError) {
         const errors = error.errorsBelow('/plan');
@@ -170,8 +172,9 @@ class Generator {
   /** Starts one line: within its running test when it waits there, else alone. */
   async startRow(row: PlanRow): Promise<void> {
     const bound = this.bound(row);
-    if (bound !== undefined && !bound.live.over) {
-      tests.add(await post<Test>(path`/tests/${bound.live.test.id}/connections/${row.name}/start`));
+    // What has ended is over for its test: it is started again as one of its own.
+    if (bound !== undefined && !bound.live.over && bound.live.test.flow_states?.[row.name] === 'waiting') {
+      tests.told(await post<Test>(path`/tests/${bound.live.test.id}/connections/${row.name}/start`));
       return;
     }
     await this.start(row.index);
@@ -181,8 +184,8 @@ class Generator {
   async stopRow(row: PlanRow): Promise<void> {
     const bound = this.bound(row);
     if (bound === undefined || bound.live.over) return;
-    if (bound.live.test.flows.length === 1) await tests.stop(bound.live.test.id);
-    else tests.add(await post<Test>(path`/tests/${bound.live.test.id}/connections/${row.name}/stop`));
+    if (bound.live.named.length === 1) await tests.stop(bound.live.test.id);
+    else tests.told(await post<Test>(path`/tests/${bound.live.test.id}/connections/${row.name}/stop`));
   }
 
   async stopAll(): Promise<void> {
@@ -212,6 +215,12 @@ class Generator {
   /** Keeps the plan; refused (412) when somebody else kept one meanwhile, unless `over` it is to go. */
   async save(name: string, over = false): Promise<void> {
     const same = name === this.name && this.etag !== undefined;
+    // A name that somebody else has is not taken over unasked.
+    const taken = same || over ? undefined : (await this.kept()).plans.find((one) => one.name === name);
+    if (taken !== undefined) {
+      const detail = `there is a plan ${name} already`;
+      throw new ApiError(412, { type: '', title: '', status: 412, detail, errors: [], changed: { document: `plans/${name}`, by: 'Somebody', at: taken.modified_at, etag: taken.etag } });
+    }
     const body = { ...named(this.plan), ...(this.host && { host: this.host.trim() }) };
     const { data, etag } = await call<{ etag: string }>('PUT', path`/plans/${name}`, {
       body,

@@ -13,7 +13,7 @@ before(async () => {
 after(() => site?.close());
 afterEach(async () => {
   await site?.clear();
-  for (const test of site?.mock.tests ?? []) if (test.state === 'running') test.end();
+  for (const test of site?.mock.tests ?? []) if (test.state !== 'ended') test.end();
 });
 
 test('a newcomer starts a test with one key, and sees figures with units', options, async () => {
@@ -127,6 +127,35 @@ test('a refused start is told beside the host, and starts nothing', options, asy
   site.quiet();
 });
 
+test('a host where nobody answers is told, and the line says that it failed', options, async () => {
+  const page = await site.page();
+  await page.getByLabel('Host where').fill('nobody.example');
+  await page.getByRole('button', { name: '▶ Start' }).click();
+  await page.getByText('nobody.example: connection refused').first().waitFor();
+  await page.getByRole('table', { name: 'Connections' }).getByText('failed').waitFor();
+  site.quiet();
+});
+
+test('a connection that waits is started within its test, one that ended by itself', options, async () => {
+  const page = await site.page();
+  await page.evaluate(() => localStorage.setItem('weir.draft', JSON.stringify({ schema: 'weir.plan/1', connection: [{ name: 'now', transport: 'udp' }, { name: 'later', transport: 'udp', autostart: false }] })));
+  await page.reload();
+  await page.getByRole('button', { name: '▶ Start all' }).click();
+  const later = page.getByRole('row', { name: /^later/ });
+  await later.getByText('waiting').waitFor();
+  const before = site.mock.tests.length;
+  await page.getByRole('button', { name: 'Start later' }).click();
+  await later.getByText('running').waitFor();
+  assert.equal(site.mock.tests.length, before);
+  await page.getByRole('button', { name: 'Stop later' }).click();
+  await later.getByText('ended').waitFor();
+  await page.getByRole('row', { name: /^now/ }).getByText('running').waitFor();
+  await page.getByRole('button', { name: 'Start later' }).click();
+  await later.getByText('running').waitFor();
+  assert.equal(site.mock.tests.length, before + 1);
+  site.quiet();
+});
+
 test('a plan is kept and loaded; who comes second is told', options, async () => {
   const first = await site.page({ tolerate: (words) => words.includes('412') });
   await startSomething(first);
@@ -183,6 +212,22 @@ test('a server that wants a token asks for it, and refuses a wrong one', options
   await page.getByRole('status').getByText('live').waitFor();
   assert.equal(await page.evaluate(() => document.cookie), '');
   delete site.mock.token;
+  site.quiet();
+});
+
+test('a test starts from a host of a lab when there is one', options, async () => {
+  site.mock.labs = [{ name: 'lab1', hosts: [{ name: 'a', ipv4: '10.77.0.1', ipv6: 'fd00::1' }], nodes: ['a', 'b'] }];
+  const bodies = [];
+  const page = await site.page();
+  page.on('request', (request) => request.method() === 'POST' && request.url().endsWith('/tests') && bodies.push(request.postDataJSON()));
+  await startSomething(page);
+  await page.getByLabel('from').selectOption('lab1/a');
+  await page.getByRole('button', { name: '■ Stop all' }).click();
+  await page.getByRole('table', { name: 'Connections' }).getByText('ended').waitFor();
+  await page.getByRole('button', { name: '▶ Start all' }).click();
+  await page.getByRole('table', { name: 'Connections' }).getByText('running').waitFor();
+  assert.deepEqual(bodies.map((body) => body.from), [undefined, 'lab1/a']);
+  site.mock.labs = [];
   site.quiet();
 });
 

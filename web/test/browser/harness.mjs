@@ -13,9 +13,8 @@ export function lacking() {
   return `SKIPPED: there is no ${CHROMIUM}`;
 }
 
-export async function open({ mock: options = {} } = {}) {
-  const mock = new Mock(options);
-  const address = await mock.start();
+/** A browser on pages of `address`. */
+export async function launch(address) {
   // A temporary profile of its own; as root Chromium wants no sandbox.
   const browser = await chromium.launch({ executablePath: CHROMIUM, headless: true, args: process.getuid?.() === 0 ? ['--no-sandbox'] : [] });
   const faults = [];
@@ -36,7 +35,6 @@ export async function open({ mock: options = {} } = {}) {
   }
 
   return {
-    mock,
     address,
     browser,
     page,
@@ -49,8 +47,19 @@ export async function open({ mock: options = {} } = {}) {
     async clear() {
       await Promise.all(browser.contexts().map((one) => one.close()));
     },
+    close: () => browser.close(),
+  };
+}
+
+/** The same with a mock behind it. */
+export async function open({ mock: options = {} } = {}) {
+  const mock = new Mock(options);
+  const site = await launch(await mock.start());
+  return {
+    ...site,
+    mock,
     async close() {
-      await browser.close();
+      await site.close();
       await mock.stop();
     },
   };

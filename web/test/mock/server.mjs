@@ -175,15 +175,23 @@ export class Mock {
         flows.push({ id: flows.length + 1, name: copies > 1 ? `${one.name}-${copy}` : (one.name ?? ''), transport: one.transport ?? 'tcp', direction: one.direction ?? 'forward', source: '', destination: '', payload_bytes: Number(one.payload ?? 1460), rate: one.rate ?? (one.transport === 'udp' ? '1M' : '0') });
       }
     }
-    const test = { id: `t${this.#number}`, state: 'running', host: host ?? plan.host, tags, asked_at: new Date().toISOString(), flows };
+    const waiting = plan.connection.filter((one) => one.autostart === false).map((one) => [one.name, 'waiting']);
+    const test = { id: `t${this.#number}`, state: 'starting', host: host ?? plan.host, tags, asked_at: new Date().toISOString(), flows: [], flow_states: Object.fromEntries(waiting) };
     this.tests.unshift(test);
+    // Its program has to be started and to reach the host before it tells its flows.
+    const begun = setTimeout(() => {
+      if (test.state !== 'starting') return;
+      if (/nobody/.test(test.host)) Object.assign(test, { state: 'failed', exit_code: 3, error: `${test.host}: connection refused` });
+      else Object.assign(test, { state: 'running', flows, run_id: [...this.records.keys()][0] });
+      this.#told('tests', test);
+    }, 40);
+    this.#timers.add(begun);
     const live = { test, sequence: 0, at: 0 };
     const end = this.every(1 / this.hertz, () => this.sample(live, 1 / this.hertz));
     test.end = () => {
       end();
       test.state = 'ended';
       test.ended_at = new Date().toISOString();
-      test.run_id = [...this.records.keys()][0];
       this.#told('tests', test);
     };
     Object.defineProperty(test, 'end', { enumerable: false });
@@ -199,6 +207,7 @@ export class Mock {
   /** One interval of made-up figures for each flow. */
   sample(live, span) {
     const { test } = live;
+    if (test.flows.length === 0 || test.state === 'failed') return;
     live.sequence += 1;
     live.at += span;
     const wave = (id) => 1 + 0.15 * Math.sin(live.at / 2 + id) + 0.05 * Math.random();
@@ -391,15 +400,15 @@ export class Mock {
         if (id === undefined) return { body: { tests: this.tests } };
         return { body: this.tests.find((one) => one.id === id) ?? (() => { throw missing(); })() };
       case 'POST tests': {
-        if (id === undefined) return { status: 201, body: this.startTest(body) };
+        if (id === undefined) return { status: 201, body: { ...this.startTest(body) } };
         const test = this.tests.find((one) => one.id === id);
         if (test === undefined) throw missing();
         if (part === 'stop') test.end();
         else if (part === 'connections') {
-          test.flow_states = { ...test.flow_states, [name]: verb === 'stop' ? 'stopped' : 'running' };
+          test.flow_states = { ...test.flow_states, [name]: verb === 'stop' ? 'ended' : 'started' };
           this.#told('tests', test);
         }
-        return { status: part === 'stop' ? 202 : 200, body: test };
+        return { status: part === 'stop' ? 202 : 200, body: { ...test } };
       }
       case 'GET plans': {
         if (id === undefined) return { body: { plans: [...this.plans].map(([one, kept]) => ({ name: one, etag: kept.etag, modified_at: kept.at, connections: kept.plan.connection.length, host: kept.plan.host })), directory: '~/.config/weir/plans' } };

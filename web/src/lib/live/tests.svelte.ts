@@ -13,6 +13,7 @@ export type Column = (typeof COLUMNS)[number];
 export type Row = Record<Exclude<Column, 'at'>, number | undefined>;
 
 const LENGTH = 600;
+const STATES = ['starting', 'running', 'ending', 'ended', 'failed'];
 
 /** The figures of one interval: what arrived, else (nothing told by the far end yet) what was sent. */
 export function rowOf(counts: { sender?: IntervalCount | null; receiver?: IntervalCount | null }): Row {
@@ -33,6 +34,8 @@ export function rowOf(counts: { sender?: IntervalCount | null; receiver?: Interv
 export class LiveTest {
   #test = $state.raw() as Test;
   interval: Interval | undefined;
+  /** Names that its flows will have, from before the program has told them. */
+  expected: string[] = $state.raw([]);
   skipped = 0;
   readonly flows = new Map<number, Row>();
   readonly total = new Series(COLUMNS, LENGTH);
@@ -74,6 +77,11 @@ export class LiveTest {
 
   series(flow: number): Series | undefined {
     return this.#series.get(flow);
+  }
+
+  /** Names of its flows with their numbers; a number below 0 until the program has told it. */
+  get named(): [string, number][] {
+    return this.test.flows.length > 0 ? this.test.flows.map((flow) => [flow.name, flow.id]) : this.expected.map((name) => [name, -1]);
   }
 
   get over(): boolean {
@@ -125,21 +133,31 @@ class Tests {
     this.#moved();
   }
 
-  /** Puts a test that was just started at the head. */
-  add(test: Test): LiveTest {
+  /** Puts a test at the head; `expected` are the names of flows that it was asked for. */
+  add(test: Test, expected: string[] = []): LiveTest {
     const live = this.#adopt(test);
+    if (expected.length > 0) live.expected = expected;
     this.list = [live, ...this.list.filter((one) => one.test.id !== test.id)];
     return live;
   }
 
+  /** The test as an order's answer tells it. */
+  told(test: Test): void {
+    this.#adopt(test);
+    this.list = [...this.list];
+  }
+
   async stop(id: string): Promise<void> {
-    this.add((await call<Test>('POST', path`/tests/${id}/stop`)).data);
+    const { data } = await call<Test>('POST', path`/tests/${id}/stop`);
+    this.#adopt(data);
+    this.list = [...this.list];
   }
 
   #adopt(test: Test): LiveTest {
     const live = this.find(test.id);
     if (live === undefined) return new LiveTest(test);
-    live.test = test;
+    // An answer may come after the stream has told more.
+    if (STATES.indexOf(test.state) >= STATES.indexOf(live.test.state)) live.test = test;
     return live;
   }
 
