@@ -12,27 +12,34 @@ FUZZ_SECONDS ?= 60
 TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
 WEIR := $(TARGET_DIR)/release/weir
 
-.PHONY: help demo build test lint bench bench-udp bench-udp-merged bench-udp-cut bench-tcp bench-pacing bench-impair bench-impair-forward bench-impair-delay bench-impair-tcp bench-impair-held bench-programs fuzz api-fuzz install dist clean
+.PHONY: help demo build web test lint bench bench-udp bench-udp-merged bench-udp-cut bench-tcp bench-pacing bench-impair bench-impair-forward bench-impair-delay bench-impair-tcp bench-impair-held bench-programs fuzz api-fuzz install dist clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
 demo: ## build, then two hosts, real tests, one table
 	@scripts/ensure.sh demo
+	@scripts/page.sh --if-here
 	$(CARGO) build --release --locked -p weir
 	$(WEIR) demo
 
-build: ## the release program
+build: ## the release program, with the page where Node is
 	@scripts/ensure.sh demo
+	@scripts/page.sh --if-here
 	$(CARGO) build --release --locked -p weir
+
+web: ## the page, into web/dist (Node 20.19 or newer)
+	@scripts/page.sh
 
 # clippy shares nothing with the build of the tests; `--no-run` builds them all before the first one starts.
 test: ## formatting, lints, layers, every test
 	@scripts/ensure.sh test
+	@scripts/page.sh --if-here
 	$(MAKE) --no-print-directory lint
 	$(CARGO) test --workspace --locked --no-run
 	$(CARGO) test --workspace --locked
 	$(PYTHON) scripts/instructions.py
+	@scripts/page.sh --if-here --test
 
 lint: ## formatting, clippy, layers, licences when cargo-deny is here
 	$(CARGO) fmt --all -- --check
@@ -80,4 +87,4 @@ dist: build ## dist/weir-VERSION-TARGET.tar.gz, stripped
 
 clean: ## what was built; benchruns/ stays
 	$(CARGO) clean
-	rm -rf dist fuzz/target fuzz/artifacts $(TARGET_DIR)/bare
+	rm -rf dist web/dist web/node_modules fuzz/target fuzz/artifacts $(TARGET_DIR)/bare

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Installs what a bare Debian 12 with Rust, Node and Python lacks for one purpose; does nothing when all is there.
 #
-#   scripts/ensure.sh demo|test|bench|fuzz
+#   scripts/ensure.sh demo|test|bench|fuzz|web
 #
 # As root it installs; as anyone else it prints the one command to run. Exit: 0 all there, 2 usage,
 # 4 something is missing and can't be installed from here.
@@ -11,6 +11,26 @@ set -euo pipefail
 PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 
 purpose=${1:-}
+
+# The page needs Node and the packages of its lock; no compiler. Debian 12's Node is too old, so it is not installed here.
+if [ "$purpose" = web ]; then
+    node_least=20.19
+    web=$(cd "$(dirname "$0")/../web" && pwd)
+    node_here=$(node --version 2>/dev/null | sed 's/^v//' || true)
+    if [ -z "$node_here" ] || ! command -v npm >/dev/null; then
+        echo "Node $node_least or newer, with npm, is needed for the page (found: ${node_here:-none})" >&2
+        exit 4
+    fi
+    if [ "$(printf '%s\n' "$node_least" "$node_here" | sort -V | head -n1)" != "$node_least" ]; then
+        echo "Node is $node_here; $node_least or newer is needed for the page" >&2
+        exit 4
+    fi
+    if [ ! -e "$web/node_modules/.package-lock.json" ] || [ "$web/package-lock.json" -nt "$web/node_modules/.package-lock.json" ]; then
+        (cd "$web" && npm ci --no-audit --no-fund --loglevel=error >&2)
+    fi
+    exit 0
+fi
+
 # What is looked for, then the package that has it. `cc` stands for a compiler that links a program.
 demo=(cc:gcc cc:libc6-dev)
 test=("${demo[@]}" ip:iproute2 tc:iproute2 ping:iputils-ping iperf3:iperf3 tshark:tshark nft:nftables ethtool:ethtool python3:python3 jsonschema:python3-jsonschema valgrind:valgrind chromium:chromium)
@@ -22,7 +42,7 @@ test) wanted=("${test[@]}") ;;
 bench) wanted=("${bench[@]}") ;;
 fuzz) wanted=("${fuzz[@]}") ;;
 *)
-    echo "usage: scripts/ensure.sh demo|test|bench|fuzz (given: ${purpose:-nothing})" >&2
+    echo "usage: scripts/ensure.sh demo|test|bench|fuzz|web (given: ${purpose:-nothing})" >&2
     exit 2
     ;;
 esac

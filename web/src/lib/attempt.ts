@@ -1,0 +1,18 @@
+// Does something and tells what went wrong, so that no refusal is lost.
+
+import { ApiError, wordsOf } from './api/client';
+import { toasts } from './ui/toasts.svelte';
+
+/** Runs `work`; a failure becomes a notice, and `false`. */
+export async function attempt(work: () => Promise<unknown> | unknown): Promise<boolean> {
+  try {
+    await work();
+    return true;
+  } catch (error) {
+    if (error instanceof DOMException && error.name === 'AbortError') return false;
+    // The banner tells that the server is away, and 401 asks for the token.
+    if (error instanceof ApiError && (error.status === 0 || error.status === 401)) return false;
+    toasts.say('bad', wordsOf(error));
+    return false;
+  }
+}

@@ -1,0 +1,31 @@
+// Series that have x values of their own, put over one axis as uPlot wants them.
+
+import type { FigureData } from '../api/shapes';
+
+/** One ascending x for all; `undefined` where a series has no value there, `null` where it has a gap. */
+export interface Aligned {
+  x: number[];
+  ys: (number | null)[][];
+}
+
+export function alignedOf(figure: Pick<FigureData, 'series' | 'x' | 'y'>): Aligned {
+  // What can't stand on a logarithmic axis is left out.
+  const usable = (value: number | null | undefined, log: boolean) => typeof value === 'number' && Number.isFinite(value) && (!log || value > 0);
+  const logX = figure.x.scale === 'log';
+  const logY = figure.y.scale === 'log';
+  const all = new Set<number>();
+  for (const series of figure.series) for (const value of series.x) if (usable(value, logX)) all.add(value as number);
+  const x = [...all].sort((a, b) => a - b);
+  const place = new Map(x.map((value, index) => [value, index]));
+  const ys = figure.series.map((series) => {
+    const column = new Array<number | null>(x.length).fill(undefined as unknown as null);
+    series.x.forEach((value, index) => {
+      const at = value === null ? undefined : place.get(value);
+      if (at === undefined) return;
+      const y = series.y[index];
+      column[at] = usable(y, logY) ? (y as number) : null;
+    });
+    return column;
+  });
+  return { x, ys };
+}

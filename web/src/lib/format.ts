@@ -1,0 +1,126 @@
+// Figures as people read them: four significant digits, the unit always beside, absent told from zero.
+
+/** A figure cut into number and unit, so that a table can align the numbers. */
+export interface Figure {
+  number: string;
+  unit: string;
+}
+
+/** What stands where nothing was measured. */
+export const ABSENT: Figure = { number: '–', unit: '' };
+
+type Maybe = number | null | undefined;
+
+const DECIMAL = ['', 'k', 'M', 'G', 'T', 'P'];
+
+function isFigure(value: Maybe): value is number {
+  return typeof value === 'number' && Number.isFinite(value);
+}
+
+/** `digits` significant digits, never in exponents, trailing zeros kept so that a live figure keeps its width. */
+export function significant(value: number, digits = 4): string {
+  if (value === 0) return '0';
+  // Rounded first: 0.99995 has its four digits as 1.000.
+  const places = digits - 1 - Math.floor(Math.log10(Math.abs(Number(value.toPrecision(digits)))));
+  return value.toFixed(Math.min(Math.max(places, 0), 9));
+}
+
+function scaled(value: Maybe, unit: string, digits = 4): Figure {
+  if (!isFigure(value)) return ABSENT;
+  let step = 0;
+  let rest = value;
+  // 999.95 would be printed as 1000.
+  while (Math.abs(rest) >= 999.95 && step < DECIMAL.length - 1) {
+    rest /= 1000;
+    step += 1;
+  }
+  const number = step === 0 && Number.isInteger(rest) ? String(rest) : significant(rest, digits);
+  return { number, unit: `${DECIMAL[step]}${unit}` };
+}
+
+/** A rate in bit/s. */
+export const bitRate = (value: Maybe): Figure => scaled(value, 'bit/s');
+
+/** A rate in packets/s. */
+export const packetRate = (value: Maybe): Figure => scaled(value, 'pkt/s');
+
+/** A volume in bytes (powers of ten). */
+export const bytes = (value: Maybe): Figure => scaled(value, 'B');
+
+/** A number of things, with thin spaces between thousands. */
+export function count(value: Maybe): string {
+  if (!isFigure(value)) return ABSENT.number;
+  const digits = Math.round(Math.abs(value)).toString();
+  const grouped = digits.replace(/\B(?=(\d{3})+$)/g, '\u202f');
+  return value < 0 ? `−${grouped}` : grouped;
+}
+
+/** A time given in seconds, shown in the unit that suits it. */
+export function seconds(value: Maybe): Figure {
+  if (!isFigure(value)) return ABSENT;
+  const size = Math.abs(value);
+  if (size === 0) return { number: '0', unit: 's' };
+  if (size < 0.9995e-6) return { number: significant(value * 1e9, 3), unit: 'ns' };
+  if (size < 0.9995e-3) return { number: significant(value * 1e6), unit: 'µs' };
+  if (size < 0.9995) return { number: significant(value * 1e3), unit: 'ms' };
+  return { number: significant(value), unit: 's' };
+}
+
+/** Milliseconds with three decimals: for columns that are to be compared at a glance. */
+export function milliseconds(value: Maybe): Figure {
+  if (!isFigure(value)) return ABSENT;
+  const inMs = value * 1e3;
+  return { number: inMs.toFixed(Math.abs(inMs) < 1000 ? 3 : 0), unit: 'ms' };
+}
+
+/** A share as percent; a share that is not zero never reads as zero. */
+export function percent(ratio: Maybe, decimals = 2): Figure {
+  if (!isFigure(ratio)) return ABSENT;
+  const value = ratio * 100;
+  const least = 10 ** -decimals;
+  if (value > 0 && value < least / 2) return { number: `<${least.toFixed(decimals)}`, unit: '%' };
+  return { number: value.toFixed(decimals), unit: '%' };
+}
+
+/** How long something has been going on: `4 s`, `3 min 07 s`, `2 h 05 min`. */
+export function elapsed(value: Maybe): string {
+  if (!isFigure(value)) return ABSENT.number;
+  const whole = Math.max(0, Math.floor(value));
+  const two = (n: number) => String(n).padStart(2, '0');
+  if (whole < 60) return `${whole} s`;
+  if (whole < 3600) return `${Math.floor(whole / 60)} min ${two(whole % 60)} s`;
+  return `${Math.floor(whole / 3600)} h ${two(Math.floor(whole / 60) % 60)} min`;
+}
+
+/** A date and time of this browser's zone, to the second: `2026-03-01 14:05:09`. */
+export function when(rfc3339: string | null | undefined): string {
+  if (!rfc3339) return ABSENT.number;
+  const at = new Date(rfc3339);
+  if (Number.isNaN(at.getTime())) return rfc3339;
+  const two = (n: number) => String(n).padStart(2, '0');
+  const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
+  return `${day} ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+}
+
+/** Number and unit in one string. */
+export const text = (figure: Figure): string => (figure.unit ? `${figure.number} ${figure.unit}` : figure.number);
+
+/** A figure by the unit that its JSON key or metric names. */
+export function byUnit(unit: string, value: Maybe): Figure {
+  switch (unit) {
+    case 'bits_per_second':
+      return bitRate(value);
+    case 'packets_per_second':
+      return packetRate(value);
+    case 'seconds':
+      return seconds(value);
+    case 'ratio':
+      return percent(value);
+    case 'bytes':
+      return bytes(value);
+    case 'packets':
+      return { number: count(value), unit: 'pkt' };
+    default:
+      return isFigure(value) ? { number: significant(value), unit: unit.replaceAll('_', ' ') } : ABSENT;
+  }
+}

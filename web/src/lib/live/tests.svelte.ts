@@ -1,0 +1,186 @@
+// Tests of the server and their figures. Figures are kept outside of reactive state: a thousand flows ten times a
+// second are numbers in rings, and what is on the screen reads them when `tick` moves.
+
+import { call, get, path } from '../api/client';
+import type { Interval, IntervalCount, Test, TestList, Warning } from '../api/shapes';
+import { Series } from './series';
+import { stream } from './stream.svelte';
+
+/** What is shown of a flow or a total, all from the receiver where it told. */
+export const COLUMNS = ['at', 'rate', 'packets', 'loss', 'jitter', 'delay', 'sent'] as const;
+export type Column = (typeof COLUMNS)[number];
+
+export type Row = Record<Exclude<Column, 'at'>, number | undefined>;
+
+const LENGTH = 600;
+const STATES = ['starting', 'running', 'ending', 'ended', 'failed'];
+
+/** The figures of one interval: what arrived, else (nothing told by the far end yet) what was sent. */
+export function rowOf(counts: { sender?: IntervalCount | null; receiver?: IntervalCount | null }): Row {
+  const { sender, receiver } = counts;
+  const lost = receiver?.lost_packets;
+  const expected = lost === undefined || lost === null || receiver === undefined || receiver === null ? 0 : receiver.packets + lost;
+  return {
+    rate: receiver?.bits_per_second ?? sender?.bits_per_second ?? undefined,
+    packets: receiver?.packets_per_second ?? sender?.packets_per_second ?? undefined,
+    loss: expected > 0 ? (lost ?? 0) / expected : undefined,
+    jitter: receiver?.jitter_seconds ?? undefined,
+    delay: receiver?.mean_delay_seconds ?? sender?.rtt_seconds ?? undefined,
+    sent: sender?.bits_per_second ?? undefined,
+  };
+}
+
+/** What is known of one running or ended test. */
+export class LiveTest {
+  #test = $state.raw() as Test;
+  interval: Interval | undefined;
+  /** Names that its flows will have, from before the program has told them. */
+  expected: string[] = $state.raw([]);
+  skipped = 0;
+  readonly flows = new Map<number, Row>();
+  readonly total = new Series(COLUMNS, LENGTH);
+  readonly warnings: Warning[] = [];
+  latestTotal: { forward: Row | undefined; reverse: Row | undefined } = { forward: undefined, reverse: undefined };
+  /** History of each flow, from its first figure on. */
+  readonly #series = new Map<number, Series>();
+
+  constructor(test: Test) {
+    this.#test = test;
+    if (test.latest) this.take(test.latest);
+  }
+
+  /** The test as the server told it last. */
+  get test(): Test {
+    return this.#test;
+  }
+
+  set test(test: Test) {
+    this.#test = test;
+  }
+
+  take(interval: Interval): void {
+    this.interval = interval;
+    for (const flow of interval.flows) {
+      const row = rowOf(flow as Parameters<typeof rowOf>[0]);
+      this.flows.set(flow.id, row);
+      let series = this.#series.get(flow.id);
+      if (series === undefined) this.#series.set(flow.id, (series = new Series(COLUMNS, LENGTH)));
+      series.push([interval.end_seconds, row.rate, row.packets, row.loss, row.jitter, row.delay, row.sent]);
+    }
+    const total = interval.total as { forward?: object | null; reverse?: object | null } | undefined;
+    const forward = total?.forward ? rowOf(total.forward) : undefined;
+    const reverse = total?.reverse ? rowOf(total.reverse) : undefined;
+    this.latestTotal = { forward, reverse };
+    const sum = (key: keyof Row) => (forward?.[key] === undefined && reverse?.[key] === undefined ? undefined : (forward?.[key] ?? 0) + (reverse?.[key] ?? 0));
+    this.total.push([interval.end_seconds, sum('rate'), sum('packets'), forward?.loss ?? reverse?.loss, undefined, undefined, sum('sent')]);
+  }
+
+  series(flow: number): Series | undefined {
+    return this.#series.get(flow);
+  }
+
+  /** Names of its flows with their numbers; a number below 0 until the program has told it. */
+  get named(): [string, number][] {
+    return this.test.flows.length > 0 ? this.test.flows.map((flow) => [flow.name, flow.id]) : this.expected.map((name) => [name, -1]);
+  }
+
+  get over(): boolean {
+    return this.test.state === 'ended' || this.test.state === 'failed';
+  }
+}
+
+class Tests {
+  /** Newest first; replaced when a test comes, goes or changes its state, never for figures. */
+  list = $state.raw<LiveTest[]>([]);
+  /** Moves at most ten times a second while figures come in. */
+  tick = $state(0);
+  /** False until the first list has come. */
+  known = $state(false);
+  #due = false;
+
+  constructor() {
+    stream.on({
+      hello: () => void this.refresh(),
+      state: (event) => {
+        if (event.kind === 'tests') void this.#load(event.id);
+      },
+      sample: (event) => {
+        if (event.kind !== 'tests' || !event.interval) return;
+        const found = this.find(event.id);
+        if (found === undefined) return;
+        found.skipped += event.skipped;
+        found.take(event.interval);
+        this.#moved();
+      },
+      warning: (event) => {
+        const found = event.kind === 'tests' ? this.find(event.id) : undefined;
+        if (found === undefined || found.warnings.length >= 100) return;
+        found.warnings.push(event.warning);
+        this.#moved();
+      },
+    });
+  }
+
+  find(id: string): LiveTest | undefined {
+    return this.list.find((one) => one.test.id === id);
+  }
+
+  /** The list as the server has it; figures of tests that are known stay. */
+  async refresh(): Promise<void> {
+    const { tests } = await get<TestList>('/tests');
+    this.list = tests.map((test) => this.#adopt(test));
+    this.known = true;
+    this.#moved();
+  }
+
+  /** Puts a test at the head; `expected` are the names of flows that it was asked for. */
+  add(test: Test, expected: string[] = []): LiveTest {
+    const live = this.#adopt(test);
+    if (expected.length > 0) live.expected = expected;
+    this.list = [live, ...this.list.filter((one) => one.test.id !== test.id)];
+    return live;
+  }
+
+  /** The test as an order's answer tells it. */
+  told(test: Test): void {
+    this.#adopt(test);
+    this.list = [...this.list];
+  }
+
+  async stop(id: string): Promise<void> {
+    const { data } = await call<Test>('POST', path`/tests/${id}/stop`);
+    this.#adopt(data);
+    this.list = [...this.list];
+  }
+
+  #adopt(test: Test): LiveTest {
+    const live = this.find(test.id);
+    if (live === undefined) return new LiveTest(test);
+    // An answer may come after the stream has told more.
+    if (STATES.indexOf(test.state) >= STATES.indexOf(live.test.state)) live.test = test;
+    return live;
+  }
+
+  async #load(id: string): Promise<void> {
+    try {
+      const test = await get<Test>(path`/tests/${id}`);
+      const known = this.find(id) !== undefined;
+      const live = this.#adopt(test);
+      this.list = known ? [...this.list] : [live, ...this.list];
+      this.#moved();
+    } catch {
+      this.list = this.list.filter((one) => one.test.id !== id);
+    }
+  }
+
+  #moved(): void {
+    if (this.#due) return;
+    this.#due = true;
+    setTimeout(() => {
+      this.#due = false;
+      this.tick += 1;
+    }, 100);
+  }
+}
+
+export const tests = new Tests();

@@ -1,0 +1,61 @@
+// A plan as the generator's table shows it: one line for each flow. Pure.
+
+import type { Json, JsonObject } from './schema/model';
+
+export interface PlanRow {
+  /** Name of the flow, as records and samples have it. */
+  name: string;
+  /** Which connection of the plan. */
+  index: number;
+  /** Which flow of it, from 0, and of how many. */
+  copy: number;
+  copies: number;
+  connection: JsonObject;
+}
+
+/** Most lines of a table; a plan may have more flows. */
+export const MOST_ROWS = 20_000;
+
+export const connectionsOf = (plan: JsonObject): JsonObject[] =>
+  Array.isArray(plan['connection']) ? (plan['connection'] as Json[]).filter((one): one is JsonObject => one !== null && typeof one === 'object' && !Array.isArray(one)) : [];
+
+/** The flows that a plan expands to; names as the program makes them (`NAME-1`, `NAME-2`, … of a count). */
+export function rowsOf(plan: JsonObject): PlanRow[] {
+  const rows: PlanRow[] = [];
+  for (const [index, connection] of connectionsOf(plan).entries()) {
+    const copies = Math.max(1, Math.floor(Number(connection['count'] ?? 1)) || 1);
+    const name = String(connection['name'] ?? '');
+    for (let copy = 0; copy < copies && rows.length < MOST_ROWS; copy += 1) {
+      rows.push({ name: copies > 1 ? `${name}-${copy + 1}` : name, index, copy, copies, connection });
+    }
+  }
+  return rows;
+}
+
+/** A name that the plan does not have yet: `udp`, `udp-2`, … */
+export function freshName(plan: JsonObject, base: string): string {
+  const taken = new Set([...connectionsOf(plan).map((one) => String(one['name'] ?? '')), ...rowsOf(plan).map((row) => row.name)]);
+  const stem = base.replace(/-\d+$/, '') || 'connection';
+  if (!taken.has(stem)) return stem;
+  for (let number = 2; ; number += 1) if (!taken.has(`${stem}-${number}`)) return `${stem}-${number}`;
+}
+
+/** The plan with every connection named, so that its flows can be told apart while it runs. */
+export function named(plan: JsonObject): JsonObject {
+  let made: JsonObject = { ...plan, connection: [] };
+  for (const connection of connectionsOf(plan)) {
+    const name = String(connection['name'] ?? '') || freshName(made, String(connection['transport'] ?? 'tcp'));
+    made = { ...made, connection: [...connectionsOf(made), { ...connection, name }] };
+  }
+  return made;
+}
+
+export const emptyPlan = (): JsonObject => ({ schema: 'weir.plan/1', interval: '250ms', connection: [] });
+
+/** What a new line may begin as. */
+export const STARTERS: { label: string; help: string; connection: JsonObject }[] = [
+  { label: 'TCP, to the host', help: 'One stream, as fast as it goes.', connection: { name: 'tcp', transport: 'tcp' } },
+  { label: 'TCP, from the host', help: 'One stream towards here, as fast as it goes.', connection: { name: 'tcp-back', transport: 'tcp', direction: 'reverse' } },
+  { label: 'UDP 10 Mbit/s', help: 'Paced datagrams: loss, jitter and delay.', connection: { name: 'udp', transport: 'udp', rate: '10M' } },
+  { label: 'Voice, G.711', help: '160 bytes and an RTP header, 50 times a second.', connection: { name: 'voice', transport: 'udp', payload: '172', rate: '50pps', tos: 184 } },
+];

@@ -1,0 +1,34 @@
+// Where the page is: the part of the address behind `#`, so that every view has a link and the back key works.
+
+function read(): { path: string; query: URLSearchParams } {
+  const hash = location.hash.replace(/^#/, '');
+  const [path = '', query = ''] = hash.split('?', 2);
+  return { path: path || '/generator', query: new URLSearchParams(query) };
+}
+
+class Router {
+  #at = $state.raw(read());
+
+  constructor() {
+    window.addEventListener('hashchange', () => (this.#at = read()));
+  }
+
+  /** The path's steps: `['runs', 'ID']`. */
+  get steps(): string[] {
+    return this.#at.path.split('/').filter((step) => step !== '').map(decodeURIComponent);
+  }
+
+  get view(): string {
+    return this.steps[0] ?? 'generator';
+  }
+
+  get query(): URLSearchParams {
+    return this.#at.query;
+  }
+
+  go(path: string): void {
+    location.hash = path;
+  }
+}
+
+export const router = new Router();

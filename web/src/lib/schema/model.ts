@@ -1,0 +1,311 @@
+// What a form needs to know of a JSON Schema (draft 2020-12, the dialect of `weir schema`): pure functions.
+// The page knows no field of any schema by name: labels, help, choices and defaults all come from here.
+
+export type Json = null | boolean | number | string | Json[] | JsonObject;
+export type JsonObject = { [key: string]: Json };
+
+export interface Schema {
+  $ref?: string;
+  $defs?: Record<string, Schema>;
+  type?: string | string[];
+  properties?: Record<string, Schema>;
+  required?: string[];
+  additionalProperties?: boolean | Schema;
+  items?: Schema;
+  anyOf?: Schema[];
+  oneOf?: Schema[];
+  allOf?: Schema[];
+  const?: Json;
+  enum?: Json[];
+  default?: Json;
+  description?: string;
+  title?: string;
+  format?: string;
+  minimum?: number;
+  maximum?: number;
+  /** Names of properties of which one is set: the laws of a slot. */
+  'x-one-of'?: string[];
+}
+
+export interface Choice {
+  value: string;
+  help: string;
+}
+
+/** How a field is edited. */
+export type Kind = 'choice' | 'toggle' | 'number' | 'quantity' | 'text' | 'object' | 'map' | 'list' | 'json';
+
+export interface Field {
+  name: string;
+  label: string;
+  kind: Kind;
+  /** What the field means, from its own description. */
+  help: string;
+  /** What is accepted, from the description of its type. */
+  accepted: string;
+  placeholder: string;
+  /** A value that is accepted; empty where the schema tells none. */
+  example: string;
+  /** A null or an absence is meaningful: nothing is set. */
+  optional: boolean;
+  required: boolean;
+  initial: Json | undefined;
+  choices: Choice[];
+  integer: boolean;
+  minimum?: number;
+  maximum?: number;
+  /** The schema behind references and nullability. */
+  schema: Schema;
+}
+
+/** Follows `$ref` within `root`; at most 32 steps, so that a loop ends. */
+export function resolve(root: Schema, schema: Schema): Schema {
+  let here = schema;
+  for (let step = 0; step < 32 && here.$ref !== undefined; step += 1) {
+    const name = /^#\/\$defs\/(.+)$/.exec(here.$ref)?.[1];
+    const next = name === undefined ? undefined : root.$defs?.[name.replaceAll('~1', '/').replaceAll('~0', '~')];
+    if (next === undefined) break;
+    here = next;
+  }
+  return here;
+}
+
+/** The schema without the alternative `null`, and whether there was one. */
+function withoutNull(root: Schema, schema: Schema): [Schema, boolean] {
+  const options = schema.anyOf ?? (schema.oneOf?.some((one) => one.type === 'null') ? schema.oneOf : undefined);
+  if (options !== undefined) {
+    const rest = options.filter((one) => one.type !== 'null');
+    const [only] = rest;
+    if (rest.length === 1 && only !== undefined) return [resolve(root, only), rest.length < options.length];
+  }
+  if (schema.allOf?.length === 1 && schema.allOf[0] !== undefined) return [resolve(root, schema.allOf[0]), false];
+  const found = resolve(root, schema);
+  if (Array.isArray(found.type) && found.type.includes('null')) {
+    const types = found.type.filter((type) => type !== 'null');
+    const [only] = types;
+    const type = types.length === 1 && only !== undefined ? only : types;
+    return [{ ...found, type }, true];
+  }
+  return [found, false];
+}
+
+function choicesOf(schema: Schema): Choice[] {
+  if (schema.enum !== undefined) return schema.enum.map((value) => ({ value: String(value), help: '' }));
+  const options = schema.oneOf ?? schema.anyOf ?? [];
+  if (options.length === 0 || !options.every((one) => one.const !== undefined || one.enum !== undefined)) return [];
+  return options.flatMap((one) =>
+    one.const !== undefined
+      ? [{ value: String(one.const), help: plainly(one.description ?? '') }]
+      : (one.enum ?? []).map((value) => ({ value: String(value), help: plainly(one.description ?? '') })),
+  );
+}
+
+function kindOf(schema: Schema, choices: Choice[]): Kind {
+  if (choices.length > 0) return 'choice';
+  if (Array.isArray(schema.type)) {
+    return schema.type.every((type) => ['string', 'number', 'integer'].includes(type)) ? 'quantity' : 'json';
+  }
+  switch (schema.type) {
+    case 'boolean':
+      return 'toggle';
+    case 'integer':
+    case 'number':
+      return 'number';
+    case 'string':
+      return 'text';
+    case 'array':
+      return 'list';
+    case 'object':
+      return schema.properties === undefined ? 'map' : 'object';
+    default:
+      return schema.properties === undefined ? 'json' : 'object';
+  }
+}
+
+/** `bad_loss_percentage` as `bad loss percentage`: the file's own word stays readable in the form. */
+export const labelOf = (name: string): string => name.replaceAll('_', ' ');
+
+/** One of the examples that a type's description gives (`such as 10, 2.5s, 40ms or 2m`). */
+export function exampleOf(description: string): string {
+  const listed = /such as ([^()]+?)(?: \(|$|;)/.exec(description)?.[1];
+  if (listed !== undefined) {
+    const examples = listed.split(/, | or /).map((one) => one.trim());
+    return examples[Math.min(2, examples.length - 1)] ?? '';
+  }
+  return /\((\d[^;)]*)\)/.exec(description)?.[1]?.split(',')[0]?.trim() ?? '';
+}
+
+/** What one property of an object is. */
+export function fieldOf(root: Schema, owner: Schema, name: string): Field {
+  const own = owner.properties?.[name] ?? {};
+  const [schema, nullable] = withoutNull(root, own);
+  const choices = choicesOf(schema);
+  const required = owner.required?.includes(name) ?? false;
+  const typeWords = schema === own ? '' : (schema.description ?? '');
+  const kind = kindOf(schema, choices);
+  const initial = own.default ?? schema.default;
+  const plain = kind === 'quantity' || kind === 'number' || kind === 'text';
+  const fallback = initial !== undefined && initial !== null && plain ? String(initial) : '';
+  return {
+    name,
+    label: labelOf(name),
+    kind,
+    help: plainly(own.description ?? schema.description ?? ''),
+    accepted: plain ? plainly(typeWords) : '',
+    placeholder: fallback !== '' ? fallback : exampleOf(typeWords) && `e.g. ${exampleOf(typeWords)}`,
+    example: fallback !== '' ? fallback : exampleOf(typeWords),
+    optional: nullable || !required,
+    required,
+    initial,
+    choices,
+    integer: schema.type === 'integer',
+    // Unsigned types say only `minimum: 0`; the parser knows the rest and says so.
+    ...(schema.minimum !== undefined && { minimum: schema.minimum }),
+    ...(schema.maximum !== undefined && { maximum: schema.maximum }),
+    schema,
+  };
+}
+
+/** Descriptions are Markdown of one kind only: code between backticks. */
+const plainly = (text: string) => text.replace(/`([^`]*)`/g, '$1');
+
+/** All properties of an object: those of `first` in that order, then required ones in theirs, then the others. */
+export function fieldsOf(root: Schema, object: Schema, first: readonly string[] = []): Field[] {
+  const all = Object.keys(object.properties ?? {});
+  const names = [...first, ...(object.required ?? []), ...all].filter((name) => all.includes(name));
+  return [...new Set(names)].map((name) => fieldOf(root, object, name));
+}
+
+/** Beside laws, in slots whose schema does not name its laws by `x-one-of`. */
+const BESIDE_LAWS = new Set(['duplicate', 'order']);
+
+/**
+ * The properties of which one is set, when the object is a slot for a law: named by `x-one-of`, else told by the
+ * words "one law is set" and being nullable. A new law is one of them without a change here.
+ */
+export function lawsOf(root: Schema, object: Schema): string[] {
+  if (object['x-one-of'] !== undefined) return object['x-one-of'];
+  if (!/\bone (\w+ )?law is set\b/i.test(object.description ?? '')) return [];
+  return Object.keys(object.properties ?? {}).filter((name) => {
+    const field = fieldOf(root, object, name);
+    return field.initial === undefined && field.optional && !BESIDE_LAWS.has(name);
+  });
+}
+
+/** A first value for a field that is switched on: required parts filled with examples, so that it can be tried at once. */
+export function starterOf(root: Schema, field: Field): Json {
+  if (field.initial !== undefined && field.initial !== null) return field.initial;
+  switch (field.kind) {
+    case 'choice':
+      return field.choices[0]?.value ?? '';
+    case 'toggle':
+      return true;
+    case 'number':
+      return Math.max(1, field.minimum ?? 1);
+    case 'quantity':
+      return field.example;
+    case 'text':
+      return '';
+    case 'list':
+      return [];
+    case 'object':
+    case 'map':
+      return starterObject(root, field.schema);
+    default:
+      return null;
+  }
+}
+
+/** Lengths for starters by what a time is for: a spread is smaller than the middle it is around. */
+const TIMES: Record<string, string> = { deviation: '5ms', min: '10ms', max: '30ms', mean: '20ms', constant: '20ms' };
+
+/** An object with its required parts set. */
+export function starterObject(root: Schema, object: Schema): JsonObject {
+  const made: JsonObject = {};
+  for (const name of object.required ?? []) {
+    const field = fieldOf(root, object, name);
+    const time = /\ba time\b/.test(field.accepted) ? TIMES[name] : undefined;
+    made[name] = time ?? starterOf(root, field);
+  }
+  return made;
+}
+
+const escape = (step: string) => step.replaceAll('~', '~0').replaceAll('/', '~1');
+
+/** A JSON pointer (RFC 6901) one step further down. */
+export const pointer = (base: string, step: string | number): string => `${base}/${escape(String(step))}`;
+
+/** The steps of a JSON pointer. */
+export const stepsOf = (path: string): string[] =>
+  path.split('/').slice(1).map((step) => step.replaceAll('~1', '/').replaceAll('~0', '~'));
+
+/** The value at a pointer, or undefined. */
+export function at(value: Json | undefined, path: string): Json | undefined {
+  let here: Json | undefined = value;
+  for (const step of stepsOf(path)) {
+    if (Array.isArray(here)) here = here[Number(step)];
+    else if (here !== null && typeof here === 'object') here = here[step];
+    else return undefined;
+  }
+  return here;
+}
+
+/** A copy of `value` with `next` at the pointer; `undefined` removes. Objects on the way are made. */
+export function put(value: Json | undefined, path: string, next: Json | undefined): Json {
+  const [step, ...rest] = stepsOf(path);
+  if (step === undefined) return next ?? null;
+  const below = rest.map((one) => `/${escape(one)}`).join('');
+  if (Array.isArray(value)) {
+    const copy = [...value];
+    const index = Number(step);
+    if (below === '' && next === undefined) copy.splice(index, 1);
+    else copy[index] = put(copy[index], below, next);
+    return copy;
+  }
+  const copy: JsonObject = value !== null && typeof value === 'object' ? { ...value } : {};
+  if (below === '' && next === undefined) delete copy[step];
+  else copy[step] = put(copy[step], below, next);
+  return copy;
+}
+
+/** The same JSON value, whatever the order of its keys. */
+export function same(a: Json | undefined, b: Json | undefined): boolean {
+  if (a === b) return true;
+  if (Array.isArray(a) && Array.isArray(b)) {
+    return a.length === b.length && a.every((one, index) => same(one, b[index]));
+  }
+  if (a === null || b === null || typeof a !== 'object' || typeof b !== 'object') return false;
+  if (Array.isArray(a) || Array.isArray(b)) return false;
+  const keys = Object.keys(a);
+  return keys.length === Object.keys(b).length && keys.every((key) => key in b && same(a[key], b[key]));
+}
+
+/** The leaves that differ: pointer, before, after. What a staged change shows before it is applied. */
+export function changes(before: Json | undefined, after: Json | undefined, base = ''): Change[] {
+  if (same(before, after)) return [];
+  const isObject = (one: Json | undefined): one is JsonObject | Json[] => one !== null && typeof one === 'object';
+  if (isObject(before) && isObject(after) && Array.isArray(before) === Array.isArray(after)) {
+    const keys = new Set([...Object.keys(before), ...Object.keys(after)]);
+    return [...keys].flatMap((key) => changes(at(before, `/${escape(key)}`), at(after, `/${escape(key)}`), pointer(base, key)));
+  }
+  return [{ path: base, before, after }];
+}
+
+export interface Change {
+  path: string;
+  before: Json | undefined;
+  after: Json | undefined;
+}
+
+/** A value in the words of the file: `normal mean 20ms deviation 5ms, order fifo-release`. */
+export function words(value: Json | undefined): string {
+  if (value === null || value === undefined) return '';
+  if (Array.isArray(value)) return value.map(words).join(' → ');
+  if (typeof value === 'object') {
+    return Object.entries(value)
+      .filter(([, one]) => one !== null)
+      .map(([name, one]) => (one !== null && typeof one === 'object' && !Array.isArray(one) ? `${labelOf(name)} ${words(one)}` : `${labelOf(name)} ${words(one)}`))
+      .join(', ');
+  }
+  return String(value);
+}

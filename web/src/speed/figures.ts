@@ -1,0 +1,104 @@
+// What a speed test's samples come to, and what to say of it. Pure.
+
+export interface Throughput {
+  bytes: number;
+  seconds: number;
+  bits_per_second: number;
+}
+
+export interface Latencies {
+  idle: number[];
+  download: number[];
+  upload: number[];
+}
+
+export interface Result {
+  id?: string;
+  at?: string;
+  version?: string;
+  download?: Throughput;
+  upload?: Throughput;
+  latency: Latencies;
+}
+
+/** Bytes counted until a moment, both from the start of the phase. */
+export interface Mark {
+  seconds: number;
+  bytes: number;
+}
+
+/** How long the slow start is left out of a rate, s. */
+export const RAMP_SECONDS = 1;
+
+/** The rate between the end of the ramp and the last mark; with too few marks over all of them; absent without any. */
+export function throughput(marks: readonly Mark[], ramp = RAMP_SECONDS): Throughput | undefined {
+  const last = marks.at(-1);
+  if (last === undefined || last.bytes <= 0) return undefined;
+  const from = marks.findLast((mark) => mark.seconds <= ramp);
+  const begin = from !== undefined && last.seconds - from.seconds >= 0.5 && last.bytes > from.bytes ? from : { seconds: 0, bytes: 0 };
+  const seconds = last.seconds - begin.seconds;
+  if (seconds <= 0) return undefined;
+  const bytes = last.bytes - begin.bytes;
+  return { bytes, seconds, bits_per_second: (bytes * 8) / seconds };
+}
+
+/** Rate between each two marks that are at least `step` apart: what the curve shows. */
+export function curve(marks: readonly Mark[], step = 0.2): { at: number; rate: number }[] {
+  const points: { at: number; rate: number }[] = [];
+  let before: Mark = { seconds: 0, bytes: 0 };
+  for (const mark of marks) {
+    const span = mark.seconds - before.seconds;
+    if (span < step) continue;
+    points.push({ at: mark.seconds, rate: ((mark.bytes - before.bytes) * 8) / span });
+    before = mark;
+  }
+  return points;
+}
+
+/** The middle value; absent without any. */
+export function median(values: readonly number[]): number | undefined {
+  if (values.length === 0) return undefined;
+  const sorted = [...values].sort((a, b) => a - b);
+  const middle = Math.floor(sorted.length / 2);
+  const upper = sorted[middle] ?? 0;
+  return sorted.length % 2 === 1 ? upper : (upper + (sorted[middle - 1] ?? upper)) / 2;
+}
+
+/** Mean difference of one round trip to the next, s; absent below two. */
+export function jitter(values: readonly number[]): number | undefined {
+  if (values.length < 2) return undefined;
+  let sum = 0;
+  for (let index = 1; index < values.length; index += 1) sum += Math.abs((values[index] ?? 0) - (values[index - 1] ?? 0));
+  return sum / (values.length - 1);
+}
+
+export interface Verdict {
+  tone: 'good' | 'warn' | 'bad';
+  title: string;
+  lines: string[];
+}
+
+/** What the figures mean to somebody who asked "is my connection all right?". */
+export function verdict(result: Result): Verdict {
+  const down = (result.download?.bits_per_second ?? 0) / 1e6;
+  const up = (result.upload?.bits_per_second ?? 0) / 1e6;
+  const idle = median(result.latency.idle);
+  const loaded = Math.max(median(result.latency.download) ?? 0, median(result.latency.upload) ?? 0);
+  const added = idle === undefined || loaded === 0 ? undefined : Math.max(0, loaded - idle);
+  const lines: string[] = [];
+  const uses: string[] = [];
+  if (down >= 1 && up >= 1 && (idle ?? 1) < 0.15) uses.push('video calls');
+  if (down >= 25) uses.push('4K video');
+  else if (down >= 5) uses.push('HD video');
+  if ((idle ?? 1) < 0.05 && (added ?? 1) < 0.05) uses.push('games');
+  lines.push(uses.length > 0 ? `Enough for ${uses.join(', ')}.` : 'Enough for mail and plain pages; video will stop and start.');
+  if (added !== undefined) {
+    const words = `${Math.round(added * 1000)} ms`;
+    if (added > 0.2) lines.push(`While data flows, everything waits ${words} longer: calls break up when somebody else downloads. A queue in the path is too long.`);
+    else if (added > 0.05) lines.push(`While data flows, everything waits ${words} longer: to be felt in calls and games.`);
+    else lines.push(`Stays quick while data flows: ${words} longer.`);
+  }
+  if (up > 0 && down / up > 20) lines.push('Sending is far slower than receiving: uploads and your own picture in calls suffer first.');
+  const tone = down < 5 || (added ?? 0) > 0.2 ? 'bad' : down < 25 || (added ?? 0) > 0.05 || (idle ?? 0) > 0.15 ? 'warn' : 'good';
+  return { tone, title: { good: 'A good connection', warn: 'A usable connection', bad: 'A poor connection' }[tone], lines };
+}

@@ -1,0 +1,195 @@
+// One speed test against a server: PROTOCOL.md as the page plays it. No rendering.
+
+import { type Latencies, type Mark, type Result, throughput } from './figures';
+
+export type Phase = 'idle' | 'download' | 'upload';
+
+export interface Progress {
+  phase: Phase;
+  /** Bytes of the running phase so far. */
+  marks: readonly Mark[];
+  latency: Latencies;
+}
+
+export class SpeedError extends Error {}
+
+interface Hello {
+  session: string;
+  streams: number;
+  phase_seconds: number;
+  idle_seconds: number;
+  ping_seconds: number;
+}
+
+type Message = { type: string } & Record<string, unknown>;
+
+const SUBPROTOCOL = 'weir.speed.v1';
+const MOST_BUFFERED = 1 << 20;
+const CHUNK = 1 << 16;
+const MOST_PINGS = 200;
+
+const sleep = (seconds: number) => new Promise<void>((resolve) => setTimeout(resolve, seconds * 1000));
+
+export class SpeedSession {
+  readonly #base: string;
+  readonly #onprogress: (progress: Progress) => void;
+  #control: WebSocket | undefined;
+  #data: WebSocket[] = [];
+  #waiting = new Map<string, (message: Message) => void>();
+  #failure: ((error: Error) => void) | undefined;
+  #pings = new Map<number, { at: number; phase: Phase }>();
+  #last = 0;
+  #phase: Phase = 'idle';
+  #began = 0;
+  #bytes = 0;
+  #marks: Mark[] = [];
+  #latency: Latencies = { idle: [], download: [], upload: [] };
+  #sending = false;
+
+  constructor(base: string, onprogress: (progress: Progress) => void) {
+    this.#base = base;
+    this.#onprogress = onprogress;
+  }
+
+  /** Runs all phases; resolves with the result and, where it was kept, its link. */
+  async run(): Promise<{ result: Result; url: string | undefined; note: string | undefined }> {
+    try {
+      return await Promise.race([this.#play(), new Promise<never>((_, reject) => (this.#failure = reject))]);
+    } finally {
+      this.close();
+    }
+  }
+
+  close(): void {
+    this.#sending = false;
+    for (const socket of [this.#control, ...this.#data]) socket?.close();
+  }
+
+  async #play() {
+    const hello = await this.#hello();
+    this.#data = await Promise.all(Array.from({ length: hello.streams }, () => this.#join(hello.session)));
+    const pinging = setInterval(() => this.#ping(), hello.ping_seconds * 1000);
+    try {
+      await sleep(hello.idle_seconds);
+      const download = await this.#measure('download', hello);
+      const upload = await this.#measure('upload', hello);
+      const result: Result = { ...(download && { download }), ...(upload && { upload }), latency: this.#latency };
+      this.#send({ type: 'result', ...result });
+      const answer = await this.#await('kept', 'not_kept');
+      const kept = answer.type === 'kept';
+      return { result, url: kept ? String(answer['url']) : undefined, note: kept ? undefined : String(answer['text'] ?? '') };
+    } finally {
+      clearInterval(pinging);
+    }
+  }
+
+  #hello(): Promise<Hello> {
+    const control = new WebSocket(`${this.#base}/speed/v1`, SUBPROTOCOL);
+    this.#control = control;
+    const first = this.#await('hello', 'busy');
+    control.onmessage = (event) => this.#take(JSON.parse(String(event.data)) as Message);
+    control.onerror = () => this.#failure?.(new SpeedError('the server does not answer'));
+    control.onclose = () => this.#failure?.(new SpeedError('the server ended the connection'));
+    return first.then((message) => {
+      if (message.type === 'busy') throw new SpeedError(`${String(message['text'] ?? 'too many tests at once')} Try again in ${Number(message['retry_after_seconds'] ?? 30)} s.`);
+      return message as unknown as Hello;
+    });
+  }
+
+  #join(session: string): Promise<WebSocket> {
+    return new Promise((resolve, reject) => {
+      const socket = new WebSocket(`${this.#base}/speed/v1?session=${encodeURIComponent(session)}`, SUBPROTOCOL);
+      socket.binaryType = 'arraybuffer';
+      socket.onopen = () => resolve(socket);
+      socket.onerror = () => reject(new SpeedError('a data connection was refused'));
+      socket.onmessage = (event) => {
+        if (this.#phase !== 'download' || !(event.data instanceof ArrayBuffer)) return;
+        this.#bytes += event.data.byteLength;
+        this.#mark(this.#bytes, (performance.now() - this.#began) / 1000);
+      };
+    });
+  }
+
+  async #measure(phase: 'download' | 'upload', hello: Hello) {
+    this.#phase = phase;
+    this.#bytes = 0;
+    this.#marks = [];
+    this.#send({ type: 'start', phase });
+    await this.#await('started');
+    this.#began = performance.now();
+    if (phase === 'upload') this.#feed();
+    const over = this.#await('stopped');
+    await Promise.race([sleep(hello.phase_seconds), over]);
+    this.#sending = false;
+    const measured = [...this.#marks];
+    this.#send({ type: 'stop' });
+    const stopped = await over;
+    // The server received the upload: its last figure is the one that counts.
+    if (phase === 'upload') measured.push({ bytes: Number(stopped['bytes']), seconds: Number(stopped['seconds']) });
+    this.#phase = 'idle';
+    await sleep(0.3);
+    return throughput(measured);
+  }
+
+  /** Keeps every data socket's buffer filled, and no fuller than that. */
+  #feed(): void {
+    this.#sending = true;
+    const chunk = new Uint8Array(CHUNK);
+    for (let at = 0; at < CHUNK; at += 65_536) crypto.getRandomValues(chunk.subarray(at, at + 65_536));
+    const turn = () => {
+      if (!this.#sending) return;
+      for (const socket of this.#data) while (socket.readyState === WebSocket.OPEN && socket.bufferedAmount < MOST_BUFFERED) socket.send(chunk);
+      setTimeout(turn, 4);
+    };
+    turn();
+  }
+
+  #mark(bytes: number, seconds: number): void {
+    const last = this.#marks.at(-1);
+    if (last !== undefined && seconds - last.seconds < 0.05) return;
+    this.#marks.push({ bytes, seconds });
+    this.#tell();
+  }
+
+  #tell(): void {
+    this.#onprogress({ phase: this.#phase, marks: this.#marks, latency: this.#latency });
+  }
+
+  #ping(): void {
+    if (this.#latency[this.#phase].length >= MOST_PINGS || this.#pings.size > 20) return;
+    this.#last += 1;
+    this.#pings.set(this.#last, { at: performance.now(), phase: this.#phase });
+    this.#send({ type: 'ping', id: this.#last });
+  }
+
+  #take(message: Message): void {
+    if (message.type === 'pong') {
+      const sent = this.#pings.get(Number(message['id']));
+      if (sent === undefined) return;
+      this.#pings.delete(Number(message['id']));
+      // One that crossed from one phase to another belongs to neither.
+      if (sent.phase === this.#phase) this.#latency[sent.phase].push((performance.now() - sent.at) / 1000);
+      this.#tell();
+    } else if (message.type === 'received') {
+      if (this.#phase === 'upload') this.#mark(Number(message['bytes']), Number(message['seconds']));
+    } else {
+      const waiting = this.#waiting.get(message.type);
+      if (waiting === undefined) return;
+      waiting(message);
+    }
+  }
+
+  #await(...types: string[]): Promise<Message> {
+    return new Promise((resolve) => {
+      const done = (message: Message) => {
+        for (const type of types) this.#waiting.delete(type);
+        resolve(message);
+      };
+      for (const type of types) this.#waiting.set(type, done);
+    });
+  }
+
+  #send(message: Message): void {
+    if (this.#control?.readyState === WebSocket.OPEN) this.#control.send(JSON.stringify(message));
+  }
+}

@@ -1,0 +1,156 @@
+// The emulator's board: staged, previewed, applied together; conflicts, alarms, and a law that the page never heard of.
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { after, afterEach, before, test } from 'node:test';
+import { lacking, open } from './harness.mjs';
+
+const skip = lacking();
+const options = { skip, timeout: 60_000 };
+let site;
+
+before(async () => {
+  if (!skip) site = await open();
+});
+after(() => site?.close());
+afterEach(() => site?.clear());
+
+const fresh = () => site.mock.startEmulator({ interfaces: ['veth-a', 'veth-b'], configuration: { schema: 'weir.impair/1', flow: [{ name: 'voice', filter: { protocol: 'udp' } }] } });
+const lane = (page, way) => page.getByRole('group', { name: way });
+
+async function openLaw(page, stage) {
+  await page.getByRole('button', { name: /^voice/ }).first().click();
+  await lane(page, 'From A to B').getByRole('button', { name: stage }).click();
+  return page.getByRole('region', { name: /, settings/ });
+}
+
+test('an emulator is started between two interfaces', options, async () => {
+  const page = await site.page({ hash: '#/emulator' });
+  await page.getByLabel('A, the client’s side').selectOption('veth-a');
+  await page.getByLabel('B, the server’s side').selectOption('veth-b');
+  await page.getByRole('button', { name: '▶ Start' }).click();
+  await page.getByText('veth-a ⇄ veth-b').first().waitFor();
+  await page.getByRole('button', { name: '+ Flow' }).click();
+  await page.getByRole('dialog', { name: /Flow/ }).getByLabel('name', { exact: true }).fill('voice');
+  await page.keyboard.press('Escape');
+  await page.getByText('staged; nothing is in force yet').waitFor();
+  await page.getByRole('button', { name: 'Apply' }).click();
+  await page.getByText('Applied: all flows changed together.').waitFor();
+  const [emulator] = site.mock.emulators.values();
+  assert.deepEqual(emulator.configuration.flow.map((flow) => flow.name), ['voice']);
+  site.quiet();
+});
+
+test('a law is previewed while it is edited, staged, applied with others at once, and undone', options, async () => {
+  const emulator = fresh();
+  const page = await site.page({ hash: `#/emulator/${emulator.entry.id}` });
+  const editor = await openLaw(page, /Delay and jitter/);
+  await editor.getByLabel('law').selectOption('normal');
+  await editor.getByLabel('mean').fill('40ms');
+  await editor.getByLabel('deviation').fill('8ms');
+  const preview = page.getByRole('region', { name: 'Preview' });
+  await preview.getByText('40.00 ms').first().waitFor();
+  await preview.getByRole('group', { name: 'Histogram of delay' }).waitFor();
+  await lane(page, 'From B to A').getByRole('button', { name: /Loss and/ }).click();
+  await page.getByRole('region', { name: /, settings/ }).getByLabel('law').selectOption('percentage');
+  assert.equal(emulator.version, 0, 'something was applied before Apply');
+  await page.getByRole('button', { name: 'Apply' }).click();
+  await page.getByText('Applied: all flows changed together.').waitFor();
+  assert.equal(emulator.version, 1);
+  assert.deepEqual(emulator.configuration.flow[0].a_to_b.delay, { normal: { mean: '40ms', deviation: '8ms' } });
+  assert.deepEqual(emulator.configuration.flow[0].b_to_a.loss, { percentage: 1 });
+  await page.getByRole('region', { name: 'Staged changes' }).getByRole('button', { name: 'Undo' }).click();
+  await page.getByRole('button', { name: 'Apply' }).click();
+  await page.waitForFunction(() => document.body.innerText.includes('What you change is staged here'));
+  assert.equal(emulator.configuration.flow[0].a_to_b, undefined);
+  site.quiet();
+});
+
+test('a law that is refused is told beside the field, and cannot do harm', options, async () => {
+  const emulator = fresh();
+  const page = await site.page({ hash: `#/emulator/${emulator.entry.id}`, tolerate: (words) => words.includes('422') });
+  const editor = await openLaw(page, /Loss and/);
+  await editor.getByLabel('law').selectOption('percentage');
+  await editor.getByLabel('percentage').fill('300');
+  await editor.getByText('300; accepted: 0 to 100').waitFor();
+  assert.equal(await editor.getByLabel('percentage').getAttribute('aria-invalid'), 'true');
+  await lane(page, 'From A to B').getByText('refused').waitFor();
+  await editor.getByLabel('percentage').fill('3');
+  await editor.getByText('300; accepted').waitFor({ state: 'detached' });
+  site.quiet();
+});
+
+test('who edits second is told, and may put changes on top of theirs', options, async () => {
+  const emulator = fresh();
+  const page = await site.page({ hash: `#/emulator/${emulator.entry.id}` });
+  const editor = await openLaw(page, /Loss and/);
+  await editor.getByLabel('law').selectOption('percentage');
+  const theirs = structuredClone(emulator.configuration);
+  theirs.flow[0].b_to_a = { delay: { constant: '70ms' } };
+  site.mock.configure(emulator.entry.id, theirs, '192.0.2.55');
+  await page.getByText(/192\.0\.2\.55 changed this emulator/).waitFor();
+  await page.getByRole('button', { name: 'Put mine on top of theirs' }).click();
+  await page.getByRole('button', { name: 'Apply' }).click();
+  await page.getByText('Applied: all flows changed together.').waitFor();
+  assert.deepEqual(emulator.configuration.flow[0].b_to_a, { delay: { constant: '70ms' } });
+  assert.deepEqual(emulator.configuration.flow[0].a_to_b, { loss: { percentage: 1 } });
+  site.quiet();
+});
+
+test('with nothing staged, what others change is simply shown', options, async () => {
+  const emulator = fresh();
+  const page = await site.page({ hash: `#/emulator/${emulator.entry.id}` });
+  await page.getByRole('button', { name: /^voice/ }).first().click();
+  await page.waitForTimeout(300);
+  site.mock.configure(emulator.entry.id, { ...emulator.configuration, flow: [{ name: 'voice', filter: { protocol: 'udp' }, a_to_b: { delay: { constant: '33ms' } } }] }, '192.0.2.55');
+  await lane(page, 'From A to B').getByText('constant 33ms').waitFor();
+  await page.getByText('192.0.2.55 changed this emulator').waitFor();
+  site.quiet();
+});
+
+test('flows are run and stopped one by one and all together', options, async () => {
+  const emulator = fresh();
+  const page = await site.page({ hash: `#/emulator/${emulator.entry.id}` });
+  await page.getByRole('button', { name: 'Stop voice' }).click();
+  await page.getByRole('button', { name: 'Run voice' }).waitFor();
+  assert.deepEqual(emulator.entry.stopped_flows, ['voice']);
+  await page.getByRole('button', { name: '■ Stop all' }).click();
+  await page.getByRole('button', { name: 'Run other' }).waitFor();
+  await page.getByRole('button', { name: '▶ Run all' }).click();
+  await page.getByRole('button', { name: 'Stop voice' }).waitFor();
+  assert.deepEqual(emulator.entry.stopped_flows, []);
+  site.quiet();
+});
+
+test('an alarm is in sight wherever one looks, and listed', options, async () => {
+  const emulator = fresh();
+  const page = await site.page({ hash: `#/emulator/${emulator.entry.id}` });
+  await page.getByRole('tab', { name: 'Interfaces' }).waitFor();
+  await page.waitForTimeout(300);
+  site.mock.alarm(emulator.entry.id, { kind: 'link-down', object: 'veth-b', at_seconds: 1.5, active: true, text: 'veth-b has no carrier' });
+  await page.getByRole('status').getByText('veth-b has no carrier').waitFor();
+  await page.getByRole('tab', { name: /Alarms/ }).click();
+  await page.getByRole('row', { name: /link-down/ }).getByText('active').waitFor();
+  site.quiet();
+});
+
+test('a law and a stage that the schema gains are there without the page knowing them', options, async () => {
+  const schema = JSON.parse(readFileSync(new URL('../../../docs/schemas/weir.impair-1.schema.json', import.meta.url), 'utf8'));
+  const { $defs } = schema;
+  $defs.Pareto = { type: 'object', description: 'A Pareto delay.', properties: { scale: { $ref: '#/$defs/Span', description: 'Scale.' }, shape: { type: 'number', description: 'Shape.' } }, required: ['scale', 'shape'] };
+  $defs.Delay.properties.pareto = { anyOf: [{ $ref: '#/$defs/Pareto' }, { type: 'null' }], description: 'Heavy tail.' };
+  $defs.Stage.oneOf.push({ const: 'pause', description: 'Pause frames.', type: 'string' });
+  $defs.Pause = { type: 'object', description: 'Pauses.', properties: { every: { $ref: '#/$defs/Span', description: 'How often.' } } };
+  $defs.Laws.properties.pause = { anyOf: [{ $ref: '#/$defs/Pause' }, { type: 'null' }], description: 'Pauses.' };
+  site.mock.schema = (name) => (name === 'impair' ? schema : undefined);
+  const emulator = fresh();
+  const page = await site.page({ hash: `#/emulator/${emulator.entry.id}` });
+  const editor = await openLaw(page, /Delay and jitter/);
+  await editor.getByLabel('law').selectOption('pareto');
+  await editor.getByLabel('shape').fill('2.5');
+  await lane(page, 'From A to B').getByText('pareto scale 40ms, shape 2.5').waitFor();
+  await lane(page, 'From B to A').getByRole('button', { name: /Pause frames/ }).click();
+  await page.getByRole('region', { name: /Pause frames, settings/ }).getByLabel('every').fill('2s');
+  await lane(page, 'From B to A').getByText('every 2s').waitFor();
+  delete site.mock.schema;
+  site.quiet();
+});

@@ -1,0 +1,240 @@
+// The generator as people use it: the newcomer, the one without a mouse, the one who errs, two at once, a server that goes.
+import assert from 'node:assert/strict';
+import { after, afterEach, before, test } from 'node:test';
+import { lacking, open, startSomething } from './harness.mjs';
+
+const skip = lacking();
+const options = { skip, timeout: 60_000 };
+let site;
+
+before(async () => {
+  if (!skip) site = await open();
+});
+after(() => site?.close());
+afterEach(async () => {
+  await site?.clear();
+  for (const test of site?.mock.tests ?? []) if (test.state !== 'ended') test.end();
+});
+
+test('a newcomer starts a test with one key, and sees figures with units', options, async () => {
+  const page = await site.page();
+  await page.getByLabel('Host where').waitFor();
+  assert.equal(await page.evaluate(() => document.activeElement?.id), 'quick-host');
+  await page.keyboard.press('Enter');
+  const table = page.getByRole('table', { name: 'Connections' });
+  await table.getByText('running').waitFor();
+  await table.getByText('Mbit/s').first().waitFor();
+  assert.equal(site.mock.tests.length, 1);
+  assert.equal(site.mock.tests[0].host, '127.0.0.1');
+  await page.getByRole('button', { name: '■ Stop all' }).click();
+  await table.getByText('ended').waitFor();
+  await page.getByRole('link', { name: 'Open result' }).waitFor();
+  site.quiet();
+});
+
+test('everything is done by keys: add, edit, copy, start one, remove, undo', options, async () => {
+  const page = await site.page();
+  await page.keyboard.press('Enter');
+  const table = page.getByRole('table', { name: 'Connections' });
+  await table.getByText('running').waitFor();
+  // From the host's field through the toolbar into the table.
+  await page.locator('body').press('Tab');
+  const rows = () => table.locator('tbody tr').count();
+  await table.locator('tbody tr').first().focus();
+  await page.keyboard.press('c');
+  await page.waitForFunction(() => document.querySelectorAll('tbody tr[data-index]').length === 2);
+  await page.keyboard.press('ArrowDown');
+  assert.equal(await page.evaluate(() => document.activeElement?.getAttribute('data-index')), '1');
+  await page.keyboard.press('Enter');
+  const dialog = page.getByRole('dialog', { name: /Connection tcp-2/ });
+  await dialog.waitFor();
+  await dialog.getByLabel('rate', { exact: true }).fill('5M');
+  await page.keyboard.press('Escape');
+  await table.getByText('5M', { exact: true }).waitFor();
+  await table.locator('tbody tr').nth(1).focus();
+  await page.keyboard.press('x');
+  await table.locator('tbody tr').nth(1).getByText('running').waitFor();
+  const alone = site.mock.tests[0];
+  assert.deepEqual(alone.flows.map((flow) => flow.name), ['tcp-2']);
+  await table.locator('tbody tr').nth(1).focus();
+  await page.keyboard.press('Delete');
+  assert.equal(await rows(), 1);
+  await page.keyboard.press('u');
+  await page.waitForFunction(() => document.querySelectorAll('tbody tr[data-index]').length === 2);
+  await page.keyboard.press('?');
+  await page.getByRole('dialog', { name: 'Keys' }).waitFor();
+  await page.getByLabel('Single keys are shortcuts').uncheck();
+  await page.keyboard.press('Escape');
+  await page.keyboard.press('3');
+  await page.waitForTimeout(100);
+  assert.match(page.url(), /\/$|generator/, 'a key that is off did something');
+  site.quiet();
+});
+
+test('Tab reaches every control, in sight', options, async () => {
+  const page = await site.page();
+  await startSomething(page);
+  await page.reload();
+  await page.getByText('running').first().waitFor();
+  const seen = new Set();
+  for (let step = 0; step < 60; step += 1) {
+    await page.keyboard.press('Tab');
+    const now = await page.evaluate(() => {
+      const one = document.activeElement;
+      if (one === null || one === document.body) return undefined;
+      const box = one.getBoundingClientRect();
+      const style = getComputedStyle(one);
+      return { name: one.getAttribute('aria-label') ?? one.textContent?.trim().slice(0, 40), seen: box.width > 0 && box.bottom > 0 && box.top < innerHeight, ring: style.outlineStyle !== 'none' };
+    });
+    if (now === undefined) break;
+    assert.ok(now.seen, `${now.name} has the focus out of sight`);
+    assert.ok(now.ring, `${now.name} does not show the focus`);
+    seen.add(now.name);
+  }
+  for (const name of ['Skip to content', 'Generator', 'System', 'Save', '+ Connection', 'Start tcp', 'Edit tcp', 'Curves', 'Throughput']) {
+    assert.ok([...seen].some((one) => one.replace('Stop tcp', 'Start tcp').startsWith(name)), `${name} was not reached: ${[...seen].join(' | ')}`);
+  }
+  site.quiet();
+});
+
+test('a value that is refused is told beside its field, in the server’s words', options, async () => {
+  const page = await site.page();
+  await startSomething(page);
+  await page.getByRole('button', { name: 'Edit tcp' }).click();
+  const field = page.getByLabel('rate', { exact: true });
+  await field.fill('fast');
+  const words = page.getByRole('dialog').getByRole('alert');
+  await words.waitFor();
+  assert.match(await words.innerText(), /fast; accepted: a rate such as 10M/);
+  assert.equal(await field.getAttribute('aria-invalid'), 'true');
+  const ids = (await field.getAttribute('aria-describedby')).split(' ');
+  assert.ok(ids.includes(await words.getAttribute('id')), 'the words are not tied to the field');
+  await field.fill('10M');
+  await words.waitFor({ state: 'detached' });
+  site.quiet();
+});
+
+test('a refused start is told beside the host, and starts nothing', options, async () => {
+  const page = await site.page({ tolerate: (words) => words.includes('422') });
+  await page.getByLabel('Host where').fill('no such host');
+  const before = site.mock.tests.length;
+  await page.getByRole('button', { name: '▶ Start' }).click();
+  await page.getByText('no such host; accepted: a name or address').first().waitFor();
+  // What is checked of the plan meanwhile takes nothing away.
+  await page.waitForTimeout(500);
+  assert.equal(await page.getByLabel('Host', { exact: true }).getAttribute('aria-invalid'), 'true');
+  assert.equal(site.mock.tests.length, before);
+  site.quiet();
+});
+
+test('a host where nobody answers is told, and the line says that it failed', options, async () => {
+  const page = await site.page();
+  await page.getByLabel('Host where').fill('nobody.example');
+  await page.getByRole('button', { name: '▶ Start' }).click();
+  await page.getByText('nobody.example: connection refused').first().waitFor();
+  await page.getByRole('table', { name: 'Connections' }).getByText('failed').waitFor();
+  site.quiet();
+});
+
+test('a connection that waits is started within its test, one that ended by itself', options, async () => {
+  const page = await site.page();
+  await page.evaluate(() => localStorage.setItem('weir.draft', JSON.stringify({ schema: 'weir.plan/1', connection: [{ name: 'now', transport: 'udp' }, { name: 'later', transport: 'udp', autostart: false }] })));
+  await page.reload();
+  await page.getByRole('button', { name: '▶ Start all' }).click();
+  const later = page.getByRole('row', { name: /^later/ });
+  await later.getByText('waiting').waitFor();
+  const before = site.mock.tests.length;
+  await page.getByRole('button', { name: 'Start later' }).click();
+  await later.getByText('running').waitFor();
+  assert.equal(site.mock.tests.length, before);
+  await page.getByRole('button', { name: 'Stop later' }).click();
+  await later.getByText('ended').waitFor();
+  await page.getByRole('row', { name: /^now/ }).getByText('running').waitFor();
+  await page.getByRole('button', { name: 'Start later' }).click();
+  await later.getByText('running').waitFor();
+  assert.equal(site.mock.tests.length, before + 1);
+  site.quiet();
+});
+
+test('a plan is kept and loaded; who comes second is told', options, async () => {
+  const first = await site.page({ tolerate: (words) => words.includes('412') });
+  await startSomething(first);
+  await first.getByRole('button', { name: 'Save', exact: true }).click();
+  await first.getByRole('textbox', { name: 'Name' }).fill('evening');
+  await first.getByRole('dialog').getByRole('button', { name: 'Save' }).click();
+  await first.getByText('Saved as "evening".').waitFor();
+
+  const second = await site.page({ tolerate: (words) => words.includes('412') });
+  await second.getByRole('button', { name: /Unnamed plan/ }).click();
+  await second.getByRole('button', { name: /evening/ }).first().click();
+  await second.getByRole('button', { name: 'Copy tcp' }).click();
+  await second.getByRole('button', { name: 'Save', exact: true }).click();
+  await second.getByRole('dialog').getByRole('button', { name: 'Save' }).click();
+  await second.getByText('Saved as "evening".').waitFor();
+
+  await first.getByText(/The plan "evening" was changed by/).waitFor();
+  await first.getByRole('button', { name: 'Save', exact: true }).click();
+  await first.getByRole('dialog').getByRole('button', { name: 'Save' }).click();
+  await first.getByText(/saved a plan of this name first/).waitFor();
+  assert.equal(site.mock.plans.get('evening').plan.connection.length, 2);
+  await first.getByRole('button', { name: 'Replace theirs' }).click();
+  await first.getByText('Saved as "evening".').last().waitFor();
+  assert.equal(site.mock.plans.get('evening').plan.connection.length, 1);
+  site.quiet();
+});
+
+test('a server that was started anew: the page reconnects by itself and says so', options, async () => {
+  const lost = (words) => /ERR_CONNECTION|ERR_INCOMPLETE|ERR_EMPTY|Failed to load|network/i.test(words);
+  const page = await site.page({ tolerate: lost });
+  await startSomething(page);
+  await site.mock.stop();
+  await page.getByText('No connection to the server').waitFor();
+  site.mock.instance = 'anew';
+  site.mock.tests = [];
+  await site.mock.start(site.mock.port);
+  await page.getByText('The server was restarted').waitFor({ timeout: 20_000 });
+  await page.getByText('No connection to the server').waitFor({ state: 'detached' });
+  // The plan is still there, and can be started again.
+  await page.getByRole('button', { name: '▶ Start all' }).click();
+  await page.getByRole('table', { name: 'Connections' }).getByText('running').waitFor();
+  site.quiet();
+});
+
+test('a server that wants a token asks for it, and refuses a wrong one', options, async () => {
+  site.mock.token = 'right';
+  const page = await site.page({ tolerate: (words) => words.includes('401') });
+  const dialog = page.getByRole('dialog', { name: 'This server wants a token' });
+  await dialog.getByLabel('Token').fill('wrong');
+  await dialog.getByRole('button', { name: 'Open' }).click();
+  await dialog.getByText('the token is not known').waitFor();
+  await dialog.getByLabel('Token').fill('right');
+  await dialog.getByRole('button', { name: 'Open' }).click();
+  await page.getByRole('status').getByText('live').waitFor();
+  assert.equal(await page.evaluate(() => document.cookie), '');
+  delete site.mock.token;
+  site.quiet();
+});
+
+test('a test starts from a host of a lab when there is one', options, async () => {
+  site.mock.labs = [{ name: 'lab1', hosts: [{ name: 'a', ipv4: '10.77.0.1', ipv6: 'fd00::1' }], nodes: ['a', 'b'] }];
+  const bodies = [];
+  const page = await site.page();
+  page.on('request', (request) => request.method() === 'POST' && request.url().endsWith('/tests') && bodies.push(request.postDataJSON()));
+  await startSomething(page);
+  await page.getByLabel('from').selectOption('lab1/a');
+  await page.getByRole('button', { name: '■ Stop all' }).click();
+  await page.getByRole('table', { name: 'Connections' }).getByText('ended').waitFor();
+  await page.getByRole('button', { name: '▶ Start all' }).click();
+  await page.getByRole('table', { name: 'Connections' }).getByText('running').waitFor();
+  assert.deepEqual(bodies.map((body) => body.from), [undefined, 'lab1/a']);
+  site.mock.labs = [];
+  site.quiet();
+});
+
+test('a reload keeps the plan and finds the running test again', options, async () => {
+  const page = await site.page();
+  await startSomething(page);
+  await page.reload();
+  await page.getByRole('table', { name: 'Connections' }).getByText('Mbit/s').first().waitFor();
+  site.quiet();
+});

@@ -1,0 +1,72 @@
+// One browser and one mock for a file of tests; every page is watched for errors and for requests to elsewhere.
+import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
+import { chromium } from 'playwright-core';
+import { Mock } from '../mock/server.mjs';
+
+export const CHROMIUM = process.env.CHROMIUM ?? '/usr/bin/chromium';
+
+/** Why these tests can't run here; undefined when they can. In CI they have to. */
+export function lacking() {
+  if (existsSync(CHROMIUM)) return undefined;
+  if (process.env.CI) throw new Error(`${CHROMIUM} is not there, and CI is set`);
+  return `SKIPPED: there is no ${CHROMIUM}`;
+}
+
+/** A browser on pages of `address`. */
+export async function launch(address) {
+  // A temporary profile of its own; as root Chromium wants no sandbox.
+  const browser = await chromium.launch({ executablePath: CHROMIUM, headless: true, args: process.getuid?.() === 0 ? ['--no-sandbox'] : [] });
+  const faults = [];
+
+  /** A page of its own, with an empty storage. */
+  async function page({ width = 1440, height = 900, scheme = 'light', hash = '', tolerate = () => false, file = 'index.html' } = {}) {
+    const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme, reducedMotion: 'reduce' });
+    const made = await context.newPage();
+    const note = (words) => tolerate(words) || faults.push(words);
+    made.on('pageerror', (error) => note(`error: ${error.stack ?? error.message}`));
+    made.on('console', (message) => ['error', 'warning'].includes(message.type()) && note(`console: ${message.text()} ${message.location().url}`));
+    made.on('request', (request) => {
+      const url = request.url();
+      if (!url.startsWith(`${address}/`) && !url.startsWith('blob:')) note(`request to elsewhere: ${url}`);
+    });
+    await made.goto(`${address}/${file === 'index.html' ? '' : file}${hash}`);
+    return made;
+  }
+
+  return {
+    address,
+    browser,
+    page,
+    /** Nothing went wrong on any page since the last call. */
+    quiet() {
+      assert.deepEqual(faults.splice(0), []);
+    },
+    faults,
+    /** Closes all pages: what one test left open is not to speak in the next. */
+    async clear() {
+      await Promise.all(browser.contexts().map((one) => one.close()));
+    },
+    close: () => browser.close(),
+  };
+}
+
+/** The same with a mock behind it. */
+export async function open({ mock: options = {} } = {}) {
+  const mock = new Mock(options);
+  const site = await launch(await mock.start());
+  return {
+    ...site,
+    mock,
+    async close() {
+      await site.close();
+      await mock.stop();
+    },
+  };
+}
+
+/** Starts connections through the page's quick start. */
+export async function startSomething(page) {
+  await page.getByRole('button', { name: '▶ Start' }).click();
+  await page.getByRole('table', { name: 'Connections' }).getByText('running').first().waitFor();
+}

@@ -1,0 +1,89 @@
+// Runs, scenarios, the host; and how large the page is.
+import assert from 'node:assert/strict';
+import { readdirSync, readFileSync } from 'node:fs';
+import { after, afterEach, before, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { gzipSync } from 'node:zlib';
+import { lacking, open } from './harness.mjs';
+
+const skip = lacking();
+const options = { skip, timeout: 60_000 };
+let site;
+
+before(async () => {
+  if (!skip) site = await open();
+});
+after(() => site?.close());
+afterEach(() => site?.clear());
+
+test('the page is below 250 KiB compressed, all of it', () => {
+  const dist = fileURLToPath(new URL('../../dist', import.meta.url));
+  const files = readdirSync(dist, { recursive: true, withFileTypes: true }).filter((one) => one.isFile());
+  const size = files.reduce((sum, one) => sum + gzipSync(readFileSync(`${one.parentPath ?? one.path}/${one.name}`), { level: 9 }).length, 0);
+  console.log(`the page: ${(size / 1024).toFixed(1)} KiB compressed, ${files.length} files`);
+  assert.ok(size < 250 * 1024, `${size} bytes`);
+});
+
+test('two runs are found, looked into, tagged and compared', options, async () => {
+  const page = await site.page({ hash: '#/runs', tolerate: (words) => words.includes('422') });
+  const table = page.getByRole('table', { name: 'Runs' });
+  await table.waitFor();
+  await page.getByLabel('Where').fill('nonsense');
+  await page.getByRole('alert').getByText('nonsense; accepted: a condition').waitFor();
+  await page.getByLabel('Where').fill('');
+  await page.getByRole('alert').waitFor({ state: 'detached' });
+  const boxes = table.getByRole('checkbox');
+  await boxes.nth(0).check();
+  await boxes.nth(1).check();
+  await page.getByRole('button', { name: 'Compare 2' }).click();
+  await page.getByText('better').waitFor();
+  await page.getByText('worse').waitFor();
+  assert.equal(await page.getByText('voice.jitter_seconds').count(), 0, 'what chance explains is shown as moved');
+  await page.getByLabel('all figures').check();
+  await page.getByText('voice.jitter_seconds').waitFor();
+  await page.getByRole('link', { name: /20260301/ }).click();
+  await page.getByText('Loss ledger').waitFor();
+  await page.getByText('remainder').waitFor();
+  await page.getByText('Triangulation').waitFor();
+  assert.equal(await page.getByRole('group', { name: 'Throughput' }).count(), 1);
+  await page.getByLabel('New tag').fill('room=east');
+  await page.keyboard.press('Enter');
+  await page.getByRole('button', { name: 'Remove tag room' }).waitFor();
+  const download = page.waitForEvent('download');
+  await page.getByRole('button', { name: 'Download as HTML' }).click();
+  assert.match((await download).suggestedFilename(), /\.html$/);
+  site.quiet();
+});
+
+test('a scenario is picked, started and followed to its verdict', options, async () => {
+  const page = await site.page({ hash: '#/scenarios' });
+  await page.getByRole('heading', { name: 'Latency under load' }).waitFor();
+  await page.getByRole('button', { name: '▶ Start' }).click();
+  await page.getByRole('status').getByText('running').waitFor();
+  await page.getByText('mean loss < 3 %').waitFor();
+  await page.getByText('1.02 % ± 0.08 % is below 3 %').waitFor();
+  site.quiet();
+});
+
+test('a scenario that runs commands says what the server lacks', options, async () => {
+  const page = await site.page({ hash: '#/scenarios' });
+  await page.getByRole('button', { name: /Other tools/ }).click();
+  await page.getByText('--allow-commands').waitFor();
+  assert.ok(await page.getByRole('button', { name: '▶ Start' }).isDisabled());
+  site.quiet();
+});
+
+test('the host is told: doctor, calibration, a lab made and removed', options, async () => {
+  const page = await site.page({ hash: '#/system' });
+  await page.getByRole('tab', { name: 'Doctor' }).click();
+  await page.getByText('labs can be made').waitFor();
+  await page.getByRole('tab', { name: 'Calibration' }).click();
+  await page.getByText('lab one way delay p99').waitFor();
+  await page.getByRole('tab', { name: 'Labs' }).click();
+  await page.getByRole('button', { name: 'Make', exact: true }).click();
+  await page.getByRole('row', { name: /lab1/ }).getByText('10.77.0.1').waitFor();
+  await page.getByRole('button', { name: 'Remove' }).click();
+  await page.getByRole('row', { name: /lab1/ }).waitFor({ state: 'detached' });
+  assert.deepEqual(site.mock.labs, []);
+  site.quiet();
+});

@@ -1,0 +1,160 @@
+// The page against the program itself: WEIR names it (built after `make web`, so that the page is in it). A plan is built and
+// run over loopback, watched, stopped, looked into, compared; an emulator in the middle of a lab is given a law whose preview the
+// engine made, and counts as it says.
+import assert from 'node:assert/strict';
+import { spawn, spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, afterEach, before, test } from 'node:test';
+import { lacking, launch } from './harness.mjs';
+
+const program = process.env.WEIR;
+const skip = program === undefined ? 'SKIPPED: WEIR names no program' : lacking();
+const options = { skip, timeout: 120_000 };
+const LAB = `page${process.pid}`;
+let server;
+let site;
+let directory;
+let port;
+
+before(async () => {
+  if (skip) return;
+  directory = mkdtempSync(join(tmpdir(), 'weir-page-'));
+  port = 20_000 + (process.pid % 20_000);
+  const env = { ...process.env, WEIR_DATA_DIR: join(directory, 'data'), WEIR_CONFIG_DIR: join(directory, 'config'), WEIR_RUNTIME_DIR: join(directory, 'run') };
+  server = spawn(program, ['serve', '--ui=127.0.0.1:0', '-B', '127.0.0.1', '-p', String(port)], { env, stdio: ['ignore', 'pipe', 'pipe'] });
+  let said = '';
+  const address = await new Promise((resolve, reject) => {
+    const timer = setTimeout(() => reject(new Error(`no page within 20 s: ${said}`)), 20_000);
+    for (const stream of [server.stdout, server.stderr]) {
+      stream.on('data', (chunk) => {
+        said += chunk;
+        const found = /(http:\/\/127\.0\.0\.1:\d+)\//.exec(said)?.[1];
+        if (found !== undefined) (clearTimeout(timer), resolve(found));
+      });
+    }
+    server.on('exit', (code) => reject(new Error(`ended with ${code}: ${said}`)));
+  });
+  site = await launch(process.env.PAGE_AT ? process.env.PAGE_AT.replace('SERVER', address) : address);
+  site.api = address;
+});
+afterEach(() => site?.clear());
+after(async () => {
+  await site?.close();
+  if (server !== undefined && server.exitCode === null) {
+    const gone = new Promise((resolve) => server.on('exit', resolve));
+    server.kill('SIGTERM');
+    await gone;
+  }
+  if (directory !== undefined) rmSync(directory, { recursive: true, force: true });
+});
+
+const api = async (method, path, body) => {
+  const response = await fetch(`${site.api}/api/v1${path}`, { method, ...(body && { body: JSON.stringify(body), headers: { 'content-type': 'application/json' } }) });
+  const text = await response.text();
+  assert.ok(response.ok, `${method} ${path}: ${response.status} ${text}`);
+  return text === '' ? undefined : JSON.parse(text);
+};
+
+async function run(page, rate) {
+  await page.getByRole('button', { name: 'Edit udp' }).click();
+  const dialog = page.getByRole('dialog', { name: /Connection udp/ });
+  await dialog.getByLabel('rate', { exact: true }).fill(rate);
+  await dialog.getByLabel('duration', { exact: true }).fill('2s');
+  await dialog.getByRole('button', { name: 'Done' }).click();
+  await page.getByRole('button', { name: '▶ Start all' }).click();
+  const table = page.getByRole('table', { name: 'Connections' });
+  await table.getByText('running').waitFor();
+  await table.getByText('bit/s').first().waitFor();
+  await table.getByText('ended').waitFor({ timeout: 30_000 });
+}
+
+test('a plan is built, run, watched, stopped, kept and compared', options, async () => {
+  const page = await site.page();
+  await page.getByLabel('Host where').fill(`127.0.0.1:${port}`);
+  await page.getByText('UDP 10 Mbit/s').click();
+  await page.getByRole('button', { name: '▶ Start' }).click();
+  const table = page.getByRole('table', { name: 'Connections' });
+  await table.getByText('running').waitFor();
+  await table.getByText('bit/s').first().waitFor();
+  await page.getByRole('button', { name: '■ Stop all' }).click();
+  await table.getByText('ended').waitFor({ timeout: 30_000 });
+
+  await run(page, '5M');
+  await run(page, '8M');
+  await page.getByRole('link', { name: 'Open result' }).click();
+  await page.getByRole('heading', { name: 'Figures' }).waitFor();
+  await page.getByRole('row', { name: /^udp/ }).getByText('Mbit/s').first().waitFor();
+  await page.getByText('127.0.0.1').first().waitFor();
+
+  await page.getByRole('link', { name: '← Runs' }).click();
+  const runs = page.getByRole('table', { name: 'Runs' });
+  await runs.waitFor();
+  assert.equal(await runs.getByRole('checkbox').count(), 3);
+  await runs.getByRole('checkbox').nth(0).check();
+  await runs.getByRole('checkbox').nth(1).check();
+  await page.getByRole('button', { name: 'Compare 2' }).click();
+  await page.getByText('Not set up alike').waitFor();
+  await page.getByText('plan.connection[0].rate').first().waitFor();
+  site.quiet();
+});
+
+test('the program’s own refusals stand beside the fields', options, async () => {
+  const page = await site.page();
+  await page.getByText('UDP 10 Mbit/s').click();
+  await page.getByLabel('Host where').fill(`127.0.0.1:${port}`);
+  await page.getByRole('button', { name: '▶ Start' }).click();
+  await page.getByRole('button', { name: 'Edit udp' }).click();
+  const dialog = page.getByRole('dialog', { name: /Connection udp/ });
+  for (const [field, wrong] of [['rate', 'fast'], ['payload', '70000']]) {
+    await dialog.getByLabel(field, { exact: true }).fill(wrong);
+    const words = dialog.getByRole('alert');
+    await words.waitFor();
+    assert.match(await words.innerText(), new RegExp(`${wrong}|accepted`));
+    assert.equal(await dialog.getByLabel(field, { exact: true }).getAttribute('aria-invalid'), 'true');
+    await dialog.getByLabel(field, { exact: true }).fill('');
+    await words.waitFor({ state: 'detached' });
+  }
+  await dialog.getByRole('button', { name: 'Done' }).click();
+  await page.getByRole('button', { name: '■ Stop all' }).click();
+  site.quiet();
+});
+
+test('an emulator in a lab: previewed, applied, counted as asked', options, async (t) => {
+  if (process.getuid?.() !== 0) return t.skip('SKIPPED: labs and emulators need root here');
+  await api('POST', '/labs', { name: LAB, middle: true });
+  try {
+    const ends = spawnSync(program, ['lab', 'exec', '--lab', LAB, 'm', '--', 'ls', '/sys/class/net'], { env: { ...process.env, WEIR_RUNTIME_DIR: join(directory, 'run') }, encoding: 'utf8' }).stdout.split(/\s+/).filter((one) => one !== '' && one !== 'lo');
+    assert.equal(ends.length, 2, `interfaces in the middle: ${ends.join(' ')}`);
+    const page = await site.page({ hash: '#/emulator' });
+    await page.getByLabel('Where').selectOption(LAB);
+    await page.getByLabel('A, the client’s side').fill(ends[0]);
+    await page.getByLabel('B, the server’s side').fill(ends[1]);
+    await page.getByRole('button', { name: '▶ Start' }).click();
+    await page.getByRole('group', { name: 'From A to B' }).getByRole('button', { name: /Delay and jitter/ }).click();
+    const editor = page.getByRole('region', { name: /, settings/ });
+    await editor.getByLabel('law').selectOption('constant');
+    await editor.getByLabel('constant').fill('30ms');
+    await page.getByRole('region', { name: 'Preview' }).getByText('30.00 ms').first().waitFor();
+    await page.getByRole('group', { name: 'From A to B' }).getByRole('button', { name: /Loss and/ }).click();
+    await page.getByRole('region', { name: /, settings/ }).getByLabel('law').selectOption('every_nth');
+    await page.getByRole('region', { name: /, settings/ }).getByLabel('every nth').fill('4');
+    await page.getByRole('region', { name: 'Preview' }).getByText('25.000 %').waitFor();
+    await page.getByRole('button', { name: 'Apply' }).click();
+    await page.getByText('Applied: all flows changed together.').waitFor();
+    // A hundred pings through it: every fourth packet of one direction is lost, whatever else crosses the link.
+    const host = (await api('GET', '/labs')).labs.find((lab) => lab.name === LAB).hosts.find((one) => one.name === 'b');
+    spawnSync(program, ['lab', 'exec', '--lab', LAB, 'a', '--', 'ping', '-q', '-c', '60', '-i', '0.02', host.ipv4], { env: { ...process.env, WEIR_RUNTIME_DIR: join(directory, 'run') }, encoding: 'utf8' });
+    const lane = page.getByRole('group', { name: 'From A to B' });
+    await lane.getByText(/2[3-7]\.\d\d %/).first().waitFor();
+    await page.getByRole('tab', { name: 'Fidelity' }).click();
+    await page.getByRole('row', { name: /A → B/ }).getByText(/30\.\d+ ms/).first().waitFor();
+    site.quiet();
+    page.on('dialog', (dialog) => void dialog.accept());
+    await page.getByRole('button', { name: 'End', exact: true }).click();
+    await page.getByText('Put an emulator between').waitFor();
+  } finally {
+    await api('DELETE', `/labs/${LAB}`);
+  }
+});

@@ -1,0 +1,57 @@
+// The visitor's speed test against the mock's WebSocket server, as PROTOCOL.md has it.
+import assert from 'node:assert/strict';
+import { after, afterEach, before, test } from 'node:test';
+import { lacking, open } from './harness.mjs';
+
+const skip = lacking();
+const options = { skip, timeout: 60_000 };
+let site;
+
+before(async () => {
+  if (!skip) site = await open();
+});
+after(() => site?.close());
+afterEach(() => site?.clear());
+
+test('on a phone: start, figures, verdict, link', options, async () => {
+  const page = await site.page({ file: 'speed.html', width: 360, height: 740 });
+  await page.getByRole('button', { name: 'Start' }).click();
+  await page.getByText('Downloading').waitFor();
+  await page.getByText('Uploading').waitFor();
+  await page.getByRole('heading', { name: /connection$/ }).waitFor({ timeout: 20_000 });
+  const kept = site.mock.speed.results.get('r1');
+  // The mock sends 20 MB/s: 160 Mbit/s, less what the machine is too slow for.
+  assert.ok(kept.download.bits_per_second > 10e6 && kept.download.bits_per_second < 200e6, `${kept.download.bits_per_second}`);
+  assert.ok(kept.upload.bits_per_second > 0);
+  assert.ok(kept.latency.idle.length >= 3 && kept.latency.download.length >= 3 && kept.latency.upload.length >= 3);
+  // The mock answers 25 ms later under load than idle.
+  const middle = (values) => [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)];
+  assert.ok(middle(kept.latency.download) > middle(kept.latency.idle));
+  const link = await page.getByLabel('Link to this result').inputValue();
+  assert.match(link, /\?result=r1$/);
+  const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+  assert.ok(wide <= 360);
+  site.quiet();
+
+  const other = await site.page({ file: 'speed.html?result=r1' });
+  await other.getByRole('heading', { name: /connection$/ }).waitFor();
+  await other.getByText(/Measured/).first().waitFor();
+  site.quiet();
+});
+
+test('a server with no room says when to come again', options, async () => {
+  site.mock.speed.busy = true;
+  const page = await site.page({ file: 'speed.html' });
+  await page.getByRole('button', { name: 'Start' }).click();
+  await page.getByText('Four tests run from your address already. Try again in 30 s.').waitFor();
+  site.mock.speed.busy = false;
+  await page.getByRole('button', { name: 'Measure again' }).click();
+  await page.getByText('Downloading').waitFor();
+  site.quiet();
+});
+
+test('a result that is not there is said to be so', options, async () => {
+  const page = await site.page({ file: 'speed.html?result=nothing', tolerate: (words) => words.includes('404') });
+  await page.getByText('There is no such result here.').waitFor();
+  site.quiet();
+});

@@ -1,0 +1,72 @@
+// Every view, in both themes, wide and narrow: accessible (axe, WCAG 2.2 AA), silent, and asking nobody else for anything.
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { after, before, test } from 'node:test';
+import { lacking, open } from './harness.mjs';
+
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+const skip = lacking();
+const PLAN = { schema: 'weir.plan/1', connection: [{ name: 'voice', transport: 'udp', rate: '50pps' }, { name: 'bulk', transport: 'tcp' }] };
+let site;
+let views;
+
+before(async () => {
+  if (skip) return;
+  site = await open();
+  const emulator = site.mock.startEmulator({ interfaces: ['veth-a', 'veth-b'], configuration: { schema: 'weir.impair/1', flow: [{ name: 'voice', filter: { protocol: 'udp' }, a_to_b: { loss: { percentage: 1 } } }] } });
+  const experiment = site.mock.startExperiment({ scenario: 'latency-under-load' });
+  const runs = [...site.mock.records.keys()];
+  site.mock.startTest({ host: '192.0.2.10', plan: PLAN });
+  const click = (name, role = 'tab') => async (page) => void (await page.getByRole(role, { name, exact: true }).click());
+  views = [
+    ['first visit', '', 'Test a path'],
+    ['generator', '', 'voice', async (page) => (await page.evaluate((plan) => localStorage.setItem('weir.draft', JSON.stringify(plan)), PLAN), void (await page.reload()))],
+    ['connection', '', 'voice', async (page) => (await page.evaluate((plan) => localStorage.setItem('weir.draft', JSON.stringify(plan)), PLAN), await page.reload(), await page.getByRole('button', { name: 'Edit voice' }).click(), void (await page.getByRole('button', { name: /more parameters/ }).click()))],
+    ['emulator', `#/emulator/${emulator.entry.id}`, 'Flows'],
+    ['law', `#/emulator/${emulator.entry.id}`, 'Flows', async (page) => (await page.getByRole('button', { name: /^voice/ }).first().click(), await page.getByRole('group', { name: 'From A to B' }).getByRole('button', { name: /Loss and/ }).click(), void (await page.getByText('packets by the engine').waitFor()))],
+    ['fidelity', `#/emulator/${emulator.entry.id}`, 'Flows', click('Fidelity')],
+    ['new emulator', '#/emulator/new', 'Put an emulator'],
+    ['runs', '#/runs', '2 kept'],
+    ['run', `#/runs/${runs[0]}`, 'Loss ledger'],
+    ['comparison', `#/runs/compare?runs=${runs.join(',')}`, 'What moved'],
+    ['scenarios', '#/scenarios', 'Latency under load'],
+    ['experiment', `#/scenarios/${experiment.id}`, 'mean loss'],
+    ['system', '#/system', 'Limits'],
+    ['doctor', '#/system', 'Limits', click('Doctor')],
+    ['calibration', '#/system', 'Limits', click('Calibration')],
+    ['labs', '#/system', 'Limits', click('Labs')],
+    ['keys', '', 'Test a path', click('? keys: keyboard shortcuts', 'button')],
+    ['speed', 'speed.html', 'Start'],
+  ];
+});
+after(() => site?.close());
+
+for (const scheme of ['light', 'dark']) {
+  for (const [width, height] of [[1440, 900], [360, 740]]) {
+    test(`all views, ${scheme}, ${width} wide`, { skip, timeout: 240_000 }, async () => {
+      const faults = [];
+      for (const [name, hash, sign, prepare] of views) {
+        if (name === 'keys' && width < 720) continue;
+        const page = await site.page({ width, height, scheme, ...(hash.endsWith('.html') ? { file: hash } : { hash }) });
+        await page.getByText(sign).first().waitFor();
+        await prepare?.(page);
+        await page.waitForTimeout(150);
+        await page.evaluate(axe);
+        const found = await page.evaluate(() => globalThis.axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'], resultTypes: ['violations'] }));
+        const told = found.violations.map((one) => `${one.id}: ${one.help}\n   ${one.nodes.slice(0, 4).map((node) => `${node.target.join(' ')} – ${node.any[0]?.message ?? node.all[0]?.message ?? ''}`).join('\n   ')}`);
+        faults.push(...told.map((one) => `${name}: ${one}`));
+        // Nothing sticks out of the page: what is wide scrolls in a box of its own.
+        const wide = await page.evaluate(() => {
+          const most = document.documentElement.clientWidth;
+          if (document.documentElement.scrollWidth <= most) return [];
+          return [...document.querySelectorAll('body *')].filter((one) => one.getBoundingClientRect().right > most + 1 && getComputedStyle(one).position !== 'fixed').slice(0, 6).map((one) => `${one.tagName}.${one.className} ${Math.round(one.getBoundingClientRect().right)}`);
+        });
+        if (wide.length > 0) faults.push(`${name} sticks out: ${wide.join('; ')}`);
+        await page.context().close();
+        faults.push(...site.faults.splice(0).map((one) => `${name}: ${one}`));
+      }
+      assert.deepEqual(faults, []);
+    });
+  }
+}

@@ -1,0 +1,545 @@
+// A stand-in for `weir serve --ui`: the same routes, shapes and headers, with figures made up. For tests of the page and
+// for working on it (`npm run mock`). What it answers to a preview or a check is a toy; the program's is the real one.
+import { createServer } from 'node:http';
+import { readFileSync, existsSync } from 'node:fs';
+import { extname, join, normalize } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { SpeedMock } from './websocket.mjs';
+
+const HERE = fileURLToPath(new URL('.', import.meta.url));
+const WEB = join(HERE, '../..');
+const sample = (name) => JSON.parse(readFileSync(join(HERE, 'data', `${name}.json`), 'utf8'));
+const schema = (name) => JSON.parse(readFileSync(join(WEB, '../docs/schemas', `weir.${name}-1.schema.json`), 'utf8'));
+
+const TYPES = { '.html': 'text/html; charset=utf-8', '.js': 'text/javascript', '.css': 'text/css', '.svg': 'image/svg+xml' };
+export const POLICY = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+class Refused extends Error {
+  constructor(status, detail, errors = [], more = {}) {
+    super(detail);
+    this.problem = { type: `urn:weir:problem:${status}`, title: String(status), status, detail, ...(errors.length > 0 && { errors }), ...more };
+  }
+}
+
+const refuse = (field, given, accepted) => ({ field, given: String(given), accepted, message: `${given}; accepted: ${accepted}` });
+
+/** What the parser would say of a plan: the few mistakes that tests make. */
+function checkPlan(plan, root = '') {
+  const errors = [];
+  for (const [index, one] of (plan.connection ?? []).entries()) {
+    const at = `${root}/connection/${index}`;
+    if (one.rate !== undefined && !/^\d+(\.\d+)?[kMGT]?(pps)?(\/\d+)?$/.test(String(one.rate))) errors.push(refuse(`${at}/rate`, one.rate, 'a rate such as 10M, 2.5G, 50000pps or 10M/32'));
+    if (one.payload !== undefined && one.transport === 'udp' && Number(one.payload) > 65_507) errors.push(refuse(`${at}/payload`, one.payload, '0 to 65 507'));
+    if (one.mss !== undefined && (one.mss < 88 || one.mss > 32_767)) errors.push(refuse(`${at}/mss`, one.mss, '88 to 32767'));
+  }
+  return errors;
+}
+
+const seconds = (text) => {
+  const match = /^(\d+(?:\.\d+)?)(ns|us|ms|s|m)?$/.exec(String(text ?? ''));
+  return match === null ? undefined : Number(match[1]) * ({ ns: 1e-9, us: 1e-6, ms: 1e-3, m: 60 }[match[2]] ?? 1);
+};
+
+function checkImpairment(config, root = '') {
+  const errors = [];
+  const laws = (at, one) => {
+    const loss = one?.loss?.percentage;
+    if (typeof loss === 'number' && (loss < 0 || loss > 100)) errors.push(refuse(`${at}/loss/percentage`, loss, '0 to 100'));
+    for (const [name, law] of Object.entries(one?.delay ?? {})) {
+      const times = name === 'constant' ? { '': law } : typeof law === 'object' && law !== null ? law : {};
+      for (const [key, value] of Object.entries(times)) if (seconds(value) === undefined) errors.push(refuse(`${at}/delay/${name}${key && `/${key}`}`, value, 'a time such as 10, 2.5s, 40ms, 100us or 2m'));
+    }
+  };
+  for (const [name, flow] of [...(config.flow ?? []).map((flow, index) => [`flow/${index}`, flow]), ['other', config.other]]) {
+    laws(`${root}/${name}/a_to_b`, flow?.a_to_b);
+    laws(`${root}/${name}/b_to_a`, flow?.b_to_a);
+  }
+  return errors;
+}
+
+/** A toy in the engine's place: the mean and deviation that were asked for, and independent losses. */
+function preview({ configuration, flow, direction = 'forward', packets = 10_000, interval_seconds = 0.001, size_bytes = 1000 }) {
+  const way = direction === 'forward' ? 'a_to_b' : 'b_to_a';
+  const chosen = flow === 'other' ? configuration.other : (configuration.flow ?? []).find((one) => one.name === flow);
+  const laws = chosen?.[way] ?? {};
+  const loss = laws.loss?.percentage ?? laws.loss?.gilbert_elliott?.loss_percentage ?? 0;
+  const law = laws.delay ?? {};
+  const mean = seconds(law.normal?.mean ?? law.constant ?? law.exponential?.mean) ?? (law.uniform ? ((seconds(law.uniform.min) ?? 0) + (seconds(law.uniform.max) ?? 0)) / 2 : 0);
+  const deviation = seconds(law.normal?.deviation) ?? 0;
+  let state = 7;
+  const draw = () => ((state = (state * 1_103_515_245 + 12_345) % 2_147_483_648), state / 2_147_483_648);
+  const fates = Array.from({ length: Math.min(packets, 2000) }, () => (draw() * 100 < loss ? 'x' : '.')).join('');
+  const bins = 40;
+  const low = Math.max(0, mean - 4 * deviation);
+  const width = deviation > 0 ? (8 * deviation) / bins : mean / bins || 1e-6;
+  const edges = Array.from({ length: bins + 1 }, (_, index) => low + index * width);
+  const weight = edges.slice(0, -1).map((edge) => (deviation > 0 ? Math.exp(-(((edge + width / 2 - mean) / deviation) ** 2) / 2) : Math.abs(edge - mean) < width ? 1 : 0));
+  const whole = weight.reduce((sum, one) => sum + one, 0) || 1;
+  const counts = weight.map((one) => Math.round((one / whole) * packets));
+  let sum = 0;
+  const has = law.normal || law.constant || law.uniform || law.exponential;
+  return {
+    packets, interval_seconds, size_bytes,
+    sent_packets: Math.round(packets * (1 - loss / 100)), lost_packets: Math.round((packets * loss) / 100), loss_ratio: loss / 100,
+    queue_dropped_packets: 0, duplicated_packets: 0, reordered_packets: 0,
+    loss_runs: loss > 0 ? { 1: Math.round((packets * loss) / 110), 2: Math.round((packets * loss) / 2200) } : {}, fates,
+    ...(has && { delay: { mean_seconds: mean, deviation_seconds: deviation * 0.42, min_seconds: low, p50_seconds: mean, p90_seconds: mean + deviation, p99_seconds: mean + 2 * deviation, max_seconds: edges.at(-1), histogram_edges_seconds: edges, histogram_packets: counts, cdf_seconds: edges.slice(1), cdf_ratio: counts.map((one) => (sum += one) / packets) } }),
+    sent_bits_per_second: (size_bytes * 8) / interval_seconds, laws: JSON.stringify(laws), notes: deviation > 0 ? ['fifo-release keeps the order, so the asked deviation shrinks where packets are close'] : [],
+  };
+}
+
+const PROFILES = [
+  { name: '3g-good', title: '3G (UMTS), good', source: 'a table', a_to_b: 'rate 420k, delay 100ms', b_to_a: 'rate 850k, delay 90ms' },
+  { name: 'dsl', title: 'DSL', source: 'a table', a_to_b: 'rate 256k, delay 5ms', b_to_a: 'rate 2M, delay 5ms' },
+  { name: 'geo', title: 'Satellite, geostationary', source: 'a table', a_to_b: 'rate 5M, delay 300ms', b_to_a: 'rate 25M, delay 300ms' },
+];
+
+export class Mock {
+  #server;
+  #readers = new Set();
+  #timers = new Set();
+  #sockets = new Set();
+  instance = 'first';
+  tests = [];
+  plans = new Map();
+  emulators = new Map();
+  experiments = [];
+  labs = [];
+  tags = { id: { campaign: 'spring' } };
+  calls = [];
+  speed = new SpeedMock();
+  #number = 0;
+  hertz;
+
+  constructor({ hertz = 4 } = {}) {
+    this.hertz = hertz;
+    const record = sample('run');
+    this.records = new Map([
+      [record.id, record],
+      ['20260301-101500-a1b2c3', { ...record, id: '20260301-101500-a1b2c3', started_at: '2026-03-01T10:15:00.000Z' }],
+    ]);
+    this.runTags = new Map([[record.id, { campaign: 'spring' }]]);
+    this.calibration = sample('calibration');
+  }
+
+  /** Listens and answers the address. */
+  async start(port = 0) {
+    this.#server = createServer((request, response) => void this.#serve(request, response));
+    this.#server.on('connection', (socket) => (this.#sockets.add(socket), socket.on('close', () => this.#sockets.delete(socket))));
+    this.#server.on('upgrade', (request, socket) => this.speed.upgrade(request, socket));
+    await new Promise((resolve) => this.#server.listen(port, '127.0.0.1', resolve));
+    this.port = this.#server.address().port;
+    return `http://127.0.0.1:${this.port}`;
+  }
+
+  async stop() {
+    for (const timer of this.#timers) clearInterval(timer);
+    this.#timers.clear();
+    for (const socket of this.#sockets) socket.destroy();
+    this.#readers.clear();
+    await new Promise((resolve) => this.#server.close(resolve));
+  }
+
+  /** As if the server had been started anew: another instance, nothing that ran. */
+  async restart(instance = 'second') {
+    const port = this.port;
+    await this.stop();
+    this.instance = instance;
+    this.tests = [];
+    this.emulators.clear();
+    await this.start(port);
+  }
+
+  send(event, data) {
+    const text = `event: ${event}\ndata: ${JSON.stringify(data)}\n\n`;
+    for (const reader of this.#readers) reader.write(text);
+  }
+
+  every(seconds, work) {
+    const timer = setInterval(work, seconds * 1000);
+    this.#timers.add(timer);
+    return () => (clearInterval(timer), this.#timers.delete(timer));
+  }
+
+  // -- tests -------------------------------------------------------------------------------------------------------
+
+  startTest({ host, plan, tags = {} }) {
+    const errors = checkPlan(plan, '/plan');
+    if ((!host && !plan.host) || /\s/.test(host)) errors.push(refuse('/host', host, 'a name or address'));
+    if (errors.length > 0) throw new Refused(422, errors[0].message, errors);
+    this.#number += 1;
+    const flows = [];
+    for (const one of plan.connection) {
+      const copies = one.count ?? 1;
+      for (let copy = 1; copy <= copies; copy += 1) {
+        flows.push({ id: flows.length + 1, name: copies > 1 ? `${one.name}-${copy}` : (one.name ?? ''), transport: one.transport ?? 'tcp', direction: one.direction ?? 'forward', source: '', destination: '', payload_bytes: Number(one.payload ?? 1460), rate: one.rate ?? (one.transport === 'udp' ? '1M' : '0') });
+      }
+    }
+    const waiting = plan.connection.filter((one) => one.autostart === false).map((one) => [one.name, 'waiting']);
+    const test = { id: `t${this.#number}`, state: 'starting', host: host ?? plan.host, tags, asked_at: new Date().toISOString(), flows: [], flow_states: Object.fromEntries(waiting) };
+    this.tests.unshift(test);
+    // Its program has to be started and to reach the host before it tells its flows.
+    const begun = setTimeout(() => {
+      if (test.state !== 'starting') return;
+      if (/nobody/.test(test.host)) Object.assign(test, { state: 'failed', exit_code: 3, error: `${test.host}: connection refused` });
+      else Object.assign(test, { state: 'running', flows, run_id: [...this.records.keys()][0] });
+      this.#told('tests', test);
+    }, 40);
+    this.#timers.add(begun);
+    const live = { test, sequence: 0, at: 0 };
+    const end = this.every(1 / this.hertz, () => this.sample(live, 1 / this.hertz));
+    test.end = () => {
+      end();
+      test.state = 'ended';
+      test.ended_at = new Date().toISOString();
+      this.#told('tests', test);
+    };
+    Object.defineProperty(test, 'end', { enumerable: false });
+    this.#told('tests', test);
+    setTimeout(() => this.send('warning', { kind: 'tests', id: test.id, warning: { code: 'sender-cpu-bound', severity: 'warning', text: 'a processor of this host was 100 % busy: it could not keep the rate that was asked for', value: 1, bound: 0.95 } }), 300).unref();
+    return test;
+  }
+
+  #told(kind, one) {
+    this.send('state', { kind, id: one.id, state: one.state, ...(one.run_id && { run_id: one.run_id }), ...(one.error && { error: one.error }) });
+  }
+
+  /** One interval of made-up figures for each flow. */
+  sample(live, span) {
+    const { test } = live;
+    if (test.flows.length === 0 || test.state === 'failed') return;
+    live.sequence += 1;
+    live.at += span;
+    const wave = (id) => 1 + 0.15 * Math.sin(live.at / 2 + id) + 0.05 * Math.random();
+    const flows = test.flows.map((flow) => {
+      const base = flow.transport === 'udp' ? 1e6 * (1 + (flow.id % 10)) : 40e6;
+      const rate = base * wave(flow.id);
+      const packets = rate / 8 / flow.payload_bytes;
+      const bytes = Math.round((rate * span) / 8);
+      const counts = { bytes, packets: Math.round(packets * span), bits_per_second: rate, packets_per_second: packets };
+      return {
+        id: flow.id,
+        sender: { ...counts, ...(flow.transport === 'tcp' && { retransmits: 0, cwnd_bytes: 866_304, rtt_seconds: 0.0012 * wave(flow.id) }) },
+        receiver: { ...counts, ...(flow.transport === 'udp' && { lost_packets: flow.id % 7 === 0 ? 2 : 0, duplicate_packets: 0, reordered_packets: 0, jitter_seconds: 2.1e-5 * wave(flow.id), mean_delay_seconds: 0.0203 * wave(flow.id) }) },
+      };
+    });
+    const sum = (way, key) => flows.filter((_, index) => test.flows[index].direction === way).reduce((all, flow) => all + flow.receiver[key], 0);
+    const total = {};
+    for (const way of ['forward', 'reverse']) {
+      if (!test.flows.some((flow) => flow.direction === way)) continue;
+      const counts = { bytes: sum(way, 'bytes'), packets: sum(way, 'packets'), bits_per_second: sum(way, 'bits_per_second'), packets_per_second: sum(way, 'packets_per_second') };
+      total[way] = { sender: counts, receiver: { ...counts, lost_packets: 0 } };
+    }
+    const interval = { start_seconds: live.at - span, end_seconds: live.at, flows, total };
+    test.latest = interval;
+    this.send('sample', { kind: 'tests', id: test.id, sequence: live.sequence, skipped: 0, at: new Date().toISOString(), interval });
+  }
+
+  // -- emulators ---------------------------------------------------------------------------------------------------
+
+  startEmulator({ interfaces, configuration = { schema: 'weir.impair/1' } }) {
+    if (interfaces[0] === 'eth0') throw new Refused(422, 'eth0 carries the default route', [refuse('/interfaces/0', 'eth0', 'an interface without the default route, or force')]);
+    const entry = { id: `e${(this.#number += 1)}`, interfaces, links: interfaces.map((one) => `${one}: tpacket-v2 (delay and rate count from the kernel's receive stamps, which AF_XDP lacks)`), notes: [], real_time: false, etag: '"c0"', stopped_flows: [], own: true };
+    const emulator = { entry, configuration: { seed: '0x7', ...configuration }, version: 0, report: { ...sample('emulator'), interfaces, seconds: 0, alarms: [] }, changes: [], lines: ['emulator started'], by: '127.0.0.1' };
+    this.emulators.set(entry.id, emulator);
+    this.#step(emulator, 0);
+    this.every(0.5, () => this.emulators.has(entry.id) && this.#step(emulator, 0.5));
+    this.send('state', { kind: 'emulators', id: entry.id, state: 'running' });
+    return emulator;
+  }
+
+  #step(emulator, span) {
+    const { report, configuration } = emulator;
+    const old = new Map(report.impairment.flows.map((flow) => [`${flow.name}/${flow.direction}`, flow]));
+    const template = sample('emulator').impairment.flows[0];
+    report.seconds += span;
+    report.impairment = {
+      config: configuration,
+      flows: [...(configuration.flow ?? []).map((flow) => flow.name), 'other'].flatMap((name) =>
+        ['forward', 'reverse'].map((direction) => {
+          const shown = preview({ configuration, flow: name, direction, packets: 100 });
+          const counters = { ...(old.get(`${name}/${direction}`)?.counters ?? Object.fromEntries(Object.keys(template.counters).map((key) => [key, 0]))) };
+          const came = Math.round(span * 1000 * (0.9 + 0.2 * Math.random()));
+          const lost = Math.round(came * shown.loss_ratio);
+          counters.received_packets += came;
+          counters.received_bytes += came * 1000;
+          counters.lost_packets += lost;
+          counters.sent_packets += came - lost;
+          counters.sent_bytes += (came - lost) * 1000;
+          counters.delayed_packets += shown.delay ? came - lost : 0;
+          return { name, direction, active: true, counters, asked: shown.laws === '{}' ? '' : shown.laws, realised: { loss_ratio: counters.received_packets > 0 ? counters.lost_packets / counters.received_packets : undefined, ...(shown.delay && { delay_min_seconds: shown.delay.min_seconds, delay_mean_seconds: shown.delay.mean_seconds, delay_max_seconds: shown.delay.max_seconds }) }, lateness: { ...template.lateness, count: counters.sent_packets, p50_seconds: 0.000012, p99_seconds: 0.000081 } };
+        }),
+      ),
+    };
+    for (const one of report.directions) {
+      const mine = report.impairment.flows.filter((flow) => flow.direction === one.direction);
+      for (const key of ['received_packets', 'received_bytes', 'sent_packets', 'sent_bytes']) one[key] = mine.reduce((sum, flow) => sum + flow.counters[key], 0);
+      one.link.cpu_nanoseconds += span * 1e9 * 0.07;
+    }
+    this.send('sample', { kind: 'emulators', id: emulator.entry.id, sequence: 1, skipped: 0, at: new Date().toISOString(), emulator: report });
+  }
+
+  configure(id, configuration, by = '127.0.0.1') {
+    const emulator = this.emulators.get(id);
+    emulator.configuration = configuration;
+    emulator.version += 1;
+    emulator.by = by;
+    emulator.at = new Date().toISOString();
+    emulator.entry.etag = `"c${emulator.version}"`;
+    emulator.changes.push({ at: emulator.at, by, change: 'configuration' });
+    this.send('edited', { document: `emulators/${id}/configuration`, by, etag: emulator.entry.etag, at: emulator.at });
+    return { configuration: emulator.version, etag: emulator.entry.etag };
+  }
+
+  alarm(id, alarm) {
+    this.emulators.get(id).report.alarms.push(alarm);
+    this.send('alarm', { id, alarm });
+  }
+
+  // -- experiments -------------------------------------------------------------------------------------------------
+
+  startExperiment({ scenario }) {
+    const step = { name: 'loss', action: 'sweep', outcome: 'passed', seconds: 4.2, axes: ['loss'], expectations: [{ text: 'mean loss < 3 %', outcome: 'passed', bound: 0.03, measured: 0.0102, count: 5, reason: '1.02 % ± 0.08 % is below 3 %', at: {} }], points: [{ at: { loss: '1%' }, runs: 5, disturbed: 0, failed: 0, metrics: { loss: { count: 5, mean: 0.0102, min: 0.009, max: 0.011, interval: { low: 0.0094, high: 0.011, confidence_ratio: 0.95 } } }, published: [] }], runs: [{ id: [...this.records.keys()][0], repetition: 1, disturbed: false, superseded: false, metrics: {}, warnings: [], at: {} }], found: [], steps: [] };
+    const one = { id: `x${(this.#number += 1)}`, state: 'running', name: scenario, title: 'Latency under load', asked_at: new Date().toISOString(), progress: ['lab made'] };
+    this.experiments.unshift(one);
+    this.#told('experiments', one);
+    const work = setTimeout(() => {
+      one.state = 'ended';
+      one.ended_at = new Date().toISOString();
+      one.exit_code = 0;
+      one.progress.push('loss: passed');
+      one.outcome = { schema: 'weir.experiment/1', id: one.id, name: scenario, outcome: 'passed', status: 'complete', seconds: 4.2, seed: '0x7', started_at: one.asked_at, version: '0.1.0', method: 'Round trips before a test and during it.', steps: [step], variables: {}, tags: [], command: [], quick: true, simulated: false };
+      this.#told('experiments', one);
+    }, 700);
+    this.#timers.add(work);
+    return one;
+  }
+
+  // -- answers -----------------------------------------------------------------------------------------------------
+
+  async #serve(request, response) {
+    const url = new URL(request.url, 'http://mock');
+    for (const [name, value] of Object.entries({ 'Content-Security-Policy': POLICY, 'X-Content-Type-Options': 'nosniff', 'Referrer-Policy': 'no-referrer', 'Cache-Control': 'no-store' })) response.setHeader(name, value);
+    try {
+      if (url.pathname.startsWith('/speed/v1/results/')) {
+        const kept = this.speed.results.get(url.pathname.split('/').at(-1));
+        response.statusCode = kept === undefined ? 404 : 200;
+        return response.end(JSON.stringify(kept ?? {}));
+      }
+      if (!url.pathname.startsWith('/api/v1/')) return this.#file(url.pathname, response);
+      const where = url.pathname.slice('/api/v1'.length).split('/').slice(1).map(decodeURIComponent);
+      this.calls.push(`${request.method} ${url.pathname}`);
+      if (this.calls.length > 1000) this.calls.shift();
+      if (this.token !== undefined && where[0] !== 'session' && request.headers.cookie !== `weir=${this.token}`) throw new Refused(401, 'a token is needed: Authorization: Bearer TOKEN');
+      if (where[0] === 'events') return this.#events(request, response);
+      const chunks = [];
+      for await (const chunk of request) chunks.push(chunk);
+      const text = Buffer.concat(chunks).toString();
+      const answer = this.#answer(request.method, where, url.searchParams, text === '' ? undefined : JSON.parse(text), request.headers) ?? {};
+      if (answer.etag !== undefined) response.setHeader('ETag', answer.etag);
+      if (answer.cookie !== undefined) response.setHeader('Set-Cookie', `weir=${answer.cookie}; HttpOnly; SameSite=Strict; Path=/`);
+      response.statusCode = answer.status ?? (answer.body === undefined ? 204 : 200);
+      response.setHeader('Content-Type', answer.type ?? 'application/json');
+      response.end(answer.body === undefined ? undefined : typeof answer.body === 'string' ? answer.body : JSON.stringify(answer.body));
+    } catch (error) {
+      const problem = error instanceof Refused ? error.problem : { type: 'urn:weir:problem:mock', title: 'Mock', status: 500, detail: String(error.stack ?? error) };
+      response.statusCode = problem.status;
+      response.setHeader('Content-Type', 'application/problem+json');
+      response.end(JSON.stringify(problem));
+    }
+  }
+
+  #file(path, response) {
+    const file = normalize(path === '/' ? '/index.html' : path);
+    const at = join(WEB, 'dist', file);
+    if (file.includes('..') || !existsSync(at)) {
+      response.statusCode = 404;
+      return response.end('not found');
+    }
+    response.setHeader('Content-Type', TYPES[extname(at)] ?? 'application/octet-stream');
+    response.end(readFileSync(at));
+  }
+
+  #events(request, response) {
+    response.writeHead(200, { 'Content-Type': 'text/event-stream' });
+    response.write(`event: hello\ndata: ${JSON.stringify({ instance: this.instance, version: '0.1.0', at: new Date().toISOString(), rate: 10 })}\n\n`);
+    this.#readers.add(response);
+    request.on('close', () => this.#readers.delete(response));
+  }
+
+  #match(headers, etag, changed) {
+    const wanted = headers['if-match'];
+    if ((wanted !== undefined && wanted !== etag) || (headers['if-none-match'] === '*' && etag !== undefined)) throw new Refused(412, 'the document was changed meanwhile', [], { changed });
+  }
+
+  #answer(method, where, query, body, headers) {
+    const [kind, id, part, name, verb] = where;
+    const key = `${method} ${kind}`;
+    const missing = () => new Refused(404, `there is no ${kind} ${JSON.stringify(id)}`);
+    switch (key) {
+      case 'GET system':
+        return { body: { version: '0.1.0', instance: this.instance, started_at: '2026-03-01T08:00:00.000Z', host: 'lab-a', kernel: '6.1.0', token_needed: this.token !== undefined, may: { emulate: true, make_labs: true, run_scripts: false, reasons: ['named scripts: the server was started without --allow-commands'], capabilities: [] }, page: { built: true }, limits: { connections: 512, connections_per_address: 64, stream_readers: 32, body_bytes: 16777216, head_seconds: 10, body_seconds: 30, requests_per_second: 50, tests: 16, experiments: 2, emulators: 8, ended_kept: 100 }, key_names: [], calibration_id: this.calibration.id } };
+      case 'POST session':
+        if (body.token !== this.token) throw new Refused(401, 'the token is not known');
+        return { cookie: body.token };
+      case 'GET doctor':
+        return { body: sample('doctor') };
+      case 'GET calibration':
+        return { body: { kept: this.calibration, running: false } };
+      case 'POST calibration':
+        return { status: 202, body: { kept: this.calibration, running: true, step: 'clocks' } };
+      case 'GET interfaces':
+        return { body: { interfaces: [{ name: 'lo', up: true, carrier: true, loopback: true, member: false, mtu_bytes: 65536, addresses: ['127.0.0.1/8'] }, { name: 'eth0', up: true, carrier: true, loopback: false, member: false, mtu_bytes: 1500, addresses: ['192.0.2.1/24'], qdisc: 'fq_codel', speed_bits_per_second: 1e9, in_use: 'carries the default route' }, ...['veth-a', 'veth-b'].map((one) => ({ name: one, kind: 'veth', up: true, carrier: true, loopback: false, member: false, mtu_bytes: 1500, addresses: [], qdisc: 'noqueue', speed_bits_per_second: 1e10 }))] } };
+      case 'GET schemas':
+        return id === undefined ? { body: { schemas: ['plan', 'impair', 'run', 'scenario', 'experiment'].map((one) => ({ name: one, schema: `weir.${one}/1` })) } } : { body: this.schema?.(id) ?? schema(id), type: 'application/schema+json' };
+      case 'GET audit':
+        return { body: { entries: [{ at: '2026-03-01T08:04:00.000Z', address: '127.0.0.1', method: 'POST', path: '/api/v1/tests', status: 201 }], file: 'audit.jsonl' } };
+      case 'GET clients':
+        return { body: { addresses: ['0.0.0.0:9347'], open: true, refused: 0, clients: [{ session: 2, peer: '192.0.2.7:40112', flows: 3, opened_at: '2026-03-01T08:05:00.000Z' }, { session: 1, peer: '192.0.2.7:40090', flows: 1, opened_at: '2026-03-01T08:03:00.000Z', closed_at: '2026-03-01T08:03:12.000Z', reason: 'all flows ended' }] } };
+      case 'GET tests':
+        if (id === undefined) return { body: { tests: this.tests } };
+        return { body: this.tests.find((one) => one.id === id) ?? (() => { throw missing(); })() };
+      case 'POST tests': {
+        if (id === undefined) return { status: 201, body: { ...this.startTest(body) } };
+        const test = this.tests.find((one) => one.id === id);
+        if (test === undefined) throw missing();
+        if (part === 'stop') test.end();
+        else if (part === 'connections') {
+          test.flow_states = { ...test.flow_states, [name]: verb === 'stop' ? 'ended' : 'started' };
+          this.#told('tests', test);
+        }
+        return { status: part === 'stop' ? 202 : 200, body: { ...test } };
+      }
+      case 'GET plans': {
+        if (id === undefined) return { body: { plans: [...this.plans].map(([one, kept]) => ({ name: one, etag: kept.etag, modified_at: kept.at, connections: kept.plan.connection.length, host: kept.plan.host })), directory: '~/.config/weir/plans' } };
+        const kept = this.plans.get(id);
+        if (kept === undefined) throw missing();
+        return { body: kept.plan, etag: kept.etag };
+      }
+      case 'PUT plans': {
+        const kept = this.plans.get(id);
+        this.#match(headers, kept?.etag, kept && { document: `plans/${id}`, by: kept.by, etag: kept.etag, at: kept.at });
+        const errors = checkPlan(body);
+        if (errors.length > 0) throw new Refused(422, errors[0].message, errors);
+        const next = { plan: body, etag: `"p${(this.#number += 1)}"`, at: new Date().toISOString(), by: '127.0.0.1' };
+        this.plans.set(id, next);
+        this.send('edited', { document: `plans/${id}`, by: '127.0.0.1', etag: next.etag, at: next.at });
+        return { status: kept ? 200 : 201, body: { name: id, etag: next.etag, modified_at: next.at, connections: body.connection.length }, etag: next.etag };
+      }
+      case 'DELETE plans':
+        this.plans.delete(id);
+        return {};
+      case 'POST validate': {
+        const errors = id === 'plan' ? checkPlan(body) : id === 'impairment' ? checkImpairment(body) : [];
+        return { body: { valid: errors.length === 0, errors, notes: [] } };
+      }
+      case 'GET runs': {
+        const record = this.records.get(id);
+        if (id === undefined) {
+          if ((query.get('where') ?? '').includes('nonsense')) throw new Refused(422, 'nonsense is no condition', [refuse('?where', query.get('where'), 'a condition such as loss>0.1%')]);
+          const runs = [...this.records.values()].filter((one) => !query.get('host') || one.plan.host === query.get('host')).map((one) => ({ id: one.id, started_at: one.started_at, host: one.plan.host, transport: '1 tcp, 2 udp', forward_bits_per_second: one.total.forward.receiver.bits_per_second, reverse_bits_per_second: one.total.reverse?.receiver.bits_per_second, loss_ratio: 0, warnings: one.warnings.length, status: one.status, version: one.version, tags: this.runTags.get(one.id) ?? {} }));
+          return { body: { runs, total: this.records.size } };
+        }
+        if (record === undefined) throw missing();
+        if (part === 'tags') return { body: this.runTags.get(id) ?? {}, etag: `"${JSON.stringify(this.runTags.get(id) ?? {}).length}"` };
+        if (part === 'figures') return { body: { figures: figuresOf(record) } };
+        if (part === 'report') return { body: '<!doctype html><title>report</title>', type: 'text/html' };
+        return { body: record };
+      }
+      case 'PUT runs':
+        this.runTags.set(id, body);
+        return { body, etag: `"${JSON.stringify(body).length}"` };
+      case 'DELETE runs':
+        this.records.delete(id);
+        return {};
+      case 'GET comparison': {
+        const [a, b] = (query.get('runs') ?? '').split(',').map((one) => one.split('+'));
+        const figure = (one, x, y, moved) => ({ name: one, better: one.includes('loss') ? 'lower' : 'higher', a: { value: x }, b: { value: y }, difference: y - x, difference_ratio: y / x - 1, moved, welch: { difference: y - x, low: (y - x) * 0.8, high: (y - x) * 1.2, t: 4, degrees_of_freedom: 18, p: 0.0002, p_adjusted: 0.0009 } });
+        return { body: { schema: 'weir.runs-diff/1', a, b, confidence: 0.95, setup: [{ path: 'plan.connection[0].rate', a: ['50pps'], b: ['100pps'] }], figures: [figure('forward.throughput.bits_per_second', 19.6e6, 23.1e6, 'significant'), figure('voice.loss_ratio', 0.01, 0.02, 'significant'), figure('voice.jitter_seconds', 2e-5, 2.1e-5, 'not-significant')] } };
+      }
+      case 'GET scenarios': {
+        const entry = { name: 'latency-under-load', title: 'Latency under load', method: 'Round trips before a TCP test and during it, in each direction, behind a link of 20 Mbit/s with a queue of 250 ms.', tags: ['latency'], steps: 1, needs_lab: true, runs_commands: false, variables: { seconds: 10, runs: 5 }, hosts: [] };
+        const other = { ...entry, name: 'tools', title: 'Other tools over the same path', needs_lab: false, runs_commands: true, steps: 2, variables: {}, hosts: ['far'] };
+        if (id === undefined) return { body: { scenarios: [entry, other], directories: ['scenarios'] } };
+        return { body: { ...(id === 'tools' ? other : entry), text: 'schema = "weir.scenario/1"\nname = "latency-under-load"\n' } };
+      }
+      case 'GET experiments': {
+        if (id === undefined) return { body: { experiments: this.experiments.map(({ outcome: _, ...rest }) => rest) } };
+        const one = this.experiments.find((other) => other.id === id);
+        if (one === undefined) throw missing();
+        if (part === 'figures') return { body: { figures: figuresOf(this.records.values().next().value).slice(0, 1) } };
+        return { body: one };
+      }
+      case 'POST experiments': {
+        if (id === undefined) return { status: 201, body: this.startExperiment(body) };
+        const one = this.experiments.find((other) => other.id === id);
+        one.state = 'ended';
+        this.#told('experiments', one);
+        return { status: 202, body: one };
+      }
+      case 'GET emulators': {
+        if (id === undefined) return { body: { emulators: [...this.emulators.values()].map((one) => one.entry) } };
+        const emulator = this.emulators.get(id);
+        if (emulator === undefined) throw missing();
+        if (part === 'configuration') return { body: emulator.configuration, etag: emulator.entry.etag };
+        if (part === 'counters') return { body: emulator.report };
+        if (part === 'log') return { body: { alarms: emulator.report.alarms, lines: emulator.lines, changes: emulator.changes } };
+        return { body: emulator.entry, etag: emulator.entry.etag };
+      }
+      case 'POST emulators': {
+        if (id === undefined) return { status: 201, body: this.startEmulator(body).entry };
+        const { entry, version } = this.emulators.get(id);
+        const all = [...(this.emulators.get(id).configuration.flow ?? []).map((flow) => flow.name), 'other'];
+        const flows = part === 'flows' ? [name] : all;
+        const on = (part === 'flows' ? verb : part) === 'run';
+        entry.stopped_flows = on ? entry.stopped_flows.filter((one) => !flows.includes(one)) : [...new Set([...entry.stopped_flows, ...flows])];
+        return { body: { configuration: version, etag: entry.etag } };
+      }
+      case 'PUT emulators': {
+        if (part === 'flows') return {};
+        const emulator = this.emulators.get(id);
+        this.#match(headers, emulator.entry.etag, { document: `emulators/${id}/configuration`, by: emulator.by, etag: emulator.entry.etag, at: emulator.at });
+        const errors = checkImpairment(body);
+        if (errors.length > 0) throw new Refused(422, errors[0].message, errors);
+        const told = this.configure(id, body);
+        return { body: told, etag: told.etag };
+      }
+      case 'DELETE emulators':
+        this.emulators.delete(id);
+        this.send('state', { kind: 'emulators', id, state: 'ended' });
+        return {};
+      case 'POST laws': {
+        const errors = checkImpairment(body.configuration, '/configuration');
+        if (errors.length > 0) throw new Refused(422, errors[0].message, errors);
+        return { body: preview(body) };
+      }
+      case 'GET profiles':
+        return { body: { profiles: PROFILES } };
+      case 'GET labs':
+        return { body: { labs: this.labs } };
+      case 'POST labs':
+        this.labs.push({ name: body.name, hosts: [{ name: 'a', ipv4: '10.77.0.1', ipv6: 'fd00::1' }, { name: 'b', ipv4: '10.77.0.2', ipv6: 'fd00::2' }], nodes: body.middle ? ['a', 'm', 'b'] : ['a', 'b'] });
+        return { status: 201, body: this.labs.at(-1) };
+      case 'DELETE labs':
+        this.labs = this.labs.filter((one) => one.name !== id);
+        return {};
+      default:
+        throw new Refused(404, `there is no ${method} ${where.join('/')}`);
+    }
+  }
+}
+
+/** Some of the report's figures, from the record's intervals. */
+function figuresOf(record) {
+  const axis = (label, keyName, quantity, more = {}) => ({ label, key: keyName, quantity, scale: 'linear', from_zero: true, ...more });
+  const line = (title, key, quantity, of) => ({
+    id: key.replaceAll('_', '-'), title, caption: `${title} of each flow by interval.`, x: axis('Time', 'time_seconds', 'seconds'), y: axis(title, key, quantity), references: [], shades: [],
+    series: record.flows.map((flow) => ({ name: flow.name, mark: 'line', heavy: false, x: record.intervals.map((one) => one.end_seconds), x_end: [], y: record.intervals.map((one) => of(one.flows.find((other) => other.id === flow.id)) ?? null), low: [], high: [], disturbed: [] })),
+  });
+  return [line('Throughput', 'receiver_bits_per_second', 'bits_per_second', (flow) => flow?.receiver?.bits_per_second), line('Jitter', 'jitter_seconds', 'seconds', (flow) => flow?.receiver?.jitter_seconds), line('Packets', 'receiver_packets_per_second', 'packets_per_second', (flow) => flow?.receiver?.packets_per_second)];
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const address = await new Mock().start(Number(process.env.PORT ?? 9348));
+  console.log(`mock of weir serve --ui at ${address}`);
+}

@@ -1,0 +1,98 @@
+import { describe, expect, it } from 'vitest';
+import { byPlace, errorsBelow, path } from '../../src/lib/api/client';
+import { alignedOf } from '../../src/lib/charts/aligned';
+import { Series } from '../../src/lib/live/series';
+import { backoff, EventParser } from '../../src/lib/live/sse';
+import type { JsonObject } from '../../src/lib/schema/model';
+import { freshName, named, rowsOf } from '../../src/lib/plan';
+
+describe('server-sent events', () => {
+  it('are the same however the stream is cut', () => {
+    const stream = ': hello\nevent: sample\ndata: {"a":1}\n\nevent: state\r\ndata: x\r\ndata: y\r\nid: 7\r\n\r\ndata: last\n\n';
+    const whole = new EventParser().push(stream);
+    expect(whole).toEqual([{ event: 'sample', data: '{"a":1}' }, { event: 'state', data: 'x\ny', id: '7' }, { event: 'message', data: 'last', id: '7' }]);
+    for (let size = 1; size < 12; size += 1) {
+      const parser = new EventParser();
+      const events = [];
+      for (let from = 0; from < stream.length; from += size) events.push(...parser.push(stream.slice(from, from + size)));
+      expect(events, `cut by ${size}`).toEqual(whole);
+    }
+  });
+
+  it('are asked for again ever more slowly, within bounds', () => {
+    const waits = [0, 1, 2, 3, 4, 5, 50].map((attempt) => backoff(attempt, 0.5));
+    expect(waits).toEqual([500, 1000, 2000, 4000, 8000, 8000, 8000]);
+    expect(backoff(4, 1)).toBeLessThanOrEqual(8800);
+  });
+});
+
+describe('a series', () => {
+  it('keeps the newest and knows gaps', () => {
+    const series = new Series(['at', 'rate'], 3);
+    expect(series.last('rate')).toBeUndefined();
+    for (let at = 1; at <= 5; at += 1) series.push([at, at === 4 ? undefined : at * 10]);
+    expect(series.column('at')).toEqual([3, 4, 5]);
+    expect(series.column('rate')).toEqual([30, null, 50]);
+    expect(series.last('rate')).toBe(50);
+    expect(series.column('nothing')).toEqual([]);
+    expect(series.length).toBe(3);
+  });
+});
+
+describe('a plan', () => {
+  it('expands to the flows that the program makes of it', () => {
+    const plan: JsonObject = { connection: [{ name: 'a' }, { name: 'b', count: 3 }] };
+    expect(rowsOf(plan).map((row) => [row.name, row.index])).toEqual([['a', 0], ['b-1', 1], ['b-2', 1], ['b-3', 1]]);
+  });
+
+  it('is bounded, whatever its count', () => {
+    expect(rowsOf({ connection: [{ name: 'a', count: 1e9 }] }).length).toBe(20_000);
+    expect(rowsOf({ connection: [{ name: 'a', count: 'many' }] }).length).toBe(1);
+    expect(rowsOf({}).length).toBe(0);
+  });
+
+  it('gives each connection a name of its own', () => {
+    expect(freshName({ connection: [{ name: 'a' }, { name: 'a-2' }] }, 'a')).toBe('a-3');
+    expect(named({ connection: [{ transport: 'udp' }, { transport: 'udp' }, { name: 'x' }] })['connection']).toEqual([{ transport: 'udp', name: 'udp' }, { transport: 'udp', name: 'udp-2' }, { name: 'x' }]);
+  });
+});
+
+describe('errors of the server', () => {
+  const errors = [
+    { field: '/plan/connection/0/rate', message: 'no' },
+    { field: '/plan/connection/0/rate', message: 'never' },
+    { field: '/host', message: 'who?' },
+    { field: '/planet', message: 'not below' },
+  ];
+
+  it('are found by pointer below a root', () => {
+    expect([...errorsBelow(errors, '/plan')]).toEqual([['/connection/0/rate', 'no; never']]);
+    expect(errorsBelow(errors, '/host').get('')).toBe('who?');
+  });
+
+  it('that name a flow are put at its place', () => {
+    const found = byPlace(new Map([['/flow/voice/a_to_b/loss', 'no']]), { flow: [{ name: 'other' }, { name: 'voice', a_to_b: {} }] });
+    expect([...found]).toEqual([['/flow/1/a_to_b/loss', 'no']]);
+  });
+
+  it('paths escape what is put into them', () => {
+    expect(path`/plans/${'a/b ?'}`).toBe('/plans/a%2Fb%20%3F');
+  });
+});
+
+describe('a figure', () => {
+  it('puts series over one axis, gaps told from what is not there', () => {
+    const axis = { label: '', key: '', quantity: 'seconds', scale: 'linear', from_zero: true, categories: [] };
+    const series = (x: (number | null)[], y: (number | null)[]) => ({ name: '', mark: 'line', heavy: false, x, y, x_end: [], low: [], high: [], disturbed: [] });
+    const { x, ys } = alignedOf({ x: axis, y: axis, series: [series([1, 3], [10, null]), series([2, 3, null], [20, 30, 40])] });
+    expect(x).toEqual([1, 2, 3]);
+    expect(ys).toEqual([[10, undefined, null], [undefined, 20, 30]]);
+  });
+
+  it('leaves out what a logarithmic axis cannot show', () => {
+    const axis = { label: '', key: '', quantity: 'seconds', scale: 'log', from_zero: false, categories: [] };
+    const { x, ys } = alignedOf({ x: axis, y: axis, series: [{ name: '', mark: 'line', heavy: false, x: [0, 1, 10], y: [5, 0, 7], x_end: [], low: [], high: [], disturbed: [] }] });
+    expect(x).toEqual([1, 10]);
+    expect(ys).toEqual([[null, 7]]);
+  });
+});
