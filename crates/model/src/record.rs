@@ -95,6 +95,9 @@ record! {
         /// Round trips beside the test.
         #[serde(skip_serializing_if = "Option::is_none")]
         latency: Option<Latency>,
+        /// Round trips one by one, where they were few: those of a browser's speed test.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        round_trips: Vec<RoundTripSeries>,
         /// CPU use of both ends during the run.
         #[serde(skip_serializing_if = "Option::is_none")]
         cpu: Option<CpuUse>,
@@ -790,6 +793,16 @@ record! {
         /// 60 / mean loaded round trip (responsiveness in round trips per minute).
         #[serde(skip_serializing_if = "Option::is_none")]
         responsiveness_per_minute: Option<f64>,
+    }
+}
+
+record! {
+    /// Round trips in the order in which they were asked for.
+    RoundTripSeries {
+        /// Beside what: `idle`, `download` or `upload`.
+        phase: String,
+        /// Each one.
+        seconds: Vec<f64>,
     }
 }
 
