@@ -34,6 +34,10 @@ pub struct Config {
     pub scripts: Option<PathBuf>,
     /// The meaning of a scenario's `args`.
     pub words: Words,
+    /// The launcher can start emulators.
+    pub may_emulate: bool,
+    /// The launcher can make labs.
+    pub may_make_labs: bool,
     /// Limits.
     pub limits: ServerLimits,
 }

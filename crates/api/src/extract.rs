@@ -73,9 +73,13 @@ pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
             serde_json::error::Category::Data => StatusCode::UNPROCESSABLE_ENTITY,
             _ => StatusCode::BAD_REQUEST,
         };
-        let detail =
-            if field.is_empty() { message.clone() } else { format!("{field}: {message}") };
-        Problem::new(status, detail).with(FieldError { field, given: None, accepted: None, message })
+        let detail = if field.is_empty() { message.clone() } else { format!("{field}: {message}") };
+        Problem::new(status, detail).with(FieldError {
+            field,
+            given: None,
+            accepted: None,
+            message,
+        })
     })?;
     deserializer.end().map_err(|e| Problem::new(StatusCode::BAD_REQUEST, e.to_string()))?;
     Ok(parsed)
@@ -190,8 +194,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Parts2 {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         use axum::extract::Path;
-        let path: Result<Path<(String, String)>, _> =
-            Path::from_request_parts(parts, state).await;
+        let path: Result<Path<(String, String)>, _> = Path::from_request_parts(parts, state).await;
         path.map(|Path((a, b))| Parts2(a, b))
             .map_err(|e| Problem::new(StatusCode::BAD_REQUEST, e.to_string()))
     }

@@ -1,11 +1,47 @@
-//! Weir's HTTP API.
+//! Weir's HTTP API and page: what the command line can do, for programs and people who are not at it.
+//!
+//! The server measures nothing itself. It starts programs of this binary through a launcher that keeps the capabilities
+//! which the server gives up, watches them by their streams of JSON, and tells all readers of one live stream. The store of
+//! runs, reports, and previews of laws are called directly.
+//!
+//! The types you meet:
+//! - [`Config`]: where it listens, who may ask, its directories and limits.
+//! - [`Server`]: [`Server::bind`], [`Server::run`].
+//! - [`launch`]: the launcher's side; [`drop_capabilities`] is the server's.
+//! - [`types`]: bodies of requests and answers; [`openapi`] is the document made of them and of the routes.
+//!
+//! ```
+//! let document = weir_api::openapi();
+//! assert_eq!(document["openapi"], "3.1.0");
+//! assert!(document["paths"]["/api/v1/runs"]["get"].is_object());
+//! ```
+#![cfg(target_os = "linux")]
 
 mod app;
+mod audit;
+mod capabilities;
+mod clock;
+mod config;
 mod document;
+mod events;
+mod extract;
+mod guard;
 mod handlers;
+mod preview;
 mod problem;
 mod routes;
+mod scenarios;
+mod serve;
+mod server;
+mod supervise;
 pub mod types;
+
+pub use capabilities::{drop_capabilities, keep_capabilities};
+pub use config::{ApiError, Config, Words};
+pub use guard::make_token_file;
+pub use problem::{FieldError, Problem};
+pub use server::{ClientNews, Server};
+pub use supervise::{LaunchError, ServerNews, launch};
 
 /// The OpenAPI document.
 #[must_use]

@@ -63,6 +63,9 @@ enum Command {
     Schema(commands::schema::SchemaArgs),
     /// Print a completion script for a shell
     Completions(commands::completions::CompletionsArgs),
+    /// Starts programs for `weir serve --ui`
+    #[command(hide = true)]
+    Launcher(commands::serve::ui::LauncherArgs),
     /// Print the manual page, or write the pages of all commands
     Man(commands::man::ManArgs),
 }
@@ -107,6 +110,7 @@ fn dispatch(command: Command, words: &[OsString]) -> i32 {
         Command::Keygen(args) => commands::keygen::run(&args),
         Command::Schema(args) => commands::schema::run(&args),
         Command::Completions(args) => commands::completions::run(&args),
+        Command::Launcher(args) => commands::serve::ui::launcher(&args),
         Command::Man(args) => commands::man::run(&args),
     };
     done.unwrap_or_else(|error| {

@@ -7,9 +7,9 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -76,6 +76,27 @@ enum Request {
 #[derive(Debug)]
 pub struct ControlSocket {
     path: PathBuf,
+    contact: Contact,
+}
+
+/// When somebody asked something last.
+#[derive(Debug, Clone)]
+pub struct Contact(Arc<Mutex<Instant>>);
+
+impl Contact {
+    fn new() -> Self {
+        Contact(Arc::new(Mutex::new(Instant::now())))
+    }
+
+    fn touch(&self) {
+        *self.0.lock().unwrap_or_else(|e| e.into_inner()) = Instant::now();
+    }
+
+    /// Time since then, or since the socket began to listen.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        self.0.lock().unwrap_or_else(|e| e.into_inner()).elapsed()
+    }
 }
 
 impl Drop for ControlSocket {
@@ -102,7 +123,8 @@ impl ControlSocket {
             std::fs::remove_file(path).map_err(failed)?;
         }
         let listener = UnixListener::bind(path).map_err(failed)?;
-        let socket = ControlSocket { path: path.to_owned() };
+        let contact = Contact::new();
+        let socket = ControlSocket { path: path.to_owned(), contact: contact.clone() };
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
         let clients = Arc::new(AtomicUsize::new(0));
         let accept = move || {
@@ -116,10 +138,10 @@ impl ControlSocket {
                     continue;
                 }
                 clients.fetch_add(1, Ordering::Relaxed);
-                let (remote, counted) = (remote.clone(), clients.clone());
+                let (remote, counted, contact) = (remote.clone(), clients.clone(), contact.clone());
                 let serving =
                     std::thread::Builder::new().name("weir-control".into()).spawn(move || {
-                        serve(&stream, &remote);
+                        serve(&stream, &remote, &contact);
                         counted.fetch_sub(1, Ordering::Relaxed);
                     });
                 if serving.is_err() {
@@ -134,6 +156,12 @@ impl ControlSocket {
         Ok(socket)
     }
 
+    /// When somebody asked something last.
+    #[must_use]
+    pub fn contact(&self) -> Contact {
+        self.contact.clone()
+    }
+
     /// Where it is.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -141,7 +169,7 @@ impl ControlSocket {
     }
 }
 
-fn serve(stream: &UnixStream, remote: &Remote) {
+fn serve(stream: &UnixStream, remote: &Remote, contact: &Contact) {
     let mut reader = BufReader::new(stream);
     loop {
         let mut line = Vec::new();
@@ -149,6 +177,7 @@ fn serve(stream: &UnixStream, remote: &Remote) {
             Ok(n) if n > 0 => {}
             _ => return,
         }
+        contact.touch();
         let mut reply = answer(&line, remote).to_string();
         reply.push('\n');
         let mut out = stream;

@@ -74,7 +74,9 @@ pub struct FlowReport {
 }
 
 /// Counters of a flow and direction. received + duplicated = sent + lost + queue dropped + unplanned + held.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[schemars(rename = "EmulatorCounters")]
 #[allow(
     missing_docs,
@@ -203,7 +205,9 @@ pub struct DirectionReport {
 }
 
 /// What the links counted of a direction.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[schemars(rename = "EmulatorLink")]
 pub struct LinkReport {
     /// Frames the kernel dropped since the receive ring was full.

@@ -160,6 +160,18 @@ fn query_parameters(schema: Schema) -> Vec<Value> {
         .iter()
         .map(|(name, shape)| {
             let mut shape = shape.clone();
+            // In a query something is given or absent, never null.
+            if let Some(kinds) = shape["type"].as_array_mut() {
+                kinds.retain(|kind| kind != "null");
+                if let [one] = &kinds[..] {
+                    shape["type"] = one.clone();
+                }
+            }
+            if shape["default"].is_null()
+                && let Some(shape) = shape.as_object_mut()
+            {
+                shape.remove("default");
+            }
             let words = shape.as_object_mut().and_then(|s| s.remove("description"));
             let mut parameter = json!({
                 "name": name, "in": "query", "required": required.contains(&name.as_str()), "schema": shape,

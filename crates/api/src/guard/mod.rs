@@ -4,7 +4,8 @@ mod rates;
 mod tokens;
 
 pub(crate) use rates::Rates;
-pub(crate) use tokens::{Tokens, cookie_of};
+pub use tokens::make_token_file;
+pub(crate) use tokens::{Tokens, cookie};
 
 use std::net::IpAddr;
 
@@ -97,7 +98,9 @@ fn admit(app: &Shared, request: &mut Request) -> Result<Asker, Problem> {
 fn right_host(headers: &HeaderMap, uri: &Uri, names: &[String]) -> Result<(), Problem> {
     let mut told = headers.get_all(header::HOST).iter();
     let host = match (told.next(), told.next(), uri.authority()) {
-        (_, Some(_), _) => return Err(Problem::new(StatusCode::BAD_REQUEST, "Host is given twice")),
+        (_, Some(_), _) => {
+            return Err(Problem::new(StatusCode::BAD_REQUEST, "Host is given twice"));
+        }
         (_, _, Some(authority)) => authority.as_str().to_owned(),
         (Some(host), None, None) => host.to_str().unwrap_or_default().to_owned(),
         (None, None, None) => String::new(),
@@ -111,7 +114,9 @@ fn right_host(headers: &HeaderMap, uri: &Uri, names: &[String]) -> Result<(), Pr
     }
     Err(Problem::new(
         StatusCode::MISDIRECTED_REQUEST,
-        format!("Host {host:?} is not this server; its names are addresses, localhost and those of --ui-host"),
+        format!(
+            "Host {host:?} is not this server; its names are addresses, localhost and those of --ui-host"
+        ),
     ))
 }
 
@@ -162,10 +167,24 @@ mod tests {
         let check = |host: &str| {
             right_host(&headers(&[("host", host)]), &Uri::from_static("/"), &names).is_ok()
         };
-        for host in ["127.0.0.1:9348", "localhost", "LOCALHOST:1", "[::1]:9348", "10.0.0.1", "lab.example:80"] {
+        for host in [
+            "127.0.0.1:9348",
+            "localhost",
+            "LOCALHOST:1",
+            "[::1]:9348",
+            "10.0.0.1",
+            "lab.example:80",
+        ] {
             assert!(check(host), "{host}");
         }
-        for host in ["evil.example", "evil.example:9348", "127.0.0.1.evil.example", "", "[evil]:1", "localhost.evil"] {
+        for host in [
+            "evil.example",
+            "evil.example:9348",
+            "127.0.0.1.evil.example",
+            "",
+            "[evil]:1",
+            "localhost.evil",
+        ] {
             assert!(!check(host), "{host}");
         }
         let twice = headers(&[("host", "localhost"), ("host", "evil.example")]);
@@ -181,7 +200,15 @@ mod tests {
         assert!(!check(&[("host", "localhost:9348"), ("origin", "http://localhost:80")]));
         assert!(!check(&[("host", "localhost:9348"), ("origin", "http://evil.example")]));
         assert!(!check(&[("host", "localhost:9348"), ("origin", "null")]));
-        assert!(!check(&[("host", "a"), ("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "cors")]));
-        assert!(check(&[("host", "a"), ("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")]));
+        assert!(!check(&[
+            ("host", "a"),
+            ("sec-fetch-site", "cross-site"),
+            ("sec-fetch-mode", "cors")
+        ]));
+        assert!(check(&[
+            ("host", "a"),
+            ("sec-fetch-site", "cross-site"),
+            ("sec-fetch-mode", "navigate")
+        ]));
     }
 }

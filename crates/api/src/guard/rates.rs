@@ -40,7 +40,8 @@ impl Rates {
             }
         }
         let (left, at) = buckets.entry(address).or_insert((full, now));
-        *left = (*left + now.saturating_duration_since(*at).as_secs_f64() * self.per_second).min(full);
+        *left =
+            (*left + now.saturating_duration_since(*at).as_secs_f64() * self.per_second).min(full);
         *at = now;
         if *left < 1.0 {
             return Err(Duration::from_secs_f64((1.0 - *left) / self.per_second));

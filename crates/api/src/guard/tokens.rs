@@ -22,7 +22,8 @@ pub(crate) struct Tokens(Vec<(String, [u8; 32])>);
 impl Tokens {
     /// Reads a file: a line `NAME:SHA256` for each token.
     pub(crate) fn read(path: &Path) -> Result<Tokens, ApiError> {
-        let failed = |source| ApiError::File { operation: "read token file", path: path.into(), source };
+        let failed =
+            |source| ApiError::File { operation: "read token file", path: path.into(), source };
         if path.metadata().map_err(failed)?.len() > MOST_BYTES {
             return Err(ApiError::Tokens { path: path.into(), line: 0 });
         }
@@ -93,7 +94,8 @@ pub fn make_token_file(path: &Path, name: &str) -> Result<String, ApiError> {
     })?;
     let token = format!("weir_{}", hex(&bits));
     let hash: [u8; 32] = Sha256::digest(token.as_bytes()).into();
-    let failed = |source| ApiError::File { operation: "write token file", path: path.into(), source };
+    let failed =
+        |source| ApiError::File { operation: "write token file", path: path.into(), source };
     let mut file = std::fs::OpenOptions::new()
         .write(true)
         .create_new(true)
@@ -137,7 +139,11 @@ mod tests {
         let tokens = Tokens::read(&path).unwrap();
         assert_eq!(tokens.user(&token).as_deref(), Some("anna"));
         assert_eq!(tokens.user(&token[..token.len() - 1]), None);
-        assert_eq!(tokens.user(text.trim().split(':').nth(1).unwrap()), None, "the hash is no token");
+        assert_eq!(
+            tokens.user(text.trim().split(':').nth(1).unwrap()),
+            None,
+            "the hash is no token"
+        );
         assert!(make_token_file(&path, "b").is_err(), "a file that is there stays");
         let mut headers = HeaderMap::new();
         headers.insert("cookie", format!("a=b; weir_token={token}").parse().unwrap());

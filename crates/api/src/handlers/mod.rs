@@ -1,8 +1,111 @@
 //! What answers each route.
 
+pub(crate) mod emulators;
+pub(crate) mod events;
+pub(crate) mod experiments;
+pub(crate) mod labs;
+pub(crate) mod laws;
+pub(crate) mod page;
+pub(crate) mod plans;
+pub(crate) mod runs;
+pub(crate) mod session;
+pub(crate) mod system;
+pub(crate) mod tests;
+
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+use crate::app::Shared;
 use crate::problem::Problem;
 
-/// Stands where nothing answers yet.
-pub(crate) async fn not_yet() -> Problem {
-    Problem::new(axum::http::StatusCode::NOT_IMPLEMENTED, "not there yet")
+/// What handlers answer.
+pub(crate) type Answer<T> = Result<Json200<T>, Problem>;
+
+/// JSON with status 200.
+pub(crate) struct Json200<T>(pub(crate) T);
+
+impl<T: Serialize> IntoResponse for Json200<T> {
+    fn into_response(self) -> Response {
+        answer(StatusCode::OK, &self.0, None)
+    }
+}
+
+/// JSON with a status and, where it has one, its entity tag.
+pub(crate) fn answer<T: Serialize>(status: StatusCode, value: &T, etag: Option<&str>) -> Response {
+    let text = match serde_json::to_vec(value) {
+        Ok(text) => text,
+        Err(error) => return Problem::internal(error).into_response(),
+    };
+    let mut headers = HeaderMap::new();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if let Some(value) = etag.and_then(|tag| format!("\"{tag}\"").parse().ok()) {
+        headers.insert(header::ETAG, value);
+    }
+    (status, headers, text).into_response()
+}
+
+/// Refuses a change that was made from another state than there is: 412, telling who came first.
+pub(crate) fn fresh(
+    app: &Shared,
+    document: &str,
+    wanted: Option<&str>,
+    now: Option<&str>,
+) -> Result<(), Problem> {
+    let matches = match (wanted, now) {
+        (None, _) => true,
+        (Some("*"), now) => now.is_some(),
+        (Some(wanted), Some(now)) => wanted == now,
+        (Some(_), None) => false,
+    };
+    if matches {
+        return Ok(());
+    }
+    let changed = app.last_edit(document);
+    let detail = match (&changed, now) {
+        (Some(edit), Some(_)) => format!("{} changed it at {}", edit.by, edit.at),
+        (Some(edit), None) => format!("{} removed it at {}", edit.by, edit.at),
+        (None, Some(_)) => "it was changed meanwhile, not through this server".into(),
+        (None, None) => "it is not there".into(),
+    };
+    let mut problem = Problem::new(StatusCode::PRECONDITION_FAILED, detail);
+    problem.changed = changed;
+    Err(problem)
+}
+
+/// Runs what takes a processor or the disk beside the server's own thread; a few at once.
+pub(crate) async fn heavy<T: Send + 'static>(
+    app: &Shared,
+    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    let _permit = app.heavy.acquire().await.map_err(Problem::internal)?;
+    tokio::task::spawn_blocking(work).await.map_err(Problem::internal)?
+}
+
+/// A name of a file that is had by others too: letters, digits, `-`, `_`, `.` and spaces within.
+pub(crate) fn file_name(name: &str) -> Result<&str, Problem> {
+    let right = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | ' ');
+    let wrong = name.is_empty()
+        || name.chars().count() > 64
+        || name.starts_with(['.', '-', ' '])
+        || name.ends_with([' ', '.'])
+        || !name.chars().all(right);
+    if wrong {
+        return Err(Problem::field(
+            "name",
+            name,
+            "letters, digits, '-', '_', '.' and spaces, 1 to 64, not beginning with '.', '-' or a space",
+        ));
+    }
+    Ok(name)
+}
+
+/// Nothing stands at this path.
+pub(crate) async fn nothing(uri: axum::http::Uri) -> Problem {
+    Problem::new(StatusCode::NOT_FOUND, format!("there is nothing at {}", uri.path()))
+}
+
+/// The method is not for this path.
+pub(crate) async fn wrong_method(method: axum::http::Method) -> Problem {
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, format!("{method} is not for this path"))
 }

@@ -66,8 +66,6 @@ pub struct Preview {
     pub duplicated_packets: u64,
     /// Left before one that had come earlier.
     pub reordered_packets: u64,
-    /// Congestion marked.
-    pub marked_packets: u64,
     /// How many runs of loss had each length.
     pub loss_runs: BTreeMap<u32, u64>,
     /// The first packets, one character each: `.` passed, `x` lost, `q` dropped by the queue, `2` duplicated; at most 2000.

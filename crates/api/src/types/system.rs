@@ -4,7 +4,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use weir_experiment::calibrate::Calibration;
-use weir_model::record::Host;
 use weir_model::report::EndReport;
 
 /// What this server is and may do.
@@ -16,9 +15,14 @@ pub struct System {
     pub instance: String,
     /// When the server started, RFC 3339, UTC.
     pub started_at: String,
-    /// The host.
+    /// The host's name.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub host: Option<Host>,
+    pub host: Option<String>,
+    /// Its kernel.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<String>,
+    /// Every request needs a token.
+    pub token_needed: bool,
     /// What may be asked of it.
     pub may: May,
     /// The page that it was built with.
@@ -30,6 +34,14 @@ pub struct System {
     /// Calibration of this host, named; absent when there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calibration_id: Option<String>,
+}
+
+/// A page's token.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SessionRequest {
+    /// The token; it goes into a cookie that scripts can't read.
+    pub token: String,
 }
 
 /// What this server may do on its host.

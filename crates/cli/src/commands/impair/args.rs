@@ -124,6 +124,12 @@ pub(crate) struct RunArgs {
     /// End after this time [default: when interrupted]
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<Span>,
+    /// Let everything pass untouched once nobody has asked anything by the control socket for this long [default: never]
+    #[arg(long, value_name = "TIME", value_parser = crate::commands::values::positive)]
+    pub(crate) dead_man: Option<Span>,
+    /// Give up every capability that an emulator has no use for.
+    #[arg(long, hide = true)]
+    pub(crate) few_capabilities: bool,
     /// Take interfaces that carry the default route, this session, addresses, or are members of a bridge
     #[arg(long)]
     pub(crate) force: bool,
@@ -143,7 +149,7 @@ pub(crate) struct RunArgs {
     #[arg(long, hide = true)]
     pub(crate) disposable: bool,
     /// Impair a capture (pcap, pcapng) instead, on its own clock
-    #[arg(long, value_name = "FILE", requires = "pcap_out", conflicts_with_all = ["a", "b", "link", "duration", "force", "ring", "control_socket", "no_real_time"])]
+    #[arg(long, value_name = "FILE", requires = "pcap_out", conflicts_with_all = ["a", "b", "link", "duration", "force", "ring", "control_socket", "no_real_time", "dead_man"])]
     pub(crate) pcap_in: Option<PathBuf>,
     /// Where the impaired capture goes
     #[arg(long, value_name = "FILE", requires = "pcap_in")]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use weir_emulator::control::ControlSocket;
+use weir_emulator::control::{Contact, ControlSocket};
 use weir_emulator::{Emulator, EmulatorConfig, Remote, Scheduling};
 use weir_net::restoration::{Restoration, restore};
 
@@ -25,6 +25,10 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
     let (Some(a), Some(b)) = (&args.a, &args.b) else {
         return Err(CliError::Usage("two interfaces are needed: weir impair A B".into()));
     };
+    if args.few_capabilities {
+        // Before there are threads: each has capabilities of its own.
+        weir_api::keep_capabilities()?;
+    }
     let impairment = args.laws.impairment()?;
     let predictions = weir_emulator::predictions(&impairment);
     let config = EmulatorConfig {
@@ -61,7 +65,15 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
         print(&head)?;
     }
     let until = args.duration.map(|d| Instant::now() + Duration::from_nanos(d.0));
-    let why = watch(&stop, emulator.remote(), until);
+    let dead_man = args
+        .dead_man
+        .and_then(|time| Some((socket.as_ref().ok()?.contact(), Duration::from_nanos(time.0))));
+    if args.dead_man.is_some() && dead_man.is_none() {
+        note(
+            "warning: --dead-man has no control socket to listen at: it will end what is asked after its time",
+        );
+    }
+    let why = watch(&stop, emulator.remote(), until, dead_man);
     // From now on the second request is the one that ends it at once.
     let over = Arc::new(AtomicBool::new(false));
     let impatient = impatience(&stop, emulator.remote(), over.clone());
@@ -100,9 +112,27 @@ fn second_line(interfaces: &[&str]) -> Option<Restoration> {
 }
 
 /// Waits for the end; tells alarms meanwhile.
-fn watch(stop: &Stop, remote: &Remote, until: Option<Instant>) -> Option<StopReason> {
+fn watch(
+    stop: &Stop,
+    remote: &Remote,
+    until: Option<Instant>,
+    dead_man: Option<(Contact, Duration)>,
+) -> Option<StopReason> {
     let mut seen = 0;
+    let mut released = false;
     loop {
+        if let Some((contact, time)) = &dead_man {
+            let alone = contact.elapsed() >= *time;
+            if alone && !released {
+                let said = match remote.run(None, false) {
+                    Ok(_) => "everything passes untouched".into(),
+                    Err(e) => crate::error::chain(&e),
+                };
+                let time = time.as_secs_f64();
+                note(&format!("dead man: nobody has asked anything for {time} s: {said}"));
+            }
+            released = alone;
+        }
         let (alarms, count) = remote.alarms_after(seen);
         seen = count;
         for alarm in alarms {

@@ -26,6 +26,8 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) output: OutputArgs,
     #[command(flatten)]
+    pub(crate) ui: super::ui::UiArgs,
+    #[command(flatten)]
     pub(crate) key: KeyArgs,
 }
 

@@ -3,6 +3,7 @@
 mod args;
 mod daemon;
 mod output;
+pub(crate) mod ui;
 
 use std::ffi::OsString;
 
@@ -33,6 +34,9 @@ pub(crate) fn run(args: &ServeArgs, words: &[OsString]) -> Result<i32, CliError>
     } else {
         Sink::open(args.output.logfile.as_deref(), args.output.timestamps.clone())?
     };
+    if let Some(address) = args.ui.ui {
+        return ui::run(args, address, words, sink);
+    }
     let stop = Stop::new();
     signals::listen(&stop)?;
     let ended = answer(args, args::config(args, key), &stop, &mut sink, engine::serve);

@@ -1,0 +1,307 @@
+//! Who reads, and what each has not read yet.
+//!
+//! What is told never waits for a reader: it replaces what lies in the reader's slot for that object. A reader costs as many
+//! slots as there are objects, warnings and alarms apart, which are bounded in number.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use tokio::sync::Notify;
+
+use super::Topics;
+use crate::app::lock;
+use crate::types::{AlarmEvent, Edited, Kind, StateEvent, WarningEvent};
+
+/// Most slots of a reader; what comes beyond is counted as skipped of its object, or lost where it has none.
+const MOST_SLOTS: usize = 4096;
+
+/// What a slot is for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Key {
+    State(Kind, String),
+    Sample(Kind, String),
+    /// Object, and the code of the warning or the object of the alarm.
+    Told(Kind, String, String),
+    Edited(String),
+}
+
+/// What lies in a slot.
+#[derive(Debug, Clone)]
+struct Slot {
+    event: &'static str,
+    /// JSON; of a sample without its beginning, which holds the count of skipped ones.
+    text: Arc<str>,
+    skipped: u64,
+    /// Order of arrival.
+    number: u64,
+}
+
+/// One reader.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    topics: Topics,
+    period: Duration,
+    waiting: Mutex<Waiting>,
+    pub(crate) news: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    slots: BTreeMap<Key, Slot>,
+    /// When a sample of an object was last taken.
+    taken: HashMap<Key, Instant>,
+    next: u64,
+}
+
+/// All readers.
+#[derive(Debug, Default)]
+pub(crate) struct Hub {
+    readers: Mutex<Vec<Arc<Reader>>>,
+    sequences: Mutex<HashMap<(Kind, String), u64>>,
+    told: AtomicU64,
+}
+
+impl Hub {
+    /// A new reader.
+    pub(crate) fn join(&self, topics: Topics, rate: f64) -> Arc<Reader> {
+        let reader = Arc::new(Reader {
+            topics,
+            period: Duration::from_secs_f64(1.0 / rate),
+            waiting: Mutex::default(),
+            news: Notify::new(),
+        });
+        lock(&self.readers).push(reader.clone());
+        reader
+    }
+
+    /// A reader that is gone.
+    pub(crate) fn leave(&self, reader: &Arc<Reader>) {
+        lock(&self.readers).retain(|r| !Arc::ptr_eq(r, reader));
+    }
+
+    /// Whether anybody wants samples of this.
+    pub(crate) fn is_wanted(&self, kind: Kind, id: &str) -> bool {
+        lock(&self.readers).iter().any(|r| r.topics.want(kind, id))
+    }
+
+    fn tell(&self, kind: Kind, id: &str, key: &Key, event: &'static str, text: &Arc<str>) {
+        self.told.fetch_add(1, Ordering::Relaxed);
+        for reader in lock(&self.readers).iter().filter(|r| r.topics.want(kind, id)) {
+            reader.put(key, event, text);
+        }
+    }
+
+    /// An object's life moved on.
+    pub(crate) fn state(&self, state: &StateEvent) {
+        if state.state.is_over() {
+            lock(&self.sequences).remove(&(state.kind, state.id.clone()));
+        }
+        let key = Key::State(state.kind, state.id.clone());
+        self.tell(state.kind, &state.id, &key, "state", &json(state));
+    }
+
+    /// The latest figures of an object: `field` is `interval` or `emulator`.
+    pub(crate) fn sample<T: Serialize>(&self, kind: Kind, id: &str, field: &str, figures: &T) {
+        let sequence = {
+            let mut all = lock(&self.sequences);
+            let sequence = all.entry((kind, id.to_owned())).or_default();
+            *sequence += 1;
+            *sequence
+        };
+        if !self.is_wanted(kind, id) {
+            return;
+        }
+        // Written once for all readers; each puts the count of skipped ones before it.
+        let (kind_text, id_text) = (json(&kind), json(&id));
+        let text = format!(
+            r#","kind":{kind_text},"id":{id_text},"sequence":{sequence},"at":"{}","{field}":{}}}"#,
+            crate::clock::now(),
+            json(figures)
+        );
+        self.tell(kind, id, &Key::Sample(kind, id.into()), "sample", &text.into());
+    }
+
+    /// A test warns.
+    pub(crate) fn warning(&self, warning: &WarningEvent) {
+        let flow = warning.warning.flow.map(|f| f.to_string()).unwrap_or_default();
+        let what = format!("{} {flow}", warning.warning.code);
+        let key = Key::Told(warning.kind, warning.id.clone(), what);
+        self.tell(warning.kind, &warning.id, &key, "warning", &json(warning));
+    }
+
+    /// An alarm began or passed.
+    pub(crate) fn alarm(&self, alarm: &AlarmEvent) {
+        let what = format!("{:?} {}", alarm.alarm.kind, alarm.alarm.object);
+        let key = Key::Told(Kind::Emulators, alarm.id.clone(), what);
+        self.tell(Kind::Emulators, &alarm.id, &key, "alarm", &json(alarm));
+    }
+
+    /// A document was changed.
+    pub(crate) fn edited(&self, edited: &Edited) {
+        let key = Key::Edited(edited.document.clone());
+        self.tell(Kind::Documents, &edited.document, &key, "edited", &json(edited));
+    }
+}
+
+fn json<T: Serialize>(value: &T) -> Arc<str> {
+    // Own types with string keys: nothing can be refused.
+    serde_json::to_string(value).unwrap_or_default().into()
+}
+
+impl Reader {
+    fn put(&self, key: &Key, event: &'static str, text: &Arc<str>) {
+        let mut waiting = lock(&self.waiting);
+        waiting.next += 1;
+        let number = waiting.next;
+        let is_full = waiting.slots.len() >= MOST_SLOTS;
+        match waiting.slots.get_mut(key) {
+            Some(slot) => {
+                slot.skipped += 1;
+                slot.text = text.clone();
+            }
+            None if is_full => return,
+            None => {
+                let slot = Slot { event, text: text.clone(), skipped: 0, number };
+                waiting.slots.insert(key.clone(), slot);
+            }
+        }
+        drop(waiting);
+        self.news.notify_one();
+    }
+
+    /// Takes what is due, oldest first: the text of the events, or when to look again.
+    pub(crate) fn take(&self, now: Instant) -> Result<String, Option<Instant>> {
+        let mut waiting = lock(&self.waiting);
+        let Waiting { slots, taken, .. } = &mut *waiting;
+        let mut soonest: Option<Instant> = None;
+        let mut due: Vec<(u64, Key)> = vec![];
+        for (key, slot) in slots.iter() {
+            let at = match key {
+                Key::Sample(..) => taken.get(key).map(|last| *last + self.period),
+                _ => None,
+            };
+            match at.filter(|at| *at > now) {
+                Some(later) => soonest = Some(soonest.map_or(later, |s| s.min(later))),
+                None => due.push((slot.number, key.clone())),
+            }
+        }
+        if due.is_empty() {
+            return Err(soonest);
+        }
+        due.sort();
+        let mut out = String::new();
+        for (_, key) in due {
+            let Some(slot) = slots.remove(&key) else { continue };
+            match &key {
+                Key::Sample(..) => {
+                    out += &format!("event: sample\ndata: {{\"skipped\":{}", slot.skipped);
+                    out += &slot.text;
+                    taken.insert(key, now);
+                }
+                _ => out += &format!("event: {}\ndata: {}", slot.event, slot.text),
+            }
+            out += "\n\n";
+        }
+        // What was sampled long ago is over.
+        if taken.len() > MOST_SLOTS {
+            let period = self.period;
+            taken.retain(|_, last| now.saturating_duration_since(*last) < period);
+        }
+        Ok(out)
+    }
+
+    #[cfg(test)]
+    fn bytes_held(&self) -> usize {
+        lock(&self.waiting).slots.values().map(|s| s.text.len()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::State;
+    use serde_json::{Value, json};
+
+    fn events(text: &str) -> Vec<(String, Value)> {
+        text.split("\n\n")
+            .filter(|e| !e.is_empty())
+            .map(|e| {
+                let (event, data) = e.split_once('\n').unwrap();
+                let data = data.strip_prefix("data: ").unwrap();
+                (
+                    event.strip_prefix("event: ").unwrap().into(),
+                    serde_json::from_str(data).unwrap_or_else(|e| panic!("{data}: {e}")),
+                )
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_slow_reader_gets_the_newest_only_and_never_grows() {
+        let hub = Hub::default();
+        let slow = hub.join(Topics::default(), 10.0);
+        for i in 0..10_000 {
+            hub.sample(Kind::Tests, "t", "interval", &json!({ "n": i }));
+        }
+        assert!(slow.bytes_held() < 300, "{}", slow.bytes_held());
+        let told = events(&slow.take(Instant::now()).unwrap());
+        assert_eq!(told.len(), 1);
+        let (event, data) = &told[0];
+        assert_eq!((event.as_str(), &data["interval"]["n"]), ("sample", &json!(9999)));
+        assert_eq!((&data["sequence"], &data["skipped"]), (&json!(10_000), &json!(9999)));
+        assert_eq!((&data["kind"], &data["id"]), (&json!("tests"), &json!("t")));
+    }
+
+    #[test]
+    fn samples_keep_to_the_rate_and_states_come_at_once() {
+        let hub = Hub::default();
+        let reader = hub.join(Topics::default(), 10.0);
+        let begin = Instant::now();
+        hub.sample(Kind::Tests, "t", "interval", &1);
+        assert!(reader.take(begin).is_ok());
+        hub.sample(Kind::Tests, "t", "interval", &2);
+        hub.sample(Kind::Tests, "u", "interval", &3);
+        let state = StateEvent {
+            kind: Kind::Tests,
+            id: "t".into(),
+            state: State::Ended,
+            error: None,
+            run_id: None,
+            step: None,
+        };
+        hub.state(&state);
+        let soon = begin + Duration::from_millis(50);
+        let names: Vec<String> = events(&reader.take(soon).unwrap())
+            .into_iter()
+            .map(|(event, data)| format!("{event} {}", data["id"]))
+            .collect();
+        assert_eq!(names, ["sample \"u\"", "state \"t\""]);
+        assert_eq!(reader.take(soon), Err(Some(begin + Duration::from_millis(100))));
+        assert!(reader.take(begin + Duration::from_millis(100)).is_ok());
+        assert_eq!(reader.take(begin + Duration::from_secs(1)), Err(None));
+    }
+
+    #[test]
+    fn topics_hold_and_readers_leave() {
+        let hub = Hub::default();
+        let reader = hub.join(Topics::parse("emulators").unwrap(), 10.0);
+        hub.sample(Kind::Tests, "t", "interval", &1);
+        assert!(reader.take(Instant::now()).is_err());
+        assert!(!hub.is_wanted(Kind::Tests, "t") && hub.is_wanted(Kind::Emulators, "e"));
+        hub.leave(&reader);
+        assert!(!hub.is_wanted(Kind::Emulators, "e"));
+    }
+
+    #[test]
+    fn slots_are_bounded() {
+        let hub = Hub::default();
+        let reader = hub.join(Topics::default(), 10.0);
+        for i in 0..20_000 {
+            hub.sample(Kind::Tests, &i.to_string(), "interval", &i);
+        }
+        assert_eq!(lock(&reader.waiting).slots.len(), MOST_SLOTS);
+    }
+}

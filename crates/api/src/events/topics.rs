@@ -1,0 +1,57 @@
+//! Which objects a reader wants to hear of.
+
+use crate::problem::Problem;
+use crate::types::Kind;
+
+/// Most topics of one reader.
+const MOST: usize = 1000;
+
+/// Kinds and single objects; none is all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Topics(Vec<(Kind, Option<String>)>);
+
+impl Topics {
+    /// Reads `tests,emulators:ID`.
+    pub(crate) fn parse(text: &str) -> Result<Topics, Problem> {
+        let refuse = |given: &str| {
+            Problem::field(
+                "?topics",
+                given,
+                "tests, experiments, emulators, clients, calibration, documents, or KIND:ID, separated by commas",
+            )
+        };
+        let mut out = vec![];
+        for word in text.split(',').map(str::trim).filter(|w| !w.is_empty()) {
+            let (kind, id) = match word.split_once(':') {
+                Some((kind, id)) => (kind, Some(id.to_owned())),
+                None => (word, None),
+            };
+            let kind = serde_json::from_value(kind.into()).map_err(|_| refuse(word))?;
+            out.push((kind, id));
+            if out.len() > MOST {
+                return Err(refuse(&format!("more than {MOST} topics")));
+            }
+        }
+        Ok(Topics(out))
+    }
+
+    /// Whether this object is wanted.
+    pub(crate) fn want(&self, kind: Kind, id: &str) -> bool {
+        self.0.is_empty()
+            || self.0.iter().any(|(k, one)| *k == kind && one.as_deref().is_none_or(|o| o == id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_and_single_objects() {
+        let topics = Topics::parse("tests, emulators:7").unwrap();
+        assert!(topics.want(Kind::Tests, "x") && topics.want(Kind::Emulators, "7"));
+        assert!(!topics.want(Kind::Emulators, "8") && !topics.want(Kind::Clients, "x"));
+        assert!(Topics::parse("").unwrap().want(Kind::Clients, "x"));
+        assert!(Topics::parse("test").is_err());
+    }
+}

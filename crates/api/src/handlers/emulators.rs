@@ -1,0 +1,213 @@
+//! Emulators: started, changed while they run, ended.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde_json::{Value, json};
+use weir_emulator::Report;
+use weir_model::impairment::Impairment;
+
+use super::{Answer, Json200, answer, fresh};
+use crate::app::Shared;
+use crate::extract::{Asker, IfMatch, Json, Part, Parts2};
+use crate::problem::Problem;
+use crate::supervise::emulators as supervise;
+use crate::types::*;
+
+pub(crate) async fn list(State(app): State<Shared>) -> Answer<EmulatorList> {
+    let unavailable = match (app.launcher.is_there(), app.config.may_emulate) {
+        (true, true) => None,
+        (true, false) => {
+            Some("the server was started without CAP_NET_ADMIN and CAP_NET_RAW".into())
+        }
+        (false, _) => Some("the launcher is not there: nothing can be started".into()),
+    };
+    Ok(Json200(EmulatorList { emulators: supervise::list(&app).await?, unavailable }))
+}
+
+pub(crate) async fn start(
+    State(app): State<Shared>,
+    asker: Asker,
+    Json(request): Json<EmulatorRequest>,
+) -> Result<Response, Problem> {
+    request.configuration.check().map_err(|e| Problem::of_model("/configuration", &e))?;
+    for (seconds, most, field) in [
+        (request.dead_man_seconds, 86_400, "/dead_man_seconds"),
+        (request.duration_seconds, 604_800, "/duration_seconds"),
+    ] {
+        if let Some(seconds) = seconds.filter(|s| !(1..=most).contains(s)) {
+            return Err(Problem::field(field, seconds.to_string(), format!("1 to {most}")));
+        }
+    }
+    for (name, i) in request.interfaces.iter().zip(0..) {
+        let wrong = |c: char| c == '/' || c.is_whitespace() || c.is_control();
+        if name.is_empty() || name.len() > 15 || name.starts_with('-') || name.contains(wrong) {
+            let field = format!("/interfaces/{i}");
+            return Err(Problem::field(field, name.as_str(), "the name of an interface"));
+        }
+    }
+    let at = request.lab.as_deref().map(|l| super::tests::lab_node("/lab", l)).transpose()?;
+    let is_remote = !asker.address.ip().is_loopback();
+    if at.is_none() && request.force && is_remote {
+        keep_the_way(&request.interfaces)?;
+    }
+    let entry = supervise::start(&app, request, at).await?;
+    let what = format!("started between {}", entry.interfaces.join(" and "));
+    supervise::remember(&app, &entry.id, &asker.name(), what);
+    let etag = entry.etag.clone();
+    Ok(answer(StatusCode::CREATED, &entry, Some(&etag)))
+}
+
+/// A remote user could cut the way by which it asks: that takes somebody at the host itself.
+fn keep_the_way(interfaces: &[String; 2]) -> Result<(), Problem> {
+    use weir_emulator::Refusal;
+    let found = weir_emulator::refusals(&interfaces[0], &interfaces[1]).unwrap_or_default();
+    for (name, reasons) in found {
+        let way = reasons.iter().find(|r| {
+            matches!(r, Refusal::DefaultRoute | Refusal::OwnSession(_) | Refusal::Upper(..))
+        });
+        if let Some(reason) = way {
+            let given = format!("{name}: {reason}");
+            return Err(Problem::field("/force", given, "false, from another host"));
+        }
+    }
+    Ok(())
+}
+
+pub(crate) async fn get(State(app): State<Shared>, Part(id): Part) -> Result<Response, Problem> {
+    let entry = supervise::show(&app, &id).await?.entry;
+    let etag = entry.etag.clone();
+    Ok(answer(StatusCode::OK, &entry, Some(&etag)))
+}
+
+pub(crate) async fn end(State(app): State<Shared>, Part(id): Part) -> Result<StatusCode, Problem> {
+    supervise::end(&app, &id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+pub(crate) async fn configuration(
+    State(app): State<Shared>,
+    Part(id): Part,
+) -> Result<Response, Problem> {
+    let shown = supervise::show(&app, &id).await?;
+    Ok(answer(StatusCode::OK, &shown.configuration, Some(&shown.entry.etag)))
+}
+
+fn document(id: &str) -> String {
+    format!("emulators/{id}/configuration")
+}
+
+pub(crate) async fn put_configuration(
+    State(app): State<Shared>,
+    Part(id): Part,
+    asker: Asker,
+    IfMatch(wanted): IfMatch,
+    Json(configuration): Json<Impairment>,
+) -> Result<Response, Problem> {
+    configuration.check().map_err(|e| Problem::of_model("", &e))?;
+    // From the look at the tag to the change nobody else changes anything through this server.
+    let _one = app.documents.lock().await;
+    let before = supervise::show(&app, &id).await?;
+    fresh(&app, &document(&id), wanted.as_deref(), Some(&before.entry.etag))?;
+    let request = json!({ "verb": "set", "impairment": configuration });
+    let told = supervise::ask(&id, request).await?;
+    let applied = applied(&app, &id, &asker, &told, "configuration").await?;
+    let etag = applied.etag.clone();
+    Ok(answer(StatusCode::OK, &applied, Some(&etag)))
+}
+
+/// Tells everyone of a change, and what it came to.
+async fn applied(
+    app: &Shared,
+    id: &str,
+    asker: &Asker,
+    told: &Value,
+    what: &str,
+) -> Result<Applied, Problem> {
+    let shown = supervise::show(app, id).await?;
+    supervise::remember(app, id, &asker.name(), what.into());
+    let etag = shown.entry.etag;
+    app.edited(document(id), &asker.name(), Some(etag.clone()));
+    Ok(Applied {
+        configuration: told["configuration"].as_u64().unwrap_or(0),
+        etag,
+        note: told["note"].as_str().map(Into::into),
+    })
+}
+
+async fn order(
+    app: &Shared,
+    id: &str,
+    asker: &Asker,
+    verb: &str,
+    flow: Option<&str>,
+) -> Result<Applied, Problem> {
+    let _one = app.documents.lock().await;
+    let mut request = json!({ "verb": verb });
+    if let Some(flow) = flow {
+        let shown = supervise::show(app, id).await?;
+        if !supervise::knows(&shown.configuration, flow) {
+            return Err(Problem::missing("flow", flow));
+        }
+        request["flow"] = flow.into();
+    }
+    let told = supervise::ask(id, request).await?;
+    let what = format!("{verb} {}", flow.unwrap_or("all"));
+    applied(app, id, asker, &told, &what).await
+}
+
+pub(crate) async fn run_all(
+    State(app): State<Shared>,
+    Part(id): Part,
+    asker: Asker,
+) -> Answer<Applied> {
+    order(&app, &id, &asker, "start", None).await.map(Json200)
+}
+
+pub(crate) async fn stop_all(
+    State(app): State<Shared>,
+    Part(id): Part,
+    asker: Asker,
+) -> Answer<Applied> {
+    order(&app, &id, &asker, "stop", None).await.map(Json200)
+}
+
+pub(crate) async fn run_flow(
+    State(app): State<Shared>,
+    Parts2(id, flow): Parts2,
+    asker: Asker,
+) -> Answer<Applied> {
+    order(&app, &id, &asker, "start", Some(&flow)).await.map(Json200)
+}
+
+pub(crate) async fn stop_flow(
+    State(app): State<Shared>,
+    Parts2(id, flow): Parts2,
+    asker: Asker,
+) -> Answer<Applied> {
+    order(&app, &id, &asker, "stop", Some(&flow)).await.map(Json200)
+}
+
+pub(crate) async fn log_flow(
+    State(app): State<Shared>,
+    Parts2(id, flow): Parts2,
+    asker: Asker,
+    Json(request): Json<LogRequest>,
+) -> Result<StatusCode, Problem> {
+    let told = json!({ "verb": "log", "flow": flow, "on": request.on });
+    supervise::ask(&id, told).await?;
+    let what = format!("log {flow} {}", if request.on { "on" } else { "off" });
+    supervise::remember(&app, &id, &asker.name(), what);
+    Ok(StatusCode::NO_CONTENT)
+}
+
+pub(crate) async fn counters(Part(id): Part) -> Answer<Report> {
+    supervise::report(&id).await.map(Json200)
+}
+
+pub(crate) async fn log(State(app): State<Shared>, Part(id): Part) -> Answer<EmulatorLog> {
+    let alarms = supervise::report(&id).await?.alarms;
+    let lines = supervise::words(&id);
+    let changes = supervise::changes(&app, &id);
+    Ok(Json200(EmulatorLog { alarms, lines, changes }))
+}

@@ -1,0 +1,263 @@
+//! Scenarios, sweeps, experiments.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use weir_model::experiment::{HostSpec, Variables};
+use weir_report::page;
+
+use super::runs::{data_of, rendered};
+use super::tests::{key_file, right_host};
+use super::{Answer, Json200, answer, heavy};
+use crate::app::Shared;
+use crate::clock;
+use crate::extract::{Json, Part, Query};
+use crate::problem::Problem;
+use crate::scenarios;
+use crate::supervise::{self, Order};
+use crate::types::*;
+
+pub(crate) async fn scenarios(State(app): State<Shared>) -> Answer<ScenarioList> {
+    let directories = app.config.scenarios.clone();
+    heavy(&app, move || {
+        let found = scenarios::all(&directories);
+        Ok(ScenarioList {
+            scenarios: found.iter().map(|f| scenarios::described(f).0).collect(),
+            directories: directories.iter().map(|d| d.display().to_string()).collect(),
+        })
+    })
+    .await
+    .map(Json200)
+}
+
+pub(crate) async fn scenario(State(app): State<Shared>, Part(name): Part) -> Answer<ScenarioText> {
+    let directories = app.config.scenarios.clone();
+    heavy(&app, move || {
+        let found = scenarios::named(&directories, &name)?;
+        let (entry, scenario) = scenarios::described(&found);
+        Ok(ScenarioText { entry, text: found.text, scenario })
+    })
+    .await
+    .map(Json200)
+}
+
+/// A scenario that is only looked at; what there is to know of it.
+pub(crate) fn looked_at(bytes: &[u8], words: crate::config::Words) -> Result<Vec<String>, Problem> {
+    let text = String::from_utf8_lossy(bytes);
+    let none = (Variables::new(), BTreeMap::new());
+    let scenario = weir_model::experiment::Scenario::parse(&text, false, &none.0, &none.1)
+        .map_err(|e| Problem::of_model("", &e))?;
+    let nowhere = PathBuf::from("/nonexistent");
+    let runs = scenarios::checked("", &scenario, nowhere, words)?;
+    Ok(vec![format!("{} steps, at least {runs} runs", scenario.steps.len())])
+}
+
+pub(crate) async fn list(State(app): State<Shared>) -> Json200<ExperimentList> {
+    Json200(ExperimentList { experiments: app.experiments.list() })
+}
+
+pub(crate) async fn start(
+    State(app): State<Shared>,
+    Json(request): Json<ExperimentRequest>,
+) -> Result<Response, Problem> {
+    let key_file = key_file(&app.config.keys, request.key_name.as_deref())?;
+    let mut hosts = BTreeMap::new();
+    for (name, address) in &request.hosts {
+        let field = format!("/hosts/{}", name.replace('~', "~0").replace('/', "~1"));
+        super::file_name(name)
+            .map_err(|_| Problem::field(field.clone(), name.as_str(), "a name"))?;
+        hosts.insert(name.clone(), right_host(&field, address)?);
+    }
+    if key_file.is_some() && hosts.is_empty() {
+        return Err(Problem::field("/key_name", "a key", "none without hosts"));
+    }
+    let work = {
+        let app = app.clone();
+        let (set, hosts) = (request.set.clone(), hosts.clone());
+        let (quick, name, document) = (request.quick, request.scenario, request.document);
+        move || prepare(&app, name, document, &set.into_iter().collect(), &hosts, quick)
+    };
+    let ready = heavy(&app, work).await?;
+    let order = Order::Run {
+        scenario: ready.path,
+        quick: request.quick,
+        simulate: request.simulate,
+        set: request.set,
+        hosts,
+        key_file,
+        seed: request.seed.map(|s| s.to_string()),
+    };
+    let state =
+        supervise::start_experiment(&app, &ready.name, ready.title, order, ready.directory).await?;
+    Ok(answer(StatusCode::CREATED, &state, None))
+}
+
+/// A scenario whose file is there to be run.
+struct Ready {
+    name: String,
+    title: Option<String>,
+    path: PathBuf,
+    /// Made for it.
+    directory: Option<PathBuf>,
+}
+
+fn prepare(
+    app: &Shared,
+    name: Option<String>,
+    document: Option<serde_json::Value>,
+    set: &Variables,
+    addresses: &BTreeMap<String, String>,
+    quick: bool,
+) -> Result<Ready, Problem> {
+    let hosts: BTreeMap<String, HostSpec> = addresses
+        .iter()
+        .map(|(n, a)| (n.clone(), HostSpec { address: a.clone(), ..HostSpec::default() }))
+        .collect();
+    let scripts = app.config.scripts.as_deref();
+    let directory = app.private(&format!("experiment-{}", clock::new_id()));
+    let failed = |e: std::io::Error| Problem::internal(format!("write the scenario: {e}"));
+    match (name, document) {
+        (Some(name), None) => {
+            let found = scenarios::named(&app.config.scenarios, &name)?;
+            let scenario = scenarios::of_server(&found, set, &hosts, quick, scripts)?;
+            let beside = found.path.parent().map(PathBuf::from).unwrap_or_default();
+            scenarios::checked("/scenario", &scenario, beside.clone(), app.config.words)?;
+            let runs_commands = scenarios::described(&found).0.runs_commands;
+            let (path, directory) = match scripts.filter(|_| runs_commands) {
+                None => (std::fs::canonicalize(&found.path).map_err(failed)?, None),
+                Some(scripts) => {
+                    // The scenario with the scripts' paths, and beside it what was beside it.
+                    std::fs::create_dir(&directory).map_err(failed)?;
+                    for entry in std::fs::read_dir(&beside).map_err(failed)?.flatten() {
+                        let real = std::fs::canonicalize(entry.path()).map_err(failed)?;
+                        let to = directory.join(entry.file_name());
+                        std::os::unix::fs::symlink(real, to).map_err(failed)?;
+                    }
+                    let path = directory.join("scenario.with-scripts.json");
+                    let text = scenarios::with_scripts(&found.text, scripts)?;
+                    std::fs::write(&path, text).map_err(failed)?;
+                    (path, Some(directory))
+                }
+            };
+            Ok(Ready { name: scenario.name, title: scenario.title, path, directory })
+        }
+        (None, Some(document)) => {
+            let text = document.to_string();
+            let scenario = scenarios::of_request("/document", &text, set, &hosts, quick, scripts)?;
+            std::fs::create_dir(&directory).map_err(failed)?;
+            let done = || -> Result<PathBuf, Problem> {
+                scenarios::checked("/document", &scenario, directory.clone(), app.config.words)?;
+                let text = match scripts {
+                    Some(scripts) => scenarios::with_scripts(&text, scripts)?,
+                    None => text.clone(),
+                };
+                let path = directory.join("scenario.json");
+                std::fs::write(&path, text).map_err(failed)?;
+                Ok(path)
+            };
+            match done() {
+                Ok(path) => {
+                    let (name, title) = (scenario.name, scenario.title);
+                    Ok(Ready { name, title, path, directory: Some(directory) })
+                }
+                Err(problem) => {
+                    let _ = std::fs::remove_dir_all(&directory);
+                    Err(problem)
+                }
+            }
+        }
+        (given, _) => Err(Problem::field(
+            "/scenario",
+            if given.is_some() { "a name and a document" } else { "nothing" },
+            "the name of a scenario, or a document",
+        )),
+    }
+}
+
+pub(crate) async fn sweep(
+    State(app): State<Shared>,
+    Json(request): Json<SweepRequest>,
+) -> Result<Response, Problem> {
+    request.plan.check().map_err(|e| Problem::of_model("/plan", &e))?;
+    let host = request.host.or_else(|| request.plan.host.clone());
+    let host = match (host, request.lab) {
+        (Some(host), false) => Some(right_host("/host", &host)?),
+        (None, true) => None,
+        (Some(host), true) => return Err(Problem::field("/host", host, "none with a lab")),
+        (None, false) => {
+            return Err(Problem::field("/host", "nothing", "who answers, or a lab"));
+        }
+    };
+    if request.over.is_empty() || request.over.len() > 16 {
+        let given = format!("{} axes", request.over.len());
+        return Err(Problem::field("/over", given, "1 to 16"));
+    }
+    if let Some(runs) = request.runs.filter(|r| !(1..=1000).contains(r)) {
+        return Err(Problem::field("/runs", runs.to_string(), "1 to 1000"));
+    }
+    let key_file = key_file(&app.config.keys, request.key_name.as_deref())?;
+    let plan = format!("{}.plan", clock::new_id());
+    // The sweep's host stands for the plan's.
+    let text = weir_model::plan::Plan { host: None, ..request.plan.clone() };
+    let text = serde_json::to_vec(&text).map_err(Problem::internal)?;
+    std::fs::write(app.private(&plan), text).map_err(Problem::internal)?;
+    let order = Order::Sweep {
+        host,
+        plan: plan.clone(),
+        over: request.over,
+        runs: request.runs,
+        confidence: request.confidence_percentage,
+        metrics: request.metrics,
+        expect: request.expect,
+        in_order: request.in_order,
+        lab: request.lab,
+        both: request.both,
+        emulator: request.emulator,
+        key_file,
+    };
+    let title = request.plan.title;
+    let state = supervise::start_experiment(&app, "sweep", title, order, None).await;
+    if state.is_err() {
+        let _ = std::fs::remove_file(app.private(&plan));
+    }
+    Ok(answer(StatusCode::CREATED, &state?, None))
+}
+
+pub(crate) async fn get(State(app): State<Shared>, Part(id): Part) -> Answer<ExperimentState> {
+    app.experiments.get(&id).map(Json200)
+}
+
+pub(crate) async fn forget(
+    State(app): State<Shared>,
+    Part(id): Part,
+) -> Result<StatusCode, Problem> {
+    supervise::stop_experiment(&app, &id).await?;
+    app.experiments.forget(&id);
+    Ok(StatusCode::NO_CONTENT)
+}
+
+pub(crate) async fn stop(State(app): State<Shared>, Part(id): Part) -> Result<Response, Problem> {
+    let state = supervise::stop_experiment(&app, &id).await?;
+    Ok(answer(StatusCode::ACCEPTED, &state, None))
+}
+
+pub(crate) async fn report(
+    State(app): State<Shared>,
+    Part(id): Part,
+    Query(query): Query<ReportQuery>,
+) -> Result<Response, Problem> {
+    let outcome = app.experiments.outcome(&id)?;
+    heavy(&app, move || match query.format {
+        ReportFormat::Json => Ok(answer(StatusCode::OK, &outcome, None)),
+        _ => rendered(&page::of_experiment(&outcome), &query),
+    })
+    .await
+}
+
+pub(crate) async fn figures(State(app): State<Shared>, Part(id): Part) -> Answer<FigureList> {
+    let outcome = app.experiments.outcome(&id)?;
+    heavy(&app, move || Ok(data_of(&page::of_experiment(&outcome)))).await.map(Json200)
+}

@@ -1,0 +1,79 @@
+//! The page: files that were built before this program and put into it.
+
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+
+use crate::problem::Problem;
+use crate::types::PageState;
+
+/// A file of the page.
+struct File {
+    path: &'static str,
+    kind: &'static str,
+    bytes: &'static [u8],
+    gzip: &'static [u8],
+    etag: &'static str,
+}
+
+include!(concat!(env!("OUT_DIR"), "/page.rs"));
+
+/// What is said where the page would be.
+const MISSING: &str = "the page is not in this program: it was built where web/dist was missing (make web builds it). The API is here: /api/v1/openapi.json";
+
+/// Whether there is a page.
+pub(crate) fn state() -> PageState {
+    let built = FILES.iter().any(|f| f.path == "index.html");
+    PageState { built, note: (!built).then(|| MISSING.into()) }
+}
+
+/// Answers whatever is no route of the API.
+pub(crate) async fn page(method: Method, uri: Uri, headers: HeaderMap) -> Response {
+    if uri.path().starts_with("/api/") {
+        return super::nothing(uri).await.into_response();
+    }
+    if !matches!(method, Method::GET | Method::HEAD) {
+        return super::wrong_method(method).await.into_response();
+    }
+    let path = match uri.path().trim_start_matches('/') {
+        "" => "index.html",
+        path => path,
+    };
+    let file = FILES.iter().find(|f| f.path == path);
+    // Paths without a dot are places within the page.
+    let file =
+        file.or_else(|| FILES.iter().find(|f| f.path == "index.html" && !path.contains('.')));
+    let Some(file) = file else {
+        if path == "index.html" {
+            let text = HeaderValue::from_static("text/plain; charset=utf-8");
+            return (StatusCode::NOT_FOUND, [(header::CONTENT_TYPE, text)], format!("{MISSING}\n"))
+                .into_response();
+        }
+        return Problem::new(StatusCode::NOT_FOUND, format!("there is nothing at {}", uri.path()))
+            .into_response();
+    };
+    serve(file, &headers)
+}
+
+fn serve(file: &File, asked: &HeaderMap) -> Response {
+    let mut headers = HeaderMap::new();
+    headers.insert(header::ETAG, HeaderValue::from_static(file.etag));
+    // Names under assets/ change with their content.
+    let cache = if file.path.starts_with("assets/") {
+        "public, max-age=31536000, immutable"
+    } else {
+        "no-cache"
+    };
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(cache));
+    headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
+    let text = |name| asked.get(name).and_then(|v: &HeaderValue| v.to_str().ok());
+    if text(header::IF_NONE_MATCH) == Some(file.etag) {
+        return (StatusCode::NOT_MODIFIED, headers).into_response();
+    }
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(file.kind));
+    let gzip = text(header::ACCEPT_ENCODING).is_some_and(|v| v.contains("gzip"));
+    if gzip && !file.gzip.is_empty() {
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        return (headers, file.gzip).into_response();
+    }
+    (headers, file.bytes).into_response()
+}

@@ -1,0 +1,202 @@
+//! Kept plans: files of `weir.plan/1`, and looks at documents.
+
+use std::path::{Path, PathBuf};
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use weir_model::impairment::Impairment;
+use weir_model::plan::{Family, Plan};
+
+use super::{Answer, Json200, answer, file_name, fresh, heavy};
+use crate::app::Shared;
+use crate::clock;
+use crate::extract::{Asker, IfMatch, Json, Part, etag_of, parse};
+use crate::problem::{Problem, field_of};
+use crate::types::*;
+
+/// Longest plan that is read.
+const MOST_BYTES: u64 = 16 << 20;
+/// Most plans that are listed.
+const MOST_PLANS: usize = 1000;
+/// Path MTU by which flows are counted.
+const MTU_BYTES: u32 = 1500;
+
+fn path(app: &Shared, name: &str) -> Result<PathBuf, Problem> {
+    Ok(app.config.plans.join(format!("{}.toml", file_name(name)?)))
+}
+
+/// The text of a plan's file; absent when there is none.
+fn read(path: &Path) -> Result<Option<String>, Problem> {
+    match std::fs::metadata(path) {
+        Ok(metadata) if metadata.len() > MOST_BYTES => {
+            Err(Problem::internal(format!("{} is longer than 16 MiB", path.display())))
+        }
+        Ok(_) => std::fs::read_to_string(path)
+            .map(Some)
+            .map_err(|e| Problem::internal(format!("read {}: {e}", path.display()))),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(Problem::internal(format!("read {}: {e}", path.display()))),
+    }
+}
+
+fn entry(name: &str, path: &Path, text: &str) -> PlanEntry {
+    let modified = path.metadata().and_then(|m| m.modified()).map(clock::of);
+    let parsed = Plan::parse(text);
+    let (plan, error) = match parsed {
+        Ok(plan) => (Some(plan), None),
+        Err(e) => (None, Some(e.to_string())),
+    };
+    PlanEntry {
+        name: name.into(),
+        etag: etag_of(text.as_bytes()),
+        modified_at: modified.unwrap_or_default(),
+        title: plan.as_ref().and_then(|p| p.title.clone()),
+        host: plan.as_ref().and_then(|p| p.host.clone()),
+        connections: plan.map_or(0, |p| p.connections.len()),
+        error,
+    }
+}
+
+pub(crate) async fn list(State(app): State<Shared>) -> Answer<PlanList> {
+    let directory = app.config.plans.clone();
+    let look = move || {
+        let mut plans = vec![];
+        let entries = match std::fs::read_dir(&directory) {
+            Ok(entries) => entries.flatten().collect(),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => vec![],
+            Err(e) => {
+                return Err(Problem::internal(format!("read {}: {e}", directory.display())));
+            }
+        };
+        for file in entries.iter().take(MOST_PLANS) {
+            let path = file.path();
+            let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+            let Some(name) = name.strip_suffix(".toml").filter(|n| file_name(n).is_ok()) else {
+                continue;
+            };
+            if let Ok(Some(text)) = read(&path) {
+                plans.push(entry(name, &path, &text));
+            }
+        }
+        plans.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(PlanList { plans, directory: directory.display().to_string() })
+    };
+    heavy(&app, look).await.map(Json200)
+}
+
+pub(crate) async fn get(State(app): State<Shared>, Part(name): Part) -> Result<Response, Problem> {
+    let path = path(&app, &name)?;
+    let text = heavy(&app, move || read(&path)).await?;
+    let text = text.ok_or_else(|| Problem::missing("plan", &name))?;
+    let plan = Plan::parse(&text).map_err(|e| Problem::of_model("", &e))?;
+    Ok(answer(StatusCode::OK, &plan, Some(&etag_of(text.as_bytes()))))
+}
+
+pub(crate) async fn put(
+    State(app): State<Shared>,
+    Part(name): Part,
+    asker: Asker,
+    IfMatch(wanted): IfMatch,
+    Json(plan): Json<Plan>,
+) -> Result<Response, Problem> {
+    let path = path(&app, &name)?;
+    plan.check().map_err(|e| Problem::of_model("", &e))?;
+    let text = plan.to_toml().map_err(|e| Problem::of_model("", &e))?;
+    // From the look at the tag to the change nobody else changes anything.
+    let _one = app.documents.lock().await;
+    let document = format!("plans/{name}");
+    let before = heavy(&app, {
+        let path = path.clone();
+        move || read(&path)
+    })
+    .await?;
+    let tag = before.as_ref().map(|t| etag_of(t.as_bytes()));
+    fresh(&app, &document, wanted.as_deref(), tag.as_deref())?;
+    let made = before.is_none();
+    let etag = etag_of(text.as_bytes());
+    let entry = heavy(&app, move || {
+        write(&path, &text)?;
+        Ok(entry(&name, &path, &text))
+    })
+    .await?;
+    app.edited(document, &asker.name(), Some(etag.clone()));
+    let status = if made { StatusCode::CREATED } else { StatusCode::OK };
+    Ok(answer(status, &entry, Some(&etag)))
+}
+
+/// By a new file and its name: a full disk leaves what was there.
+fn write(path: &Path, text: &str) -> Result<(), Problem> {
+    let failed = |e: std::io::Error| Problem::internal(format!("write {}: {e}", path.display()));
+    let parent = path.parent().unwrap_or(Path::new("."));
+    std::fs::create_dir_all(parent).map_err(failed)?;
+    let mut file = tempfile::NamedTempFile::new_in(parent).map_err(failed)?;
+    std::io::Write::write_all(&mut file, text.as_bytes()).map_err(failed)?;
+    file.persist(path).map_err(|e| failed(e.error))?;
+    Ok(())
+}
+
+pub(crate) async fn remove(
+    State(app): State<Shared>,
+    Part(name): Part,
+    asker: Asker,
+    IfMatch(wanted): IfMatch,
+) -> Result<StatusCode, Problem> {
+    let path = path(&app, &name)?;
+    let _one = app.documents.lock().await;
+    let document = format!("plans/{name}");
+    let before = heavy(&app, {
+        let path = path.clone();
+        move || read(&path)
+    })
+    .await?;
+    let before = before.ok_or_else(|| Problem::missing("plan", &name))?;
+    fresh(&app, &document, wanted.as_deref(), Some(&etag_of(before.as_bytes())))?;
+    std::fs::remove_file(&path).map_err(|e| Problem::internal(format!("remove: {e}")))?;
+    app.edited(document, &asker.name(), None);
+    Ok(StatusCode::NO_CONTENT)
+}
+
+pub(crate) async fn validate(
+    State(app): State<Shared>,
+    Part(what): Part,
+    Json(document): Json<AnyJson>,
+) -> Answer<Validation> {
+    if !matches!(what.as_str(), "plan" | "impairment" | "scenario") {
+        return Err(Problem::field("what", what, "plan, impairment, scenario"));
+    }
+    let words = app.config.words;
+    heavy(&app, move || Ok(looked_at(&what, &document, words))).await.map(Json200)
+}
+
+fn looked_at(what: &str, document: &AnyJson, words: crate::config::Words) -> Validation {
+    let bytes = serde_json::to_vec(document).unwrap_or_default();
+    let looked = match what {
+        "plan" => parse::<Plan>(&bytes).and_then(|plan| {
+            plan.check().map_err(|e| Problem::of_model("", &e))?;
+            let family = plan.family.unwrap_or(Family::Ipv4);
+            let flows = plan.flows(family, MTU_BYTES).len();
+            Ok((plan.to_toml().ok(), vec![format!("{flows} flows")]))
+        }),
+        "impairment" => parse::<Impairment>(&bytes).and_then(|impairment| {
+            impairment.check().map_err(|e| Problem::of_model("", &e))?;
+            let notes = weir_emulator::predictions(&impairment);
+            Ok((impairment.to_toml().ok(), notes))
+        }),
+        _ => super::experiments::looked_at(&bytes, words).map(|notes| (None, notes)),
+    };
+    match looked {
+        Ok((toml, notes)) => Validation { valid: true, errors: vec![], toml, notes },
+        Err(problem) => {
+            let mut errors = problem.errors;
+            if errors.is_empty() {
+                let error = weir_model::ModelError::Document {
+                    document: "document",
+                    reason: problem.detail,
+                };
+                errors.push(field_of("", &error));
+            }
+            Validation { valid: false, errors, toml: None, notes: vec![] }
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! Kept runs: lists, records, reports, comparisons.
+
+use std::collections::BTreeMap;
+
+use axum::extract::State;
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use weir_model::record::Record;
+use weir_report::CsvWriter;
+use weir_report::page::{self, Document};
+use weir_report::plot;
+use weir_runs::{Diff, Edge, Filter, Side, Store, StoreError, diff, moment_of};
+
+use super::{Answer, Json200, answer, fresh, heavy};
+use crate::app::Shared;
+use crate::clock;
+use crate::extract::{Asker, IfMatch, Json, Part, Query, etag_of};
+use crate::problem::Problem;
+use crate::types::*;
+
+/// Runs of a list unless asked otherwise, and at most.
+const RUNS: u32 = 100;
+const MOST_RUNS: u32 = 1000;
+/// Most runs of one side of a comparison.
+const MOST_COMPARED: usize = 100;
+
+/// What the store says, as a problem.
+fn of_store(error: StoreError) -> Problem {
+    let status = match &error {
+        StoreError::NotFound { .. } => StatusCode::NOT_FOUND,
+        StoreError::Ambiguous { .. } | StoreError::Exists { .. } => StatusCode::CONFLICT,
+        StoreError::Label { .. } | StoreError::Refused { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    Problem::new(status, error.to_string())
+}
+
+/// Works on the store beside the server's thread.
+async fn with_store<T: Send + 'static>(
+    app: &Shared,
+    work: impl FnOnce(&mut Store) -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    let place = app.config.place.clone();
+    heavy(app, move || {
+        let mut store = Store::open_at(&place).map_err(of_store)?;
+        work(&mut store)
+    })
+    .await
+}
+
+pub(crate) async fn list(
+    State(app): State<Shared>,
+    Query(query): Query<RunsQuery>,
+) -> Answer<RunList> {
+    let filter = filter(&query)?;
+    with_store(&app, move |store| {
+        let rows = store.list(&filter).map_err(of_store)?;
+        let mut runs = vec![];
+        for run in rows {
+            // A run that was removed since has no tags.
+            let tags = store.labels(&run.id).unwrap_or_default();
+            runs.push(RunEntry { run, tags });
+        }
+        let total = store.count(&filter).map_err(of_store)?;
+        Ok(RunList { runs, total })
+    })
+    .await
+    .map(Json200)
+}
+
+fn filter(query: &RunsQuery) -> Result<Filter, Problem> {
+    let limit = query.limit.unwrap_or(RUNS);
+    if !(1..=MOST_RUNS).contains(&limit) {
+        return Err(Problem::field("?limit", limit.to_string(), "1 to 1000"));
+    }
+    let now = clock::unix_ms() as i64;
+    let moment = |field: &str, text: &Option<String>, edge| {
+        text.as_ref()
+            .map(|text| moment_of(text, now, edge))
+            .transpose()
+            .map_err(|e| Problem::of_model(field, &e))
+    };
+    let label = |text: &String| match text.split_once('=') {
+        Some((key, value)) => (key.trim().to_owned(), Some(value.to_owned())),
+        None => (text.trim().to_owned(), None),
+    };
+    let mut conditions = vec![];
+    for text in &query.conditions {
+        conditions.push(text.parse().map_err(|e| Problem::of_model("?where", &e))?);
+    }
+    Ok(Filter {
+        limit: Some(limit),
+        since_unix_ms: moment("?since", &query.since, Edge::Since)?,
+        until_unix_ms: moment("?until", &query.until, Edge::Until)?,
+        host: query.host.clone(),
+        labels: query.tag.iter().map(label).collect(),
+        title: query.title.clone(),
+        conditions,
+    })
+}
+
+async fn record_of(app: &Shared, id: String) -> Result<Record, Problem> {
+    with_store(app, move |store| store.get(&id).map_err(of_store)).await
+}
+
+pub(crate) async fn get(State(app): State<Shared>, Part(id): Part) -> Answer<Record> {
+    record_of(&app, id).await.map(Json200)
+}
+
+pub(crate) async fn remove(
+    State(app): State<Shared>,
+    Part(id): Part,
+    asker: Asker,
+) -> Result<StatusCode, Problem> {
+    let named = id.clone();
+    with_store(&app, move |store| {
+        // Whole ids only: what is gone does not come back.
+        if store.resolve(&id).map_err(of_store)? != id {
+            return Err(Problem::missing("run", &id));
+        }
+        store.remove(&[id]).map_err(of_store)
+    })
+    .await?;
+    app.edited(format!("runs/{named}"), &asker.name(), None);
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn tag_of(tags: &BTreeMap<String, String>) -> String {
+    etag_of(&serde_json::to_vec(tags).unwrap_or_default())
+}
+
+pub(crate) async fn tags(State(app): State<Shared>, Part(id): Part) -> Result<Response, Problem> {
+    let tags = with_store(&app, move |store| store.labels(&id).map_err(of_store)).await?;
+    let etag = tag_of(&tags);
+    Ok(answer(StatusCode::OK, &Tags(tags), Some(&etag)))
+}
+
+pub(crate) async fn put_tags(
+    State(app): State<Shared>,
+    Part(id): Part,
+    asker: Asker,
+    IfMatch(wanted): IfMatch,
+    Json(Tags(tags)): Json<Tags>,
+) -> Result<Response, Problem> {
+    let _one = app.documents.lock().await;
+    let document = format!("runs/{id}/tags");
+    let named = id.clone();
+    let before = with_store(&app, move |store| store.labels(&named).map_err(of_store)).await?;
+    fresh(&app, &document, wanted.as_deref(), Some(&tag_of(&before)))?;
+    let after = with_store(&app, move |store| {
+        let new: Vec<(&String, &String)> = tags.iter().collect();
+        store.tag(&id, &new).map_err(of_store)?;
+        let gone: Vec<&String> = before.keys().filter(|k| !tags.contains_key(*k)).collect();
+        if !gone.is_empty() {
+            store.untag(&id, &gone).map_err(of_store)?;
+        }
+        store.labels(&id).map_err(of_store)
+    })
+    .await?;
+    let etag = tag_of(&after);
+    app.edited(document, &asker.name(), Some(etag.clone()));
+    Ok(answer(StatusCode::OK, &Tags(after), Some(&etag)))
+}
+
+pub(crate) async fn report(
+    State(app): State<Shared>,
+    Part(id): Part,
+    Query(query): Query<ReportQuery>,
+) -> Result<Response, Problem> {
+    let record = record_of(&app, id).await?;
+    heavy(&app, move || match query.format {
+        ReportFormat::Json => Ok(answer(StatusCode::OK, &record, None)),
+        ReportFormat::Csv => {
+            let mut writer = CsvWriter::new(vec![]).map_err(Problem::internal)?;
+            writer.record(&record).map_err(Problem::internal)?;
+            Ok(text("text/csv; charset=utf-8", writer.into_inner()))
+        }
+        _ => rendered(&page::of_run(&record), &query),
+    })
+    .await
+}
+
+/// A document in one of its forms.
+pub(crate) fn rendered(document: &Document, query: &ReportQuery) -> Result<Response, Problem> {
+    match query.format {
+        ReportFormat::Html => Ok(standing_alone(page::html(document))),
+        ReportFormat::Md => Ok(text("text/markdown; charset=utf-8", page::markdown(document))),
+        ReportFormat::Svg => {
+            let wanted = query.figure.as_deref();
+            let mut figures = document.figures();
+            let found = figures.find(|f| wanted.is_none_or(|w| w == f.id));
+            let figure = found.ok_or_else(|| {
+                let names: Vec<&str> = document.figures().map(|f| f.id.as_str()).collect();
+                Problem::field("?figure", wanted.unwrap_or("none"), names.join(", "))
+            })?;
+            Ok(text("image/svg+xml", figure.svg()))
+        }
+        ReportFormat::Csv | ReportFormat::Json => {
+            Err(Problem::field("?format", "csv or json", "html, md, svg"))
+        }
+    }
+}
+
+fn text(kind: &'static str, body: impl Into<axum::body::Body>) -> Response {
+    let kind = HeaderValue::from_static(kind);
+    ([(header::CONTENT_TYPE, kind)], body.into()).into_response()
+}
+
+/// A page that stands alone: its styles and its script are in it, and it may ask nobody for anything.
+fn standing_alone(html: String) -> Response {
+    let mut response = text("text/html; charset=utf-8", html);
+    let policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'; sandbox allow-scripts";
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
+    headers
+        .insert(HeaderName::from_static("x-frame-options"), HeaderValue::from_static("SAMEORIGIN"));
+    response
+}
+
+pub(crate) async fn figures(State(app): State<Shared>, Part(id): Part) -> Answer<FigureList> {
+    let record = record_of(&app, id).await?;
+    let draw = move || Ok(data_of(&page::of_run(&record)));
+    heavy(&app, draw).await.map(Json200)
+}
+
+/// A document's figures as data.
+pub(crate) fn data_of(document: &Document) -> FigureList {
+    FigureList { figures: document.figures().map(figure).collect() }
+}
+
+fn figure(f: &plot::Figure) -> FigureData {
+    FigureData {
+        id: f.id.clone(),
+        title: f.title.clone(),
+        caption: f.caption.clone(),
+        x: axis(&f.x),
+        y: axis(&f.y),
+        series: f.series.iter().map(series).collect(),
+        references: f.references.iter().map(reference).collect(),
+        shades: f.shades.iter().map(|s| [s.x, s.x_end]).collect(),
+    }
+}
+
+fn axis(a: &plot::Axis) -> FigureAxis {
+    use plot::{Quantity, Scale};
+    let quantity = match a.quantity {
+        Quantity::Seconds => "seconds",
+        Quantity::BitsPerSecond => "bits_per_second",
+        Quantity::PacketsPerSecond => "packets_per_second",
+        Quantity::Bytes => "bytes",
+        Quantity::Ratio => "ratio",
+        Quantity::Count => "count",
+        Quantity::Number => "number",
+    };
+    let scale = match a.scale {
+        Scale::Linear => "linear",
+        Scale::Log => "log",
+        Scale::Category => "category",
+    };
+    FigureAxis {
+        label: a.label.clone(),
+        key: a.key.clone(),
+        quantity: quantity.into(),
+        scale: scale.into(),
+        from_zero: a.from_zero,
+        categories: a.categories.clone(),
+    }
+}
+
+fn series(s: &plot::Series) -> FigureSeries {
+    use plot::Mark;
+    let mark = match s.mark {
+        Mark::Line => "line",
+        Mark::Step => "step",
+        Mark::Area => "area",
+        Mark::Bars => "bars",
+        Mark::Points => "points",
+        Mark::Curve => "curve",
+    };
+    let finite = |v: f64| v.is_finite().then_some(v);
+    let column = |of: fn(&plot::Point) -> Option<f64>| -> Vec<Option<f64>> {
+        let all: Vec<Option<f64>> = s.points.iter().map(|p| of(p).and_then(finite)).collect();
+        if all.iter().any(Option::is_some) { all } else { vec![] }
+    };
+    FigureSeries {
+        name: s.name.clone(),
+        mark: mark.into(),
+        heavy: s.heavy,
+        x: s.points.iter().map(|p| finite(p.x)).collect(),
+        x_end: column(|p| p.x_end),
+        y: s.points.iter().map(|p| finite(p.y)).collect(),
+        low: column(|p| p.low),
+        high: column(|p| p.high),
+        disturbed: (0..s.points.len()).filter(|i| s.points[*i].disturbed).collect(),
+    }
+}
+
+fn reference(r: &plot::Reference) -> FigureReference {
+    let (place, at) = match r.place {
+        plot::Place::Horizontal(at) => ("horizontal", Some(at)),
+        plot::Place::Vertical(at) => ("vertical", Some(at)),
+        plot::Place::Diagonal => ("diagonal", None),
+    };
+    FigureReference { name: r.name.clone(), place: place.into(), at }
+}
+
+pub(crate) async fn comparison(
+    State(app): State<Shared>,
+    Query(query): Query<ComparisonQuery>,
+) -> Answer<Diff> {
+    let confidence = query.confidence.unwrap_or(95.0);
+    if !(50.0..100.0).contains(&confidence) {
+        let given = confidence.to_string();
+        return Err(Problem::field("?confidence", given, "50 to below 100"));
+    }
+    let refuse = || {
+        Problem::field(
+            "?runs",
+            query.runs.as_str(),
+            "A,B or A1+A2,B1+B2: at most 100 runs on each side",
+        )
+    };
+    let (a, b) = query.runs.split_once(',').ok_or_else(refuse)?;
+    let ids = |text: &str| -> Result<Vec<String>, Problem> {
+        let ids: Vec<String> =
+            text.split(['+', ' ']).filter(|i| !i.is_empty()).map(Into::into).collect();
+        let wrong = ids.is_empty() || ids.len() > MOST_COMPARED || text.contains(',');
+        if wrong { Err(refuse()) } else { Ok(ids) }
+    };
+    let (a, b) = (ids(a)?, ids(b)?);
+    with_store(&app, move |store| {
+        let side = |ids: &[String]| -> Result<Side, Problem> {
+            let mut side = Side::new();
+            for id in ids {
+                side.add(&store.get(id).map_err(of_store)?);
+            }
+            Ok(side)
+        };
+        Ok(diff(&side(&a)?, &side(&b)?, confidence / 100.0))
+    })
+    .await
+    .map(Json200)
+}

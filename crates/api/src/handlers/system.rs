@@ -1,0 +1,177 @@
+//! The server, its host, its schemas and its log.
+
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use weir_experiment::calibrate::Calibration;
+use weir_experiment::doctor::{Diagnosis, Options, examine};
+use weir_model::schema;
+use weir_net::interface;
+use weir_runs::Store;
+
+use super::{Answer, Json200, answer, heavy};
+use crate::app::Shared;
+use crate::extract::{Json, Part};
+use crate::problem::Problem;
+use crate::supervise;
+use crate::types::*;
+
+pub(crate) async fn system(State(app): State<Shared>) -> Answer<System> {
+    let place = app.config.place.clone();
+    let calibration = heavy(&app, move || Ok(kept(&place).ok().flatten())).await?;
+    let capabilities = weir_net::capability::capabilities().unwrap_or_default();
+    let names = [
+        (capabilities.net_admin, "net_admin"),
+        (capabilities.net_raw, "net_raw"),
+        (capabilities.sys_admin, "sys_admin"),
+        (capabilities.sys_nice, "sys_nice"),
+        (capabilities.bpf, "bpf"),
+    ];
+    let can_start = app.launcher.is_there();
+    let mut reasons = vec![];
+    if !can_start {
+        reasons.push("the launcher is not there: nothing can be started".to_owned());
+    }
+    if can_start && !app.config.may_emulate {
+        reasons.push(
+            "emulators need CAP_NET_ADMIN and CAP_NET_RAW, which the server was started without"
+                .into(),
+        );
+    }
+    let page = super::page::state();
+    Ok(Json200(System {
+        version: app.config.version.clone(),
+        instance: app.instance.clone(),
+        started_at: app.started_at.clone(),
+        host: weir_net::host::host().ok().map(|h| h.hostname),
+        kernel: weir_net::host::host().ok().map(|h| h.kernel),
+        may: May {
+            emulate: can_start && app.config.may_emulate,
+            make_labs: can_start && app.config.may_make_labs,
+            run_scripts: app.config.scripts.is_some(),
+            reasons,
+            capabilities: names.iter().filter(|(has, _)| *has).map(|(_, n)| (*n).into()).collect(),
+        },
+        page,
+        limits: app.config.limits,
+        key_names: super::tests::key_names(&app.config.keys),
+        calibration_id: calibration.map(|c| c.id),
+        token_needed: app.tokens.is_some(),
+    }))
+}
+
+/// The calibration of this host that was kept last.
+fn kept(place: &weir_runs::Place) -> Result<Option<Calibration>, Problem> {
+    let Some(store) = Store::open_existing(place).map_err(Problem::internal)? else {
+        return Ok(None);
+    };
+    let host = weir_net::host::host().map_err(Problem::internal)?.hostname;
+    let kept = store.latest_calibration(&host).map_err(Problem::internal)?;
+    kept.map(|k| serde_json::from_value(k.calibration).map_err(Problem::internal)).transpose()
+}
+
+pub(crate) async fn doctor(State(app): State<Shared>) -> Answer<Diagnosis> {
+    heavy(&app, || examine(&Options::default()).map_err(Problem::internal)).await.map(Json200)
+}
+
+pub(crate) async fn calibration(State(app): State<Shared>) -> Answer<CalibrationState> {
+    state(&app).await.map(Json200)
+}
+
+async fn state(app: &Shared) -> Result<CalibrationState, Problem> {
+    let place = app.config.place.clone();
+    let kept = heavy(app, move || kept(&place)).await?;
+    let progress = app.calibrating.progress();
+    Ok(CalibrationState {
+        kept,
+        running: progress.running,
+        step: progress.step,
+        error: progress.error,
+    })
+}
+
+pub(crate) async fn calibrate(
+    State(app): State<Shared>,
+    Json(request): Json<CalibrationRequest>,
+) -> Result<Response, Problem> {
+    supervise::calibrate(&app, request.no_lab).await?;
+    Ok(answer(StatusCode::ACCEPTED, &state(&app).await?, None))
+}
+
+pub(crate) async fn interfaces(State(app): State<Shared>) -> Answer<InterfaceList> {
+    let look = || {
+        let all = interface::interfaces().map_err(Problem::internal)?;
+        let entries = all.iter().map(entry).collect();
+        Ok(InterfaceList { interfaces: entries })
+    };
+    heavy(&app, look).await.map(Json200)
+}
+
+fn entry(of: &interface::Interface) -> InterfaceEntry {
+    let mac = of.mac.map(|m| m.map(|b| format!("{b:02x}")).join(":"));
+    // Asked of one interface: it stands on both sides.
+    let refusals = weir_emulator::refusals(&of.name, &of.name).unwrap_or_default();
+    let reasons: Vec<String> = refusals
+        .iter()
+        .flat_map(|(_, reasons)| reasons)
+        .filter(|r| !matches!(r, weir_emulator::Refusal::SameTwice))
+        .map(ToString::to_string)
+        .collect();
+    InterfaceEntry {
+        name: of.name.clone(),
+        kind: of.kind.clone(),
+        up: of.up,
+        carrier: of.carrier,
+        loopback: of.loopback,
+        member: of.master.is_some(),
+        mtu_bytes: of.mtu_bytes,
+        mac,
+        addresses: of
+            .addresses
+            .iter()
+            .map(|a| format!("{}/{}", a.address, a.prefix_length))
+            .collect(),
+        qdisc: of.qdisc.clone(),
+        speed_bits_per_second: interface::speed_bits_per_second(&of.name).ok().flatten(),
+        in_use: (!reasons.is_empty()).then(|| reasons.join("; ")),
+    }
+}
+
+const SCHEMAS: [(&str, &str, fn() -> serde_json::Value); 5] = [
+    ("plan", "weir.plan/1", schema::plan_schema),
+    ("impair", "weir.impair/1", schema::impair_schema),
+    ("run", "weir.run/1", schema::run_schema),
+    ("scenario", "weir.scenario/1", schema::scenario_schema),
+    ("experiment", "weir.experiment/1", schema::experiment_schema),
+];
+
+pub(crate) async fn schemas() -> Json200<SchemaList> {
+    let entry = |(name, schema, _): &(&str, &str, _)| SchemaEntry {
+        name: (*name).into(),
+        schema: (*schema).into(),
+    };
+    Json200(SchemaList { schemas: SCHEMAS.iter().map(entry).collect() })
+}
+
+pub(crate) async fn schema(Part(name): Part) -> Result<Response, Problem> {
+    let found = SCHEMAS.iter().find(|(known, ..)| *known == name);
+    let (_, _, make) = found.ok_or_else(|| Problem::missing("schema", &name))?;
+    let mut response = answer(StatusCode::OK, &make(), None);
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/schema+json"));
+    Ok(response)
+}
+
+pub(crate) async fn audit(State(app): State<Shared>) -> Json200<AuditList> {
+    Json200(AuditList { entries: app.audit.latest(), file: app.audit.path() })
+}
+
+pub(crate) async fn openapi(State(app): State<Shared>) -> Response {
+    let json = HeaderValue::from_static("application/json");
+    ([(header::CONTENT_TYPE, json)], app.document.clone()).into_response()
+}
+
+pub(crate) async fn clients(State(app): State<Shared>) -> Json200<ClientList> {
+    Json200(app.clients.list())
+}

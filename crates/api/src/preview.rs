@@ -1,0 +1,304 @@
+//! What a flow's laws do to packets: the engine itself on the virtual clock, with the configuration's seed.
+
+use std::collections::BTreeMap;
+
+use weir_impair::{FLAG_REORDERED, Fate, Verdict};
+use weir_model::impairment::{Impairment, OTHER};
+use weir_model::plan::Direction;
+use weir_sim::{Ingress, SimError};
+
+use crate::problem::Problem;
+use crate::types::{Preview, PreviewDelay, PreviewRequest};
+
+/// Most packets.
+pub(crate) const MOST_PACKETS: u32 = 100_000;
+/// Bins of the histogram.
+const BINS: usize = 60;
+/// Points of the distribution.
+const CDF_POINTS: usize = 101;
+/// Most fates that are spelt out.
+const MOST_FATES: usize = 2000;
+
+/// Computes a preview.
+///
+/// # Errors
+/// A configuration that does not hold, a flow that is not there, numbers out of their range.
+pub(crate) fn preview(request: &PreviewRequest) -> Result<Preview, Problem> {
+    if !(1..=MOST_PACKETS).contains(&request.packets) {
+        return Err(Problem::field("/packets", request.packets.to_string(), "1 to 100000"));
+    }
+    if !(14..=65_535).contains(&request.size_bytes) {
+        return Err(Problem::field("/size_bytes", request.size_bytes.to_string(), "14 to 65535"));
+    }
+    if !(1e-6..=10.0).contains(&request.interval_seconds) {
+        let given = request.interval_seconds.to_string();
+        return Err(Problem::field("/interval_seconds", given, "0.000001 to 10"));
+    }
+    request.configuration.check().map_err(|e| Problem::of_model("/configuration", &e))?;
+    let (alone, mut notes) = alone(&request.configuration, &request.flow)?;
+    let step_ns = (request.interval_seconds * 1e9).round() as u64;
+    let packets = u64::from(request.packets);
+    let ingress =
+        (0..packets).map(|i| Ingress { at_ns: i * step_ns, length_bytes: request.size_bytes });
+    let direction = match request.direction {
+        Direction::Forward => weir_laws::Direction::Forward,
+        Direction::Reverse => weir_laws::Direction::Reverse,
+    };
+    let fates = weir_sim::predict(&alone, &request.flow, direction, ingress).map_err(refused)?;
+    let laws = if request.flow == OTHER {
+        alone.other.laws(request.direction)
+    } else {
+        alone
+            .flows
+            .iter()
+            .find(|f| f.name == request.flow)
+            .map(|f| f.laws(request.direction))
+            .unwrap_or_default()
+    };
+    if laws.content.is_some() {
+        notes.push("changes of content need the packets' bytes and are not previewed".into());
+    }
+    let stopped = alone.flows.iter().any(|f| f.name == request.flow && !f.run.0);
+    if stopped {
+        notes.push("the flow is stopped: its packets pass untouched".into());
+    }
+    Ok(summed(request, &fates, laws.to_string(), notes))
+}
+
+fn refused(error: SimError) -> Problem {
+    Problem::new(axum::http::StatusCode::UNPROCESSABLE_ENTITY, error.to_string()).with(
+        crate::problem::FieldError {
+            field: "/configuration".into(),
+            given: None,
+            accepted: None,
+            message: error.to_string(),
+        },
+    )
+}
+
+/// The configuration in which the flow has a link for itself, where it shares one.
+fn alone(configuration: &Impairment, flow: &str) -> Result<(Impairment, Vec<String>), Problem> {
+    let mut alone = configuration.clone();
+    let shared: Vec<_> = std::mem::take(&mut alone.aggregates);
+    if flow == OTHER {
+        return Ok((alone, vec![]));
+    }
+    let Some(this) = alone.flows.iter_mut().find(|f| f.name == flow) else {
+        let names: Vec<&str> = configuration.flows.iter().map(|f| f.name.as_str()).collect();
+        let accepted = [&names[..], &[OTHER]].concat().join(", ");
+        return Err(Problem::field("/flow", flow, accepted));
+    };
+    let Some(aggregate) = shared.iter().find(|a| a.flows.iter().any(|f| f == flow)) else {
+        return Ok((alone, vec![]));
+    };
+    this.a_to_b = this.a_to_b.over(&aggregate.a_to_b);
+    this.b_to_a = this.b_to_a.over(&aggregate.b_to_a);
+    let others = aggregate.flows.len() - 1;
+    Ok((alone, vec![format!("it shares its link with {others} more, which are silent here")]))
+}
+
+fn summed(request: &PreviewRequest, fates: &[Fate], laws: String, notes: Vec<String>) -> Preview {
+    let packets = u64::from(request.packets);
+    let count = |verdict| fates.iter().filter(|f| f.verdict == verdict).count() as u64;
+    let mut what = vec![b'.'; request.packets as usize];
+    for fate in fates {
+        let mark = match fate.verdict {
+            Verdict::Lost => b'x',
+            Verdict::QueueDropped | Verdict::Unplanned => b'q',
+            Verdict::Copied => b'2',
+            Verdict::Forwarded => continue,
+        };
+        if let Some(place) = usize::try_from(fate.index).ok().and_then(|i| what.get_mut(i)) {
+            // What became of the packet itself says more than that of its copy.
+            if fate.copy == 0 || *place == b'.' {
+                *place = mark;
+            }
+        }
+    }
+    let mut loss_runs: BTreeMap<u32, u64> = BTreeMap::new();
+    let mut run = 0;
+    for mark in what.iter().chain(std::iter::once(&b'.')) {
+        match mark {
+            b'x' => run += 1,
+            _ if run > 0 => {
+                *loss_runs.entry(run).or_default() += 1;
+                run = 0;
+            }
+            _ => {}
+        }
+    }
+    what.truncate(MOST_FATES);
+    let sent: Vec<&Fate> = fates.iter().filter(|f| f.verdict == Verdict::Forwarded).collect();
+    let first = sent.iter().map(|f| f.at_ns).min();
+    let last = sent.iter().map(|f| f.at_ns).max();
+    let span = first.zip(last).map(|(a, b)| (b - a) as f64 / 1e9).filter(|s| *s > 0.0);
+    let bytes: u64 = sent.iter().skip(1).map(|f| u64::from(f.length)).sum();
+    let lost = count(Verdict::Lost);
+    Preview {
+        packets,
+        interval_seconds: request.interval_seconds,
+        size_bytes: request.size_bytes,
+        sent_packets: sent.len() as u64,
+        lost_packets: lost,
+        loss_ratio: lost as f64 / packets as f64,
+        queue_dropped_packets: count(Verdict::QueueDropped) + count(Verdict::Unplanned),
+        duplicated_packets: count(Verdict::Copied),
+        reordered_packets: sent.iter().filter(|f| f.flags & FLAG_REORDERED != 0).count() as u64,
+        loss_runs,
+        fates: String::from_utf8(what).unwrap_or_default(),
+        delay: delay(sent.iter().map(|f| f.at_ns.saturating_sub(f.arrived_ns)).collect()),
+        sent_bits_per_second: span.map(|s| bytes as f64 * 8.0 / s),
+        laws,
+        notes,
+    }
+}
+
+fn delay(mut delays_ns: Vec<u64>) -> Option<PreviewDelay> {
+    delays_ns.sort_unstable();
+    let (min, max) = (*delays_ns.first()?, *delays_ns.last()?);
+    let n = delays_ns.len();
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    let mean = delays_ns.iter().map(|d| seconds(*d)).sum::<f64>() / n as f64;
+    let square = delays_ns.iter().map(|d| (seconds(*d) - mean).powi(2)).sum::<f64>() / n as f64;
+    // The least value that so many are not above: nearest rank.
+    let quantile = |q: f64| {
+        let rank = (q * n as f64).ceil().max(1.0) as usize;
+        seconds(delays_ns[rank.min(n) - 1])
+    };
+    let bins = if min == max { 1 } else { BINS };
+    let width = ((max - min) as f64 / bins as f64).max(1.0);
+    let mut histogram_packets = vec![0; bins];
+    for d in &delays_ns {
+        histogram_packets[(((d - min) as f64 / width) as usize).min(bins - 1)] += 1;
+    }
+    let edges = (0..=bins).map(|i| (min as f64 + i as f64 * width) / 1e9).collect();
+    let shares: Vec<f64> = (0..CDF_POINTS).map(|i| i as f64 / (CDF_POINTS - 1) as f64).collect();
+    Some(PreviewDelay {
+        mean_seconds: mean,
+        deviation_seconds: square.sqrt(),
+        min_seconds: seconds(min),
+        p50_seconds: quantile(0.5),
+        p90_seconds: quantile(0.9),
+        p99_seconds: quantile(0.99),
+        max_seconds: seconds(max),
+        histogram_edges_seconds: edges,
+        histogram_packets,
+        cdf_seconds: shares.iter().map(|q| quantile(*q)).collect(),
+        cdf_ratio: shares,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_model::impairment::Laws;
+
+    fn request(laws: &str) -> PreviewRequest {
+        let laws: Laws = laws.parse().unwrap();
+        PreviewRequest {
+            configuration: Impairment { seed: "0x7".parse().unwrap(), ..Impairment::of_both(laws) },
+            flow: OTHER.into(),
+            direction: Direction::Forward,
+            packets: 10_000,
+            interval_seconds: 0.001,
+            size_bytes: 1000,
+        }
+    }
+
+    #[test]
+    fn it_is_what_the_engine_does_to_a_run() {
+        use weir_model::plan::{Connection, Plan, Transport};
+        let request =
+            PreviewRequest { packets: 2000, ..request("loss 3% run 2, delay 20ms ±5ms") };
+        let shown = preview(&request).unwrap();
+        let plan = Plan {
+            connections: vec![Connection {
+                transport: Transport::Udp,
+                rate: Some("1000pps".parse().unwrap()),
+                packets: Some(2000),
+                ..Connection::default()
+            }],
+            ..Plan::default()
+        };
+        let run = weir_sim::Simulation {
+            plan,
+            impairment: request.configuration.clone(),
+            before_ns: 0,
+            after_ns: 0,
+        }
+        .run()
+        .unwrap();
+        let receiver = run.record.flows[0].receiver.as_ref().unwrap();
+        assert_eq!(receiver.lost_packets, Some(shown.lost_packets));
+        let measured = receiver.one_way_delay.as_ref().unwrap();
+        let delay = shown.delay.unwrap();
+        assert!((measured.max_seconds - delay.max_seconds).abs() < 1e-9);
+        assert!((measured.min_seconds - delay.min_seconds).abs() < 1e-9);
+        assert!((measured.mean_seconds - delay.mean_seconds).abs() < 1e-6);
+    }
+
+    #[test]
+    fn counts_are_conserved_and_distributions_are_whole() {
+        let shown = preview(&request("loss 10%, duplicate 2%, delay 10ms ±2ms")).unwrap();
+        assert_eq!(
+            shown.packets + shown.duplicated_packets,
+            shown.sent_packets + shown.lost_packets + shown.queue_dropped_packets
+        );
+        let in_runs: u64 = shown.loss_runs.iter().map(|(length, n)| u64::from(*length) * n).sum();
+        assert_eq!(in_runs, shown.lost_packets);
+        assert!((0.09..0.11).contains(&shown.loss_ratio), "{}", shown.loss_ratio);
+        let delay = shown.delay.unwrap();
+        assert_eq!(delay.histogram_packets.iter().sum::<u64>(), shown.sent_packets);
+        assert_eq!(delay.histogram_edges_seconds.len(), delay.histogram_packets.len() + 1);
+        assert!(delay.cdf_seconds.windows(2).all(|w| w[0] <= w[1]));
+        assert_eq!(
+            (delay.cdf_seconds[0], delay.cdf_seconds[100]),
+            (delay.min_seconds, delay.max_seconds)
+        );
+        assert_eq!(shown.fates.len(), MOST_FATES);
+    }
+
+    #[test]
+    fn a_rate_shapes_and_its_queue_drops() {
+        // 1000 B each ms are 8 Mbit/s; 4 Mbit/s pass.
+        let shown = preview(&request("rate 4M queue 20ms")).unwrap();
+        assert!(shown.queue_dropped_packets > 4000, "{}", shown.queue_dropped_packets);
+        let rate = shown.sent_bits_per_second.unwrap();
+        assert!((3.9e6..4.1e6).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn a_flow_of_an_aggregate_has_its_laws() {
+        let text = r#"
+            schema = "weir.impair/1"
+            [[flow]]
+            name = "a"
+            [[flow]]
+            name = "b"
+            [[aggregate]]
+            flows = ["a", "b"]
+            a_to_b = { delay = { constant = "7ms" } }
+        "#;
+        let configuration = Impairment::parse(text).unwrap();
+        let request = PreviewRequest { configuration, flow: "a".into(), ..request("") };
+        let shown = preview(&request).unwrap();
+        assert_eq!(shown.delay.unwrap().p50_seconds, 0.007);
+        assert!(shown.notes[0].contains("shares its link with 1 more"), "{:?}", shown.notes);
+        let error = preview(&PreviewRequest { flow: "c".into(), ..request }).unwrap_err();
+        assert_eq!(error.errors[0].field, "/flow");
+        assert_eq!(error.errors[0].accepted.as_deref(), Some("a, b, other"));
+    }
+
+    #[test]
+    fn numbers_out_of_range_are_refused_by_name() {
+        for (wrong, field) in [
+            (PreviewRequest { packets: 0, ..request("") }, "/packets"),
+            (PreviewRequest { packets: 100_001, ..request("") }, "/packets"),
+            (PreviewRequest { size_bytes: 1, ..request("") }, "/size_bytes"),
+            (PreviewRequest { interval_seconds: f64::NAN, ..request("") }, "/interval_seconds"),
+            (PreviewRequest { interval_seconds: 0.0, ..request("") }, "/interval_seconds"),
+        ] {
+            assert_eq!(preview(&wrong).unwrap_err().errors[0].field, field);
+        }
+    }
+}

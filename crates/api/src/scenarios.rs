@@ -1,0 +1,314 @@
+//! Scenarios that a request may run: those of the server's directories, and documents in requests, which may name no file
+//! and start no command but the scripts of `--allow-commands`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use weir_experiment::scenario::{Files, check};
+use weir_model::experiment::{Action, HostSpec, Scenario, Step, Variables};
+
+use crate::config::Words;
+use crate::handlers::file_name;
+use crate::problem::Problem;
+use crate::types::ScenarioEntry;
+
+/// Longest file, and most of them.
+const MOST_BYTES: u64 = 4 << 20;
+const MOST_FILES: usize = 500;
+
+/// A scenario that was found.
+#[derive(Debug, Clone)]
+pub(crate) struct Found {
+    pub(crate) name: String,
+    pub(crate) path: PathBuf,
+    pub(crate) text: String,
+}
+
+/// All scenarios of these directories, by name; the first directory wins.
+pub(crate) fn all(directories: &[PathBuf]) -> Vec<Found> {
+    let mut out: BTreeMap<String, Found> = BTreeMap::new();
+    for directory in directories {
+        let Ok(entries) = std::fs::read_dir(directory) else { continue };
+        for entry in entries.flatten().take(MOST_FILES) {
+            let path = entry.path();
+            let file = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+            let name = file.strip_suffix(".toml").or_else(|| file.strip_suffix(".json"));
+            let Some(name) = name.filter(|n| file_name(n).is_ok()) else { continue };
+            if path.metadata().is_ok_and(|m| m.is_file() && m.len() <= MOST_BYTES)
+                && let Ok(text) = std::fs::read_to_string(&path)
+            {
+                out.entry(name.into()).or_insert(Found { name: name.into(), path, text });
+            }
+        }
+    }
+    out.into_values().collect()
+}
+
+/// One of them.
+pub(crate) fn named(directories: &[PathBuf], name: &str) -> Result<Found, Problem> {
+    all(directories)
+        .into_iter()
+        .find(|f| f.name == name)
+        .ok_or_else(|| Problem::missing("scenario", name))
+}
+
+/// What a list says of a scenario, and the scenario.
+pub(crate) fn described(found: &Found) -> (ScenarioEntry, Option<Scenario>) {
+    let parsed = Scenario::parse(&found.text, false, &Variables::new(), &BTreeMap::new());
+    let mut entry = ScenarioEntry {
+        name: found.name.clone(),
+        title: None,
+        method: None,
+        tags: vec![],
+        steps: 0,
+        needs_lab: false,
+        runs_commands: false,
+        variables: BTreeMap::new(),
+        hosts: vec![],
+        error: None,
+    };
+    match parsed {
+        Err(error) => {
+            entry.error = Some(error.to_string());
+            (entry, None)
+        }
+        Ok(scenario) => {
+            entry.title.clone_from(&scenario.title);
+            entry.method.clone_from(&scenario.method);
+            entry.tags.clone_from(&scenario.tags);
+            entry.steps = scenario.steps.len();
+            entry.needs_lab = scenario.lab.is_some();
+            entry.runs_commands = !commands(&scenario.steps).is_empty();
+            entry.variables = scenario.variables.clone().into_iter().collect();
+            entry.hosts = scenario.hosts.keys().cloned().collect();
+            (entry, Some(scenario))
+        }
+    }
+}
+
+/// Steps, those inside of others included, with their paths.
+fn each<'a>(steps: &'a [Step], at: &str, take: &mut impl FnMut(&'a Step, &str)) {
+    for (step, i) in steps.iter().zip(0..) {
+        let at = format!("{at}/step/{i}");
+        take(step, &at);
+        match step.action() {
+            Some(Action::Parallel(inner)) => each(inner, &format!("{at}/parallel"), take),
+            Some(Action::Repeat(repeat)) => each(&repeat.steps, &format!("{at}/repeat"), take),
+            _ => {}
+        }
+    }
+}
+
+/// Commands of a scenario, with their paths.
+fn commands(steps: &[Step]) -> Vec<(String, String)> {
+    let mut out = vec![];
+    each(steps, "", &mut |step, at| {
+        if let Some(command) = &step.command {
+            let program = command.run.first().cloned().unwrap_or_default();
+            out.push((format!("{at}/command/run/0"), program));
+        }
+    });
+    out
+}
+
+/// Names of fields that name files, or programs of others.
+const OF_FILES: [&str; 6] =
+    ["file", "plan_file", "config_file", "key_file", "control_socket", "compare"];
+
+/// Every file that a scenario names, with its path.
+fn files(scenario: &Scenario) -> Vec<(String, String)> {
+    fn walk(value: &Value, at: &str, out: &mut Vec<(String, String)>) {
+        match value {
+            Value::Object(fields) => {
+                for (name, inner) in fields {
+                    let at = format!("{at}/{name}");
+                    if OF_FILES.contains(&name.as_str()) {
+                        out.push((at.clone(), inner.to_string()));
+                    }
+                    walk(inner, &at, out);
+                }
+            }
+            Value::Array(list) => {
+                for (inner, i) in list.iter().zip(0..) {
+                    walk(inner, &format!("{at}/{i}"), out);
+                }
+            }
+            _ => {}
+        }
+    }
+    let mut out = vec![];
+    walk(&serde_json::to_value(scenario).unwrap_or_default(), "", &mut out);
+    out
+}
+
+/// Refuses commands that are no scripts of the directory; returns whether there are any.
+fn right_commands(
+    root: &str,
+    scenario: &Scenario,
+    scripts: Option<&Path>,
+) -> Result<bool, Problem> {
+    let all = commands(&scenario.steps);
+    for (at, program) in &all {
+        let field = format!("{root}{at}");
+        let Some(directory) = scripts else {
+            return Err(Problem::field(
+                field,
+                program.as_str(),
+                "no commands: the server was started without --allow-commands",
+            ));
+        };
+        let plain = file_name(program).is_ok() && !program.contains(' ');
+        if !plain || !directory.join(program).is_file() {
+            let accepted = format!("the name of a script in {}", directory.display());
+            return Err(Problem::field(field, program.as_str(), accepted));
+        }
+    }
+    Ok(!all.is_empty())
+}
+
+/// A document of a request, checked as far as can be without running it.
+pub(crate) fn of_request(
+    root: &str,
+    text: &str,
+    set: &Variables,
+    hosts: &BTreeMap<String, HostSpec>,
+    quick: bool,
+    scripts: Option<&Path>,
+) -> Result<Scenario, Problem> {
+    let scenario =
+        Scenario::parse(text, quick, set, hosts).map_err(|e| Problem::of_model(root, &e))?;
+    if let Some((at, given)) = files(&scenario).first() {
+        return Err(Problem::field(
+            format!("{root}{at}"),
+            given.as_str(),
+            "nothing: a scenario in a request names no files, sockets or tools of this host; one of the server's directories may",
+        ));
+    }
+    right_commands(root, &scenario, scripts)?;
+    Ok(scenario)
+}
+
+/// A scenario of the server's, with a request's variables: these may not change the files that it names.
+pub(crate) fn of_server(
+    found: &Found,
+    set: &Variables,
+    hosts: &BTreeMap<String, HostSpec>,
+    quick: bool,
+    scripts: Option<&Path>,
+) -> Result<Scenario, Problem> {
+    let parse = |set: &Variables| Scenario::parse(&found.text, quick, set, hosts);
+    let scenario = parse(set).map_err(|e| Problem::of_model("/set", &e))?;
+    if !set.is_empty() {
+        let before = parse(&Variables::new()).map_err(|e| Problem::of_model("", &e))?;
+        if files(&scenario) != files(&before) {
+            return Err(Problem::field("/set", "other files", "variables that name no file"));
+        }
+    }
+    right_commands("/scenario", &scenario, scripts)?;
+    Ok(scenario)
+}
+
+/// Puts the scripts' paths in the place of their names, in the raw document.
+pub(crate) fn with_scripts(text: &str, scripts: &Path) -> Result<String, Problem> {
+    fn walk(value: &mut Value, scripts: &Path) {
+        match value {
+            Value::Object(fields) => {
+                if let Some(run) = fields.get_mut("command").and_then(|c| c["run"].as_array_mut())
+                    && let Some(program) = run.first_mut()
+                    && let Some(name) = program.as_str()
+                {
+                    *program = scripts.join(name).display().to_string().into();
+                }
+                fields.values_mut().for_each(|v| walk(v, scripts));
+            }
+            Value::Array(list) => list.iter_mut().for_each(|v| walk(v, scripts)),
+            _ => {}
+        }
+    }
+    let mut raw: Value = if text.trim_start().starts_with('{') {
+        serde_json::from_str(text).map_err(Problem::internal)?
+    } else {
+        toml::from_str(text).map_err(Problem::internal)?
+    };
+    walk(&mut raw, scripts);
+    Ok(raw.to_string())
+}
+
+/// Checks all plans of a scenario; what there is to know of it.
+pub(crate) fn checked(
+    root: &str,
+    scenario: &Scenario,
+    directory: PathBuf,
+    words: Words,
+) -> Result<u64, Problem> {
+    check(scenario, &Files { directory }, &words).map_err(|e| match &e {
+        weir_experiment::scenario::ScenarioError::Model(e) => Problem::of_model(root, e),
+        other => Problem::new(axum::http::StatusCode::UNPROCESSABLE_ENTITY, other.to_string()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str, scripts: Option<&Path>) -> Result<Scenario, Problem> {
+        of_request("/document", text, &Variables::new(), &BTreeMap::new(), false, scripts)
+    }
+
+    const HEAD: &str =
+        "schema = \"weir.scenario/1\"\nname = \"x\"\n[host.b]\naddress = \"127.0.0.1\"\n";
+
+    #[test]
+    fn commands_are_refused_unless_they_are_scripts() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("good"), "").unwrap();
+        let text = |program: &str| {
+            format!("{HEAD}[[step]]\ncommand = {{ run = [\"{program}\", \"-x\"] }}\n")
+        };
+        let nested = format!(
+            "{HEAD}[[step]]\n[[step.repeat.step]]\ncommand = {{ run = [\"sh\"] }}\n[step.repeat]\ntimes = 2\n"
+        );
+        let error = of(&text("good"), None).unwrap_err();
+        assert_eq!(error.errors[0].field, "/document/step/0/command/run/0");
+        assert!(of(&text("good"), Some(dir.path())).is_ok());
+        for program in ["sh", "/bin/sh", "../good", "./good", "good/../../x", ""] {
+            assert!(of(&text(program), Some(dir.path())).is_err(), "{program}");
+        }
+        let nested = of(&nested, Some(dir.path()));
+        assert!(nested.is_err(), "{nested:?}");
+        let real = with_scripts(&text("good"), dir.path()).unwrap();
+        assert!(real.contains(&format!("{}/good", dir.path().display())), "{real}");
+    }
+
+    #[test]
+    fn documents_of_requests_name_no_files() {
+        for step in [
+            "collect = { file = \"/etc/shadow\" }",
+            "test = { plan_file = \"/etc/passwd\" }",
+            "compare = { over = [\"size=100\"] }",
+        ] {
+            let error = of(&format!("{HEAD}[[step]]\n{step}\n"), None).unwrap_err();
+            assert!(error.errors[0].field.starts_with("/document/step/0/"), "{step}: {error:?}");
+        }
+        let keyed = HEAD.replace("127.0.0.1\"", "127.0.0.1\"\nkey_file = \"/etc/shadow\"");
+        let error =
+            of(&format!("{keyed}[[step]]\nwait = {{ time = \"1s\" }}\n"), None).unwrap_err();
+        assert_eq!(error.errors[0].field, "/document/host/b/key_file");
+        assert!(of(&format!("{HEAD}[[step]]\nwait = {{ time = \"1s\" }}\n"), None).is_ok());
+    }
+
+    #[test]
+    fn variables_of_requests_change_no_files() {
+        let text = format!("{HEAD}[variables]\nf = \"a.txt\"\nt = \"1s\"\n[[step]]\ncollect = {{ file = \"{{f}}\" }}\n[[step]]\nwait = {{ time = \"{{t}}\" }}\n")
+            .replace("[host.b]\naddress = \"127.0.0.1\"\n", "")
+            + "[host.b]\naddress = \"127.0.0.1\"\n";
+        let found = Found { name: "x".into(), path: "x.toml".into(), text };
+        let run = |name: &str, value: &str| {
+            let set: Variables = [(name.to_owned(), Value::from(value))].into_iter().collect();
+            of_server(&found, &set, &BTreeMap::new(), false, None)
+        };
+        assert!(run("t", "2s").is_ok());
+        assert_eq!(run("f", "/etc/shadow").unwrap_err().errors[0].field, "/set");
+    }
+}

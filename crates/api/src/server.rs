@@ -1,0 +1,154 @@
+//! A whole server: what it needs to begin, and its end.
+
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+use crate::app::{App, Shared};
+use crate::audit::Audit;
+use crate::config::{ApiError, Config};
+use crate::guard::{self, Rates, Tokens};
+use crate::handlers::page;
+use crate::supervise::{Clients, Launcher, ServerNews};
+use crate::types::{Kind, State, StateEvent};
+use crate::{clock, routes, serve};
+
+/// A server that listens.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    router: Router,
+    app: Shared,
+}
+
+impl Server {
+    /// Listens; `directory` is private to this server and its launcher, who is at the other end of `launcher`. To be called
+    /// within a tokio runtime.
+    ///
+    /// # Errors
+    /// [`ApiError`]: an open address without tokens, a token file that is none, an address that can't be had.
+    pub async fn bind(
+        config: Config,
+        directory: tempfile::TempDir,
+        launcher: Option<UnixStream>,
+    ) -> Result<Server, ApiError> {
+        if !config.address.ip().is_loopback() && config.token_file.is_none() {
+            return Err(ApiError::Open(config.address));
+        }
+        let address = config.address;
+        let (router, app) = assemble(config, directory, launcher)?;
+        let listener = TcpListener::bind(address)
+            .await
+            .map_err(|source| ApiError::Listen { address, source })?;
+        Ok(Server { listener, router, app })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// The system does not tell.
+    pub fn address(&self) -> Result<SocketAddr, ApiError> {
+        self.listener
+            .local_addr()
+            .map_err(|source| ApiError::System { operation: "look at the listener", source })
+    }
+
+    /// The answering side's clients, to be told of.
+    pub fn clients(&self) -> ClientNews {
+        ClientNews { app: self.app.clone() }
+    }
+
+    /// Starts the answering side, told of in lines of JSON which are handed to `line`.
+    ///
+    /// # Errors
+    /// The launcher refused.
+    pub async fn answer_tests(
+        &self,
+        line: impl FnMut(&str) + Send + 'static,
+    ) -> Result<tokio::task::JoinHandle<Option<i32>>, ApiError> {
+        crate::supervise::answer_tests(&self.app, line).await.map_err(|problem| {
+            let source = std::io::Error::other(problem.detail);
+            ApiError::System { operation: "start the answering side", source }
+        })
+    }
+
+    /// Serves until `end`.
+    pub async fn run(self, end: impl Future<Output = ()>) {
+        let sampling = tokio::spawn(crate::supervise::emulators::sample(self.app.clone()));
+        serve::serve(self.listener, self.router, self.app, end).await;
+        sampling.abort();
+    }
+}
+
+/// Takes what the answering side tells.
+#[derive(Debug, Clone)]
+pub struct ClientNews {
+    app: Shared,
+}
+
+impl ClientNews {
+    /// One event.
+    pub fn tell(&self, news: ServerNews) {
+        if let Some((session, ended)) = self.app.clients.tell(news) {
+            self.app.hub.state(&StateEvent {
+                kind: Kind::Clients,
+                id: session.to_string(),
+                state: if ended { State::Ended } else { State::Running },
+                error: None,
+                run_id: None,
+                step: None,
+            });
+        }
+    }
+}
+
+/// The router with everything around it, and what its handlers share.
+pub(crate) fn assemble(
+    config: Config,
+    directory: tempfile::TempDir,
+    launcher: Option<UnixStream>,
+) -> Result<(Router, Shared), ApiError> {
+    let tokens = config.token_file.as_deref().map(Tokens::read).transpose()?;
+    let (routes, document) = routes::routes();
+    let launcher = Launcher::new(launcher, directory.path())?;
+    let audit = Audit::new(audit_path(&config));
+    let app: Shared = Arc::new(App {
+        instance: clock::new_id(),
+        started_at: clock::now(),
+        document: format!("{document:#}\n"),
+        directory,
+        hub: Default::default(),
+        launcher,
+        tests: Default::default(),
+        experiments: Default::default(),
+        emulators: Default::default(),
+        clients: Clients::new(),
+        calibrating: Default::default(),
+        audit,
+        rates: Rates::new(config.limits.requests_per_second),
+        tokens,
+        documents: tokio::sync::Mutex::new(()),
+        edits: Mutex::default(),
+        heavy: Semaphore::new(4),
+        readers: Arc::new(Semaphore::new(config.limits.stream_readers)),
+        config,
+    });
+    let router = routes
+        .fallback(page::page)
+        .method_not_allowed_fallback(crate::handlers::wrong_method)
+        .layer(from_fn_with_state(app.clone(), guard::guard))
+        .with_state(app.clone());
+    Ok((router, app))
+}
+
+/// Beside the runs.
+fn audit_path(config: &Config) -> Option<PathBuf> {
+    config.place.prepare().ok()?;
+    Some(config.place.directory().join("audit.jsonl"))
+}

@@ -1,0 +1,81 @@
+//! A calibration that runs: at most one.
+
+use std::sync::Mutex;
+
+use super::orders::Order;
+use super::output::{Line, error_in, keep_words};
+use crate::app::{Shared, lock};
+use crate::problem::Problem;
+use crate::types::{Kind, State, StateEvent};
+
+/// How it is.
+#[derive(Debug, Default)]
+pub(crate) struct Calibrating(Mutex<Progress>);
+
+/// How far it is.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Progress {
+    pub(crate) running: bool,
+    pub(crate) step: Option<String>,
+    pub(crate) error: Option<String>,
+}
+
+impl Calibrating {
+    pub(crate) fn progress(&self) -> Progress {
+        lock(&self.0).clone()
+    }
+}
+
+/// Starts one.
+pub(crate) async fn start(app: &Shared, no_lab: bool) -> Result<(), Problem> {
+    {
+        let mut progress = lock(&app.calibrating.0);
+        if progress.running {
+            return Err(Problem::conflict("a calibration is being made"));
+        }
+        *progress = Progress { running: true, ..Progress::default() };
+    }
+    let started = match app.launcher.start(Order::Calibrate { no_lab }).await {
+        Ok(started) => started,
+        Err(problem) => {
+            *lock(&app.calibrating.0) = Progress::default();
+            return Err(problem);
+        }
+    };
+    tell(app, State::Running, None);
+    let app = app.clone();
+    tokio::spawn(async move {
+        let mut words = String::new();
+        if let Some(output) = started.output {
+            let mut lines = output.lines();
+            while let Some(line) = lines.recv().await {
+                match line {
+                    Line::Words(line) => {
+                        keep_words(&mut words, &line);
+                        lock(&app.calibrating.0).step = Some(line);
+                    }
+                    Line::Out(line) if line.starts_with("{\"error\"") => {
+                        keep_words(&mut words, &error_in(&line));
+                    }
+                    Line::Out(_) => {}
+                }
+            }
+        }
+        let code = started.exit.await.ok().and_then(|e| e.code);
+        let error = (code != Some(0)).then(|| words.trim().to_owned());
+        *lock(&app.calibrating.0) = Progress { error: error.clone(), ..Progress::default() };
+        tell(&app, if error.is_some() { State::Failed } else { State::Ended }, error);
+    });
+    Ok(())
+}
+
+fn tell(app: &Shared, state: State, error: Option<String>) {
+    app.hub.state(&StateEvent {
+        kind: Kind::Calibration,
+        id: "calibration".into(),
+        state,
+        error,
+        run_id: None,
+        step: None,
+    });
+}

@@ -1,0 +1,329 @@
+//! Emulators of this host: whoever started them, they are found by their control sockets in the runtime directory, so that
+//! they outlive this server and a new one finds them again.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use axum::http::StatusCode;
+use serde_json::{Value, json};
+use weir_emulator::{Alarm, Report};
+use weir_model::impairment::{Impairment, OTHER};
+
+use super::orders::{LabNode, Order, log_name, socket_name};
+use crate::app::{App, Shared, lock};
+use crate::clock;
+use crate::extract::etag_of;
+use crate::problem::{FieldError, Problem};
+use crate::types::{
+    AlarmEvent, EmulatorChange, EmulatorEntry, EmulatorRequest, Kind, State, StateEvent,
+};
+
+/// Time for an emulator to begin.
+const BEGIN: Duration = Duration::from_secs(10);
+/// Time for it to end: it drains for 2 s at most.
+const END: Duration = Duration::from_secs(6);
+/// Most changes that are remembered of one emulator.
+const MOST_CHANGES: usize = 200;
+/// Most of its words that are read.
+const MOST_WORDS_BYTES: u64 = 64 << 10;
+/// Between two looks at an emulator that somebody reads of.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// What this server knows beside what emulators tell.
+#[derive(Debug, Default)]
+pub(crate) struct Emulators {
+    own: Mutex<BTreeMap<String, Own>>,
+    changes: Mutex<HashMap<String, VecDeque<EmulatorChange>>>,
+}
+
+#[derive(Debug, Clone)]
+struct Own {
+    dead_man_seconds: Option<u32>,
+}
+
+/// What an emulator shows of itself.
+#[derive(Debug, Clone)]
+pub(crate) struct Shown {
+    pub(crate) entry: EmulatorEntry,
+    pub(crate) configuration: Impairment,
+}
+
+fn runtime() -> Result<PathBuf, Problem> {
+    weir_lab::runtime_directory().map_err(|e| Problem::unavailable(e.to_string()))
+}
+
+/// The control socket of an emulator.
+fn socket(id: &str) -> Result<PathBuf, Problem> {
+    let right = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    if id.is_empty() || id.len() > 64 || !id.chars().all(right) {
+        return Err(Problem::missing("emulator", id));
+    }
+    Ok(runtime()?.join(socket_name(id)))
+}
+
+/// Asks an emulator; its refusal is a problem.
+pub(crate) async fn ask(id: &str, request: Value) -> Result<Value, Problem> {
+    let path = socket(id)?;
+    let asked = tokio::task::spawn_blocking(move || weir_emulator::control::ask(&path, &request));
+    let answer = asked.await.map_err(Problem::internal)?.map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused => {
+            Problem::missing("emulator", id)
+        }
+        _ => Problem::unavailable(format!("emulator {id} does not answer: {e}")),
+    })?;
+    if answer["ok"] == Value::Bool(true) {
+        return Ok(answer);
+    }
+    let words = answer["error"].as_str().unwrap_or("it refused without a word").to_owned();
+    let status = match answer["kind"].as_str() {
+        Some("refused") => StatusCode::UNPROCESSABLE_ENTITY,
+        Some("ended") => StatusCode::GONE,
+        Some("internal") => StatusCode::INTERNAL_SERVER_ERROR,
+        _ => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    Err(Problem::new(status, words.clone()).with(FieldError {
+        field: String::new(),
+        given: None,
+        accepted: None,
+        message: words,
+    }))
+}
+
+/// The entity tag of a configuration.
+pub(crate) fn etag(configuration: &Impairment) -> String {
+    etag_of(&serde_json::to_vec(configuration).unwrap_or_default())
+}
+
+/// What an emulator shows.
+pub(crate) async fn show(app: &App, id: &str) -> Result<Shown, Problem> {
+    let answer = ask(id, json!({ "verb": "show" })).await?;
+    let texts = |value: &Value| -> Vec<String> {
+        let all = value.as_array().into_iter().flatten();
+        all.filter_map(Value::as_str).map(Into::into).collect()
+    };
+    let configuration: Impairment = serde_json::from_value(answer["impairment"].clone())
+        .map_err(|e| Problem::internal(format!("the emulator's answer: {e}")))?;
+    let mut interfaces = texts(&answer["interfaces"]).into_iter();
+    let interfaces = [interfaces.next(), interfaces.next()].map(Option::unwrap_or_default);
+    let own = lock(&app.emulators.own).get(id).cloned();
+    let entry = EmulatorEntry {
+        id: id.into(),
+        interfaces,
+        links: texts(&answer["links"]),
+        notes: texts(&answer["notes"]),
+        real_time: answer["real_time"] == Value::Bool(true),
+        etag: etag(&configuration),
+        title: configuration.title.clone(),
+        stopped_flows: texts(&answer["stopped"]),
+        own: own.is_some(),
+        dead_man_seconds: own.and_then(|o| o.dead_man_seconds),
+    };
+    Ok(Shown { entry, configuration })
+}
+
+/// Ids of the emulators whose sockets are there; some may be dead.
+fn ids() -> Result<Vec<String>, Problem> {
+    let directory = runtime()?;
+    let entries = std::fs::read_dir(&directory).map_err(Problem::internal)?;
+    let mut out: Vec<String> = entries
+        .filter_map(|e| Some(e.ok()?.file_name().to_str()?.to_owned()))
+        .filter_map(|n| Some(n.strip_prefix("impair-")?.strip_suffix(".socket")?.to_owned()))
+        .collect();
+    out.sort();
+    Ok(out)
+}
+
+/// All that answer.
+pub(crate) async fn list(app: &App) -> Result<Vec<EmulatorEntry>, Problem> {
+    let mut out = vec![];
+    for id in ids()? {
+        // A socket that nobody listens on is an emulator that was killed.
+        if let Ok(shown) = show(app, &id).await {
+            out.push(shown.entry);
+        }
+    }
+    Ok(out)
+}
+
+/// Starts an emulator and waits until it answers.
+pub(crate) async fn start(
+    app: &Shared,
+    request: EmulatorRequest,
+    at: Option<LabNode>,
+) -> Result<EmulatorEntry, Problem> {
+    let running = list(app).await?.len();
+    let most = app.config.limits.emulators;
+    if running >= most {
+        return Err(Problem::conflict(format!(
+            "{running} emulators are running, the limit is {most}"
+        )));
+    }
+    let id = clock::new_id();
+    let name = format!("{id}.impair");
+    let text = serde_json::to_vec(&request.configuration).map_err(Problem::internal)?;
+    std::fs::write(app.private(&name), text).map_err(Problem::internal)?;
+    let order = Order::Emulator {
+        id: id.clone(),
+        interfaces: request.interfaces,
+        configuration: name.clone(),
+        link: request.link,
+        force: request.force,
+        dead_man_seconds: request.dead_man_seconds,
+        duration_seconds: request.duration_seconds,
+        at,
+    };
+    let begun = begin(app, &id, order).await;
+    let _ = std::fs::remove_file(app.private(&name));
+    let mut exit = begun?;
+    lock(&app.emulators.own).insert(id.clone(), Own { dead_man_seconds: request.dead_man_seconds });
+    let shown = show(app, &id).await?;
+    tell(app, &id, State::Running, None);
+    let (app, id) = (app.clone(), id);
+    tokio::spawn(async move {
+        let exit = (&mut exit).await.ok();
+        lock(&app.emulators.own).remove(&id);
+        lock(&app.emulators.changes).remove(&id);
+        let code = exit.and_then(|e| e.code);
+        let failed = !matches!(code, Some(0 | 130 | 143));
+        let error = failed.then(|| words(&id).pop().unwrap_or_else(|| "it ended".into()));
+        tell(&app, &id, if failed { State::Failed } else { State::Ended }, error);
+        if let Ok(directory) = runtime() {
+            let _ = std::fs::remove_file(directory.join(log_name(&id)));
+        }
+    });
+    Ok(shown.entry)
+}
+
+type Ended = tokio::sync::oneshot::Receiver<super::launcher::Exit>;
+
+async fn begin(app: &App, id: &str, order: Order) -> Result<Ended, Problem> {
+    let started = app.launcher.order(order).await?;
+    let started = started.ok_or_else(|| Problem::internal("the launcher started nothing"))?;
+    let mut exit = started.exit;
+    let until = Instant::now() + BEGIN;
+    loop {
+        tokio::select! {
+            ended = &mut exit => {
+                let said = words(id);
+                let said: Vec<String> = said.iter().map(|l| super::output::error_in(l)).collect();
+                if let Ok(directory) = runtime() {
+                    let _ = std::fs::remove_file(directory.join(log_name(id)));
+                }
+                let status = match ended.ok().and_then(|e| e.code) {
+                    Some(2) => StatusCode::UNPROCESSABLE_ENTITY,
+                    Some(4) => StatusCode::SERVICE_UNAVAILABLE,
+                    _ => StatusCode::INTERNAL_SERVER_ERROR,
+                };
+                let words = if said.is_empty() { "it ended without a word".into() } else { said.join("; ") };
+                return Err(Problem::new(status, words));
+            }
+            () = tokio::time::sleep(Duration::from_millis(30)) => {}
+        }
+        if ask(id, json!({ "verb": "show" })).await.is_ok() {
+            return Ok(exit);
+        }
+        if Instant::now() > until {
+            let _ = app.launcher.order(Order::EndEmulator { id: id.into() }).await;
+            return Err(Problem::unavailable("the emulator did not begin within 10 s"));
+        }
+    }
+}
+
+/// Ends an emulator and waits for its end.
+pub(crate) async fn end(app: &App, id: &str) -> Result<(), Problem> {
+    let path = socket(id)?;
+    ask(id, json!({ "verb": "show" })).await?;
+    app.launcher.order(Order::EndEmulator { id: id.into() }).await?;
+    let until = Instant::now() + END;
+    while path.exists() && Instant::now() < until {
+        tokio::time::sleep(Duration::from_millis(30)).await;
+    }
+    if path.exists() {
+        return Err(Problem::unavailable("the emulator has not ended within 6 s"));
+    }
+    Ok(())
+}
+
+fn tell(app: &App, id: &str, state: State, error: Option<String>) {
+    app.hub.state(&StateEvent {
+        kind: Kind::Emulators,
+        id: id.into(),
+        state,
+        error,
+        run_id: None,
+        step: None,
+    });
+}
+
+/// What an emulator's program said, latest last.
+pub(crate) fn words(id: &str) -> Vec<String> {
+    use std::io::{Read, Seek, SeekFrom};
+    let read = || -> std::io::Result<String> {
+        let path = weir_lab::runtime_directory().map_err(std::io::Error::other)?.join(log_name(id));
+        let mut file = std::fs::File::open(path)?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(MOST_WORDS_BYTES)))?;
+        let mut bytes = vec![];
+        file.take(MOST_WORDS_BYTES).read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    read().unwrap_or_default().lines().map(Into::into).collect()
+}
+
+/// Remembers a change made here.
+pub(crate) fn remember(app: &App, id: &str, by: &str, change: String) {
+    let mut changes = lock(&app.emulators.changes);
+    let list = changes.entry(id.into()).or_default();
+    if list.len() >= MOST_CHANGES {
+        list.pop_front();
+    }
+    list.push_back(EmulatorChange { at: clock::now(), by: by.into(), change });
+}
+
+/// Changes made here, latest last.
+pub(crate) fn changes(app: &App, id: &str) -> Vec<EmulatorChange> {
+    lock(&app.emulators.changes).get(id).map(|l| l.iter().cloned().collect()).unwrap_or_default()
+}
+
+/// An emulator's report, whole.
+pub(crate) async fn report(id: &str) -> Result<Report, Problem> {
+    let mut answer = ask(id, json!({ "verb": "stats" })).await?;
+    serde_json::from_value(answer["report"].take())
+        .map_err(|e| Problem::internal(format!("the emulator's answer: {e}")))
+}
+
+/// Whether the flow is one of the configuration.
+pub(crate) fn knows(configuration: &Impairment, flow: &str) -> bool {
+    flow == OTHER || configuration.flows.iter().any(|f| f.name == flow)
+}
+
+/// Samples every emulator that somebody reads of. One that nobody reads of is left alone: its dead-man time runs.
+pub(crate) async fn sample(app: Shared) {
+    let watched: Arc<Mutex<HashMap<String, Vec<Alarm>>>> = Arc::default();
+    let mut look = tokio::time::interval(LOOK);
+    look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        look.tick().await;
+        let all = ids().unwrap_or_default();
+        lock(&watched).retain(|id, _| all.contains(id));
+        for id in all.into_iter().filter(|id| app.hub.is_wanted(Kind::Emulators, id)) {
+            let Ok(mut report) = report(&id).await else { continue };
+            let before = lock(&watched).insert(id.clone(), report.alarms.clone());
+            for alarm in &report.alarms {
+                let known = before.iter().flatten().any(|b| b == alarm);
+                if !known && (before.is_some() || alarm.active) {
+                    let event = AlarmEvent { id: id.clone(), alarm: alarm.clone() };
+                    app.hub.alarm(&event);
+                }
+            }
+            for flow in &mut report.impairment.flows {
+                if let Some(lateness) = &mut flow.lateness {
+                    lateness.data.clear();
+                }
+            }
+            app.hub.sample(Kind::Emulators, &id, "emulator", &report);
+        }
+    }
+}

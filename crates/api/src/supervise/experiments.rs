@@ -1,0 +1,197 @@
+//! Experiments that run: `weir run` and `weir sweep` programs.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use weir_model::experiment::Experiment;
+
+use super::launcher::Started;
+use super::orders::Order;
+use super::output::{Line, error_in, keep_words};
+use crate::app::{App, Shared, lock};
+use crate::clock;
+use crate::problem::Problem;
+use crate::types::{ExperimentState, Kind, State, StateEvent};
+
+/// Most lines of progress that are kept.
+const MOST_LINES: usize = 200;
+
+/// All experiments, by id.
+#[derive(Debug, Default)]
+pub(crate) struct Experiments(Mutex<BTreeMap<String, Entry>>);
+
+#[derive(Debug)]
+struct Entry {
+    state: ExperimentState,
+    pid: Option<u32>,
+    /// What it was made of: a directory of its own.
+    directory: Option<PathBuf>,
+}
+
+impl Experiments {
+    /// Newest first, without what came of them.
+    pub(crate) fn list(&self) -> Vec<ExperimentState> {
+        let all = lock(&self.0);
+        all.values().rev().map(|e| ExperimentState { outcome: None, ..e.state.clone() }).collect()
+    }
+
+    pub(crate) fn get(&self, id: &str) -> Result<ExperimentState, Problem> {
+        let found = lock(&self.0).get(id).map(|e| e.state.clone());
+        found.ok_or_else(|| Problem::missing("experiment", id))
+    }
+
+    /// What came of one that has ended.
+    pub(crate) fn outcome(&self, id: &str) -> Result<Experiment, Problem> {
+        let state = self.get(id)?;
+        state.outcome.ok_or_else(|| match state.state {
+            State::Failed => Problem::conflict("the experiment failed before it had a result"),
+            _ => Problem::conflict("the experiment has not ended yet"),
+        })
+    }
+
+    fn change(&self, id: &str, change: impl FnOnce(&mut Entry)) {
+        if let Some(entry) = lock(&self.0).get_mut(id) {
+            change(entry);
+        }
+    }
+
+    pub(crate) fn forget(&self, id: &str) {
+        let gone = lock(&self.0).remove(id);
+        if let Some(directory) = gone.and_then(|e| e.directory) {
+            let _ = std::fs::remove_dir_all(directory);
+        }
+    }
+
+    fn tidy(&self, most: usize) {
+        let over: Vec<String> = {
+            let all = lock(&self.0);
+            let ended: Vec<_> = all.values().filter(|e| e.state.state.is_over()).collect();
+            let beyond = ended.len().saturating_sub(most);
+            ended.iter().take(beyond).map(|e| e.state.id.clone()).collect()
+        };
+        over.iter().for_each(|id| self.forget(id));
+    }
+}
+
+/// Starts an experiment and watches it; `directory` goes with it.
+pub(crate) async fn start(
+    app: &Shared,
+    name: &str,
+    title: Option<String>,
+    order: Order,
+    directory: Option<PathBuf>,
+) -> Result<ExperimentState, Problem> {
+    let limits = app.config.limits;
+    app.experiments.tidy(limits.ended_kept);
+    let id = clock::new_id();
+    {
+        let mut all = lock(&app.experiments.0);
+        let running = all.values().filter(|e| !e.state.state.is_over()).count();
+        if running >= limits.experiments {
+            return Err(Problem::conflict(format!(
+                "{running} experiments are running, which is the limit"
+            )));
+        }
+        let state = ExperimentState {
+            id: id.clone(),
+            state: State::Starting,
+            name: name.into(),
+            title,
+            asked_at: clock::now(),
+            ended_at: None,
+            progress: vec![],
+            outcome: None,
+            exit_code: None,
+            error: None,
+        };
+        all.insert(id.clone(), Entry { state, pid: None, directory });
+    }
+    match app.launcher.start(order).await {
+        Ok(started) => {
+            app.experiments.change(&id, |e| {
+                e.pid = Some(started.pid);
+                e.state.state = State::Running;
+            });
+            tell(app, &id);
+            tokio::spawn(watch(app.clone(), id.clone(), started));
+            app.experiments.get(&id)
+        }
+        Err(problem) => {
+            app.experiments.forget(&id);
+            Err(problem)
+        }
+    }
+}
+
+fn tell(app: &App, id: &str) {
+    let Ok(state) = app.experiments.get(id) else { return };
+    app.hub.state(&StateEvent {
+        kind: Kind::Experiments,
+        id: state.id,
+        state: state.state,
+        error: state.error,
+        run_id: None,
+        step: state.progress.last().cloned(),
+    });
+}
+
+async fn watch(app: Shared, id: String, started: Started) {
+    let mut words = String::new();
+    let mut printed = String::new();
+    if let Some(output) = started.output {
+        let mut lines = output.lines();
+        while let Some(line) = lines.recv().await {
+            match line {
+                Line::Out(line) => printed = line,
+                Line::Words(line) => {
+                    keep_words(&mut words, &line);
+                    app.experiments.change(&id, |entry| {
+                        let progress = &mut entry.state.progress;
+                        if progress.len() >= MOST_LINES {
+                            progress.remove(0);
+                        }
+                        progress.push(line.chars().take(1000).collect());
+                    });
+                    tell(&app, &id);
+                }
+            }
+        }
+    }
+    let exit = started.exit.await.ok();
+    let outcome: Option<Experiment> = serde_json::from_str(&printed).ok();
+    app.experiments.change(&id, |entry| {
+        entry.pid = None;
+        entry.state.ended_at = Some(clock::now());
+        entry.state.exit_code = exit.and_then(|e| e.code);
+        entry.state.state = if outcome.is_some() { State::Ended } else { State::Failed };
+        if outcome.is_none() {
+            let message = Some(error_in(&printed)).filter(|m| !m.is_empty());
+            let said = words.trim().trim_start_matches("error: ").to_owned();
+            entry.state.error = Some(match (message, exit.and_then(|e| e.signal)) {
+                (Some(message), _) => message,
+                (None, Some(signal)) => format!("its program was killed by signal {signal}"),
+                (None, None) if said.is_empty() => "its program ended without a word".into(),
+                (None, None) => said,
+            });
+        }
+        entry.state.outcome = outcome;
+    });
+    tell(&app, &id);
+}
+
+/// Asks an experiment to end.
+pub(crate) async fn stop(app: &Shared, id: &str) -> Result<ExperimentState, Problem> {
+    let state = app.experiments.get(id)?;
+    let pid = lock(&app.experiments.0).get(id).and_then(|e| e.pid);
+    let Some(pid) = pid.filter(|_| !state.state.is_over()) else { return Ok(state) };
+    app.experiments.change(id, |entry| {
+        if !entry.state.state.is_over() {
+            entry.state.state = State::Ending;
+        }
+    });
+    tell(app, id);
+    // One that has just ended needs no stopping.
+    let _ = app.launcher.order(Order::Stop { pid, at_once: false }).await;
+    app.experiments.get(id)
+}

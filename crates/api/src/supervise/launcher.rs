@@ -1,0 +1,158 @@
+//! The web server's side of the launcher: orders out, processes and their ends back.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use axum::http::StatusCode;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+use tokio::net::unix::OwnedWriteHalf;
+use tokio::sync::oneshot;
+
+use super::orders::{Numbered, Order, Word, numbered_line, parse_word};
+use super::output::Output;
+use crate::app::lock;
+use crate::config::ApiError;
+use crate::problem::Problem;
+
+/// How a program ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Exit {
+    /// Exit code.
+    pub(crate) code: Option<i32>,
+    /// The signal that killed it.
+    pub(crate) signal: Option<i32>,
+}
+
+/// A program that was started.
+pub(crate) struct Started {
+    pub(crate) pid: u32,
+    /// Resolves when it has ended; an error when the launcher is gone.
+    pub(crate) exit: oneshot::Receiver<Exit>,
+    /// What it prints.
+    pub(crate) output: Option<Output>,
+}
+
+type Answer = Result<Option<(u32, oneshot::Receiver<Exit>)>, String>;
+
+#[derive(Debug, Default)]
+struct Waiting {
+    orders: HashMap<u64, oneshot::Sender<Answer>>,
+    exits: HashMap<u32, oneshot::Sender<Exit>>,
+    is_gone: bool,
+}
+
+/// The launcher, as the web server has it.
+#[derive(Debug)]
+pub(crate) struct Launcher {
+    writer: Option<tokio::sync::Mutex<OwnedWriteHalf>>,
+    waiting: Arc<Mutex<Waiting>>,
+    next: AtomicU64,
+    directory: std::path::PathBuf,
+}
+
+impl Launcher {
+    /// A launcher at the other end of this connection. Without one nothing can be started.
+    pub(crate) fn new(
+        stream: Option<std::os::unix::net::UnixStream>,
+        directory: &Path,
+    ) -> Result<Launcher, ApiError> {
+        let waiting: Arc<Mutex<Waiting>> = Arc::default();
+        let mut writer = None;
+        if let Some(stream) = stream {
+            stream.set_nonblocking(true).map_err(ApiError::Launcher)?;
+            let stream = UnixStream::from_std(stream).map_err(ApiError::Launcher)?;
+            let (read, write) = stream.into_split();
+            writer = Some(tokio::sync::Mutex::new(write));
+            let waiting = waiting.clone();
+            tokio::spawn(async move {
+                let mut lines = BufReader::new(read).lines();
+                while let Ok(Some(line)) = lines.next_line().await {
+                    heard(&waiting, &line);
+                }
+                // Dropped senders tell everyone who waits.
+                let mut waiting = lock(&waiting);
+                waiting.is_gone = true;
+                waiting.orders.clear();
+                waiting.exits.clear();
+            });
+        }
+        Ok(Launcher { writer, waiting, next: AtomicU64::new(1), directory: directory.into() })
+    }
+
+    /// Whether anything can be started.
+    pub(crate) fn is_there(&self) -> bool {
+        self.writer.is_some() && !lock(&self.waiting).is_gone
+    }
+
+    /// Gives an order for which nothing has to be read.
+    pub(crate) async fn order(&self, order: Order) -> Result<Option<Started>, Problem> {
+        self.send(order, None).await
+    }
+
+    /// Starts a program whose output is read.
+    pub(crate) async fn start(&self, order: Order) -> Result<Started, Problem> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let names = [format!("{number}.out"), format!("{number}.err")];
+        let output = Output::listen(&self.directory, &names)
+            .map_err(|e| Problem::internal(format!("listen for a program's output: {e}")))?;
+        let started = self.send(order, Some((names, output))).await?;
+        started.ok_or_else(|| Problem::internal("the launcher started nothing"))
+    }
+
+    async fn send(
+        &self,
+        order: Order,
+        output: Option<([String; 2], Output)>,
+    ) -> Result<Option<Started>, Problem> {
+        let gone = || Problem::unavailable("the launcher is not there: nothing can be started");
+        let writer = self.writer.as_ref().ok_or_else(gone)?;
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let (answer, heard) = oneshot::channel();
+        {
+            let mut waiting = lock(&self.waiting);
+            if waiting.is_gone {
+                return Err(gone());
+            }
+            waiting.orders.insert(number, answer);
+        }
+        let (names, output) = output.map_or((None, None), |(n, o)| (Some(n), Some(o)));
+        let line = numbered_line(&Numbered { number, order, output: names });
+        writer.lock().await.write_all(line.as_bytes()).await.map_err(|_| gone())?;
+        match heard.await {
+            Ok(Ok(started)) => Ok(started.map(|(pid, exit)| Started { pid, exit, output })),
+            Ok(Err(refusal)) => Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, refusal)),
+            Err(_) => Err(gone()),
+        }
+    }
+}
+
+fn heard(waiting: &Mutex<Waiting>, line: &str) {
+    let mut waiting = lock(waiting);
+    match parse_word(line) {
+        Some(Word::Done { number, pid }) => {
+            // The end of a process is told after its beginning: here is always somebody to hear it.
+            let started = pid.map(|pid| {
+                let (exit, ended) = oneshot::channel();
+                waiting.exits.insert(pid, exit);
+                (pid, ended)
+            });
+            if let Some(answer) = waiting.orders.remove(&number) {
+                let _ = answer.send(Ok(started));
+            }
+        }
+        Some(Word::Refused { number, error }) => {
+            if let Some(answer) = waiting.orders.remove(&number) {
+                let _ = answer.send(Err(error));
+            }
+        }
+        Some(Word::Exited { exited, code, signal }) => {
+            if let Some(exit) = waiting.exits.remove(&exited) {
+                let _ = exit.send(Exit { code, signal });
+            }
+        }
+        None => {}
+    }
+}

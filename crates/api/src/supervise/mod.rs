@@ -1,0 +1,94 @@
+//! What runs: programs of this binary, started by the launcher, watched and told of here.
+
+mod calibrating;
+mod clients;
+pub(crate) mod emulators;
+mod experiments;
+mod launcher;
+mod orders;
+mod output;
+mod tests;
+
+use axum::http::StatusCode;
+
+use crate::app::Shared;
+use crate::problem::Problem;
+use output::{Line, keep_words};
+
+pub(crate) use calibrating::{Calibrating, start as calibrate};
+pub(crate) use clients::Clients;
+pub use clients::ServerNews;
+pub(crate) use emulators::Emulators;
+pub(crate) use experiments::{Experiments, start as start_experiment, stop as stop_experiment};
+pub(crate) use launcher::Launcher;
+pub(crate) use orders::{LabNode, Order, host};
+pub use orders::{LaunchError, launch};
+pub(crate) use tests::{
+    Tests, Wanted, connection, refresh, start as start_test, stop as stop_test,
+};
+
+/// Runs a program to its end; what it refuses is a problem with its words.
+pub(crate) async fn finish(app: &Shared, order: Order) -> Result<(), Problem> {
+    let started = app.launcher.start(order).await?;
+    let mut words = String::new();
+    let exit = match started.output {
+        None => started.exit.await.ok(),
+        Some(output) => {
+            // A program of long life may have its output from it: its end counts, not that of its output.
+            let mut lines = output.lines();
+            let mut exit = started.exit;
+            let ended = loop {
+                tokio::select! {
+                    ended = &mut exit => break ended.ok(),
+                    Some(line) = lines.recv() => {
+                        if let Line::Words(line) = line {
+                            keep_words(&mut words, &line);
+                        }
+                    }
+                }
+            };
+            while let Ok(line) = lines.try_recv() {
+                if let Line::Words(line) = line {
+                    keep_words(&mut words, &line);
+                }
+            }
+            ended
+        }
+    };
+    let code = exit.and_then(|e| e.code);
+    let status = match code {
+        Some(0) => return Ok(()),
+        Some(2) => StatusCode::UNPROCESSABLE_ENTITY,
+        Some(4) => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    let said = words.trim().trim_start_matches("error: ");
+    let said = if said.is_empty() { "it ended without a word" } else { said };
+    Err(Problem::new(status, said))
+}
+
+/// Starts the answering side and hands its lines on; its exit code comes at the end.
+pub(crate) async fn answer_tests(
+    app: &Shared,
+    mut line: impl FnMut(&str) + Send + 'static,
+) -> Result<tokio::task::JoinHandle<Option<i32>>, Problem> {
+    let started = app.launcher.start(Order::Serve {}).await?;
+    Ok(tokio::spawn(async move {
+        if let Some(output) = started.output {
+            let mut lines = output.lines();
+            while let Some(found) = lines.recv().await {
+                match found {
+                    Line::Out(text) => line(&text),
+                    Line::Words(text) => eprintln_quietly(&text),
+                }
+            }
+        }
+        started.exit.await.ok().and_then(|e| e.code)
+    }))
+}
+
+/// A line to stderr that must not end the program when stderr is gone.
+fn eprintln_quietly(line: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "{line}");
+}

@@ -1,0 +1,317 @@
+//! Tests that run: `weir test` programs, watched by their stream of JSON.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use serde::Deserialize;
+use serde_json::{Value, json, value::RawValue};
+use weir_model::plan::Plan;
+use weir_model::record::{Interval, Record};
+use weir_report::{FlowMeta, Start};
+
+use super::launcher::Started;
+use super::orders::{LabNode, Order};
+use super::output::{Line, keep_words};
+use crate::app::{App, Shared, lock};
+use crate::clock;
+use crate::problem::Problem;
+use crate::types::{Kind, State, StateEvent, Test, WarningEvent};
+
+/// A test to be started, all of it checked.
+pub(crate) struct Wanted {
+    pub(crate) host: String,
+    pub(crate) plan: Plan,
+    pub(crate) tags: BTreeMap<String, String>,
+    pub(crate) key_file: Option<PathBuf>,
+    pub(crate) from: Option<LabNode>,
+    pub(crate) no_store: bool,
+}
+
+/// All tests, by id.
+#[derive(Debug, Default)]
+pub(crate) struct Tests(Mutex<BTreeMap<String, Entry>>);
+
+#[derive(Debug)]
+struct Entry {
+    test: Test,
+    pid: Option<u32>,
+    /// Its record, once it has one.
+    record: Option<PathBuf>,
+}
+
+impl Tests {
+    /// Newest first.
+    pub(crate) fn list(&self) -> Vec<Test> {
+        lock(&self.0).values().rev().map(|e| e.test.clone()).collect()
+    }
+
+    pub(crate) fn get(&self, id: &str) -> Result<Test, Problem> {
+        let found = lock(&self.0).get(id).map(|e| e.test.clone());
+        found.ok_or_else(|| Problem::missing("test", id))
+    }
+
+    /// The file of a test's record.
+    pub(crate) fn record(&self, id: &str) -> Result<PathBuf, Problem> {
+        let all = lock(&self.0);
+        let entry = all.get(id).ok_or_else(|| Problem::missing("test", id))?;
+        let state = entry.test.state;
+        entry.record.clone().ok_or_else(|| match state {
+            State::Failed => Problem::conflict("the test failed before it measured anything"),
+            _ => Problem::conflict("the test has not ended yet"),
+        })
+    }
+
+    fn change(&self, id: &str, change: impl FnOnce(&mut Entry)) {
+        if let Some(entry) = lock(&self.0).get_mut(id) {
+            change(entry);
+        }
+    }
+
+    /// Takes a test off the list.
+    pub(crate) fn forget(&self, id: &str) {
+        let gone = lock(&self.0).remove(id);
+        if let Some(path) = gone.and_then(|e| e.record) {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+
+    /// Forgets those that ended first.
+    fn tidy(&self, most: usize) {
+        let over: Vec<String> = {
+            let all = lock(&self.0);
+            let ended: Vec<_> = all.values().filter(|e| e.test.state.is_over()).collect();
+            let beyond = ended.len().saturating_sub(most);
+            ended.iter().take(beyond).map(|e| e.test.id.clone()).collect()
+        };
+        over.iter().for_each(|id| self.forget(id));
+    }
+}
+
+/// Starts a test and watches it.
+pub(crate) async fn start(app: &Shared, wanted: Wanted) -> Result<Test, Problem> {
+    let limits = app.config.limits;
+    app.tests.tidy(limits.ended_kept);
+    let id = clock::new_id();
+    {
+        let mut all = lock(&app.tests.0);
+        let running = all.values().filter(|e| !e.test.state.is_over()).count();
+        if running >= limits.tests {
+            return Err(Problem::conflict(format!(
+                "{running} tests are running, which is the limit"
+            )));
+        }
+        let test = Test {
+            id: id.clone(),
+            state: State::Starting,
+            host: wanted.host.clone(),
+            title: wanted.plan.title.clone(),
+            tags: wanted.tags.clone(),
+            asked_at: clock::now(),
+            ended_at: None,
+            run_id: None,
+            flows: vec![],
+            flow_states: BTreeMap::new(),
+            latest: None,
+            exit_code: None,
+            error: None,
+        };
+        all.insert(id.clone(), Entry { test, pid: None, record: None });
+    }
+    let plan = format!("{id}.plan");
+    let begun = async {
+        let text = serde_json::to_vec(&wanted.plan).map_err(Problem::internal)?;
+        std::fs::write(app.private(&plan), text).map_err(Problem::internal)?;
+        let order = Order::Test {
+            host: wanted.host,
+            plan: plan.clone(),
+            socket: socket(&id),
+            labels: wanted.tags,
+            key_file: wanted.key_file,
+            from: wanted.from,
+            no_store: wanted.no_store,
+        };
+        app.launcher.start(order).await
+    };
+    match begun.await {
+        Ok(started) => {
+            app.tests.change(&id, |e| e.pid = Some(started.pid));
+            tell(app, &id);
+            tokio::spawn(watch(app.clone(), id.clone(), started));
+            app.tests.get(&id)
+        }
+        Err(problem) => {
+            app.tests.forget(&id);
+            let _ = std::fs::remove_file(app.private(&plan));
+            Err(problem)
+        }
+    }
+}
+
+fn socket(id: &str) -> String {
+    format!("{id}.ctl")
+}
+
+/// Tells all readers how far a test is.
+fn tell(app: &App, id: &str) {
+    let Ok(test) = app.tests.get(id) else { return };
+    app.hub.state(&StateEvent {
+        kind: Kind::Tests,
+        id: test.id,
+        state: test.state,
+        error: test.error,
+        run_id: test.run_id,
+        step: None,
+    });
+}
+
+/// A line of `--json-stream`.
+#[derive(Deserialize)]
+struct Event<'a> {
+    event: &'a str,
+    #[serde(borrow)]
+    data: &'a RawValue,
+}
+
+async fn watch(app: Shared, id: String, started: Started) {
+    let mut words = String::new();
+    let mut failure: Option<String> = None;
+    if let Some(output) = started.output {
+        let mut lines = output.lines();
+        while let Some(line) = lines.recv().await {
+            match line {
+                Line::Words(line) => keep_words(&mut words, &line),
+                Line::Out(line) => {
+                    if let Some(error) = hear(&app, &id, &line) {
+                        failure = Some(error);
+                    }
+                }
+            }
+        }
+    }
+    let exit = started.exit.await.ok();
+    let _ = std::fs::remove_file(app.private(&format!("{id}.plan")));
+    app.tests.change(&id, |entry| {
+        entry.pid = None;
+        entry.test.ended_at = Some(clock::now());
+        entry.test.exit_code = exit.and_then(|e| e.code);
+        entry.test.state = if entry.record.is_some() { State::Ended } else { State::Failed };
+        let said = words.trim().trim_start_matches("error: ");
+        let said = (!said.is_empty()).then(|| said.to_owned());
+        entry.test.error = match (failure, entry.test.state, exit.and_then(|e| e.signal)) {
+            (Some(error), ..) => Some(error),
+            (None, State::Failed, Some(signal)) => {
+                Some(format!("its program was killed by signal {signal}"))
+            }
+            (None, State::Failed, None) => {
+                said.or_else(|| Some("its program ended without a word".into()))
+            }
+            _ => None,
+        };
+    });
+    tell(&app, &id);
+}
+
+/// Takes one line; returns the words of an error.
+fn hear(app: &App, id: &str, line: &str) -> Option<String> {
+    let Ok(Event { event, data }) = serde_json::from_str::<Event<'_>>(line) else { return None };
+    let data = data.get();
+    match event {
+        "start" => {
+            let start: Start = serde_json::from_str(data).ok()?;
+            app.tests.change(id, |entry| {
+                entry.test.run_id = Some(start.id);
+                entry.test.flows = start.flows;
+                if entry.test.state == State::Starting {
+                    entry.test.state = State::Running;
+                }
+            });
+            tell(app, id);
+        }
+        "interval" => {
+            let interval: Interval = serde_json::from_str(data).ok()?;
+            app.hub.sample(Kind::Tests, id, "interval", &interval);
+            app.tests.change(id, |entry| entry.test.latest = Some(interval));
+        }
+        "end" => {
+            let path = app.private(&format!("{id}.record"));
+            if std::fs::write(&path, data).is_ok() {
+                app.tests.change(id, |entry| entry.record = Some(path));
+            }
+            let record: Record = serde_json::from_str(data).ok()?;
+            app.tests.change(id, |entry| {
+                entry.test.run_id = Some(record.id.clone());
+                entry.test.flows = record.flows.iter().map(FlowMeta::from).collect();
+            });
+            for warning in record.warnings {
+                let warning = WarningEvent { kind: Kind::Tests, id: id.into(), warning };
+                app.hub.warning(&warning);
+            }
+        }
+        "error" => {
+            let error: Value = serde_json::from_str(data).ok()?;
+            let words = error["message"].as_str().or_else(|| error["text"].as_str());
+            return Some(words.map_or_else(|| data.to_owned(), Into::into));
+        }
+        _ => {}
+    }
+    None
+}
+
+/// Asks a test to end.
+pub(crate) async fn stop(app: &Shared, id: &str) -> Result<Test, Problem> {
+    let test = app.tests.get(id)?;
+    let pid = lock(&app.tests.0).get(id).and_then(|e| e.pid);
+    let Some(pid) = pid.filter(|_| !test.state.is_over()) else { return Ok(test) };
+    // The second request ends it at once, as the second Ctrl-C does.
+    let at_once = false;
+    app.tests.change(id, |entry| {
+        if !entry.test.state.is_over() {
+            entry.test.state = State::Ending;
+        }
+    });
+    tell(app, id);
+    // One that has just ended needs no stopping.
+    let _ = app.launcher.order(Order::Stop { pid, at_once }).await;
+    app.tests.get(id)
+}
+
+/// Starts or stops one connection of a running test.
+pub(crate) async fn connection(
+    app: &Shared,
+    id: &str,
+    verb: &str,
+    name: &str,
+) -> Result<Test, Problem> {
+    let test = app.tests.get(id)?;
+    if test.state.is_over() {
+        return Err(Problem::conflict("the test has ended"));
+    }
+    let request = json!({ "verb": verb, "connection": name });
+    let states = ask(app, id, request).await?;
+    app.tests.change(id, |entry| entry.test.flow_states.extend(states));
+    app.tests.get(id)
+}
+
+/// Asks a running test how its flows are.
+pub(crate) async fn refresh(app: &Shared, id: &str) {
+    if let Ok(states) = ask(app, id, json!({ "verb": "status" })).await {
+        app.tests.change(id, |entry| entry.test.flow_states = states);
+    }
+}
+
+async fn ask(app: &Shared, id: &str, request: Value) -> Result<BTreeMap<String, String>, Problem> {
+    let path = app.private(&socket(id));
+    let asked = tokio::task::spawn_blocking(move || weir_emulator::control::ask(&path, &request));
+    let answer = asked
+        .await
+        .map_err(Problem::internal)?
+        .map_err(|e| Problem::unavailable(format!("the test does not answer: {e}")))?;
+    if let Some(error) = answer["error"].as_str() {
+        return Err(Problem::new(axum::http::StatusCode::UNPROCESSABLE_ENTITY, error));
+    }
+    let flows = answer["flows"].as_array().into_iter().flatten();
+    Ok(flows
+        .filter_map(|f| Some((f["name"].as_str()?.to_owned(), f["state"].as_str()?.to_owned())))
+        .collect())
+}

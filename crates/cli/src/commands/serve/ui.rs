@@ -1,0 +1,430 @@
+//! `weir serve --ui`: the page and the API beside the answering side.
+//!
+//! This process becomes the web server and gives up its capabilities. Before that it starts the launcher, which keeps them
+//! and starts everything else, the answering side included, as programs of their own.
+
+use std::ffi::OsString;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde_json::Value;
+use weir_api::{ApiError, ClientNews, Config, Server, ServerNews};
+use weir_net::capability::{UserNamespaces, capabilities, user_namespaces};
+use weir_net::namespace::ChildSetup;
+use weir_runs::Place;
+
+use super::args::ServeArgs;
+use super::daemon;
+use super::output::Telling;
+use crate::app::note;
+use crate::commands::experiment::words as scenario_words;
+use crate::commands::runs::RunsError;
+use crate::engine::{ServerEvent, Stop};
+use crate::error::CliError;
+use crate::output::Sink;
+use crate::signals;
+use crate::stamp::VERSION;
+
+/// Port of the page and the API.
+const PORT: u16 = 9348;
+/// How long the launcher may take to end what it started.
+const END: Duration = Duration::from_secs(5);
+/// How often somebody asks whether it is to end.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Flags of the page and the API.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Page and API")]
+pub(crate) struct UiArgs {
+    /// Serve the page and the HTTP API too, here or on ADDRESS:PORT, which without a token has to be a loopback address
+    /// [default: 127.0.0.1:9348]
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, require_equals = true, default_missing_value = "127.0.0.1:9348", value_parser = address, conflicts_with = "one_off")]
+    pub(crate) ui: Option<SocketAddr>,
+    /// Ask everyone for a token whose hash is in this file; where it is missing it is made with one token, which is
+    /// printed once
+    #[arg(long, value_name = "FILE", requires = "ui")]
+    pub(crate) ui_token_file: Option<PathBuf>,
+    /// Answer to this name too, beside addresses and localhost; may be repeated
+    #[arg(long, value_name = "NAME", requires = "ui")]
+    pub(crate) ui_host: Vec<String>,
+    /// Scenarios may run the scripts in this directory, by their names, and no other command
+    #[arg(long, value_name = "DIR", requires = "ui")]
+    pub(crate) allow_commands: Option<PathBuf>,
+    /// Offer the scenarios in this directory; may be repeated [default: scenarios/ in the configuration directory]
+    #[arg(long, value_name = "DIR", requires = "ui")]
+    pub(crate) scenarios: Vec<PathBuf>,
+}
+
+/// Flags of `weir launcher`, which `weir serve --ui` starts.
+#[derive(Debug, Args)]
+pub(crate) struct LauncherArgs {
+    /// The directory that both share.
+    #[arg(long)]
+    directory: PathBuf,
+    /// Arguments of the answering side.
+    #[arg(last = true)]
+    serve: Vec<String>,
+}
+
+/// `ADDRESS:PORT`, `ADDRESS` or `:PORT`.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    if let Ok(ip) = text.trim_matches(['[', ']']).parse::<IpAddr>() {
+        return Ok(SocketAddr::new(ip, PORT));
+    }
+    if let Some(Ok(port)) = text.strip_prefix(':').map(str::parse) {
+        return Ok(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port));
+    }
+    Err("expected ADDRESS:PORT, ADDRESS or :PORT".into())
+}
+
+/// Runs the launcher, whose orders come by its standard input.
+pub(crate) fn launcher(args: &LauncherArgs) -> Result<i32, CliError> {
+    use std::os::fd::AsFd;
+    let failed = |e: std::io::Error| CliError::Internal(format!("launcher: {e}"));
+    let orders = std::io::stdin().as_fd().try_clone_to_owned().map_err(failed)?;
+    let program = std::env::current_exe().map_err(failed)?;
+    let serve = args.serve.clone();
+    weir_api::launch(UnixStream::from(orders), program, args.directory.clone(), serve)
+        .map_err(|e| CliError::Unavailable(e.to_string()))?;
+    Ok(0)
+}
+
+impl From<ApiError> for CliError {
+    fn from(error: ApiError) -> Self {
+        let words = error.to_string();
+        match error {
+            ApiError::Open(_) | ApiError::Tokens { .. } => CliError::Usage(words),
+            ApiError::File { operation, path, source } => CliError::Io { operation, path, source },
+            _ => CliError::Unavailable(words),
+        }
+    }
+}
+
+/// Runs until it is stopped, or until the answering side ends.
+pub(super) fn run(
+    args: &ServeArgs,
+    ui: SocketAddr,
+    words: &[OsString],
+    mut sink: Sink,
+) -> Result<i32, CliError> {
+    let failed = |operation: &'static str| {
+        move |e: std::io::Error| CliError::Unavailable(format!("{operation}: {e}"))
+    };
+    let config = config(args, ui)?;
+    if !ui.ip().is_loopback() && config.token_file.is_none() {
+        return Err(ApiError::Open(ui).into());
+    }
+    let mut head = String::new();
+    if let Some(path) = config.token_file.as_deref().filter(|p| !p.exists()) {
+        let token = weir_api::make_token_file(path, "first")?;
+        head += &format!("token, shown only now (its hash is in {}): {token}\n", path.display());
+    }
+    let directory = tempfile::Builder::new()
+        .prefix("weir-ui-")
+        .tempdir()
+        .map_err(failed("make a directory"))?;
+    let (ours, theirs) = UnixStream::pair().map_err(failed("make a pair of sockets"))?;
+    let mut launcher = start_launcher(directory.path(), theirs, &arguments(words))?;
+    weir_api::drop_capabilities(is_for_another(&config.place))?;
+    let stop = Stop::new();
+    signals::listen(&stop)?;
+    let telling = Telling { json: args.output.json_stream, verbose: args.output.verbose };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(failed("start"))?;
+    let (lines, printed) = std::sync::mpsc::channel::<String>();
+    let in_background = args.general.in_background;
+    let pidfile = args.general.pidfile.clone();
+    let printing = std::thread::spawn(move || {
+        let mut pid_file = None;
+        for text in printed {
+            if telling.json {
+                sink.raw(&text)
+            } else {
+                sink.text(&text)
+            }
+            if pid_file.is_none()
+                && let Some(path) = pidfile.as_deref()
+            {
+                match daemon::PidFile::write(path) {
+                    Ok(written) => pid_file = Some(written),
+                    Err(e) => note(&format!("warning: {}", e.chain())),
+                }
+            }
+        }
+        drop(pid_file);
+        sink.failure()
+    });
+    let ended: Result<Option<i32>, CliError> = runtime.block_on(async {
+        let server = Server::bind(config, directory, Some(ours)).await?;
+        let at = server.address()?;
+        head += &if telling.json {
+            format!("{}\n", serde_json::json!({ "event": "ui", "data": { "address": at } }))
+        } else {
+            format!("page and API on http://{at}/\n")
+        };
+        let news = server.clients();
+        let mut opening = Some(head);
+        let answering = server
+            .answer_tests(move |line| {
+                let Some(event) = event(line, &news) else { return };
+                let mut text = telling.lines(&event);
+                if matches!(event, ServerEvent::Listening { .. })
+                    && let Some(head) = opening.take()
+                {
+                    text += &head;
+                    if in_background {
+                        daemon::hand_over(&text);
+                    }
+                }
+                let _ = lines.send(text);
+            })
+            .await?;
+        let asked = async {
+            while stop.reason().is_none() {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        let mut code = None;
+        server
+            .run(async {
+                tokio::select! {
+                    () = asked => {}
+                    ended = answering => code = Some(ended.ok().flatten().unwrap_or(70)),
+                }
+            })
+            .await;
+        Ok(code)
+    });
+    // Readers of the stream and whoever is half way through a request go with the runtime; the launcher hears of it.
+    runtime.shutdown_timeout(Duration::from_millis(200));
+    let until = Instant::now() + END;
+    while matches!(launcher.try_wait(), Ok(None)) && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let _ = launcher.kill();
+    let _ = launcher.wait();
+    let failure = printing.join().unwrap_or_default();
+    let code = ended?;
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    Ok(match (stop.reason(), code) {
+        (Some(reason), _) => reason.exit_code(),
+        (None, code) => code.unwrap_or(0),
+    })
+}
+
+/// The launcher: deaf to the terminal, so that it ends what it started in order.
+fn start_launcher(
+    directory: &Path,
+    orders: UnixStream,
+    serve: &[OsString],
+) -> Result<Child, CliError> {
+    let failed = |e: std::io::Error| CliError::Unavailable(format!("start the launcher: {e}"));
+    let program = std::env::current_exe().map_err(failed)?;
+    let mut command = Command::new(program);
+    command.arg("launcher").arg("--directory").arg(directory).arg("--").args(serve);
+    command.stdin(std::os::fd::OwnedFd::from(orders)).stdout(Stdio::null());
+    ChildSetup::new()
+        .new_session()
+        .apply(&mut command)
+        .map_err(|e| CliError::Unavailable(format!("start the launcher: {e}")))?;
+    command.spawn().map_err(failed)
+}
+
+/// Flags that are not the answering side's, and whether a value follows.
+const OURS: [(&str, bool); 10] = [
+    ("--ui", false),
+    ("--ui-token-file", true),
+    ("--ui-host", true),
+    ("--allow-commands", true),
+    ("--scenarios", true),
+    ("--daemon", false),
+    ("--in-background", false),
+    ("--pidfile", true),
+    ("--logfile", true),
+    ("--verbose", false),
+];
+
+/// The arguments of the answering side: what was given to this program, without what is this program's.
+fn arguments(words: &[OsString]) -> Vec<OsString> {
+    let mut out: Vec<OsString> = vec!["serve".into(), "--json-stream".into()];
+    let mut words = words.iter().skip(1).skip_while(|w| *w != "serve").skip(1);
+    while let Some(word) = words.next() {
+        let text = word.to_string_lossy();
+        let (name, has_value) =
+            text.split_once('=').map_or((text.as_ref(), false), |(name, _)| (name, true));
+        match OURS.iter().find(|(ours, _)| *ours == name) {
+            Some((_, takes_value)) => {
+                if *takes_value && !has_value {
+                    words.next();
+                }
+            }
+            None if matches!(name, "--json-stream" | "--timestamps" | "-D" | "-V") => {}
+            // Short flags in one word: these two are ours.
+            None if name.len() > 2
+                && !name.starts_with("--")
+                && name[1..].chars().all(|c| "DV46".contains(c)) =>
+            {
+                let left: String = name.chars().filter(|c| !"DV".contains(*c)).collect();
+                if left.len() > 1 {
+                    out.push(left.into());
+                }
+            }
+            None => out.push(word.clone()),
+        }
+    }
+    out
+}
+
+/// A line of the answering side as the event it was, told to the API as well.
+fn event(line: &str, news: &ClientNews) -> Option<ServerEvent> {
+    let line: Value = serde_json::from_str(line).ok()?;
+    let data = &line["data"];
+    let text = |key: &str| data[key].as_str().unwrap_or_default().to_owned();
+    let number = |key: &str| data[key].as_u64().unwrap_or(0);
+    let peer = || text("peer").parse::<SocketAddr>().ok();
+    match line["event"].as_str()? {
+        "listening" => {
+            let addresses: Vec<SocketAddr> =
+                serde_json::from_value(data["addresses"].clone()).ok()?;
+            let open = data["open"] == Value::Bool(true);
+            let told = addresses.iter().map(ToString::to_string).collect();
+            news.tell(ServerNews::Listening(told, open));
+            Some(ServerEvent::Listening { addresses, open })
+        }
+        "session_opened" => {
+            let (session, flows) = (number("session"), number("flows") as usize);
+            news.tell(ServerNews::Opened(session, text("peer"), flows));
+            Some(ServerEvent::SessionOpened { session, peer: peer()?, flows })
+        }
+        "session_closed" => {
+            let (session, reason) = (number("session"), text("reason"));
+            let report: Option<Box<weir_model::report::EndReport>> =
+                serde_json::from_value(data["report"].clone()).ok();
+            news.tell(ServerNews::Closed(session, reason.clone(), report.clone()));
+            Some(ServerEvent::SessionClosed { session, peer: peer()?, reason, report })
+        }
+        "refused" => {
+            let reason = text("reason");
+            news.tell(ServerNews::Refused(text("peer"), reason.clone()));
+            Some(ServerEvent::Refused { peer: peer()?, reason })
+        }
+        "error" => {
+            note(&format!("error: {}", text("message")));
+            None
+        }
+        _ => None,
+    }
+}
+
+/// Whether the runs belong to somebody else than who runs this: to the caller of sudo.
+fn is_for_another(place: &Place) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let owner =
+        place.prepare().ok().and_then(|_| place.directory().metadata().ok()).map(|m| m.uid());
+    owner.is_some_and(|owner| owner != weir_net::namespace::effective_user_id())
+}
+
+/// Where plans, scenarios and keys are: `WEIR_CONFIG_DIR`, else beside the place of runs under sudo, else
+/// `$XDG_CONFIG_HOME/weir`, else `~/.config/weir`.
+fn config_directory(place: &Place) -> PathBuf {
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    if let Some(own) = variable("WEIR_CONFIG_DIR").filter(|p| !p.as_os_str().is_empty()) {
+        return own;
+    }
+    let home_of_runs = place.directory().ancestors().nth(3).filter(|_| {
+        std::env::var_os("SUDO_UID").is_some() && place.directory().ends_with(".local/share/weir")
+    });
+    if let Some(home) = home_of_runs {
+        return home.join(".config/weir");
+    }
+    let absolute = |p: &PathBuf| p.is_absolute();
+    variable("XDG_CONFIG_HOME")
+        .filter(absolute)
+        .or_else(|| variable("HOME").map(|home| home.join(".config")))
+        .unwrap_or_else(|| place.directory().to_owned())
+        .join("weir")
+}
+
+fn config(args: &ServeArgs, address: SocketAddr) -> Result<Config, CliError> {
+    let place = Place::of_this_user().map_err(RunsError::from)?;
+    let directory = config_directory(&place);
+    let scripts = args.ui.allow_commands.as_ref().map(|dir| {
+        std::fs::canonicalize(dir).ok().filter(|d| d.is_dir()).ok_or_else(|| {
+            CliError::flag("--allow-commands", dir.display().to_string(), "a directory")
+        })
+    });
+    let mut scenarios = args.ui.scenarios.clone();
+    for dir in &scenarios {
+        if !dir.is_dir() {
+            let given = dir.display().to_string();
+            return Err(CliError::flag("--scenarios", given, "a directory"));
+        }
+    }
+    if scenarios.is_empty() {
+        scenarios.push(directory.join("scenarios"));
+        // Those that were installed with the program.
+        let program = std::env::current_exe().ok();
+        let shared = program.and_then(|p| Some(p.parent()?.parent()?.join("share/weir/scenarios")));
+        scenarios.extend(shared.filter(|s| s.is_dir()));
+    }
+    let may = capabilities().unwrap_or_default();
+    Ok(Config {
+        address,
+        host_names: args.ui.ui_host.clone(),
+        token_file: args.ui.ui_token_file.clone(),
+        version: VERSION.into(),
+        plans: directory.join("plans"),
+        scenarios,
+        keys: directory.join("keys"),
+        scripts: scripts.transpose()?,
+        words: scenario_words,
+        may_emulate: may.net_admin && may.net_raw,
+        may_make_labs: may.sys_admin || user_namespaces() == UserNamespaces::Allowed,
+        limits: Default::default(),
+        place,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_the_page() {
+        assert_eq!(address("10.0.0.1").unwrap().to_string(), "10.0.0.1:9348");
+        assert_eq!(address(":80").unwrap().to_string(), "127.0.0.1:80");
+        assert_eq!(address("[::1]:7").unwrap().to_string(), "[::1]:7");
+        assert_eq!(address("::1").unwrap().to_string(), "[::1]:9348");
+        assert!(address("example.org:80").is_err() && address("").is_err());
+    }
+
+    #[test]
+    fn the_answering_side_gets_its_own_arguments_only() {
+        let of = |line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(Into::into).collect();
+            let out: Vec<String> =
+                arguments(&words).into_iter().map(|w| w.into_string().unwrap()).collect();
+            out[2..].join(" ")
+        };
+        assert_eq!(of("weir serve --ui -p 9000 --key-file k"), "-p 9000 --key-file k");
+        assert_eq!(of("weir serve --ui=:80 --ui-token-file t --ui-host=a -4D -V"), "-4");
+        assert_eq!(
+            of(
+                "weir serve --pidfile=p --logfile l --max-sessions 3 --scenarios d --ui -B 10.0.0.1"
+            ),
+            "--max-sessions 3 -B 10.0.0.1"
+        );
+        assert_eq!(of("weir serve --ui -DV --json-stream --timestamps=%s"), "");
+    }
+}
