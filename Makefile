@@ -12,7 +12,7 @@ FUZZ_SECONDS ?= 60
 TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
 WEIR := $(TARGET_DIR)/release/weir
 
-.PHONY: help demo build test lint bench bench-udp bench-udp-merged bench-udp-cut bench-tcp bench-pacing bench-impair bench-impair-forward bench-impair-delay bench-impair-tcp bench-impair-held bench-programs fuzz install dist clean
+.PHONY: help demo build test lint bench bench-udp bench-udp-merged bench-udp-cut bench-tcp bench-pacing bench-impair bench-impair-forward bench-impair-delay bench-impair-tcp bench-impair-held bench-programs fuzz api-fuzz install dist clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -68,6 +68,9 @@ bench-udp-merged bench-udp-cut bench-tcp bench-pacing bench-impair bench-impair-
 fuzz: ## every fuzz target for FUZZ_SECONDS (60) each
 	@scripts/ensure.sh fuzz
 	FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz.sh
+
+api-fuzz: build ## hostile requests over the OpenAPI document (schemathesis)
+	scripts/api_fuzz.sh $(WEIR)
 
 install: build ## program, man pages, completions under DESTDIR/PREFIX
 	scripts/place.sh $(WEIR) "$(DESTDIR)$(PREFIX)"

@@ -24,4 +24,7 @@ install -D -m 644 -t "$root/share/man/man1" "$work"/man/*.1
 install -D -m 644 "$work/bash" "$root/share/bash-completion/completions/weir"
 install -D -m 644 "$work/zsh" "$root/share/zsh/site-functions/_weir"
 install -D -m 644 "$work/fish" "$root/share/fish/vendor_completions.d/weir.fish"
+(cd "$here/scenarios" && find . -type f) | while read -r file; do
+    install -D -m 644 "$here/scenarios/$file" "$root/share/weir/scenarios/$file"
+done
 install -D -m 644 -t "$root/share/doc/weir" "$here/LICENSE-MIT" "$here/LICENSE-APACHE"

@@ -1,0 +1,82 @@
+//! A server in this process, on a port of its own, with directories of its own and without a launcher.
+#![allow(dead_code, clippy::unwrap_used)]
+
+use std::net::SocketAddr;
+
+use tokio::sync::oneshot;
+use weir_api::{Config, Server};
+use weir_model::record::{RUN_SCHEMA, Record};
+use weir_runs::{Place, Store};
+
+pub(crate) struct Served {
+    pub(crate) address: SocketAddr,
+    pub(crate) directory: tempfile::TempDir,
+    end: Option<oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+pub(crate) fn place(directory: &std::path::Path) -> Place {
+    Place::in_directory(directory.join("data"))
+}
+
+/// A server; `change` may change how it runs.
+pub(crate) fn serve(change: impl FnOnce(&mut Config)) -> Served {
+    let directory = tempfile::tempdir().unwrap();
+    serve_in(directory, "127.0.0.1:0".parse().unwrap(), change)
+}
+
+pub(crate) fn serve_in(
+    directory: tempfile::TempDir,
+    address: SocketAddr,
+    change: impl FnOnce(&mut Config),
+) -> Served {
+    let mut config = Config {
+        address,
+        host_names: vec!["lab.example".into()],
+        token_file: None,
+        version: "0.0.0".into(),
+        place: place(directory.path()),
+        plans: directory.path().join("plans"),
+        scenarios: vec![directory.path().join("scenarios")],
+        keys: directory.path().join("keys"),
+        scripts: None,
+        words: |_| Err("no words in this test".into()),
+        may_emulate: false,
+        may_make_labs: false,
+        limits: Default::default(),
+    };
+    // Tests ask from one address.
+    config.limits.requests_per_second = 100_000;
+    change(&mut config);
+    let (told, heard) = std::sync::mpsc::channel();
+    let (end, ended) = oneshot::channel::<()>();
+    let thread = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let private = tempfile::tempdir().unwrap();
+            let server = Server::bind(config, private, None).await.unwrap();
+            told.send(server.address().unwrap()).unwrap();
+            server.run(async { drop(ended.await) }).await;
+        });
+    });
+    let address = heard.recv().unwrap();
+    Served { address, directory, end: Some(end), thread: Some(thread) }
+}
+
+/// A run that is kept.
+pub(crate) fn keep(served: &Served, id: &str, title: &str) {
+    let mut record = Record { schema: RUN_SCHEMA.into(), id: id.into(), ..Default::default() };
+    record.started_at = "2026-11-22T10:00:00Z".into();
+    record.plan.title = Some(title.into());
+    record.labels.insert("site".into(), "lab".into());
+    Store::open_at(&place(served.directory.path())).unwrap().insert(&record).unwrap();
+}

@@ -1,0 +1,323 @@
+//! `weir serve --ui` from outside: tests, plans, emulators and experiments over HTTP, on real servers in a lab.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+#[path = "../../api/tests/http/mod.rs"]
+mod http;
+
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use common::{WEIR, skip, until, wait};
+use http::{Events, Reply, ask_on};
+use serde_json::{Value, json};
+use weir_lab::{Lab, LabSpec, Topology};
+use weir_net::namespace::effective_user_id;
+
+/// A server with its page, in a namespace of a lab or here.
+struct Ui<'a> {
+    child: Child,
+    address: SocketAddr,
+    lab: Option<(&'a Lab, &'a str)>,
+    _stdout: BufReader<std::process::ChildStdout>,
+}
+
+impl Drop for Ui<'_> {
+    fn drop(&mut self) {
+        if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
+            common::signal("TERM", &self.child);
+            wait(&mut self.child, "weir serve --ui");
+        }
+    }
+}
+
+impl<'a> Ui<'a> {
+    fn start(directory: &Path, lab: Option<(&'a Lab, &'a str)>, words: &[&str]) -> Ui<'a> {
+        let mut command = match lab {
+            Some((lab, host)) => lab.command(host, WEIR).unwrap(),
+            None => Command::new(WEIR),
+        };
+        command.args(["serve", "--ui=127.0.0.1:0"]).args(words);
+        command.env_remove("WEIR_KEY").env("NO_COLOR", "1");
+        command.env("WEIR_DATA_DIR", directory.join("data"));
+        command.env("WEIR_CONFIG_DIR", directory.join("config"));
+        command.env("WEIR_RUNTIME_DIR", directory.join("runtime"));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        let mut child = command.spawn().unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let address = loop {
+            let mut line = String::new();
+            assert!(stdout.read_line(&mut line).unwrap() > 0, "weir serve --ui ended");
+            if let Some(at) = line.trim().strip_prefix("page and API on http://") {
+                break at.trim_end_matches('/').parse().unwrap();
+            }
+        };
+        Ui { child, address, lab, _stdout: stdout }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let connect = || {
+            let stream = TcpStream::connect(self.address).unwrap();
+            stream.set_read_timeout(Some(http::LIMIT)).unwrap();
+            stream
+        };
+        match self.lab {
+            // A socket stays in the namespace that it was made in.
+            Some((lab, host)) => lab.run_in(host, connect).unwrap(),
+            None => connect(),
+        }
+    }
+
+    fn ask(&self, method: &str, path: &str, body: Option<Value>) -> Reply {
+        self.ask_with(method, path, &[], body)
+    }
+
+    fn ask_with(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<Value>,
+    ) -> Reply {
+        let text = body.map(|b| b.to_string().into_bytes());
+        let path = format!("/api/v1{path}");
+        ask_on(self.connect(), method, &path, headers, text.as_deref()).unwrap()
+    }
+
+    fn get(&self, path: &str) -> Value {
+        self.ask("GET", path, None).expect(200)
+    }
+
+    fn events(&self, query: &str) -> Events {
+        Events::open(self.connect(), query)
+    }
+}
+
+/// A port that nobody has at the moment.
+fn free_port() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port().to_string()
+}
+
+fn udp(packets: u64, rate: &str) -> Value {
+    json!({
+        "schema": "weir.plan/1", "interval": "100ms",
+        "connection": [{ "name": "one", "transport": "udp", "rate": rate, "packets": packets }],
+    })
+}
+
+#[test]
+fn a_test_is_started_watched_and_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let ui = Ui::start(dir.path(), None, &["-p", &port, "-B", "127.0.0.1"]);
+    let system = ui.get("/system");
+    assert_eq!(system["may"]["capabilities"], json!([]), "the web server has none");
+    let mut events = ui.events("?topics=tests,clients");
+    events.until("hello", |h| h["instance"] == system["instance"]);
+    let request = json!({
+        "host": format!("127.0.0.1:{port}"), "plan": udp(2000, "1000pps"), "tags": { "from": "page" },
+    });
+    let test = ui.ask("POST", "/tests", Some(request)).expect(201);
+    let id = test["id"].as_str().unwrap().to_owned();
+    let mine = |e: &Value| e["id"] == id.as_str() && e["kind"] == "tests";
+    events.until("state", |e| mine(e) && e["state"] == "running");
+    let sample = events.until("sample", &mine);
+    assert!(sample["interval"]["total"]["forward"].is_object(), "{sample}");
+    let ended = events.until("state", |e| mine(e) && e["state"] == "ended");
+    let run = ended["run_id"].as_str().unwrap();
+    let record = ui.get(&format!("/tests/{id}/record"));
+    assert_eq!(record["flows"][0]["sender"]["packets"], 2000);
+    let kept = ui.get(&format!("/runs/{run}"));
+    assert_eq!((&kept["id"], &kept["labels"]["from"]), (&json!(run), &json!("page")));
+    assert_eq!(kept["flows"], record["flows"]);
+    let client = &ui.get("/clients")["clients"][0];
+    assert_eq!(client["report"]["flows"][0]["receiver"]["packets"], 2000, "{client}");
+    ui.ask("DELETE", &format!("/tests/{id}"), None).expect(204);
+    ui.ask("GET", &format!("/tests/{id}"), None).expect(404);
+    ui.get(&format!("/runs/{run}"));
+}
+
+#[test]
+fn a_test_is_stopped_and_what_it_measured_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let ui = Ui::start(dir.path(), None, &["-p", &port, "-B", "127.0.0.1"]);
+    let mut plan = udp(1_000_000, "1000pps");
+    let second = json!({ "name": "two", "transport": "udp", "rate": "100pps", "duration": "0", "autostart": false });
+    plan["connection"].as_array_mut().unwrap().push(second);
+    let mut events = ui.events("");
+    let request = json!({ "host": format!("127.0.0.1:{port}"), "plan": plan });
+    let test = ui.ask("POST", "/tests", Some(request)).expect(201);
+    let path = format!("/tests/{}", test["id"].as_str().unwrap());
+    events.until("sample", |e| e["id"] == test["id"] && e["sequence"].as_u64() > Some(2));
+    assert_eq!(ui.get(&path)["flows"].as_array().unwrap().len(), 2);
+    ui.ask("POST", &format!("{path}/connections/two/start"), None).expect(200);
+    ui.ask("POST", &format!("{path}/connections/three/start"), None).expect(422);
+    ui.ask("POST", &format!("{path}/connections/one/stop"), None).expect(200);
+    ui.ask("POST", &format!("{path}/stop"), None).expect(202);
+    let ended = events.until("state", |e| e["id"] == test["id"] && e["state"] == "ended");
+    let run = ui.get(&format!("/runs/{}", ended["run_id"].as_str().unwrap()));
+    assert_eq!(run["status"], "interrupted");
+    assert!(run["flows"][0]["sender"]["packets"].as_u64() > Some(0), "{run}");
+    // One that can't be reached fails with the program's words.
+    let nobody = json!({ "host": format!("127.0.0.1:{}", free_port()), "plan": udp(1, "1M") });
+    let test = ui.ask("POST", "/tests", Some(nobody)).expect(201);
+    let failed = events.until("state", |e| e["id"] == test["id"] && e["state"] == "failed");
+    assert!(failed["error"].as_str().is_some_and(|e| e.contains("refused")), "{failed}");
+}
+
+#[test]
+fn what_runs_ends_with_the_server() {
+    let dir = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let mut ui = Ui::start(dir.path(), None, &["-p", &port, "-B", "127.0.0.1"]);
+    let request = json!({ "host": format!("127.0.0.1:{port}"), "plan": udp(1_000_000, "1000pps") });
+    let test = ui.ask("POST", "/tests", Some(request)).expect(201);
+    let mut events = ui.events("");
+    events.until("sample", |e| e["id"] == test["id"]);
+    ui.child.kill().unwrap();
+    ui.child.wait().unwrap();
+    // The launcher hears of it, and ends the answering side too: its port is free again.
+    until("the answering side has ended", || {
+        std::net::TcpListener::bind(format!("127.0.0.1:{port}")).is_ok()
+    });
+}
+
+#[test]
+fn an_experiment_is_simulated_and_reported() {
+    let dir = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let scenarios = dir.path().join("config/scenarios");
+    std::fs::create_dir_all(&scenarios).unwrap();
+    let text = r#"
+        schema = "weir.scenario/1"
+        name = "lossy"
+        [lab]
+        middle = true
+        [emulator.m]
+        both = "loss every 10"
+        [[step]]
+        test = { args = "-u -b 1000pps -k 1000" }
+        expect = ["loss >= 9 %"]
+    "#;
+    std::fs::write(scenarios.join("lossy.toml"), text).unwrap();
+    let ui = Ui::start(dir.path(), None, &["-p", &port, "-B", "127.0.0.1"]);
+    assert_eq!(ui.get("/scenarios")["scenarios"][0]["name"], "lossy");
+    let mut events = ui.events("?topics=experiments");
+    let request = json!({ "scenario": "lossy", "simulate": true });
+    let begun = ui.ask("POST", "/experiments", Some(request)).expect(201);
+    let path = format!("/experiments/{}", begun["id"].as_str().unwrap());
+    events.until("state", |e| e["id"] == begun["id"] && e["state"] == "ended");
+    let done = ui.get(&path);
+    assert_eq!(done["outcome"]["outcome"], "passed", "{done}");
+    let report = ui.ask("GET", &format!("{path}/report"), None);
+    assert!(report.status == 200 && report.text().contains("lossy"));
+    let mut document: Value = serde_json::to_value(&done).unwrap();
+    document = json!({ "scenario": document["name"], "document": {} });
+    ui.ask("POST", "/experiments", Some(document)).expect(422);
+}
+
+#[test]
+fn an_emulator_in_the_middle_does_what_was_asked_and_outlives_its_server() {
+    const TEST: &str = "an_emulator_in_the_middle_does_what_was_asked_and_outlives_its_server";
+    if effective_user_id() != 0 {
+        return skip(TEST, "needs root");
+    }
+    let spec = LabSpec { topology: Topology::Middle, ..LabSpec::default() };
+    let lab = Lab::up(&spec).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let far = tempfile::tempdir().unwrap();
+    let _b = Ui::start(far.path(), Some((&lab, "b")), &[]);
+    let a = Ui::start(dir.path(), Some((&lab, "a")), &[]);
+    let mut m = Ui::start(dir.path(), Some((&lab, "m")), &[]);
+    let laws = json!({
+        "schema": "weir.impair/1", "seed": "0x7",
+        "other": { "a_to_b": { "delay": { "constant": "1ms" } } },
+    });
+    let request = json!({ "interfaces": ["to-a", "to-b"], "configuration": laws });
+    let made = m.ask("POST", "/emulators", Some(request)).expect(201);
+    let path = format!("/emulators/{}", made["id"].as_str().unwrap());
+    let mut events = m.events("");
+    // Staged, then applied together; who comes second is told.
+    let read = m.ask("GET", &format!("{path}/configuration"), None);
+    let mut laws = read.expect(200);
+    laws["flow"] = json!([{
+        "name": "weir", "filter": { "protocol": "udp" },
+        "a_to_b": { "loss": { "every": 10 }, "delay": { "constant": "20ms" } },
+    }]);
+    let preview = json!({ "configuration": laws, "flow": "weir", "packets": 1000, "size_bytes": 1000 });
+    let preview = m.ask("POST", "/laws/preview", Some(preview)).expect(200);
+    let configuration = format!("{path}/configuration");
+    let tag = read.etag();
+    let put = m.ask_with("PUT", &configuration, &[("If-Match", &tag)], Some(laws.clone()));
+    put.expect(200);
+    events.until("edited", |e| e["document"] == configuration[1..]);
+    let late = m.ask_with("PUT", &configuration, &[("If-Match", &tag)], Some(laws)).expect(412);
+    assert_eq!(late["changed"]["by"], "127.0.0.1");
+    let wrong = json!({ "schema": "weir.impair/1", "other": { "a_to_b": { "loss": { "percentage": 200.0 } } } });
+    let refused = m.ask("PUT", &configuration, Some(wrong)).expect(422);
+    assert!(refused["errors"][0]["field"].as_str().unwrap().starts_with("/other/a_to_b/loss"), "{refused}");
+    // Asked, shown before and measured are one.
+    let b = lab.host("b").unwrap().ipv4.to_string();
+    let request = json!({ "host": b, "plan": udp(1000, "1000pps") });
+    let mut of_a = a.events("?topics=tests");
+    let test = a.ask("POST", "/tests", Some(request)).expect(201);
+    of_a.until("state", |e| e["id"] == test["id"] && e["state"] == "ended");
+    let record = a.get(&format!("/tests/{}/record", test["id"].as_str().unwrap()));
+    let receiver = &record["flows"][0]["receiver"];
+    assert_eq!(preview["lost_packets"], 100);
+    // Hellos and feedback are packets of the flow too, and move the count by a few.
+    let lost = receiver["lost_packets"].as_i64().unwrap();
+    assert!((98..=102).contains(&lost), "{receiver}");
+    let delay = receiver["one_way_delay"]["p50_seconds"].as_f64().unwrap();
+    assert!((0.02..0.025).contains(&delay), "{delay}");
+    let counters = m.get(&format!("{path}/counters"));
+    let flow = counters["impairment"]["flows"].as_array().unwrap().iter().find(|f| f["name"] == "weir" && f["direction"] == "forward").unwrap().clone();
+    assert!(flow["counters"]["lost_packets"].as_i64() >= Some(lost), "{flow}");
+    let sample = events.until("sample", |e| e["kind"] == "emulators");
+    assert_eq!(sample["id"], made["id"]);
+    assert!(sample["emulator"]["directions"].is_array());
+    m.ask("POST", &format!("{path}/flows/weir/stop"), None).expect(200);
+    assert_eq!(m.get(&path)["stopped_flows"], json!(["weir"]));
+    m.ask("POST", &format!("{path}/flows/nobody/stop"), None).expect(404);
+    // The server goes, the emulator stays, and another server finds it.
+    m.child.kill().unwrap();
+    m.child.wait().unwrap();
+    let again = Ui::start(dir.path(), Some((&lab, "m")), &[]);
+    assert_eq!(again.get(&path)["stopped_flows"], json!(["weir"]));
+    assert_eq!(again.get("/emulators")["emulators"].as_array().unwrap().len(), 1);
+    again.ask("DELETE", &path, None).expect(204);
+    assert_eq!(again.get("/emulators")["emulators"], json!([]));
+    // What it is refused is said in its words.
+    let request = json!({ "interfaces": ["to-a", "lo"] });
+    let refused = again.ask("POST", "/emulators", Some(request)).expect(422);
+    assert!(refused["detail"].as_str().unwrap().contains("lo"), "{refused}");
+}
+
+#[test]
+fn a_dead_man_lets_everything_pass() {
+    const TEST: &str = "a_dead_man_lets_everything_pass";
+    if effective_user_id() != 0 {
+        return skip(TEST, "needs root");
+    }
+    let spec = LabSpec { topology: Topology::Middle, ..LabSpec::default() };
+    let lab = Lab::up(&spec).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let mut m = Ui::start(dir.path(), Some((&lab, "m")), &[]);
+    let request = json!({ "interfaces": ["to-a", "to-b"], "dead_man_seconds": 1 });
+    let made = m.ask("POST", "/emulators", Some(request)).expect(201);
+    assert_eq!(made["dead_man_seconds"], 1);
+    m.child.kill().unwrap();
+    m.child.wait().unwrap();
+    let log = dir.path().join(format!("runtime/impair-{}.log", made["id"].as_str().unwrap()));
+    until("the dead man's words", || {
+        std::fs::read_to_string(&log).unwrap_or_default().contains("everything passes untouched")
+    });
+    let m = Ui::start(dir.path(), Some((&lab, "m")), &[]);
+    let path = format!("/emulators/{}", made["id"].as_str().unwrap());
+    assert_eq!(m.get(&path)["stopped_flows"], json!(["other"]));
+    m.ask("DELETE", &path, None).expect(204);
+}
