@@ -30,7 +30,8 @@ impl Bench {
         let (tell, told) = std::sync::mpsc::channel();
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let thread = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let server = SpeedServer::bind(config).await.unwrap();
                 tell.send(server.address().unwrap()).unwrap();
@@ -44,7 +45,8 @@ impl Bench {
     fn get(&self, path: &str) -> (u16, String) {
         let mut tcp = TcpStream::connect(self.address).unwrap();
         tcp.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        write!(tcp, "GET {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", self.address).unwrap();
+        write!(tcp, "GET {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", self.address)
+            .unwrap();
         let mut text = String::new();
         tcp.read_to_string(&mut text).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
@@ -223,7 +225,10 @@ fn a_whole_test_is_measured_kept_and_shown() {
     assert_eq!(stopped["phase"], "download");
     assert!(sent >= 20_000_000 || stopped["seconds"].as_f64().unwrap() >= 1.0, "{stopped}");
     // Heads of frames beside, and the rest of frames behind the end.
-    assert!(come + other >= sent && come + other < sent + sent / 100 + 600_000, "{come} {other} {sent}");
+    assert!(
+        come + other >= sent && come + other < sent + sent / 100 + 600_000,
+        "{come} {other} {sent}"
+    );
     assert_eq!(first[0], 0x82, "binary, whole");
     let zeros = first.iter().filter(|byte| **byte == 0).count();
     assert!(zeros < first.len() / 64, "{zeros} zeros: it could be compressed");
@@ -247,7 +252,9 @@ fn a_whole_test_is_measured_kept_and_shown() {
     let download = json!({ "bytes": 5_000_000, "seconds": 0.5, "bits_per_second": 8e7 });
     let latency = json!({ "idle": [0.001], "download": [], "upload": [] });
     let upload = json!({ "bytes": 1u64 << 40, "seconds": 0.5, "bits_per_second": 1e13 });
-    control.say(json!({ "type": "result", "download": download, "upload": upload, "latency": latency }));
+    control.say(
+        json!({ "type": "result", "download": download, "upload": upload, "latency": latency }),
+    );
     let kept = control.until("kept");
     let id = kept["id"].as_str().unwrap();
     assert_eq!(kept["url"], format!("/?result={id}"));
@@ -261,7 +268,8 @@ fn a_whole_test_is_measured_kept_and_shown() {
     assert!(!body.contains("127.0.0.1"), "{body}");
     assert_eq!(bench.get(&format!("/r/{id}")).0, 303);
 
-    let store = Store::open_existing(&Place::in_directory(bench.directory.path())).unwrap().unwrap();
+    let store =
+        Store::open_existing(&Place::in_directory(bench.directory.path())).unwrap().unwrap();
     assert_eq!(store.list(&Filter::default()).unwrap().len(), 1);
     let record = store.get("last").unwrap();
     assert_eq!(record.peer, "browser");
@@ -304,7 +312,13 @@ fn strangers_are_refused_at_the_door() {
     assert_eq!(bench.open("/speed/v1?session=AAAAAAAAAAAAAAAAAAAAAA").err(), Some(403));
     assert_eq!(bench.open("/speed/v1?x=1").err(), Some(403));
     assert_eq!(bench.get("/speed/v1").0, 426);
-    for path in ["/speed/v1/results/AAAAAAAAAAAAAAAAAAAAAA", "/speed/v1/results/..%2f", "/r/x", "/index.html", "/api/v1/system"] {
+    for path in [
+        "/speed/v1/results/AAAAAAAAAAAAAAAAAAAAAA",
+        "/speed/v1/results/..%2f",
+        "/r/x",
+        "/index.html",
+        "/api/v1/system",
+    ] {
         assert_eq!(bench.get(path).0, 404, "{path}");
     }
 }
@@ -329,7 +343,8 @@ fn what_is_no_message_closes_with_its_code() {
 fn a_session_ends_with_its_control_connection() {
     let bench = Bench::up(SpeedLimits { phase_seconds: 30, ..limits() }, false);
     let (mut control, hello) = bench.control();
-    let mut data = bench.open(&format!("/speed/v1?session={}", hello["session"].as_str().unwrap())).unwrap();
+    let mut data =
+        bench.open(&format!("/speed/v1?session={}", hello["session"].as_str().unwrap())).unwrap();
     control.say(json!({ "type": "start", "phase": "download" }));
     control.until("started");
     assert!(matches!(data.frame(), Frame::Binary(_)));
@@ -337,7 +352,10 @@ fn a_session_ends_with_its_control_connection() {
     let mut buffer = vec![0; 1 << 16];
     // Ends: by a reset, since what was unsent is forgotten.
     while let Ok(1..) = data.0.read(&mut buffer) {}
-    assert_eq!(bench.open(&format!("/speed/v1?session={}", hello["session"].as_str().unwrap())).err(), Some(403));
+    assert_eq!(
+        bench.open(&format!("/speed/v1?session={}", hello["session"].as_str().unwrap())).err(),
+        Some(403)
+    );
 }
 
 #[test]
@@ -350,7 +368,8 @@ fn claims_that_can_not_be_are_not_kept_and_anonymous_is_anonymous() {
     control.say(json!({ "type": "ping", "id": 1 }));
     control.say(json!({ "type": "result", "latency": { "idle": [0.01] } }));
     control.until("kept");
-    let store = Store::open_existing(&Place::in_directory(bench.directory.path())).unwrap().unwrap();
+    let store =
+        Store::open_existing(&Place::in_directory(bench.directory.path())).unwrap().unwrap();
     let record = serde_json::to_string(&store.get("last").unwrap()).unwrap();
     assert!(!record.contains("127.0.0.1:") && record.contains("browser"), "{record}");
 }

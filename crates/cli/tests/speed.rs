@@ -22,7 +22,9 @@ fn a_speed_test_shows_the_impairment() {
     let log = path.file("serve.log");
     let words = ["serve", "--speed-test", ":9349", "--logfile", log.to_str().unwrap()];
     let server = Running::start(path.weir("b", &words));
-    until("the speed test listens", || std::fs::read_to_string(&log).is_ok_and(|t| t.contains("speed test on http://")));
+    until("the speed test listens", || {
+        std::fs::read_to_string(&log).is_ok_and(|t| t.contains("speed test on http://"))
+    });
     let b = path.lab.host("b").unwrap().ipv4.to_string();
     let client = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/speed_client.py");
     let result: Value =
@@ -31,7 +33,10 @@ fn a_speed_test_shows_the_impairment() {
     // On the wire 20 and 40 Mbit/s: with headers of Ethernet, IP and TCP on 1500 bytes a payload of 95 %.
     for (direction, asked) in [("upload", 20e6), ("download", 40e6)] {
         let measured = result[direction]["bits_per_second"].as_f64().unwrap();
-        assert!((0.9 * asked..=1.0 * asked).contains(&measured), "{direction}: {measured} of {asked}");
+        assert!(
+            (0.9 * asked..=1.0 * asked).contains(&measured),
+            "{direction}: {measured} of {asked}"
+        );
     }
     let trips = &result["round_trips"];
     let idle = trips["idle"]["min_seconds"].as_f64().unwrap();

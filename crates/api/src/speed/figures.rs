@@ -20,8 +20,11 @@ pub(super) struct Throughput {
 impl Throughput {
     /// Absent where nothing came, or in no time.
     pub(super) fn new(bytes: u64, seconds: f64) -> Option<Throughput> {
-        (bytes > 0 && seconds > 0.0 && seconds.is_finite())
-            .then(|| Throughput { bytes, seconds, bits_per_second: bytes as f64 * 8.0 / seconds })
+        (bytes > 0 && seconds > 0.0 && seconds.is_finite()).then(|| Throughput {
+            bytes,
+            seconds,
+            bits_per_second: bytes as f64 * 8.0 / seconds,
+        })
     }
 }
 
@@ -118,7 +121,11 @@ pub(super) fn verdict(
     }
     if let Some(idle) = idle {
         let more = added.map(|a| format!(", {} ms more while data flows", three_digits(a * 1e3)));
-        parts.push(format!("round trip {} ms{}", three_digits(idle * 1e3), more.unwrap_or_default()));
+        parts.push(format!(
+            "round trip {} ms{}",
+            three_digits(idle * 1e3),
+            more.unwrap_or_default()
+        ));
     }
     let mut uses = vec![];
     if down >= 1.0 && up >= 1.0 && idle.is_some_and(|s| s < 0.15) {
@@ -169,7 +176,10 @@ pub(super) fn check(
             return Err("the download's figures are no measurement".into());
         }
         if claimed.bytes > sent_bytes {
-            return Err(format!("{} bytes were sent, fewer than the page says it received", sent_bytes));
+            return Err(format!(
+                "{} bytes were sent, fewer than the page says it received",
+                sent_bytes
+            ));
         }
     }
     if round_trips.all().iter().any(|list| list.len() > super::message::MOST_ROUND_TRIPS) {
@@ -218,17 +228,24 @@ mod tests {
     fn round_trips_are_summed_up() {
         assert_eq!(summary(&[]), None);
         let s = summary(&[0.03, 0.01, 0.02]).unwrap();
-        assert_eq!((s.count, s.min_seconds, s.median_seconds, s.p95_seconds), (3, 0.01, 0.02, None));
+        assert_eq!(
+            (s.count, s.min_seconds, s.median_seconds, s.p95_seconds),
+            (3, 0.01, 0.02, None)
+        );
         assert!((s.jitter_seconds.unwrap() - 0.015).abs() < 1e-12);
         assert_eq!(summary(&[0.01]).unwrap().jitter_seconds, None);
         let hundred: Vec<f64> = (1..=100).map(f64::from).collect();
         let s = summary(&hundred).unwrap();
-        assert_eq!((s.median_seconds, s.p95_seconds, s.jitter_seconds), (50.5, Some(95.0), Some(1.0)));
+        assert_eq!(
+            (s.median_seconds, s.p95_seconds, s.jitter_seconds),
+            (50.5, Some(95.0), Some(1.0))
+        );
     }
 
     #[test]
     fn the_sentence_says_what_it_is_good_for() {
-        let round_trips = RoundTrips { idle: vec![0.02; 5], download: vec![0.03; 5], upload: vec![0.3; 5] };
+        let round_trips =
+            RoundTrips { idle: vec![0.02; 5], download: vec![0.03; 5], upload: vec![0.3; 5] };
         let sums = Summaries::of(&round_trips);
         let (down, up) = (Throughput::new(12_500_000, 1.0), Throughput::new(1_250_000, 1.0));
         assert_eq!(
@@ -255,7 +272,9 @@ mod tests {
         }
         let many = RoundTrips { idle: vec![0.01; 201], ..RoundTrips::default() };
         assert!(check(None, &many, 0, 999).is_err());
-        for (seconds, bits_per_second) in [(0.0, 1.0), (-1.0, 1.0), (f64::NAN, 1.0), (1.0, f64::INFINITY), (1.0, 0.0)] {
+        for (seconds, bits_per_second) in
+            [(0.0, 1.0), (-1.0, 1.0), (f64::NAN, 1.0), (1.0, f64::INFINITY), (1.0, 0.0)]
+        {
             let claim = Throughput { bytes: 1, seconds, bits_per_second };
             assert!(check(Some(&claim), &RoundTrips::default(), 10, 0).is_err(), "{claim:?}");
         }

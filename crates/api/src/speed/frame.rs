@@ -44,7 +44,12 @@ pub(super) enum Kind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Event {
     /// Payload bytes `from..to` of the input that was handed in, unmasked if that was asked for.
-    Data { kind: Kind, from: usize, to: usize, ends: bool },
+    Data {
+        kind: Kind,
+        from: usize,
+        to: usize,
+        ends: bool,
+    },
     Ping(Vec<u8>),
     Pong,
     /// The peer closes, with its code.
@@ -207,7 +212,10 @@ impl Frames {
                 [_] => return Err(violation("a close frame of one byte")),
                 [a, b, text @ ..] => {
                     if std::str::from_utf8(text).is_err() {
-                        return Err(Violation { code: close::NOT_UTF8, reason: "a reason is not UTF-8" });
+                        return Err(Violation {
+                            code: close::NOT_UTF8,
+                            reason: "a reason is not UTF-8",
+                        });
                     }
                     Event::Close(Some(u16::from_be_bytes([*a, *b])))
                 }
@@ -282,7 +290,11 @@ pub(super) mod tests {
     }
 
     /// All events of a stream that comes in pieces of `step`, the data of a message joined.
-    fn read(bytes: &[u8], step: usize, most: u64) -> Result<(Vec<(Kind, Vec<u8>)>, Vec<Event>), Violation> {
+    fn read(
+        bytes: &[u8],
+        step: usize,
+        most: u64,
+    ) -> Result<(Vec<(Kind, Vec<u8>)>, Vec<Event>), Violation> {
         let mut frames = Frames::new(true, most);
         let (mut messages, mut others, mut message) = (vec![], vec![], vec![]);
         for piece in bytes.chunks(step.max(1)) {

@@ -26,7 +26,9 @@ fn measure(bytes: &[u8], step: usize) -> (u64, u64, Vec<Event>, Option<u16>) {
             let (used, event) = match frames.take(rest) {
                 Ok(taken) => taken,
                 // How much of a frame was measured before a fault in it depends on the pieces; of whole messages it does not.
-                Err(violation) => return (payload - message, messages, others, Some(violation.code)),
+                Err(violation) => {
+                    return (payload - message, messages, others, Some(violation.code));
+                }
             };
             assert!(used > 0 && used <= rest.len(), "nothing was taken");
             match event {
@@ -73,7 +75,13 @@ pub fn fuzz_speed_session(data: &[u8]) {
                 Act::Keep(outcome) => {
                     assert!(outcome.download.is_none_or(|d| d.bytes <= counts.sent));
                     assert!(outcome.download.is_none_or(|d| d.bits_per_second.is_finite()));
-                    assert!(outcome.round_trips.all().iter().all(|list| list.len() <= message::MOST_ROUND_TRIPS));
+                    assert!(
+                        outcome
+                            .round_trips
+                            .all()
+                            .iter()
+                            .all(|list| list.len() <= message::MOST_ROUND_TRIPS)
+                    );
                 }
                 Act::Close(..) => return,
                 Act::Say(_) => {}
@@ -124,7 +132,8 @@ mod tests {
     fn mutations_of_frames_are_harmless() {
         let samples = [
             [vec![3], client(0x81, br#"{"type":"ping","id":7}"#), client(0x89, b"?")].concat(),
-            [vec![7], client(0x02, &[1; 300]), client(0x80, &[2; 5]), client(0x88, b"\x03\xe8bye")].concat(),
+            [vec![7], client(0x02, &[1; 300]), client(0x80, &[2; 5]), client(0x88, b"\x03\xe8bye")]
+                .concat(),
             [vec![1], client(0x82, &[9; 70_000])].concat(),
         ];
         let mut draws = Draws(5);

@@ -113,10 +113,19 @@ impl Book {
         let busy = |retry_after_seconds, text: String| Err(Busy { retry_after_seconds, text });
         self.all.forget(now_ns);
         if self.all.now >= limits.tests {
-            return busy(SOON_SECONDS, format!("{} tests are running here, the most at once.", limits.tests));
+            return busy(
+                SOON_SECONDS,
+                format!("{} tests are running here, the most at once.", limits.tests),
+            );
         }
         if let Some(wait) = self.all.wait(limits.tests_per_hour, now_ns) {
-            return busy(wait, format!("{} tests were made here within the hour, the most.", limits.tests_per_hour));
+            return busy(
+                wait,
+                format!(
+                    "{} tests were made here within the hour, the most.",
+                    limits.tests_per_hour
+                ),
+            );
         }
         if self.by_network.len() >= MOST_NETWORKS && !self.by_network.contains_key(&network) {
             self.by_network.retain(|_, visits| {
@@ -130,11 +139,17 @@ impl Book {
         let own = self.by_network.entry(network).or_default();
         own.forget(now_ns);
         if own.now >= limits.tests_per_address {
-            return busy(SOON_SECONDS, format!("{} tests are running from your address, the most at once.", own.now));
+            return busy(
+                SOON_SECONDS,
+                format!("{} tests are running from your address, the most at once.", own.now),
+            );
         }
         if let Some(wait) = own.wait(limits.tests_per_hour_per_address, now_ns) {
             let most = limits.tests_per_hour_per_address;
-            return busy(wait, format!("{most} tests were made from your address within the hour, the most."));
+            return busy(
+                wait,
+                format!("{most} tests were made from your address within the hour, the most."),
+            );
         }
         for visits in [own, &mut self.all] {
             visits.now += 1;
@@ -228,7 +243,11 @@ mod tests {
 
     #[test]
     fn an_hour_has_so_many_and_the_wait_is_told() {
-        let limits = SpeedLimits { tests_per_hour_per_address: 2, tests_per_hour: 3, ..SpeedLimits::default() };
+        let limits = SpeedLimits {
+            tests_per_hour_per_address: 2,
+            tests_per_hour: 3,
+            ..SpeedLimits::default()
+        };
         let mut book = Book::default();
         let (a, b) = (ip("192.0.2.1"), ip("192.0.2.2"));
         for at in [10 * S, 70 * S] {
@@ -246,7 +265,8 @@ mod tests {
 
     #[test]
     fn networks_that_are_remembered_are_bounded() {
-        let limits = SpeedLimits { tests_per_hour: usize::MAX, tests: usize::MAX, ..SpeedLimits::default() };
+        let limits =
+            SpeedLimits { tests_per_hour: usize::MAX, tests: usize::MAX, ..SpeedLimits::default() };
         let mut book = Book::default();
         for n in 0..MOST_NETWORKS as u32 {
             let network = IpAddr::from(n.to_be_bytes());
@@ -260,7 +280,8 @@ mod tests {
 
     #[test]
     fn connections_are_counted_until_they_leave() {
-        let limits = SpeedLimits { connections: 3, connections_per_address: 2, ..SpeedLimits::default() };
+        let limits =
+            SpeedLimits { connections: 3, connections_per_address: 2, ..SpeedLimits::default() };
         let mut open = Connections::default();
         let (a, b) = (ip("192.0.2.1"), ip("192.0.2.2"));
         assert!(open.enter(a, &limits) && open.enter(a, &limits) && !open.enter(a, &limits));

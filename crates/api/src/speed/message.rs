@@ -72,13 +72,32 @@ pub(super) enum ToPage {
         ping_seconds: f64,
         limits: Told,
     },
-    Busy { retry_after_seconds: u64, text: String },
-    Pong { id: u64 },
-    Started { phase: Phase },
-    Received { bytes: u64, seconds: f64 },
-    Stopped { phase: Phase, bytes: u64, seconds: f64 },
-    Kept { id: String, url: String },
-    NotKept { text: String },
+    Busy {
+        retry_after_seconds: u64,
+        text: String,
+    },
+    Pong {
+        id: u64,
+    },
+    Started {
+        phase: Phase,
+    },
+    Received {
+        bytes: u64,
+        seconds: f64,
+    },
+    Stopped {
+        phase: Phase,
+        bytes: u64,
+        seconds: f64,
+    },
+    Kept {
+        id: String,
+        url: String,
+    },
+    NotKept {
+        text: String,
+    },
 }
 
 impl ToPage {
@@ -113,8 +132,15 @@ mod tests {
     #[test]
     fn anything_else_is_none() {
         for text in [
-            "", "7", "[]", "{}", r#"{"type":"shell"}"#, r#"{"type":"ping"}"#, r#"{"type":"ping","id":-1}"#,
-            r#"{"type":"start","phase":"idle"}"#, r#"{"type":"result","latency":{"idle":["a"]}}"#,
+            "",
+            "7",
+            "[]",
+            "{}",
+            r#"{"type":"shell"}"#,
+            r#"{"type":"ping"}"#,
+            r#"{"type":"ping","id":-1}"#,
+            r#"{"type":"start","phase":"idle"}"#,
+            r#"{"type":"result","latency":{"idle":["a"]}}"#,
             r#"{"type":"result","latency":{"idle":[1e999]}}"#,
         ] {
             assert_eq!(read(text), None, "{text}");
@@ -124,8 +150,14 @@ mod tests {
     #[test]
     fn messages_to_the_page_have_their_words() {
         let stopped = ToPage::Stopped { phase: Phase::Download, bytes: 5, seconds: 0.5 };
-        assert_eq!(stopped.to_text(), r#"{"type":"stopped","phase":"download","bytes":5,"seconds":0.5}"#);
-        assert_eq!(ToPage::NotKept { text: "x".into() }.to_text(), r#"{"type":"not_kept","text":"x"}"#);
+        assert_eq!(
+            stopped.to_text(),
+            r#"{"type":"stopped","phase":"download","bytes":5,"seconds":0.5}"#
+        );
+        assert_eq!(
+            ToPage::NotKept { text: "x".into() }.to_text(),
+            r#"{"type":"not_kept","text":"x"}"#
+        );
         assert_eq!(ToPage::Pong { id: 1 }.to_text(), r#"{"type":"pong","id":1}"#);
     }
 }

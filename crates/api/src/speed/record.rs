@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use serde_json::{Map, Value, json};
 use weir_model::plan::{Connection, Direction, Family, Plan, Transport};
 use weir_model::record::{
-    Build, Delay, DirectionTotal, Flow, Host, Latency, Receiver, Record, RoundTripSeries, RUN_SCHEMA, Sender, Status,
-    Sums, Totals,
+    Build, Delay, DirectionTotal, Flow, Host, Latency, RUN_SCHEMA, Receiver, Record,
+    RoundTripSeries, Sender, Status, Sums, Totals,
 };
 use weir_model::units::{Seed, Span};
 use weir_model::warning::{Severity, Warning};
@@ -119,7 +119,10 @@ pub(super) fn record(outcome: &Outcome, facts: &Facts) -> Record {
         schema: RUN_SCHEMA.into(),
         id: facts.run_id.clone(),
         version: facts.version.clone(),
-        build: Build { commit: None, target: format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS) },
+        build: Build {
+            commit: None,
+            target: format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS),
+        },
         started_at: facts.started_at.clone(),
         seconds: facts.seconds,
         status: Status::Complete,
@@ -212,7 +215,11 @@ fn latency(round_trips: &RoundTrips) -> Option<Latency> {
         method: "tcp".into(),
         sent: [&idle, &loaded].into_iter().flatten().map(|d| d.count).sum(),
         lost: 0,
-        responsiveness_per_minute: loaded.as_ref().map(|d| d.mean_seconds).filter(|s| *s > 0.0).map(|s| 60.0 / s),
+        responsiveness_per_minute: loaded
+            .as_ref()
+            .map(|d| d.mean_seconds)
+            .filter(|s| *s > 0.0)
+            .map(|s| 60.0 / s),
         idle,
         loaded,
     })
@@ -242,7 +249,9 @@ fn warnings(outcome: &Outcome, facts: &Facts) -> Vec<Warning> {
             busiest * 100.0
         );
         (busiest >= BOUND_RATIO).then(|| {
-            Warning::new(code, Severity::Warning, text).with_value(busiest, BOUND_RATIO).for_flow(flow)
+            Warning::new(code, Severity::Warning, text)
+                .with_value(busiest, BOUND_RATIO)
+                .for_flow(flow)
         })
     };
     out.extend(bound(1, "sender-cpu-bound", "sent", facts.download));
@@ -326,7 +335,11 @@ mod tests {
         Outcome {
             download: Throughput::new(7_000_000, 7.0),
             upload: Throughput::new(700_000, 7.0),
-            round_trips: RoundTrips { idle: vec![0.01, 0.02], download: vec![0.08; 20], upload: vec![] },
+            round_trips: RoundTrips {
+                idle: vec![0.01, 0.02],
+                download: vec![0.08; 20],
+                upload: vec![],
+            },
             sent: Some(Mark { bytes: 8_000_000, seconds: 8.0 }),
             received: Some(Mark { bytes: 800_000, seconds: 8.0 }),
             bytes_used_up: false,
@@ -346,7 +359,10 @@ mod tests {
         assert!(up.sender.is_none(), "what the browser sent was not measured");
         assert_eq!(record.total.forward.unwrap().sender.unwrap().retransmits, Some(3));
         let latency = record.latency.unwrap();
-        assert_eq!((latency.idle.unwrap().count, latency.loaded.unwrap().p50_seconds), (2, Some(0.08)));
+        assert_eq!(
+            (latency.idle.unwrap().count, latency.loaded.unwrap().p50_seconds),
+            (2, Some(0.08))
+        );
         assert_eq!(record.warnings[0].code, "browser-claims");
         assert_eq!(record.warnings.len(), 1);
         assert_eq!(record.flows[0].receiver.as_ref().unwrap().lost_packets, None);
@@ -363,7 +379,12 @@ mod tests {
         assert_eq!(result["latency"]["upload"], json!([]));
         assert_eq!(result["round_trips"]["download"]["p95_seconds"], 0.08);
         assert!(result["round_trips"].get("upload").is_none());
-        assert!(result["verdict"].as_str().unwrap().starts_with("download 8.00 Mbit/s; upload 0.80 Mbit/s"));
+        assert!(
+            result["verdict"]
+                .as_str()
+                .unwrap()
+                .starts_with("download 8.00 Mbit/s; upload 0.80 Mbit/s")
+        );
         assert!(!result.to_string().contains("198.51.100"));
         assert!(super::result(&Record { peer: "weir".into(), ..record }).is_none());
     }
@@ -389,9 +410,14 @@ mod tests {
         let outcome = Outcome { bytes_used_up: true, ..outcome() };
         let record = record(&outcome, &Facts { download: Some(busy), tcp, ..facts() });
         let codes: Vec<&str> = record.warnings.iter().map(|w| w.code.as_str()).collect();
-        assert_eq!(codes, ["browser-claims", "sender-cpu-bound", "receive-window-limited", "bytes-used-up"]);
+        assert_eq!(
+            codes,
+            ["browser-claims", "sender-cpu-bound", "receive-window-limited", "bytes-used-up"]
+        );
         let busy = Load { thread_ratio: 0.1, busiest_core_ratio: Some(0.95) };
         let record = super::record(&outcome, &Facts { upload: Some(busy), ..facts() });
-        assert!(record.warnings.iter().any(|w| w.code == "receiver-cpu-bound" && w.flow == Some(2)));
+        assert!(
+            record.warnings.iter().any(|w| w.code == "receiver-cpu-bound" && w.flow == Some(2))
+        );
     }
 }

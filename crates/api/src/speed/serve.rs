@@ -33,8 +33,7 @@ const MOST_HEAD_BYTES: usize = 16 << 10;
 const ID_CHARACTERS: usize = 22;
 
 const POLICY: &str = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-const NOT_BUILT: &str =
-    "the page of the speed test is not in this program: it was built where web/dist was missing (make web builds it)\n";
+const NOT_BUILT: &str = "the page of the speed test is not in this program: it was built where web/dist was missing (make web builds it)\n";
 
 /// What connections share.
 #[derive(Debug)]

@@ -187,7 +187,8 @@ impl Machine {
         if self.kept {
             return refuse("A result of this test was kept already.");
         }
-        if let Err(why) = check(claims.download.as_ref(), &claims.latency, counts.sent, self.pongs) {
+        if let Err(why) = check(claims.download.as_ref(), &claims.latency, counts.sent, self.pongs)
+        {
             return refuse(&format!("{why}."));
         }
         let outcome = &mut self.outcome;
@@ -265,7 +266,13 @@ mod tests {
         Machine::new(SpeedLimits::default(), 0)
     }
 
-    fn say(machine: &mut Machine, at_ms: u64, message: FromPage, sent: u64, received: u64) -> Vec<Act> {
+    fn say(
+        machine: &mut Machine,
+        at_ms: u64,
+        message: FromPage,
+        sent: u64,
+        received: u64,
+    ) -> Vec<Act> {
         machine.on_message(at_ms * MS, Some(message), Counts { sent, received })
     }
 
@@ -281,19 +288,30 @@ mod tests {
     #[test]
     fn a_whole_test() {
         let mut m = machine();
-        assert_eq!(say(&mut m, 100, FromPage::Ping { id: 9 }, 0, 0), [Act::Say(ToPage::Pong { id: 9 })]);
+        assert_eq!(
+            say(&mut m, 100, FromPage::Ping { id: 9 }, 0, 0),
+            [Act::Say(ToPage::Pong { id: 9 })]
+        );
         let acts = say(&mut m, 2000, DOWN, 0, 0);
-        assert_eq!(acts, [
-            Act::Say(ToPage::Started { phase: Phase::Download }),
-            Act::Run(Some((Phase::Download, 2_000_000_000))),
-        ]);
-        assert_eq!(m.on_time(2200 * MS, Counts { sent: 10, received: 0 }), [], "the browser counts");
+        assert_eq!(
+            acts,
+            [
+                Act::Say(ToPage::Started { phase: Phase::Download }),
+                Act::Run(Some((Phase::Download, 2_000_000_000))),
+            ]
+        );
+        assert_eq!(
+            m.on_time(2200 * MS, Counts { sent: 10, received: 0 }),
+            [],
+            "the browser counts"
+        );
         let acts = say(&mut m, 9000, FromPage::Stop, 7000, 0);
         let stopped = ToPage::Stopped { phase: Phase::Download, bytes: 7000, seconds: 7.0 };
         assert_eq!(acts, [Act::Run(None), Act::Say(stopped)]);
         say(&mut m, 10_000, UP, 7000, 0);
         for tick in 1..=39u64 {
-            let acts = m.on_time((10_000 + tick * 200) * MS, Counts { sent: 7000, received: tick * 100 });
+            let acts =
+                m.on_time((10_000 + tick * 200) * MS, Counts { sent: 7000, received: tick * 100 });
             let told = ToPage::Received { bytes: tick * 100, seconds: tick as f64 / 5.0 };
             assert_eq!(acts, [Act::Say(told)]);
         }
@@ -306,7 +324,11 @@ mod tests {
         let acts = say(&mut m, 18_400, claims(6000, 1), 7000, 4000);
         let [Act::Keep(outcome)] = acts.as_slice() else { panic!("{acts:?}") };
         assert_eq!(outcome.download, Throughput::new(6000, 7.0));
-        assert_eq!(outcome.upload, Throughput::new(3500, 7.0), "counted here, without the first second");
+        assert_eq!(
+            outcome.upload,
+            Throughput::new(3500, 7.0),
+            "counted here, without the first second"
+        );
         assert!(!outcome.bytes_used_up);
         let again = say(&mut m, 18_500, claims(6000, 1), 7000, 4000);
         assert!(matches!(&again[..], [Act::Say(ToPage::NotKept { .. })]), "{again:?}");
@@ -358,13 +380,19 @@ mod tests {
     fn pings_have_a_rate() {
         let mut m = machine();
         let answered = (0..1000u64)
-            .take_while(|n| say(&mut m, *n, FromPage::Ping { id: *n }, 0, 0)[0] == Act::Say(ToPage::Pong { id: *n }))
+            .take_while(|n| {
+                say(&mut m, *n, FromPage::Ping { id: *n }, 0, 0)[0]
+                    == Act::Say(ToPage::Pong { id: *n })
+            })
             .count();
         // 100 at once and one in 20 ms.
         assert!((100..=106).contains(&answered), "{answered}");
         let mut m = machine();
         for n in 0..1000u64 {
-            assert!(matches!(say(&mut m, n * 20, FromPage::Ping { id: n }, 0, 0)[..], [Act::Say(_)]));
+            assert!(matches!(
+                say(&mut m, n * 20, FromPage::Ping { id: n }, 0, 0)[..],
+                [Act::Say(_)]
+            ));
         }
     }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -29,6 +29,9 @@ use crate::app::lock;
 const SUBPROTOCOL: &str = "weir.speed.v1";
 /// Longest frame on a data connection: none is kept, so that this only refuses nonsense.
 const MOST_DATA: u64 = 16 << 20;
+/// Bytes that may come outside of an upload, of all data connections together: what a page and its kernel held at the end of
+/// one.
+const MOST_STRAY: u64 = 64 << 20;
 /// Bytes read at once.
 const READ_BYTES: usize = 64 << 10;
 const READ_CONTROL_BYTES: usize = 8 << 10;
@@ -56,6 +59,8 @@ pub(super) struct Session {
     run: watch::Sender<Run>,
     sent: AtomicU64,
     received: AtomicU64,
+    /// Came outside of an upload.
+    stray: AtomicU64,
     attached: AtomicUsize,
     /// Of downloads that have ended.
     tcp: Mutex<Tcp>,
@@ -72,6 +77,9 @@ impl Session {
 
 /// `GET /speed/v1`: a control connection, or with `session` one for data.
 pub(super) async fn door(State(inner): State<Arc<Inner>>, mut request: Request) -> Response {
+    if request.method() != Method::GET {
+        return StatusCode::METHOD_NOT_ALLOWED.into_response();
+    }
     let key = match check(request.headers()) {
         Ok(key) => key,
         Err(refusal) => return refusal,
@@ -128,9 +136,11 @@ pub(super) async fn door(State(inner): State<Arc<Inner>>, mut request: Request) 
 fn check(headers: &HeaderMap) -> Result<String, Response> {
     let text = |name| headers.get(name).and_then(|v: &HeaderValue| v.to_str().ok()).unwrap_or("");
     let lists = |name, word: &str| {
-        headers.get_all(name).iter().filter_map(|v: &HeaderValue| v.to_str().ok()).any(|v| {
-            v.split(',').any(|part| part.trim().eq_ignore_ascii_case(word))
-        })
+        headers
+            .get_all(name)
+            .iter()
+            .filter_map(|v: &HeaderValue| v.to_str().ok())
+            .any(|v| v.split(',').any(|part| part.trim().eq_ignore_ascii_case(word)))
     };
     if !lists(header::UPGRADE, "websocket") || !lists(header::CONNECTION, "upgrade") {
         let needs = [(header::UPGRADE, "websocket"), (header::CONNECTION, "upgrade")];
@@ -197,6 +207,7 @@ async fn control(inner: Arc<Inner>, mut tcp: TcpStream, early: Vec<u8>, visitor:
         run: watch::Sender::new(Run::Nothing),
         sent: AtomicU64::new(0),
         received: AtomicU64::new(0),
+        stray: AtomicU64::new(0),
         attached: AtomicUsize::new(0),
         tcp: Mutex::default(),
     });
@@ -362,14 +373,16 @@ impl Control {
         let Some(before) = self.before.take() else { return };
         let wall = before.at.elapsed().as_nanos().max(1) as f64;
         let thread = weir_net::clock::thread_cpu_ns().saturating_sub(before.thread_ns);
-        let busiest = before.cores.zip(weir_net::counters::cpu_times().ok()).and_then(|(then, now)| {
-            let share = now.cores.iter().filter_map(|(id, core)| {
-                let (_, before) = then.cores.iter().find(|(other, _)| other == id)?;
-                let all = core.total_ns().checked_sub(before.total_ns()).filter(|all| *all > 0)?;
-                Some(core.busy_ns().saturating_sub(before.busy_ns()) as f64 / all as f64)
+        let busiest =
+            before.cores.zip(weir_net::counters::cpu_times().ok()).and_then(|(then, now)| {
+                let share = now.cores.iter().filter_map(|(id, core)| {
+                    let (_, before) = then.cores.iter().find(|(other, _)| other == id)?;
+                    let all =
+                        core.total_ns().checked_sub(before.total_ns()).filter(|all| *all > 0)?;
+                    Some(core.busy_ns().saturating_sub(before.busy_ns()) as f64 / all as f64)
+                });
+                share.reduce(f64::max)
             });
-            share.reduce(f64::max)
-        });
         let load = Load { thread_ratio: thread as f64 / wall, busiest_core_ratio: busiest };
         match before.phase {
             Phase::Download => self.download = Some(load),
@@ -459,7 +472,12 @@ async fn data(
     // What is unsent when the session ends is to be forgotten by the kernel too, not sent to a reader that takes its time.
     let _ = socket.set_linger(Some(Duration::ZERO));
     let mut run = session.run.subscribe();
-    let mut data = Data { session, frames: Frames::new(false, MOST_DATA), feed: Feed::new(number), owed: vec![] };
+    let mut data = Data {
+        session,
+        frames: Frames::new(false, MOST_DATA),
+        feed: Feed::new(number),
+        owed: vec![],
+    };
     let mut now = *run.borrow_and_update();
     data.take(&mut early, now)?;
     let mut buffer = vec![0; READ_BYTES];
@@ -537,7 +555,11 @@ async fn data(
 }
 
 /// Adds what a download took of a connection.
-fn note(session: &Session, then: Option<weir_net::tcp::TcpInfo>, now: Option<weir_net::tcp::TcpInfo>) {
+fn note(
+    session: &Session,
+    then: Option<weir_net::tcp::TcpInfo>,
+    now: Option<weir_net::tcp::TcpInfo>,
+) {
     let Some((then, now)) = then.zip(now) else { return };
     let since = |f: fn(&weir_net::tcp::TcpInfo) -> Option<u64>| {
         f(&now).unwrap_or(0).saturating_sub(f(&then).unwrap_or(0))
@@ -563,8 +585,11 @@ impl Data<'_> {
             let (used, event) = self.frames.take(bytes).map_err(refused)?;
             match event {
                 Some(Event::Data { kind: Kind::Binary, from, to, .. }) => {
+                    let came = (to - from) as u64;
                     if matches!(run, Run::Phase(Phase::Upload, _)) {
-                        self.session.received.fetch_add((to - from) as u64, Ordering::Relaxed);
+                        self.session.received.fetch_add(came, Ordering::Relaxed);
+                    } else if self.session.stray.fetch_add(came, Ordering::Relaxed) > MOST_STRAY {
+                        return Err(io::ErrorKind::QuotaExceeded.into());
                     }
                 }
                 Some(Event::Ping(payload)) => self.owed = frame::pong(&payload),
@@ -609,14 +634,20 @@ mod tests {
     #[test]
     fn a_handshake_is_what_the_rfc_asks_and_from_our_page() {
         assert_eq!(status(&[]), 101);
-        assert_eq!(status(&[("origin", "https://SPEED.example:9350")]), 101, "behind a proxy with TLS");
+        assert_eq!(
+            status(&[("origin", "https://SPEED.example:9350")]),
+            101,
+            "behind a proxy with TLS"
+        );
         assert_eq!(status(&[("sec-websocket-protocol", "other, weir.speed.v1")]), 101);
         assert_eq!(status(&[("upgrade", "h2c")]), 426);
         assert_eq!(status(&[("connection", "close")]), 426);
         assert_eq!(status(&[("sec-websocket-version", "8")]), 426);
         assert_eq!(status(&[("sec-websocket-key", "short")]), 400);
         assert_eq!(status(&[("sec-websocket-protocol", "weir.speed.v2")]), 400);
-        for foreign in ["http://evil.example", "null", "http://speed.example", "ftp://speed.example:9350", ""] {
+        for foreign in
+            ["http://evil.example", "null", "http://speed.example", "ftp://speed.example:9350", ""]
+        {
             assert_eq!(status(&[("origin", foreign)]), 403, "{foreign}");
         }
     }

@@ -55,7 +55,8 @@ impl Serving {
     pub(super) fn line(&self, json: bool) -> String {
         let address = self.address;
         if json {
-            let event = serde_json::json!({ "event": "speed_test", "data": { "address": address } });
+            let event =
+                serde_json::json!({ "event": "speed_test", "data": { "address": address } });
             format!("{event}\n")
         } else {
             format!("speed test on http://{address}/ (no login; whoever reaches it can use it)\n")
