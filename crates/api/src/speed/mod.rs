@@ -8,6 +8,8 @@
 //! The types you meet: [`SpeedConfig`], [`SpeedServer`]: [`SpeedServer::bind`], [`SpeedServer::run`].
 
 mod content;
+mod control;
+mod door;
 mod figures;
 mod frame;
 #[doc(hidden)]
@@ -17,7 +19,7 @@ mod message;
 mod record;
 mod serve;
 mod session;
-mod socket;
+mod stream;
 
 use std::net::SocketAddr;
 

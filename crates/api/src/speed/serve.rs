@@ -20,9 +20,10 @@ use weir_runs::{Filter, Store};
 
 use super::SpeedConfig;
 use super::content::Pool;
+use super::door::door;
 use super::limits::{Book, Connections, network_of};
 use super::record::{self, LABEL};
-use super::socket::{self, Session};
+use super::stream::Session;
 use crate::app::lock;
 use crate::config::ApiError;
 
@@ -178,7 +179,7 @@ async fn converse(stream: TcpStream, visitor: Visitor, router: Router) {
 fn router(inner: Arc<Inner>) -> Router {
     Router::new()
         .route("/", get(page))
-        .route("/speed/v1", get(socket::door))
+        .route("/speed/v1", get(door))
         .route("/speed/v1/results/{id}", get(kept))
         .route("/r/{id}", get(short))
         .fallback(asset)
