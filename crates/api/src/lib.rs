@@ -33,6 +33,7 @@ mod routes;
 mod scenarios;
 mod serve;
 mod server;
+pub mod speed;
 mod supervise;
 pub mod types;
 

@@ -54,6 +54,11 @@ pub(crate) async fn page(method: Method, uri: Uri, headers: HeaderMap) -> Respon
     serve(file, &headers)
 }
 
+/// A file by its name alone, for another listener; absent where there is none.
+pub(crate) fn file(path: &str, asked: &HeaderMap) -> Option<Response> {
+    FILES.iter().find(|file| file.path == path).map(|file| serve(file, asked))
+}
+
 fn serve(file: &File, asked: &HeaderMap) -> Response {
     let mut headers = HeaderMap::new();
     headers.insert(header::ETAG, HeaderValue::from_static(file.etag));

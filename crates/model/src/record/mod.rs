@@ -36,7 +36,7 @@ pub use path::{
 };
 pub use total::{
     DirectionTotal, Histogram, Interval, IntervalCount, IntervalEnds, IntervalFlow, IntervalTotals,
-    Latency, LinkUsage, Sums, Totals,
+    Latency, LinkUsage, RoundTripSeries, Sums, Totals,
 };
 
 /// The schema name of a record.
@@ -112,6 +112,9 @@ record! {
         /// Round trips beside the test.
         #[serde(skip_serializing_if = "Option::is_none")]
         latency: Option<Latency>,
+        /// Round trips one by one, where they were few: those of a browser's speed test.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        round_trips: Vec<RoundTripSeries>,
         /// CPU use of both ends during the run.
         #[serde(skip_serializing_if = "Option::is_none")]
         cpu: Option<CpuUse>,

@@ -228,3 +228,13 @@ record! {
         direction: Direction,
     }
 }
+
+record! {
+    /// Round trips in the order in which they were asked for.
+    RoundTripSeries {
+        /// Beside what: `idle`, `download` or `upload`.
+        phase: String,
+        /// Each one.
+        seconds: Vec<f64>,
+    }
+}

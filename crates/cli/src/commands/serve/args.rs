@@ -28,6 +28,8 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) ui: super::ui::UiArgs,
     #[command(flatten)]
+    pub(crate) speed: super::speed::SpeedArgs,
+    #[command(flatten)]
     pub(crate) key: KeyArgs,
 }
 

@@ -3,6 +3,7 @@
 mod args;
 mod daemon;
 mod output;
+mod speed;
 pub(crate) mod ui;
 
 use std::ffi::OsString;
@@ -39,7 +40,10 @@ pub(crate) fn run(args: &ServeArgs, words: &[OsString]) -> Result<i32, CliError>
     }
     let stop = Stop::new();
     signals::listen(&stop)?;
-    let ended = answer(args, args::config(args, key), &stop, &mut sink, engine::serve);
+    let speed = speed::start(&args.speed)?;
+    let head = speed.as_ref().map(|speed| speed.line(args.output.json_stream)).unwrap_or_default();
+    let ended = answer(args, args::config(args, key), &stop, &mut sink, &head, engine::serve);
+    drop(speed);
     ended?;
     if let Some(failure) = sink.failure() {
         return Err(failure);
@@ -47,18 +51,22 @@ pub(crate) fn run(args: &ServeArgs, words: &[OsString]) -> Result<i32, CliError>
     Ok(stop.reason().map_or(0, |reason| reason.exit_code()))
 }
 
-/// Runs the engine and tells its events.
+/// Runs the engine and tells its events; `head` is told once it listens.
 fn answer(
     args: &ServeArgs,
     config: ServerConfig,
     stop: &Stop,
     sink: &mut Sink,
+    head: &str,
     engine: impl FnOnce(ServerConfig, Stop, &mut dyn FnMut(ServerEvent)) -> Result<(), TrafficError>,
 ) -> Result<(), CliError> {
     let telling = Telling { json: args.output.json_stream, verbose: args.output.verbose };
     let mut pid_file = None;
     let mut observe = |event: ServerEvent| {
-        let lines = telling.lines(&event);
+        let mut lines = telling.lines(&event);
+        if matches!(event, ServerEvent::Listening { .. }) {
+            lines += head;
+        }
         if telling.json {
             sink.raw(&lines);
         } else {

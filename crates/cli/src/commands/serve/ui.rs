@@ -319,6 +319,10 @@ fn event(line: &str, news: &ClientNews) -> Option<ServerEvent> {
             news.tell(ServerNews::Refused(text("peer"), reason.clone()));
             Some(ServerEvent::Refused { peer: peer()?, reason })
         }
+        "speed_test" => {
+            note(&format!("speed test on http://{}/", data["address"].as_str().unwrap_or("?")));
+            None
+        }
         "error" => {
             note(&format!("error: {}", text("message")));
             None
@@ -328,7 +332,7 @@ fn event(line: &str, news: &ClientNews) -> Option<ServerEvent> {
 }
 
 /// Whether the runs belong to somebody else than who runs this: to the caller of sudo.
-fn is_for_another(place: &Place) -> bool {
+pub(super) fn is_for_another(place: &Place) -> bool {
     use std::os::unix::fs::MetadataExt;
     let owner =
         place.prepare().ok().and_then(|_| place.directory().metadata().ok()).map(|m| m.uid());

@@ -1,0 +1,298 @@
+//! What a test comes to: rates without their slow start, round trips summed up, and a sentence. Pure arithmetic.
+
+use serde::{Deserialize, Serialize};
+
+use super::message::RoundTrips;
+
+/// Length of the slow start that is left out of a rate, s.
+const RAMP_SECONDS: f64 = 1.0;
+/// Least time that a rate is taken over when the slow start is left out, s.
+const LEAST_SECONDS: f64 = 0.5;
+
+/// One direction's rate.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(super) struct Throughput {
+    pub(super) bytes: u64,
+    pub(super) seconds: f64,
+    pub(super) bits_per_second: f64,
+}
+
+impl Throughput {
+    /// Absent where nothing came, or in no time.
+    pub(super) fn new(bytes: u64, seconds: f64) -> Option<Throughput> {
+        (bytes > 0 && seconds > 0.0 && seconds.is_finite()).then(|| Throughput {
+            bytes,
+            seconds,
+            bits_per_second: bytes as f64 * 8.0 / seconds,
+        })
+    }
+}
+
+/// Bytes counted until a moment, both from the start of the phase.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Mark {
+    pub(super) bytes: u64,
+    pub(super) seconds: f64,
+}
+
+/// The rate from the end of the slow start to the last mark; of all of it where that leaves too little.
+pub(super) fn throughput(marks: &[Mark]) -> Option<Throughput> {
+    let last = marks.last()?;
+    let ramp = marks.iter().rev().find(|mark| mark.seconds <= RAMP_SECONDS);
+    let from = ramp
+        .filter(|from| last.seconds - from.seconds >= LEAST_SECONDS && last.bytes > from.bytes)
+        .map_or((0, 0.0), |from| (from.bytes, from.seconds));
+    Throughput::new(last.bytes.saturating_sub(from.0), last.seconds - from.1)
+}
+
+/// Round trips summed up, s.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(super) struct Summary {
+    pub(super) count: usize,
+    pub(super) min_seconds: f64,
+    pub(super) median_seconds: f64,
+    /// 95th percentile, nearest rank; absent below 20 samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) p95_seconds: Option<f64>,
+    /// Mean absolute difference of each round trip to the one before (RFC 5481's IPDV, of round trips).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) jitter_seconds: Option<f64>,
+}
+
+/// Sums round trips up; absent without any.
+pub(super) fn summary(seconds: &[f64]) -> Option<Summary> {
+    let mut sorted = seconds.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    let upper = *sorted.get(middle)?;
+    let median = if sorted.len() % 2 == 1 { upper } else { (sorted[middle - 1] + upper) / 2.0 };
+    let rank = (0.95 * sorted.len() as f64).ceil() as usize;
+    let differences = seconds.windows(2).map(|pair| (pair[1] - pair[0]).abs());
+    Some(Summary {
+        count: sorted.len(),
+        min_seconds: sorted[0],
+        median_seconds: median,
+        p95_seconds: (sorted.len() >= 20).then(|| sorted[rank - 1]),
+        jitter_seconds: (sorted.len() >= 2)
+            .then(|| differences.sum::<f64>() / (sorted.len() - 1) as f64),
+    })
+}
+
+/// The sums of all three kinds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(super) struct Summaries {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) idle: Option<Summary>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) download: Option<Summary>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) upload: Option<Summary>,
+}
+
+impl Summaries {
+    pub(super) fn of(round_trips: &RoundTrips) -> Summaries {
+        let [idle, download, upload] = round_trips.all().map(|list| summary(list));
+        Summaries { idle, download, upload }
+    }
+
+    /// How much longer a round trip takes while data flows; absent unless both were measured.
+    pub(super) fn added_seconds(&self) -> Option<f64> {
+        let loaded = [self.download, self.upload].into_iter().flatten().map(|s| s.median_seconds);
+        let loaded = loaded.reduce(f64::max)?;
+        Some((loaded - self.idle?.median_seconds).max(0.0))
+    }
+}
+
+/// The result in a sentence. Thresholds are those of the page.
+pub(super) fn verdict(
+    download: Option<&Throughput>,
+    upload: Option<&Throughput>,
+    round_trips: &Summaries,
+) -> String {
+    let mega = |t: Option<&Throughput>| t.map_or(0.0, |t| t.bits_per_second / 1e6);
+    let (down, up) = (mega(download), mega(upload));
+    let idle = round_trips.idle.map(|s| s.median_seconds);
+    let added = round_trips.added_seconds();
+    let mut parts = vec![];
+    for (name, rate) in [("download", down), ("upload", up)] {
+        if rate > 0.0 {
+            parts.push(format!("{name} {} Mbit/s", three_digits(rate)));
+        }
+    }
+    if let Some(idle) = idle {
+        let more = added.map(|a| format!(", {} ms more while data flows", three_digits(a * 1e3)));
+        parts.push(format!(
+            "round trip {} ms{}",
+            three_digits(idle * 1e3),
+            more.unwrap_or_default()
+        ));
+    }
+    let mut uses = vec![];
+    if down >= 1.0 && up >= 1.0 && idle.is_some_and(|s| s < 0.15) {
+        uses.push("video calls");
+    }
+    if down >= 25.0 {
+        uses.push("4K video");
+    } else if down >= 5.0 {
+        uses.push("HD video");
+    }
+    if idle.is_some_and(|s| s < 0.05) && added.is_some_and(|s| s < 0.05) {
+        uses.push("games");
+    }
+    let mut sentence = parts.join("; ");
+    sentence += &if download.is_none() {
+        String::new()
+    } else if uses.is_empty() {
+        ": enough for mail and plain pages".into()
+    } else {
+        format!(": enough for {}", uses.join(", "))
+    };
+    if added.is_some_and(|s| s > 0.2) {
+        sentence += "; a queue in the path is too long";
+    }
+    sentence + "."
+}
+
+fn three_digits(value: f64) -> String {
+    let decimals = match value {
+        v if v >= 100.0 => 0,
+        v if v >= 10.0 => 1,
+        _ => 2,
+    };
+    format!("{value:.decimals$}")
+}
+
+/// Why a page's figures are not believed, or that they may be: `sent_bytes` is all that was sent of a download, `pongs` how
+/// many round trips were answered.
+pub(super) fn check(
+    download: Option<&Throughput>,
+    round_trips: &RoundTrips,
+    sent_bytes: u64,
+    pongs: u64,
+) -> Result<(), String> {
+    if let Some(claimed) = download {
+        let sound = |v: f64| v.is_finite() && v > 0.0;
+        if !sound(claimed.seconds) || !sound(claimed.bits_per_second) || claimed.seconds > 3600.0 {
+            return Err("the download's figures are no measurement".into());
+        }
+        if claimed.bytes > sent_bytes {
+            return Err(format!(
+                "{} bytes were sent, fewer than the page says it received",
+                sent_bytes
+            ));
+        }
+    }
+    if round_trips.all().iter().any(|list| list.len() > super::message::MOST_ROUND_TRIPS) {
+        return Err(format!("more than {} round trips", super::message::MOST_ROUND_TRIPS));
+    }
+    let all = || round_trips.all().into_iter().flatten();
+    // Zero is what a browser says whose clock is coarser than the round trip.
+    if all().any(|s| !(0.0..=60.0).contains(s)) {
+        return Err("a round trip is not between 0 and 60 seconds".into());
+    }
+    if all().count() as u64 > pongs {
+        return Err("more round trips than were answered".into());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn marks(list: &[(f64, u64)]) -> Vec<Mark> {
+        list.iter().map(|&(seconds, bytes)| Mark { seconds, bytes }).collect()
+    }
+
+    #[test]
+    fn a_rate_leaves_the_slow_start_out() {
+        let list = marks(&[(0.5, 10), (1.0, 100), (1.2, 300), (3.0, 2100)]);
+        let t = throughput(&list).unwrap();
+        assert_eq!((t.bytes, t.seconds, t.bits_per_second), (2000, 2.0, 8000.0));
+    }
+
+    #[test]
+    fn a_short_phase_is_taken_whole_and_an_empty_one_is_absent() {
+        let t = throughput(&marks(&[(0.5, 10), (1.0, 100), (1.2, 300)])).unwrap();
+        assert_eq!((t.bytes, t.seconds), (300, 1.2));
+        // All came in the slow start.
+        let t = throughput(&marks(&[(1.0, 100), (2.0, 100)])).unwrap();
+        assert_eq!((t.bytes, t.seconds), (100, 2.0));
+        assert_eq!(throughput(&[]), None);
+        assert_eq!(throughput(&marks(&[(2.0, 0)])), None);
+        assert_eq!(throughput(&marks(&[(0.0, 5)])), None);
+    }
+
+    #[test]
+    fn round_trips_are_summed_up() {
+        assert_eq!(summary(&[]), None);
+        let s = summary(&[0.03, 0.01, 0.02]).unwrap();
+        assert_eq!(
+            (s.count, s.min_seconds, s.median_seconds, s.p95_seconds),
+            (3, 0.01, 0.02, None)
+        );
+        assert!((s.jitter_seconds.unwrap() - 0.015).abs() < 1e-12);
+        assert_eq!(summary(&[0.01]).unwrap().jitter_seconds, None);
+        let hundred: Vec<f64> = (1..=100).map(f64::from).collect();
+        let s = summary(&hundred).unwrap();
+        assert_eq!(
+            (s.median_seconds, s.p95_seconds, s.jitter_seconds),
+            (50.5, Some(95.0), Some(1.0))
+        );
+    }
+
+    #[test]
+    fn the_sentence_says_what_it_is_good_for() {
+        let round_trips =
+            RoundTrips { idle: vec![0.02; 5], download: vec![0.03; 5], upload: vec![0.3; 5] };
+        let sums = Summaries::of(&round_trips);
+        let (down, up) = (Throughput::new(12_500_000, 1.0), Throughput::new(1_250_000, 1.0));
+        assert_eq!(
+            verdict(down.as_ref(), up.as_ref(), &sums),
+            "download 100 Mbit/s; upload 10.0 Mbit/s; round trip 20.0 ms, 280 ms more while data flows: \
+             enough for video calls, 4K video; a queue in the path is too long."
+        );
+        let slow = Throughput::new(12_500, 1.0);
+        let sums = Summaries::of(&RoundTrips::default());
+        let text = verdict(slow.as_ref(), None, &sums);
+        assert_eq!(text, "download 0.10 Mbit/s: enough for mail and plain pages.");
+    }
+
+    #[test]
+    fn claims_beyond_what_was_sent_are_refused() {
+        let download = Throughput::new(1000, 1.0);
+        let list = RoundTrips { idle: vec![0.0, 0.01], ..RoundTrips::default() };
+        assert_eq!(check(download.as_ref(), &list, 1000, 2), Ok(()));
+        assert!(check(download.as_ref(), &list, 999, 2).is_err());
+        assert!(check(download.as_ref(), &list, 1000, 1).is_err());
+        for bad in [-0.001, 60.1, f64::NAN, f64::INFINITY] {
+            let list = RoundTrips { upload: vec![bad], ..RoundTrips::default() };
+            assert!(check(None, &list, 0, 9).is_err(), "{bad}");
+        }
+        let many = RoundTrips { idle: vec![0.01; 201], ..RoundTrips::default() };
+        assert!(check(None, &many, 0, 999).is_err());
+        for (seconds, bits_per_second) in
+            [(0.0, 1.0), (-1.0, 1.0), (f64::NAN, 1.0), (1.0, f64::INFINITY), (1.0, 0.0)]
+        {
+            let claim = Throughput { bytes: 1, seconds, bits_per_second };
+            assert!(check(Some(&claim), &RoundTrips::default(), 10, 0).is_err(), "{claim:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn order_statistics_are_ordered(list in prop::collection::vec(0.0f64..60.0, 20..200)) {
+            let s = summary(&list).unwrap();
+            prop_assert!(s.min_seconds <= s.median_seconds && s.median_seconds <= s.p95_seconds.unwrap());
+            prop_assert!(s.jitter_seconds.unwrap() <= 60.0);
+        }
+
+        #[test]
+        fn a_steady_rate_is_itself(rate in 1000u64..1_000_000_000, ticks in 3u64..60) {
+            let list: Vec<Mark> = (1..=ticks).map(|n| Mark { seconds: n as f64 * 0.25, bytes: rate * n / 4 }).collect();
+            let t = throughput(&list).unwrap();
+            prop_assert!((t.bits_per_second / (rate as f64 * 8.0) - 1.0).abs() < 0.01);
+        }
+    }
+}

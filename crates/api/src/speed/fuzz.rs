@@ -1,0 +1,164 @@
+//! Bodies of the fuzz targets: what a browser sends, or what calls itself one.
+
+use super::frame::{Event, Frames};
+use super::limits::SpeedLimits;
+use super::message;
+use super::session::{Act, Counts, Machine};
+
+/// Frames of a client in pieces: the same bytes give the same events whatever the pieces, events lie within their input,
+/// and every call takes something.
+pub fn fuzz_speed_frames(data: &[u8]) {
+    let Some((step, bytes)) = data.split_first() else { return };
+    let whole = measure(bytes, bytes.len().max(1));
+    let pieces = measure(bytes, usize::from(*step).max(1));
+    assert_eq!(whole, pieces);
+}
+
+/// Payload bytes, messages and other events until the end or a violation.
+fn measure(bytes: &[u8], step: usize) -> (u64, u64, Vec<Event>, Option<u16>) {
+    const MOST: u64 = 1 << 16;
+    let mut frames = Frames::new(true, MOST);
+    let (mut payload, mut messages, mut message, mut others) = (0, 0, 0, vec![]);
+    for piece in bytes.chunks(step) {
+        let mut piece = piece.to_vec();
+        let mut rest = piece.as_mut_slice();
+        while !rest.is_empty() {
+            let (used, event) = match frames.take(rest) {
+                Ok(taken) => taken,
+                // How much of a frame was measured before a fault in it depends on the pieces; of whole messages it does not.
+                Err(violation) => {
+                    return (payload - message, messages, others, Some(violation.code));
+                }
+            };
+            assert!(used > 0 && used <= rest.len(), "nothing was taken");
+            match event {
+                Some(Event::Data { from, to, ends, .. }) => {
+                    assert!(from <= to && to <= used);
+                    payload += (to - from) as u64;
+                    message += (to - from) as u64;
+                    assert!(message <= MOST, "a message is too long");
+                    if ends {
+                        messages += 1;
+                        message = 0;
+                    }
+                }
+                Some(other) => others.push(other),
+                None => {}
+            }
+            rest = &mut rest[used..];
+        }
+    }
+    (payload, messages, others, None)
+}
+
+/// A page's messages, one a line, a tenth of a second apart: the session says no more than it was asked for, and its phases
+/// are begun and ended in turn.
+pub fn fuzz_speed_session(data: &[u8]) {
+    let limits = SpeedLimits::default();
+    let mut machine = Machine::new(limits, 0);
+    let mut running = false;
+    let mut counts = Counts::default();
+    for (n, line) in data.split(|byte| *byte == b'\n').enumerate().take(1000) {
+        let now = n as u64 * 100_000_000;
+        let Ok(text) = std::str::from_utf8(line) else { return };
+        let acts = machine.on_message(now, message::read(text), counts);
+        assert!(acts.len() <= 3);
+        let timed = machine.on_time(now + 1, counts);
+        assert!(machine.next_ns(now + 1) > now);
+        for act in acts.into_iter().chain(timed) {
+            match act {
+                Act::Run(Some((_, until))) => {
+                    assert!(!running && until <= limits.bytes);
+                    running = true;
+                }
+                Act::Run(None) => running = false,
+                Act::Keep(outcome) => {
+                    assert!(outcome.download.is_none_or(|d| d.bytes <= counts.sent));
+                    assert!(outcome.download.is_none_or(|d| d.bits_per_second.is_finite()));
+                    assert!(
+                        outcome
+                            .round_trips
+                            .all()
+                            .iter()
+                            .all(|list| list.len() <= message::MOST_ROUND_TRIPS)
+                    );
+                }
+                Act::Close(..) => return,
+                Act::Say(_) => {}
+            }
+        }
+        if running {
+            counts = Counts { sent: counts.sent + 10_000, received: counts.received + 10_000 };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::speed::frame::tests::client;
+
+    /// SplitMix64: seeded mutations without another dependency.
+    struct Draws(u64);
+
+    impl Draws {
+        fn below(&mut self, most: usize) -> usize {
+            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut z = self.0;
+            z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+            ((z ^ z >> 31) % most.max(1) as u64) as usize
+        }
+
+        fn mutate(&mut self, sample: &[u8]) -> Vec<u8> {
+            let mut bytes = sample.to_vec();
+            for _ in 0..=self.below(4) {
+                let at = self.below(bytes.len());
+                match self.below(4) {
+                    0 => bytes[at] ^= 1 << self.below(8),
+                    1 => bytes[at] = self.below(256) as u8,
+                    2 => bytes.truncate(at.max(1)),
+                    _ => {
+                        let piece = bytes[at..].to_vec();
+                        bytes.extend(piece);
+                    }
+                }
+            }
+            bytes
+        }
+    }
+
+    #[test]
+    fn mutations_of_frames_are_harmless() {
+        let samples = [
+            [vec![3], client(0x81, br#"{"type":"ping","id":7}"#), client(0x89, b"?")].concat(),
+            [vec![7], client(0x02, &[1; 300]), client(0x80, &[2; 5]), client(0x88, b"\x03\xe8bye")]
+                .concat(),
+            [vec![1], client(0x82, &[9; 70_000])].concat(),
+        ];
+        let mut draws = Draws(5);
+        for n in 0..6000 {
+            fuzz_speed_frames(&draws.mutate(&samples[n % 2]));
+        }
+        for _ in 0..50 {
+            fuzz_speed_frames(&draws.mutate(&samples[2]));
+        }
+    }
+
+    #[test]
+    fn mutations_of_messages_are_harmless() {
+        let sample = br#"{"type":"ping","id":7}
+{"type":"start","phase":"download"}
+{"type":"stop"}
+{"type":"start","phase":"upload"}
+{"type":"ping","id":8}
+{"type":"stop"}
+{"type":"result","download":{"bytes":9000,"seconds":7.0,"bits_per_second":1.0},"latency":{"idle":[0.012],"download":[],"upload":[0.05]}}
+{"type":"result"}"#;
+        fuzz_speed_session(sample);
+        let mut draws = Draws(11);
+        for _ in 0..6000 {
+            fuzz_speed_session(&draws.mutate(sample));
+        }
+    }
+}

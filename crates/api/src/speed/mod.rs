@@ -1,0 +1,44 @@
+//! The speed test of a visitor's browser: a listener of its own with a page, and the server's side of `weir.speed/1`
+//! (`web/src/speed/PROTOCOL.md`) over WebSockets.
+//!
+//! Anybody may use it who reaches it: no login, so everything is bounded, by address and in total ([`SpeedLimits`]). It
+//! answers only what was asked for on a connection whose handshake proved the address, and holds no rights: it reads the
+//! page, measures, and keeps a run.
+//!
+//! The types you meet: [`SpeedConfig`], [`SpeedServer`]: [`SpeedServer::bind`], [`SpeedServer::run`].
+
+mod content;
+mod control;
+mod door;
+mod figures;
+mod frame;
+#[doc(hidden)]
+pub mod fuzz;
+mod limits;
+mod message;
+mod record;
+mod serve;
+mod session;
+mod stream;
+
+use std::net::SocketAddr;
+
+use weir_runs::Place;
+
+pub use limits::SpeedLimits;
+pub use serve::SpeedServer;
+
+/// How a speed-test server is to run.
+#[derive(Debug, Clone)]
+pub struct SpeedConfig {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Version of Weir, as the page and the records tell it.
+    pub version: String,
+    /// Where runs are kept.
+    pub place: Place,
+    /// Browsers' addresses are not kept.
+    pub anonymous: bool,
+    /// Limits.
+    pub limits: SpeedLimits,
+}

@@ -1,0 +1,264 @@
+//! The listener: connections within their limits, the page, kept results, and the doors to the WebSockets.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tower::ServiceExt;
+use weir_runs::{Filter, Store};
+
+use super::SpeedConfig;
+use super::content::Pool;
+use super::door::door;
+use super::limits::{Book, Connections, network_of};
+use super::record::{self, LABEL};
+use super::stream::Session;
+use crate::app::lock;
+use crate::config::ApiError;
+
+/// Most headers of a request, and bytes of its head.
+const MOST_HEADERS: usize = 64;
+const MOST_HEAD_BYTES: usize = 16 << 10;
+/// Characters of a result's id: 128 bits in base64url.
+const ID_CHARACTERS: usize = 22;
+
+const POLICY: &str = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const NOT_BUILT: &str = "the page of the speed test is not in this program: it was built where web/dist was missing (make web builds it)\n";
+
+/// What connections share.
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub(super) config: SpeedConfig,
+    pub(super) start: Instant,
+    pub(super) seed: u64,
+    pub(super) pool: Pool,
+    pub(super) book: Mutex<Book>,
+    pub(super) sessions: Mutex<HashMap<String, Arc<Session>>>,
+    connections: Mutex<Connections>,
+}
+
+impl Inner {
+    pub(super) fn now_ns(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+}
+
+/// A connection that is counted until the last of its parts is dropped.
+#[derive(Debug)]
+pub(super) struct Counted {
+    inner: Arc<Inner>,
+    network: IpAddr,
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        lock(&self.inner.connections).leave(self.network);
+    }
+}
+
+/// Who is at the other end of a connection, and at which of our addresses.
+#[derive(Debug, Clone)]
+pub(super) struct Visitor {
+    pub(super) address: SocketAddr,
+    pub(super) here: SocketAddr,
+    pub(super) counted: Arc<Counted>,
+}
+
+impl Visitor {
+    pub(super) fn network(&self) -> IpAddr {
+        self.counted.network
+    }
+}
+
+/// A speed-test server that listens.
+#[derive(Debug)]
+pub struct SpeedServer {
+    listener: TcpListener,
+    inner: Arc<Inner>,
+}
+
+impl SpeedServer {
+    /// Listens. To be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// [`ApiError::Listen`] for an address that can't be had, [`ApiError::System`] without randomness.
+    pub async fn bind(config: SpeedConfig) -> Result<SpeedServer, ApiError> {
+        let address = config.address;
+        let seed = getrandom::u64().map_err(|e| ApiError::System {
+            operation: "draw a seed",
+            source: std::io::Error::other(e.to_string()),
+        })?;
+        let listener = TcpListener::bind(address)
+            .await
+            .map_err(|source| ApiError::Listen { address, source })?;
+        let inner = Arc::new(Inner {
+            config,
+            start: Instant::now(),
+            seed,
+            pool: Pool::new(seed),
+            book: Mutex::default(),
+            sessions: Mutex::default(),
+            connections: Mutex::default(),
+        });
+        Ok(SpeedServer { listener, inner })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// The system does not tell.
+    pub fn address(&self) -> Result<SocketAddr, ApiError> {
+        self.listener
+            .local_addr()
+            .map_err(|source| ApiError::System { operation: "look at the listener", source })
+    }
+
+    /// Serves until `end`. Tests that run then are dropped with the runtime.
+    pub async fn run(self, end: impl Future<Output = ()>) {
+        let router = router(self.inner.clone());
+        let mut end = std::pin::pin!(end);
+        loop {
+            let accepted = tokio::select! {
+                () = &mut end => return,
+                accepted = self.listener.accept() => accepted,
+            };
+            let Ok((stream, address)) = accepted else {
+                // Out of descriptors, most likely: not to be asked again at once.
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            };
+            let network = network_of(address.ip());
+            // Beyond the limits a connection is closed without a word: words would cost what is short.
+            if !lock(&self.inner.connections).enter(network, &self.inner.config.limits) {
+                continue;
+            }
+            let counted = Arc::new(Counted { inner: self.inner.clone(), network });
+            let here = stream.local_addr().unwrap_or(self.inner.config.address);
+            let visitor = Visitor { address, here, counted };
+            tokio::spawn(converse(stream, visitor, router.clone()));
+        }
+    }
+}
+
+async fn converse(stream: TcpStream, visitor: Visitor, router: Router) {
+    let limits = visitor.counted.inner.config.limits;
+    let _ = stream.set_nodelay(true);
+    let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(visitor.clone());
+        let router = router.clone();
+        async move {
+            let answered = router.oneshot(request.map(Body::new)).await;
+            Ok::<_, Infallible>(match answered {
+                Ok(response) => response,
+                Err(never) => match never {},
+            })
+        }
+    });
+    let connection = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(Duration::from_secs(limits.head_seconds))
+        .max_headers(MOST_HEADERS)
+        .max_buf_size(MOST_HEAD_BYTES)
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
+    // What is not over by then is a reader that takes nothing, or one that asks again and again. Errors are the peer's.
+    let _ = tokio::time::timeout(Duration::from_secs(limits.page_seconds), connection).await;
+}
+
+fn router(inner: Arc<Inner>) -> Router {
+    Router::new()
+        .route("/", get(page))
+        .route("/speed/v1", get(door))
+        .route("/speed/v1/results/{id}", get(kept))
+        .route("/r/{id}", get(short))
+        .fallback(asset)
+        .layer(axum::middleware::map_response(harden))
+        .with_state(inner)
+}
+
+async fn harden(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    ] {
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
+    }
+    response
+}
+
+async fn page(headers: HeaderMap) -> Response {
+    crate::handlers::page::file("speed.html", &headers)
+        .unwrap_or_else(|| (StatusCode::NOT_FOUND, NOT_BUILT).into_response())
+}
+
+/// The page's other files. The dashboard's page is none of them.
+async fn asset(request: Request) -> Response {
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        return StatusCode::METHOD_NOT_ALLOWED.into_response();
+    }
+    let path = request.uri().path().trim_start_matches('/');
+    Some(path)
+        .filter(|path| !path.ends_with(".html"))
+        .and_then(|path| crate::handlers::page::file(path, request.headers()))
+        .unwrap_or_else(|| (StatusCode::NOT_FOUND, "there is nothing here\n").into_response())
+}
+
+fn is_id(id: &str) -> bool {
+    id.len() == ID_CHARACTERS
+        && id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
+}
+
+/// A link that is short to type.
+async fn short(Path(id): Path<String>) -> Response {
+    if !is_id(&id) {
+        return no_result();
+    }
+    (StatusCode::SEE_OTHER, [(header::LOCATION, format!("../?result={id}"))]).into_response()
+}
+
+fn no_result() -> Response {
+    json(StatusCode::NOT_FOUND, &serde_json::json!({ "text": "there is no such result" }))
+}
+
+fn json(status: StatusCode, value: &serde_json::Value) -> Response {
+    (status, [(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
+}
+
+async fn kept(State(inner): State<Arc<Inner>>, Path(id): Path<String>) -> Response {
+    if !is_id(&id) {
+        return no_result();
+    }
+    let place = inner.config.place.clone();
+    let found = tokio::task::spawn_blocking(move || {
+        let Some(store) = Store::open_existing(&place)? else { return Ok(None) };
+        let labels = vec![(LABEL.to_owned(), Some(id))];
+        let rows = store.list(&Filter { labels, limit: Some(1), ..Filter::default() })?;
+        rows.first().map(|row| store.get(&row.id)).transpose()
+    });
+    match found.await {
+        Ok(Ok(run)) => match run.as_ref().and_then(record::result) {
+            Some(result) => json(StatusCode::OK, &result),
+            None => no_result(),
+        },
+        Ok(Err(_)) | Err(_) => {
+            (StatusCode::SERVICE_UNAVAILABLE, "results can't be read now\n").into_response()
+        }
+    }
+}

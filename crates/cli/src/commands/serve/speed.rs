@@ -1,0 +1,134 @@
+//! `weir serve --speed-test`: the speed test of a visitor's browser beside the answering side, on a thread of its own.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use clap::Args;
+use weir_api::speed::{SpeedConfig, SpeedLimits, SpeedServer};
+use weir_runs::Place;
+
+use crate::commands::runs::RunsError;
+use crate::error::CliError;
+use crate::stamp::VERSION;
+
+/// Port of the speed test.
+const PORT: u16 = 9349;
+
+/// Flags of the speed test.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Speed test")]
+pub(crate) struct SpeedArgs {
+    /// Serve a speed test for browsers too, without login, on ADDRESS:PORT, ADDRESS or :PORT (all addresses)
+    /// [default port: 9349]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
+    pub(crate) speed_test: Option<SocketAddr>,
+    /// Keep no addresses of browsers with the results of the speed test
+    #[arg(long, requires = "speed_test")]
+    pub(crate) speed_test_anonymous: bool,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    if let Ok(ip) = text.trim_matches(['[', ']']).parse::<IpAddr>() {
+        return Ok(SocketAddr::new(ip, PORT));
+    }
+    if let Some(Ok(port)) = text.strip_prefix(':').map(str::parse) {
+        return Ok(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port));
+    }
+    Err("expected ADDRESS:PORT, ADDRESS or :PORT".into())
+}
+
+/// A speed test that is being served, until this is dropped.
+pub(super) struct Serving {
+    /// Where.
+    pub(super) address: SocketAddr,
+    stop: Option<tokio::sync::oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Serving {
+    /// The line that tells of it.
+    pub(super) fn line(&self, json: bool) -> String {
+        let address = self.address;
+        if json {
+            let event =
+                serde_json::json!({ "event": "speed_test", "data": { "address": address } });
+            format!("{event}\n")
+        } else {
+            format!("speed test on http://{address}/ (no login; whoever reaches it can use it)\n")
+        }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Starts it, where it is asked for: it listens when this returns.
+pub(super) fn start(args: &SpeedArgs) -> Result<Option<Serving>, CliError> {
+    let Some(address) = args.speed_test else { return Ok(None) };
+    let place = Place::of_this_user().map_err(RunsError::from)?;
+    let for_another = super::ui::is_for_another(&place);
+    let config = SpeedConfig {
+        address,
+        version: VERSION.into(),
+        place,
+        anonymous: args.speed_test_anonymous,
+        limits: SpeedLimits::default(),
+    };
+    let failed = |e: std::io::Error| CliError::Unavailable(format!("speed test: {e}"));
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let (tell, told) = mpsc::channel::<Result<SocketAddr, CliError>>();
+    let thread = std::thread::Builder::new()
+        .name("weir-speed".into())
+        .spawn(move || {
+            let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+                Ok(runtime) => runtime,
+                Err(e) => return drop(tell.send(Err(failed(e)))),
+            };
+            runtime.block_on(async {
+                let server = async {
+                    let server = SpeedServer::bind(config).await?;
+                    // Whoever comes needs nothing that takes rights; those of this thread go once it listens.
+                    weir_api::drop_capabilities(for_another)?;
+                    let address = server.address()?;
+                    Ok::<_, weir_api::ApiError>((server, address))
+                };
+                match server.await {
+                    Ok((server, address)) => {
+                        let _ = tell.send(Ok(address));
+                        server.run(async { drop(stopped.await) }).await;
+                    }
+                    Err(e) => drop(tell.send(Err(e.into()))),
+                }
+            });
+            // Tests that run go with it; a result that is being kept has a moment.
+            runtime.shutdown_timeout(Duration::from_millis(500));
+        })
+        .map_err(failed)?;
+    let ended = || CliError::Unavailable("speed test: it ended before it listened".into());
+    let address = told.recv().map_err(|_| ended())??;
+    Ok(Some(Serving { address, stop: Some(stop), thread: Some(thread) }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_the_speed_test() {
+        assert_eq!(address("10.0.0.1").unwrap().to_string(), "10.0.0.1:9349");
+        assert_eq!(address(":80").unwrap().to_string(), "[::]:80");
+        assert_eq!(address("[::1]:7").unwrap().to_string(), "[::1]:7");
+        assert!(address("example.org:80").is_err() && address("").is_err());
+    }
+}

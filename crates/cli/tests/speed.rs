@@ -1,0 +1,60 @@
+//! The speed test through an impaired lab shows the impairment.
+#![allow(clippy::unwrap_used)] // a helper outside #[test] that can't go on is a failed test
+
+mod common;
+#[allow(dead_code)] // of the helpers for tests of the emulator, some
+mod impair_path;
+
+use common::{Running, run, signal, until};
+use impair_path::Path;
+use serde_json::Value;
+
+/// A rate of 40 Mbit/s one way and 20 the other, and 10 ms more either way, are what a page sees.
+#[test]
+fn a_speed_test_shows_the_impairment() {
+    let Some(path) = Path::up("a_speed_test_shows_the_impairment", &["python3"]) else { return };
+    let emulator = path.emulator(&[
+        "--a-to-b",
+        "rate 20M queue 100ms, delay 10ms",
+        "--b-to-a",
+        "rate 40M queue 100ms, delay 10ms",
+    ]);
+    let log = path.file("serve.log");
+    let words = ["serve", "--speed-test", ":9349", "--logfile", log.to_str().unwrap()];
+    let server = Running::start(path.weir("b", &words));
+    until("the speed test listens", || {
+        std::fs::read_to_string(&log).is_ok_and(|t| t.contains("speed test on http://"))
+    });
+    let b = path.lab.host("b").unwrap().ipv4.to_string();
+    let client = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/speed_client.py");
+    let result: Value =
+        serde_json::from_str(&path.tool("a", &["python3", client, &b, "9349"]).good()).unwrap();
+
+    // On the wire 20 and 40 Mbit/s: with headers of Ethernet, IP and TCP on 1500 bytes a payload of 95 %.
+    for (direction, asked) in [("upload", 20e6), ("download", 40e6)] {
+        let measured = result[direction]["bits_per_second"].as_f64().unwrap();
+        assert!(
+            (0.9 * asked..=1.0 * asked).contains(&measured),
+            "{direction}: {measured} of {asked}"
+        );
+    }
+    let trips = &result["round_trips"];
+    let idle = trips["idle"]["min_seconds"].as_f64().unwrap();
+    assert!((0.020..0.040).contains(&idle), "{idle} s idle, 20 ms asked");
+    // The full queue is in the way of whoever asks something.
+    let loaded = trips["upload"]["median_seconds"].as_f64().unwrap();
+    assert!(loaded > idle + 0.01, "{loaded} s loaded");
+    assert!(trips["idle"]["jitter_seconds"].is_f64(), "{trips}");
+
+    let list = run(path.weir("b", &["runs", "list"])).good();
+    assert!(list.contains("speed test in a browser"), "{list}");
+    let show = run(path.weir("b", &["runs", "show", "last", "--json"])).good();
+    let record: Value = serde_json::from_str(&show).unwrap();
+    assert_eq!(record["peer"], "browser");
+    assert_eq!(record["round_trips"][0]["phase"], "idle");
+    let text = run(path.weir("b", &["runs", "show", "last"])).good();
+    assert!(text.contains("what the browser said"), "{text}");
+    signal("INT", server.child());
+    assert_eq!(server.finish().status.code(), Some(130));
+    emulator.interrupt();
+}

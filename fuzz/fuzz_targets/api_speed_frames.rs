@@ -1,0 +1,2 @@
+#![no_main]
+libfuzzer_sys::fuzz_target!(|data: &[u8]| weir_api::speed::fuzz::fuzz_speed_frames(data));
