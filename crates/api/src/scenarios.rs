@@ -242,7 +242,7 @@ pub(crate) fn checked(
     directory: PathBuf,
     words: Words,
 ) -> Result<u64, Problem> {
-    check(scenario, &Files { directory }, &words).map_err(|e| match &e {
+    check(scenario, &Files::new(directory), &words).map_err(|e| match &e {
         weir_experiment::scenario::ScenarioError::Model(e) => Problem::of_model(root, e),
         other => Problem::new(axum::http::StatusCode::UNPROCESSABLE_ENTITY, other.to_string()),
     })

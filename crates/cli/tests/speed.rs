@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used)] // a helper outside #[test] that can't go on is a failed test
 
 mod common;
-#[allow(dead_code)] // of the helpers for tests of the emulator, some
 mod impair_path;
 
 use common::{Running, run, signal, until};

@@ -124,7 +124,7 @@ fn a_test_is_started_watched_and_kept() {
     let id = test["id"].as_str().unwrap().to_owned();
     let mine = |e: &Value| e["id"] == id.as_str() && e["kind"] == "tests";
     events.until("state", |e| mine(e) && e["state"] == "running");
-    let sample = events.until("sample", &mine);
+    let sample = events.until("sample", mine);
     assert!(sample["interval"]["total"]["forward"].is_object(), "{sample}");
     let ended = events.until("state", |e| mine(e) && e["state"] == "ended");
     let run = ended["run_id"].as_str().unwrap();

@@ -143,7 +143,10 @@ fn entry(of: &interface::Interface) -> InterfaceEntry {
     }
 }
 
-const SCHEMAS: [(&str, &str, fn() -> serde_json::Value); 5] = [
+/// Name in a path, name of the schema, its maker.
+type Published = (&'static str, &'static str, fn() -> serde_json::Value);
+
+const SCHEMAS: [Published; 5] = [
     ("plan", "weir.plan/1", schema::plan_schema),
     ("impair", "weir.impair/1", schema::impair_schema),
     ("run", "weir.run/1", schema::run_schema),

@@ -50,7 +50,7 @@ pub enum StreamEvent {
     /// An object's life moved on.
     State(StateEvent),
     /// The latest figures of an object.
-    Sample(SampleEvent),
+    Sample(Box<SampleEvent>),
     /// A test warns.
     Warning(WarningEvent),
     /// An emulator's alarm began or passed.

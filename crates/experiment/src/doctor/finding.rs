@@ -3,7 +3,19 @@
 use serde::{Deserialize, Serialize};
 
 /// How much a finding bears on measurements.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    schemars::JsonSchema,
+)]
 #[schemars(rename = "FindingSeverity")]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -18,7 +30,19 @@ pub enum Severity {
 }
 
 /// What a finding is about: its heading in the text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    schemars::JsonSchema,
+)]
 #[schemars(rename = "FindingGroup")]
 #[serde(rename_all = "lowercase")]
 pub enum Group {

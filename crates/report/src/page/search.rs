@@ -56,9 +56,7 @@ pub(super) fn trials(step: &StepOutcome, number: usize) -> Option<Figure> {
             figure = figure.reference(name.trim(), Place::Vertical(value));
         }
     }
-    Some(
-        figure.caption("Each trial by what its sender sent; hollow where tool or host shaped it."),
-    )
+    Some(figure.caption("Each trial by what its sender sent; hollow where tool or host shaped it."))
 }
 
 fn name_of(at: &BTreeMap<String, String>) -> String {
