@@ -246,6 +246,10 @@ fn tip(refusal: &clap::Error, words: &[OsString]) -> Option<String> {
         ErrorKind::MissingRequiredArgument if command == "impair" => {
             let word = words.get(2)?.to_str().filter(|word| !word.starts_with('-'))?;
             let verbs = ["set", "show", "start", "stop", "log", "stats", "save", "exec"];
+            // Whoever wrote a command lacks something else.
+            if verbs.contains(&word) {
+                return None;
+            }
             let near = verbs.iter().min_by_key(|verb| distance(verb, word));
             Some(match near.filter(|verb| distance(verb, word) <= 2) {
                 Some(verb) => format!("a similar command exists: weir impair {verb}"),
@@ -349,6 +353,8 @@ mod tests {
             assert!(text.contains("\n\nUsage: weir "), "{text}");
         }
         let line: Vec<OsString> = ["weir", "test", "h", "--udpp"].iter().map(Into::into).collect();
+        assert_eq!(tip(&Cli::try_parse_from(&line).unwrap_err(), &line), None);
+        let line: Vec<OsString> = ["weir", "impair", "exec"].iter().map(Into::into).collect();
         assert_eq!(tip(&Cli::try_parse_from(&line).unwrap_err(), &line), None);
         assert_eq!(distance("show", "shw"), 1);
         assert_eq!((distance("", "abc"), distance("stop", "start")), (3, 3));
