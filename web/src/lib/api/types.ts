@@ -914,8 +914,21 @@ export interface components {
             /** @description The file that all of them are in. */
             file?: string | null;
         };
-        /** @description bits per second such as 64k, 10M or 2.5G (K, M, G, T are powers of ten) */
+        /** @description bits per second such as 64k, 10M, 2.5G or 100Mbit (K, M, G, T are powers of ten) */
         BitRate: string | number;
+        /** @description What was tried on either side of what a search found, in its unit. */
+        Bounds: {
+            /**
+             * Format: double
+             * @description The least that did not pass on the path's account; absent when none did.
+             */
+            high?: number | null;
+            /**
+             * Format: double
+             * @description The greatest that passed, below all that did not; absent when nothing passed.
+             */
+            low?: number | null;
+        };
         /** @description The build of a program. */
         Build: {
             /** @description Commit, where known. */
@@ -1730,6 +1743,12 @@ export interface components {
             memory_dropped_packets: number;
             /**
              * Format: uint64
+             * @description Frames the kernel dropped since they were longer than the link takes: super-packets, mostly.
+             * @default 0
+             */
+            oversized_packets: number;
+            /**
+             * Format: uint64
              * @description Frames that the outgoing interface refused; counted in their flows too.
              */
             refused_packets: number;
@@ -2025,7 +2044,7 @@ export interface components {
             schema: string;
             /**
              * Format: double
-             * @description Length, of all sessions when it was resumed.
+             * @description Length of the session that ended it; of one that was gone on with, and the time of each run that earlier sessions made.
              */
             seconds: number;
             /** @description Seed of the order of points. */
@@ -2046,8 +2065,10 @@ export interface components {
             variables?: {
                 [key: string]: unknown;
             };
-            /** @description Version of Weir. */
+            /** @description Version of Weir; of several sessions that were made by several, each with its commit. */
             version: string;
+            /** @description What is to be known of the whole, in words: sessions that were made by other programs, or on other hosts. */
+            warnings?: string[];
         };
         /** @description Experiments of this server, newest first. `outcome` is left out of a list. */
         ExperimentList: {
@@ -2300,6 +2321,19 @@ export interface components {
         FindingGroup: "permissions" | "cpu" | "time" | "sockets" | "interfaces" | "firewall" | "kernel";
         /** @description How much a finding bears on measurements. */
         FindingSeverity: "ok" | "info" | "warning" | "error";
+        /** @description When the first packet of a test that starts together with others arrived. */
+        FirstPacket: {
+            /**
+             * Format: double
+             * @description After the time at which all were to start, on its receiver's clock as it was related to this machine's.
+             */
+            arrived_seconds: number;
+            /**
+             * Format: double
+             * @description Bound of the clocks' error; 0 where both ends share one.
+             */
+            error_seconds: number;
+        };
         /** @description One flow: what its sender did and what its receiver saw. */
         Flow: {
             /**
@@ -2407,10 +2441,16 @@ export interface components {
             at?: {
                 [key: string]: string;
             };
-            /** @description Between what it lies. */
+            /** @description The last two bounds of the search: no confidence. */
+            bounds?: components["schemas"]["Bounds"] | null;
+            /** @description Tool or host shaped it. */
+            disturbed?: boolean;
+            /** @description Its confidence interval: of a saturation point by bootstrap, of rates at one load by Student's t. */
             interval?: components["schemas"]["Confidence"] | null;
             /** @description What: `throughput`, `saturation point`, `latency at throughput`. */
             name: string;
+            /** @description What others published for the like. */
+            published?: components["schemas"]["PublishedFigure"][];
             /** @description What it means, or why there is none. */
             text?: string;
             /** @description Unit: `bits_per_second`, `packets_per_second`, `seconds`, `packets`, `ratio`. */
@@ -3168,6 +3208,11 @@ export interface components {
              * @description Two-sided.
              */
             p: number;
+            /**
+             * Format: double
+             * @description The same, corrected for the number of figures tested (Holm): where neither side varies, so that order alone decides.
+             */
+            p_adjusted?: number | null;
             /** @description Values of A and of B that were compared: runs, or means of batches of intervals. */
             samples: number[];
             /**
@@ -3517,6 +3562,10 @@ export interface components {
         Protocol: string | number;
         /** @description Published figures in a CSV file with a header line. */
         Published: {
+            /** @description Axis → the only value whose points it stands beside. */
+            at?: {
+                [key: string]: string;
+            };
             /**
              * @description The column with the figure.
              * @default
@@ -3624,7 +3673,8 @@ export interface components {
             bit_errors?: number | null;
             /**
              * Format: double
-             * @description Payload rate; absent where there is no time that it could be over (one packet, or none).
+             * @description Payload rate over `seconds` (n datagrams span n − 1 gaps), or over the sender's `seconds` where they are
+             *     longer; absent where there is no time that it could be over.
              */
             bits_per_second?: number | null;
             /**
@@ -3703,7 +3753,7 @@ export interface components {
             packets: number;
             /**
              * Format: double
-             * @description Packet rate; absent as the payload rate is.
+             * @description Packet rate; over the same time.
              */
             packets_per_second?: number | null;
             /**
@@ -3845,6 +3895,8 @@ export interface components {
             plan_sha256: string;
             /** @description The other side. */
             remote?: components["schemas"]["Host"] | null;
+            /** @description Round trips one by one, where they were few: those of a browser's speed test. */
+            round_trips?: components["schemas"]["RoundTripSeries"][];
             /**
              * @description `weir.run/1`.
              * @default
@@ -3945,6 +3997,19 @@ export interface components {
              */
             p99_seconds: number;
         };
+        /** @description Round trips in the order in which they were asked for. */
+        RoundTripSeries: {
+            /**
+             * @description Beside what: `idle`, `download` or `upload`.
+             * @default
+             */
+            phase: string;
+            /**
+             * @description Each one.
+             * @default []
+             */
+            seconds: number[];
+        };
         /** @description Whether a flow's laws are applied; written as a boolean. */
         Run: boolean;
         /** @description A run in a list. */
@@ -4008,6 +4073,8 @@ export interface components {
             disturbed?: boolean;
             /** @description Why there is no record, or only a part of one. */
             error?: string | null;
+            /** @description Its first packet, where it was to start at a given time. */
+            first_packet?: components["schemas"]["FirstPacket"] | null;
             /** @description The run's id; absent where a test gave no record. */
             id?: string | null;
             /** @description Its metrics, in SI units. What was not measured is absent. */
@@ -4173,9 +4240,9 @@ export interface components {
         };
         /** @description What is searched. */
         SearchKind: "throughput" | "latency" | "frame-loss" | "back-to-back" | "mlrsearch" | "saturation";
-        /** @description A search. Its test may hold `{rate}` (packets/s, with its unit), `{seconds}` and `{packets}`. */
+        /** @description A search of datagrams. Its test may hold `{rate}` (of all flows together, with its unit), `{seconds}` and `{packets}`. */
         SearchStep: {
-            /** @description Greatest rate, such as the line rate of the link. */
+            /** @description Greatest rate. */
             high?: string | null;
             /**
              * @description What is searched.
@@ -4188,8 +4255,13 @@ export interface components {
              * @default 0
              */
             loss_percentage: number;
-            /** @description Least rate. */
+            /** @description Least rate, above 0: a trial at it sends 100 packets or more. */
             low?: string | null;
+            /**
+             * @description Instead of `high`: the nominal rate of an Ethernet link. The greatest rate is then that of the line for each size of
+             *     datagrams, preamble and gap included.
+             */
+            nominal?: string | null;
             /** @description Axes, as in a sweep: the search is made at each point. */
             over?: string[];
             /**
@@ -4197,9 +4269,12 @@ export interface components {
              * @description The search ends when its bounds are this close, per cent of the upper one. Default 1.
              */
             precision_percentage?: number | null;
+            /** @description Rates that others published, printed beside the one that is found. */
+            published?: components["schemas"]["Published"][];
             /**
              * Format: uint32
-             * @description Repetitions of what is averaged (latency, back-to-back).
+             * @description Repetitions of what is averaged (latency, back-to-back), of each rate (saturation), and most trials of a load
+             *     (mlrsearch).
              */
             runs?: number | null;
             /**
@@ -4451,7 +4526,7 @@ export interface components {
              */
             p99_seconds?: number | null;
         };
-        /** @description a time such as 10, 2.5s, 40ms, 100us or 2m (a bare number is seconds) */
+        /** @description a time such as 10, 2.5s, 40ms, 100us, 2m, 1h or 1d (a bare number is seconds) */
         Span: string | number;
         /** @description The stages of the path through the emulator. */
         Stage: "loss" | "rate" | "delay" | "content";
@@ -4476,7 +4551,7 @@ export interface components {
         Status: "complete" | "partial" | "interrupted";
         /** @description One step: exactly one action, and what is common to all. */
         Step: {
-            /** @description Keeps an emulator's counters, or a finding of `weir doctor`, with the result. */
+            /** @description Keeps an emulator's counters, or a file, with the result. */
             collect?: components["schemas"]["CollectStep"] | null;
             /** @description Runs a command. */
             command?: components["schemas"]["CommandStep"] | null;
@@ -4492,6 +4567,8 @@ export interface components {
             name?: string | null;
             /** @description Steps that run at the same time; it ends when all have. */
             parallel?: components["schemas"]["Step"][] | null;
+            /** @description Of `test` and `parallel`: figures that others published for the like, printed beside its means, or the sums. */
+            published?: components["schemas"]["Published"][];
             /** @description Steps that run several times. */
             repeat?: components["schemas"]["RepeatStep"] | null;
             /** @description Searches a rate. */
@@ -4538,6 +4615,8 @@ export interface components {
             seconds: number;
             /** @description Steps inside of it. */
             steps?: components["schemas"]["StepOutcome"][];
+            /** @description How closely the tests of a parallel step began together. */
+            together?: components["schemas"]["Together"] | null;
         };
         /** @description Connections of a test in the background. */
         StopStep: {
@@ -4760,7 +4839,7 @@ export interface components {
             metrics?: string[];
             /**
              * Format: uint32
-             * @description Most repetitions, when `precision_percentage` asks for more than `runs`.
+             * @description Most repetitions, when `precision_percentage` asks for more than `runs`: it needs them.
              */
             most_runs?: number | null;
             /**
@@ -4773,7 +4852,8 @@ export interface components {
             pause?: components["schemas"]["Span"] | null;
             /**
              * Format: double
-             * @description Repeats a point until its first metric's confidence interval is within this share of its mean.
+             * @description Repeats a point until its first metric's confidence interval is within this share of its mean, `most_runs` times at most.
+             *     Stopping where it looks narrow makes it so by chance now and then: the interval covers less often than it says.
              */
             precision_percentage?: number | null;
             /** @description Figures that others published, printed beside ours. */
@@ -5046,6 +5126,24 @@ export interface components {
              * @default
              */
             send: string;
+        };
+        /** @description How closely tests began together. */
+        Together: {
+            /**
+             * Format: double
+             * @description Bound of the clocks' error, of the two worst tests together.
+             */
+            error_seconds: number;
+            /**
+             * Format: double
+             * @description From the earliest first packet of a test to the latest one, as they arrived: differences of the paths are in it.
+             */
+            first_packet_skew_seconds: number;
+            /**
+             * Format: uint64
+             * @description Tests whose first packet arrived.
+             */
+            tests: number;
         };
         /** @description The directions that ran. */
         Totals: {
