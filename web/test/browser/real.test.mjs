@@ -90,7 +90,7 @@ test('a plan is built, run, watched, stopped, kept and compared', options, async
 
   await page.getByRole('link', { name: '← Runs' }).click();
   const runs = page.getByRole('table', { name: 'Runs' });
-  await runs.waitFor();
+  await runs.getByRole('checkbox').nth(2).waitFor();
   assert.equal(await runs.getByRole('checkbox').count(), 3);
   await runs.getByRole('checkbox').nth(0).check();
   await runs.getByRole('checkbox').nth(1).check();
