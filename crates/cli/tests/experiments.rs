@@ -466,10 +466,13 @@ fn what_is_wrong_with_a_scenario_and_what_its_programs_do_end_otherwise() {
     for (step, wanted) in [
         ("test = { args = \"--no-such\" }", "step.args: unexpected argument"),
         ("test = { args = \"-T 'open\" }", "is not closed"),
-        ("search = { low = \"1000pps\", high = \"0\", trial = 1, test = {} }", ".high: a rate with an end"),
         (
-            "search = { high = \"1M\", low = \"2M\", trial = 1, test = {} }",
-            ".low: a rate below high",
+            "search = { low = \"1000pps\", high = \"0\", trial = 1, test = { args = \"-u -l 100\" } }",
+            ".high: a rate above 0",
+        ),
+        (
+            "search = { high = \"1M\", low = \"2M\", trial = 1, test = { args = \"-u -l 100\" } }",
+            ".low: a rate below the greatest",
         ),
         ("compare = { with = { transport = \"udp\", mss = 536 } }", ".mss: it is TCP's"),
     ] {
