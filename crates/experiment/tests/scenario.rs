@@ -288,7 +288,7 @@ fn what_is_not_on_the_virtual_clock_is_no_failure() {
     };
     let text = format!(
         "{HOST}[emulator.m]\ncontrol_socket = \"/nowhere\"\n[[step]]\nsweep = {{ over = [\"transport=tcp,udp\"], runs = 3, in_order = true, test = {{ args = \"\" }} }}\n\
-         expect = [\"loss <= 0.1 %\"]\n"
+         expect = [\"loss <= 0.1 % where transport=udp\"]\n"
     );
     let ended = bench.run_with(&text, Journal::default(), true, &|| false, &words).experiment;
     let step = &ended.steps[0];
