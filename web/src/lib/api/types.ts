@@ -1482,7 +1482,7 @@ export interface components {
             /** @description Figures that both sides have. */
             figures: components["schemas"]["FigureDifference"][];
             /** @description Runs of either side that were cut short: their figures are of what was measured. */
-            incomplete: string[];
+            incomplete?: string[];
             /** @description [`DIFF_SCHEMA`]. */
             schema: string;
             /** @description What was not set up alike. */
