@@ -16,8 +16,6 @@
 //! assert!(document["paths"]["/api/v1/runs"]["get"].is_object());
 //! ```
 
-// A refusal is made once in a request and moved a few times: its size costs nothing that could be measured.
-#![allow(clippy::result_large_err)]
 #![cfg(target_os = "linux")]
 #![allow(
     clippy::result_large_err,
