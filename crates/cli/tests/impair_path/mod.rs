@@ -45,7 +45,7 @@ impl Path {
     /// `weir …` in a host, with a runtime directory of this test's own.
     pub(crate) fn weir(&self, host: &str, words: &[&str]) -> Command {
         let mut command = self.lab.command(host, WEIR).unwrap();
-        command.args(words).env("NO_COLOR", "1").env("WEIR_DATA", self.directory.path());
+        command.args(words).env("NO_COLOR", "1").env("WEIR_DATA_DIR", self.directory.path());
         command.env("WEIR_RUNTIME_DIR", self.directory.path().join("runtime"));
         command.env_remove("WEIR_KEY");
         command
