@@ -695,8 +695,7 @@ fn a_full_disk_ends_an_experiment_with_words_and_loses_nothing() {
     assert_eq!(result["steps"][3]["outcome"], "skipped", "{out}");
     assert!(result["steps"][2]["runs"][0]["metrics"]["packet_rate"].is_number(), "it is told");
     let reason = result["steps"][3]["reason"].as_str().unwrap();
-    let whys = ["not kept", ".journal", "step after could not be done"];
-    assert!(whys.iter().any(|why| reason.contains(why)), "{out}");
+    assert!(reason.contains("not kept") || reason.contains(".journal"), "{out}");
     // An experiment that cannot be kept is not begun.
     let (output, out, err) = run(home, &["run", &path]);
     assert_eq!(output.status.code(), Some(4), "{out}{err}");

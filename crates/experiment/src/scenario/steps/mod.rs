@@ -235,7 +235,9 @@ impl<'a> Doing<'a> {
             outcome.seconds = begun.elapsed().as_secs_f64();
             (self.options.tell)(&Happening::Ended { step: &outcome, depth: around.depth });
             if outcome.outcome == Outcome::Error && !step.keep_going {
-                skipped = Some(format!("step {name} could not be done"));
+                // What ends the whole experiment says more than that the step ended.
+                let fatal = lock(&self.fatal).as_ref().map(ToString::to_string);
+                skipped = Some(fatal.unwrap_or_else(|| format!("step {name} could not be done")));
             }
             out.push(outcome);
         }
