@@ -95,7 +95,10 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
     let is_judged = all.iter().any(|(_, s)| !s.expectations.is_empty());
     Document {
         title: experiment.title.clone().unwrap_or_else(|| experiment.name.clone()),
-        subtitle: format!("{} · {} · {runs} runs", experiment.name, experiment.started_at),
+        subtitle: format!(
+            "{} · experiment {} · {} · {runs} runs",
+            experiment.name, experiment.id, experiment.started_at
+        ),
         passed: match experiment.outcome {
             Outcome::Passed => is_judged.then_some(true),
             Outcome::Failed => Some(false),
@@ -282,7 +285,6 @@ fn table(step: &StepOutcome, metric: &str) -> Grid {
     columns.push(Column::figures("Disturbed", Quantity::Count));
     columns.push(Column::text("Published"));
     let mut grid = Grid::new(metric, columns);
-    let mut last = String::new();
     for point in &step.points {
         let summary = point.metrics.get(metric);
         let mut row: Vec<Cell> = step
@@ -300,16 +302,7 @@ fn table(step: &StepOutcome, metric: &str) -> Grid {
         row.push(Cell::Figure(point.runs as f64));
         row.push(Cell::Figure(point.disturbed as f64));
         let of_metric = point.published.iter().filter(|f| f.metric == metric);
-        let published = published(of_metric);
-        row.push(match published.as_str() {
-            "" => Cell::default(),
-            // The same figures beside every tool of a comparison are read once.
-            text if text == last => Cell::Text("as above".into()),
-            _ => {
-                last.clone_from(&published);
-                Cell::Text(published)
-            }
-        });
+        row.push(words(published(of_metric)));
         grid.row(row);
     }
     grid.without_empty_columns()
