@@ -112,7 +112,7 @@ fn same_files(
 
 /// Runs it and tells of it; the exit code by contract.
 pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Result<i32, CliError> {
-    let files = Files { directory: job.directory.clone() };
+    let files = Files::new(&job.directory);
     // Before anything of it is kept.
     check(&job.scenario, &files, &words).map_err(refused)?;
     let stop = Stop::new();
@@ -129,7 +129,6 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
             job.seed.or(job.scenario.seed).unwrap_or(drawn),
         ),
     };
-    let files = Files::new(&job.directory);
     let (journal, experiments) = match job.earlier {
         Some((mut journal, head)) => {
             let now = scenario::files(&job.scenario, &files, &words).map_err(refused)?;
