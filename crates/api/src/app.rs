@@ -42,6 +42,8 @@ pub(crate) struct App {
     pub(crate) edits: Mutex<std::collections::BTreeMap<String, Edited>>,
     /// Work that takes a processor: previews, reports, comparisons.
     pub(crate) heavy: Semaphore,
+    /// KiB of bodies that may be read at once.
+    pub(crate) bodies: Semaphore,
     /// Readers of the stream.
     pub(crate) readers: Arc<Semaphore>,
 }

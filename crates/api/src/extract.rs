@@ -43,6 +43,14 @@ async fn body(request: Request, app: &Shared) -> Result<Vec<u8>, Problem> {
     if told.and_then(|v| v.parse::<u64>().ok()).is_some_and(|n| n > limits.body_bytes as u64) {
         return Err(too_long());
     }
+    // All bodies together are bounded as well; one without a length could become the longest.
+    let length = told.and_then(|v| v.parse::<usize>().ok()).unwrap_or(limits.body_bytes);
+    let share = u32::try_from(length.div_ceil(1024)).unwrap_or(u32::MAX);
+    let _share = app.bodies.try_acquire_many(share).map_err(|_| {
+        let mut problem = Problem::unavailable("too many long bodies at once");
+        problem.retry_after_seconds = Some(1);
+        problem
+    })?;
     let reading = axum::body::to_bytes(request.into_body(), limits.body_bytes);
     match tokio::time::timeout(Duration::from_secs(limits.body_seconds), reading).await {
         Ok(Ok(bytes)) => Ok(bytes.to_vec()),

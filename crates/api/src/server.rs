@@ -108,6 +108,9 @@ impl ClientNews {
     }
 }
 
+/// All bodies that are being read, together.
+const MOST_BODIES_BYTES: usize = 128 << 20;
+
 /// The router with everything around it, and what its handlers share.
 pub(crate) fn assemble(
     config: Config,
@@ -136,6 +139,7 @@ pub(crate) fn assemble(
         documents: tokio::sync::Mutex::new(()),
         edits: Mutex::default(),
         heavy: Semaphore::new(4),
+        bodies: Semaphore::new(MOST_BODIES_BYTES / 1024),
         readers: Arc::new(Semaphore::new(config.limits.stream_readers)),
         config,
     });

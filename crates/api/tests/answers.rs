@@ -29,8 +29,21 @@ fn the_server_tells_what_it_is() {
     }
     let interfaces = get(s.address, "/interfaces").expect(200);
     let lo = interfaces["interfaces"].as_array().unwrap().iter().find(|i| i["name"] == "lo");
-    assert!(lo.is_some_and(|lo| lo["loopback"] == true && lo["in_use"].is_string()), "{interfaces}");
-    for path in ["/tests", "/experiments", "/scenarios", "/plans", "/runs", "/clients", "/audit", "/profiles", "/calibration"] {
+    assert!(
+        lo.is_some_and(|lo| lo["loopback"] == true && lo["in_use"].is_string()),
+        "{interfaces}"
+    );
+    for path in [
+        "/tests",
+        "/experiments",
+        "/scenarios",
+        "/plans",
+        "/runs",
+        "/clients",
+        "/audit",
+        "/profiles",
+        "/calibration",
+    ] {
         get(s.address, path).expect(200);
     }
 }
@@ -89,9 +102,15 @@ fn a_wrong_value_is_refused_beside_its_field() {
     assert!(field.starts_with("/configuration/other/a_to_b/loss"), "{field}");
     let looked = ask(s.address, "POST", "/validate/impairment", &[], Some(&laws)).expect(200);
     assert_eq!(looked["valid"], false);
-    assert!(looked["errors"][0]["field"].as_str().unwrap().starts_with("/other/a_to_b/loss"), "{looked}");
+    assert!(
+        looked["errors"][0]["field"].as_str().unwrap().starts_with("/other/a_to_b/loss"),
+        "{looked}"
+    );
     let looked = ask(s.address, "POST", "/validate/plan", &[], Some(&plan("10M"))).expect(200);
-    assert_eq!((&looked["valid"], looked["toml"].as_str().map(|t| t.contains("10M"))), (&json!(true), Some(true)));
+    assert_eq!(
+        (&looked["valid"], looked["toml"].as_str().map(|t| t.contains("10M"))),
+        (&json!(true), Some(true))
+    );
     let looked = ask(s.address, "POST", "/validate/scenario", &[], Some(&json!({}))).expect(200);
     assert_eq!(looked["valid"], false);
 }
@@ -127,7 +146,14 @@ fn two_editors_the_second_is_told_who_came_first() {
     assert!(!s.directory.path().join("x.toml").exists());
     // Every change is on record.
     let audit = get(s.address, "/audit").expect(200);
-    let statuses: Vec<u64> = audit["entries"].as_array().unwrap().iter().rev().filter(|e| e["path"].as_str().unwrap().contains("two")).map(|e| e["status"].as_u64().unwrap()).collect();
+    let statuses: Vec<u64> = audit["entries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .rev()
+        .filter(|e| e["path"].as_str().unwrap().contains("two"))
+        .map(|e| e["status"].as_u64().unwrap())
+        .collect();
     assert_eq!(statuses, [201, 200, 412, 412, 204, 412]);
     let file = std::fs::read_to_string(audit["file"].as_str().unwrap()).unwrap();
     assert!(file.lines().count() >= 6, "{file}");
@@ -149,7 +175,12 @@ fn runs_are_listed_tagged_reported_compared_and_removed() {
     let put = ask(s.address, "PUT", "/runs/run-one/tags", &[("If-Match", &tag)], Some(&new));
     assert_eq!(put.expect(200), new);
     ask(s.address, "PUT", "/runs/run-one/tags", &[("If-Match", &tag)], Some(&new)).expect(412);
-    for (format, kind) in [("html", "text/html"), ("md", "text/markdown"), ("csv", "text/csv"), ("json", "application/json")] {
+    for (format, kind) in [
+        ("html", "text/html"),
+        ("md", "text/markdown"),
+        ("csv", "text/csv"),
+        ("json", "application/json"),
+    ] {
         let reply = get(s.address, &format!("/runs/run-one/report?format={format}"));
         assert_eq!(reply.status, 200, "{}", reply.text());
         assert!(reply.header("content-type").starts_with(kind), "{format}");

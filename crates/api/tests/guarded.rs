@@ -21,7 +21,8 @@ fn other_names_and_other_pages_are_refused() {
     // A form of another page can't be JSON.
     let body = json!({}).to_string();
     let kind = [("Content-Type", "text/plain")];
-    let reply = ask_on(connect(s.address), "POST", "/api/v1/calibration", &kind, Some(body.as_bytes()));
+    let reply =
+        ask_on(connect(s.address), "POST", "/api/v1/calibration", &kind, Some(body.as_bytes()));
     assert_eq!(reply.unwrap().status, 415);
 }
 
@@ -44,7 +45,13 @@ fn without_its_token_nobody_gets_anything() {
     let token = weir_api::make_token_file(&path, "anna").unwrap();
     let s = serve(|c| c.token_file = Some(path.clone()));
     let plan = json!({ "schema": "weir.plan/1", "connection": [{}] });
-    for (method, at) in [("GET", "/system"), ("GET", "/events"), ("GET", "/openapi.json"), ("PUT", "/plans/x"), ("DELETE", "/runs/x")] {
+    for (method, at) in [
+        ("GET", "/system"),
+        ("GET", "/events"),
+        ("GET", "/openapi.json"),
+        ("PUT", "/plans/x"),
+        ("DELETE", "/runs/x"),
+    ] {
         let reply = ask(s.address, method, at, &[], (method == "PUT").then_some(&plan));
         assert_eq!(reply.status, 401, "{method} {at}");
     }

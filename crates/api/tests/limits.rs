@@ -77,7 +77,10 @@ fn bodies_are_bounded_in_size_and_time() {
     write!(liar, "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 99999999999999\r\n\r\n").unwrap();
     assert_eq!(answer(liar).unwrap().status, 413);
     let nested = "[".repeat(50_000);
-    assert_eq!(ask_on(connect(s.address), "POST", path, &[], Some(nested.as_bytes())).unwrap().status, 400);
+    assert_eq!(
+        ask_on(connect(s.address), "POST", path, &[], Some(nested.as_bytes())).unwrap().status,
+        400
+    );
     let mut many = connect(s.address);
     many.write_all(b"GET /api/v1/schemas HTTP/1.1\r\nHost: localhost\r\n").unwrap();
     for i in 0..100 {
@@ -126,7 +129,10 @@ fn who_asks_too_often_is_told_to_wait() {
     assert!(replies[..8].iter().all(|r| r.status == 200));
     let refused = replies.iter().find(|r| r.status == 429).expect("a burst of 8 and 2 a second");
     assert!(refused.header("retry-after").parse::<u64>().unwrap() >= 1);
-    assert_eq!(refused.json()["retry_after_seconds"].as_u64(), refused.header("retry-after").parse().ok());
+    assert_eq!(
+        refused.json()["retry_after_seconds"].as_u64(),
+        refused.header("retry-after").parse().ok()
+    );
 }
 
 #[test]

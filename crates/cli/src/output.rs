@@ -11,7 +11,7 @@ use crate::time::{Format, since_epoch};
 /// When the reader of a pipe is gone it swallows what comes, and says so by [`Sink::is_gone`]. Any other failure is
 /// kept for the end ([`Sink::failure`]), since a result must not be lost because one of its copies could not be written.
 pub(crate) struct Sink {
-    out: Box<dyn Write>,
+    out: Box<dyn Write + Send>,
     path: PathBuf,
     stamp: Option<Format>,
     gone: bool,
@@ -24,7 +24,7 @@ impl Sink {
     /// # Errors
     /// [`CliError::Io`] when the file can't be opened.
     pub(crate) fn open(logfile: Option<&Path>, stamp: Option<Format>) -> Result<Sink, CliError> {
-        let (out, path): (Box<dyn Write>, PathBuf) = match logfile {
+        let (out, path): (Box<dyn Write + Send>, PathBuf) = match logfile {
             None => (Box::new(io::stdout()), "stdout".into()),
             Some(path) => {
                 let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
@@ -35,7 +35,7 @@ impl Sink {
     }
 
     /// Output into any writer.
-    pub(crate) fn to(out: Box<dyn Write>) -> Sink {
+    pub(crate) fn to(out: Box<dyn Write + Send>) -> Sink {
         Sink { out, path: "output".into(), stamp: None, gone: false, failure: None }
     }
 

@@ -246,9 +246,10 @@ fn an_emulator_in_the_middle_does_what_was_asked_and_outlives_its_server() {
     let mut laws = read.expect(200);
     laws["flow"] = json!([{
         "name": "weir", "filter": { "protocol": "udp" },
-        "a_to_b": { "loss": { "every": 10 }, "delay": { "constant": "20ms" } },
+        "a_to_b": { "loss": { "every_nth": 10 }, "delay": { "constant": "20ms" } },
     }]);
-    let preview = json!({ "configuration": laws, "flow": "weir", "packets": 1000, "size_bytes": 1000 });
+    let preview =
+        json!({ "configuration": laws, "flow": "weir", "packets": 1000, "size_bytes": 1000 });
     let preview = m.ask("POST", "/laws/preview", Some(preview)).expect(200);
     let configuration = format!("{path}/configuration");
     let tag = read.etag();
@@ -259,7 +260,10 @@ fn an_emulator_in_the_middle_does_what_was_asked_and_outlives_its_server() {
     assert_eq!(late["changed"]["by"], "127.0.0.1");
     let wrong = json!({ "schema": "weir.impair/1", "other": { "a_to_b": { "loss": { "percentage": 200.0 } } } });
     let refused = m.ask("PUT", &configuration, Some(wrong)).expect(422);
-    assert!(refused["errors"][0]["field"].as_str().unwrap().starts_with("/other/a_to_b/loss"), "{refused}");
+    assert!(
+        refused["errors"][0]["field"].as_str().unwrap().starts_with("/other/a_to_b/loss"),
+        "{refused}"
+    );
     // Asked, shown before and measured are one.
     let b = lab.host("b").unwrap().ipv4.to_string();
     let request = json!({ "host": b, "plan": udp(1000, "1000pps") });
@@ -275,7 +279,13 @@ fn an_emulator_in_the_middle_does_what_was_asked_and_outlives_its_server() {
     let delay = receiver["one_way_delay"]["p50_seconds"].as_f64().unwrap();
     assert!((0.02..0.025).contains(&delay), "{delay}");
     let counters = m.get(&format!("{path}/counters"));
-    let flow = counters["impairment"]["flows"].as_array().unwrap().iter().find(|f| f["name"] == "weir" && f["direction"] == "forward").unwrap().clone();
+    let flow = counters["impairment"]["flows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|f| f["name"] == "weir" && f["direction"] == "forward")
+        .unwrap()
+        .clone();
     assert!(flow["counters"]["lost_packets"].as_i64() >= Some(lost), "{flow}");
     let sample = events.until("sample", |e| e["kind"] == "emulators");
     assert_eq!(sample["id"], made["id"]);
@@ -286,7 +296,8 @@ fn an_emulator_in_the_middle_does_what_was_asked_and_outlives_its_server() {
     // The server goes, the emulator stays, and another server finds it.
     m.child.kill().unwrap();
     m.child.wait().unwrap();
-    let again = Ui::start(dir.path(), Some((&lab, "m")), &[]);
+    // The first one's answering side may still be on its way out.
+    let again = Ui::start(dir.path(), Some((&lab, "m")), &["-p", "9350"]);
     assert_eq!(again.get(&path)["stopped_flows"], json!(["weir"]));
     assert_eq!(again.get("/emulators")["emulators"].as_array().unwrap().len(), 1);
     again.ask("DELETE", &path, None).expect(204);
@@ -316,7 +327,7 @@ fn a_dead_man_lets_everything_pass() {
     until("the dead man's words", || {
         std::fs::read_to_string(&log).unwrap_or_default().contains("everything passes untouched")
     });
-    let m = Ui::start(dir.path(), Some((&lab, "m")), &[]);
+    let m = Ui::start(dir.path(), Some((&lab, "m")), &["-p", "9350"]);
     let path = format!("/emulators/{}", made["id"].as_str().unwrap());
     assert_eq!(m.get(&path)["stopped_flows"], json!(["other"]));
     m.ask("DELETE", &path, None).expect(204);

@@ -25,7 +25,6 @@ const PAGE_POLICY: &str = "default-src 'self'; img-src 'self' data:; object-src 
 /// The middleware.
 pub(crate) async fn guard(State(app): State<Shared>, mut request: Request, next: Next) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let mut address = None;
     let mut response = match admit(&app, &mut request) {
         Ok(asker) => {
             let answered = next.run(request).await;
@@ -39,12 +38,10 @@ pub(crate) async fn guard(State(app): State<Shared>, mut request: Request, next:
                     status: answered.status().as_u16(),
                 });
             }
-            address = Some(asker);
             answered
         }
         Err(problem) => problem.into_response(),
     };
-    drop(address);
     let headers = response.headers_mut();
     let mut put = |name: header::HeaderName, value: &'static str| {
         headers.entry(name).or_insert(HeaderValue::from_static(value));

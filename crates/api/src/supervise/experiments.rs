@@ -192,6 +192,6 @@ pub(crate) async fn stop(app: &Shared, id: &str) -> Result<ExperimentState, Prob
     });
     tell(app, id);
     // One that has just ended needs no stopping.
-    let _ = app.launcher.order(Order::Stop { pid, at_once: false }).await;
+    let _ = app.launcher.order(Order::Stop { pid }).await;
     app.experiments.get(id)
 }

@@ -9,6 +9,8 @@ mod orders;
 mod output;
 mod tests;
 
+use std::time::Duration;
+
 use axum::http::StatusCode;
 
 use crate::app::Shared;
@@ -27,42 +29,60 @@ pub(crate) use tests::{
     Tests, Wanted, connection, refresh, start as start_test, stop as stop_test,
 };
 
-/// Runs a program to its end; what it refuses is a problem with its words.
-pub(crate) async fn finish(app: &Shared, order: Order) -> Result<(), Problem> {
+/// Most that is kept of what a program of short life prints.
+const MOST_PRINTED_BYTES: usize = 4 << 20;
+/// Time for what a program said at last, once it has ended.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// What a program of short life came to.
+pub(crate) struct Finished {
+    /// Exit code.
+    pub(crate) code: Option<i32>,
+    /// What it printed.
+    pub(crate) printed: String,
+    /// What it said on standard error.
+    words: String,
+}
+
+/// Runs a program to its end. One that leaves another behind has ended all the same.
+pub(crate) async fn finished(app: &Shared, order: Order) -> Result<Finished, Problem> {
     let started = app.launcher.start(order).await?;
-    let mut words = String::new();
-    let exit = match started.output {
-        None => started.exit.await.ok(),
-        Some(output) => {
-            // A program of long life may have its output from it: its end counts, not that of its output.
-            let mut lines = output.lines();
-            let mut exit = started.exit;
-            let ended = loop {
-                tokio::select! {
-                    ended = &mut exit => break ended.ok(),
-                    Some(line) = lines.recv() => {
-                        if let Line::Words(line) = line {
-                            keep_words(&mut words, &line);
-                        }
-                    }
-                }
-            };
-            while let Ok(line) = lines.try_recv() {
-                if let Line::Words(line) = line {
-                    keep_words(&mut words, &line);
-                }
-            }
-            ended
+    let mut exit = started.exit;
+    let (mut printed, mut words) = (String::new(), String::new());
+    let Some(output) = started.output else {
+        let code = exit.await.ok().and_then(|e| e.code);
+        return Ok(Finished { code, printed, words });
+    };
+    let mut take = |line: Line| match line {
+        Line::Words(line) => keep_words(&mut words, &line),
+        Line::Out(line) if printed.len() < MOST_PRINTED_BYTES => {
+            printed = format!("{printed}{line}\n")
+        }
+        Line::Out(_) => {}
+    };
+    let mut lines = output.lines();
+    let ended = loop {
+        tokio::select! {
+            ended = &mut exit => break ended.ok(),
+            Some(line) = lines.recv() => take(line),
         }
     };
-    let code = exit.and_then(|e| e.code);
-    let status = match code {
+    while let Ok(Some(line)) = tokio::time::timeout(LAST_WORDS, lines.recv()).await {
+        take(line);
+    }
+    Ok(Finished { code: ended.and_then(|e| e.code), printed, words })
+}
+
+/// Runs a program to its end; what it refuses is a problem with its words.
+pub(crate) async fn finish(app: &Shared, order: Order) -> Result<(), Problem> {
+    let finished = finished(app, order).await?;
+    let status = match finished.code {
         Some(0) => return Ok(()),
         Some(2) => StatusCode::UNPROCESSABLE_ENTITY,
         Some(4) => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     };
-    let said = words.trim().trim_start_matches("error: ");
+    let said = finished.words.trim().trim_start_matches("error: ");
     let said = if said.is_empty() { "it ended without a word" } else { said };
     Err(Problem::new(status, said))
 }

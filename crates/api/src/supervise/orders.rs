@@ -101,8 +101,10 @@ pub(crate) enum Order {
     LabDown { name: String },
     /// A calibration.
     Calibrate { no_lab: bool },
+    /// A look at this host.
+    Doctor {},
     /// Asks a program that was started here to end.
-    Stop { pid: u32, at_once: bool },
+    Stop { pid: u32 },
 }
 
 /// An order with its number and the sockets for what the program prints.
@@ -171,7 +173,7 @@ pub fn launch(
         }
         let Ok(Numbered { number, order, output }) = serde_json::from_slice(&line) else { break };
         let done = match &order {
-            Order::Stop { pid, at_once } => stop(&children, *pid, *at_once).map(|()| None),
+            Order::Stop { pid } => stop(&children, *pid).map(|()| None),
             Order::EndEmulator { id } => end_emulator(&place, id).map(|()| None),
             order => start(&place, order, output.as_ref()).map(Some),
         };
@@ -198,7 +200,7 @@ pub fn launch(
     }
     let pids: Vec<u32> = lock(&children).keys().copied().collect();
     for pid in pids {
-        let _ = stop(&children, pid, false);
+        let _ = stop(&children, pid);
     }
     // What is left dies with this thread (PR_SET_PDEATHSIG).
     let end = std::time::Instant::now() + END;
@@ -208,13 +210,9 @@ pub fn launch(
     Ok(())
 }
 
-fn stop(
-    children: &Mutex<HashMap<u32, Option<u64>>>,
-    pid: u32,
-    at_once: bool,
-) -> Result<(), String> {
+fn stop(children: &Mutex<HashMap<u32, Option<u64>>>, pid: u32) -> Result<(), String> {
     let began = lock(children).get(&pid).copied().ok_or("it has ended")?;
-    signal(pid, began, if at_once { KILL } else { INTERRUPT })
+    signal(pid, began, INTERRUPT)
 }
 
 fn signal(pid: u32, began: Option<u64>, signal: i32) -> Result<(), String> {
@@ -491,6 +489,10 @@ fn arguments(place: &Place, order: &Order) -> Result<CommandLine, String> {
             if *no_lab {
                 add("--no-lab".into());
             }
+        }
+        Order::Doctor {} => {
+            add("doctor".into());
+            add("--json".into());
         }
         Order::EndEmulator { .. } | Order::Stop { .. } => return Err("starts nothing".into()),
     }

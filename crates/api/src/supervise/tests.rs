@@ -263,16 +263,14 @@ pub(crate) async fn stop(app: &Shared, id: &str) -> Result<Test, Problem> {
     let test = app.tests.get(id)?;
     let pid = lock(&app.tests.0).get(id).and_then(|e| e.pid);
     let Some(pid) = pid.filter(|_| !test.state.is_over()) else { return Ok(test) };
-    // The second request ends it at once, as the second Ctrl-C does.
-    let at_once = false;
     app.tests.change(id, |entry| {
         if !entry.test.state.is_over() {
             entry.test.state = State::Ending;
         }
     });
     tell(app, id);
-    // One that has just ended needs no stopping.
-    let _ = app.launcher.order(Order::Stop { pid, at_once }).await;
+    // One that has just ended needs no stopping. A second request ends it at once, as a second Ctrl-C does.
+    let _ = app.launcher.order(Order::Stop { pid }).await;
     app.tests.get(id)
 }
 

@@ -108,7 +108,11 @@ pub(crate) fn ask(
     body: Option<&Value>,
 ) -> Reply {
     let text = body.map(|b| b.to_string().into_bytes());
-    let path = if path.starts_with("/api") || path == "/" { path.into() } else { format!("/api/v1{path}") };
+    let path = if path.starts_with("/api") || path == "/" {
+        path.into()
+    } else {
+        format!("/api/v1{path}")
+    };
     let reply = ask_on(connect(address), method, &path, headers, text.as_deref());
     reply.unwrap_or_else(|| panic!("{method} {path}: closed without an answer"))
 }
@@ -160,7 +164,8 @@ impl Events {
     #[track_caller]
     pub(crate) fn until(&mut self, name: &str, holds: impl Fn(&Value) -> bool) -> Value {
         loop {
-            let (event, data) = self.next().unwrap_or_else(|| panic!("the stream ended before {name}"));
+            let (event, data) =
+                self.next().unwrap_or_else(|| panic!("the stream ended before {name}"));
             if event == name && holds(&data) {
                 return data;
             }
