@@ -289,12 +289,11 @@ pub(super) mod tests {
         bytes
     }
 
+    /// Messages and other events.
+    type Came = (Vec<(Kind, Vec<u8>)>, Vec<Event>);
+
     /// All events of a stream that comes in pieces of `step`, the data of a message joined.
-    fn read(
-        bytes: &[u8],
-        step: usize,
-        most: u64,
-    ) -> Result<(Vec<(Kind, Vec<u8>)>, Vec<Event>), Violation> {
+    fn read(bytes: &[u8], step: usize, most: u64) -> Result<Came, Violation> {
         let mut frames = Frames::new(true, most);
         let (mut messages, mut others, mut message) = (vec![], vec![], vec![]);
         for piece in bytes.chunks(step.max(1)) {
