@@ -36,7 +36,6 @@ pub struct Problem {
     /// What happened.
     pub detail: String,
     /// What is wrong with which fields.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldError>,
     /// With 412: who changed the document, when, and its entity tag now.
     #[serde(skip_serializing_if = "Option::is_none")]

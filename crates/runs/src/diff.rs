@@ -189,7 +189,7 @@ pub struct Diff {
     /// Runs of B.
     pub b: Vec<String>,
     /// Runs of either side that were cut short: their figures are of what was measured.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub incomplete: Vec<String>,
     /// Confidence of intervals, and 1 less the level of the tests.
     pub confidence: f64,

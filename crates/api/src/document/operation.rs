@@ -161,7 +161,7 @@ fn query_parameters(schema: Schema) -> Vec<Value> {
         .map(|(name, shape)| {
             let mut shape = shape.clone();
             // In a query something is given or absent, never null.
-            if let Some(kinds) = shape["type"].as_array_mut() {
+            if let Some(kinds) = shape.get_mut("type").and_then(Value::as_array_mut) {
                 kinds.retain(|kind| kind != "null");
                 if let [one] = &kinds[..] {
                     shape["type"] = one.clone();

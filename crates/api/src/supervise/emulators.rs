@@ -243,6 +243,8 @@ pub(crate) async fn end(app: &App, id: &str) -> Result<(), Problem> {
     if path.exists() {
         return Err(Problem::unavailable("the emulator has not ended within 6 s"));
     }
+    // Of one that an earlier server started nobody else removes it.
+    let _ = std::fs::remove_file(runtime()?.join(log_name(id)));
     Ok(())
 }
 

@@ -207,6 +207,8 @@ pub fn launch(
     while !lock(&children).is_empty() && std::time::Instant::now() < end {
         std::thread::sleep(Duration::from_millis(10));
     }
+    // A server that was killed did not get to it.
+    let _ = std::fs::remove_dir_all(&place.directory);
     Ok(())
 }
 

@@ -43,6 +43,10 @@ pub enum Kind {
 
 /// An event of the stream: its `event` line is the tag, its `data` line is the content.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "it tells the schema; the stream is written without it"
+)]
 #[serde(tag = "event", content = "data", rename_all = "lowercase")]
 pub enum StreamEvent {
     /// The first one.

@@ -138,7 +138,6 @@ pub struct FigureAxis {
     /// It begins at zero.
     pub from_zero: bool,
     /// The names of a category axis.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub categories: Vec<String>,
 }
 

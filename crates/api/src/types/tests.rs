@@ -80,7 +80,6 @@ pub struct Test {
     /// Flows that the plan expands to.
     pub flows: Vec<FlowMeta>,
     /// State of each flow: `waiting`, `running`, `ended` and so on, by its name, where they are told.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub flow_states: BTreeMap<String, String>,
     /// The latest interval.
     #[serde(skip_serializing_if = "Option::is_none")]
