@@ -18,9 +18,14 @@ fn a_speed_test_shows_the_impairment() {
         "--b-to-a",
         "rate 40M queue 100ms, delay 10ms",
     ]);
+    let weir = |words: &[&str]| {
+        let mut command = path.weir("b", words);
+        command.env("WEIR_DATA_DIR", path.file("data"));
+        command
+    };
     let log = path.file("serve.log");
     let words = ["serve", "--speed-test", ":9349", "--logfile", log.to_str().unwrap()];
-    let server = Running::start(path.weir("b", &words));
+    let server = Running::start(weir(&words));
     until("the speed test listens", || {
         std::fs::read_to_string(&log).is_ok_and(|t| t.contains("speed test on http://"))
     });
@@ -45,13 +50,13 @@ fn a_speed_test_shows_the_impairment() {
     assert!(loaded > idle + 0.01, "{loaded} s loaded");
     assert!(trips["idle"]["jitter_seconds"].is_f64(), "{trips}");
 
-    let list = run(path.weir("b", &["runs", "list"])).good();
+    let list = run(weir(&["runs", "list"])).good();
     assert!(list.contains("speed test in a browser"), "{list}");
-    let show = run(path.weir("b", &["runs", "show", "last", "--json"])).good();
+    let show = run(weir(&["runs", "show", "last", "--json"])).good();
     let record: Value = serde_json::from_str(&show).unwrap();
     assert_eq!(record["peer"], "browser");
     assert_eq!(record["round_trips"][0]["phase"], "idle");
-    let text = run(path.weir("b", &["runs", "show", "last"])).good();
+    let text = run(weir(&["runs", "show", "last"])).good();
     assert!(text.contains("what the browser said"), "{text}");
     signal("INT", server.child());
     assert_eq!(server.finish().status.code(), Some(130));

@@ -8,7 +8,7 @@ use super::frame;
 /// the web's; a modem's is smaller).
 const POOL_BYTES: usize = 4 << 20;
 /// Payload of a frame, bytes, least and most.
-const LEAST_FRAME: usize = 16 << 10;
+pub(super) const LEAST_FRAME: usize = 16 << 10;
 const MOST_FRAME: usize = 256 << 10;
 /// A frame is to take about so long, s: short for a browser's count, which grows by whole frames.
 const FRAME_SECONDS: f64 = 0.005;

@@ -28,7 +28,7 @@ pub(super) async fn door(State(inner): State<Arc<Inner>>, mut request: Request) 
     }
     let key = match check(request.headers()) {
         Ok(key) => key,
-        Err(refusal) => return refusal,
+        Err(refusal) => return *refusal,
     };
     let Some(visitor) = request.extensions().get::<Visitor>().cloned() else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
@@ -79,7 +79,8 @@ pub(super) async fn door(State(inner): State<Arc<Inner>>, mut request: Request) 
 }
 
 /// The handshake's headers (RFC 6455, section 4.2.1), and that no other site's page asks.
-fn check(headers: &HeaderMap) -> Result<String, Response> {
+fn check(headers: &HeaderMap) -> Result<String, Box<Response>> {
+    let refuse = |refusal: Response| Err(Box::new(refusal));
     let text = |name| headers.get(name).and_then(|v: &HeaderValue| v.to_str().ok()).unwrap_or("");
     let lists = |name, word: &str| {
         headers
@@ -90,13 +91,17 @@ fn check(headers: &HeaderMap) -> Result<String, Response> {
     };
     if !lists(header::UPGRADE, "websocket") || !lists(header::CONNECTION, "upgrade") {
         let needs = [(header::UPGRADE, "websocket"), (header::CONNECTION, "upgrade")];
-        return Err((StatusCode::UPGRADE_REQUIRED, needs, "a WebSocket is here\n").into_response());
+        return refuse(
+            (StatusCode::UPGRADE_REQUIRED, needs, "a WebSocket is here\n").into_response(),
+        );
     }
     if text(header::SEC_WEBSOCKET_VERSION) != "13" {
         let needs = [(header::SEC_WEBSOCKET_VERSION, "13")];
-        return Err((StatusCode::UPGRADE_REQUIRED, needs, "version 13 is spoken\n").into_response());
+        return refuse(
+            (StatusCode::UPGRADE_REQUIRED, needs, "version 13 is spoken\n").into_response(),
+        );
     }
-    let bad = |words: &'static str| Err((StatusCode::BAD_REQUEST, words).into_response());
+    let bad = |words: &'static str| refuse((StatusCode::BAD_REQUEST, words).into_response());
     if !lists(header::SEC_WEBSOCKET_PROTOCOL, SUBPROTOCOL) {
         return bad("the subprotocol is weir.speed.v1\n");
     }
@@ -111,7 +116,7 @@ fn check(headers: &HeaderMap) -> Result<String, Response> {
         let host = text(header::HOST);
         if host.is_empty() || own.is_none_or(|own| !own.eq_ignore_ascii_case(host)) {
             let words = "asked by a page of another site\n";
-            return Err((StatusCode::FORBIDDEN, words).into_response());
+            return refuse((StatusCode::FORBIDDEN, words).into_response());
         }
     }
     Ok(key.to_owned())

@@ -12,6 +12,7 @@ use weir_model::record::{
 use weir_model::units::{Seed, Span};
 use weir_model::warning::{Severity, Warning};
 
+use super::content::LEAST_FRAME;
 use super::figures::{Mark, Summaries, Throughput, verdict};
 use super::message::RoundTrips;
 use super::session::Outcome;
@@ -20,6 +21,8 @@ use super::session::Outcome;
 const PEER: &str = "browser";
 /// The label whose value is the secret of a result's link.
 pub(super) const LABEL: &str = "speed_test";
+/// Payload of the page's frames, bytes.
+const PAGE_FRAME: u64 = 64 << 10;
 /// Share of a processor, or of the time, from which something counts as the bottleneck.
 const BOUND_RATIO: f64 = 0.9;
 
@@ -85,6 +88,7 @@ pub(super) fn record(outcome: &Outcome, facts: &Facts) -> Record {
     if let Some(download) = &outcome.download {
         flows.push(Flow {
             sender: outcome.sent.map(sender),
+            payload_bytes: LEAST_FRAME as u64,
             receiver: Some(receiver(download, PEER)),
             round_trip: delay(&outcome.round_trips.download),
             ..flow(1, Direction::Forward, "download")
@@ -93,6 +97,7 @@ pub(super) fn record(outcome: &Outcome, facts: &Facts) -> Record {
     }
     if let Some(upload) = &outcome.upload {
         flows.push(Flow {
+            payload_bytes: PAGE_FRAME,
             receiver: Some(receiver(upload, "copy")),
             round_trip: delay(&outcome.round_trips.upload),
             ..flow(2, Direction::Reverse, "upload")
