@@ -347,7 +347,7 @@ mod tests {
         assert!((high("18", "ipv4") - 14_880.952).abs() < 0.001);
         assert!((high("1472", "ipv4") - 812.744).abs() < 0.001);
         assert!((high("1472", "ipv6") - 1e7 / 8.0 / 1558.0).abs() < 100.0);
-        let bits = SearchStep { low: Some("1M".into()), ..step.clone() };
+        let bits = SearchStep { low: Some("2M".into()), ..step.clone() };
         let terms = terms(&bits, &[("size", "1472")]).unwrap();
         assert_eq!(terms.unit, "bits_per_second");
         assert!((terms.high - 812.744 * 1472.0 * 8.0).abs() < 10.0);
