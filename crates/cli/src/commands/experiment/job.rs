@@ -112,7 +112,7 @@ fn same_files(
 
 /// Runs it and tells of it; the exit code by contract.
 pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Result<i32, CliError> {
-    let files = Files { directory: job.directory.clone() };
+    let files = Files::new(job.directory.clone());
     // Before anything of it is kept.
     check(&job.scenario, &files, &words).map_err(refused)?;
     let stop = Stop::new();
