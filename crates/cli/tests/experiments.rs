@@ -237,10 +237,8 @@ search = { kind = "throughput", low = "1000pps", high = "2000pps", trial = "1s",
     assert_eq!(published.as_array().unwrap().len(), 1, "{published}");
     assert_eq!(published[0]["value"], 5e5);
     let rate = &result["steps"][1];
-    assert_eq!(
-        (&rate["outcome"], &rate["found"][0]["value"]),
-        (&"inconclusive".into(), &Value::Null)
-    );
+    assert_eq!(rate["outcome"], "inconclusive");
+    assert!(rate["found"][0]["value"].is_null(), "{rate}");
     for (from, to, wanted) in [
         (r#"args = "-u" }"#, r#"args = "-t 1" }"#, "rate.test: a stream"),
         (r#"low = "1000pps", "#, "", "rate.low: missing"),
