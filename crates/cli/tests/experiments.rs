@@ -206,6 +206,50 @@ fn shipped_searches_find_what_the_emulated_path_carries() {
     assert!((0.97 * rate..=1.01 * rate).contains(&value), "NDR {value}, not {rate}");
 }
 
+/// What a search does not find is neither passed nor failed; figures that others published stand beside a test.
+#[test]
+fn a_search_without_its_figure_is_inconclusive_and_published_figures_stand_beside_a_test() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("other.csv"), "size,rate\n160,0.5\n500,0.7\n").unwrap();
+    let text = r#"schema = "weir.scenario/1"
+name = "s"
+[lab]
+middle = true
+[emulator.m]
+both = "loss 1%"
+[[step]]
+name = "one"
+published = [{ file = "other.csv", source = "notes", column = "rate", scale = 1e6, metric = "throughput", where = { size = "160" } }]
+test = { args = "-u -b 1M -l 160 -t 1" }
+[[step]]
+name = "rate"
+search = { kind = "throughput", low = "1000pps", high = "2000pps", trial = "1s", test = { args = "-u" } }
+"#;
+    let simulated = |text: &str| {
+        let path = file(dir.path(), text);
+        let (output, out, err) = run(dir.path(), &["run", "--simulate", "--json", &path]);
+        (output.status.code(), out, err)
+    };
+    let (code, out, err) = simulated(text);
+    assert_eq!(code, Some(5), "{out}{err}");
+    let result: Value = serde_json::from_str(&out).unwrap();
+    let published = &result["steps"][0]["points"][0]["published"];
+    assert_eq!(published.as_array().unwrap().len(), 1, "{published}");
+    assert_eq!(published[0]["value"], 5e5);
+    let rate = &result["steps"][1];
+    assert_eq!(rate["outcome"], "inconclusive");
+    assert!(rate["found"][0]["value"].is_null(), "{rate}");
+    for (from, to, wanted) in [
+        (r#"args = "-u" }"#, r#"args = "-t 1" }"#, "rate.test: a stream"),
+        (r#"low = "1000pps", "#, "", "rate.low: missing"),
+        (r#"low = "1000pps""#, r#"low = "50pps""#, "50 packets in a trial"),
+    ] {
+        let (code, out, err) = simulated(&text.replace(from, to));
+        assert_eq!(code, Some(2), "{out}{err}");
+        assert!(out.contains(wanted), "{out}{err}");
+    }
+}
+
 #[test]
 fn bad_scenarios_are_refused_by_name() {
     let dir = tempfile::tempdir().unwrap();
