@@ -638,7 +638,8 @@ fn a_borrowed_emulator_gets_its_laws_back() {
     assert_eq!(show(), before);
 }
 
-/// Two senders and one receiver: what arrives from both, and how closely they began.
+/// Two senders and one receiver: what arrives from both, and how closely they began. What a disturbed host reached is
+/// proved all the same, so both expectations hold or fail on any machine.
 #[test]
 fn senders_that_start_together_are_summed_and_their_skew_is_told() {
     let Some(_turn) = turn("senders_that_start_together_are_summed_and_their_skew_is_told") else {
@@ -650,7 +651,7 @@ fn senders_that_start_together_are_summed_and_their_skew_is_told() {
     };
     let text = format!(
         "schema = \"weir.scenario/1\"\nname = \"s\"\n[lab]\nhosts = 3\n[[step]]\nname = \"both\"\n\
-         expect = [\"sum packets == 400\", \"sum packets > 400\"]\n\
+         expect = [\"sum packets == 400\", \"sum packets < 400\"]\n\
          parallel = [\n{{ name = \"one\", test = {} }},\n{{ name = \"two\", test = {}, expect = [\"packets == 200\"] }},\n]\n",
         test("a"),
         test("c")
