@@ -39,7 +39,7 @@ test: ## formatting, lints, layers, every test
 	$(CARGO) test --workspace --locked --no-run
 	$(CARGO) test --workspace --locked
 	$(PYTHON) scripts/instructions.py
-	@scripts/page.sh --if-here --test
+	@WEIR=$(TARGET_DIR)/debug/weir scripts/page.sh --if-here --test
 
 lint: ## formatting, clippy, layers, licences when cargo-deny is here
 	$(CARGO) fmt --all -- --check

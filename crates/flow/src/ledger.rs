@@ -55,15 +55,9 @@ pub(crate) fn ledger(record: &Record) -> Option<LossLedger> {
             true,
             receiver_side,
         );
-        if r.bit_errors.is_none() {
-            row(
-                "damaged header",
-                r.corrupted_packets.unwrap_or(0),
-                "tag or size",
-                true,
-                receiver_side,
-            );
-        }
+        // Damaged content behind a good header was received: it is not missing.
+        let unreadable = r.unreadable_packets.unwrap_or(0);
+        row("damaged header", unreadable, "tag, size or number", true, receiver_side);
     }
     if !any {
         return None;
@@ -153,6 +147,18 @@ mod tests {
         assert_eq!((l.missing_packets, l.remainder_packets), (100, 25));
         let exact: u64 = l.rows.iter().filter(|r| r.kind == "exact").map(|r| r.packets).sum();
         assert_eq!(exact as i64 + l.remainder_packets, l.missing_packets);
+    }
+
+    #[test]
+    fn only_damaged_headers_are_missing() {
+        let mut r = record(1000, 990, 0, 0, "cut");
+        let receiver = r.flows[0].receiver.as_mut().unwrap();
+        receiver.corrupted_packets = Some(30);
+        receiver.unreadable_packets = Some(10);
+        receiver.bit_errors = Some(25);
+        let l = ledger(&r).unwrap();
+        assert_eq!((l.rows[0].stage.as_str(), l.rows[0].packets), ("damaged header", 10));
+        assert_eq!(l.remainder_packets, 0);
     }
 
     #[test]

@@ -6,6 +6,8 @@ use weir_model::warning::{Severity, Warning};
 
 /// A processor busier than this was the limit.
 const BUSY: f64 = 0.95;
+/// Below this share of the busiest processor's time, it was not this program that filled it.
+const OTHERS: f64 = 0.5;
 /// Steal beyond this share disturbs times and rates.
 const STEAL: f64 = 0.02;
 
@@ -72,10 +74,12 @@ fn cpu(record: &Record, out: &mut Vec<Warning>) {
         };
         let sends = unlimited(if local { Direction::Forward } else { Direction::Reverse });
         let receives = unlimited(if local { Direction::Reverse } else { Direction::Forward });
-        let short = record
-            .flows
-            .iter()
-            .any(|f| f.sender.as_ref().and_then(|s| s.missed_slots).unwrap_or(0) > 0);
+        // Only an end that sends can have missed its slots.
+        let sending = if local { Direction::Forward } else { Direction::Reverse };
+        let short = record.flows.iter().any(|f| {
+            f.direction == sending
+                && f.sender.as_ref().and_then(|s| s.missed_slots).unwrap_or(0) > 0
+        });
         let (code, what) = match (sends, receives) {
             (true, _) => {
                 ("sender-cpu-bound", "the figure is what it can send, not what the path carries")
@@ -87,11 +91,21 @@ fn cpu(record: &Record, out: &mut Vec<Warning>) {
             _ if short => ("sender-cpu-bound", "it could not keep the rate that was asked for"),
             _ => continue,
         };
+        // A thread of this program alone cannot have filled a processor that it used less of.
+        let own = end.process_user_ratio + end.process_system_ratio;
+        let whose = if own < OTHERS * busiest {
+            format!(
+                ", with other programs and the kernel's own work (weir itself used {:.0} %)",
+                100.0 * own
+            )
+        } else {
+            String::new()
+        };
         out.push(
             Warning::new(
                 code,
                 Severity::Warning,
-                format!("a processor of {name} was {:.0} % busy: {what}", 100.0 * busiest),
+                format!("a processor of {name} was {:.0} % busy{whose}: {what}", 100.0 * busiest),
             )
             .with_value(busiest, BUSY),
         );
@@ -186,8 +200,10 @@ fn paced(f: &Flow, spec: &FlowSpec, out: &mut Vec<Warning>) {
     if missed > 0 {
         let share = missed as f64 / slots.max(1) as f64;
         let policy = match spec.connection.catch_up {
-            CatchUp::None => "the catch-up policy is none",
-            _ => "the backlog passed what the catch-up policy makes up",
+            CatchUp::None => {
+                "the catch-up policy is none (--catch-up spread:P% or burst:N makes late slots up)"
+            }
+            _ => "the backlog passed what the catch-up policy makes up (see --catch-up)",
         };
         out.push(
             Warning::new(

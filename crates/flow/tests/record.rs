@@ -175,6 +175,26 @@ fn a_busy_processor_bounds_what_was_not_paced() {
         t.sender().missed_slots = Some(1);
     });
     assert_eq!(short[0].0, "sender-cpu-bound");
+    // The end that only receives has no slots to miss: the other's were.
+    let theirs = Test::udp().with(|t| {
+        t.remote().cpu = busy(1.0, 0.0);
+        t.sender().intended_slots = Some(10);
+        t.sender().missed_slots = Some(1);
+    });
+    assert!(theirs.iter().all(|w| w.0 == "missed-slots"), "{theirs:?}");
+}
+
+#[test]
+fn a_processor_that_others_fill_is_told_so() {
+    let text = |own: f64| {
+        let mut t = Test::udp();
+        t.sender().asked_packets_per_second = None;
+        t.parts.local.cpu = busy(1.0, 0.0);
+        t.parts.local.cpu.as_mut().unwrap().process_system_ratio = own;
+        t.record().warnings[0].text.clone()
+    };
+    assert!(text(0.1).contains("weir itself used 10 %"), "{}", text(0.1));
+    assert!(!text(0.9).contains("weir itself"), "{}", text(0.9));
 }
 
 #[test]
@@ -497,7 +517,9 @@ fn the_ledger_places_each_loss_on_its_side() {
     {
         let r = t.receiver();
         (r.packets, r.lost_packets, r.late_packets) = (900, Some(100), Some(10));
-        (r.socket_dropped_packets, r.corrupted_packets) = (Some(20), Some(5));
+        // Of the corrupted, two arrived with damaged content only.
+        (r.socket_dropped_packets, r.corrupted_packets) = (Some(20), Some(7));
+        r.unreadable_packets = Some(5);
     }
     let cards = interface("eth0", &[("rx_dropped", 1000)], &[("rx_dropped", 1030)]);
     let mut host = Host { interfaces: vec![cards], ..Host::default() };
@@ -522,9 +544,6 @@ fn the_ledger_places_each_loss_on_its_side() {
     );
     // 100 missing, 35 placed, at most 34 more by counters that see other traffic too.
     assert_eq!((ledger.missing_packets, ledger.remainder_packets), (100, 31));
-    // Verified payload: damage is not only of headers, so its row would count what arrived.
-    t.receiver().bit_errors = Some(0);
-    assert!(t.record().loss_ledger.unwrap().rows.iter().all(|r| r.stage != "damaged header"));
     // More placed than missing is shown as it is.
     t.receiver().socket_dropped_packets = Some(200);
     assert_eq!(t.record().loss_ledger.unwrap().remainder_packets, -110);

@@ -34,6 +34,14 @@ pub enum TrafficError {
         /// Why.
         reason: String,
     },
+    /// The peer ended the test that it had accepted, and said why.
+    #[error("{address} ended the test: {text}")]
+    Closed {
+        /// Who.
+        address: SocketAddr,
+        /// In words.
+        text: String,
+    },
     /// The peer said no.
     #[error("{address}: refused ({code}): {text}")]
     Refused {
@@ -151,6 +159,7 @@ impl TrafficError {
             TrafficError::Plan(_) | TrafficError::Input { .. } => 2,
             TrafficError::Resolve { .. }
             | TrafficError::Connect { .. }
+            | TrafficError::Closed { .. }
             | TrafficError::Refused { .. }
             | TrafficError::Key { .. }
             | TrafficError::UdpBlocked { .. }

@@ -19,6 +19,8 @@ export interface Result {
   download?: Throughput;
   upload?: Throughput;
   latency: Latencies;
+  /** What the server has to say of the figures. */
+  warnings?: { code: string; severity: string; text: string }[];
 }
 
 /** Bytes counted until a moment, both from the start of the phase. */

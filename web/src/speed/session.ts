@@ -27,6 +27,9 @@ const SUBPROTOCOL = 'weir.speed.v1';
 const MOST_BUFFERED = 1 << 20;
 const CHUNK = 1 << 16;
 const MOST_PINGS = 200;
+/** A phase is over when its data has been silent for so long, or when it will not end. */
+const SILENCE_SECONDS = 0.3;
+const MOST_DRAIN_SECONDS = 3;
 
 const sleep = (seconds: number) => new Promise<void>((resolve) => setTimeout(resolve, seconds * 1000));
 
@@ -45,6 +48,9 @@ export class SpeedSession {
   #marks: Mark[] = [];
   #latency: Latencies = { idle: [], download: [], upload: [] };
   #sending = false;
+  /** What a phase left in the queues is still coming: nothing is measured meanwhile. */
+  #draining = false;
+  #heard = 0;
 
   constructor(base: string, onprogress: (progress: Progress) => void) {
     this.#base = base;
@@ -103,6 +109,7 @@ export class SpeedSession {
       socket.onopen = () => resolve(socket);
       socket.onerror = () => reject(new SpeedError('a data connection was refused'));
       socket.onmessage = (event) => {
+        this.#heard = performance.now();
         if (this.#phase !== 'download' || !(event.data instanceof ArrayBuffer)) return;
         this.#bytes += event.data.byteLength;
         this.#mark(this.#bytes, (performance.now() - this.#began) / 1000);
@@ -127,8 +134,18 @@ export class SpeedSession {
     // The server received the upload: its last figure is the one that counts.
     if (phase === 'upload') measured.push({ bytes: Number(stopped['bytes']), seconds: Number(stopped['seconds']) });
     this.#phase = 'idle';
-    await sleep(0.3);
+    await this.#drain();
     return throughput(measured);
+  }
+
+  /** Waits until the queues in the path have emptied themselves of the phase before. */
+  async #drain(): Promise<void> {
+    this.#draining = true;
+    const began = performance.now();
+    this.#heard = began;
+    const since = (moment: number) => (performance.now() - moment) / 1000;
+    while (since(this.#heard) < SILENCE_SECONDS && since(began) < MOST_DRAIN_SECONDS) await sleep(0.05);
+    this.#draining = false;
   }
 
   /** Keeps every data socket's buffer filled, and no fuller than that. */
@@ -156,7 +173,7 @@ export class SpeedSession {
   }
 
   #ping(): void {
-    if (this.#latency[this.#phase].length >= MOST_PINGS || this.#pings.size > 20) return;
+    if (this.#draining || this.#latency[this.#phase].length >= MOST_PINGS || this.#pings.size > 20) return;
     this.#last += 1;
     this.#pings.set(this.#last, { at: performance.now(), phase: this.#phase });
     this.#send({ type: 'ping', id: this.#last });
@@ -168,7 +185,7 @@ export class SpeedSession {
       if (sent === undefined) return;
       this.#pings.delete(Number(message['id']));
       // One that crossed from one phase to another belongs to neither.
-      if (sent.phase === this.#phase) this.#latency[sent.phase].push((performance.now() - sent.at) / 1000);
+      if (sent.phase === this.#phase && !this.#draining) this.#latency[sent.phase].push((performance.now() - sent.at) / 1000);
       this.#tell();
     } else if (message.type === 'received') {
       if (this.#phase === 'upload') this.#mark(Number(message['bytes']), Number(message['seconds']));

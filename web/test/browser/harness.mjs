@@ -13,10 +13,10 @@ export function lacking() {
   return `SKIPPED: there is no ${CHROMIUM}`;
 }
 
-/** A browser on pages of `address`. */
-export async function launch(address) {
+/** A browser on pages of `address`; `executablePath` when it is to run elsewhere than here. */
+export async function launch(address, executablePath = CHROMIUM) {
   // A temporary profile of its own; as root Chromium wants no sandbox.
-  const browser = await chromium.launch({ executablePath: CHROMIUM, headless: true, args: process.getuid?.() === 0 ? ['--no-sandbox'] : [] });
+  const browser = await chromium.launch({ executablePath, headless: true, args: process.getuid?.() === 0 ? ['--no-sandbox'] : [] });
   const faults = [];
 
   /** A page of its own, with an empty storage. */

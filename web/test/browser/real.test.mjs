@@ -3,11 +3,11 @@
 // engine made, and counts as it says.
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
-import { lacking, launch } from './harness.mjs';
+import { CHROMIUM, lacking, launch } from './harness.mjs';
 
 const program = process.env.WEIR;
 const skip = program === undefined ? 'SKIPPED: WEIR names no program' : lacking();
@@ -155,6 +155,69 @@ test('an emulator in a lab: previewed, applied, counted as asked', options, asyn
     await page.getByRole('button', { name: 'End', exact: true }).click();
     await page.getByText('Put an emulator between').waitFor();
   } finally {
+    await api('DELETE', `/labs/${LAB}`);
+  }
+});
+
+/** Starts the program in a host of a lab and waits for words of its. */
+async function start(host, words, wanted) {
+  const env = { ...process.env, WEIR_DATA_DIR: join(directory, `data-${host}`), WEIR_RUNTIME_DIR: join(directory, 'run') };
+  const child = spawn(program, ['lab', 'exec', '--lab', LAB, host, '--', program, ...words], { env, stdio: ['ignore', 'pipe', 'pipe'] });
+  let said = '';
+  await new Promise((resolve, reject) => {
+    const timer = setTimeout(() => reject(new Error(`${words[0]} did not get there in 20 s: ${said}`)), 20_000);
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.on('data', (chunk) => {
+        said += chunk;
+        if (wanted.test(said)) (clearTimeout(timer), resolve());
+      });
+    }
+    child.on('exit', (code) => reject(new Error(`${words[0]} ended with ${code}: ${said}`)));
+  });
+  return async () => {
+    if (child.exitCode !== null) return;
+    const gone = new Promise((resolve) => child.on('exit', resolve));
+    child.kill('SIGTERM');
+    await gone;
+  };
+}
+
+test('a visitor’s browser behind an emulator sees its rates and its delay', options, async (t) => {
+  if (process.getuid?.() !== 0) return t.skip('SKIPPED: labs and emulators need root here');
+  await api('POST', '/labs', { name: LAB, middle: true });
+  const ends = [];
+  let visitor;
+  try {
+    const env = { ...process.env, WEIR_RUNTIME_DIR: join(directory, 'run') };
+    const links = spawnSync(program, ['lab', 'exec', '--lab', LAB, 'm', '--', 'ls', '/sys/class/net'], { env, encoding: 'utf8' }).stdout.split(/\s+/).filter((one) => one !== '' && one !== 'lo');
+    const laws = ['--a-to-b', 'rate 8M queue 100ms, delay 15ms', '--b-to-a', 'rate 16M queue 100ms, delay 15ms'];
+    ends.push(await start('m', ['impair', ...links, ...laws], /ready|control socket|Ctrl-C/));
+    const host = (await api('GET', '/labs')).labs.find((lab) => lab.name === LAB).hosts.find((one) => one.name === 'b');
+    ends.push(await start('b', ['serve', '--speed-test', `${host.ipv4}:9349`], /speed test on http/));
+    // The browser itself runs in the lab's other host.
+    const inside = join(directory, 'chromium');
+    writeFileSync(inside, `#!/bin/sh\nexec "${program}" lab exec --lab ${LAB} a -- "${CHROMIUM}" "$@"\n`, { mode: 0o755 });
+    process.env.WEIR_RUNTIME_DIR = join(directory, 'run');
+    visitor = await launch(`http://${host.ipv4}:9349`, inside);
+    const page = await visitor.page();
+    await page.getByRole('button', { name: 'Start' }).click();
+    await page.getByRole('heading', { name: /connection$/ }).waitFor({ timeout: 60_000 });
+    const link = await page.getByLabel('Link to this result').inputValue();
+    const kept = await page.evaluate(async (id) => (await fetch(`./speed/v1/results/${id}`)).json(), new URL(link).searchParams.get('result'));
+    // On the wire 16 and 8 Mbit/s: with the headers of Ethernet, IP, TCP and WebSocket a payload of 95 %.
+    for (const [direction, asked] of [['download', 16e6], ['upload', 8e6]]) {
+      const measured = kept[direction].bits_per_second;
+      assert.ok(measured > 0.85 * asked && measured <= asked, `${direction}: ${measured} of ${asked}`);
+    }
+    const idle = kept.round_trips.idle.min_seconds;
+    assert.ok(idle >= 0.03 && idle < 0.06, `${idle} s idle, 30 ms asked`);
+    // The page shows what was kept.
+    const shown = await page.getByText('Download', { exact: true }).locator('xpath=..').innerText();
+    assert.match(shown, /1[3-6](\.\d+)?\s*Mbit\/s/);
+    visitor.quiet();
+  } finally {
+    await visitor?.close();
+    for (const end of ends.reverse()) await end();
     await api('DELETE', `/labs/${LAB}`);
   }
 });

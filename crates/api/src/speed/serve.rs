@@ -187,6 +187,7 @@ fn router(inner: Arc<Inner>) -> Router {
         .with_state(inner)
 }
 
+/// No `Cross-Origin-Opener-Policy`: over plain HTTP browsers ignore it and complain.
 async fn harden(mut response: Response) -> Response {
     let headers = response.headers_mut();
     for (name, value) in [
@@ -195,7 +196,6 @@ async fn harden(mut response: Response) -> Response {
         (header::REFERRER_POLICY, "no-referrer"),
         (header::CACHE_CONTROL, "no-store"),
         (header::X_FRAME_OPTIONS, "DENY"),
-        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
         (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
     ] {
         headers.entry(name).or_insert(HeaderValue::from_static(value));

@@ -93,6 +93,9 @@ pub struct Receiving {
     verify: Option<PayloadRing>,
     bit_errors: u64,
     corrupted: u64,
+    /// Of the corrupted, those whose number could not be believed; in all and while the start was left out.
+    unreadable: u64,
+    base_unreadable: u64,
     truncated: u64,
     bytes: u64,
     packets: u64,
@@ -202,6 +205,8 @@ impl Receiving {
             verify,
             bit_errors: 0,
             corrupted: 0,
+            unreadable: 0,
+            base_unreadable: 0,
             truncated: 0,
             bytes: 0,
             packets: 0,
@@ -272,6 +277,7 @@ impl Receiving {
             corrupted: self.corrupted,
             ..ReceiveCount::default()
         };
+        self.base_unreadable = self.unreadable;
         self.delay = DelaySummary::new();
         self.delay_intended = None;
         self.ipdv = Ipdv::new();
@@ -433,6 +439,7 @@ impl Receiving {
                     self.truncated += 1;
                 }
                 self.corrupted += 1;
+                self.unreadable += 1;
                 self.log.current.corrupted += 1;
                 // Its number can't be believed.
                 each(Logged {
@@ -482,6 +489,7 @@ impl Receiving {
             Arrival::Late => return,
             Arrival::Implausible => {
                 self.corrupted += 1;
+                self.unreadable += 1;
                 self.log.current.corrupted += 1;
                 return;
             }

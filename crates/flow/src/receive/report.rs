@@ -66,12 +66,14 @@ impl Receiving {
             crossing: (self.messages > 0)
                 .then(|| if self.merged_messages > 0 { "merged" } else { "cut" }.into()),
             segments_per_message: (self.messages > 0).then(|| {
-                (self.packets + self.duplicates + self.corrupted) as f64 / self.messages as f64
+                (self.packets + self.duplicates + self.unreadable) as f64 / self.messages as f64
             }),
             duplicate_packets: Some(self.duplicates - self.base.duplicates),
             reordered_packets: Some(self.reordered - self.base.reordered),
             corrupted_packets: (self.layout.has_tag() || self.verify.is_some())
                 .then(|| self.corrupted - self.base.corrupted),
+            unreadable_packets: (self.layout.has_tag() || self.verify.is_some())
+                .then(|| self.unreadable - self.base_unreadable),
             bit_errors: self.verify.is_some().then_some(self.bit_errors),
             truncated_packets: Some(self.truncated),
             buffer_bytes,

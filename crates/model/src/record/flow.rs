@@ -178,6 +178,9 @@ record! {
         /// Bad tag, bit errors or truncation.
         #[serde(skip_serializing_if = "Option::is_none")]
         corrupted_packets: Option<u64>,
+        /// Of the corrupted, those whose header could not be believed: having no number, they count as lost as well.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        unreadable_packets: Option<u64>,
         /// Bits that differed from the seeded payload, when verified.
         #[serde(skip_serializing_if = "Option::is_none")]
         bit_errors: Option<u64>,

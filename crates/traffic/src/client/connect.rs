@@ -68,7 +68,12 @@ async fn resolve_elsewhere(config: &ClientConfig) -> Result<Vec<SocketAddr>, Tra
 
 /// A refusal, in words that can be shown.
 pub(super) fn refused(address: SocketAddr, code: &str, text: &str) -> TrafficError {
-    TrafficError::Refused { address, code: channel::clean(code), text: channel::clean(text) }
+    let text = channel::clean(text);
+    match code {
+        // What was accepted before is not refused: the test was under way.
+        "closing" => TrafficError::Closed { address, text },
+        _ => TrafficError::Refused { address, code: channel::clean(code), text },
+    }
 }
 
 /// Local address to bind to for a peer of this family.

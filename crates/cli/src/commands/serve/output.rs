@@ -60,7 +60,7 @@ impl Telling {
             ServerEvent::SessionClosed { session, peer, reason, report } => {
                 let mut data = json!({ "session": session, "peer": peer, "reason": reason });
                 if let Some(report) = report {
-                    data["report"] = json!(report);
+                    data["report"] = measured(json!(report)).unwrap_or_default();
                 }
                 ("session_closed", data)
             }
@@ -69,6 +69,24 @@ impl Telling {
             }
         };
         format!("{}\n", json!({ "event": name, "data": data }))
+    }
+}
+
+/// A report without what was not measured: a figure is told or absent, never null or an empty object.
+fn measured(value: serde_json::Value) -> Option<serde_json::Value> {
+    use serde_json::Value;
+    match value {
+        Value::Null => None,
+        Value::Object(fields) => {
+            let fields: serde_json::Map<String, Value> =
+                fields.into_iter().filter_map(|(k, v)| Some((k, measured(v)?))).collect();
+            (!fields.is_empty()).then_some(Value::Object(fields))
+        }
+        // A list keeps its places.
+        Value::Array(items) => {
+            Some(items.into_iter().map(|v| measured(v).unwrap_or_default()).collect())
+        }
+        other => Some(other),
     }
 }
 
@@ -148,5 +166,8 @@ mod tests {
         assert_eq!(line.lines().count(), 1);
         let line: Value = serde_json::from_str(&line).unwrap();
         assert_eq!(line["data"]["report"]["flows"][0]["receiver"]["lost_packets"], 3);
+        // What was not measured is absent.
+        let report = line["data"]["report"].to_string();
+        assert!(!report.contains("null") && !report.contains("{}"), "{report}");
     }
 }

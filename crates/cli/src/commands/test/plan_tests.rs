@@ -115,7 +115,7 @@ fn refusals_name_the_flag_what_was_given_and_what_is_accepted() {
         ("h -i 5ms", vec!["--interval", "5ms", "10ms to 1h"]),
         ("h -O 2h", vec!["--omit", "7200s"]),
         ("h -t 8000000", vec!["--time", "7 days"]),
-        ("h -t 8d", vec!["-t/--time", "691200s", "7 days"]),
+        ("h -t 8d", vec!["--time", "'8d'", "7 days"]),
         ("h -t 8w", vec!["--time", "8w", "h, d", "7d"]),
         ("192.0.2.1 -6", vec!["-6/--ipv6", "192.0.2.1", "IPv6 address"]),
         ("192.0.2.1 -L 5", vec!["-L/--flowlabel", "192.0.2.1", "flow labels"]),

@@ -77,6 +77,8 @@ struct Test<'a> {
     failed: HashMap<u32, String>,
     /// Flows that were started by themselves or by the control socket.
     started: std::collections::HashSet<u32>,
+    /// Flows that the control socket ended; they are over when what was sent has arrived or is given up.
+    stopping: std::collections::HashSet<u32>,
     live: HashMap<usize, HashMap<u32, IntervalCount>>,
     /// This end's own reference for its clock, and what the other end says of its.
     references: Option<ReferenceReader>,
@@ -226,6 +228,7 @@ pub(super) async fn run(
         receiver_done: Default::default(),
         failed: HashMap::new(),
         started: Default::default(),
+        stopping: Default::default(),
         live: HashMap::new(),
         references,
         remote_reference: None,

@@ -334,6 +334,11 @@ impl Test<'_> {
         }
     }
 
+    /// Whether a flow will send nothing more.
+    fn sends_no_more(&self, id: u32) -> bool {
+        self.is_ended(id) || self.sender_done.contains_key(&id)
+    }
+
     /// A request on the control socket.
     pub(super) async fn command(&mut self, request: &Request, intervals: IntervalClock) -> Reply {
         let named: Vec<FlowSpec> = self
@@ -360,12 +365,23 @@ impl Test<'_> {
             let Some(flow) = self.flow(spec.id).cloned() else { continue };
             let sent = match request.verb.as_str() {
                 "status" => Ok(()),
+                "start" if self.sends_no_more(spec.id) => {
+                    if request.connection.is_some() {
+                        return Reply::error(format!(
+                            "start: {} has ended, and what has ended is not started again; accepted: a connection that waits",
+                            spec.name
+                        ));
+                    }
+                    Ok(())
+                }
+                "stop" if self.sends_no_more(spec.id) => Ok(()),
                 "start" if flow.sends() => {
                     self.started.insert(spec.id);
                     flow.start(&self.engine, now, intervals);
                     Ok(())
                 }
                 "stop" if flow.sends() => {
+                    self.stopping.insert(spec.id);
                     flow.stop(&self.engine);
                     Ok(())
                 }
@@ -373,7 +389,10 @@ impl Test<'_> {
                     self.send(&ClientMessage::StartFlow { flow: spec.id }).await
                 }
                 "start" => Ok(()),
-                "stop" => self.send(&ClientMessage::StopFlow { flow: Some(spec.id) }).await,
+                "stop" => {
+                    self.stopping.insert(spec.id);
+                    self.send(&ClientMessage::StopFlow { flow: Some(spec.id) }).await
+                }
                 other => {
                     return Reply::error(format!("verb: {other}; accepted: start, stop, status"));
                 }
@@ -383,8 +402,10 @@ impl Test<'_> {
             }
         }
         let state = |id| {
-            if self.is_ended(id) || self.sender_done.contains_key(&id) {
+            if self.sends_no_more(id) {
                 "ended"
+            } else if self.stopping.contains(&id) {
+                "stopping"
             } else if self.started.contains(&id) {
                 "started"
             } else {
