@@ -546,7 +546,7 @@ fn the_ledger_places_each_loss_on_its_side() {
     assert_eq!((ledger.missing_packets, ledger.remainder_packets), (100, 31));
     // More placed than missing is shown as it is.
     t.receiver().socket_dropped_packets = Some(200);
-    assert_eq!(t.record().loss_ledger.unwrap().remainder_packets, -110);
+    assert_eq!(t.record().loss_ledger.unwrap().remainder_packets, -115);
 }
 
 #[test]

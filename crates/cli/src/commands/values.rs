@@ -99,7 +99,7 @@ pub(crate) fn positive(text: &str) -> Result<Span, String> {
 pub(crate) fn test_time(text: &str) -> Result<Span, String> {
     let span = text.parse::<Span>().ok().filter(|span| span.0 <= 7 * 86_400 * 1_000_000_000);
     span.ok_or_else(|| {
-        "expected a time up to 7 days, with its unit (ns, us, ms, s, m, h, d) or in seconds, such as 10, 2.5s, 90m or 1d"
+        "expected a time up to 7d (7 days), with its unit (ns, us, ms, s, m, h, d) or in seconds, such as 10, 2.5s, 90m or 1d"
             .to_string()
     })
 }
@@ -318,7 +318,8 @@ mod tests {
             assert_eq!(port(bad).unwrap_err(), "expected a whole number, 1 to 65535", "{bad}");
         }
         assert!(address("host").unwrap_err().contains("192.0.2.1"));
-        assert_eq!(test_time("8d"), Ok(Span::from_seconds(8 * 86_400)));
+        assert_eq!(test_time("7d"), Ok(Span::from_seconds(7 * 86_400)));
+        assert!(test_time("8d").unwrap_err().contains("7 days"));
         let error = test_time("8w").unwrap_err();
         assert!(error.contains("h, d") && error.contains("7d"), "{error}");
     }

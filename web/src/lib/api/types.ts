@@ -3796,6 +3796,11 @@ export interface components {
             truncated_packets?: number | null;
             /**
              * Format: uint64
+             * @description Of the corrupted, those whose header could not be believed: having no number, they count as lost as well.
+             */
+            unreadable_packets?: number | null;
+            /**
+             * Format: uint64
              * @description Messages that came without a kernel stamp and were timed when they were read: their times hold the wait for
              *     the processor.
              */
