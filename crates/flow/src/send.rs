@@ -380,6 +380,7 @@ impl Sending {
             buffer_bytes,
             queue_full: (self.queue_full > 0).then_some(self.queue_full),
             scheduling: self.class.map(|c| c.name().into()),
+            reported_until_seconds: None,
         }
     }
 
