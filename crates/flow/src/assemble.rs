@@ -11,6 +11,7 @@ use weir_model::record::{
 use weir_model::report::{EndReport, FlowReport};
 use weir_stats::{LinkFamily, LinkShape, LinkTransport};
 
+use crate::heard::Heard;
 use crate::intervals::{IntervalClock, MAX_INTERVALS};
 use crate::{ledger, warnings};
 
@@ -27,6 +28,8 @@ pub struct Parts {
     pub local: EndReport,
     /// The other side, if it reported.
     pub remote: Option<EndReport>,
+    /// What the other side told while the test ran: all there is of it where it did not report.
+    pub heard: Heard,
     /// The clocks.
     pub clock: Option<ClockRelation>,
     /// The intervals (its start does not matter).
@@ -63,11 +66,16 @@ pub fn assemble(parts: Parts) -> Record {
         })
         .collect();
 
-    let flows: Vec<Flow> = pairs
+    let mut flows: Vec<Flow> = pairs
         .iter()
         .map(|(spec, sender, receiver)| flow(spec, parts.family, *sender, *receiver))
         .collect();
-    let intervals = intervals(&pairs, parts.intervals, parts.intervals_shown);
+    // Of an end that was lost only what it had told.
+    let heard = parts.remote.is_none().then_some(&parts.heard);
+    if let Some(heard) = heard {
+        flows.iter_mut().for_each(|f| add_heard(f, heard));
+    }
+    let intervals = intervals(&pairs, parts.intervals, parts.intervals_shown, heard);
     let mut record = Record {
         schema: RUN_SCHEMA.into(),
         status: parts.status,
@@ -76,8 +84,8 @@ pub fn assemble(parts: Parts) -> Record {
         peer: "weir".into(),
         seconds: run_seconds(&flows),
         total: Totals {
-            forward: total(&flows, Direction::Forward),
-            reverse: total(&flows, Direction::Reverse),
+            forward: total(&flows, Direction::Forward, heard.and_then(|h| h.receiver(0))),
+            reverse: total(&flows, Direction::Reverse, None),
         },
         intervals,
         histograms: pairs
@@ -150,6 +158,15 @@ fn flow(
         rate_over_sending(sent, received);
     }
     out
+}
+
+/// The part of an end that was lost, as far as it had told it.
+fn add_heard(flow: &mut Flow, heard: &Heard) {
+    match flow.direction {
+        Direction::Forward if flow.receiver.is_none() => flow.receiver = heard.receiver(flow.id),
+        Direction::Reverse if flow.sender.is_none() => flow.sender = heard.sender(flow.id),
+        _ => {}
+    }
 }
 
 /// A path that dies before its sender ends must not be credited with the time in which it still carried: rates are over
@@ -274,7 +291,8 @@ fn run_seconds(flows: &[Flow]) -> f64 {
     union_seconds(&ends)
 }
 
-fn total(flows: &[Flow], direction: Direction) -> Option<DirectionTotal> {
+/// Sums of one direction. `told`: what its receivers told in sum, where they told no more and did not report.
+fn total(flows: &[Flow], direction: Direction, told: Option<Receiver>) -> Option<DirectionTotal> {
     let mut out = DirectionTotal::default();
     let (mut senders, mut receivers) = (vec![], vec![]);
     let last = |a: Option<f64>, b: Option<f64>| a.into_iter().chain(b).max_by(f64::total_cmp);
@@ -295,7 +313,19 @@ fn total(flows: &[Flow], direction: Direction) -> Option<DirectionTotal> {
             receivers.push(Counted::receiver(r));
         }
     }
-    let sending = if senders.is_empty() { 0.0 } else { union_seconds(&senders) };
+    let mut partial = flows.iter().any(|f| {
+        f.direction == direction
+            && f.receiver.as_ref().is_some_and(|r| r.reported_until_seconds.is_some())
+    });
+    if let Some(told) = told.filter(|_| flows.iter().any(|f| f.direction == direction)) {
+        partial = true;
+        let sums = out.receiver.get_or_insert_with(Sums::default);
+        add_receiver(sums, &told);
+        sums.end_seconds = last(sums.end_seconds, told.end_seconds);
+        receivers.push(Counted::receiver(&told));
+    }
+    // What was sent behind a lost receiver's last word is no time in which it received nothing.
+    let sending = if senders.is_empty() || partial { 0.0 } else { union_seconds(&senders) };
     for (sums, counted, at_least) in
         [(&mut out.sender, &senders, 0.0), (&mut out.receiver, &receivers, sending)]
     {
@@ -316,7 +346,7 @@ fn total(flows: &[Flow], direction: Direction) -> Option<DirectionTotal> {
 }
 
 /// Adds one flow's interval to a sum, without its rates.
-fn add_interval(to: &mut Option<IntervalCount>, c: &IntervalCount) {
+pub(crate) fn add_interval(to: &mut Option<IntervalCount>, c: &IntervalCount) {
     let sum = to.get_or_insert_with(IntervalCount::default);
     // Half of them are the other side's words.
     sum.bytes = sum.bytes.saturating_add(c.bytes);
@@ -403,6 +433,43 @@ pub fn interval(
     out
 }
 
+/// Notes in an interval which flows' figures had not come. `due`: flows that ran, whether each one's sender's and
+/// receiver's figures are in the sums.
+pub fn mark_missing(
+    interval: &mut Interval,
+    due: impl IntoIterator<Item = (Direction, bool, bool)>,
+) {
+    let mut counts = [[0u32; 3]; 2];
+    for (direction, sender, receiver) in due {
+        let [flows, senders, receivers] = &mut counts[usize::from(direction == Direction::Reverse)];
+        *flows += 1;
+        *senders += u32::from(sender);
+        *receivers += u32::from(receiver);
+    }
+    let total = &mut interval.total;
+    for ([flows, senders, receivers], ends) in
+        counts.into_iter().zip([&mut total.forward, &mut total.reverse])
+    {
+        if senders < flows || receivers < flows {
+            let ends = ends.get_or_insert_with(IntervalEnds::default);
+            ends.flows = Some(flows);
+            ends.sender_flows = Some(senders);
+            ends.receiver_flows = Some(receivers);
+        }
+    }
+}
+
+/// Puts the other side's sum of what it received in the place of the flows' own figures, where it told no more.
+pub fn set_received_sum(interval: &mut Interval, mut sum: IntervalCount) {
+    let seconds = interval.end_seconds - interval.start_seconds;
+    let per_second = |n: u64| (seconds > 0.0).then(|| n as f64 / seconds);
+    sum.bits_per_second = per_second(sum.bytes).map(|rate| 8.0 * rate);
+    sum.packets_per_second = per_second(sum.packets);
+    if let Some(ends) = &mut interval.total.forward {
+        ends.receiver = Some(sum);
+    }
+}
+
 /// One end's counts of a flow in interval `index`, which takes in all later ones where it is the last.
 fn counted(report: Option<&FlowReport>, index: usize, is_last: bool) -> Option<IntervalCount> {
     let counts = &report?.intervals;
@@ -430,13 +497,14 @@ fn intervals(
     pairs: &[(&FlowSpec, Option<&FlowReport>, Option<&FlowReport>)],
     clock: IntervalClock,
     shown: usize,
+    heard: Option<&Heard>,
 ) -> Vec<Interval> {
     if clock.interval_ns == 0 {
         return vec![];
     }
     let length = |f: Option<&FlowReport>| f.map_or(0, |f| f.intervals.len());
     let mut count = pairs.iter().map(|(_, s, r)| length(*s).max(length(*r))).max().unwrap_or(0);
-    count = count.min(MAX_INTERVALS);
+    count = count.max(heard.map_or(0, Heard::intervals)).min(MAX_INTERVALS);
     let end = end_offset_ns(pairs);
     if let Some(end) = end {
         // What one end closed while it waited for the other has nothing in it.
@@ -453,17 +521,54 @@ fn intervals(
         .map(|i| {
             let is_last = i + 1 == count.max(shown);
             let counts = pairs.iter().map(|(spec, s, r)| {
-                let (sender, receiver) = (counted(*s, i, is_last), counted(*r, i, is_last));
+                let (mut sender, receiver) = (counted(*s, i, is_last), counted(*r, i, is_last));
                 // A receiver that heard nothing to the end has closed no interval: it counted nothing in it.
                 let heard_nothing = r.is_some() && sender.as_ref().is_some_and(|s| s.packets > 0);
-                let receiver = receiver.or(heard_nothing.then(IntervalCount::default));
+                let mut receiver = receiver.or(heard_nothing.then(IntervalCount::default));
+                if let Some(told) = heard.and_then(|h| h.count(i, spec.id)) {
+                    match spec.connection.direction {
+                        Direction::Forward => receiver.get_or_insert_with(|| told.clone()),
+                        Direction::Reverse => sender.get_or_insert_with(|| told.clone()),
+                    };
+                }
                 (spec.id, spec.connection.direction, sender, receiver)
             });
             // One that was shown after everything had ended has its whole length.
             let end = end.filter(|end| is_last && *end > clock.start_offset_ns(i));
-            interval(&clock, i, end, counts)
+            let counts: Vec<_> = counts.collect();
+            let told = heard.map(|h| h.interval(i).and_then(|told| told.sum.clone()));
+            let due: Vec<_> =
+                counts.iter().map(|(_, d, s, r)| (*d, s.is_some(), r.is_some())).collect();
+            let mut out = interval(&clock, i, end, counts.into_iter());
+            if let Some(told) = told {
+                mark_heard(&mut out, due, told);
+            }
+            out
         })
         .collect()
+}
+
+/// The marks of an interval of which the other end's report never came: what it had told is all.
+fn mark_heard(
+    interval: &mut Interval,
+    due: Vec<(Direction, bool, bool)>,
+    told: Option<(IntervalCount, u32)>,
+) {
+    let ran = |(_, sender, receiver): &(_, bool, bool)| *sender || *receiver;
+    let mut summed = told.as_ref().map_or(0, |(_, of)| if *of == 0 { u32::MAX } else { *of });
+    let due: Vec<_> = due
+        .into_iter()
+        .filter(ran)
+        .map(|(direction, sender, receiver)| {
+            let in_sum = direction == Direction::Forward && summed > 0;
+            summed -= u32::from(in_sum);
+            (direction, sender, receiver || in_sum)
+        })
+        .collect();
+    if let Some((sum, _)) = told {
+        set_received_sum(interval, sum);
+    }
+    mark_missing(interval, due);
 }
 
 /// Use of a nominal rate by what the receivers of the busier direction got.
@@ -549,7 +654,7 @@ mod tests {
     }
 
     fn sums(flows: &[Flow]) -> Sums {
-        total(flows, flows[0].direction).unwrap().receiver.unwrap()
+        total(flows, flows[0].direction, None).unwrap().receiver.unwrap()
     }
 
     #[test]
@@ -617,7 +722,7 @@ mod tests {
         let plan = Plan { connections: vec![Default::default()], ..Plan::default() };
         let spec = plan.flows(Family::Ipv4, 1500).remove(0);
         let clock = IntervalClock { start_ns: 0, interval_ns: SECOND, omit_ns };
-        intervals(&[(&spec, Some(s), Some(r))], clock, shown)
+        intervals(&[(&spec, Some(s), Some(r))], clock, shown, None)
     }
 
     #[test]

@@ -37,7 +37,9 @@ impl IntervalClock {
         if self.interval_ns == 0 {
             return None;
         }
-        Some(self.omit_ns + ((index - omitted) as u64 + 1) * self.interval_ns)
+        // An index may be a peer's word.
+        let length = ((index - omitted) as u64).saturating_add(1).saturating_mul(self.interval_ns);
+        Some(self.omit_ns.saturating_add(length))
     }
 
     /// Start of interval `index` relative to the start of the test.

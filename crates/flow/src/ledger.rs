@@ -9,6 +9,9 @@ pub(crate) fn ledger(record: &Record) -> Option<LossLedger> {
     let mut rows = vec![];
     for f in record.flows.iter().filter(|f| f.transport == Transport::Udp) {
         let (Some(s), Some(r)) = (&f.sender, &f.receiver) else { return None };
+        if r.reported_until_seconds.or(s.reported_until_seconds).is_some() {
+            return None;
+        }
         any = true;
         // With an omitted start the two ends cut it at slightly different packets: the receiver's own figure holds.
         missing += match (record.omitted_seconds, r.lost_packets) {

@@ -11,6 +11,7 @@
 //! - [`assemble`]: two [`weir_model::report::EndReport`]s become one [`weir_model::record::Record`].
 
 pub mod assemble;
+mod heard;
 mod intervals;
 mod ledger;
 mod pacer;
@@ -21,6 +22,7 @@ mod send;
 mod stream;
 mod warnings;
 
+pub use heard::{Heard, HeardInterval};
 pub use intervals::{IntervalClock, IntervalLog, MAX_INTERVALS};
 pub use pacer::{Due, MAX_BACKLOG_NS, Pacer};
 pub use payload::{

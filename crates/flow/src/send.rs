@@ -70,6 +70,8 @@ pub struct Sending {
     spacing: Spacing,
     /// Counts by interval.
     pub log: IntervalLog<SendCount>,
+    /// Its last interval is closed.
+    finished: bool,
 }
 
 impl Sending {
@@ -112,6 +114,7 @@ impl Sending {
             retransmits_seen: 0,
             spacing: Spacing::new(),
             log: IntervalLog::default(),
+            finished: false,
         }
     }
 
@@ -287,11 +290,17 @@ impl Sending {
         current.rtt_ns = Some(rtt_ns);
     }
 
-    /// Closes the last interval at the end of the test.
-    pub fn finish(&mut self, now_ns: u64) {
-        while self.log.is_due(now_ns) {
+    /// Lets time pass without sending: closes intervals that have passed, until it has ended.
+    pub fn advance(&mut self, now_ns: u64) {
+        while !self.finished && self.log.is_due(now_ns) {
             self.log.close(|_| {});
         }
+    }
+
+    /// Closes the last interval at the end of the test.
+    pub fn finish(&mut self, now_ns: u64) {
+        self.advance(now_ns);
+        self.finished = true;
         if self.log.current.bytes > 0 || self.log.current.packets > 0 {
             self.log.close(|_| {});
         }
@@ -317,6 +326,19 @@ impl Sending {
         self.end_ns
     }
 
+    /// Whether its time of sending ends with its planned end, and not with the last send.
+    fn sends_until_planned_end(&self) -> bool {
+        let goes_on = self.last_ns < self.end_ns && !self.stopped && self.packets_left() > 0;
+        goes_on && self.started.is_some() && self.duration_ns.is_some()
+    }
+
+    /// End of sending so far, ns since the start of the test; `None` when nothing was sent.
+    pub fn end_offset_ns(&self) -> Option<u64> {
+        self.first_ns?;
+        let end = if self.sends_until_planned_end() { self.end_ns } else { self.last_ns };
+        Some(end.saturating_sub(self.log.start_ns()?))
+    }
+
     /// The sender's part of the record. `method` is how it sent.
     pub fn report(&self, method: &str, buffer_bytes: Option<u64>) -> weir_model::record::Sender {
         let omitted = self.log.omitted();
@@ -327,13 +349,11 @@ impl Sending {
         }
         let omit_end = self.log.clock().filter(|c| c.omit_ns > 0).map(|c| c.start_ns + c.omit_ns);
         let first = self.first_ns.map(|f| omit_end.map_or(f, |o| f.max(o)));
-        // Time of sending: to the last send, or to the planned end when it sent until then.
-        let until_the_end = self.last_ns < self.end_ns && !self.stopped && self.packets_left() > 0;
-        let (from, to) = match (self.started, self.duration_ns, first) {
-            (Some(s), Some(_), _) if until_the_end => {
+        let (from, to) = match self.started {
+            Some(s) if self.sends_until_planned_end() => {
                 (Some(omit_end.map_or(s, |o| o.max(s))), self.end_ns)
             }
-            (_, _, first) => (first, self.last_ns),
+            _ => (first, self.last_ns),
         };
         let seconds = from.map_or(0.0, |f| to.saturating_sub(f) as f64 / 1e9);
         let zero = self.log.start_ns();
@@ -360,6 +380,7 @@ impl Sending {
             buffer_bytes,
             queue_full: (self.queue_full > 0).then_some(self.queue_full),
             scheduling: self.class.map(|c| c.name().into()),
+            reported_until_seconds: None,
         }
     }
 

@@ -21,6 +21,7 @@ pub(crate) fn add(record: &mut Record, specs: &[FlowSpec]) {
             Transport::Tcp => stream(record, flow, spec, &mut out),
         }
         paced(flow, spec, &mut out);
+        told(flow, &mut out);
     }
     line(record, &mut out);
     delays(record, &mut out);
@@ -160,7 +161,10 @@ fn datagrams(f: &Flow, spec: &FlowSpec, out: &mut Vec<Warning>) {
             .for_flow(f.id),
         );
     }
-    if r.packets == 0 && f.sender.as_ref().is_some_and(|s| s.packets > 0) {
+    if r.packets == 0
+        && r.reported_until_seconds.is_none()
+        && f.sender.as_ref().is_some_and(|s| s.packets > 0)
+    {
         out.push(Warning::new("nothing-arrived", Severity::Error, "no datagram arrived, although the session's hello did: look for a firewall or an MTU on the path").for_flow(f.id));
     }
     if let (Some(got), Some(asked)) = (r.buffer_bytes, spec.connection.window)
@@ -224,6 +228,22 @@ fn paced(f: &Flow, spec: &FlowSpec, out: &mut Vec<Warning>) {
             )
             .for_flow(f.id),
         );
+    }
+}
+
+/// An end that was lost before it reported.
+fn told(f: &Flow, out: &mut Vec<Warning>) {
+    let ends = [
+        ("receiver", f.receiver.as_ref().and_then(|r| r.reported_until_seconds)),
+        ("sender", f.sender.as_ref().and_then(|s| s.reported_until_seconds)),
+    ];
+    for (end, until) in ends {
+        if let Some(until) = until {
+            let text = format!(
+                "the {end} did not report: its figures are what it had told until {until:.2} s; what came later is not known"
+            );
+            out.push(Warning::new("end-lost", Severity::Warning, text).for_flow(f.id));
+        }
     }
 }
 

@@ -230,6 +230,34 @@ fn a_senders_time_leaves_the_omitted_part_out() {
 }
 
 #[test]
+fn a_sender_that_is_not_served_has_its_intervals_until_its_end() {
+    let mut s = sending("0", false, |c| c.transport = Transport::Tcp);
+    s.wrote(500, false, 10 * SECOND);
+    s.advance(13 * SECOND);
+    assert_eq!(s.interval_counts().iter().map(|c| c.bytes).collect::<Vec<_>>(), [500, 0, 0]);
+    s.wrote(700, true, 13_100 * MS);
+    s.stop();
+    s.finish(13_200 * MS);
+    s.advance(20 * SECOND);
+    assert_eq!(s.interval_counts().len(), 4, "behind its end it has none");
+    assert_eq!(s.end_offset_ns(), Some(3_100 * MS));
+}
+
+#[test]
+fn a_lost_tail_has_its_intervals_until_the_sender_s_end() {
+    let mut r = receiving("10pps", |_| {});
+    for n in 0..15 {
+        r.on_message(&datagram(100, n, n * 100 * MS, 0), None, n * 100 * MS, |_| {});
+    }
+    r.set_sent_total(40);
+    r.set_sender_end(4 * SECOND);
+    r.finish(6 * SECOND);
+    let rows: Vec<_> =
+        r.interval_counts().iter().map(|c| (c.packets, c.lost_packets.unwrap())).collect();
+    assert_eq!(rows, [(10, 0), (5, 5), (0, 10), (0, 10)]);
+}
+
+#[test]
 fn spacing_is_reported_by_bursts() {
     let mut s = sending("1000pps/2", false, |_| {});
     for n in 0..2000u64 {

@@ -1,8 +1,8 @@
 //! Two ends' reports made into one record: sums, sides, link usage, ledger and each warning at its bound.
 #![allow(clippy::unwrap_used)]
 
-use weir_flow::IntervalClock;
 use weir_flow::assemble::{Parts, assemble};
+use weir_flow::{Heard, IntervalClock};
 use weir_model::plan::{CatchUp, Connection, Direction, Family, FlowSpec, Plan, Transport};
 use weir_model::record::{
     CpuEnd, Delay, Host, Interface, IntervalCount, Receiver, Record, Sender, Status, Tcp,
@@ -26,6 +26,7 @@ impl Test {
             family: Family::Ipv4,
             local: EndReport::default(),
             remote: Some(EndReport::default()),
+            heard: Heard::default(),
             clock: None,
             intervals: IntervalClock { start_ns: 5, interval_ns: 1_000_000_000, omit_ns: 0 },
             intervals_shown: 0,
@@ -141,6 +142,78 @@ fn busy(core: f64, steal: f64) -> Option<CpuEnd> {
 fn a_good_test_has_no_warning() {
     assert_eq!(Test::udp().with(|_| {}), []);
     assert_eq!(Test::tcp().with(|_| {}), []);
+}
+
+/// A count of `packets` of 1000 bytes, and ten lost.
+fn told(packets: u64) -> IntervalCount {
+    IntervalCount {
+        bytes: 1000 * packets,
+        packets,
+        lost_packets: Some(10),
+        ..IntervalCount::default()
+    }
+}
+
+/// A test of `count` flows that lost its peer after two of three seconds; it had told `heard` of the first.
+fn lost_peer(count: u32, heard: Vec<(u32, IntervalCount)>, of: u32) -> Record {
+    let mut t =
+        Test::of(vec![Connection { count, ..connection(Transport::Udp, Direction::Forward) }]);
+    t.parts.remote = None;
+    t.parts.status = Status::Partial;
+    let clock = t.parts.intervals;
+    t.parts.heard.take(&clock, 0, heard, of);
+    for flow in &mut t.parts.local.flows {
+        flow.intervals = vec![told(400), told(400), told(200)];
+        let sender = flow.sender.as_mut().unwrap();
+        (sender.seconds, sender.start_seconds, sender.end_seconds) = (2.5, Some(0.0), Some(2.5));
+    }
+    t.record()
+}
+
+#[test]
+fn a_lost_peer_leaves_what_it_had_told() {
+    let record = lost_peer(1, vec![(1, told(390))], 0);
+    let r = record.flows[0].receiver.as_ref().unwrap();
+    assert_eq!((r.packets, r.lost_packets, r.reported_until_seconds), (390, Some(10), Some(1.0)));
+    assert_eq!(r.bits_per_second, Some(3.12e6), "over the time that it told of");
+    let sum = record.total.forward.as_ref().unwrap().receiver.as_ref().unwrap();
+    assert_eq!((sum.packets, sum.bits_per_second, sum.end_seconds), (390, Some(3.12e6), Some(1.0)));
+    let rows: Vec<_> = record.intervals.iter().map(|i| i.total.forward.as_ref().unwrap()).collect();
+    assert_eq!(rows.len(), 3);
+    assert_eq!((rows[0].receiver.as_ref().unwrap().packets, rows[0].flows), (390, None));
+    assert_eq!(
+        (&rows[1].receiver, rows[1].flows, rows[1].receiver_flows),
+        (&None, Some(1), Some(0))
+    );
+    assert!(record.intervals[1].flows[0].receiver.is_none(), "not known is not zero");
+    assert_eq!(record.loss_ledger, None);
+    assert!(record.warnings.iter().any(|w| w.code == "end-lost"), "{:?}", record.warnings);
+    assert!(!record.warnings.iter().any(|w| w.code == "nothing-arrived"));
+}
+
+#[test]
+fn a_lost_peer_that_told_sums_leaves_a_sum() {
+    let record = lost_peer(3, vec![(0, told(780))], 2);
+    assert!(record.flows.iter().all(|f| f.receiver.is_none()));
+    let sum = record.total.forward.as_ref().unwrap().receiver.as_ref().unwrap();
+    assert_eq!((sum.packets, sum.bits_per_second), (780, Some(6.24e6)));
+    let first = record.intervals[0].total.forward.as_ref().unwrap();
+    assert_eq!(first.receiver.as_ref().unwrap().packets, 780);
+    assert_eq!(
+        (first.flows, first.sender_flows, first.receiver_flows),
+        (Some(3), Some(3), Some(2))
+    );
+}
+
+#[test]
+fn what_a_peer_had_told_gives_way_to_its_report() {
+    let mut t = Test::udp();
+    let clock = t.parts.intervals;
+    t.parts.heard.take(&clock, 0, [(1, told(3))], 0);
+    let record = t.record();
+    let r = record.flows[0].receiver.as_ref().unwrap();
+    assert_eq!((r.packets, r.reported_until_seconds), (1000, None));
+    assert!(record.loss_ledger.is_some());
 }
 
 #[test]

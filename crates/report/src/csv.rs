@@ -4,7 +4,7 @@
 //! `intervals[].flows[].receiver.jitter_seconds` is `receiver_jitter_seconds`. The order is fixed
 //! ([`CSV_COLUMNS`]); new columns are added at the end. What was not measured is an empty cell.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Write};
 
 use serde::Serialize;
@@ -136,14 +136,26 @@ pub const CSV_COLUMNS: &[&str] = &[
     "receiver_start_seconds",
     "receiver_end_seconds",
     "receiver_user_timed_messages",
+    "sender_reported_until_seconds",
+    "receiver_reported_until_seconds",
 ];
 
 /// Writes rows as a test goes: [`CsvWriter::start`], [`CsvWriter::interval`] …, [`CsvWriter::end`].
+///
+/// A row that is written is final, and rows are in the order of time: an interval that lacks figures, and those behind it,
+/// are written when it is whole ([`CsvWriter::late`]), at the end of the test at the latest.
 #[derive(Debug)]
 pub struct CsvWriter<W: Write> {
     out: W,
     run_id: String,
     flows: BTreeMap<u32, FlowMeta>,
+    held: VecDeque<Interval>,
+}
+
+/// Whether the figures of all flows that ran in it are there.
+fn is_whole(interval: &Interval) -> bool {
+    let ends = [&interval.total.forward, &interval.total.reverse];
+    ends.into_iter().flatten().all(|ends| ends.flows.is_none())
 }
 
 /// A row before it is laid out: column → cell, quoted already.
@@ -157,7 +169,7 @@ impl<W: Write> CsvWriter<W> {
     pub fn new(mut out: W) -> io::Result<Self> {
         out.write_all(CSV_COLUMNS.join(",").as_bytes())?;
         out.write_all(b"\n")?;
-        Ok(CsvWriter { out, run_id: String::new(), flows: BTreeMap::new() })
+        Ok(CsvWriter { out, run_id: String::new(), flows: BTreeMap::new(), held: VecDeque::new() })
     }
 
     /// A run begins: its id and flows go into the rows that follow.
@@ -166,11 +178,36 @@ impl<W: Write> CsvWriter<W> {
         self.flows = start.flows.iter().map(|f| (f.id, f.clone())).collect();
     }
 
-    /// The rows of one interval (`kind` is `interval`), flushed.
+    /// The rows of one interval (`kind` is `interval`), flushed; held back while it or one before it lacks figures.
     ///
     /// # Errors
     /// Those of the writer.
     pub fn interval(&mut self, interval: &Interval) -> io::Result<()> {
+        if !self.held.is_empty() || !is_whole(interval) {
+            self.held.push_back(interval.clone());
+            return Ok(());
+        }
+        self.rows(interval)
+    }
+
+    /// An interval that lacked figures is whole now.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn late(&mut self, interval: &Interval) -> io::Result<()> {
+        let begin = interval.start_seconds;
+        if let Some(held) = self.held.iter_mut().find(|held| held.start_seconds == begin) {
+            held.clone_from(interval);
+        }
+        while self.held.front().is_some_and(is_whole)
+            && let Some(interval) = self.held.pop_front()
+        {
+            self.rows(&interval)?;
+        }
+        Ok(())
+    }
+
+    fn rows(&mut self, interval: &Interval) -> io::Result<()> {
         for flow in &interval.flows {
             let mut cells = self.cells("interval");
             put(&mut cells, "start_seconds", &interval.start_seconds);
@@ -194,6 +231,10 @@ impl<W: Write> CsvWriter<W> {
     /// # Errors
     /// Those of the writer.
     pub fn end(&mut self, record: &Record) -> io::Result<()> {
+        for held in std::mem::take(&mut self.held) {
+            let told = record.intervals.iter().find(|i| i.start_seconds == held.start_seconds);
+            self.rows(told.unwrap_or(&held))?;
+        }
         self.run_id.clone_from(&record.id);
         for flow in &record.flows {
             let mut cells = self.cells("summary");
@@ -307,6 +348,54 @@ mod tests {
         {
             out.insert(path.to_string());
         }
+    }
+
+    use weir_model::record::{IntervalCount, IntervalEnds, IntervalFlow};
+
+    /// Second `start` of flow 1, of which the receiver got `received` packets, if that is known.
+    fn second(start: u32, received: Option<u64>) -> Interval {
+        let count = |packets| IntervalCount { packets, ..IntervalCount::default() };
+        let flow = IntervalFlow { id: 1, sender: Some(count(9)), receiver: received.map(count) };
+        let mut interval = Interval {
+            start_seconds: f64::from(start),
+            end_seconds: f64::from(start + 1),
+            flows: vec![flow],
+            ..Interval::default()
+        };
+        interval.total.forward = Some(IntervalEnds {
+            flows: received.is_none().then_some(1),
+            ..IntervalEnds::default()
+        });
+        interval
+    }
+
+    /// Start and the receiver's packets of each interval's row.
+    fn rows(csv: &CsvWriter<Vec<u8>>) -> Vec<(String, String)> {
+        let text = std::str::from_utf8(&csv.out).unwrap();
+        let column = |name| CSV_COLUMNS.iter().position(|c| *c == name).unwrap();
+        let (start, packets) = (column("start_seconds"), column("receiver_packets"));
+        let lines = text.lines().filter(|l| l.starts_with("interval,"));
+        let cells = lines.map(|l| l.split(',').collect::<Vec<_>>());
+        cells.map(|c| (c[start].into(), c[packets].into())).collect()
+    }
+
+    #[test]
+    fn rows_wait_for_late_figures_and_stay_in_order() {
+        let mut csv = CsvWriter::new(vec![]).unwrap();
+        csv.interval(&second(0, Some(5))).unwrap();
+        csv.interval(&second(1, None)).unwrap();
+        csv.interval(&second(2, Some(7))).unwrap();
+        csv.interval(&second(3, None)).unwrap();
+        assert_eq!(rows(&csv), [("0.0".into(), "5".into())]);
+        csv.late(&second(1, Some(6))).unwrap();
+        let expected = [("0.0", "5"), ("1.0", "6"), ("2.0", "7")];
+        let expected = expected.map(|(a, b)| (a.to_string(), b.to_string()));
+        assert_eq!(rows(&csv), expected);
+        // What never came is in the record.
+        let intervals = vec![second(3, Some(8))];
+        csv.end(&Record { intervals, ..Record::default() }).unwrap();
+        assert_eq!(rows(&csv)[..3], expected);
+        assert_eq!(rows(&csv)[3..], [("3.0".to_string(), "8".to_string())]);
     }
 
     #[test]

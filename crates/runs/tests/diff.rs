@@ -16,7 +16,7 @@ fn run(id: &str, throughput: &[f64]) -> Record {
     let mean = throughput.iter().sum::<f64>() / throughput.len() as f64;
     let intervals = throughput.iter().enumerate().map(|(second, rate)| {
         let receiver = IntervalCount { bits_per_second: Some(*rate), ..Default::default() };
-        let ends = IntervalEnds { sender: None, receiver: Some(receiver) };
+        let ends = IntervalEnds { receiver: Some(receiver), ..IntervalEnds::default() };
         Interval {
             start_seconds: second as f64,
             end_seconds: second as f64 + 1.0,

@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 use weir_flow::assemble::{Parts, assemble};
-use weir_flow::{IntervalClock, Next, PayloadRing, Receiving, SenderClock, Sending};
+use weir_flow::{Heard, IntervalClock, Next, PayloadRing, Receiving, SenderClock, Sending};
 use weir_impair::{Engine, FLAG_MODIFIED, Fate, Meta, Verdict};
 use weir_laws::Direction as Way;
 use weir_model::impairment::Impairment;
@@ -146,6 +146,7 @@ impl Simulation {
         let end = world.last_ns.saturating_add(threshold);
         for flow in &mut flows {
             flow.receiving.set_sent_total(flow.sending.total().0);
+            flow.sending.end_offset_ns().into_iter().for_each(|e| flow.receiving.set_sender_end(e));
             flow.receiving.finish(end);
         }
         let counters = emulators.iter().flat_map(Emulator::counters).collect();
@@ -253,6 +254,7 @@ impl Simulation {
             family: Family::Ipv4,
             local,
             remote: Some(remote),
+            heard: Heard::default(),
             clock: Some(ClockRelation { method: "shared".into(), ..ClockRelation::default() }),
             intervals,
             intervals_shown: 0,

@@ -46,23 +46,23 @@ fn a_number_passed_right_after_a_mark_belongs_to_the_new_interval() {
         for seq in 0..10 {
             t.on_packet(seq, 0);
         }
-        t.mark_interval();
+        t.mark_interval(0);
         t.on_packet(11, 1);
         for _ in 0..marks_before_return {
-            t.mark_interval();
+            t.mark_interval(1);
         }
         assert_eq!(t.open_interval_lost(), 1 - marks_before_return);
         t.on_packet(10, 2);
-        t.mark_interval();
+        t.mark_interval(2);
         assert_eq!(t.interval_lost().iter().sum::<u64>(), 0);
         assert_eq!(t.counts().lost, 0);
     }
     // A loss of the first interval does not hide the return to the second.
     let mut t = tracker(|_| {});
     t.on_packet(1, 0);
-    t.mark_interval();
+    t.mark_interval(0);
     t.on_packet(3, 0);
-    t.mark_interval();
+    t.mark_interval(0);
     t.on_packet(2, 0);
     assert_eq!(t.interval_lost(), [1, 0]);
 }

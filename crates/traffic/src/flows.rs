@@ -13,6 +13,7 @@ use weir_model::record::{IntervalCount, Tcp};
 use weir_model::report::FlowReport;
 use weir_net::tcp::{TcpInfo, TcpOptions, TcpStream};
 use weir_net::udp::{UdpOptions, UdpSocket, gso_max_segments};
+use weir_wire::control::SenderTotal;
 use weir_wire::data::TagKey;
 
 use crate::engine::{
@@ -345,14 +346,17 @@ impl Flow {
     }
 
     /// The other end has sent this much, and waits no longer than until `deadline_ns` for it to be accounted for.
-    pub(crate) fn sender_done(&self, engine: &Engine, packets: u64, bytes: u64, deadline_ns: u64) {
+    pub(crate) fn sender_done(&self, engine: &Engine, total: &SenderTotal, deadline_ns: u64) {
         match &self.part {
             Part::UdpReceive { state, deadline, .. } => {
-                lock(state).set_sent_total(packets);
+                let mut state = lock(state);
+                state.set_sent_total(total.packets);
+                total.end_ns.into_iter().for_each(|end| state.set_sender_end(end));
+                drop(state);
                 deadline.store(deadline_ns, Ordering::Relaxed);
             }
             Part::TcpReceive { state, deadline } => {
-                lock(state).set_sent_total(bytes);
+                lock(state).set_sent_total(total.bytes);
                 deadline.store(deadline_ns, Ordering::Relaxed);
             }
             _ => {}
@@ -372,17 +376,26 @@ impl Flow {
         lock(&self.error).get_or_insert(text);
     }
 
-    /// The count of a closed interval, for live lines.
-    pub(crate) fn interval(&self, index: usize) -> Option<IntervalCount> {
+    /// The count of an interval that is over, for live lines: `None` while datagrams of it may still be unread, for a
+    /// sender that had not started, and behind one's end.
+    pub(crate) fn interval(&self, index: usize, now_ns: u64) -> Option<IntervalCount> {
         match &self.part {
             Part::UdpSend(state) | Part::TcpSend { state, .. } => {
-                let state = lock(state);
+                let mut state = lock(state);
                 let clock = state.log.clock()?;
+                // One that waits for its turn, for room or for an answer closes no interval by itself.
+                state.advance(clock.end_ns(index).filter(|end| *end <= now_ns)?);
                 let seconds = clock.seconds(index)?;
                 state.log.closed().get(index).map(|c| c.count(Some(seconds)))
             }
             Part::UdpReceive { state, .. } => lock(state).interval_count(index),
-            Part::TcpReceive { state, .. } => lock(state).interval_count(index),
+            Part::TcpReceive { state, .. } => {
+                let mut state = lock(state);
+                let end = state.log.clock()?.end_ns(index).filter(|end| *end <= now_ns)?;
+                // Bytes belong to the interval in which they are read: none of this one are still to come.
+                state.advance(end);
+                state.interval_count(index)
+            }
         }
     }
 

@@ -109,10 +109,14 @@ fn a_server_that_freezes_is_given_up_and_what_was_measured_is_kept() {
         ..Connection::default()
     };
     let frozen = proxy.frozen.clone();
+    let mut told = vec![];
     let failure = run(proxy.client(vec![tcp]), Stop::new(), &mut |event| {
-        if matches!(event, Event::Interval(_)) {
+        let Event::Interval(interval) = event else { return };
+        // Once its receiver was heard.
+        if interval.flows.iter().any(|f| f.receiver.as_ref().is_some_and(|r| r.bytes > 0)) {
             frozen.store(true, Ordering::Relaxed);
         }
+        told.push(interval);
     })
     .unwrap_err();
     assert_eq!(failure.error.exit_code(), 3);
@@ -120,6 +124,15 @@ fn a_server_that_freezes_is_given_up_and_what_was_measured_is_kept() {
     let record = failure.partial.unwrap();
     assert_eq!(record.status, Status::Partial);
     assert!(record.flows[0].sender.as_ref().unwrap().bytes > 0);
+    // What it had told is kept, and said to be no more than that.
+    let receiver = record.flows[0].receiver.as_ref().unwrap();
+    assert!(receiver.bytes > 0 && receiver.reported_until_seconds.is_some(), "{receiver:?}");
+    assert!(record.warnings.iter().any(|w| w.code == "end-lost"), "{:?}", record.warnings);
+    // Until it was given up each interval was told, and that nothing was known of the receiver.
+    assert!(told.len() > 5, "{}", told.len());
+    let last = told.last().unwrap().total.forward.as_ref().unwrap();
+    assert!(last.sender.is_some() && last.receiver.is_none(), "{last:?}");
+    assert_eq!((last.flows, last.receiver_flows), (Some(1), Some(0)));
 }
 
 #[test]

@@ -114,8 +114,13 @@ fn messages_out_of_order_or_out_of_range_end_their_session_only() {
     let harmless = [
         ClientMessage::Clock(far),
         ClientMessage::Clock(ClockState { offset_ns: i64::MAX, skew_ppb: i64::MAX, ..far }),
-        ClientMessage::SenderDone(SenderTotal { flow: 1, packets: u64::MAX, bytes: u64::MAX }),
-        ClientMessage::SenderDone(SenderTotal { flow: 77, packets: 1, bytes: 1 }),
+        ClientMessage::SenderDone(SenderTotal {
+            flow: 1,
+            packets: u64::MAX,
+            bytes: u64::MAX,
+            end_ns: Some(u64::MAX),
+        }),
+        ClientMessage::SenderDone(SenderTotal { flow: 77, packets: 1, bytes: 1, end_ns: None }),
         ClientMessage::StartFlow { flow: 0 },
         ClientMessage::StopFlow { flow: Some(u32::MAX) },
     ];

@@ -157,6 +157,9 @@ pub struct SenderTotal {
     pub packets: u64,
     /// Payload bytes.
     pub bytes: u64,
+    /// End of sending since the start of the test, on the sender's clock; older peers don't tell it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_ns: Option<u64>,
 }
 
 /// From the side that runs the test.
@@ -237,11 +240,14 @@ pub enum ServerMessage {
     Started,
     /// Figures of an interval as now known.
     Live {
-        /// Index of the interval.
+        /// Index of the interval. What comes late is told by a further message for the same interval.
         interval: u32,
         /// Flow and its count at this end. Flow 0 is the sum of all flows that this end receives, sent where the flows'
         /// own counts would pass the budget.
         flows: Vec<(u32, IntervalCount)>,
+        /// How many flows the sum is of; 0 where no sum is told, or by an older peer.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        of: u32,
     },
     /// A sender on the server's side has ended.
     SenderDone(SenderTotal),
@@ -261,6 +267,10 @@ pub enum ServerMessage {
         /// In words.
         text: String,
     },
+}
+
+fn is_zero(n: &u32) -> bool {
+    *n == 0
 }
 
 /// A frame that is no message.

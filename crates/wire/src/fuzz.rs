@@ -338,7 +338,7 @@ mod tests {
             live: true,
         };
         let clock = ClockState { offset_ns: i64::MIN, skew_ppb: i64::MIN, ..Default::default() };
-        let total = SenderTotal { flow: 1, packets: 2, bytes: u64::MAX };
+        let total = SenderTotal { flow: 1, packets: 2, bytes: u64::MAX, end_ns: Some(3) };
         let client = [
             ClientMessage::Hello(Hello { protocol_greatest: 1, ..Hello::default() }),
             ClientMessage::Open(Box::new(open)),
@@ -357,7 +357,7 @@ mod tests {
         let server = [
             ServerMessage::Refused { code: "busy".into(), text: "\u{1b}[31m".into() },
             ServerMessage::Opened(opened),
-            ServerMessage::Live { interval: 1, flows: vec![(1, IntervalCount::default())] },
+            ServerMessage::Live { interval: 1, flows: vec![(1, IntervalCount::default())], of: 1 },
             ServerMessage::Flow(Box::default()),
             ServerMessage::Flow(Box::new(FlowReport { id: 1, ..FlowReport::default() })),
             ServerMessage::End(Box::<EndReport>::default()),

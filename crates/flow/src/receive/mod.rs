@@ -112,6 +112,8 @@ pub struct Receiving {
     omit_pending: bool,
     finished: Option<SequenceSummary>,
     sent_total: Option<u64>,
+    start_after_ns: u64,
+    sender_end_ns: Option<u64>,
     /// Counts by interval.
     pub log: IntervalLog<ReceiveCount>,
     base: ReceiveCount,
@@ -222,6 +224,8 @@ impl Receiving {
             omit_pending: false,
             finished: None,
             sent_total: None,
+            start_after_ns: spec.connection.start_after.0,
+            sender_end_ns: None,
             log: IntervalLog::default(),
             base: ReceiveCount::default(),
         }
@@ -231,6 +235,9 @@ impl Receiving {
     pub fn start(&mut self, clock: IntervalClock) {
         self.omit_pending = clock.omitted() > 0;
         self.log.start(clock);
+        if let Tracking::Full(t) | Tracking::Narrow(t, _) = &mut self.tracking {
+            t.begins_at(clock.start_ns.saturating_add(self.start_after_ns));
+        }
     }
 
     /// A newer relation of the clocks.
@@ -256,7 +263,7 @@ impl Receiving {
 
     fn close_interval(&mut self) {
         match &mut self.tracking {
-            Tracking::Full(t) | Tracking::Narrow(t, _) => t.mark_interval(),
+            Tracking::Full(t) | Tracking::Narrow(t, _) => t.mark_interval(self.log.next_end_ns()),
             Tracking::Counted(_) => {}
         }
         let jitter = self.jitter.ns();
@@ -546,6 +553,16 @@ impl Receiving {
         self.sent_total = Some(packets);
     }
 
+    /// The sender ended this long after the start of the test: what is lost at the tail is placed until then.
+    pub fn set_sender_end(&mut self, end_offset_ns: u64) {
+        let Some(start) = self.log.start_ns() else { return };
+        let end = start.saturating_add(end_offset_ns);
+        self.sender_end_ns = Some(end);
+        if let Tracking::Full(t) | Tracking::Narrow(t, _) = &mut self.tracking {
+            t.ended_at(end);
+        }
+    }
+
     /// Whether all that was sent is accounted for, so that waiting longer changes nothing.
     pub fn is_complete(&self) -> bool {
         match (self.sent_total, &self.tracking) {
@@ -568,7 +585,8 @@ impl Receiving {
         if self.finished.is_some() {
             return;
         }
-        while self.log.is_due(now_ns.min(self.last_ns)) {
+        // Intervals at the end in which nothing came are closed too, as far as the sender went on.
+        while self.log.is_due(now_ns.min(self.last_ns.max(self.sender_end_ns.unwrap_or(0)))) {
             self.close_interval();
         }
         if self.log.current != ReceiveCount::default() || self.log.closed().is_empty() {

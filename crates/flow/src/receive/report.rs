@@ -15,7 +15,11 @@ impl Receiving {
     /// The figures of one closed interval, for a live line.
     pub fn interval_count(&self, index: usize) -> Option<IntervalCount> {
         let mut count = self.interval_without_loss(index)?;
-        count.lost_packets = self.interval_lost().get(index).copied();
+        count.lost_packets = match (&self.finished, &self.tracking) {
+            (Some(summary), _) => summary.interval_lost.get(index).copied(),
+            (None, Tracking::Full(t) | Tracking::Narrow(t, _)) => t.interval_lost_in(index),
+            (None, Tracking::Counted(_)) => None,
+        };
         Some(count)
     }
 

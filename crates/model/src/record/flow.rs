@@ -101,6 +101,9 @@ record! {
         /// Scheduling class of the thread that sent datagrams: `fifo` when all of them were sent under real-time scheduling (SCHED_FIFO), else `normal`.
         #[serde(skip_serializing_if = "Option::is_none")]
         scheduling: Option<String>,
+        /// Present where this end was lost before it reported: the figures are what it had told while the test ran, until this time since the start of the test. What came later is not known.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reported_until_seconds: Option<f64>,
     }
 }
 
@@ -218,6 +221,9 @@ record! {
         /// Socket receive buffer as it was got.
         #[serde(skip_serializing_if = "Option::is_none")]
         buffer_bytes: Option<u64>,
+        /// Present where this end was lost before it reported: the figures are what it had told while the test ran, until this time since the start of the test. What came later is not known.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reported_until_seconds: Option<f64>,
     }
 }
 

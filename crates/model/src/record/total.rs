@@ -116,6 +116,15 @@ record! {
         /// Received.
         #[serde(skip_serializing_if = "Option::is_none")]
         receiver: Option<IntervalCount>,
+        /// Flows that ran. This and the next two are present only where figures of some had not come: then `sender` or `receiver` is the sum of fewer flows than ran.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        flows: Option<u32>,
+        /// Of them, those in the sum `sender`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        sender_flows: Option<u32>,
+        /// Of them, those in the sum `receiver`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        receiver_flows: Option<u32>,
     }
 }
 
@@ -146,7 +155,7 @@ record! {
         /// Packet rate; absent as the payload rate is.
         #[serde(skip_serializing_if = "Option::is_none")]
         packets_per_second: Option<f64>,
-        /// Lost, attributed to the interval in which the gap was passed.
+        /// Lost, attributed to the interval in which they would have come: numbers missing between two arrivals are spread evenly over the time between these.
         #[serde(skip_serializing_if = "Option::is_none")]
         lost_packets: Option<u64>,
         /// Duplicates.

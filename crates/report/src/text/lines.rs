@@ -146,8 +146,8 @@ impl Layout {
 
 /// The lines of intervals: [`IntervalTable::heading`] once, then [`IntervalTable::rows`] for each interval.
 ///
-/// A rate is the receiver's where that end's figure is there, else the sender's. Datagrams of which only the
-/// sender is known show as `-/sent`.
+/// A rate is the receiver's where that end's figure is there, else the sender's, and then the line says so. Datagrams of
+/// which only the sender is known show as `-/sent`. A sum of fewer flows than ran says of how many it is.
 #[derive(Debug, Clone)]
 pub struct IntervalTable {
     layout: Layout,
@@ -177,8 +177,11 @@ impl IntervalTable {
         if self.show_flows {
             for flow in &interval.flows {
                 let Some(meta) = self.flows.get(&flow.id) else { continue };
-                let ends =
-                    IntervalEnds { sender: flow.sender.clone(), receiver: flow.receiver.clone() };
+                let ends = IntervalEnds {
+                    sender: flow.sender.clone(),
+                    receiver: flow.receiver.clone(),
+                    ..IntervalEnds::default()
+                };
                 let kinds = (meta.transport == Transport::Tcp, meta.transport == Transport::Udp);
                 out += &self.line(Some(flow.id), meta.direction, kinds, interval, &ends, note);
             }
@@ -216,6 +219,8 @@ impl IntervalTable {
         let receiver = ends.receiver.as_ref();
         let shown = receiver.or(sender).unwrap_or(&none);
         let lost = receiver.and_then(|r| r.lost_packets);
+        let notes = [note.to_string(), whose(ends), of_how_many(ends)];
+        let note = notes.into_iter().filter(|n| !n.is_empty()).collect::<Vec<_>>().join(" ");
         self.layout.line(&Line {
             id,
             direction,
@@ -232,7 +237,82 @@ impl IntervalTable {
             lost_packets: lost,
             end: None,
             total_packets: shown.packets.saturating_add(lost.unwrap_or(0)),
-            note: note.into(),
+            note,
         })
+    }
+}
+
+/// Whose figure a line has, where it is not the receiver's.
+fn whose(ends: &IntervalEnds) -> String {
+    match (&ends.sender, &ends.receiver) {
+        (_, Some(_)) => String::new(),
+        (Some(_), None) => "(sender's figure)".into(),
+        (None, None) => "(no figures yet)".into(),
+    }
+}
+
+/// Of how many flows a sum is, where it is not of all.
+fn of_how_many(ends: &IntervalEnds) -> String {
+    let shown = if ends.receiver.is_some() { ends.receiver_flows } else { ends.sender_flows };
+    match (shown, ends.flows) {
+        (Some(shown), Some(all)) if shown < all => format!("({shown} of {all} flows)"),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_model::record::{IntervalFlow, IntervalTotals};
+
+    use super::*;
+
+    fn rows(flows: u32, ends: IntervalEnds) -> String {
+        let metas: Vec<_> = (1..=flows).map(|id| FlowMeta { id, ..FlowMeta::default() }).collect();
+        let flow =
+            |id| IntervalFlow { id, sender: ends.sender.clone(), receiver: ends.receiver.clone() };
+        let interval = Interval {
+            end_seconds: 1.0,
+            flows: (1..=flows).map(flow).collect(),
+            total: IntervalTotals { forward: Some(ends.clone()), reverse: None },
+            ..Interval::default()
+        };
+        IntervalTable::new(&metas, &TextOptions::default()).rows(&interval)
+    }
+
+    fn count(bytes: u64) -> Option<IntervalCount> {
+        Some(IntervalCount {
+            bytes,
+            bits_per_second: Some(8.0 * bytes as f64),
+            ..Default::default()
+        })
+    }
+
+    #[test]
+    fn a_line_says_when_it_has_the_sender_s_figure() {
+        let both = IntervalEnds { sender: count(9), receiver: count(0), ..Default::default() };
+        assert!(rows(1, both.clone()).contains("0.00"), "{}", rows(1, both.clone()));
+        assert!(!rows(1, both.clone()).contains('('), "{}", rows(1, both));
+        let sent = IntervalEnds { sender: count(9), ..Default::default() };
+        assert!(
+            rows(1, sent.clone()).trim_end().ends_with("(sender's figure)"),
+            "{}",
+            rows(1, sent)
+        );
+    }
+
+    #[test]
+    fn a_sum_of_fewer_flows_says_of_how_many_it_is() {
+        let ends = IntervalEnds {
+            sender: count(9),
+            receiver: count(8),
+            flows: Some(500),
+            sender_flows: Some(500),
+            receiver_flows: Some(431),
+        };
+        let text = rows(500, ends);
+        assert!(
+            text.starts_with("[SUM]") && text.trim_end().ends_with("(431 of 500 flows)"),
+            "{text}"
+        );
     }
 }

@@ -187,7 +187,11 @@ pub(crate) fn udp_loss() -> Record {
                 receiver: Some(received.clone()),
             }],
             total: IntervalTotals {
-                forward: Some(IntervalEnds { sender: Some(sent), receiver: Some(received) }),
+                forward: Some(IntervalEnds {
+                    sender: Some(sent),
+                    receiver: Some(received),
+                    ..Default::default()
+                }),
                 reverse: None,
             },
         }
@@ -397,6 +401,7 @@ pub(crate) fn tcp_bidir() -> Record {
     let share = |t: &DirectionTotal| IntervalEnds {
         sender: None,
         receiver: t.receiver.as_ref().map(|s| count(s.bytes / 10, s.packets / 10, 1.0)),
+        ..Default::default()
     };
     interval.total =
         IntervalTotals { forward: Some(share(&forward)), reverse: Some(share(&reverse)) };
@@ -551,6 +556,7 @@ pub(crate) fn thousand() -> Record {
     interval.total.forward = Some(IntervalEnds {
         sender: Some(count(16_000_000, 100_000, 1.0)),
         receiver: Some(IntervalCount { lost_packets: Some(10), ..count(15_998_400, 99_990, 1.0) }),
+        ..Default::default()
     });
     Record {
         flows,
@@ -638,7 +644,11 @@ pub(crate) fn everything() -> Record {
             let mut pushed = count(90_100_000 + wobble(n) * 20_000, 800, 1.0);
             pushed.retransmits = Some(u64::from(n % 4 == 1));
             let ends = |s: &IntervalCount, r: &IntervalCount| {
-                Some(IntervalEnds { sender: Some(s.clone()), receiver: Some(r.clone()) })
+                Some(IntervalEnds {
+                    sender: Some(s.clone()),
+                    receiver: Some(r.clone()),
+                    ..Default::default()
+                })
             };
             Interval {
                 start_seconds: n as f64,
@@ -773,6 +783,7 @@ pub(crate) fn large(flows: u32, intervals: u32) -> Record {
                             lost_packets: Some(wobble(u64::from(n)) % 40),
                             ..sum
                         }),
+                        ..Default::default()
                     }),
                     reverse: None,
                 },

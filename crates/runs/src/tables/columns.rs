@@ -165,6 +165,7 @@ const SENDER: &[&str] = &[
     "buffer_bytes",
     "queue_full",
     "scheduling",
+    "reported_until_seconds",
 ];
 const RECEIVER: &[&str] = &[
     "bytes",
@@ -195,6 +196,7 @@ const RECEIVER: &[&str] = &[
     "time_unit",
     "socket_dropped_packets",
     "buffer_bytes",
+    "reported_until_seconds",
 ];
 const TCP: &[&str] = &[
     "retransmits",

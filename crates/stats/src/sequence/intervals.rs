@@ -1,11 +1,14 @@
-//! Loss by interval: a missing packet belongs to the interval in which it was passed by a higher number.
+//! Loss by interval: a missing packet belongs to the interval in which it would have come. What is known of that is when
+//! its neighbours came: numbers missing between two arrivals are taken as spread evenly over the time between these.
 
-/// 16 bytes an interval, plus the open one.
+/// 24 bytes an interval, plus the open one.
 #[derive(Debug, Clone)]
 struct Interval {
-    /// First sequence number that could be passed in this interval.
+    /// First sequence number that could be missing in this interval.
     first: u64,
     lost: u64,
+    /// When it ended.
+    end_ns: u64,
 }
 
 /// Missing packets of each interval, given back when they still come.
@@ -17,17 +20,35 @@ pub(super) struct IntervalLosses {
 
 impl IntervalLosses {
     pub(super) fn new() -> Self {
-        Self { closed: Vec::new(), open: Interval { first: 0, lost: 0 } }
+        Self { closed: Vec::new(), open: Interval { first: 0, lost: 0, end_ns: 0 } }
     }
 
-    /// Closes the open interval; numbers from `next` on belong to the following one.
-    pub(super) fn mark(&mut self, next: u64) {
-        let closed = std::mem::replace(&mut self.open, Interval { first: next, lost: 0 });
+    /// Closes the open interval at `at_ns`; numbers from `next` on belong to the following one.
+    pub(super) fn mark(&mut self, next: u64, at_ns: u64) {
+        let open = Interval { first: next, lost: 0, end_ns: 0 };
+        let closed = Interval { end_ns: at_ns, ..std::mem::replace(&mut self.open, open) };
         self.closed.push(closed);
     }
 
-    pub(super) fn missing(&mut self, packets: u64) {
-        self.open.lost += packets;
+    /// `count` numbers from `first` on, the lowest that had not been passed, are missing between `from_ns`, the arrival
+    /// before, and `to_ns`, the arrival after or the end of sending.
+    pub(super) fn missing(&mut self, first: u64, count: u64, from_ns: u64, to_ns: u64) {
+        // Intervals that ended after the arrival before: the one behind each begins with the number that is missing.
+        let mut silent = self.closed.len();
+        let mut behind = self.open.first;
+        while silent > 0 && behind == first && self.closed[silent - 1].end_ns > from_ns {
+            silent -= 1;
+            behind = self.closed[silent].first;
+        }
+        let mut placed = 0;
+        for i in silent..self.closed.len() {
+            let until = before(self.closed[i].end_ns, count, from_ns, to_ns).max(placed);
+            self.closed[i].lost += until - placed;
+            placed = until;
+            let behind = self.closed.get_mut(i + 1).unwrap_or(&mut self.open);
+            behind.first = first + placed;
+        }
+        self.open.lost += count - placed;
     }
 
     /// The missing number `seq` has come after all.
@@ -44,12 +65,11 @@ impl IntervalLosses {
         interval.lost = interval.lost.saturating_sub(1);
     }
 
-    /// Adds the tail, and what came after the last mark, to the last closed interval; without one, makes one.
-    pub(super) fn finish(&mut self, tail: u64) {
-        self.open.lost += tail;
+    /// Adds what came after the last mark to the last closed interval; without one, makes one.
+    pub(super) fn finish(&mut self) {
         match self.closed.last_mut() {
             Some(last) => last.lost += std::mem::take(&mut self.open.lost),
-            None => self.mark(self.open.first),
+            None => self.mark(self.open.first, 0),
         }
     }
 
@@ -60,4 +80,21 @@ impl IntervalLosses {
     pub(super) fn lost(&self) -> Vec<u64> {
         self.closed.iter().map(|interval| interval.lost).collect()
     }
+
+    /// Missing packets of one closed interval.
+    pub(super) fn lost_in(&self, index: usize) -> Option<u64> {
+        self.closed.get(index).map(|interval| interval.lost)
+    }
+}
+
+/// How many of `count` numbers, evenly spread between two others at `from_ns` and `to_ns`, lie before `at_ns`.
+fn before(at_ns: u64, count: u64, from_ns: u64, to_ns: u64) -> u64 {
+    if at_ns >= to_ns {
+        return count;
+    }
+    // `from_ns` < `at_ns` < `to_ns`, or there is nothing before.
+    let passed = u128::from(at_ns.saturating_sub(from_ns));
+    let gaps = u128::from(count) + 1;
+    let through = (gaps * passed).div_ceil(u128::from(to_ns - from_ns.min(at_ns)));
+    u64::try_from(through.saturating_sub(1)).unwrap_or(u64::MAX).min(count)
 }

@@ -80,7 +80,7 @@ proptest! {
                 model.on_packet(seq);
             }
             if index % marks == 0 {
-                tracker.mark_interval();
+                tracker.mark_interval(index as u64);
             }
         }
         let next = model.seen.last().map_or(0, |last| last + 1);
@@ -132,7 +132,10 @@ proptest! {
         for (raw, shift, step) in input {
             now += step >> (shift * 2 % 64);
             tracker.on_packet(raw >> shift, now);
-            tracker.mark_interval();
+            tracker.mark_interval(now.saturating_add(shift.into()));
+        }
+        if sent % 2 == 1 {
+            tracker.ended_at(now.saturating_add(sent));
         }
         let summary = tracker.finish(Some(sent >> 2), now);
         prop_assert_eq!(summary.sent - summary.counts.received, summary.counts.lost);
@@ -270,20 +273,71 @@ fn a_count_below_the_numbers_is_a_contradiction() {
 }
 
 #[test]
-fn losses_belong_to_the_interval_that_passed_them() {
+fn losses_belong_to_the_interval_in_which_they_would_have_come() {
     let mut tracker = tracker();
     tracker.on_packet(0, 0);
-    tracker.on_packet(3, 1);
-    tracker.mark_interval();
-    tracker.on_packet(5, 2);
+    tracker.on_packet(3, 30);
+    tracker.mark_interval(30);
+    tracker.on_packet(5, 50);
     assert_eq!((tracker.interval_lost(), tracker.open_interval_lost()), (vec![2], 1));
-    tracker.mark_interval();
-    tracker.on_packet(2, 3);
+    tracker.mark_interval(60);
+    tracker.on_packet(2, 61);
     assert_eq!(tracker.interval_lost(), [1, 1]);
-    tracker.on_packet(7, 4);
-    let summary = tracker.finish(Some(10), 5);
+    tracker.on_packet(7, 70);
+    let summary = tracker.finish(Some(10), 80);
     assert_eq!(summary.interval_lost, [1, 1 + 1 + 2]);
     assert_eq!(summary.counts.lost, 5);
+}
+
+/// One packet each 10 ns, number n at 10 n; intervals of 100 ns; nothing passes from `from` on until before `to`.
+fn outage(from: u64, to: u64, sent: u64) -> SequenceTracker {
+    let mut tracker = tracker();
+    tracker.begins_at(0);
+    for seq in 0..sent {
+        if seq % 10 == 0 && seq > 0 {
+            tracker.mark_interval(seq * 10);
+        }
+        if !(from..to).contains(&seq) {
+            tracker.on_packet(seq, seq * 10);
+        }
+    }
+    tracker.mark_interval(sent * 10);
+    tracker
+}
+
+#[test]
+fn an_outage_is_placed_in_the_intervals_that_it_lasted() {
+    let outage = outage(15, 38, 50);
+    assert_eq!(outage.interval_lost(), [0, 5, 10, 8, 0]);
+    assert_eq!(outage.interval_lost_in(2), Some(10));
+    assert_eq!(outage.finish(Some(50), 1000).interval_lost, [0, 5, 10, 8, 0]);
+}
+
+#[test]
+fn what_returns_from_an_outage_is_given_back_where_it_was_missed() {
+    let mut outage = outage(15, 38, 50);
+    for seq in [20, 29, 30, 17] {
+        assert!(matches!(outage.on_packet(seq, 501), Arrival::Reordered { .. }));
+    }
+    assert_eq!(outage.interval_lost(), [0, 4, 8, 7, 0]);
+}
+
+#[test]
+fn a_lost_tail_is_placed_until_the_end_of_sending() {
+    let mut told = outage(25, 50, 50);
+    let untold = told.clone();
+    told.mark_interval(600);
+    told.ended_at(500);
+    assert_eq!(told.finish(Some(50), 1000).interval_lost, [0, 0, 5, 10, 10, 0]);
+    assert_eq!(untold.finish(Some(50), 1000).interval_lost, [0, 0, 0, 0, 25]);
+}
+
+#[test]
+fn what_is_lost_before_anything_comes_is_placed_from_the_begin_of_sending() {
+    assert_eq!(outage(0, 25, 30).interval_lost(), [10, 10, 5]);
+    let mut all = outage(0, 30, 30);
+    all.ended_at(300);
+    assert_eq!(all.finish(Some(30), 1000).interval_lost, [10, 10, 10]);
 }
 
 #[test]

@@ -141,6 +141,8 @@ pub struct SequenceTracker {
     fast_end: u64,
     next_tick_ns: u64,
     last_ns: u64,
+    begun_ns: u64,
+    ended_ns: Option<u64>,
     low: u64,
     received: u64,
     window: Window,
@@ -177,6 +179,8 @@ impl SequenceTracker {
             fast_end: window.end(),
             next_tick_ns: 0,
             last_ns: 0,
+            begun_ns: 0,
+            ended_ns: None,
             low: 0,
             received: 0,
             window,
@@ -279,16 +283,39 @@ impl SequenceTracker {
         self.awaited == 0 && self.next >= sent_total
     }
 
-    /// Closes the interval: numbers passed over from now on belong to the next one. Call it at the end of every
-    /// interval, a last partial one included.
-    pub fn mark_interval(&mut self) {
-        self.intervals.mark(self.next);
+    /// Sending begins at `at_ns` of the receiver's clock: what is lost before anything came is placed from then on.
+    pub fn begins_at(&mut self, at_ns: u64) {
+        self.begun_ns = at_ns;
     }
 
-    /// Packets missing from each closed interval. Provisional: a packet that still comes is given back to the
-    /// interval in which it was passed. An interval is final once the loss threshold has passed after its end.
+    /// Sending ended at `at_ns` of the receiver's clock: what is lost at the tail is placed until then.
+    pub fn ended_at(&mut self, at_ns: u64) {
+        self.ended_ns = Some(at_ns);
+    }
+
+    /// Closes the interval, which ended at `at_ns`. Call it at the end of every interval, a last partial one included.
+    ///
+    /// A missing number belongs to the interval in which it would have come, as far as its neighbours tell: those that
+    /// are missing between two arrivals are taken as spread evenly over the time between them.
+    pub fn mark_interval(&mut self, at_ns: u64) {
+        self.intervals.mark(self.next, at_ns);
+    }
+
+    /// Packets missing from each closed interval. Provisional: numbers are missed when a higher one comes, and one that
+    /// still comes is given back. Where nothing comes in for several intervals, their losses are placed with the next
+    /// arrival. Final once the loss threshold has passed after an arrival behind the interval's end.
     pub fn interval_lost(&self) -> Vec<u64> {
         self.intervals.lost()
+    }
+
+    /// The same for one closed interval.
+    pub fn interval_lost_in(&self, index: usize) -> Option<u64> {
+        self.intervals.lost_in(index)
+    }
+
+    /// The last arrival, or the begin of sending where that came later.
+    fn quiet_since_ns(&self) -> u64 {
+        self.last_ns.max(self.begun_ns)
     }
 
     /// Packets missing from the open interval.
@@ -305,7 +332,8 @@ impl SequenceTracker {
     ///
     /// `sent_total` is the sender's final count; without it a loss at the tail can't be seen. A count below the
     /// numbers that came contradicts them: the numbers win and the result is ambiguous. Losses after the last
-    /// mark, and at the tail, go to the last marked interval.
+    /// mark go to the last marked interval, and so does the tail where nothing said when sending ended
+    /// ([`ended_at`](Self::ended_at)).
     pub fn finish(mut self, sent_total: Option<u64>, now_ns: u64) -> SequenceSummary {
         self.tick(now_ns);
         self.settle(self.next);
@@ -317,9 +345,13 @@ impl SequenceTracker {
         if tail > 0 {
             self.lost += tail;
             self.add_run(self.next, tail);
+            // Without an end of sending nothing says when they were sent: as if all were, after the last mark.
+            let from_ns = if self.ended_ns.is_some() { self.quiet_since_ns() } else { u64::MAX };
+            let to_ns = self.ended_ns.unwrap_or(u64::MAX).max(from_ns);
+            self.intervals.missing(self.next, tail, from_ns, to_ns);
         }
         self.flush_run();
-        self.intervals.finish(tail);
+        self.intervals.finish();
         SequenceSummary {
             counts: self.counts(),
             sent,
@@ -388,7 +420,7 @@ impl SequenceTracker {
         let missing = seq - self.next;
         if missing > 0 {
             self.awaited += missing;
-            self.intervals.missing(missing);
+            self.intervals.missing(self.next, missing, self.quiet_since_ns(), now_ns);
             self.gaps.open(seq, self.received + 1, self.config.max_gaps);
         }
         if seq >= self.window.end() {

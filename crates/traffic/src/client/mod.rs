@@ -83,8 +83,12 @@ pub enum Event {
         /// IP version.
         family: Family,
     },
-    /// An interval has ended. Losses are final only after the loss threshold.
+    /// An interval has ended. Losses are final only after the loss threshold. Where figures had not come in time, its
+    /// totals say of how many flows they are.
     Interval(Box<Interval>),
+    /// The figures that an interval lacked when it was told have come: it is whole now. Those that never come are in the
+    /// record alone, as far as it has them.
+    Late(Box<Interval>),
 }
 
 /// A test that did not come to its end, with what it had measured.

@@ -16,7 +16,7 @@ mod worker;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use weir_flow::Scheduling;
+use weir_flow::{Scheduling, Sending};
 use weir_model::content::Content;
 use weir_model::warning::{Severity, Warning};
 use weir_net::clock::Clock;
@@ -49,6 +49,12 @@ pub(crate) type Events = tokio::sync::mpsc::UnboundedSender<FlowEvent>;
 /// Locks, also after a panic elsewhere: counters are valid at every moment.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a sender tells at its end.
+fn sender_total(flow: u32, state: &Sending) -> SenderTotal {
+    let (packets, bytes) = state.total();
+    SenderTotal { flow, packets, bytes, end_ns: state.end_offset_ns() }
 }
 
 /// What tells payload contents apart in the workers' caches: kind and, for a ratio, its bits.

@@ -32,6 +32,8 @@ const LARGE_MESSAGES: usize = 16;
 const SMALL_MESSAGES: usize = 64;
 /// Payloads up to this size use the small batch, whose buffers stay in the cache.
 const SMALL_BYTES: usize = 2048;
+/// Sockets that one wait can name: beyond, some that have datagrams are not named.
+const MOST_READY: usize = 4096;
 /// Calls for one socket before the others have their turn.
 const TURN: usize = 16;
 
@@ -85,6 +87,8 @@ struct Slot {
     /// Number of the last feedback: sent by a client, heard by a server.
     feedback_count: u64,
     done: bool,
+    /// Datagrams may wait in its socket that came before the last wait.
+    behind: bool,
 }
 
 /// Kernel stamps to monotonic time.
@@ -140,7 +144,7 @@ impl Stamps {
 pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock, notes: &Notes) {
     let _ = set_timer_slack(1);
     let mut flows: HashMap<u64, Slot> = HashMap::new();
-    let mut events = PollEvents::new(256);
+    let mut events = PollEvents::new(MOST_READY);
     let mut stamps = Stamps::default();
     let mut small: Option<RecvBatch> = None;
     let mut large: Option<RecvBatch> = None;
@@ -155,7 +159,7 @@ pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock, notes: &Notes) {
         let before = clock.monotonic_ns();
         let _ = inbox.poller.wait(&mut events, timeout);
         stamps.refit(clock, before, notes);
-        let mut drained = true;
+        let all_named = events.iter().len() < MOST_READY;
         let mut round = Round::default();
         for event in events.iter() {
             if event.token == INBOX {
@@ -169,7 +173,7 @@ pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock, notes: &Notes) {
             } else {
                 large.get_or_insert_with(|| RecvBatch::new(LARGE_MESSAGES, 65_536))
             };
-            drained &= receive(slot, batch, clock, &mut stamps, notes, &mut round);
+            slot.behind = !receive(slot, batch, clock, &mut stamps, notes, &mut round);
         }
         loop {
             match inbox.commands.try_recv() {
@@ -183,7 +187,13 @@ pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock, notes: &Notes) {
                     }
                     flows.insert(
                         token,
-                        Slot { flow, next_feedback: 0, feedback_count: 0, done: false },
+                        Slot {
+                            flow,
+                            next_feedback: 0,
+                            feedback_count: 0,
+                            done: false,
+                            behind: false,
+                        },
                     );
                     next_tick = 0;
                 }
@@ -206,9 +216,9 @@ pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock, notes: &Notes) {
         let now = clock.monotonic_ns();
         if now >= next_tick {
             next_tick = now + TICK_NS;
-            // What arrived before the wait has been read, if every socket was emptied.
-            let read_until = drained.then_some(before);
             for slot in flows.values_mut() {
+                // What arrived before the wait has been read, if the socket was emptied.
+                let read_until = (all_named && !slot.behind).then_some(before);
                 tick(slot, now, read_until);
             }
         }
@@ -420,6 +430,7 @@ mod tests {
             next_feedback: 0,
             feedback_count: 0,
             done: false,
+            behind: false,
         };
         let clock = Clock::System;
         let (mut stamps, notes) = (Stamps::default(), Notes::default());

@@ -15,11 +15,10 @@ use weir_net::poll::Events as PollEvents;
 use weir_net::thread::set_normal;
 use weir_net::udp::{SendBatch, SendFault, UdpSocket};
 use weir_net::waiting::{Woken, wait_until};
-use weir_wire::control::SenderTotal;
 
 use super::priority::Priority;
 use super::worker::{Inbox, LOST};
-use super::{ContentKey, Events, FlowEvent, content_key, lock};
+use super::{ContentKey, Events, FlowEvent, content_key, lock, sender_total};
 
 /// A full queue or buffer below is tried again after this time.
 const RETRY_NS: u64 = 50_000;
@@ -55,10 +54,9 @@ impl Drop for SendFlow {
         if std::thread::panicking() {
             let mut state = lock(&self.state);
             state.stop();
-            let (packets, bytes) = state.total();
+            let total = sender_total(self.id, &state);
             drop(state);
             let _ = self.events.send(FlowEvent::Failed(self.id, LOST.into()));
-            let total = SenderTotal { flow: self.id, packets, bytes };
             let _ = self.events.send(FlowEvent::SenderDone(total));
         }
     }
@@ -198,13 +196,8 @@ fn serve(
     let count = match state.next(now) {
         Next::At(at) => return Some(at),
         Next::Done => {
-            let (packets, bytes) = state.total();
             state.finish(clock.monotonic_ns());
-            let _ = flow.events.send(FlowEvent::SenderDone(SenderTotal {
-                flow: flow.id,
-                packets,
-                bytes,
-            }));
+            let _ = flow.events.send(FlowEvent::SenderDone(sender_total(flow.id, &state)));
             return None;
         }
         Next::Now(count) => count,

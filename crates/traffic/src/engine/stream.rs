@@ -14,10 +14,9 @@ use weir_net::clock::{Clock, set_timer_slack};
 use weir_net::poll::{Events as PollEvents, Interest};
 use weir_net::tcp::{MemFile, TcpInfo, TcpStream};
 use weir_net::waiting::{SPIN_NS, spin_until};
-use weir_wire::control::SenderTotal;
 
 use super::worker::{INBOX, Inbox, LOST};
-use super::{ContentKey, Events, FlowEvent, content_key, lock};
+use super::{ContentKey, Events, FlowEvent, content_key, lock, sender_total};
 
 /// Housekeeping: TCP information, intervals.
 const TICK_NS: u64 = 50_000_000;
@@ -79,8 +78,7 @@ impl Drop for StreamFlow {
                 StreamRole::Send { state, .. } => {
                     let mut state = lock(state);
                     state.stop();
-                    let (packets, bytes) = state.total();
-                    FlowEvent::SenderDone(SenderTotal { flow: self.id, packets, bytes })
+                    FlowEvent::SenderDone(sender_total(self.id, &state))
                 }
                 StreamRole::Receive { .. } => FlowEvent::ReceiverDone(self.id),
             };
@@ -289,9 +287,8 @@ fn broken(slot: &mut Slot, clock: &Clock) {
 /// Ends a sender that can't go on and tells what it had sent.
 fn end_early(flow: &StreamFlow, state: &mut Sending, now: u64) {
     state.stop();
-    let (packets, bytes) = state.total();
     state.finish(now);
-    let _ = flow.events.send(FlowEvent::SenderDone(SenderTotal { flow: flow.id, packets, bytes }));
+    let _ = flow.events.send(FlowEvent::SenderDone(sender_total(flow.id, state)));
 }
 
 enum Outcome {
@@ -329,14 +326,9 @@ fn send(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
         match state.next(now) {
             Next::At(at) => return Outcome::Later(at),
             Next::Done => {
-                let (packets, bytes) = state.total();
                 state.finish(now);
                 let closed = flow.socket.half_close();
-                let _ = flow.events.send(FlowEvent::SenderDone(SenderTotal {
-                    flow: flow.id,
-                    packets,
-                    bytes,
-                }));
+                let _ = flow.events.send(FlowEvent::SenderDone(sender_total(flow.id, &state)));
                 return match closed {
                     Ok(()) => Outcome::Done,
                     Err(e) => Outcome::Failed(format!("closing the stream: {e}")),
@@ -451,6 +443,8 @@ fn tick(slot: &mut Slot, now: u64) {
                     u64::from(info.cwnd_segments) * u64::from(info.send_mss_bytes),
                     u64::from(info.rtt_us) * 1000,
                 );
+                // One that is blocked is not served: its intervals end all the same.
+                state.advance(now.saturating_sub(TICK_NS));
                 if let Some(start) = state.log.start_ns()
                     && now >= start
                 {

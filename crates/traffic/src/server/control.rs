@@ -11,7 +11,6 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use weir_flow::IntervalClock;
 use weir_model::plan::{DataPorts, Direction, FlowSpec, Transport};
-use weir_model::record::IntervalCount;
 use weir_model::report::EndReport;
 use weir_net::reference::ReferenceReader;
 use weir_net::tcp::TcpListener;
@@ -19,19 +18,16 @@ use weir_wire::control::{
     ClientMessage, HELLO_LIMIT, Open, Opened, PROTOCOL, SERVER_LIMIT, ServerMessage,
 };
 
+use super::live::Live;
 use super::session::{Session, Share};
 use super::{ServerEvent, Shared};
 use crate::channel::{self, ChannelError, Meter, Reader, Writer};
 use crate::engine::{Events, FlowEvent, lock};
-use crate::flows::{SessionFacts, tcp_options};
+use crate::flows::{Flow, SessionFacts, tcp_options};
 use crate::{START_NS, hello, host};
 
 /// A client that does not take our messages for this long is gone.
 const WRITE_SECONDS: u64 = 10;
-/// Live figures of an interval go out this long after its end, when what arrived in it has been read.
-const LIVE_GRACE_NS: u64 = 60_000_000;
-/// Live figures may take this share of the measured rate (design: 1 %).
-const LIVE_BUDGET: f64 = 0.01;
 /// Beyond this many UDP flows each gets a port of its own: older kernels scan connected sockets of one port.
 const SHARED_UDP_FLOWS: usize = 1000;
 /// A stream that was closed by its sender is waited for this long at least: its buffers must drain.
@@ -402,7 +398,7 @@ impl Task<'_> {
         let notes_before = shared.engine.notes().len();
         let lease = Instant::now() + Duration::from_secs(shared.config.limits.session_seconds);
         let mut report = None;
-        let mut live = Live { next: 0, at: None };
+        let mut live = Live::none();
         let silence = Duration::from_secs(shared.config.limits.silence_seconds);
         let mut heard = Instant::now();
         let mut references = None;
@@ -444,7 +440,7 @@ impl Task<'_> {
                             let intervals = IntervalClock { start_ns: at_ns, interval_ns: open.plan.interval.0, omit_ns: open.plan.omit.0 };
                             session.start(&shared.engine, intervals);
                             if open.live && open.plan.interval.0 > 0 {
-                                live = Live::first(intervals, now);
+                                live.start(intervals, now);
                             }
                             if !self.send(&ServerMessage::Started).await {
                                 return ("the client does not read".into(), report);
@@ -466,7 +462,7 @@ impl Task<'_> {
                                     Transport::Udp => session.facts.loss_threshold_ns,
                                     Transport::Tcp => STREAM_DRAIN_NS.max(session.facts.loss_threshold_ns),
                                 };
-                                f.sender_done(&shared.engine, total.packets, total.bytes, now + wait);
+                                f.sender_done(&shared.engine, &total, now + wait);
                             }
                         }
                         Ok(ClientMessage::Report) => {
@@ -526,38 +522,26 @@ impl Task<'_> {
         }
     }
 
-    /// Live figures of the interval that has just ended, if they stay under the budget.
+    /// Live figures of intervals that have ended.
     async fn send_live(
         &mut self,
         session: &Session,
         live: &mut Live,
         clock: &weir_net::clock::Clock,
     ) -> bool {
-        let Some(intervals) = session.intervals() else { return true };
-        let index = live.next;
-        let counts: Vec<(bool, u32, IntervalCount)> = session
-            .all()
-            .iter()
-            .filter_map(|f| f.interval(index).map(|c| (f.sends(), f.spec.id, c)))
-            .collect();
-        let received = counts.iter().filter(|(sends, ..)| !sends);
-        let sum = weir_flow::assemble::sum(received.map(|(.., c)| c));
-        let flows: Vec<_> = counts.into_iter().map(|(_, id, c)| (id, c)).collect();
-        live.next += 1;
-        live.schedule(intervals, clock.monotonic_ns());
-        let bytes: u64 = flows.iter().map(|(_, c)| c.bytes).sum();
-        let fits = |message: &ServerMessage| {
-            weir_wire::control::encode(message).len() as f64 <= LIVE_BUDGET * bytes as f64
+        let flows = session.all();
+        let receivers = flows.iter().filter(|f| !f.sends()).count() as u32;
+        let now = clock.monotonic_ns();
+        let count = |index| {
+            let count = |f: &Arc<Flow>| Some((f.sends(), f.spec.id, f.interval(index, now)?));
+            flows.iter().filter_map(count).collect()
         };
-        let interval = index as u32;
-        let message = ServerMessage::Live { interval, flows };
-        if fits(&message) {
-            return self.send(&message).await;
+        for message in live.due(now, receivers, count) {
+            if !self.send(&message).await {
+                return false;
+            }
         }
-        // Many slow flows: their sum is had for little.
-        let Some(sum) = sum else { return true };
-        let message = ServerMessage::Live { interval, flows: vec![(0, sum)] };
-        if fits(&message) { self.send(&message).await } else { true }
+        true
     }
 
     /// What this end counted. Made on a thread of its own: with thousands of flows it takes long enough to be felt by
@@ -587,26 +571,5 @@ impl Task<'_> {
         }
         let rest = EndReport { flows: vec![], ..end.clone() };
         self.send(&ServerMessage::End(Box::new(rest))).await
-    }
-}
-
-/// When the next live figures are due.
-struct Live {
-    next: usize,
-    at: Option<Instant>,
-}
-
-impl Live {
-    fn first(intervals: IntervalClock, now_ns: u64) -> Live {
-        let mut live = Live { next: 0, at: None };
-        live.schedule(intervals, now_ns);
-        live
-    }
-
-    fn schedule(&mut self, intervals: IntervalClock, now_ns: u64) {
-        self.at = intervals.end_ns(self.next).map(|end| {
-            let wait = (end + LIVE_GRACE_NS).saturating_sub(now_ns);
-            Instant::now() + Duration::from_nanos(wait)
-        });
     }
 }

@@ -2,6 +2,7 @@
 
 mod control;
 mod front;
+mod live;
 mod ports;
 mod session;
 

@@ -2841,7 +2841,7 @@ export interface components {
             jitter_seconds?: number | null;
             /**
              * Format: uint64
-             * @description Lost, attributed to the interval in which the gap was passed.
+             * @description Lost, attributed to the interval in which they would have come: numbers missing between two arrivals are spread evenly over the time between these.
              */
             lost_packets?: number | null;
             /**
@@ -2878,10 +2878,25 @@ export interface components {
         };
         /** @description Both ends of one direction in one interval. */
         IntervalEnds: {
+            /**
+             * Format: uint32
+             * @description Flows that ran. This and the next two are present only where figures of some had not come: then `sender` or `receiver` is the sum of fewer flows than ran.
+             */
+            flows?: number | null;
             /** @description Received. */
             receiver?: components["schemas"]["IntervalCount"] | null;
+            /**
+             * Format: uint32
+             * @description Of them, those in the sum `receiver`.
+             */
+            receiver_flows?: number | null;
             /** @description Sent. */
             sender?: components["schemas"]["IntervalCount"] | null;
+            /**
+             * Format: uint32
+             * @description Of them, those in the sum `sender`.
+             */
+            sender_flows?: number | null;
         };
         /** @description One flow in one interval. */
         IntervalFlow: {
@@ -3768,6 +3783,11 @@ export interface components {
             reordering_extent_max?: number | null;
             /**
              * Format: double
+             * @description Present where this end was lost before it reported: the figures are what it had told while the test ran, until this time since the start of the test. What came later is not known.
+             */
+            reported_until_seconds?: number | null;
+            /**
+             * Format: double
              * @description From the first to the last arrival.
              * @default 0
              */
@@ -4366,6 +4386,11 @@ export interface components {
              * @description Sends refused by a full queue below the socket (ENOBUFS), and retried.
              */
             queue_full?: number | null;
+            /**
+             * Format: double
+             * @description Present where this end was lost before it reported: the figures are what it had told while the test ran, until this time since the start of the test. What came later is not known.
+             */
+            reported_until_seconds?: number | null;
             /** @description Scheduling class of the thread that sent datagrams: `fifo` when all of them were sent under real-time scheduling (SCHED_FIFO), else `normal`. */
             scheduling?: string | null;
             /**

@@ -136,6 +136,7 @@ fn execute(
             Event::Connected { local, remote } => outputs.connected(local, remote),
             Event::Started { specs, family } => outputs.started(&specs, family),
             Event::Interval(interval) => outputs.interval(&interval),
+            Event::Late(interval) => outputs.late(&interval),
         }
         if outputs.is_abandoned() && !left {
             // Nobody reads and nothing else is written: end as SIGPIPE would, and keep what there is.

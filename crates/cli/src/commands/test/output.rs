@@ -165,6 +165,11 @@ impl Outputs {
         self.csv_rows(|csv| csv.interval(interval));
     }
 
+    /// What an interval lacked has come: lines that were printed stand, a file of rows gets it whole.
+    pub(crate) fn late(&mut self, interval: &Interval) {
+        self.csv_rows(|csv| csv.late(interval));
+    }
+
     /// The record is there, whole or partial.
     pub(crate) fn finish(&mut self, record: &Record, stored: bool) {
         match self.options.form {

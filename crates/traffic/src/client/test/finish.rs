@@ -70,6 +70,7 @@ impl Test<'_> {
             family: self.family,
             local,
             remote,
+            heard: std::mem::take(&mut self.live.heard),
             clock: relation,
             intervals,
             intervals_shown,

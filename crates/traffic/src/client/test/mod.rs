@@ -2,6 +2,7 @@
 
 mod clocks;
 mod finish;
+mod live;
 mod play;
 
 use std::collections::HashMap;
@@ -10,10 +11,10 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-use weir_flow::assemble::{Parts, assemble, interval};
-use weir_flow::{IntervalClock, SenderClock};
+use weir_flow::assemble::{Parts, assemble};
+use weir_flow::{Heard, IntervalClock, SenderClock};
 use weir_model::plan::{Direction, Family, FlowSpec, Transport};
-use weir_model::record::{ClockRelation, Interval, IntervalCount, Latency, Record, Status};
+use weir_model::record::{ClockRelation, Latency, Record, Status};
 use weir_model::report::{EndReport, FlowReport};
 use weir_model::warning::{Severity, Warning};
 use weir_net::reference::ReferenceReader;
@@ -40,8 +41,6 @@ const SILENCE: Duration = Duration::from_secs(12);
 /// Most bytes of a server's report.
 const REPORT_BYTES: u64 = 1 << 30;
 
-/// An interval is shown this long after its end, or when the other side's figures have come.
-const SHOW_NS: u64 = 150_000_000;
 /// The clocks are related anew after this time, then after twice as long each time, at last after that: probes over a
 /// short time say little of the skew, so that the first relations don't hold for long.
 const CLOCK_FIRST: Duration = Duration::from_millis(100);
@@ -79,7 +78,7 @@ struct Test<'a> {
     started: std::collections::HashSet<u32>,
     /// Flows that the control socket ended; they are over when what was sent has arrived or is given up.
     stopping: std::collections::HashSet<u32>,
-    live: HashMap<usize, HashMap<u32, IntervalCount>>,
+    live: live::Live,
     /// This end's own reference for its clock, and what the other end says of its.
     references: Option<ReferenceReader>,
     remote_reference: Option<ClockReference>,
@@ -229,7 +228,7 @@ pub(super) async fn run(
         failed: HashMap::new(),
         started: Default::default(),
         stopping: Default::default(),
-        live: HashMap::new(),
+        live: live::Live::default(),
         references,
         remote_reference: None,
         worst_clock: None,
@@ -277,9 +276,8 @@ pub(super) async fn run(
     // Told first: the probes of the idle path take a tenth of a second, and far more on a long one.
     observe(Event::Started { specs: test.specs.clone(), family });
     test.idle_probes(&stop).await.map_err(|r| Failure::from(stopped(r)))?;
-    let mut shown = 0;
-    let ended =
-        test.play(&mut reader, &mut flow_events, &mut asked, &stop, observe, &mut shown).await;
+    let ended = test.play(&mut reader, &mut flow_events, &mut asked, &stop, observe).await;
+    let shown = test.live.shown;
     let (record, error) =
         test.finish(&mut reader, ended, shown, &before, notes_before, &stop).await;
     // The last intervals, with both ends' figures.
@@ -291,17 +289,6 @@ pub(super) async fn run(
     match error {
         None => Ok(record),
         Some(error) => Err(Failure { error, partial: Some(Box::new(record)) }),
-    }
-}
-
-/// The other side's sum of what it received in an interval, where it told no more.
-fn set_received(interval: &mut Interval, mut sum: IntervalCount) {
-    let seconds = interval.end_seconds - interval.start_seconds;
-    let per_second = |n: u64| (seconds > 0.0).then(|| n as f64 / seconds);
-    sum.bits_per_second = per_second(sum.bytes).map(|rate| 8.0 * rate);
-    sum.packets_per_second = per_second(sum.packets);
-    if let Some(ends) = &mut interval.total.forward {
-        ends.receiver.get_or_insert(sum);
     }
 }
 

@@ -11,7 +11,6 @@ impl Test<'_> {
         asked: &mut mpsc::UnboundedReceiver<Asked>,
         stop: &Stop,
         observe: &mut dyn FnMut(Event),
-        shown: &mut usize,
     ) -> (Ended, IntervalClock) {
         let clock = self.engine.clock().clone();
         let now = clock.monotonic_ns();
@@ -75,14 +74,8 @@ impl Test<'_> {
                 );
             }
             let over = self.senders_over();
-            let show_at = intervals.end_ns(*shown).filter(|_| !over).map(|end| {
-                // First when its remainder is over, then when the other side's figures are late.
-                let now = clock.monotonic_ns();
-                let tail = end + intervals.tail_ns();
-                let due = if now < tail { tail } else { end + SHOW_NS };
-                let wait = due.saturating_sub(now);
-                Instant::now() + Duration::from_nanos(wait)
-            });
+            let show_at = self.live.look_again(&intervals, clock.monotonic_ns()).filter(|_| !over);
+            let show_at = show_at.map(|wait| Instant::now() + wait);
             let show_due = async {
                 match show_at {
                     Some(at) => tokio::time::sleep_until(at).await,
@@ -112,17 +105,17 @@ impl Test<'_> {
                     for spec in &self.specs {
                         if !self.started.contains(&spec.id) && !self.sender_done.contains_key(&spec.id) {
                             self.receiver_done.insert(spec.id);
-                            self.sender_done.entry(spec.id).or_insert(SenderTotal { flow: spec.id, packets: 0, bytes: 0 });
+                            self.sender_done.entry(spec.id).or_insert(SenderTotal { flow: spec.id, packets: 0, bytes: 0, end_ns: None });
                         }
                     }
                 }
                 message = reader.read::<ServerMessage>() => match message {
                     Ok(message) => {
                         heard = Instant::now();
-                        if let Err(e) = self.heard(message, &clock) {
+                        if let Err(e) = self.heard(message, &clock, &intervals) {
                             return (fail(e), intervals);
                         }
-                        self.show(shown, &intervals, clock.monotonic_ns(), observe);
+                        self.show(&intervals, clock.monotonic_ns(), observe);
                     }
                     Err(e) => {
                         for flow in &self.flows {
@@ -142,7 +135,7 @@ impl Test<'_> {
                 }
                 () = show_due => {
                     let now = clock.monotonic_ns();
-                    self.show(shown, &intervals, now, observe);
+                    self.show(&intervals, now, observe);
                 }
                 () = tokio::time::sleep_until(next_clock) => {
                     clock_period = (clock_period * 2).min(CLOCK_LAST);
@@ -214,6 +207,7 @@ impl Test<'_> {
         &mut self,
         message: ServerMessage,
         clock: &weir_net::clock::Clock,
+        intervals: &IntervalClock,
     ) -> Result<(), TrafficError> {
         match message {
             ServerMessage::SenderDone(total) => {
@@ -222,25 +216,23 @@ impl Test<'_> {
                         Transport::Udp => self.facts.loss_threshold_ns,
                         Transport::Tcp => self.facts.loss_threshold_ns.max(10_000_000_000),
                     };
-                    flow.sender_done(
-                        &self.engine,
-                        total.packets,
-                        total.bytes,
-                        clock.monotonic_ns() + wait,
-                    );
+                    flow.sender_done(&self.engine, &total, clock.monotonic_ns() + wait);
                     self.sender_done.insert(total.flow, total);
                 }
             }
             ServerMessage::ReceiverDone { flow } if self.flow(flow).is_some() => {
                 self.receiver_done.insert(flow);
             }
-            ServerMessage::Live { interval, flows } => {
+            ServerMessage::Live { interval, flows, of } => {
                 let most = self.specs.len() as u32;
-                let kept = self.live.entry(interval as usize).or_default();
-                kept.extend(flows.into_iter().filter(|(id, _)| *id <= most));
-                // 0 is the sum of what the server received, where each flow's part would be too much traffic.
-                // Only the last few are ever shown.
-                self.live.retain(|i, _| *i + 8 > interval as usize);
+                let flows = flows.into_iter().filter(|(id, _)| *id <= most);
+                self.live.take(
+                    intervals,
+                    interval as usize,
+                    flows,
+                    of.min(most),
+                    clock.monotonic_ns(),
+                );
             }
             // Once for each flow that there is: the peer decides how often it says so.
             ServerMessage::FlowFailed { flow, text }
@@ -287,51 +279,6 @@ impl Test<'_> {
             FlowEvent::Ready(_) => {}
         }
         Ok(())
-    }
-
-    /// Shows the intervals that have ended, each when the other side's figures are there or it is late for them.
-    pub(super) fn show(
-        &mut self,
-        shown: &mut usize,
-        intervals: &IntervalClock,
-        now: u64,
-        observe: &mut dyn FnMut(Event),
-    ) {
-        while let Some(end) = intervals.end_ns(*shown) {
-            // What ends shortly after a boundary belongs to the interval before it: it may not be over yet.
-            if now < end + intervals.tail_ns() {
-                return;
-            }
-            let index = *shown;
-            let remote = self.live.get(&index);
-            if now < end + SHOW_NS && remote.is_none() {
-                return;
-            }
-            let counts: Vec<_> = self
-                .specs
-                .iter()
-                .zip(&self.flows)
-                .map(|(spec, flow)| {
-                    let here = flow.interval(index);
-                    let there = remote.and_then(|r| r.get(&spec.id).cloned());
-                    match spec.connection.direction {
-                        Direction::Forward => (spec.id, Direction::Forward, here, there),
-                        Direction::Reverse => (spec.id, Direction::Reverse, there, here),
-                    }
-                })
-                .collect();
-            // Once the senders have ended, the rest is shown from the reports, with both ends' figures.
-            if self.senders_over() {
-                return;
-            }
-            let mut shown_now = interval(intervals, index, None, counts.into_iter());
-            if let Some(sum) = remote.and_then(|r| r.get(&0)) {
-                set_received(&mut shown_now, sum.clone());
-            }
-            observe(Event::Interval(Box::new(shown_now)));
-            *shown += 1;
-            self.live.remove(&index);
-        }
     }
 
     /// Whether a flow will send nothing more.

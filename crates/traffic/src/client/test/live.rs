@@ -1,0 +1,148 @@
+//! Intervals while a test runs: each is shown on time with what both ends have told, and those that lacked something are
+//! told once more when it has come.
+
+use std::collections::BTreeSet;
+
+use weir_flow::assemble::{interval, mark_missing, set_received_sum};
+use weir_model::record::{Interval, IntervalCount};
+
+use super::*;
+
+/// An interval that lacks figures is shown this long after its end.
+const WAIT_NS: u64 = 500_000_000;
+/// The same while nothing at all is heard of the other side's figures: it may tell none, or the path may be cut.
+const SILENT_NS: u64 = 150_000_000;
+/// What is awaited on this side is looked at again after this time.
+const LOOK_NS: u64 = 30_000_000;
+/// Intervals that may be made whole after they were shown.
+const MOST_LATE: usize = 1024;
+/// An interval further ahead than this is no honest word.
+const AHEAD_NS: u64 = 60_000_000_000;
+
+/// What has been heard of the other side, and shown.
+#[derive(Debug, Default)]
+pub(super) struct Live {
+    pub(super) heard: Heard,
+    /// Intervals shown.
+    pub(super) shown: usize,
+    /// Shown ones that lacked something.
+    late: BTreeSet<usize>,
+    /// Nothing was heard of the last one that was shown.
+    silent: bool,
+    /// Shown ones of which more was heard just now.
+    more: BTreeSet<usize>,
+}
+
+impl Live {
+    /// The other side's words.
+    pub(super) fn take(
+        &mut self,
+        intervals: &IntervalClock,
+        index: usize,
+        flows: impl Iterator<Item = (u32, IntervalCount)>,
+        of: u32,
+        now_ns: u64,
+    ) {
+        if intervals.end_ns(index).is_none_or(|end| end > now_ns.saturating_add(AHEAD_NS)) {
+            return;
+        }
+        self.heard.take(intervals, index, flows, of);
+        if self.late.contains(&index) {
+            self.more.insert(index);
+        }
+    }
+
+    /// When the next interval is to be looked at: when its remainder is over, then again while something is lacking.
+    pub(super) fn look_again(&self, intervals: &IntervalClock, now_ns: u64) -> Option<Duration> {
+        let end = intervals.end_ns(self.shown)?;
+        let tail = end + intervals.tail_ns();
+        let at = if now_ns < tail {
+            tail
+        } else {
+            (now_ns + LOOK_NS).min(self.patience_ns(end)).max(now_ns)
+        };
+        Some(Duration::from_nanos(at - now_ns))
+    }
+
+    fn patience_ns(&self, end_ns: u64) -> u64 {
+        end_ns + if self.silent { SILENT_NS } else { WAIT_NS }
+    }
+}
+
+impl Test<'_> {
+    /// Shows the intervals that have ended, each when the figures of all its flows are there or it is late for them.
+    pub(super) fn show(
+        &mut self,
+        intervals: &IntervalClock,
+        now: u64,
+        observe: &mut dyn FnMut(Event),
+    ) {
+        for index in std::mem::take(&mut self.live.more) {
+            let (whole, is_whole) = self.interval(intervals, index, now);
+            if is_whole {
+                self.live.late.remove(&index);
+                observe(Event::Late(Box::new(whole)));
+            }
+        }
+        while let Some(end) = intervals.end_ns(self.live.shown) {
+            // What ends shortly after a boundary belongs to the interval before it: it may not be over yet. Once the
+            // senders have ended, the rest is shown from the reports, with both ends' figures.
+            if now < end + intervals.tail_ns() || self.senders_over() {
+                return;
+            }
+            let index = self.live.shown;
+            let (shown, is_whole) = self.interval(intervals, index, now);
+            if !is_whole {
+                if now < self.live.patience_ns(end) {
+                    return;
+                }
+                self.live.late.insert(index);
+                if self.live.late.len() > MOST_LATE {
+                    self.live.late.pop_first();
+                }
+            }
+            self.live.silent = !is_whole && self.live.heard.interval(index).is_none();
+            self.live.shown += 1;
+            observe(Event::Interval(Box::new(shown)));
+        }
+    }
+
+    /// An interval as now known, and whether the figures of all flows that ran in it are there.
+    fn interval(&self, intervals: &IntervalClock, index: usize, now: u64) -> (Interval, bool) {
+        let told = self.live.heard.interval(index);
+        let begin_ns = intervals.start_offset_ns(index);
+        let sum = told.and_then(|t| t.sum.clone());
+        // An older peer does not say of how many flows: of all.
+        let mut summed = sum.as_ref().map_or(0, |(_, of)| if *of == 0 { u32::MAX } else { *of });
+        let (mut counts, mut due) = (vec![], vec![]);
+        for (spec, flow) in self.specs.iter().zip(&self.flows) {
+            let direction = spec.connection.direction;
+            let here = flow.interval(index, now);
+            let there = told.and_then(|t| t.flows.get(&spec.id).cloned());
+            let ran = self.started.contains(&spec.id) && !self.failed.contains_key(&spec.id);
+            let ended = self.sender_done.get(&spec.id);
+            let over = ended.is_some_and(|total| total.end_ns.is_none_or(|end| end <= begin_ns));
+            if ran && !over {
+                due.push(match direction {
+                    Direction::Forward => {
+                        let in_sum = there.is_none() && summed > 0;
+                        summed -= u32::from(in_sum);
+                        (direction, here.is_some(), there.is_some() || in_sum)
+                    }
+                    Direction::Reverse => (direction, there.is_some(), here.is_some()),
+                });
+            }
+            counts.push(match direction {
+                Direction::Forward => (spec.id, direction, here, there),
+                Direction::Reverse => (spec.id, direction, there, here),
+            });
+        }
+        let is_whole = due.iter().all(|(_, sender, receiver)| *sender && *receiver);
+        let mut out = interval(intervals, index, None, counts.into_iter());
+        if let Some((sum, _)) = sum {
+            set_received_sum(&mut out, sum);
+        }
+        mark_missing(&mut out, due);
+        (out, is_whole)
+    }
+}
