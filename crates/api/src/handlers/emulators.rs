@@ -40,8 +40,7 @@ pub(crate) async fn start(
         }
     }
     for (name, i) in request.interfaces.iter().zip(0..) {
-        let wrong = |c: char| c == '/' || c.is_whitespace() || c.is_control();
-        if name.is_empty() || name.len() > 15 || name.starts_with('-') || name.contains(wrong) {
+        if !weir_model::names::is_interface(name) {
             let field = format!("/interfaces/{i}");
             return Err(Problem::field(field, name.as_str(), "the name of an interface"));
         }

@@ -14,6 +14,7 @@ use super::tests::{key_file, right_host};
 use super::{Answer, Json200, answer, heavy};
 use crate::app::Shared;
 use crate::clock;
+use crate::config::Config;
 use crate::extract::{Json, Part, Query};
 use crate::problem::Problem;
 use crate::scenarios;
@@ -45,13 +46,12 @@ pub(crate) async fn scenario(State(app): State<Shared>, Part(name): Part) -> Ans
 }
 
 /// A scenario that is only looked at; what there is to know of it.
-pub(crate) fn looked_at(bytes: &[u8], words: crate::config::Words) -> Result<Vec<String>, Problem> {
-    let text = String::from_utf8_lossy(bytes);
-    let none = (Variables::new(), BTreeMap::new());
-    let scenario = weir_model::experiment::Scenario::parse(&text, false, &none.0, &none.1)
-        .map_err(|e| Problem::of_model("", &e))?;
+pub(crate) fn looked_at(text: &str, config: &Config) -> Result<Vec<String>, Problem> {
+    let (set, hosts) = (Variables::new(), BTreeMap::new());
+    let scripts = config.scripts.as_deref();
+    let scenario = scenarios::of_request("", text, &set, &hosts, false, scripts)?;
     let nowhere = PathBuf::from("/nonexistent");
-    let runs = scenarios::checked("", &scenario, nowhere, words)?;
+    let runs = scenarios::checked("", &scenario, nowhere, config.words)?;
     Ok(vec![format!("{} steps, at least {runs} runs", scenario.steps.len())])
 }
 
@@ -76,7 +76,7 @@ pub(crate) async fn start(
     }
     let work = {
         let app = app.clone();
-        let (set, hosts) = (request.set.clone(), hosts.clone());
+        let (set, hosts) = (request.set, hosts.clone());
         let (quick, name, document) = (request.quick, request.scenario, request.document);
         move || prepare(&app, name, document, &set.into_iter().collect(), &hosts, quick)
     };
@@ -85,7 +85,6 @@ pub(crate) async fn start(
         scenario: ready.path,
         quick: request.quick,
         simulate: request.simulate,
-        set: request.set,
         hosts,
         key_file,
         seed: request.seed.map(|s| s.to_string()),
@@ -126,21 +125,23 @@ fn prepare(
             let beside = found.path.parent().map(PathBuf::from).unwrap_or_default();
             scenarios::checked("/scenario", &scenario, beside.clone(), app.config.words)?;
             let runs_commands = scenarios::described(&found).0.runs_commands;
-            let (path, directory) = match scripts.filter(|_| runs_commands) {
-                None => (std::fs::canonicalize(&found.path).map_err(failed)?, None),
-                Some(scripts) => {
-                    // The scenario with the scripts' paths, and beside it what was beside it.
-                    std::fs::create_dir(&directory).map_err(failed)?;
-                    for entry in std::fs::read_dir(&beside).map_err(failed)?.flatten() {
-                        let real = std::fs::canonicalize(entry.path()).map_err(failed)?;
-                        let to = directory.join(entry.file_name());
-                        std::os::unix::fs::symlink(real, to).map_err(failed)?;
-                    }
-                    let path = directory.join("scenario.with-scripts.json");
-                    let text = scenarios::with_scripts(&found.text, scripts)?;
-                    std::fs::write(&path, text).map_err(failed)?;
-                    (path, Some(directory))
+            let (path, directory) = if set.is_empty() && !runs_commands {
+                (std::fs::canonicalize(&found.path).map_err(failed)?, None)
+            } else {
+                // The scenario as it was looked at, and beside it what was beside it.
+                let text = scenarios::settled(&found.text, set, scripts)?;
+                scenarios::as_it_runs("/set", &text, &hosts, quick, scripts, &scenario)?;
+                std::fs::create_dir(&directory).map_err(failed)?;
+                const NAME: &str = "scenario.settled.json";
+                let entries = std::fs::read_dir(&beside).map_err(failed)?.flatten();
+                for entry in entries.filter(|e| e.file_name() != NAME) {
+                    let Ok(real) = std::fs::canonicalize(entry.path()) else { continue };
+                    let to = directory.join(entry.file_name());
+                    std::os::unix::fs::symlink(real, to).map_err(failed)?;
                 }
+                let path = directory.join(NAME);
+                std::fs::write(&path, text).map_err(failed)?;
+                (path, Some(directory))
             };
             Ok(Ready { name: scenario.name, title: scenario.title, path, directory })
         }
@@ -150,10 +151,8 @@ fn prepare(
             std::fs::create_dir(&directory).map_err(failed)?;
             let done = || -> Result<PathBuf, Problem> {
                 scenarios::checked("/document", &scenario, directory.clone(), app.config.words)?;
-                let text = match scripts {
-                    Some(scripts) => scenarios::with_scripts(&text, scripts)?,
-                    None => text.clone(),
-                };
+                let text = scenarios::settled(&text, set, scripts)?;
+                scenarios::as_it_runs("/document", &text, &hosts, quick, scripts, &scenario)?;
                 let path = directory.join("scenario.json");
                 std::fs::write(&path, text).map_err(failed)?;
                 Ok(path)

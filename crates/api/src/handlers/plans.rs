@@ -165,11 +165,11 @@ pub(crate) async fn validate(
     if !matches!(what.as_str(), "plan" | "impairment" | "scenario") {
         return Err(Problem::field("what", what, "plan, impairment, scenario"));
     }
-    let words = app.config.words;
-    heavy(&app, move || Ok(looked_at(&what, &document, words))).await.map(Json200)
+    let config = app.config.clone();
+    heavy(&app, move || Ok(looked_at(&what, &document, &config))).await.map(Json200)
 }
 
-fn looked_at(what: &str, document: &AnyJson, words: crate::config::Words) -> Validation {
+fn looked_at(what: &str, document: &AnyJson, config: &crate::config::Config) -> Validation {
     let bytes = serde_json::to_vec(document).unwrap_or_default();
     let looked = match what {
         "plan" => parse::<Plan>(&bytes).and_then(|plan| {
@@ -183,7 +183,8 @@ fn looked_at(what: &str, document: &AnyJson, words: crate::config::Words) -> Val
             let notes = weir_emulator::predictions(&impairment);
             Ok((impairment.to_toml().ok(), notes))
         }),
-        _ => super::experiments::looked_at(&bytes, words).map(|notes| (None, notes)),
+        _ => super::experiments::looked_at(&String::from_utf8_lossy(&bytes), config)
+            .map(|notes| (None, notes)),
     };
     match looked {
         Ok((toml, notes)) => Validation { valid: true, errors: vec![], toml, notes },

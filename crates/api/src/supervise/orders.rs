@@ -11,7 +11,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
+use weir_experiment::lines::{TestLine, with_value as value};
+use weir_model::names::{is_host, is_interface};
 use weir_net::namespace::{ChildSetup, Process, process_start_time};
 
 use crate::app::lock;
@@ -55,7 +57,6 @@ pub(crate) enum Order {
         scenario: PathBuf,
         quick: bool,
         simulate: bool,
-        set: BTreeMap<String, Value>,
         hosts: BTreeMap<String, String>,
         key_file: Option<PathBuf>,
         seed: Option<String>,
@@ -257,25 +258,15 @@ fn word(text: &str, most: usize) -> Result<String, String> {
 
 /// An interface's name as the kernel takes them.
 fn interface(text: &str) -> Result<&str, String> {
-    let wrong = |c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control();
-    if text.is_empty() || text.len() > 15 || text.starts_with('-') || text.contains(wrong) {
+    if !is_interface(text) {
         return Err(format!("{text:?} is no name of an interface"));
     }
     Ok(text)
 }
 
-/// What may stand behind a flag: it can't be taken for a flag, as `--flag=value`, but it holds no NUL.
-fn value(flag: &str, text: &str) -> Result<String, String> {
-    if text.contains('\0') || text.len() > 10_000 {
-        return Err(format!("{flag}: NUL, or longer than 10000 bytes"));
-    }
-    Ok(format!("{flag}={text}"))
-}
-
 /// A host: a name or address with a port.
 pub(crate) fn host(text: &str) -> Result<&str, String> {
-    let right = |c: char| c.is_alphanumeric() || ".:%[]-_".contains(c);
-    if text.is_empty() || text.len() > 300 || text.starts_with('-') || !text.chars().all(right) {
+    if !is_host(text) {
         return Err(format!("{text:?} is no name or address"));
     }
     Ok(text)
@@ -341,32 +332,26 @@ fn arguments(place: &Place, order: &Order) -> Result<CommandLine, String> {
     match order {
         Order::Serve {} => line.extend(place.serve.iter().cloned()),
         Order::Test { host: to, plan, socket, labels, key_file, from, no_store } => {
-            add("test".into());
-            add("--json-stream".into());
-            add(value("--plan", &path(&inside(&place.directory, plan)?))?);
-            add(value("--control-socket", &path(&inside(&place.directory, socket)?))?);
-            for (k, v) in labels {
-                add(value("--label", &format!("{k}={v}"))?);
-            }
-            key(key_file).into_iter().for_each(&mut add);
-            if *no_store {
-                add("--no-store".into());
-            }
-            add("--".into());
-            add(host(to)?.into());
+            let labels: Vec<_> = labels.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
+            let test = TestLine {
+                host: to,
+                plan: Some(&inside(&place.directory, plan)?),
+                key_file: key_file.as_deref(),
+                labels: &labels,
+                no_store: *no_store,
+                control_socket: Some(&inside(&place.directory, socket)?),
+                ..TestLine::default()
+            };
+            test.words()?.iter().for_each(|w| add(w.to_string_lossy().into_owned()));
             at.clone_from(from);
         }
-        Order::Run { scenario, quick, simulate, set, hosts, key_file, seed } => {
+        Order::Run { scenario, quick, simulate, hosts, key_file, seed } => {
             add("run".into());
             add("--json".into());
             for (flag, wanted) in [("--quick", quick), ("--simulate", simulate)] {
                 if *wanted {
                     add(flag.into());
                 }
-            }
-            for (name, v) in set {
-                let text = v.as_str().map_or_else(|| v.to_string(), Into::into);
-                add(value("--set", &format!("{name}={text}"))?);
             }
             for (name, address) in hosts {
                 add(value("--host", &format!("{name}={}", host(address)?))?);

@@ -8,6 +8,7 @@ use super::nearest::read;
 use super::{HostSpec, SCENARIO_SCHEMA, Scenario, Step, nearest, refuse};
 use crate::ModelError;
 use crate::experiment::{Variables, expand};
+use crate::names::is_variable;
 
 impl Scenario {
     /// Reads a scenario from TOML, or from JSON when it begins with `{`, replaces its variables (`--quick` and `set` win
@@ -60,6 +61,13 @@ impl Scenario {
             variables.insert(name.clone(), value.clone());
         }
         for (name, value) in &variables {
+            if !is_variable(name) {
+                return Err(ModelError::Field {
+                    field: format!("variables.{name}"),
+                    given: format!("{name:?}"),
+                    accepted: "a name of letters, digits, '-' and '_', at most 64".into(),
+                });
+            }
             if value.is_array() || value.is_object() {
                 return Err(ModelError::Field {
                     field: format!("variables.{name}"),
