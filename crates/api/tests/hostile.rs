@@ -113,3 +113,28 @@ fn a_look_at_a_scenario_opens_no_file() {
     }
     get(s.address, "/interfaces").expect(200);
 }
+
+#[test]
+fn long_texts_are_refused_beside_their_field() {
+    let s = serve(|_| {});
+    let long = "x".repeat(1_100_000);
+    let plan = json!({ "schema": "weir.plan/1", "connection": [{}] });
+    let sweep = |field: &str, value: Value| {
+        let mut body = json!({ "host": "127.0.0.1", "plan": plan, "over": ["length=100,200"] });
+        body[field] = value;
+        body
+    };
+    for (path, body, field) in [
+        ("/labs", json!({ "name": "gdx", "impair": long }), "/impair"),
+        ("/labs", json!({ "name": "bad name" }), "/name"),
+        ("/sweeps", sweep("over", json!([long])), "/over/0"),
+        ("/sweeps", sweep("metrics", json!([long])), "/metrics/0"),
+        ("/sweeps", sweep("expect", json!([long])), "/expect/0"),
+        ("/sweeps", sweep("expect", json!(vec!["loss < 1 %"; 65])), "/expect"),
+        ("/sweeps", sweep("both", json!(long)), "/both"),
+        ("/sweeps", sweep("emulator", json!(long)), "/emulator"),
+    ] {
+        let problem = ask(s.address, "POST", path, &[], Some(&body)).expect(422);
+        assert_eq!(problem["errors"][0]["field"], field, "{problem}");
+    }
+}

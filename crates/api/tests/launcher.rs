@@ -11,15 +11,16 @@ fn an_order_that_is_too_long_or_unknown_is_refused_and_the_next_one_is_taken() {
     let directory = tempfile::tempdir().unwrap();
     let shared = directory.path().join("shared");
     std::fs::create_dir(&shared).unwrap();
-    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    let (ours, theirs) = UnixStream::pair().unwrap();
     ours.set_read_timeout(Some(std::time::Duration::from_secs(30))).unwrap();
     let launcher = std::thread::spawn(move || {
         weir_api::launch(theirs, "/bin/true".into(), shared, vec![]).map_err(|e| e.to_string())
     });
     let mut answers = BufReader::new(ours.try_clone().unwrap());
+    let mut writer = ours.try_clone().unwrap();
     let mut ask = |number: u64, order: Value| -> Value {
         let line = json!({ "number": number, "order": order, "output": null });
-        writeln!(ours, "{line}").unwrap();
+        writeln!(writer, "{line}").unwrap();
         let mut answer = String::new();
         let n = answers.read_line(&mut answer).unwrap();
         assert!(n > 0, "the launcher ended");
@@ -34,6 +35,6 @@ fn an_order_that_is_too_long_or_unknown_is_refused_and_the_next_one_is_taken() {
     assert_eq!((&refused["number"], refused["error"].is_string()), (&json!(3), true), "{refused}");
     let refused = ask(4, json!({ "order": "stop", "pid": 1 }));
     assert_eq!(refused["number"], 4, "{refused}");
-    drop((ask, answers, ours));
+    ours.shutdown(std::net::Shutdown::Both).unwrap();
     launcher.join().unwrap().unwrap();
 }

@@ -11,7 +11,7 @@ use weir_report::page;
 
 use super::runs::{data_of, rendered};
 use super::tests::{key_file, right_host};
-use super::{Answer, Json200, answer, heavy};
+use super::{Answer, Json200, answer, heavy, short, short_list};
 use crate::app::Shared;
 use crate::clock;
 use crate::config::Config;
@@ -20,6 +20,9 @@ use crate::problem::Problem;
 use crate::scenarios;
 use crate::supervise::{self, Order};
 use crate::types::*;
+
+/// Most hosts of an experiment.
+const MOST_HOSTS: usize = 64;
 
 pub(crate) async fn scenarios(State(app): State<Shared>) -> Answer<ScenarioList> {
     let directories = app.config.scenarios.clone();
@@ -64,6 +67,10 @@ pub(crate) async fn start(
     Json(request): Json<ExperimentRequest>,
 ) -> Result<Response, Problem> {
     let key_file = key_file(&app.config.keys, request.key_name.as_deref())?;
+    if request.hosts.len() > MOST_HOSTS {
+        let given = format!("{} hosts", request.hosts.len());
+        return Err(Problem::field("/hosts", given, format!("at most {MOST_HOSTS}")));
+    }
     let mut hosts = BTreeMap::new();
     for (name, address) in &request.hosts {
         let field = format!("/hosts/{}", name.replace('~', "~0").replace('/', "~1"));
@@ -193,6 +200,12 @@ pub(crate) async fn sweep(
     if request.over.is_empty() || request.over.len() > 16 {
         let given = format!("{} axes", request.over.len());
         return Err(Problem::field("/over", given, "1 to 16"));
+    }
+    short_list("/over", &request.over)?;
+    short_list("/metrics", &request.metrics)?;
+    short_list("/expect", &request.expect)?;
+    for (field, text) in [("/both", &request.both), ("/emulator", &request.emulator)] {
+        text.as_deref().map_or(Ok(()), |text| short(field, text))?;
     }
     if let Some(runs) = request.runs.filter(|r| !(1..=1000).contains(r)) {
         return Err(Problem::field("/runs", runs.to_string(), "1 to 1000"));

@@ -100,6 +100,28 @@ pub(crate) fn file_name(name: &str) -> Result<&str, Problem> {
     Ok(name)
 }
 
+/// Longest text that becomes a word of a command line, and most of such in a list.
+const MOST_WORD_BYTES: usize = 4000;
+const MOST_WORDS: usize = 64;
+
+/// Refuses a text that is too long to be handed on.
+pub(crate) fn short(field: &str, text: &str) -> Result<(), Problem> {
+    if text.len() <= MOST_WORD_BYTES && !text.contains('\0') {
+        return Ok(());
+    }
+    let given = format!("{} bytes", text.len());
+    Err(Problem::field(field, given, format!("at most {MOST_WORD_BYTES} bytes, none of them 0")))
+}
+
+/// The same of a list.
+pub(crate) fn short_list(field: &str, list: &[String]) -> Result<(), Problem> {
+    if list.len() > MOST_WORDS {
+        let given = format!("{} of them", list.len());
+        return Err(Problem::field(field, given, format!("at most {MOST_WORDS}")));
+    }
+    list.iter().zip(0..).try_for_each(|(text, i)| short(&format!("{field}/{i}"), text))
+}
+
 /// Nothing stands at this path.
 pub(crate) async fn nothing(uri: axum::http::Uri) -> Problem {
     Problem::new(StatusCode::NOT_FOUND, format!("there is nothing at {}", uri.path()))

@@ -11,7 +11,7 @@ use tokio::net::UnixStream;
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::oneshot;
 
-use super::orders::{Numbered, Order, Word, numbered_line, parse_word};
+use super::orders::{MOST_ORDER_BYTES, Numbered, Order, Word, numbered_line, parse_word};
 use super::output::Output;
 use crate::app::lock;
 use crate::config::ApiError;
@@ -110,6 +110,12 @@ impl Launcher {
         let gone = || Problem::unavailable("the launcher is not there: nothing can be started");
         let writer = self.writer.as_ref().ok_or_else(gone)?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let (names, output) = output.map_or((None, None), |(n, o)| (Some(n), Some(o)));
+        let line = numbered_line(&Numbered { number, order, output: names });
+        if line.len() as u64 > MOST_ORDER_BYTES {
+            let length = format!("{} bytes in all", line.len());
+            return Err(Problem::field("", length, format!("at most {MOST_ORDER_BYTES}")));
+        }
         let (answer, heard) = oneshot::channel();
         {
             let mut waiting = lock(&self.waiting);
@@ -118,8 +124,6 @@ impl Launcher {
             }
             waiting.orders.insert(number, answer);
         }
-        let (names, output) = output.map_or((None, None), |(n, o)| (Some(n), Some(o)));
-        let line = numbered_line(&Numbered { number, order, output: names });
         writer.lock().await.write_all(line.as_bytes()).await.map_err(|_| gone())?;
         match heard.await {
             Ok(Ok(started)) => Ok(started.map(|(pid, exit)| Started { pid, exit, output })),

@@ -20,7 +20,7 @@ use crate::app::lock;
 use crate::types::LinkChoice;
 
 /// Longest order.
-const MOST_ORDER_BYTES: u64 = 1 << 20;
+pub(super) const MOST_ORDER_BYTES: u64 = 1 << 20;
 /// Signals as every Linux numbers them.
 const INTERRUPT: i32 = 2;
 const KILL: i32 = 9;
@@ -118,9 +118,9 @@ pub(super) struct Numbered {
     pub(super) output: Option<[String; 2]>,
 }
 
-/// What the launcher says.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(untagged)]
+/// What the launcher says. Tagged: by their fields alone one would be taken for another.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "word", rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) enum Word {
     /// An order was carried out; with the process that it started.
     Done { number: u64, pid: Option<u32> },
@@ -170,9 +170,24 @@ pub fn launch(
         let mut line = Vec::new();
         match (&mut reader).take(MOST_ORDER_BYTES).read_until(b'\n', &mut line) {
             Ok(n) if n > 0 && line.last() == Some(&b'\n') => {}
+            Ok(n) if n as u64 == MOST_ORDER_BYTES => {
+                let error = format!("an order of more than {MOST_ORDER_BYTES} bytes");
+                say(&voice, &Word::Refused { number: number_of(&line), error });
+                match skip_line(&mut reader) {
+                    Ok(()) => continue,
+                    Err(_) => break,
+                }
+            }
             _ => break,
         }
-        let Ok(Numbered { number, order, output }) = serde_json::from_slice(&line) else { break };
+        let Numbered { number, order, output } = match serde_json::from_slice(&line) {
+            Ok(numbered) => numbered,
+            Err(e) => {
+                let error = format!("no order: {e}");
+                say(&voice, &Word::Refused { number: number_of(&line), error });
+                continue;
+            }
+        };
         let done = match &order {
             Order::Stop { pid } => stop(&children, *pid).map(|()| None),
             Order::EndEmulator { id } => end_emulator(&place, id).map(|()| None),
@@ -213,6 +228,31 @@ pub fn launch(
     Ok(())
 }
 
+/// The number at the beginning of an order that can't be read whole; 0, which nobody waits for, where there is none.
+fn number_of(line: &[u8]) -> u64 {
+    let rest = line.strip_prefix(b"{\"number\":").unwrap_or_default();
+    let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
+    std::str::from_utf8(&rest[..digits]).ok().and_then(|d| d.parse().ok()).unwrap_or(0)
+}
+
+/// Takes the rest of a line without keeping it.
+fn skip_line(reader: &mut impl BufRead) -> std::io::Result<()> {
+    loop {
+        let piece = reader.fill_buf()?;
+        if piece.is_empty() {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        let (taken, is_end) = match piece.iter().position(|b| *b == b'\n') {
+            Some(at) => (at + 1, true),
+            None => (piece.len(), false),
+        };
+        reader.consume(taken);
+        if is_end {
+            return Ok(());
+        }
+    }
+}
+
 fn stop(children: &Mutex<HashMap<u32, Option<u64>>>, pid: u32) -> Result<(), String> {
     let began = lock(children).get(&pid).copied().ok_or("it has ended")?;
     signal(pid, began, INTERRUPT)
@@ -244,7 +284,7 @@ pub(crate) fn log_name(id: &str) -> String {
 }
 
 /// Letters, digits, `-`, `_` and `.`; no flag, no path.
-fn word(text: &str, most: usize) -> Result<String, String> {
+pub(crate) fn word(text: &str, most: usize) -> Result<String, String> {
     let right = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if text.is_empty()
         || text.len() > most
@@ -562,6 +602,21 @@ mod tests {
         assert_eq!(line[line.len() - 3..], ["--", "a", "b"]);
         assert!(line.contains(&"--dead-man=3s".to_owned()), "{line:?}");
         assert!(line.contains(&"--control-socket=/run/weir/impair-x-1.socket".to_owned()));
+    }
+
+    #[test]
+    fn each_word_is_read_as_what_it_is() {
+        for word in [
+            Word::Refused { number: 7, error: "no".into() },
+            Word::Done { number: 7, pid: None },
+            Word::Done { number: 7, pid: Some(9) },
+            Word::Exited { exited: 9, code: None, signal: Some(9) },
+        ] {
+            let line = serde_json::to_string(&word).unwrap();
+            assert_eq!(parse_word(&line), Some(word), "{line}");
+        }
+        assert_eq!(number_of(b"{\"number\":12,\"or"), 12);
+        assert_eq!(number_of(b"{\"order\":12"), 0);
     }
 
     #[test]
