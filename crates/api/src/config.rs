@@ -55,6 +55,7 @@ impl Default for ServerLimits {
             tests: 16,
             experiments: 4,
             emulators: 8,
+            labs: 16,
             ended_kept: 100,
         }
     }

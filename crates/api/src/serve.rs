@@ -16,6 +16,7 @@ use tower::ServiceExt;
 
 use crate::app::{Shared, lock};
 use crate::extract::Asker;
+use crate::guard::Place;
 
 /// Most headers of a request, and bytes of its head.
 const MOST_HEADERS: usize = 64;
@@ -93,17 +94,23 @@ pub(crate) async fn serve(
         let router = router.clone();
         let head = Duration::from_secs(limits.head_seconds);
         tokio::spawn(async move {
-            converse(stream, address, router, head).await;
-            drop(counted);
+            converse(stream, address, router, head, Place(Arc::new(counted))).await;
         });
     }
 }
 
-async fn converse(stream: TcpStream, address: SocketAddr, router: Router, head: Duration) {
+async fn converse(
+    stream: TcpStream,
+    address: SocketAddr,
+    router: Router,
+    head: Duration,
+    place: Place,
+) {
     let _ = stream.set_nodelay(true);
     let _ = socket2::SockRef::from(&stream).set_send_buffer_size(SEND_BUFFER_BYTES);
     let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(Asker { address, user: None });
+        request.extensions_mut().insert(place.clone());
         let router = router.clone();
         async move {
             let answered = router.oneshot(request.map(Body::new)).await;

@@ -215,10 +215,10 @@ pub(crate) async fn sweep(
     // The sweep's host stands for the plan's.
     let text = weir_model::plan::Plan { host: None, ..request.plan.clone() };
     let text = serde_json::to_vec(&text).map_err(Problem::internal)?;
-    std::fs::write(app.private(&plan), text).map_err(Problem::internal)?;
+    let path = app.write_private(&plan, &text).map_err(Problem::internal)?;
     let order = Order::Sweep {
         host,
-        plan: plan.clone(),
+        plan,
         over: request.over,
         runs: request.runs,
         confidence: request.confidence_percentage,
@@ -231,11 +231,8 @@ pub(crate) async fn sweep(
         key_file,
     };
     let title = request.plan.title;
-    let state = supervise::start_experiment(&app, "sweep", title, order, None).await;
-    if state.is_err() {
-        let _ = std::fs::remove_file(app.private(&plan));
-    }
-    Ok(answer(StatusCode::CREATED, &state?, None))
+    let state = supervise::start_experiment(&app, "sweep", title, order, Some(path)).await?;
+    Ok(answer(StatusCode::CREATED, &state, None))
 }
 
 pub(crate) async fn get(State(app): State<Shared>, Part(id): Part) -> Answer<ExperimentState> {

@@ -44,6 +44,13 @@ pub(crate) async fn make(
 ) -> Result<Response, Problem> {
     lab_name(&request.name)?;
     request.impair.as_deref().map_or(Ok(()), |laws| short("/impair", laws))?;
+    // From the count to the new lab nobody else makes one through this server.
+    let _one = app.labs.lock().await;
+    let most = app.config.limits.labs;
+    let there = labs(&app).await?.len();
+    if there >= most {
+        return Err(Problem::conflict(format!("{there} labs are there, the limit is {most}")));
+    }
     let name = request.name.clone();
     let order = Order::LabUp {
         name: request.name,

@@ -78,7 +78,12 @@ pub(crate) async fn heavy<T: Send + 'static>(
     app: &Shared,
     work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
-    let _permit = app.heavy.acquire().await.map_err(Problem::internal)?;
+    let permit = app.heavy.clone().acquire_owned().await.map_err(Problem::internal)?;
+    // The permit goes with the work, which does not end when nobody waits for it any more.
+    let work = move || {
+        let _permit = permit;
+        work()
+    };
     tokio::task::spawn_blocking(work).await.map_err(Problem::internal)?
 }
 
@@ -130,4 +135,31 @@ pub(crate) async fn nothing(uri: axum::http::Uri) -> Problem {
 /// The method is not for this path.
 pub(crate) async fn wrong_method(method: axum::http::Method) -> Problem {
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, format!("{method} is not for this path"))
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    #[tokio::test]
+    async fn work_that_nobody_waits_for_holds_its_place_to_its_end() {
+        let (_, app) = crate::server::for_tests();
+        let all = app.heavy.available_permits();
+        let (begun, has_begun) = tokio::sync::oneshot::channel();
+        let (go, may_go) = std::sync::mpsc::channel::<()>();
+        let work = move || {
+            begun.send(()).unwrap();
+            let _ = may_go.recv();
+            Ok(())
+        };
+        tokio::select! {
+            _ = heavy(&app, work) => panic!("done"),
+            begun = has_begun => begun.unwrap(),
+        }
+        assert_eq!(app.heavy.available_permits(), all - 1);
+        drop(go);
+        while app.heavy.available_permits() < all {
+            tokio::task::yield_now().await;
+        }
+    }
 }

@@ -92,6 +92,8 @@ pub struct ServerLimits {
     pub experiments: usize,
     /// Emulators at once.
     pub emulators: usize,
+    /// Labs at once.
+    pub labs: usize,
     /// Ended tests and experiments that are still listed.
     pub ended_kept: usize,
 }

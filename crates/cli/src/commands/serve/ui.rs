@@ -128,6 +128,7 @@ pub(super) fn run(
     }
     let directory = tempfile::Builder::new()
         .prefix("weir-ui-")
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700))
         .tempdir()
         .map_err(failed("make a directory"))?;
     let (ours, theirs) = UnixStream::pair().map_err(failed("make a pair of sockets"))?;
