@@ -8,9 +8,10 @@ use tokio::sync::Semaphore;
 use weir_experiment::doctor::Diagnosis;
 
 use crate::audit::Audit;
+use crate::bodies::Bodies;
 use crate::config::Config;
 use crate::events::Hub;
-use crate::guard::{Rates, Tokens};
+use crate::guard::{Known, Rates, Tokens};
 use crate::supervise::{Calibrating, Clients, Emulators, Experiments, Launcher, Tests};
 use crate::types::Edited;
 
@@ -50,8 +51,10 @@ pub(crate) struct App {
     pub(crate) doctor: tokio::sync::Mutex<Option<(Instant, Diagnosis)>>,
     /// Labs are made one at a time, so that their limit holds.
     pub(crate) labs: tokio::sync::Mutex<()>,
-    /// KiB of bodies that may be read at once.
-    pub(crate) bodies: Semaphore,
+    /// Memory of bodies.
+    pub(crate) bodies: Arc<Bodies>,
+    /// Addresses from which a token came.
+    pub(crate) known: Known,
     /// Readers of the stream.
     pub(crate) readers: Arc<Semaphore>,
 }

@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 
 use crate::app::{App, Shared};
 use crate::audit::Audit;
+use crate::bodies::Bodies;
 use crate::config::{ApiError, Config};
 use crate::guard::{self, Rates, Tokens};
 use crate::handlers::page;
@@ -109,7 +110,7 @@ impl ClientNews {
     }
 }
 
-/// All bodies that are being read, together.
+/// Bodies of all requests that are being answered, and what is made of them.
 const MOST_BODIES_BYTES: usize = 128 << 20;
 
 /// The router with everything around it, and what its handlers share.
@@ -148,7 +149,8 @@ pub(crate) fn assemble(
         heavy: Arc::new(Semaphore::new(4)),
         doctor: Default::default(),
         labs: Default::default(),
-        bodies: Semaphore::new(MOST_BODIES_BYTES / 1024),
+        bodies: Bodies::new(MOST_BODIES_BYTES),
+        known: Default::default(),
         readers: Arc::new(Semaphore::new(config.limits.stream_readers)),
         config,
     });

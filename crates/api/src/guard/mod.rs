@@ -1,9 +1,11 @@
 //! Who may ask, how often, and by which name: all requests pass here before any handler.
 
+mod known;
 mod rates;
 mod tokens;
 
-pub(crate) use rates::Rates;
+pub(crate) use known::Known;
+pub(crate) use rates::{Rates, masked};
 pub use tokens::make_token_file;
 pub(crate) use tokens::{Tokens, cookie};
 
@@ -34,6 +36,8 @@ pub(crate) async fn guard(State(app): State<Shared>, mut request: Request, next:
         Ok(asker) => {
             entry.is_wanted = true;
             entry.entry.user = asker.user;
+            let share = app.bodies.share(asker.address.ip());
+            request.extensions_mut().insert(share.clone());
             let changed = tokio::spawn(async move {
                 // All of it: the status alone would be taken along as a copy.
                 let mut entry = entry;
@@ -41,6 +45,8 @@ pub(crate) async fn guard(State(app): State<Shared>, mut request: Request, next:
                 let _place = request.extensions().get::<Place>().cloned();
                 let answered = next.run(request).await;
                 entry.entry.status = answered.status().as_u16();
+                // The body's memory is in use until here.
+                drop(share);
                 answered
             });
             changed.await.unwrap_or_else(|e| Problem::internal(e).into_response())
@@ -137,6 +143,9 @@ fn admit(app: &Shared, request: &mut Request) -> Result<Asker, Problem> {
                 StatusCode::UNAUTHORIZED,
                 "a token is needed: Authorization: Bearer TOKEN",
             ));
+        }
+        if asker.user.is_some() {
+            app.known.remember(asker.address.ip(), now);
         }
     }
     request.extensions_mut().insert(asker.clone());

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
+use serde_json::value::RawValue;
 use weir_model::impairment::Impairment;
 use weir_model::plan::{Family, Plan};
 
@@ -160,7 +161,7 @@ pub(crate) async fn remove(
 pub(crate) async fn validate(
     State(app): State<Shared>,
     Part(what): Part,
-    Json(document): Json<AnyJson>,
+    Json(document): Json<Box<RawValue>>,
 ) -> Answer<Validation> {
     if !matches!(what.as_str(), "plan" | "impairment" | "scenario") {
         return Err(Problem::field("what", what, "plan, impairment, scenario"));
@@ -169,22 +170,21 @@ pub(crate) async fn validate(
     heavy(&app, move || Ok(looked_at(&what, &document, &config))).await.map(Json200)
 }
 
-fn looked_at(what: &str, document: &AnyJson, config: &crate::config::Config) -> Validation {
-    let bytes = serde_json::to_vec(document).unwrap_or_default();
+fn looked_at(what: &str, document: &RawValue, config: &crate::config::Config) -> Validation {
+    let text = document.get();
     let looked = match what {
-        "plan" => parse::<Plan>(&bytes).and_then(|plan| {
+        "plan" => parse::<Plan>(text.as_bytes()).and_then(|plan| {
             plan.check().map_err(|e| Problem::of_model("", &e))?;
             let family = plan.family.unwrap_or(Family::Ipv4);
             let flows = plan.flows(family, MTU_BYTES).len();
             Ok((plan.to_toml().ok(), vec![format!("{flows} flows")]))
         }),
-        "impairment" => parse::<Impairment>(&bytes).and_then(|impairment| {
+        "impairment" => parse::<Impairment>(text.as_bytes()).and_then(|impairment| {
             impairment.check().map_err(|e| Problem::of_model("", &e))?;
             let notes = weir_emulator::predictions(&impairment);
             Ok((impairment.to_toml().ok(), notes))
         }),
-        _ => super::experiments::looked_at(&String::from_utf8_lossy(&bytes), config)
-            .map(|notes| (None, notes)),
+        _ => super::experiments::looked_at(text, config).map(|notes| (None, notes)),
     };
     match looked {
         Ok((toml, notes)) => Validation { valid: true, errors: vec![], toml, notes },
