@@ -163,7 +163,12 @@ const MOST_PARAMETERS: usize = 100;
 /// Reads a query; a key that is given several times is a list.
 pub(crate) fn query<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
     let mut map = Map::new();
-    for pair in text.split('&').filter(|p| !p.is_empty()).take(MOST_PARAMETERS) {
+    let count = text.split('&').filter(|p| !p.is_empty()).count();
+    if count > MOST_PARAMETERS {
+        let given = format!("{count} parameters");
+        return Err(Problem::field("?", given, format!("at most {MOST_PARAMETERS}")));
+    }
+    for pair in text.split('&').filter(|p| !p.is_empty()) {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
         let (key, value) = (decoded(key)?, Value::String(decoded(value)?));
         match map.get_mut(&key) {
@@ -225,9 +230,18 @@ impl<S: Send + Sync> FromRequestParts<S> for Part {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         use axum::extract::Path;
         let path: Result<Path<String>, _> = Path::from_request_parts(parts, state).await;
-        path.map(|Path(part)| Part(part))
-            .map_err(|e| Problem::new(StatusCode::BAD_REQUEST, e.to_string()))
+        path.map(|Path(part)| Part(part)).map_err(|e| no_path(parts, &e))
     }
+}
+
+fn no_path(parts: &Parts, error: &axum::extract::rejection::PathRejection) -> Problem {
+    let message = error.body_text();
+    Problem::new(StatusCode::BAD_REQUEST, message.clone()).with(FieldError {
+        field: "path".into(),
+        given: Some(parts.uri.path().into()),
+        accepted: Some("UTF-8, percent-encoded".into()),
+        message,
+    })
 }
 
 /// Two parts of a path.
@@ -239,25 +253,47 @@ impl<S: Send + Sync> FromRequestParts<S> for Parts2 {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         use axum::extract::Path;
         let path: Result<Path<(String, String)>, _> = Path::from_request_parts(parts, state).await;
-        path.map(|Path((a, b))| Parts2(a, b))
-            .map_err(|e| Problem::new(StatusCode::BAD_REQUEST, e.to_string()))
+        path.map(|Path((a, b))| Parts2(a, b)).map_err(|e| no_path(parts, &e))
     }
 }
 
-/// What a change is bound to.
-pub(crate) struct IfMatch(pub(crate) Option<String>);
+/// What a change is bound to (RFC 9110, 13.1).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Condition {
+    /// Nothing is said.
+    None,
+    /// `If-Match: *`: it is there, whatever it is.
+    Exists,
+    /// `If-Match` with a tag: it is as it was read.
+    Is(String),
+    /// `If-None-Match: *`: it is not there yet.
+    IsNew,
+}
 
-impl<S: Send + Sync> FromRequestParts<S> for IfMatch {
+impl<S: Send + Sync> FromRequestParts<S> for Condition {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let Some(value) = parts.headers.get(header::IF_MATCH) else { return Ok(IfMatch(None)) };
-        let text = value.to_str().unwrap_or_default().trim();
-        let tag = text.strip_prefix('"').and_then(|t| t.strip_suffix('"'));
-        match (text, tag) {
-            ("*", _) => Ok(IfMatch(Some("*".into()))),
-            (_, Some(tag)) if !tag.contains('"') => Ok(IfMatch(Some(tag.into()))),
-            _ => Err(Problem::field("If-Match", text, "one entity tag in quotes, or *")),
+        let of = |name: header::HeaderName| {
+            parts.headers.get(name).map(|v| v.to_str().unwrap_or_default().trim())
+        };
+        match (of(header::IF_MATCH), of(header::IF_NONE_MATCH)) {
+            (None, None) => Ok(Condition::None),
+            (None, Some("*")) => Ok(Condition::IsNew),
+            (None, Some(text)) => Err(Problem::field("If-None-Match", text, "*")),
+            (Some("*"), None) => Ok(Condition::Exists),
+            (Some(text), None) => {
+                // A proxy that packs answers makes tags weak; the document that was read is the same.
+                let tag = text.strip_prefix("W/").unwrap_or(text);
+                let tag = tag.strip_prefix('"').and_then(|t| t.strip_suffix('"'));
+                let tag = tag.filter(|t| !t.contains('"'));
+                tag.map(|t| Condition::Is(t.into())).ok_or_else(|| {
+                    Problem::field("If-Match", text, "one entity tag in quotes, or *")
+                })
+            }
+            (Some(_), Some(text)) => {
+                Err(Problem::field("If-None-Match", text, "one of If-Match and If-None-Match"))
+            }
         }
     }
 }
@@ -290,6 +326,14 @@ mod tests {
         assert!(problem.detail.contains("unknown field `connections`"), "{problem:?}");
         assert_eq!(parse::<Plan>(b"{").unwrap_err().status, 400);
         assert_eq!(parse::<Value>(b"{} x").unwrap_err().status, 400);
+    }
+
+    #[test]
+    fn no_parameter_is_dropped() {
+        let text = format!("{}where=wrong", "tag=a%3Db&".repeat(100));
+        let problem = query::<RunsQuery>(&text).map(|_| ()).unwrap_err();
+        assert_eq!(problem.errors[0].field, "?", "{problem:?}");
+        assert!(query::<RunsQuery>(&"tag=a%3Db&".repeat(100)).is_ok());
     }
 
     #[test]

@@ -42,6 +42,7 @@ mod serve;
 mod server;
 pub mod speed;
 mod supervise;
+mod sweeps;
 pub mod types;
 
 pub use capabilities::{drop_capabilities, keep_capabilities};

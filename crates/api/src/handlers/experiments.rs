@@ -19,6 +19,7 @@ use crate::extract::{Json, Part, Query};
 use crate::problem::Problem;
 use crate::scenarios;
 use crate::supervise::{self, Order};
+use crate::sweeps;
 use crate::types::*;
 
 /// Most hosts of an experiment.
@@ -188,7 +189,7 @@ pub(crate) async fn sweep(
     Json(request): Json<SweepRequest>,
 ) -> Result<Response, Problem> {
     request.plan.check().map_err(|e| Problem::of_model("/plan", &e))?;
-    let host = request.host.or_else(|| request.plan.host.clone());
+    let host = request.host.clone().or_else(|| request.plan.host.clone());
     let host = match (host, request.lab) {
         (Some(host), false) => Some(right_host("/host", &host)?),
         (None, true) => None,
@@ -210,6 +211,7 @@ pub(crate) async fn sweep(
     if let Some(runs) = request.runs.filter(|r| !(1..=1000).contains(r)) {
         return Err(Problem::field("/runs", runs.to_string(), "1 to 1000"));
     }
+    let request = heavy(&app, move || sweeps::check(&request).map(|()| request)).await?;
     let key_file = key_file(&app.config.keys, request.key_name.as_deref())?;
     let plan = format!("{}.plan", clock::new_id());
     // The sweep's host stands for the plan's.

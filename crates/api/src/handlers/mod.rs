@@ -17,7 +17,8 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 use crate::app::Shared;
-use crate::problem::Problem;
+use crate::extract::Condition;
+use crate::problem::{FieldError, Problem};
 
 /// What handlers answer.
 pub(crate) type Answer<T> = Result<Json200<T>, Problem>;
@@ -45,24 +46,38 @@ pub(crate) fn answer<T: Serialize>(status: StatusCode, value: &T, etag: Option<&
     (status, headers, text).into_response()
 }
 
-/// Refuses a change that was made from another state than there is: 412, telling who came first.
+/// Refuses a change that was made from another state than there is: 412, telling who came first. One that does not say from
+/// which it was made could overwrite anybody's: 428.
 pub(crate) fn fresh(
     app: &Shared,
     document: &str,
-    wanted: Option<&str>,
+    wanted: &Condition,
     now: Option<&str>,
 ) -> Result<(), Problem> {
     let matches = match (wanted, now) {
-        (None, _) => true,
-        (Some("*"), now) => now.is_some(),
-        (Some(wanted), Some(now)) => wanted == now,
-        (Some(_), None) => false,
+        (Condition::None, _) => {
+            return Err(Problem::new(
+                StatusCode::PRECONDITION_REQUIRED,
+                "say what it is made from: If-Match with the entity tag that was read, or * for whatever is there; If-None-Match: * for a new one",
+            )
+            .with(FieldError {
+                field: "If-Match".into(),
+                given: None,
+                accepted: Some("an entity tag, or *".into()),
+                message: "neither If-Match nor If-None-Match".into(),
+            }));
+        }
+        (Condition::IsNew, now) => now.is_none(),
+        (Condition::Exists, now) => now.is_some(),
+        (Condition::Is(wanted), Some(now)) => wanted == now,
+        (Condition::Is(_), None) => false,
     };
     if matches {
         return Ok(());
     }
     let changed = app.last_edit(document);
     let detail = match (&changed, now) {
+        (None, Some(_)) if *wanted == Condition::IsNew => "it is there already".into(),
         (Some(edit), Some(_)) => format!("{} changed it at {}", edit.by, edit.at),
         (Some(edit), None) => format!("{} removed it at {}", edit.by, edit.at),
         (None, Some(_)) => "it was changed meanwhile, not through this server".into(),

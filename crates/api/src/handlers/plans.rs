@@ -12,7 +12,7 @@ use weir_model::plan::{Family, Plan};
 use super::{Answer, Json200, answer, file_name, fresh, heavy};
 use crate::app::Shared;
 use crate::clock;
-use crate::extract::{Asker, IfMatch, Json, Part, etag_of, parse};
+use crate::extract::{Asker, Condition, Json, Part, etag_of, parse};
 use crate::problem::{Problem, field_of};
 use crate::types::*;
 
@@ -98,7 +98,7 @@ pub(crate) async fn put(
     State(app): State<Shared>,
     Part(name): Part,
     asker: Asker,
-    IfMatch(wanted): IfMatch,
+    wanted: Condition,
     Json(plan): Json<Plan>,
 ) -> Result<Response, Problem> {
     let path = path(&app, &name)?;
@@ -113,7 +113,7 @@ pub(crate) async fn put(
     })
     .await?;
     let tag = before.as_ref().map(|t| etag_of(t.as_bytes()));
-    fresh(&app, &document, wanted.as_deref(), tag.as_deref())?;
+    fresh(&app, &document, &wanted, tag.as_deref())?;
     let made = before.is_none();
     let etag = etag_of(text.as_bytes());
     let entry = heavy(&app, move || {
@@ -141,7 +141,7 @@ pub(crate) async fn remove(
     State(app): State<Shared>,
     Part(name): Part,
     asker: Asker,
-    IfMatch(wanted): IfMatch,
+    wanted: Condition,
 ) -> Result<StatusCode, Problem> {
     let path = path(&app, &name)?;
     let _one = app.documents.lock().await;
@@ -152,7 +152,7 @@ pub(crate) async fn remove(
     })
     .await?;
     let before = before.ok_or_else(|| Problem::missing("plan", &name))?;
-    fresh(&app, &document, wanted.as_deref(), Some(&etag_of(before.as_bytes())))?;
+    fresh(&app, &document, &wanted, Some(&etag_of(before.as_bytes())))?;
     std::fs::remove_file(&path).map_err(|e| Problem::internal(format!("remove: {e}")))?;
     app.edited(document, &asker.name(), None);
     Ok(StatusCode::NO_CONTENT)
@@ -193,6 +193,7 @@ fn looked_at(what: &str, document: &RawValue, config: &crate::config::Config) ->
             if errors.is_empty() {
                 let error = weir_model::ModelError::Document {
                     document: "document",
+                    field: String::new(),
                     reason: problem.detail,
                 };
                 errors.push(field_of("", &error));

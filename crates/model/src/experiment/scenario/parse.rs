@@ -23,7 +23,11 @@ impl Scenario {
         set: &Variables,
         hosts: &BTreeMap<String, HostSpec>,
     ) -> Result<Scenario, ModelError> {
-        let document = |reason: String| ModelError::Document { document: SCENARIO_SCHEMA, reason };
+        let document = |reason: String| ModelError::Document {
+            document: SCENARIO_SCHEMA,
+            field: String::new(),
+            reason,
+        };
         let raw: Value = if text.trim_start().starts_with('{') {
             serde_json::from_str(text).map_err(|e| document(e.to_string()))?
         } else {
