@@ -164,6 +164,7 @@ pub(crate) fn assemble(
 
 /// A server's parts, without a launcher and in a directory that goes with them.
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 pub(crate) fn for_tests() -> (Router, Shared) {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
