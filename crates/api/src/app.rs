@@ -2,13 +2,16 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Instant;
 
 use tokio::sync::Semaphore;
+use weir_experiment::doctor::Diagnosis;
 
 use crate::audit::Audit;
+use crate::bodies::Bodies;
 use crate::config::Config;
 use crate::events::Hub;
-use crate::guard::{Rates, Tokens};
+use crate::guard::{Known, Rates, Tokens};
 use crate::supervise::{Calibrating, Clients, Emulators, Experiments, Launcher, Tests};
 use crate::types::Edited;
 
@@ -35,15 +38,23 @@ pub(crate) struct App {
     pub(crate) calibrating: Calibrating,
     pub(crate) audit: Audit,
     pub(crate) rates: Rates,
+    /// Failed authentications that are logged.
+    pub(crate) failures: Rates,
     pub(crate) tokens: Option<Tokens>,
     /// Changes of documents: one at a time, so that an entity tag that was looked at still holds.
     pub(crate) documents: tokio::sync::Mutex<()>,
     /// Last changes of documents, for those who come too late.
     pub(crate) edits: Mutex<std::collections::BTreeMap<String, Edited>>,
     /// Work that takes a processor: previews, reports, comparisons.
-    pub(crate) heavy: Semaphore,
-    /// KiB of bodies that may be read at once.
-    pub(crate) bodies: Semaphore,
+    pub(crate) heavy: Arc<Semaphore>,
+    /// The last look at this host, and when it was; one is made at a time.
+    pub(crate) doctor: tokio::sync::Mutex<Option<(Instant, Diagnosis)>>,
+    /// Labs are made one at a time, so that their limit holds.
+    pub(crate) labs: tokio::sync::Mutex<()>,
+    /// Memory of bodies.
+    pub(crate) bodies: Arc<Bodies>,
+    /// Addresses from which a token came.
+    pub(crate) known: Known,
     /// Readers of the stream.
     pub(crate) readers: Arc<Semaphore>,
 }
@@ -55,6 +66,17 @@ impl App {
     /// A name in the server's private directory.
     pub(crate) fn private(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
+    }
+
+    /// Writes a file there, for this user alone.
+    pub(crate) fn write_private(&self, name: &str, bytes: &[u8]) -> std::io::Result<PathBuf> {
+        use std::io::Write;
+        use std::os::unix::fs::OpenOptionsExt;
+        let path = self.private(name);
+        let mut file =
+            std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        file.write_all(bytes)?;
+        Ok(path)
     }
 
     /// Tells all readers that somebody changed a document.

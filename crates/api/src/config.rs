@@ -51,10 +51,12 @@ impl Default for ServerLimits {
             body_bytes: 8 << 20,
             head_seconds: 10,
             body_seconds: 30,
+            write_seconds: 20,
             requests_per_second: 100,
             tests: 16,
             experiments: 4,
             emulators: 8,
+            labs: 16,
             ended_kept: 100,
         }
     }

@@ -5,9 +5,15 @@ use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
+use http_body::Body as _;
+
 use crate::app::Shared;
+use crate::bodies::{NoRoom, Share, weight};
 use crate::problem::{FieldError, Problem};
 
 /// A body as JSON.
@@ -25,42 +31,72 @@ impl<T: DeserializeOwned> FromRequest<Shared> for Json<T> {
                 "the body's Content-Type has to be application/json",
             ));
         }
-        let bytes = body(request, app).await?;
+        let share = request.extensions().get::<Arc<Share>>().cloned();
+        let share = share.ok_or_else(|| Problem::internal("a request without a share"))?;
+        let bytes = body(request, app, &share).await?;
+        let no_room = |no_room| match no_room {
+            NoRoom::Now => busy(),
+            NoRoom::Ever => Problem::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "the body holds too many values: 64 bytes of memory for each, 1024 for each table",
+            ),
+        };
+        share.take(weight(&bytes)).map_err(no_room)?;
         parse(&bytes).map(Json)
     }
 }
 
-/// The whole body, within the limits of size and time.
-async fn body(request: Request, app: &Shared) -> Result<Vec<u8>, Problem> {
+/// Longest body of what takes far less than a plan of thousands of connections.
+fn most_bytes(path: &str, most: usize) -> usize {
+    match path.strip_prefix("/api/v1").unwrap_or(path) {
+        // Open to everybody.
+        "/session" => 1024,
+        // Read into trees, and worked on for long.
+        "/experiments" | "/validate/scenario" | "/laws/preview" => most.min(512 << 10),
+        _ => most,
+    }
+}
+
+fn busy() -> Problem {
+    let mut problem = Problem::unavailable("too many long bodies at once");
+    problem.retry_after_seconds = Some(1);
+    problem
+}
+
+/// The whole body, within the limits of size, time and memory.
+async fn body(request: Request, app: &Shared, share: &Share) -> Result<Vec<u8>, Problem> {
     let limits = &app.config.limits;
+    let most = most_bytes(request.uri().path(), limits.body_bytes);
     let too_long = || {
-        Problem::new(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            format!("the body is longer than {} bytes", limits.body_bytes),
-        )
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, format!("the body is longer than {most} bytes"))
     };
     let told = request.headers().get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok());
-    if told.and_then(|v| v.parse::<u64>().ok()).is_some_and(|n| n > limits.body_bytes as u64) {
+    if told.and_then(|v| v.parse::<u64>().ok()).is_some_and(|n| n > most as u64) {
         return Err(too_long());
     }
-    // All bodies together are bounded as well; one without a length could become the longest.
-    let length = told.and_then(|v| v.parse::<usize>().ok()).unwrap_or(limits.body_bytes);
-    let share = u32::try_from(length.div_ceil(1024)).unwrap_or(u32::MAX);
-    let _share = app.bodies.try_acquire_many(share).map_err(|_| {
-        let mut problem = Problem::unavailable("too many long bodies at once");
-        problem.retry_after_seconds = Some(1);
-        problem
-    })?;
-    let reading = axum::body::to_bytes(request.into_body(), limits.body_bytes);
-    match tokio::time::timeout(Duration::from_secs(limits.body_seconds), reading).await {
-        Ok(Ok(bytes)) => Ok(bytes.to_vec()),
-        Ok(Err(error)) if format!("{error:?}").contains("LengthLimit") => Err(too_long()),
-        Ok(Err(error)) => Err(Problem::new(StatusCode::BAD_REQUEST, format!("the body: {error}"))),
-        Err(_) => Err(Problem::new(
+    let mut body = request.into_body();
+    // Memory is counted as it is used: a length that is only told takes nothing.
+    let reading = async {
+        let mut bytes = vec![];
+        while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+            let frame = frame
+                .map_err(|e| Problem::new(StatusCode::BAD_REQUEST, format!("the body: {e}")))?;
+            let Ok(piece) = frame.into_data() else { continue };
+            if bytes.len() + piece.len() > most {
+                return Err(too_long());
+            }
+            share.take(piece.len()).map_err(|_| busy())?;
+            bytes.extend_from_slice(&piece);
+        }
+        Ok(bytes)
+    };
+    let read = tokio::time::timeout(Duration::from_secs(limits.body_seconds), reading).await;
+    read.unwrap_or_else(|_| {
+        Err(Problem::new(
             StatusCode::REQUEST_TIMEOUT,
             format!("the body did not come within {} s", limits.body_seconds),
-        )),
-    }
+        ))
+    })
 }
 
 /// JSON into a value; a refusal names the field by its pointer.
@@ -127,7 +163,12 @@ const MOST_PARAMETERS: usize = 100;
 /// Reads a query; a key that is given several times is a list.
 pub(crate) fn query<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
     let mut map = Map::new();
-    for pair in text.split('&').filter(|p| !p.is_empty()).take(MOST_PARAMETERS) {
+    let count = text.split('&').filter(|p| !p.is_empty()).count();
+    if count > MOST_PARAMETERS {
+        let given = format!("{count} parameters");
+        return Err(Problem::field("?", given, format!("at most {MOST_PARAMETERS}")));
+    }
+    for pair in text.split('&').filter(|p| !p.is_empty()) {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
         let (key, value) = (decoded(key)?, Value::String(decoded(value)?));
         match map.get_mut(&key) {
@@ -189,9 +230,18 @@ impl<S: Send + Sync> FromRequestParts<S> for Part {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         use axum::extract::Path;
         let path: Result<Path<String>, _> = Path::from_request_parts(parts, state).await;
-        path.map(|Path(part)| Part(part))
-            .map_err(|e| Problem::new(StatusCode::BAD_REQUEST, e.to_string()))
+        path.map(|Path(part)| Part(part)).map_err(|e| no_path(parts, &e))
     }
+}
+
+fn no_path(parts: &Parts, error: &axum::extract::rejection::PathRejection) -> Problem {
+    let message = error.body_text();
+    Problem::new(StatusCode::BAD_REQUEST, message.clone()).with(FieldError {
+        field: "path".into(),
+        given: Some(parts.uri.path().into()),
+        accepted: Some("UTF-8, percent-encoded".into()),
+        message,
+    })
 }
 
 /// Two parts of a path.
@@ -203,25 +253,47 @@ impl<S: Send + Sync> FromRequestParts<S> for Parts2 {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         use axum::extract::Path;
         let path: Result<Path<(String, String)>, _> = Path::from_request_parts(parts, state).await;
-        path.map(|Path((a, b))| Parts2(a, b))
-            .map_err(|e| Problem::new(StatusCode::BAD_REQUEST, e.to_string()))
+        path.map(|Path((a, b))| Parts2(a, b)).map_err(|e| no_path(parts, &e))
     }
 }
 
-/// What a change is bound to.
-pub(crate) struct IfMatch(pub(crate) Option<String>);
+/// What a change is bound to (RFC 9110, 13.1).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Condition {
+    /// Nothing is said.
+    None,
+    /// `If-Match: *`: it is there, whatever it is.
+    Exists,
+    /// `If-Match` with a tag: it is as it was read.
+    Is(String),
+    /// `If-None-Match: *`: it is not there yet.
+    IsNew,
+}
 
-impl<S: Send + Sync> FromRequestParts<S> for IfMatch {
+impl<S: Send + Sync> FromRequestParts<S> for Condition {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let Some(value) = parts.headers.get(header::IF_MATCH) else { return Ok(IfMatch(None)) };
-        let text = value.to_str().unwrap_or_default().trim();
-        let tag = text.strip_prefix('"').and_then(|t| t.strip_suffix('"'));
-        match (text, tag) {
-            ("*", _) => Ok(IfMatch(Some("*".into()))),
-            (_, Some(tag)) if !tag.contains('"') => Ok(IfMatch(Some(tag.into()))),
-            _ => Err(Problem::field("If-Match", text, "one entity tag in quotes, or *")),
+        let of = |name: header::HeaderName| {
+            parts.headers.get(name).map(|v| v.to_str().unwrap_or_default().trim())
+        };
+        match (of(header::IF_MATCH), of(header::IF_NONE_MATCH)) {
+            (None, None) => Ok(Condition::None),
+            (None, Some("*")) => Ok(Condition::IsNew),
+            (None, Some(text)) => Err(Problem::field("If-None-Match", text, "*")),
+            (Some("*"), None) => Ok(Condition::Exists),
+            (Some(text), None) => {
+                // A proxy that packs answers makes tags weak; the document that was read is the same.
+                let tag = text.strip_prefix("W/").unwrap_or(text);
+                let tag = tag.strip_prefix('"').and_then(|t| t.strip_suffix('"'));
+                let tag = tag.filter(|t| !t.contains('"'));
+                tag.map(|t| Condition::Is(t.into())).ok_or_else(|| {
+                    Problem::field("If-Match", text, "one entity tag in quotes, or *")
+                })
+            }
+            (Some(_), Some(text)) => {
+                Err(Problem::field("If-None-Match", text, "one of If-Match and If-None-Match"))
+            }
         }
     }
 }
@@ -254,6 +326,14 @@ mod tests {
         assert!(problem.detail.contains("unknown field `connections`"), "{problem:?}");
         assert_eq!(parse::<Plan>(b"{").unwrap_err().status, 400);
         assert_eq!(parse::<Value>(b"{} x").unwrap_err().status, 400);
+    }
+
+    #[test]
+    fn no_parameter_is_dropped() {
+        let text = format!("{}where=wrong", "tag=a%3Db&".repeat(100));
+        let problem = query::<RunsQuery>(&text).map(|_| ()).unwrap_err();
+        assert_eq!(problem.errors[0].field, "?", "{problem:?}");
+        assert!(query::<RunsQuery>(&"tag=a%3Db&".repeat(100)).is_ok());
     }
 
     #[test]

@@ -24,6 +24,7 @@
 
 mod app;
 mod audit;
+mod bodies;
 mod capabilities;
 mod clock;
 mod config;
@@ -32,6 +33,7 @@ mod events;
 mod extract;
 mod guard;
 mod handlers;
+mod patient;
 mod preview;
 mod problem;
 mod routes;
@@ -40,6 +42,7 @@ mod serve;
 mod server;
 pub mod speed;
 mod supervise;
+mod sweeps;
 pub mod types;
 
 pub use capabilities::{drop_capabilities, keep_capabilities};

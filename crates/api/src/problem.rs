@@ -122,16 +122,20 @@ pub(crate) fn field_of(root: &str, error: &ModelError) -> FieldError {
             accepted: Some((*accepted).into()),
             message,
         },
-        ModelError::Document { reason, .. } => {
-            FieldError { field: root.into(), given: None, accepted: None, message: reason.clone() }
-        }
+        ModelError::Document { field, reason, .. } => FieldError {
+            field: format!("{root}{}", pointer(field)),
+            given: None,
+            accepted: None,
+            message: reason.clone(),
+        },
     }
 }
 
 /// `connection[2].payload` as `/connection/2/payload`.
 pub(crate) fn pointer(path: &str) -> String {
     let mut out = String::new();
-    for part in path.split('.').flat_map(|part| part.split(['[', ']'])) {
+    // A field of a document inside of another stands behind a colon.
+    for part in path.replace(": ", ".").split('.').flat_map(|part| part.split(['[', ']'])) {
         let part = part.trim_matches('"');
         if !part.is_empty() && part != "?" {
             out.push('/');
@@ -168,6 +172,7 @@ mod tests {
         assert_eq!(pointer("connection[2].payload"), "/connection/2/payload");
         assert_eq!(pointer("flow[\"a/b\"].a_to_b"), "/flow/a~1b/a_to_b");
         assert_eq!(pointer(""), "");
+        assert_eq!(pointer("emulator.m.config: other.a_to_b"), "/emulator/m/config/other/a_to_b");
     }
 
     #[test]

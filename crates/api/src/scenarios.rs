@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use weir_experiment::scenario::{Files, check};
-use weir_model::experiment::{Action, HostSpec, Scenario, Step, Variables};
+use weir_model::experiment::{
+    Action, CollectStep, EmulatorSpec, HostSpec, ImpairStep, Impairing, Published, Scenario, Step,
+    TestStep, Variables,
+};
 
 use crate::config::Words;
 use crate::handlers::file_name;
@@ -112,34 +115,116 @@ fn commands(steps: &[Step]) -> Vec<(String, String)> {
     out
 }
 
-/// Names of fields that name files, or programs of others.
-const OF_FILES: [&str; 6] =
-    ["file", "plan_file", "config_file", "key_file", "control_socket", "compare"];
-
-/// Every file that a scenario names, with its path.
+/// Every file, socket and foreign tool that a scenario names, with its path. Each field is taken apart by name: one that is
+/// new does not compile until it is decided here whether it names a file.
 fn files(scenario: &Scenario) -> Vec<(String, String)> {
-    fn walk(value: &Value, at: &str, out: &mut Vec<(String, String)>) {
-        match value {
-            Value::Object(fields) => {
-                for (name, inner) in fields {
-                    let at = format!("{at}/{name}");
-                    if OF_FILES.contains(&name.as_str()) {
-                        out.push((at.clone(), inner.to_string()));
-                    }
-                    walk(inner, &at, out);
-                }
-            }
-            Value::Array(list) => {
-                for (inner, i) in list.iter().zip(0..) {
-                    walk(inner, &format!("{at}/{i}"), out);
-                }
-            }
-            _ => {}
+    let mut out = vec![];
+    let Scenario {
+        schema: _,
+        name: _,
+        title: _,
+        method: _,
+        tags: _,
+        seed: _,
+        timeout: _,
+        confidence_percentage: _,
+        variables: _,
+        quick: _,
+        lab: _,
+        hosts,
+        emulators,
+        steps,
+    } = scenario;
+    for (name, HostSpec { address: _, port: _, key_file }) in hosts {
+        add(&mut out, &format!("/host/{}/key_file", escaped(name)), key_file.as_ref());
+    }
+    for (name, EmulatorSpec { interfaces: _, control_socket, initial }) in emulators {
+        let at = format!("/emulator/{}", escaped(name));
+        add(&mut out, &format!("{at}/control_socket"), control_socket.as_ref());
+        of_laws(&mut out, &at, initial);
+    }
+    each(steps, "", &mut |step, at| of_step(&mut out, at, step));
+    out
+}
+
+fn add(out: &mut Vec<(String, String)>, at: &str, file: Option<&String>) {
+    out.extend(file.map(|file| (at.to_owned(), file.clone())));
+}
+
+fn escaped(key: &str) -> String {
+    key.replace('~', "~0").replace('/', "~1")
+}
+
+fn of_step(out: &mut Vec<(String, String)>, at: &str, step: &Step) {
+    // What is inside of these two is walked through by `each`.
+    let Step {
+        name: _,
+        timeout: _,
+        keep_going: _,
+        expect: _,
+        published,
+        test,
+        sweep,
+        search,
+        compare,
+        wait: _,
+        start: _,
+        stop: _,
+        impair,
+        command: _,
+        collect,
+        parallel: _,
+        repeat: _,
+    } = step;
+    of_published(out, at, published);
+    if let Some(test) = test {
+        of_test(out, &format!("{at}/test"), test);
+    }
+    if let Some(sweep) = sweep {
+        let at = format!("{at}/sweep");
+        of_published(out, &at, &sweep.published);
+        of_test(out, &format!("{at}/test"), &sweep.test);
+        if let Some(impair) = &sweep.impair {
+            of_impair(out, &format!("{at}/impair"), impair);
         }
     }
-    let mut out = vec![];
-    walk(&serde_json::to_value(scenario).unwrap_or_default(), "", &mut out);
-    out
+    if let Some(search) = search {
+        let at = format!("{at}/search");
+        of_published(out, &at, &search.published);
+        of_test(out, &format!("{at}/test"), &search.test);
+    }
+    if compare.is_some() {
+        out.push((format!("{at}/compare"), "programs of others".into()));
+    }
+    if let Some(impair) = impair {
+        of_impair(out, &format!("{at}/impair"), impair);
+    }
+    if let Some(CollectStep { emulator: _, file }) = collect {
+        add(out, &format!("{at}/collect/file"), file.as_ref());
+    }
+}
+
+fn of_test(out: &mut Vec<(String, String)>, at: &str, test: &TestStep) {
+    // Flags that name files are refused where `args` are read.
+    let TestStep { from: _, to: _, args: _, plan: _, plan_file, runs: _, background: _ } = test;
+    add(out, &format!("{at}/plan_file"), plan_file.as_ref());
+}
+
+fn of_impair(out: &mut Vec<(String, String)>, at: &str, impair: &ImpairStep) {
+    let ImpairStep { emulator: _, clear: _, to } = impair;
+    of_laws(out, at, to);
+}
+
+fn of_laws(out: &mut Vec<(String, String)>, at: &str, laws: &Impairing) {
+    let Impairing { both: _, a_to_b: _, b_to_a: _, profile: _, config: _, config_file, seed: _ } =
+        laws;
+    add(out, &format!("{at}/config_file"), config_file.as_ref());
+}
+
+fn of_published(out: &mut Vec<(String, String)>, at: &str, published: &[Published]) {
+    for (one, i) in published.iter().zip(0..) {
+        add(out, &format!("{at}/published/{i}/file"), Some(&one.file));
+    }
 }
 
 /// Refuses commands that are no scripts of the directory; returns whether there are any.
@@ -158,8 +243,7 @@ fn right_commands(
                 "no commands: the server was started without --allow-commands",
             ));
         };
-        let plain = file_name(program).is_ok() && !program.contains(' ');
-        if !plain || !directory.join(program).is_file() {
+        if !is_plain(program) || !directory.join(program).is_file() {
             let accepted = format!("the name of a script in {}", directory.display());
             return Err(Problem::field(field, program.as_str(), accepted));
         }
@@ -209,8 +293,13 @@ pub(crate) fn of_server(
     Ok(scenario)
 }
 
-/// Puts the scripts' paths in the place of their names, in the raw document.
-pub(crate) fn with_scripts(text: &str, scripts: &Path) -> Result<String, Problem> {
+/// The raw document as it is to be run: a request's values in it, as JSON's own kinds, and the scripts' paths in the place of
+/// their names. Nothing of it has to be said on a command line, where it would be read in another way.
+pub(crate) fn settled(
+    text: &str,
+    set: &Variables,
+    scripts: Option<&Path>,
+) -> Result<String, Problem> {
     fn walk(value: &mut Value, scripts: &Path) {
         match value {
             Value::Object(fields) => {
@@ -231,8 +320,51 @@ pub(crate) fn with_scripts(text: &str, scripts: &Path) -> Result<String, Problem
     } else {
         toml::from_str(text).map_err(Problem::internal)?
     };
-    walk(&mut raw, scripts);
+    for (name, value) in set {
+        // They win over the quick form's.
+        if let Some(quick) = raw.get_mut("quick").and_then(Value::as_object_mut) {
+            quick.remove(name);
+        }
+        if let Some(variables) = raw.get_mut("variables").and_then(Value::as_object_mut) {
+            variables.insert(name.clone(), value.clone());
+        }
+    }
+    if let Some(scripts) = scripts {
+        walk(&mut raw, scripts);
+    }
     Ok(raw.to_string())
+}
+
+/// Looks at what [`settled`] made once more, in the way of the program that will run it: its commands are scripts of the
+/// directory by their paths, its files those of the scenario that was looked at.
+pub(crate) fn as_it_runs(
+    root: &str,
+    text: &str,
+    hosts: &BTreeMap<String, HostSpec>,
+    quick: bool,
+    scripts: Option<&Path>,
+    looked_at: &Scenario,
+) -> Result<(), Problem> {
+    let scenario = Scenario::parse(text, quick, &Variables::new(), hosts)
+        .map_err(|e| Problem::of_model(root, &e))?;
+    for (at, program) in commands(&scenario.steps) {
+        let name = scripts.and_then(|s| Path::new(&program).strip_prefix(s).ok());
+        let is_script =
+            name.and_then(Path::to_str).is_some_and(is_plain) && Path::new(&program).is_file();
+        if !is_script {
+            let accepted = "the name of a script of the server's";
+            return Err(Problem::field(format!("{root}{at}"), program, accepted));
+        }
+    }
+    if files(&scenario) != files(looked_at) {
+        return Err(Problem::field(root, "other files", "variables that name no file"));
+    }
+    Ok(())
+}
+
+/// A name of a script: no path, no variable.
+fn is_plain(name: &str) -> bool {
+    file_name(name).is_ok() && !name.contains(' ')
 }
 
 /// Checks all plans of a scenario; what there is to know of it.
@@ -277,7 +409,7 @@ mod tests {
         }
         let nested = of(&nested, Some(dir.path()));
         assert!(nested.is_err(), "{nested:?}");
-        let real = with_scripts(&text("good"), dir.path()).unwrap();
+        let real = settled(&text("good"), &Variables::new(), Some(dir.path())).unwrap();
         assert!(real.contains(&format!("{}/good", dir.path().display())), "{real}");
     }
 

@@ -16,6 +16,9 @@ use tower::ServiceExt;
 
 use crate::app::{Shared, lock};
 use crate::extract::Asker;
+use crate::guard::{Place, masked};
+use crate::patient::Patient;
+use crate::types::ServerLimits;
 
 /// Most headers of a request, and bytes of its head.
 const MOST_HEADERS: usize = 64;
@@ -37,12 +40,17 @@ struct Counted {
 }
 
 impl Counted {
+    /// A quarter of all is kept for those who are known.
     fn new(
         count: &Arc<Mutex<Count>>,
         address: IpAddr,
-        most: usize,
-        most_of_address: usize,
+        is_known: bool,
+        limits: &ServerLimits,
     ) -> Option<Counted> {
+        // One host has a whole network of IPv6 addresses.
+        let address = masked(address);
+        let kept = if is_known { 0 } else { limits.connections / 4 };
+        let (most, most_of_address) = (limits.connections - kept, limits.connections_per_address);
         let mut counts = lock(count);
         let of_address = counts.by_address.get(&address).copied().unwrap_or(0);
         if counts.all >= most || of_address >= most_of_address {
@@ -87,23 +95,32 @@ pub(crate) async fn serve(
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
-        let (all, one) = (limits.connections, limits.connections_per_address);
+        let now = std::time::Instant::now();
+        let is_known = app.tokens.is_none() || app.known.knows(address.ip(), now);
         // Beyond the limits a connection is closed without a word: words would cost what is short.
-        let Some(counted) = Counted::new(&counts, address.ip(), all, one) else { continue };
+        let Some(counted) = Counted::new(&counts, address.ip(), is_known, &limits) else {
+            continue;
+        };
         let router = router.clone();
-        let head = Duration::from_secs(limits.head_seconds);
         tokio::spawn(async move {
-            converse(stream, address, router, head).await;
-            drop(counted);
+            converse(stream, address, router, limits, Place(Arc::new(counted))).await;
         });
     }
 }
 
-async fn converse(stream: TcpStream, address: SocketAddr, router: Router, head: Duration) {
+async fn converse(
+    stream: TcpStream,
+    address: SocketAddr,
+    router: Router,
+    limits: ServerLimits,
+    place: Place,
+) {
     let _ = stream.set_nodelay(true);
     let _ = socket2::SockRef::from(&stream).set_send_buffer_size(SEND_BUFFER_BYTES);
+    let stream = Patient::new(stream, Duration::from_secs(limits.write_seconds));
     let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(Asker { address, user: None });
+        request.extensions_mut().insert(place.clone());
         let router = router.clone();
         async move {
             let answered = router.oneshot(request.map(Body::new)).await;
@@ -116,9 +133,33 @@ async fn converse(stream: TcpStream, address: SocketAddr, router: Router, head: 
     // Errors are the peer's: it went, was too slow, or spoke no HTTP.
     let _ = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(head)
+        .header_read_timeout(Duration::from_secs(limits.head_seconds))
         .max_headers(MOST_HEADERS)
         .max_buf_size(MOST_HEAD_BYTES)
         .serve_connection(TokioIo::new(stream), service)
         .await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strangers_can_not_have_all_connections() {
+        let limits =
+            ServerLimits { connections: 8, connections_per_address: 3, ..Default::default() };
+        let counts = Arc::new(Mutex::new(Count::default()));
+        let of =
+            |address: &str, known| Counted::new(&counts, address.parse().unwrap(), known, &limits);
+        // A network of IPv6 counts as one address.
+        let first: Vec<_> = (1..9).filter_map(|i| of(&format!("2001:db8::{i}"), false)).collect();
+        assert_eq!(first.len(), 3);
+        let others: Vec<_> = (1..9).filter_map(|i| of(&format!("192.0.2.{i}"), false)).collect();
+        assert_eq!(others.len(), 3, "a quarter is kept");
+        let known: Vec<_> = (1..9).filter_map(|i| of(&format!("192.0.3.{i}"), true)).collect();
+        assert_eq!(known.len(), 2);
+        drop((first, others, known));
+        let counts = lock(&counts);
+        assert_eq!((counts.all, counts.by_address.len()), (0, 0));
+    }
 }

@@ -1,6 +1,7 @@
 //! A whole server: what it needs to begin, and its end.
 
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -12,6 +13,7 @@ use tokio::sync::Semaphore;
 
 use crate::app::{App, Shared};
 use crate::audit::Audit;
+use crate::bodies::Bodies;
 use crate::config::{ApiError, Config};
 use crate::guard::{self, Rates, Tokens};
 use crate::handlers::page;
@@ -108,7 +110,7 @@ impl ClientNews {
     }
 }
 
-/// All bodies that are being read, together.
+/// Bodies of all requests that are being answered, and what is made of them.
 const MOST_BODIES_BYTES: usize = 128 << 20;
 
 /// The router with everything around it, and what its handlers share.
@@ -121,6 +123,11 @@ pub(crate) fn assemble(
     let (routes, document) = routes::routes();
     let launcher = Launcher::new(launcher, directory.path())?;
     let audit = Audit::new(audit_path(&config));
+    // Plans and records of all users are in it.
+    let path = directory.path();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700)).map_err(|source| {
+        ApiError::File { operation: "set the mode of", path: path.into(), source }
+    })?;
     let app: Shared = Arc::new(App {
         instance: clock::new_id(),
         started_at: clock::now(),
@@ -135,11 +142,15 @@ pub(crate) fn assemble(
         calibrating: Default::default(),
         audit,
         rates: Rates::new(config.limits.requests_per_second),
+        failures: Rates::new(1),
         tokens,
         documents: tokio::sync::Mutex::new(()),
         edits: Mutex::default(),
-        heavy: Semaphore::new(4),
-        bodies: Semaphore::new(MOST_BODIES_BYTES / 1024),
+        heavy: Arc::new(Semaphore::new(4)),
+        doctor: Default::default(),
+        labs: Default::default(),
+        bodies: Bodies::new(MOST_BODIES_BYTES),
+        known: Default::default(),
         readers: Arc::new(Semaphore::new(config.limits.stream_readers)),
         config,
     });
@@ -149,6 +160,30 @@ pub(crate) fn assemble(
         .layer(from_fn_with_state(app.clone(), guard::guard))
         .with_state(app.clone());
     Ok((router, app))
+}
+
+/// A server's parts, without a launcher and in a directory that goes with them.
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+pub(crate) fn for_tests() -> (Router, Shared) {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let config = Config {
+        address: ([127, 0, 0, 1], 0).into(),
+        host_names: vec![],
+        token_file: None,
+        version: "0.0.0".into(),
+        place: weir_runs::Place::in_directory(at("data")),
+        plans: at("plans"),
+        scenarios: vec![],
+        keys: at("keys"),
+        scripts: None,
+        words: |_| Err(String::new()),
+        may_emulate: false,
+        may_make_labs: false,
+        limits: Default::default(),
+    };
+    assemble(config, directory, None).unwrap()
 }
 
 /// Beside the runs.

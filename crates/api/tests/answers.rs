@@ -122,11 +122,22 @@ fn two_editors_the_second_is_told_who_came_first() {
         let headers: Vec<(&str, &str)> = tag.iter().map(|t| ("If-Match", *t)).collect();
         ask(s.address, "PUT", "/plans/two%20editors", &headers, Some(&plan(rate)))
     };
-    let made = put("1M", None);
+    let new = |rate: &str| {
+        let headers = [("If-None-Match", "*")];
+        ask(s.address, "PUT", "/plans/two%20editors", &headers, Some(&plan(rate)))
+    };
+    put("1M", None).expect(428);
+    let made = new("1M");
     made.expect(201);
+    // Who thinks that it is new does not overwrite it, and neither does who says nothing.
+    new("9M").expect(412);
+    assert_eq!(put("9M", None).expect(428)["errors"][0]["field"], "If-Match");
+    ask(s.address, "DELETE", "/plans/two%20editors", &[], None).expect(428);
+    assert_eq!(get(s.address, "/plans/two%20editors").expect(200)["connection"][0]["rate"], "1M");
     let first = made.etag();
     assert_eq!(get(s.address, "/plans/two%20editors").etag(), first);
-    let second = put("2M", Some(&first));
+    // A proxy that packs answers makes the tag weak.
+    let second = put("2M", Some(&format!("W/{first}")));
     second.expect(200);
     let late = put("3M", Some(&first)).expect(412);
     assert_eq!(late["changed"]["by"], "127.0.0.1", "{late}");
@@ -140,7 +151,8 @@ fn two_editors_the_second_is_told_who_came_first() {
     assert_eq!(get(s.address, "/plans").expect(200)["plans"], json!([]));
     // Names that would lead elsewhere.
     for name in ["..", ".x", "%2e%2e%2fx", "a%2fb", "-x", "x%00"] {
-        let reply = ask(s.address, "PUT", &format!("/plans/{name}"), &[], Some(&plan("1M")));
+        let path = format!("/plans/{name}");
+        let reply = ask(s.address, "PUT", &path, &[("If-Match", "*")], Some(&plan("1M")));
         assert!(matches!(reply.status, 400 | 404 | 405 | 422), "{name}: {}", reply.status);
     }
     assert!(!s.directory.path().join("x.toml").exists());
@@ -154,7 +166,7 @@ fn two_editors_the_second_is_told_who_came_first() {
         .filter(|e| e["path"].as_str().unwrap().contains("two"))
         .map(|e| e["status"].as_u64().unwrap())
         .collect();
-    assert_eq!(statuses, [201, 200, 412, 412, 204, 412]);
+    assert_eq!(statuses, [428, 201, 412, 428, 428, 200, 412, 412, 204, 412]);
     let file = std::fs::read_to_string(audit["file"].as_str().unwrap()).unwrap();
     assert!(file.lines().count() >= 6, "{file}");
 }
@@ -239,4 +251,35 @@ fn scenarios_in_requests_start_no_commands() {
     });
     assert_eq!(refused(json!({ "document": document })), "/document/step/0/command/run/0");
     assert_eq!(refused(json!({})), "/scenario");
+}
+
+#[test]
+fn every_refusal_names_a_field() {
+    let s = serve(|_| {});
+    keep(&s, "run-one", "words");
+    let step = json!([{ "wait": { "time": "soon" } }]);
+    let document = json!({
+        "schema": "weir.scenario/1", "name": "x", "host": { "b": { "address": "127.0.0.1" } }, "step": step,
+    });
+    let sweep = json!({ "host": "127.0.0.1", "plan": plan("1M"), "over": ["nonsense"] });
+    let exists = [("If-Match", "*")];
+    for (method, path, body, status, field) in [
+        ("GET", "/runs/x%ff", None, 400, "path"),
+        ("PUT", "/runs/run-one/tags", Some(json!({ "a=b": "c" })), 422, "/a"),
+        (
+            "POST",
+            "/experiments",
+            Some(json!({ "document": document })),
+            422,
+            "/document/step/0/wait/time",
+        ),
+        ("POST", "/sweeps", Some(sweep), 422, "/over/0"),
+        ("POST", "/labs", Some(json!({ "name": "bad name" })), 422, "/name"),
+        ("GET", &format!("/runs?{}x=1", "tag=a%3Db&".repeat(100)), None, 422, "?"),
+    ] {
+        let problem = ask(s.address, method, path, &exists, body.as_ref()).expect(status);
+        assert_eq!(problem["errors"][0]["field"], field, "{method} {path}: {problem}");
+    }
+    let looked = ask(s.address, "POST", "/validate/scenario", &[], Some(&document)).expect(200);
+    assert_eq!(looked["errors"][0]["field"], "/step/0/wait/time", "{looked}");
 }

@@ -56,10 +56,21 @@ fn without_its_token_nobody_gets_anything() {
         assert_eq!(reply.status, 401, "{method} {at}");
     }
     let bearer = format!("Bearer {token}");
-    let with = [("Authorization", bearer.as_str())];
+    let with = [("Authorization", bearer.as_str()), ("If-None-Match", "*")];
     ask(s.address, "PUT", "/plans/x", &with, Some(&plan)).expect(201);
     let audit = ask(s.address, "GET", "/audit", &with, None).expect(200);
     assert_eq!(audit["entries"][0]["user"], "anna", "{audit}");
+    // Those without one are on record too; guesses in a row do not fill it.
+    let failed = |audit: &serde_json::Value| {
+        let entries = audit["entries"].as_array().unwrap();
+        entries.iter().filter(|e| e["status"] == 401).count()
+    };
+    assert!(failed(&audit) >= 1, "{audit}");
+    for _ in 0..100 {
+        ask(s.address, "GET", "/system", &[("Authorization", "Bearer x")], None).expect(401);
+    }
+    let audit = ask(s.address, "GET", "/audit", &with, None).expect(200);
+    assert!(failed(&audit) < 60, "{audit}");
     // A page gets it as a cookie that its scripts can't read.
     ask(s.address, "POST", "/session", &[], Some(&json!({ "token": "wrong" }))).expect(401);
     let begun = ask(s.address, "POST", "/session", &[], Some(&json!({ "token": token })));

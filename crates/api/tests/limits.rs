@@ -150,9 +150,10 @@ fn readers_are_told_once_and_counted() {
     let plan = json!({ "schema": "weir.plan/1", "connection": [{}] });
     for i in 0..200 {
         let path = format!("/plans/p{}", i % 2);
-        assert!(ask(s.address, "PUT", &path, &[], Some(&plan)).status < 300);
+        let condition = if i < 2 { ("If-None-Match", "*") } else { ("If-Match", "*") };
+        assert!(ask(s.address, "PUT", &path, &[condition], Some(&plan)).status < 300);
     }
-    ask(s.address, "DELETE", "/plans/p1", &[], None).expect(204);
+    ask(s.address, "DELETE", "/plans/p1", &[("If-Match", "*")], None).expect(204);
     for reader in &mut readers {
         let gone = reader.until("edited", |e| e["document"] == "plans/p1" && e["etag"].is_null());
         assert_eq!(gone["by"], "127.0.0.1");
@@ -181,4 +182,70 @@ fn a_restart_shows_as_another_instance() {
     assert!(reader.next().is_none(), "the stream ends with its server");
     let s = serve(|_| {});
     assert_ne!(get(s.address, "/system").expect(200)["instance"], before);
+}
+
+#[test]
+fn who_reads_nothing_does_not_keep_its_connection() {
+    let s = serve(|c| {
+        c.limits.connections = 1;
+        c.limits.connections_per_address = 1;
+        c.limits.head_seconds = 1;
+        c.limits.write_seconds = 1;
+    });
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    socket.connect(&s.address.into()).unwrap();
+    let mut greedy = TcpStream::from(socket);
+    let one = "GET /api/v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    greedy.write_all(one.repeat(50).as_bytes()).unwrap();
+    // Its place is free again though it never takes what it asked for.
+    let end = std::time::Instant::now() + http::LIMIT;
+    while std::time::Instant::now() < end {
+        if ask_on(connect(s.address), "GET", "/api/v1/schemas", &[], None).is_some() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    drop(greedy);
+    panic!("the place stayed taken");
+}
+
+#[test]
+fn lengths_that_are_only_told_keep_nobody_out() {
+    let s = serve(|_| {});
+    let path = "/api/v1/validate/plan";
+    let silent: Vec<TcpStream> = (0..32)
+        .map(|_| {
+            let mut stream = connect(s.address);
+            let length = 8 << 20;
+            write!(stream, "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{{").unwrap();
+            stream
+        })
+        .collect();
+    let plan = json!({ "schema": "weir.plan/1", "connection": [{}] });
+    for _ in 0..20 {
+        ask(s.address, "POST", "/validate/plan", &[], Some(&plan)).expect(200);
+    }
+    drop(silent);
+    // What is open to everybody takes a token and no more.
+    let long = json!({ "token": "x".repeat(2000) });
+    ask(s.address, "POST", "/session", &[], Some(&long)).expect(413);
+}
+
+#[test]
+fn many_small_values_are_refused_before_they_are_parsed() {
+    let s = serve(|_| {});
+    let array = format!("[{}0]", "0,".repeat(4_000_000));
+    let tables = format!("{{\"connection\":[{}{{}}]}}", "{},".repeat(1_000_000));
+    for (what, text) in
+        [("scenario", &array), ("plan", &array), ("plan", &tables), ("impairment", &array)]
+    {
+        let path = format!("/api/v1/validate/{what}");
+        let reply = ask_on(connect(s.address), "POST", &path, &[], Some(text.as_bytes()));
+        assert_eq!(reply.unwrap().status, 413, "{what}");
+    }
+    // A long plan is fine.
+    let connection = json!({ "transport": "udp", "rate": "1M", "name": "n".repeat(60) });
+    let plan = json!({ "schema": "weir.plan/1", "connection": vec![connection; 1] });
+    ask(s.address, "POST", "/validate/plan", &[], Some(&plan)).expect(200);
 }

@@ -1,6 +1,7 @@
 //! Where output goes: stdout or a file, with the time before its lines if asked for.
 
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::CliError;
@@ -27,7 +28,9 @@ impl Sink {
         let (out, path): (Box<dyn Write + Send>, PathBuf) = match logfile {
             None => (Box::new(io::stdout()), "stdout".into()),
             Some(path) => {
-                let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
+                // What is told of clients and keys is for this user.
+                let file =
+                    std::fs::OpenOptions::new().append(true).create(true).mode(0o600).open(path);
                 (Box::new(file.map_err(CliError::io("--logfile: open", path))?), path.into())
             }
         };

@@ -141,6 +141,43 @@ fn a_test_is_started_watched_and_kept() {
 }
 
 #[test]
+fn a_new_token_is_told_once_and_in_no_log() {
+    use std::os::unix::fs::PermissionsExt;
+    for json in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let (tokens, log) = (dir.path().join("tokens"), dir.path().join("log"));
+        let port = free_port();
+        let mut command = Command::new(WEIR);
+        command.args(["serve", "--ui=127.0.0.1:0", "-p", &port, "-B", "127.0.0.1"]);
+        command.arg("--ui-token-file").arg(&tokens).arg("--logfile").arg(&log);
+        command.args(json.then_some("--json-stream"));
+        command.env("WEIR_DATA_DIR", dir.path().join("data")).env("NO_COLOR", "1");
+        command.env("WEIR_CONFIG_DIR", dir.path().join("config"));
+        command.env("WEIR_RUNTIME_DIR", dir.path().join("runtime"));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut said = String::new();
+        BufReader::new(child.stderr.take().unwrap()).read_line(&mut said).unwrap();
+        let logged = || std::fs::read_to_string(&log).unwrap_or_default();
+        until("the log tells of the page", || logged().contains("127.0.0.1:"));
+        common::signal("TERM", &child);
+        let printed = child.wait_with_output().unwrap().stdout;
+        let token = if json {
+            let event: Value = serde_json::from_str(&said).unwrap();
+            assert_eq!(event["event"], "token");
+            assert!(logged().lines().all(|l| serde_json::from_str::<Value>(l).is_ok()));
+            event["data"]["token"].as_str().unwrap().to_owned()
+        } else {
+            said.trim().rsplit(' ').next().unwrap().to_owned()
+        };
+        assert!(token.starts_with("weir_") && token.len() > 60, "{said}");
+        assert!(!logged().contains(&token), "{}", logged());
+        assert!(!String::from_utf8_lossy(&printed).contains(&token));
+        assert_eq!(log.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}
+
+#[test]
 fn a_test_is_stopped_and_what_it_measured_is_kept() {
     let dir = tempfile::tempdir().unwrap();
     let port = free_port();

@@ -6,6 +6,7 @@
 //! - [`calibrate`]: [`calibrate::calibrate`] measures this host's noise floor, a [`calibrate::Calibration`] that is
 //!   kept and printed beside results.
 //! - [`triangulation`]: an emulator's journal and a receiver's log, joined packet by packet.
+//! - [`lines`]: the command lines by which this program starts itself.
 //! - [`Error`]: what kept a measurement from being made.
 //!
 //! ```
@@ -23,6 +24,7 @@ pub mod doctor;
 mod error;
 #[doc(hidden)]
 pub mod fuzz;
+pub mod lines;
 mod process;
 pub mod scenario;
 pub mod triangulation;

@@ -35,7 +35,7 @@ impl Bench {
         let end = json!({ "event": "end", "data": record });
         std::fs::write(bench.path("end"), format!("{end}\n")).unwrap();
         let script = "#!/bin/sh\ncd \"${0%/*}\"\n\
-            for word; do case $word in step=*) step=${word#step=};; esac; done\n\
+            for word; do case $word in --label=step=*) step=${word#--label=step=};; esac; done\n\
             step=$(echo \"$step\" | tr '/' '-')\n\
             echo \"$step\" >> made\n\
             [ -e \"slow-$step\" ] && exec sleep 1000\n\
@@ -394,4 +394,20 @@ fn a_swept_emulator_is_left_as_it_was() {
     let ended = bench.run_with(&text, Journal::default(), false, &is_stopped, &words);
     assert_eq!(ended.experiment.status, Status::Interrupted);
     assert!(!laws.lock().unwrap().to_string().contains("loss"));
+}
+
+/// A pipe that nobody writes to would hold whoever opens it up for ever.
+#[test]
+fn only_regular_files_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let made = std::process::Command::new("mkfifo").arg(dir.path().join("pipe")).status().unwrap();
+    assert!(made.success());
+    std::fs::create_dir(dir.path().join("dir")).unwrap();
+    std::fs::write(dir.path().join("plain"), "text").unwrap();
+    let files = weir_experiment::scenario::Files::new(dir.path());
+    for name in ["pipe", "dir", "/dev/null"] {
+        let error = files.read(name).unwrap_err().to_string();
+        assert!(error.contains("no regular file"), "{name}: {error}");
+    }
+    assert_eq!(files.read("plain").unwrap(), "text");
 }

@@ -28,6 +28,8 @@ pub enum ModelError {
     Document {
         /// The kind of document.
         document: &'static str,
+        /// The path of the field where one is known, else empty.
+        field: String,
         /// The reason with line and column where known.
         reason: String,
     },

@@ -9,6 +9,7 @@
 //! - [`experiment`]: `weir.scenario/1` and `weir.experiment/1`: metrics, expectations, steps, and what came of them.
 //! - [`record`]: `weir.run/1`, everything that was measured. A part not measured is absent, never zero.
 //! - [`report`]: what one end of a test hands to the other afterwards; two of them make a record.
+//! - [`names`]: what may be a host, an interface, a variable.
 //! - [`json`]: the JSON of all of these, without `null`; [`csv`]: cells of tables.
 //! - [`schema`]: the published JSON Schemas, generated from the types.
 //!
@@ -24,6 +25,7 @@ pub mod experiment;
 pub mod fuzz;
 pub mod impairment;
 pub mod json;
+pub mod names;
 pub mod plan;
 pub mod record;
 pub mod report;

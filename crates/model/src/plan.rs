@@ -415,7 +415,11 @@ impl Plan {
     /// # Errors
     /// [`ModelError::Document`] with line and column, or [`ModelError::Field`] for a value that can't be run.
     pub fn parse(text: &str) -> Result<Plan, ModelError> {
-        let document = |reason: String| ModelError::Document { document: PLAN_SCHEMA, reason };
+        let document = |reason: String| ModelError::Document {
+            document: PLAN_SCHEMA,
+            field: String::new(),
+            reason,
+        };
         let plan: Plan = if text.trim_start().starts_with('{') {
             serde_json::from_str(text).map_err(|e| document(e.to_string()))?
         } else {
@@ -430,8 +434,11 @@ impl Plan {
     /// # Errors
     /// [`ModelError::Document`] when a number does not fit TOML's 64-bit integers.
     pub fn to_toml(&self) -> Result<String, ModelError> {
-        toml::to_string(self)
-            .map_err(|e| ModelError::Document { document: PLAN_SCHEMA, reason: e.to_string() })
+        toml::to_string(self).map_err(|e| ModelError::Document {
+            document: PLAN_SCHEMA,
+            field: String::new(),
+            reason: e.to_string(),
+        })
     }
 
     /// Checks everything that can be known without a socket.

@@ -1,13 +1,16 @@
 //! Who may ask, how often, and by which name: all requests pass here before any handler.
 
+mod known;
 mod rates;
 mod tokens;
 
-pub(crate) use rates::Rates;
+pub(crate) use known::Known;
+pub(crate) use rates::{Rates, masked};
 pub use tokens::make_token_file;
 pub(crate) use tokens::{Tokens, cookie};
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
@@ -23,24 +26,37 @@ use crate::types::AuditEntry;
 const PAGE_POLICY: &str = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// The middleware.
+///
+/// A change has a task of its own: who hangs up in the middle of it neither leaves it half made nor keeps it out of the log.
 pub(crate) async fn guard(State(app): State<Shared>, mut request: Request, next: Next) -> Response {
-    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let method = request.method().clone();
+    let mut entry = Logged::new(&app, &request);
     let mut response = match admit(&app, &mut request) {
+        Ok(_) if is_reading(&method) => next.run(request).await,
         Ok(asker) => {
-            let answered = next.run(request).await;
-            if !is_reading(&method) {
-                app.audit.write(AuditEntry {
-                    at: crate::clock::now(),
-                    address: asker.address.to_string(),
-                    user: asker.user.clone(),
-                    method: method.to_string(),
-                    path: path.chars().take(500).collect(),
-                    status: answered.status().as_u16(),
-                });
-            }
-            answered
+            entry.is_wanted = true;
+            entry.entry.user = asker.user;
+            let share = app.bodies.share(asker.address.ip());
+            request.extensions_mut().insert(share.clone());
+            let changed = tokio::spawn(async move {
+                // All of it: the status alone would be taken along as a copy.
+                let mut entry = entry;
+                // It counts as a connection for as long as it lasts, whoever waits for it.
+                let _place = request.extensions().get::<Place>().cloned();
+                let answered = next.run(request).await;
+                entry.entry.status = answered.status().as_u16();
+                // The body's memory is in use until here.
+                drop(share);
+                answered
+            });
+            changed.await.unwrap_or_else(|e| Problem::internal(e).into_response())
         }
-        Err(problem) => problem.into_response(),
+        Err(problem) => {
+            entry.entry.status = problem.status;
+            entry.is_wanted = problem.status == StatusCode::UNAUTHORIZED.as_u16();
+            drop(entry);
+            problem.into_response()
+        }
     };
     let headers = response.headers_mut();
     let mut put = |name: header::HeaderName, value: &'static str| {
@@ -54,6 +70,49 @@ pub(crate) async fn guard(State(app): State<Shared>, mut request: Request, next:
     put(header::HeaderName::from_static("cross-origin-opener-policy"), "same-origin");
     put(header::HeaderName::from_static("cross-origin-resource-policy"), "same-origin");
     response
+}
+
+/// A place among the connections, held by whatever works for one of them.
+#[derive(Clone)]
+pub(crate) struct Place(#[expect(dead_code)] pub(crate) Arc<dyn Send + Sync>);
+
+/// An entry of the log that is written when it is dropped, however that comes.
+struct Logged {
+    app: Shared,
+    entry: AuditEntry,
+    is_wanted: bool,
+}
+
+impl Logged {
+    fn new(app: &Shared, request: &Request) -> Logged {
+        let address = request.extensions().get::<Asker>().map(|a| a.address);
+        Logged {
+            app: app.clone(),
+            entry: AuditEntry {
+                at: crate::clock::now(),
+                address: address.map(|a| a.to_string()).unwrap_or_default(),
+                user: None,
+                method: request.method().to_string(),
+                path: request.uri().path().chars().take(500).collect(),
+                // Where no answer came.
+                status: StatusCode::INTERNAL_SERVER_ERROR.as_u16(),
+            },
+            is_wanted: false,
+        }
+    }
+}
+
+impl Drop for Logged {
+    fn drop(&mut self) {
+        // Guesses of tokens must not push everything else out of the log.
+        let is_guess = self.entry.status == StatusCode::UNAUTHORIZED.as_u16();
+        let ip = self.entry.address.parse().map(|a: std::net::SocketAddr| a.ip());
+        let is_flood = is_guess
+            && ip.is_ok_and(|ip| self.app.failures.take(ip, std::time::Instant::now()).is_err());
+        if self.is_wanted && !is_flood {
+            self.app.audit.write(self.entry.clone());
+        }
+    }
 }
 
 fn is_reading(method: &Method) -> bool {
@@ -84,6 +143,9 @@ fn admit(app: &Shared, request: &mut Request) -> Result<Asker, Problem> {
                 StatusCode::UNAUTHORIZED,
                 "a token is needed: Authorization: Bearer TOKEN",
             ));
+        }
+        if asker.user.is_some() {
+            app.known.remember(asker.address.ip(), now);
         }
     }
     request.extensions_mut().insert(asker.clone());
@@ -153,6 +215,46 @@ fn right_origin(headers: &HeaderMap) -> Result<(), Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use axum::Router;
+    use axum::body::Body;
+    use axum::routing::post;
+    use tower::ServiceExt;
+
+    #[tokio::test]
+    async fn a_change_goes_on_and_is_logged_when_its_asker_hangs_up() {
+        let (_, app) = crate::server::for_tests();
+        let (begun, has_begun) = tokio::sync::oneshot::channel();
+        let (go, may_go) = tokio::sync::oneshot::channel::<()>();
+        let once = Arc::new(std::sync::Mutex::new(Some((begun, may_go))));
+        let slow = move || {
+            let (begun, may_go) = once.lock().unwrap().take().unwrap();
+            async move {
+                begun.send(()).unwrap();
+                may_go.await.unwrap();
+                StatusCode::NO_CONTENT
+            }
+        };
+        let router = Router::new()
+            .route("/api/v1/slow", post(slow))
+            .layer(axum::middleware::from_fn_with_state(app.clone(), guard))
+            .with_state(app.clone());
+        let mut request = axum::http::Request::post("/api/v1/slow").header("host", "localhost");
+        let asker = Asker { address: "127.0.0.1:1".parse().unwrap(), user: None };
+        request.extensions_mut().unwrap().insert(asker);
+        let asked = router.oneshot(request.body(Body::empty()).unwrap());
+        // Dropped in the middle, as a connection's end does.
+        tokio::select! {
+            _ = asked => panic!("answered"),
+            begun = has_begun => begun.unwrap(),
+        }
+        assert!(app.audit.latest().is_empty());
+        go.send(()).expect("the handler went with its asker");
+        while app.audit.latest().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        let entry = &app.audit.latest()[0];
+        assert_eq!((entry.path.as_str(), entry.status), ("/api/v1/slow", 204));
+    }
 
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
         pairs.iter().map(|(k, v)| (k.parse().unwrap(), v.parse().unwrap())).collect()

@@ -52,7 +52,7 @@ impl Rates {
 }
 
 /// One host has a whole /64 of IPv6.
-fn masked(address: IpAddr) -> IpAddr {
+pub(crate) fn masked(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
             Some(v4) => v4.into(),

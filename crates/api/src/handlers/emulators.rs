@@ -9,8 +9,8 @@ use weir_model::impairment::Impairment;
 
 use super::{Answer, Json200, answer, fresh};
 use crate::app::Shared;
-use crate::extract::{Asker, IfMatch, Json, Part, Parts2};
-use crate::problem::Problem;
+use crate::extract::{Asker, Condition, Json, Part, Parts2};
+use crate::problem::{FieldError, Problem};
 use crate::supervise::emulators as supervise;
 use crate::types::*;
 
@@ -40,22 +40,50 @@ pub(crate) async fn start(
         }
     }
     for (name, i) in request.interfaces.iter().zip(0..) {
-        let wrong = |c: char| c == '/' || c.is_whitespace() || c.is_control();
-        if name.is_empty() || name.len() > 15 || name.starts_with('-') || name.contains(wrong) {
+        if !weir_model::names::is_interface(name) {
             let field = format!("/interfaces/{i}");
             return Err(Problem::field(field, name.as_str(), "the name of an interface"));
         }
     }
     let at = request.lab.as_deref().map(|l| super::tests::lab_node("/lab", l)).transpose()?;
-    let is_remote = !asker.address.ip().is_loopback();
-    if at.is_none() && request.force && is_remote {
+    if at.is_none() && request.force && is_remote(&asker) {
         keep_the_way(&request.interfaces)?;
     }
-    let entry = supervise::start(&app, request, at).await?;
+    let names = request.interfaces.clone();
+    let entry = supervise::start(&app, request, at).await.map_err(|e| of_interfaces(e, &names))?;
     let what = format!("started between {}", entry.interfaces.join(" and "));
     supervise::remember(&app, &entry.id, &asker.name(), what);
     let etag = entry.etag.clone();
     Ok(answer(StatusCode::CREATED, &entry, Some(&etag)))
+}
+
+/// Whether it is somebody elsewhere. Behind a proxy or a tunnel everybody comes from loopback: where tokens are asked for,
+/// who shows one is taken for remote.
+fn is_remote(asker: &Asker) -> bool {
+    asker.user.is_some() || !asker.address.ip().to_canonical().is_loopback()
+}
+
+/// The program's words name an interface; so does the field.
+fn of_interfaces(mut problem: Problem, names: &[String; 2]) -> Problem {
+    if problem.errors.is_empty() && matches!(problem.status, 422 | 503) {
+        let message = problem.detail.clone();
+        let is_word = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | '@');
+        let words: Vec<&str> = message.split(|c| !is_word(c)).collect();
+        for (name, i) in names.iter().zip(0..) {
+            if words.contains(&name.as_str()) {
+                let field = format!("/interfaces/{i}");
+                problem.errors.push(of_field(field, Some(name.clone()), &message));
+            }
+        }
+        if problem.errors.is_empty() {
+            problem.errors.push(of_field(String::new(), None, &message));
+        }
+    }
+    problem
+}
+
+fn of_field(field: String, given: Option<String>, message: &str) -> FieldError {
+    FieldError { field, given, accepted: None, message: message.into() }
 }
 
 /// A remote user could cut the way by which it asks: that takes somebody at the host itself.
@@ -101,14 +129,14 @@ pub(crate) async fn put_configuration(
     State(app): State<Shared>,
     Part(id): Part,
     asker: Asker,
-    IfMatch(wanted): IfMatch,
+    wanted: Condition,
     Json(configuration): Json<Impairment>,
 ) -> Result<Response, Problem> {
     configuration.check().map_err(|e| Problem::of_model("", &e))?;
     // From the look at the tag to the change nobody else changes anything through this server.
     let _one = app.documents.lock().await;
     let before = supervise::show(&app, &id).await?;
-    fresh(&app, &document(&id), wanted.as_deref(), Some(&before.entry.etag))?;
+    fresh(&app, &document(&id), &wanted, Some(&before.entry.etag))?;
     let request = json!({ "verb": "set", "impairment": configuration });
     let told = supervise::ask(&id, request).await?;
     let applied = applied(&app, &id, &asker, &told, "configuration").await?;
@@ -210,4 +238,31 @@ pub(crate) async fn log(State(app): State<Shared>, Part(id): Part) -> Answer<Emu
     let lines = supervise::words(&id);
     let changes = supervise::changes(&app, &id);
     Ok(Json200(EmulatorLog { alarms, lines, changes }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_shows_a_token_is_taken_for_remote() {
+        let of = |address: &str, user: Option<&str>| {
+            let address = format!("{address}:1").parse().unwrap();
+            is_remote(&Asker { address, user: user.map(Into::into) })
+        };
+        assert!(!of("127.0.0.1", None) && !of("[::1]", None) && !of("[::ffff:127.0.0.1]", None));
+        assert!(of("192.0.2.1", None) && of("127.0.0.1", Some("anna")));
+    }
+
+    #[test]
+    fn an_interface_that_is_refused_is_named_by_its_field() {
+        let names = ["to-a".to_owned(), "lo".to_owned()];
+        let of = |words: &str| {
+            let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, words);
+            of_interfaces(problem, &names).errors[0].field.clone()
+        };
+        assert_eq!(of("lo: the loopback interface"), "/interfaces/1");
+        assert_eq!(of("there is no interface 'to-a'"), "/interfaces/0");
+        assert_eq!(of("a long story"), "");
+    }
 }

@@ -11,14 +11,19 @@ use weir_report::page;
 
 use super::runs::{data_of, rendered};
 use super::tests::{key_file, right_host};
-use super::{Answer, Json200, answer, heavy};
+use super::{Answer, Json200, answer, heavy, short, short_list};
 use crate::app::Shared;
 use crate::clock;
+use crate::config::Config;
 use crate::extract::{Json, Part, Query};
 use crate::problem::Problem;
 use crate::scenarios;
 use crate::supervise::{self, Order};
+use crate::sweeps;
 use crate::types::*;
+
+/// Most hosts of an experiment.
+const MOST_HOSTS: usize = 64;
 
 pub(crate) async fn scenarios(State(app): State<Shared>) -> Answer<ScenarioList> {
     let directories = app.config.scenarios.clone();
@@ -45,13 +50,12 @@ pub(crate) async fn scenario(State(app): State<Shared>, Part(name): Part) -> Ans
 }
 
 /// A scenario that is only looked at; what there is to know of it.
-pub(crate) fn looked_at(bytes: &[u8], words: crate::config::Words) -> Result<Vec<String>, Problem> {
-    let text = String::from_utf8_lossy(bytes);
-    let none = (Variables::new(), BTreeMap::new());
-    let scenario = weir_model::experiment::Scenario::parse(&text, false, &none.0, &none.1)
-        .map_err(|e| Problem::of_model("", &e))?;
+pub(crate) fn looked_at(text: &str, config: &Config) -> Result<Vec<String>, Problem> {
+    let (set, hosts) = (Variables::new(), BTreeMap::new());
+    let scripts = config.scripts.as_deref();
+    let scenario = scenarios::of_request("", text, &set, &hosts, false, scripts)?;
     let nowhere = PathBuf::from("/nonexistent");
-    let runs = scenarios::checked("", &scenario, nowhere, words)?;
+    let runs = scenarios::checked("", &scenario, nowhere, config.words)?;
     Ok(vec![format!("{} steps, at least {runs} runs", scenario.steps.len())])
 }
 
@@ -64,6 +68,10 @@ pub(crate) async fn start(
     Json(request): Json<ExperimentRequest>,
 ) -> Result<Response, Problem> {
     let key_file = key_file(&app.config.keys, request.key_name.as_deref())?;
+    if request.hosts.len() > MOST_HOSTS {
+        let given = format!("{} hosts", request.hosts.len());
+        return Err(Problem::field("/hosts", given, format!("at most {MOST_HOSTS}")));
+    }
     let mut hosts = BTreeMap::new();
     for (name, address) in &request.hosts {
         let field = format!("/hosts/{}", name.replace('~', "~0").replace('/', "~1"));
@@ -76,7 +84,7 @@ pub(crate) async fn start(
     }
     let work = {
         let app = app.clone();
-        let (set, hosts) = (request.set.clone(), hosts.clone());
+        let (set, hosts) = (request.set, hosts.clone());
         let (quick, name, document) = (request.quick, request.scenario, request.document);
         move || prepare(&app, name, document, &set.into_iter().collect(), &hosts, quick)
     };
@@ -85,7 +93,6 @@ pub(crate) async fn start(
         scenario: ready.path,
         quick: request.quick,
         simulate: request.simulate,
-        set: request.set,
         hosts,
         key_file,
         seed: request.seed.map(|s| s.to_string()),
@@ -126,21 +133,23 @@ fn prepare(
             let beside = found.path.parent().map(PathBuf::from).unwrap_or_default();
             scenarios::checked("/scenario", &scenario, beside.clone(), app.config.words)?;
             let runs_commands = scenarios::described(&found).0.runs_commands;
-            let (path, directory) = match scripts.filter(|_| runs_commands) {
-                None => (std::fs::canonicalize(&found.path).map_err(failed)?, None),
-                Some(scripts) => {
-                    // The scenario with the scripts' paths, and beside it what was beside it.
-                    std::fs::create_dir(&directory).map_err(failed)?;
-                    for entry in std::fs::read_dir(&beside).map_err(failed)?.flatten() {
-                        let real = std::fs::canonicalize(entry.path()).map_err(failed)?;
-                        let to = directory.join(entry.file_name());
-                        std::os::unix::fs::symlink(real, to).map_err(failed)?;
-                    }
-                    let path = directory.join("scenario.with-scripts.json");
-                    let text = scenarios::with_scripts(&found.text, scripts)?;
-                    std::fs::write(&path, text).map_err(failed)?;
-                    (path, Some(directory))
+            let (path, directory) = if set.is_empty() && !runs_commands {
+                (std::fs::canonicalize(&found.path).map_err(failed)?, None)
+            } else {
+                // The scenario as it was looked at, and beside it what was beside it.
+                let text = scenarios::settled(&found.text, set, scripts)?;
+                scenarios::as_it_runs("/set", &text, &hosts, quick, scripts, &scenario)?;
+                std::fs::create_dir(&directory).map_err(failed)?;
+                const NAME: &str = "scenario.settled.json";
+                let entries = std::fs::read_dir(&beside).map_err(failed)?.flatten();
+                for entry in entries.filter(|e| e.file_name() != NAME) {
+                    let Ok(real) = std::fs::canonicalize(entry.path()) else { continue };
+                    let to = directory.join(entry.file_name());
+                    std::os::unix::fs::symlink(real, to).map_err(failed)?;
                 }
+                let path = directory.join(NAME);
+                std::fs::write(&path, text).map_err(failed)?;
+                (path, Some(directory))
             };
             Ok(Ready { name: scenario.name, title: scenario.title, path, directory })
         }
@@ -150,10 +159,8 @@ fn prepare(
             std::fs::create_dir(&directory).map_err(failed)?;
             let done = || -> Result<PathBuf, Problem> {
                 scenarios::checked("/document", &scenario, directory.clone(), app.config.words)?;
-                let text = match scripts {
-                    Some(scripts) => scenarios::with_scripts(&text, scripts)?,
-                    None => text.clone(),
-                };
+                let text = scenarios::settled(&text, set, scripts)?;
+                scenarios::as_it_runs("/document", &text, &hosts, quick, scripts, &scenario)?;
                 let path = directory.join("scenario.json");
                 std::fs::write(&path, text).map_err(failed)?;
                 Ok(path)
@@ -182,7 +189,7 @@ pub(crate) async fn sweep(
     Json(request): Json<SweepRequest>,
 ) -> Result<Response, Problem> {
     request.plan.check().map_err(|e| Problem::of_model("/plan", &e))?;
-    let host = request.host.or_else(|| request.plan.host.clone());
+    let host = request.host.clone().or_else(|| request.plan.host.clone());
     let host = match (host, request.lab) {
         (Some(host), false) => Some(right_host("/host", &host)?),
         (None, true) => None,
@@ -195,18 +202,25 @@ pub(crate) async fn sweep(
         let given = format!("{} axes", request.over.len());
         return Err(Problem::field("/over", given, "1 to 16"));
     }
+    short_list("/over", &request.over)?;
+    short_list("/metrics", &request.metrics)?;
+    short_list("/expect", &request.expect)?;
+    for (field, text) in [("/both", &request.both), ("/emulator", &request.emulator)] {
+        text.as_deref().map_or(Ok(()), |text| short(field, text))?;
+    }
     if let Some(runs) = request.runs.filter(|r| !(1..=1000).contains(r)) {
         return Err(Problem::field("/runs", runs.to_string(), "1 to 1000"));
     }
+    let request = heavy(&app, move || sweeps::check(&request).map(|()| request)).await?;
     let key_file = key_file(&app.config.keys, request.key_name.as_deref())?;
     let plan = format!("{}.plan", clock::new_id());
     // The sweep's host stands for the plan's.
     let text = weir_model::plan::Plan { host: None, ..request.plan.clone() };
     let text = serde_json::to_vec(&text).map_err(Problem::internal)?;
-    std::fs::write(app.private(&plan), text).map_err(Problem::internal)?;
+    let path = app.write_private(&plan, &text).map_err(Problem::internal)?;
     let order = Order::Sweep {
         host,
-        plan: plan.clone(),
+        plan,
         over: request.over,
         runs: request.runs,
         confidence: request.confidence_percentage,
@@ -219,11 +233,8 @@ pub(crate) async fn sweep(
         key_file,
     };
     let title = request.plan.title;
-    let state = supervise::start_experiment(&app, "sweep", title, order, None).await;
-    if state.is_err() {
-        let _ = std::fs::remove_file(app.private(&plan));
-    }
-    Ok(answer(StatusCode::CREATED, &state?, None))
+    let state = supervise::start_experiment(&app, "sweep", title, order, Some(path)).await?;
+    Ok(answer(StatusCode::CREATED, &state, None))
 }
 
 pub(crate) async fn get(State(app): State<Shared>, Part(id): Part) -> Answer<ExperimentState> {

@@ -5,12 +5,15 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use weir_lab::Registry;
 
-use super::{Answer, Json200, answer, heavy};
+use super::{Answer, Json200, answer, heavy, short};
 use crate::app::Shared;
 use crate::extract::{Json, Part};
 use crate::problem::{FieldError, Problem};
 use crate::supervise::{self, Order};
 use crate::types::*;
+
+/// Longest name of a lab.
+const MOST_NAME: usize = 32;
 
 async fn labs(app: &Shared) -> Result<Vec<LabEntry>, Problem> {
     heavy(app, || {
@@ -39,6 +42,15 @@ pub(crate) async fn make(
     State(app): State<Shared>,
     Json(request): Json<LabRequest>,
 ) -> Result<Response, Problem> {
+    lab_name(&request.name)?;
+    request.impair.as_deref().map_or(Ok(()), |laws| short("/impair", laws))?;
+    // From the count to the new lab nobody else makes one through this server.
+    let _one = app.labs.lock().await;
+    let most = app.config.limits.labs;
+    let there = labs(&app).await?.len();
+    if there >= most {
+        return Err(Problem::conflict(format!("{there} labs are there, the limit is {most}")));
+    }
     let name = request.name.clone();
     let order = Order::LabUp {
         name: request.name,
@@ -52,6 +64,13 @@ pub(crate) async fn make(
     let made = labs(&app).await?.into_iter().find(|l| l.name == name);
     let made = made.ok_or_else(|| Problem::internal("the lab is gone again"))?;
     Ok(answer(StatusCode::CREATED, &made, None))
+}
+
+/// A lab's name, as the launcher takes it.
+fn lab_name(name: &str) -> Result<(), Problem> {
+    supervise::word(name, MOST_NAME)
+        .map(drop)
+        .map_err(|_| Problem::field("/name", name, "1 to 32 letters, digits, '-', '_' and '.'"))
 }
 
 /// The program's words name a flag; the field has its name.

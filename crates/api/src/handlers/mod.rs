@@ -17,7 +17,8 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 use crate::app::Shared;
-use crate::problem::Problem;
+use crate::extract::Condition;
+use crate::problem::{FieldError, Problem};
 
 /// What handlers answer.
 pub(crate) type Answer<T> = Result<Json200<T>, Problem>;
@@ -45,24 +46,38 @@ pub(crate) fn answer<T: Serialize>(status: StatusCode, value: &T, etag: Option<&
     (status, headers, text).into_response()
 }
 
-/// Refuses a change that was made from another state than there is: 412, telling who came first.
+/// Refuses a change that was made from another state than there is: 412, telling who came first. One that does not say from
+/// which it was made could overwrite anybody's: 428.
 pub(crate) fn fresh(
     app: &Shared,
     document: &str,
-    wanted: Option<&str>,
+    wanted: &Condition,
     now: Option<&str>,
 ) -> Result<(), Problem> {
     let matches = match (wanted, now) {
-        (None, _) => true,
-        (Some("*"), now) => now.is_some(),
-        (Some(wanted), Some(now)) => wanted == now,
-        (Some(_), None) => false,
+        (Condition::None, _) => {
+            return Err(Problem::new(
+                StatusCode::PRECONDITION_REQUIRED,
+                "say what it is made from: If-Match with the entity tag that was read, or * for whatever is there; If-None-Match: * for a new one",
+            )
+            .with(FieldError {
+                field: "If-Match".into(),
+                given: None,
+                accepted: Some("an entity tag, or *".into()),
+                message: "neither If-Match nor If-None-Match".into(),
+            }));
+        }
+        (Condition::IsNew, now) => now.is_none(),
+        (Condition::Exists, now) => now.is_some(),
+        (Condition::Is(wanted), Some(now)) => wanted == now,
+        (Condition::Is(_), None) => false,
     };
     if matches {
         return Ok(());
     }
     let changed = app.last_edit(document);
     let detail = match (&changed, now) {
+        (None, Some(_)) if *wanted == Condition::IsNew => "it is there already".into(),
         (Some(edit), Some(_)) => format!("{} changed it at {}", edit.by, edit.at),
         (Some(edit), None) => format!("{} removed it at {}", edit.by, edit.at),
         (None, Some(_)) => "it was changed meanwhile, not through this server".into(),
@@ -78,7 +93,12 @@ pub(crate) async fn heavy<T: Send + 'static>(
     app: &Shared,
     work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
-    let _permit = app.heavy.acquire().await.map_err(Problem::internal)?;
+    let permit = app.heavy.clone().acquire_owned().await.map_err(Problem::internal)?;
+    // The permit goes with the work, which does not end when nobody waits for it any more.
+    let work = move || {
+        let _permit = permit;
+        work()
+    };
     tokio::task::spawn_blocking(work).await.map_err(Problem::internal)?
 }
 
@@ -100,6 +120,28 @@ pub(crate) fn file_name(name: &str) -> Result<&str, Problem> {
     Ok(name)
 }
 
+/// Longest text that becomes a word of a command line, and most of such in a list.
+const MOST_WORD_BYTES: usize = 4000;
+const MOST_WORDS: usize = 64;
+
+/// Refuses a text that is too long to be handed on.
+pub(crate) fn short(field: &str, text: &str) -> Result<(), Problem> {
+    if text.len() <= MOST_WORD_BYTES && !text.contains('\0') {
+        return Ok(());
+    }
+    let given = format!("{} bytes", text.len());
+    Err(Problem::field(field, given, format!("at most {MOST_WORD_BYTES} bytes, none of them 0")))
+}
+
+/// The same of a list.
+pub(crate) fn short_list(field: &str, list: &[String]) -> Result<(), Problem> {
+    if list.len() > MOST_WORDS {
+        let given = format!("{} of them", list.len());
+        return Err(Problem::field(field, given, format!("at most {MOST_WORDS}")));
+    }
+    list.iter().zip(0..).try_for_each(|(text, i)| short(&format!("{field}/{i}"), text))
+}
+
 /// Nothing stands at this path.
 pub(crate) async fn nothing(uri: axum::http::Uri) -> Problem {
     Problem::new(StatusCode::NOT_FOUND, format!("there is nothing at {}", uri.path()))
@@ -108,4 +150,31 @@ pub(crate) async fn nothing(uri: axum::http::Uri) -> Problem {
 /// The method is not for this path.
 pub(crate) async fn wrong_method(method: axum::http::Method) -> Problem {
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, format!("{method} is not for this path"))
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    #[tokio::test]
+    async fn work_that_nobody_waits_for_holds_its_place_to_its_end() {
+        let (_, app) = crate::server::for_tests();
+        let all = app.heavy.available_permits();
+        let (begun, has_begun) = tokio::sync::oneshot::channel();
+        let (go, may_go) = std::sync::mpsc::channel::<()>();
+        let work = move || {
+            begun.send(()).unwrap();
+            let _ = may_go.recv();
+            Ok(())
+        };
+        tokio::select! {
+            _ = heavy(&app, work) => panic!("done"),
+            begun = has_begun => begun.unwrap(),
+        }
+        assert_eq!(app.heavy.available_permits(), all - 1);
+        drop(go);
+        while app.heavy.available_permits() < all {
+            tokio::task::yield_now().await;
+        }
+    }
 }

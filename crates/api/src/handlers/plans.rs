@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
+use serde_json::value::RawValue;
 use weir_model::impairment::Impairment;
 use weir_model::plan::{Family, Plan};
 
 use super::{Answer, Json200, answer, file_name, fresh, heavy};
 use crate::app::Shared;
 use crate::clock;
-use crate::extract::{Asker, IfMatch, Json, Part, etag_of, parse};
+use crate::extract::{Asker, Condition, Json, Part, etag_of, parse};
 use crate::problem::{Problem, field_of};
 use crate::types::*;
 
@@ -97,7 +98,7 @@ pub(crate) async fn put(
     State(app): State<Shared>,
     Part(name): Part,
     asker: Asker,
-    IfMatch(wanted): IfMatch,
+    wanted: Condition,
     Json(plan): Json<Plan>,
 ) -> Result<Response, Problem> {
     let path = path(&app, &name)?;
@@ -112,7 +113,7 @@ pub(crate) async fn put(
     })
     .await?;
     let tag = before.as_ref().map(|t| etag_of(t.as_bytes()));
-    fresh(&app, &document, wanted.as_deref(), tag.as_deref())?;
+    fresh(&app, &document, &wanted, tag.as_deref())?;
     let made = before.is_none();
     let etag = etag_of(text.as_bytes());
     let entry = heavy(&app, move || {
@@ -140,7 +141,7 @@ pub(crate) async fn remove(
     State(app): State<Shared>,
     Part(name): Part,
     asker: Asker,
-    IfMatch(wanted): IfMatch,
+    wanted: Condition,
 ) -> Result<StatusCode, Problem> {
     let path = path(&app, &name)?;
     let _one = app.documents.lock().await;
@@ -151,7 +152,7 @@ pub(crate) async fn remove(
     })
     .await?;
     let before = before.ok_or_else(|| Problem::missing("plan", &name))?;
-    fresh(&app, &document, wanted.as_deref(), Some(&etag_of(before.as_bytes())))?;
+    fresh(&app, &document, &wanted, Some(&etag_of(before.as_bytes())))?;
     std::fs::remove_file(&path).map_err(|e| Problem::internal(format!("remove: {e}")))?;
     app.edited(document, &asker.name(), None);
     Ok(StatusCode::NO_CONTENT)
@@ -160,30 +161,30 @@ pub(crate) async fn remove(
 pub(crate) async fn validate(
     State(app): State<Shared>,
     Part(what): Part,
-    Json(document): Json<AnyJson>,
+    Json(document): Json<Box<RawValue>>,
 ) -> Answer<Validation> {
     if !matches!(what.as_str(), "plan" | "impairment" | "scenario") {
         return Err(Problem::field("what", what, "plan, impairment, scenario"));
     }
-    let words = app.config.words;
-    heavy(&app, move || Ok(looked_at(&what, &document, words))).await.map(Json200)
+    let config = app.config.clone();
+    heavy(&app, move || Ok(looked_at(&what, &document, &config))).await.map(Json200)
 }
 
-fn looked_at(what: &str, document: &AnyJson, words: crate::config::Words) -> Validation {
-    let bytes = serde_json::to_vec(document).unwrap_or_default();
+fn looked_at(what: &str, document: &RawValue, config: &crate::config::Config) -> Validation {
+    let text = document.get();
     let looked = match what {
-        "plan" => parse::<Plan>(&bytes).and_then(|plan| {
+        "plan" => parse::<Plan>(text.as_bytes()).and_then(|plan| {
             plan.check().map_err(|e| Problem::of_model("", &e))?;
             let family = plan.family.unwrap_or(Family::Ipv4);
             let flows = plan.flows(family, MTU_BYTES).len();
             Ok((plan.to_toml().ok(), vec![format!("{flows} flows")]))
         }),
-        "impairment" => parse::<Impairment>(&bytes).and_then(|impairment| {
+        "impairment" => parse::<Impairment>(text.as_bytes()).and_then(|impairment| {
             impairment.check().map_err(|e| Problem::of_model("", &e))?;
             let notes = weir_emulator::predictions(&impairment);
             Ok((impairment.to_toml().ok(), notes))
         }),
-        _ => super::experiments::looked_at(&bytes, words).map(|notes| (None, notes)),
+        _ => super::experiments::looked_at(text, config).map(|notes| (None, notes)),
     };
     match looked {
         Ok((toml, notes)) => Validation { valid: true, errors: vec![], toml, notes },
@@ -192,6 +193,7 @@ fn looked_at(what: &str, document: &AnyJson, words: crate::config::Words) -> Val
             if errors.is_empty() {
                 let error = weir_model::ModelError::Document {
                     document: "document",
+                    field: String::new(),
                     reason: problem.detail,
                 };
                 errors.push(field_of("", &error));

@@ -14,8 +14,8 @@ use weir_runs::{Diff, Edge, Filter, Side, Store, StoreError, diff, moment_of};
 use super::{Answer, Json200, answer, fresh, heavy};
 use crate::app::Shared;
 use crate::clock;
-use crate::extract::{Asker, IfMatch, Json, Part, Query, etag_of};
-use crate::problem::Problem;
+use crate::extract::{Asker, Condition, Json, Part, Query, etag_of};
+use crate::problem::{FieldError, Problem};
 use crate::types::*;
 
 /// Runs of a list unless asked otherwise, and at most.
@@ -32,7 +32,22 @@ fn of_store(error: StoreError) -> Problem {
         StoreError::Label { .. } | StoreError::Refused { .. } => StatusCode::UNPROCESSABLE_ENTITY,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     };
-    Problem::new(status, error.to_string())
+    let message = error.to_string();
+    let field = match &error {
+        StoreError::Label { label, .. } => {
+            // A tag's field is its key.
+            let key = label.split('=').next().unwrap_or_default();
+            Some(format!("/{}", key.replace('~', "~0").replace('/', "~1")))
+        }
+        StoreError::Refused { .. } => Some(String::new()),
+        StoreError::NotFound { .. } | StoreError::Ambiguous { .. } => Some("id".into()),
+        _ => None,
+    };
+    let problem = Problem::new(status, message.clone());
+    match field {
+        Some(field) => problem.with(FieldError { field, given: None, accepted: None, message }),
+        None => problem,
+    }
 }
 
 /// Works on the store beside the server's thread.
@@ -139,14 +154,14 @@ pub(crate) async fn put_tags(
     State(app): State<Shared>,
     Part(id): Part,
     asker: Asker,
-    IfMatch(wanted): IfMatch,
+    wanted: Condition,
     Json(Tags(tags)): Json<Tags>,
 ) -> Result<Response, Problem> {
     let _one = app.documents.lock().await;
     let document = format!("runs/{id}/tags");
     let named = id.clone();
     let before = with_store(&app, move |store| store.labels(&named).map_err(of_store)).await?;
-    fresh(&app, &document, wanted.as_deref(), Some(&tag_of(&before)))?;
+    fresh(&app, &document, &wanted, Some(&tag_of(&before)))?;
     let after = with_store(&app, move |store| {
         let new: Vec<(&String, &String)> = tags.iter().collect();
         store.tag(&id, &new).map_err(of_store)?;

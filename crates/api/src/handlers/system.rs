@@ -1,5 +1,7 @@
 //! The server, its host, its schemas and its log.
 
+use std::time::{Duration, Instant};
+
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -15,6 +17,9 @@ use crate::extract::{Json, Part};
 use crate::problem::Problem;
 use crate::supervise;
 use crate::types::*;
+
+/// Age from which a look at this host is made anew.
+const STALE: Duration = Duration::from_secs(5);
 
 pub(crate) async fn system(State(app): State<Shared>) -> Answer<System> {
     let place = app.config.place.clone();
@@ -71,13 +76,26 @@ fn kept(place: &weir_runs::Place) -> Result<Option<Calibration>, Problem> {
 }
 
 pub(crate) async fn doctor(State(app): State<Shared>) -> Answer<Diagnosis> {
+    // One look at a time, which goes on when who asked has gone; who comes meanwhile gets what it finds.
+    let look = tokio::spawn(async move {
+        let mut latest = app.doctor.lock().await;
+        if let Some((_, found)) = latest.as_ref().filter(|(at, _)| at.elapsed() < STALE) {
+            return Ok(found.clone());
+        }
+        let found = look(&app).await?;
+        *latest = Some((Instant::now(), found.clone()));
+        Ok(found)
+    });
+    look.await.map_err(Problem::internal)?.map(Json200)
+}
+
+async fn look(app: &Shared) -> Result<Diagnosis, Problem> {
     if !app.launcher.is_there() {
-        let look = || examine(&Options::default()).map_err(Problem::internal);
-        return heavy(&app, look).await.map(Json200);
+        return heavy(app, || examine(&Options::default()).map_err(Problem::internal)).await;
     }
     // By a program with the launcher's rights: those are what tests have.
-    let finished = supervise::finished(&app, supervise::Order::Doctor {}).await?;
-    serde_json::from_str(&finished.printed).map(Json200).map_err(Problem::internal)
+    let finished = supervise::finished(app, supervise::Order::Doctor {}).await?;
+    serde_json::from_str(&finished.printed).map_err(Problem::internal)
 }
 
 pub(crate) async fn calibration(State(app): State<Shared>) -> Answer<CalibrationState> {

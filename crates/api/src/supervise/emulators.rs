@@ -1,7 +1,7 @@
 //! Emulators of this host: whoever started them, they are found by their control sockets in the runtime directory, so that
 //! they outlive this server and a new one finds them again.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -35,6 +35,8 @@ const LOOK: Duration = Duration::from_millis(200);
 #[derive(Debug, Default)]
 pub(crate) struct Emulators {
     own: Mutex<BTreeMap<String, Own>>,
+    /// Those that are being started.
+    starting: Mutex<BTreeSet<String>>,
     changes: Mutex<HashMap<String, VecDeque<EmulatorChange>>>,
 }
 
@@ -153,17 +155,11 @@ pub(crate) async fn start(
     request: EmulatorRequest,
     at: Option<LabNode>,
 ) -> Result<EmulatorEntry, Problem> {
-    let running = list(app).await?.len();
-    let most = app.config.limits.emulators;
-    if running >= most {
-        return Err(Problem::conflict(format!(
-            "{running} emulators are running, the limit is {most}"
-        )));
-    }
     let id = clock::new_id();
+    let _place = Reserved::new(app, &id, list(app).await?)?;
     let name = format!("{id}.impair");
     let text = serde_json::to_vec(&request.configuration).map_err(Problem::internal)?;
-    std::fs::write(app.private(&name), text).map_err(Problem::internal)?;
+    app.write_private(&name, &text).map_err(Problem::internal)?;
     let order = Order::Emulator {
         id: id.clone(),
         interfaces: request.interfaces,
@@ -194,6 +190,35 @@ pub(crate) async fn start(
         }
     });
     Ok(shown.entry)
+}
+
+/// A place among the emulators, for as long as one is being started.
+struct Reserved {
+    app: Shared,
+    id: String,
+}
+
+impl Reserved {
+    /// Takes a place beside those that run, those that are on their way and those that began since `running` was looked at.
+    fn new(app: &Shared, id: &str, running: Vec<EmulatorEntry>) -> Result<Reserved, Problem> {
+        let mut starting = lock(&app.emulators.starting);
+        let mut all: BTreeSet<String> = running.into_iter().map(|e| e.id).collect();
+        all.extend(starting.iter().cloned());
+        all.extend(lock(&app.emulators.own).keys().cloned());
+        let (there, most) = (all.len(), app.config.limits.emulators);
+        if there >= most {
+            let words = format!("{there} emulators are running, the limit is {most}");
+            return Err(Problem::conflict(words));
+        }
+        starting.insert(id.into());
+        Ok(Reserved { app: app.clone(), id: id.into() })
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        lock(&self.app.emulators.starting).remove(&self.id);
+    }
 }
 
 type Ended = tokio::sync::oneshot::Receiver<super::launcher::Exit>;
@@ -327,5 +352,26 @@ pub(crate) async fn sample(app: Shared) {
             }
             app.hub.sample(Kind::Emulators, &id, "emulator", &report);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn those_that_are_being_started_count() {
+        let (_, app) = crate::server::for_tests();
+        let most = app.config.limits.emulators;
+        let held: Vec<_> =
+            (0..most).map(|i| Reserved::new(&app, &i.to_string(), vec![]).unwrap()).collect();
+        assert_eq!(Reserved::new(&app, "late", vec![]).err().map(|p| p.status), Some(409));
+        lock(&app.emulators.own).insert("0".into(), Own { dead_man_seconds: None });
+        drop(held);
+        // One of them runs now; it counts once.
+        let held: Vec<_> =
+            (1..most).map(|i| Reserved::new(&app, &i.to_string(), vec![]).unwrap()).collect();
+        assert!(Reserved::new(&app, "late", vec![]).is_err());
+        drop(held);
     }
 }

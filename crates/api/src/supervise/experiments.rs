@@ -25,19 +25,23 @@ pub(crate) struct Experiments(Mutex<BTreeMap<String, Entry>>);
 struct Entry {
     state: ExperimentState,
     pid: Option<u32>,
-    /// What it was made of: a directory of its own.
-    directory: Option<PathBuf>,
+    /// What it was made of, a directory or a file of its own; goes at its end.
+    made_of: Option<PathBuf>,
+    /// It is off the list, and gone as soon as it has ended.
+    is_forgotten: bool,
 }
 
 impl Experiments {
     /// Newest first, without what came of them.
     pub(crate) fn list(&self) -> Vec<ExperimentState> {
         let all = lock(&self.0);
-        all.values().rev().map(|e| ExperimentState { outcome: None, ..e.state.clone() }).collect()
+        let shown = all.values().rev().filter(|e| !e.is_forgotten);
+        shown.map(|e| ExperimentState { outcome: None, ..e.state.clone() }).collect()
     }
 
     pub(crate) fn get(&self, id: &str) -> Result<ExperimentState, Problem> {
-        let found = lock(&self.0).get(id).map(|e| e.state.clone());
+        let all = lock(&self.0);
+        let found = all.get(id).filter(|e| !e.is_forgotten).map(|e| e.state.clone());
         found.ok_or_else(|| Problem::missing("experiment", id))
     }
 
@@ -56,10 +60,16 @@ impl Experiments {
         }
     }
 
+    /// Takes an experiment off the list. One that still runs is kept until its end was told.
     pub(crate) fn forget(&self, id: &str) {
-        let gone = lock(&self.0).remove(id);
-        if let Some(directory) = gone.and_then(|e| e.directory) {
-            let _ = std::fs::remove_dir_all(directory);
+        let mut all = lock(&self.0);
+        match all.get_mut(id) {
+            Some(entry) if !entry.state.state.is_over() => entry.is_forgotten = true,
+            _ => {
+                if let Some(path) = all.remove(id).and_then(|e| e.made_of) {
+                    remove(&path);
+                }
+            }
         }
     }
 
@@ -74,13 +84,17 @@ impl Experiments {
     }
 }
 
-/// Starts an experiment and watches it; `directory` goes with it.
+fn remove(path: &std::path::Path) {
+    let _ = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
+}
+
+/// Starts an experiment and watches it; what it is `made_of` goes at its end.
 pub(crate) async fn start(
     app: &Shared,
     name: &str,
     title: Option<String>,
     order: Order,
-    directory: Option<PathBuf>,
+    made_of: Option<PathBuf>,
 ) -> Result<ExperimentState, Problem> {
     let limits = app.config.limits;
     app.experiments.tidy(limits.ended_kept);
@@ -89,6 +103,9 @@ pub(crate) async fn start(
         let mut all = lock(&app.experiments.0);
         let running = all.values().filter(|e| !e.state.state.is_over()).count();
         if running >= limits.experiments {
+            if let Some(path) = made_of {
+                remove(&path);
+            }
             return Err(Problem::conflict(format!(
                 "{running} experiments are running, which is the limit"
             )));
@@ -105,19 +122,25 @@ pub(crate) async fn start(
             exit_code: None,
             error: None,
         };
-        all.insert(id.clone(), Entry { state, pid: None, directory });
+        all.insert(id.clone(), Entry { state, pid: None, made_of, is_forgotten: false });
     }
     match app.launcher.start(order).await {
         Ok(started) => {
+            let mut is_forgotten = false;
             app.experiments.change(&id, |e| {
                 e.pid = Some(started.pid);
                 e.state.state = State::Running;
+                is_forgotten = e.is_forgotten;
             });
+            if is_forgotten {
+                let _ = app.launcher.order(Order::Stop { pid: started.pid }).await;
+            }
             tell(app, &id);
             tokio::spawn(watch(app.clone(), id.clone(), started));
             app.experiments.get(&id)
         }
         Err(problem) => {
+            app.experiments.change(&id, |e| e.state.state = State::Failed);
             app.experiments.forget(&id);
             Err(problem)
         }
@@ -125,7 +148,7 @@ pub(crate) async fn start(
 }
 
 fn tell(app: &App, id: &str) {
-    let Ok(state) = app.experiments.get(id) else { return };
+    let Some(state) = lock(&app.experiments.0).get(id).map(|e| e.state.clone()) else { return };
     app.hub.state(&StateEvent {
         kind: Kind::Experiments,
         id: state.id,
@@ -176,8 +199,14 @@ async fn watch(app: Shared, id: String, started: Started) {
             });
         }
         entry.state.outcome = outcome;
+        if let Some(path) = entry.made_of.take() {
+            remove(&path);
+        }
     });
     tell(&app, &id);
+    if lock(&app.experiments.0).get(&id).is_some_and(|e| e.is_forgotten) {
+        app.experiments.forget(&id);
+    }
 }
 
 /// Asks an experiment to end.

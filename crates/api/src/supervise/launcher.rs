@@ -8,14 +8,16 @@ use std::sync::{Arc, Mutex};
 use axum::http::StatusCode;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
-use tokio::net::unix::OwnedWriteHalf;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
-use super::orders::{Numbered, Order, Word, numbered_line, parse_word};
+use super::orders::{MOST_ORDER_BYTES, Numbered, Order, Word, numbered_line, parse_word};
 use super::output::Output;
 use crate::app::lock;
 use crate::config::ApiError;
 use crate::problem::Problem;
+
+/// Orders that may wait to be written.
+const MOST_ORDERS: usize = 64;
 
 /// How a program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +49,8 @@ struct Waiting {
 /// The launcher, as the web server has it.
 #[derive(Debug)]
 pub(crate) struct Launcher {
-    writer: Option<tokio::sync::Mutex<OwnedWriteHalf>>,
+    /// Whole lines to the task that writes them: whoever stops waiting cuts none of them.
+    orders: Option<mpsc::Sender<String>>,
     waiting: Arc<Mutex<Waiting>>,
     next: AtomicU64,
     directory: std::path::PathBuf,
@@ -60,17 +63,31 @@ impl Launcher {
         directory: &Path,
     ) -> Result<Launcher, ApiError> {
         let waiting: Arc<Mutex<Waiting>> = Arc::default();
-        let mut writer = None;
+        let mut orders = None;
         if let Some(stream) = stream {
             stream.set_nonblocking(true).map_err(ApiError::Launcher)?;
             let stream = UnixStream::from_std(stream).map_err(ApiError::Launcher)?;
-            let (read, write) = stream.into_split();
-            writer = Some(tokio::sync::Mutex::new(write));
+            let (read, mut write) = stream.into_split();
+            let (lines, mut inbox) = mpsc::channel::<String>(MOST_ORDERS);
+            let own = lines.downgrade();
+            orders = Some(lines);
+            tokio::spawn(async move {
+                while let Some(line) = inbox.recv().await {
+                    if write.write_all(line.as_bytes()).await.is_err() {
+                        break;
+                    }
+                }
+            });
             let waiting = waiting.clone();
             tokio::spawn(async move {
                 let mut lines = BufReader::new(read).lines();
                 while let Ok(Some(line)) = lines.next_line().await {
-                    heard(&waiting, &line);
+                    let Some(pid) = heard(&waiting, &line) else { continue };
+                    // Nobody waits for it any more: it is not to run.
+                    let order = Numbered { number: 0, order: Order::Stop { pid }, output: None };
+                    if let Some(orders) = own.upgrade() {
+                        let _ = orders.send(numbered_line(&order)).await;
+                    }
                 }
                 // Dropped senders tell everyone who waits.
                 let mut waiting = lock(&waiting);
@@ -79,12 +96,12 @@ impl Launcher {
                 waiting.exits.clear();
             });
         }
-        Ok(Launcher { writer, waiting, next: AtomicU64::new(1), directory: directory.into() })
+        Ok(Launcher { orders, waiting, next: AtomicU64::new(1), directory: directory.into() })
     }
 
     /// Whether anything can be started.
     pub(crate) fn is_there(&self) -> bool {
-        self.writer.is_some() && !lock(&self.waiting).is_gone
+        self.orders.is_some() && !lock(&self.waiting).is_gone
     }
 
     /// Gives an order for which nothing has to be read.
@@ -108,8 +125,14 @@ impl Launcher {
         output: Option<([String; 2], Output)>,
     ) -> Result<Option<Started>, Problem> {
         let gone = || Problem::unavailable("the launcher is not there: nothing can be started");
-        let writer = self.writer.as_ref().ok_or_else(gone)?;
+        let orders = self.orders.as_ref().ok_or_else(gone)?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let (names, output) = output.map_or((None, None), |(n, o)| (Some(n), Some(o)));
+        let line = numbered_line(&Numbered { number, order, output: names });
+        if line.len() as u64 > MOST_ORDER_BYTES {
+            let length = format!("{} bytes in all", line.len());
+            return Err(Problem::field("", length, format!("at most {MOST_ORDER_BYTES}")));
+        }
         let (answer, heard) = oneshot::channel();
         {
             let mut waiting = lock(&self.waiting);
@@ -118,9 +141,15 @@ impl Launcher {
             }
             waiting.orders.insert(number, answer);
         }
-        let (names, output) = output.map_or((None, None), |(n, o)| (Some(n), Some(o)));
-        let line = numbered_line(&Numbered { number, order, output: names });
-        writer.lock().await.write_all(line.as_bytes()).await.map_err(|_| gone())?;
+        if let Err(error) = orders.try_send(line) {
+            lock(&self.waiting).orders.remove(&number);
+            return Err(match error {
+                mpsc::error::TrySendError::Full(_) => {
+                    Problem::unavailable("too many orders at once")
+                }
+                mpsc::error::TrySendError::Closed(_) => gone(),
+            });
+        }
         match heard.await {
             Ok(Ok(started)) => Ok(started.map(|(pid, exit)| Started { pid, exit, output })),
             Ok(Err(refusal)) => Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, refusal)),
@@ -129,7 +158,8 @@ impl Launcher {
     }
 }
 
-fn heard(waiting: &Mutex<Waiting>, line: &str) {
+/// Takes a word of the launcher's; returns a process that was started for somebody who has gone.
+fn heard(waiting: &Mutex<Waiting>, line: &str) -> Option<u32> {
     let mut waiting = lock(waiting);
     match parse_word(line) {
         Some(Word::Done { number, pid }) => {
@@ -139,8 +169,10 @@ fn heard(waiting: &Mutex<Waiting>, line: &str) {
                 waiting.exits.insert(pid, exit);
                 (pid, ended)
             });
-            if let Some(answer) = waiting.orders.remove(&number) {
-                let _ = answer.send(Ok(started));
+            if let Some(answer) = waiting.orders.remove(&number)
+                && answer.send(Ok(started)).is_err()
+            {
+                return pid;
             }
         }
         Some(Word::Refused { number, error }) => {
@@ -155,4 +187,5 @@ fn heard(waiting: &Mutex<Waiting>, line: &str) {
         }
         None => {}
     }
+    None
 }

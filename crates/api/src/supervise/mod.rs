@@ -23,7 +23,7 @@ pub use clients::ServerNews;
 pub(crate) use emulators::Emulators;
 pub(crate) use experiments::{Experiments, start as start_experiment, stop as stop_experiment};
 pub(crate) use launcher::Launcher;
-pub(crate) use orders::{LabNode, Order, host};
+pub(crate) use orders::{LabNode, Order, host, word};
 pub use orders::{LaunchError, launch};
 pub(crate) use tests::{
     Tests, Wanted, connection, refresh, start as start_test, stop as stop_test,

@@ -11,14 +11,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
+use weir_experiment::lines::{TestLine, with_value as value};
+use weir_model::names::{is_host, is_interface};
 use weir_net::namespace::{ChildSetup, Process, process_start_time};
 
 use crate::app::lock;
 use crate::types::LinkChoice;
 
 /// Longest order.
-const MOST_ORDER_BYTES: u64 = 1 << 20;
+pub(super) const MOST_ORDER_BYTES: u64 = 1 << 20;
 /// Signals as every Linux numbers them.
 const INTERRUPT: i32 = 2;
 const KILL: i32 = 9;
@@ -55,7 +57,6 @@ pub(crate) enum Order {
         scenario: PathBuf,
         quick: bool,
         simulate: bool,
-        set: BTreeMap<String, Value>,
         hosts: BTreeMap<String, String>,
         key_file: Option<PathBuf>,
         seed: Option<String>,
@@ -117,9 +118,9 @@ pub(super) struct Numbered {
     pub(super) output: Option<[String; 2]>,
 }
 
-/// What the launcher says.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(untagged)]
+/// What the launcher says. Tagged: by their fields alone one would be taken for another.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "word", rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) enum Word {
     /// An order was carried out; with the process that it started.
     Done { number: u64, pid: Option<u32> },
@@ -169,9 +170,24 @@ pub fn launch(
         let mut line = Vec::new();
         match (&mut reader).take(MOST_ORDER_BYTES).read_until(b'\n', &mut line) {
             Ok(n) if n > 0 && line.last() == Some(&b'\n') => {}
+            Ok(n) if n as u64 == MOST_ORDER_BYTES => {
+                let error = format!("an order of more than {MOST_ORDER_BYTES} bytes");
+                say(&voice, &Word::Refused { number: number_of(&line), error });
+                match skip_line(&mut reader) {
+                    Ok(()) => continue,
+                    Err(_) => break,
+                }
+            }
             _ => break,
         }
-        let Ok(Numbered { number, order, output }) = serde_json::from_slice(&line) else { break };
+        let Numbered { number, order, output } = match serde_json::from_slice(&line) {
+            Ok(numbered) => numbered,
+            Err(e) => {
+                let error = format!("no order: {e}");
+                say(&voice, &Word::Refused { number: number_of(&line), error });
+                continue;
+            }
+        };
         let done = match &order {
             Order::Stop { pid } => stop(&children, *pid).map(|()| None),
             Order::EndEmulator { id } => end_emulator(&place, id).map(|()| None),
@@ -212,6 +228,31 @@ pub fn launch(
     Ok(())
 }
 
+/// The number at the beginning of an order that can't be read whole; 0, which nobody waits for, where there is none.
+fn number_of(line: &[u8]) -> u64 {
+    let rest = line.strip_prefix(b"{\"number\":").unwrap_or_default();
+    let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
+    std::str::from_utf8(&rest[..digits]).ok().and_then(|d| d.parse().ok()).unwrap_or(0)
+}
+
+/// Takes the rest of a line without keeping it.
+fn skip_line(reader: &mut impl BufRead) -> std::io::Result<()> {
+    loop {
+        let piece = reader.fill_buf()?;
+        if piece.is_empty() {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        let (taken, is_end) = match piece.iter().position(|b| *b == b'\n') {
+            Some(at) => (at + 1, true),
+            None => (piece.len(), false),
+        };
+        reader.consume(taken);
+        if is_end {
+            return Ok(());
+        }
+    }
+}
+
 fn stop(children: &Mutex<HashMap<u32, Option<u64>>>, pid: u32) -> Result<(), String> {
     let began = lock(children).get(&pid).copied().ok_or("it has ended")?;
     signal(pid, began, INTERRUPT)
@@ -243,7 +284,7 @@ pub(crate) fn log_name(id: &str) -> String {
 }
 
 /// Letters, digits, `-`, `_` and `.`; no flag, no path.
-fn word(text: &str, most: usize) -> Result<String, String> {
+pub(crate) fn word(text: &str, most: usize) -> Result<String, String> {
     let right = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if text.is_empty()
         || text.len() > most
@@ -257,25 +298,15 @@ fn word(text: &str, most: usize) -> Result<String, String> {
 
 /// An interface's name as the kernel takes them.
 fn interface(text: &str) -> Result<&str, String> {
-    let wrong = |c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control();
-    if text.is_empty() || text.len() > 15 || text.starts_with('-') || text.contains(wrong) {
+    if !is_interface(text) {
         return Err(format!("{text:?} is no name of an interface"));
     }
     Ok(text)
 }
 
-/// What may stand behind a flag: it can't be taken for a flag, as `--flag=value`, but it holds no NUL.
-fn value(flag: &str, text: &str) -> Result<String, String> {
-    if text.contains('\0') || text.len() > 10_000 {
-        return Err(format!("{flag}: NUL, or longer than 10000 bytes"));
-    }
-    Ok(format!("{flag}={text}"))
-}
-
 /// A host: a name or address with a port.
 pub(crate) fn host(text: &str) -> Result<&str, String> {
-    let right = |c: char| c.is_alphanumeric() || ".:%[]-_".contains(c);
-    if text.is_empty() || text.len() > 300 || text.starts_with('-') || !text.chars().all(right) {
+    if !is_host(text) {
         return Err(format!("{text:?} is no name or address"));
     }
     Ok(text)
@@ -341,32 +372,26 @@ fn arguments(place: &Place, order: &Order) -> Result<CommandLine, String> {
     match order {
         Order::Serve {} => line.extend(place.serve.iter().cloned()),
         Order::Test { host: to, plan, socket, labels, key_file, from, no_store } => {
-            add("test".into());
-            add("--json-stream".into());
-            add(value("--plan", &path(&inside(&place.directory, plan)?))?);
-            add(value("--control-socket", &path(&inside(&place.directory, socket)?))?);
-            for (k, v) in labels {
-                add(value("--label", &format!("{k}={v}"))?);
-            }
-            key(key_file).into_iter().for_each(&mut add);
-            if *no_store {
-                add("--no-store".into());
-            }
-            add("--".into());
-            add(host(to)?.into());
+            let labels: Vec<_> = labels.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
+            let test = TestLine {
+                host: to,
+                plan: Some(&inside(&place.directory, plan)?),
+                key_file: key_file.as_deref(),
+                labels: &labels,
+                no_store: *no_store,
+                control_socket: Some(&inside(&place.directory, socket)?),
+                ..TestLine::default()
+            };
+            test.words()?.iter().for_each(|w| add(w.to_string_lossy().into_owned()));
             at.clone_from(from);
         }
-        Order::Run { scenario, quick, simulate, set, hosts, key_file, seed } => {
+        Order::Run { scenario, quick, simulate, hosts, key_file, seed } => {
             add("run".into());
             add("--json".into());
             for (flag, wanted) in [("--quick", quick), ("--simulate", simulate)] {
                 if *wanted {
                     add(flag.into());
                 }
-            }
-            for (name, v) in set {
-                let text = v.as_str().map_or_else(|| v.to_string(), Into::into);
-                add(value("--set", &format!("{name}={text}"))?);
             }
             for (name, address) in hosts {
                 add(value("--host", &format!("{name}={}", host(address)?))?);
@@ -577,6 +602,21 @@ mod tests {
         assert_eq!(line[line.len() - 3..], ["--", "a", "b"]);
         assert!(line.contains(&"--dead-man=3s".to_owned()), "{line:?}");
         assert!(line.contains(&"--control-socket=/run/weir/impair-x-1.socket".to_owned()));
+    }
+
+    #[test]
+    fn each_word_is_read_as_what_it_is() {
+        for word in [
+            Word::Refused { number: 7, error: "no".into() },
+            Word::Done { number: 7, pid: None },
+            Word::Done { number: 7, pid: Some(9) },
+            Word::Exited { exited: 9, code: None, signal: Some(9) },
+        ] {
+            let line = serde_json::to_string(&word).unwrap();
+            assert_eq!(parse_word(&line), Some(word), "{line}");
+        }
+        assert_eq!(number_of(b"{\"number\":12,\"or"), 12);
+        assert_eq!(number_of(b"{\"order\":12"), 0);
     }
 
     #[test]

@@ -38,23 +38,28 @@ struct Entry {
     pid: Option<u32>,
     /// Its record, once it has one.
     record: Option<PathBuf>,
+    /// It is off the list, and gone as soon as it has ended.
+    is_forgotten: bool,
 }
 
 impl Tests {
     /// Newest first.
     pub(crate) fn list(&self) -> Vec<Test> {
-        lock(&self.0).values().rev().map(|e| e.test.clone()).collect()
+        let all = lock(&self.0);
+        all.values().rev().filter(|e| !e.is_forgotten).map(|e| e.test.clone()).collect()
     }
 
     pub(crate) fn get(&self, id: &str) -> Result<Test, Problem> {
-        let found = lock(&self.0).get(id).map(|e| e.test.clone());
+        let all = lock(&self.0);
+        let found = all.get(id).filter(|e| !e.is_forgotten).map(|e| e.test.clone());
         found.ok_or_else(|| Problem::missing("test", id))
     }
 
     /// The file of a test's record.
     pub(crate) fn record(&self, id: &str) -> Result<PathBuf, Problem> {
         let all = lock(&self.0);
-        let entry = all.get(id).ok_or_else(|| Problem::missing("test", id))?;
+        let entry = all.get(id).filter(|e| !e.is_forgotten);
+        let entry = entry.ok_or_else(|| Problem::missing("test", id))?;
         let state = entry.test.state;
         entry.record.clone().ok_or_else(|| match state {
             State::Failed => Problem::conflict("the test failed before it measured anything"),
@@ -68,9 +73,18 @@ impl Tests {
         }
     }
 
-    /// Takes a test off the list.
+    /// Takes a test off the list. One that still runs is kept until its end was told.
     pub(crate) fn forget(&self, id: &str) {
-        let gone = lock(&self.0).remove(id);
+        let gone = {
+            let mut all = lock(&self.0);
+            match all.get_mut(id) {
+                Some(entry) if !entry.test.state.is_over() => {
+                    entry.is_forgotten = true;
+                    None
+                }
+                _ => all.remove(id),
+            }
+        };
         if let Some(path) = gone.and_then(|e| e.record) {
             let _ = std::fs::remove_file(path);
         }
@@ -116,12 +130,12 @@ pub(crate) async fn start(app: &Shared, wanted: Wanted) -> Result<Test, Problem>
             exit_code: None,
             error: None,
         };
-        all.insert(id.clone(), Entry { test, pid: None, record: None });
+        all.insert(id.clone(), Entry { test, pid: None, record: None, is_forgotten: false });
     }
     let plan = format!("{id}.plan");
     let begun = async {
         let text = serde_json::to_vec(&wanted.plan).map_err(Problem::internal)?;
-        std::fs::write(app.private(&plan), text).map_err(Problem::internal)?;
+        app.write_private(&plan, &text).map_err(Problem::internal)?;
         let order = Order::Test {
             host: wanted.host,
             plan: plan.clone(),
@@ -135,12 +149,20 @@ pub(crate) async fn start(app: &Shared, wanted: Wanted) -> Result<Test, Problem>
     };
     match begun.await {
         Ok(started) => {
-            app.tests.change(&id, |e| e.pid = Some(started.pid));
+            let mut is_forgotten = false;
+            app.tests.change(&id, |e| {
+                e.pid = Some(started.pid);
+                is_forgotten = e.is_forgotten;
+            });
+            if is_forgotten {
+                let _ = app.launcher.order(Order::Stop { pid: started.pid }).await;
+            }
             tell(app, &id);
             tokio::spawn(watch(app.clone(), id.clone(), started));
             app.tests.get(&id)
         }
         Err(problem) => {
+            app.tests.change(&id, |e| e.test.state = State::Failed);
             app.tests.forget(&id);
             let _ = std::fs::remove_file(app.private(&plan));
             Err(problem)
@@ -154,7 +176,7 @@ fn socket(id: &str) -> String {
 
 /// Tells all readers how far a test is.
 fn tell(app: &App, id: &str) {
-    let Ok(test) = app.tests.get(id) else { return };
+    let Some(test) = lock(&app.tests.0).get(id).map(|e| e.test.clone()) else { return };
     app.hub.state(&StateEvent {
         kind: Kind::Tests,
         id: test.id,
@@ -210,6 +232,9 @@ async fn watch(app: Shared, id: String, started: Started) {
         };
     });
     tell(&app, &id);
+    if lock(&app.tests.0).get(&id).is_some_and(|e| e.is_forgotten) {
+        app.tests.forget(&id);
+    }
 }
 
 /// Takes one line; returns the words of an error.
@@ -234,8 +259,7 @@ fn hear(app: &App, id: &str, line: &str) -> Option<String> {
             app.tests.change(id, |entry| entry.test.latest = Some(interval));
         }
         "end" => {
-            let path = app.private(&format!("{id}.record"));
-            if std::fs::write(&path, data).is_ok() {
+            if let Ok(path) = app.write_private(&format!("{id}.record"), data.as_bytes()) {
                 app.tests.change(id, |entry| entry.record = Some(path));
             }
             let record: Record = serde_json::from_str(data).ok()?;

@@ -84,6 +84,8 @@ pub struct ServerLimits {
     pub head_seconds: u64,
     /// Time for its body.
     pub body_seconds: u64,
+    /// Time in which a peer has to take something of what is sent to it.
+    pub write_seconds: u64,
     /// Requests of one address, a second, on average.
     pub requests_per_second: u32,
     /// Tests at once.
@@ -92,6 +94,8 @@ pub struct ServerLimits {
     pub experiments: usize,
     /// Emulators at once.
     pub emulators: usize,
+    /// Labs at once.
+    pub labs: usize,
     /// Ended tests and experiments that are still listed.
     pub ended_kept: usize,
 }

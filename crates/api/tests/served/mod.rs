@@ -10,6 +10,8 @@ use weir_runs::{Place, Store};
 
 pub(crate) struct Served {
     pub(crate) address: SocketAddr,
+    /// The directory that it shares with its launcher.
+    pub(crate) private: std::path::PathBuf,
     pub(crate) directory: tempfile::TempDir,
     end: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -39,6 +41,20 @@ pub(crate) fn serve_in(
     address: SocketAddr,
     change: impl FnOnce(&mut Config),
 ) -> Served {
+    serve_with(directory, address, None, change)
+}
+
+/// A server with a launcher that starts this program in the place of Weir.
+pub(crate) fn serve_launched(directory: tempfile::TempDir, program: std::path::PathBuf) -> Served {
+    serve_with(directory, "127.0.0.1:0".parse().unwrap(), Some(program), |_| {})
+}
+
+fn serve_with(
+    directory: tempfile::TempDir,
+    address: SocketAddr,
+    program: Option<std::path::PathBuf>,
+    change: impl FnOnce(&mut Config),
+) -> Served {
     let mut config = Config {
         address,
         host_names: vec!["lab.example".into()],
@@ -57,19 +73,26 @@ pub(crate) fn serve_in(
     // Tests ask from one address.
     config.limits.requests_per_second = 100_000;
     change(&mut config);
+    let private = tempfile::tempdir().unwrap();
+    let at = private.path().to_owned();
+    let launcher = program.map(|program| {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let shared = at.clone();
+        std::thread::spawn(move || weir_api::launch(theirs, program, shared, vec![]).unwrap());
+        ours
+    });
     let (told, heard) = std::sync::mpsc::channel();
     let (end, ended) = oneshot::channel::<()>();
     let thread = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let private = tempfile::tempdir().unwrap();
-            let server = Server::bind(config, private, None).await.unwrap();
+            let server = Server::bind(config, private, launcher).await.unwrap();
             told.send(server.address().unwrap()).unwrap();
             server.run(async { drop(ended.await) }).await;
         });
     });
     let address = heard.recv().unwrap();
-    Served { address, directory, end: Some(end), thread: Some(thread) }
+    Served { address, private: at, directory, end: Some(end), thread: Some(thread) }
 }
 
 /// A run that is kept.

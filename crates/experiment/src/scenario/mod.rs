@@ -123,7 +123,8 @@ impl Files {
         if let Some(text) = known.get(name) {
             return Ok(text.as_ref().to_owned());
         }
-        let text = read(&self.path(name))?;
+        let path = self.path(name);
+        let text = text_of(regular(&path), &path)?;
         known.insert(name.to_owned(), text.as_str().into());
         Ok(text)
     }
@@ -143,10 +144,27 @@ impl Files {
 /// # Errors
 /// [`ScenarioError::File`].
 pub fn read(path: &Path) -> Result<String, ScenarioError> {
+    text_of(std::fs::File::open(path), path)
+}
+
+/// Opens a file that a scenario names: a regular one. Another, such as a pipe that nobody writes to, could hold its reader up
+/// for ever.
+fn regular(path: &Path) -> io::Result<std::fs::File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    // Opening must not wait for anybody either.
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+    }
+    Ok(file)
+}
+
+fn text_of(file: io::Result<std::fs::File>, path: &Path) -> Result<String, ScenarioError> {
     use io::Read;
     let mut text = String::new();
     let fail = |source| ScenarioError::File { operation: "read", path: path.into(), source };
-    let file = std::fs::File::open(path).map_err(fail)?;
+    let file = file.map_err(fail)?;
     let length = file.take(MOST_FILE_BYTES + 1).read_to_string(&mut text).map_err(fail)?;
     if length as u64 > MOST_FILE_BYTES {
         return Err(fail(io::Error::new(io::ErrorKind::InvalidData, "it is longer than 16 MiB")));
@@ -258,7 +276,7 @@ pub fn files(
     drop(known);
     for name in scenario.hosts.values().filter_map(|host| host.key_file.as_ref()) {
         let path = files.path(name);
-        let key = std::fs::File::open(&path).and_then(|file| {
+        let key = regular(&path).and_then(|file| {
             let mut key = vec![];
             io::Read::read_to_end(&mut io::Read::take(file, MOST_FILE_BYTES), &mut key)?;
             Ok(key)

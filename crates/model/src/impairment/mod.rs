@@ -283,7 +283,11 @@ impl Impairment {
     /// # Errors
     /// [`ModelError::Document`] with line and column, or [`ModelError::Field`] for a value that can't be run.
     pub fn parse(text: &str) -> Result<Self, ModelError> {
-        let document = |reason: String| ModelError::Document { document: IMPAIR_SCHEMA, reason };
+        let document = |reason: String| ModelError::Document {
+            document: IMPAIR_SCHEMA,
+            field: String::new(),
+            reason,
+        };
         let read: Impairment = if text.trim_start().starts_with('{') {
             serde_json::from_str(text).map_err(|e| document(e.to_string()))?
         } else {
@@ -298,8 +302,11 @@ impl Impairment {
     /// # Errors
     /// [`ModelError::Document`] when a number does not fit TOML's 64-bit integers.
     pub fn to_toml(&self) -> Result<String, ModelError> {
-        toml::to_string(self)
-            .map_err(|e| ModelError::Document { document: IMPAIR_SCHEMA, reason: e.to_string() })
+        toml::to_string(self).map_err(|e| ModelError::Document {
+            document: IMPAIR_SCHEMA,
+            field: String::new(),
+            reason: e.to_string(),
+        })
     }
 
     /// Most bytes of one direction for held packets.

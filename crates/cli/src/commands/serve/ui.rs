@@ -121,13 +121,19 @@ pub(super) fn run(
     if !ui.ip().is_loopback() && config.token_file.is_none() {
         return Err(ApiError::Open(ui).into());
     }
+    let mut told_once = String::new();
     let mut head = String::new();
     if let Some(path) = config.token_file.as_deref().filter(|p| !p.exists()) {
         let token = weir_api::make_token_file(path, "first")?;
-        head += &format!("token, shown only now (its hash is in {}): {token}\n", path.display());
+        told_once = token_line(&token, path, args.output.json_stream);
+        if !args.general.in_background {
+            // For whoever is at the terminal: no log and no file gets it.
+            note(&told_once);
+        }
     }
     let directory = tempfile::Builder::new()
         .prefix("weir-ui-")
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700))
         .tempdir()
         .map_err(failed("make a directory"))?;
     let (ours, theirs) = UnixStream::pair().map_err(failed("make a pair of sockets"))?;
@@ -182,7 +188,8 @@ pub(super) fn run(
                 {
                     text += &head;
                     if in_background {
-                        daemon::hand_over(&text);
+                        let token = if told_once.is_empty() { "" } else { "\n" };
+                        daemon::hand_over(&format!("{told_once}{token}{text}"));
                     }
                 }
                 let _ = lines.send(text);
@@ -221,6 +228,16 @@ pub(super) fn run(
         (Some(reason), _) => reason.exit_code(),
         (None, code) => code.unwrap_or(0),
     })
+}
+
+/// The one line that ever tells a token.
+fn token_line(token: &str, path: &Path, json: bool) -> String {
+    let file = path.display();
+    if json {
+        let data = serde_json::json!({ "token": token, "file": file.to_string() });
+        return serde_json::json!({ "event": "token", "data": data }).to_string();
+    }
+    format!("token, shown only now (its hash is in {file}): {token}")
 }
 
 /// The launcher: deaf to the terminal, so that it ends what it started in order.

@@ -9,6 +9,7 @@ use weir_model::experiment::EmulatorSpec;
 use weir_model::impairment::Impairment;
 
 use super::{END, World, died, failed, not_started};
+use crate::lines::impair_words;
 use crate::process::{Running, read_all};
 use crate::scenario::ScenarioError;
 
@@ -69,12 +70,9 @@ impl World<'_> {
             None => ("m", ["to-a".to_owned(), "to-b".to_owned()]),
         };
         let mut command = self.command(Some(host), &self.options.program)?;
-        command.arg("impair").args(&interfaces).args(["--config", "-", "--json"]);
-        command.arg("--control-socket").arg(&socket).env("NO_COLOR", "1");
-        if host == "m" {
-            // Its interfaces end with the lab.
-            command.arg("--disposable");
-        }
+        // In the middle its interfaces end with the lab.
+        let words = impair_words(&interfaces, &socket, host == "m");
+        command.args(words.map_err(|e| ScenarioError::program(&what, &e))?).env("NO_COLOR", "1");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.spawn().map_err(not_started(&what))?;
         let mut program = Running::patient(child, END);

@@ -42,6 +42,13 @@ pub(super) struct World<'a> {
     sockets: AtomicU32,
 }
 
+/// Who answers a test.
+struct Target {
+    address: String,
+    port: Option<u16>,
+    key_file: Option<PathBuf>,
+}
+
 /// The thread that starts what outlives a step. A program dies with the thread that started it (PR_SET_PDEATHSIG), and steps
 /// at the same time have threads of their own.
 struct Keeper {
@@ -141,24 +148,13 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The host that answers, its address and what `weir test` has to be told beside it. A host of the lab is served from
+    /// The host that answers. A host of the lab is served from
     /// its first use on.
-    fn target(
-        &self,
-        to: Option<&str>,
-        is_ipv6: bool,
-    ) -> Result<(String, Vec<String>), ScenarioError> {
+    fn target(&self, to: Option<&str>, is_ipv6: bool) -> Result<Target, ScenarioError> {
         let name = self.answering(to);
         if let Some(host) = self.scenario.hosts.get(name) {
-            let mut extra = vec![];
-            if let Some(port) = host.port {
-                extra.extend(["--port".into(), port.to_string()]);
-            }
-            if let Some(file) = &host.key_file {
-                let path = self.options.files.path(file);
-                extra.extend(["--key-file".into(), path.display().to_string()]);
-            }
-            return Ok((host.address.clone(), extra));
+            let key_file = host.key_file.as_ref().map(|file| self.options.files.path(file));
+            return Ok(Target { address: host.address.clone(), port: host.port, key_file });
         }
         let Some(lab) = &self.lab else {
             return Err(ScenarioError::program(name, "there is no such host"));
@@ -175,7 +171,7 @@ impl<'a> World<'a> {
             server.listens().map_err(died(&what))?;
             servers.insert(name.into(), server);
         }
-        Ok((address, vec![]))
+        Ok(Target { address, port: None, key_file: None })
     }
 
     /// Runs a command; returns its exit code (absent when it was ended) and what it printed. What it started and left in its

@@ -11,6 +11,7 @@ use weir_model::plan::Plan;
 use weir_model::record::Record;
 
 use super::{END, World, failed, not_started};
+use crate::lines::TestLine;
 use crate::process::{MOST_WORDS_BYTES, Running, lines, read_all, without_head};
 use crate::scenario::ScenarioError;
 
@@ -57,7 +58,7 @@ impl World<'_> {
     ) -> Result<Result<Tested, String>, ScenarioError> {
         let what = format!("weir test of step {}", job.step);
         let is_ipv6 = job.plan.family == Some(weir_model::plan::Family::Ipv6);
-        let (address, extra) = self.target(job.to.as_deref(), is_ipv6)?;
+        let target = self.target(job.to.as_deref(), is_ipv6)?;
         let plan = tempfile::NamedTempFile::new_in(self.directory.path())
             .and_then(|mut file| {
                 file.write_all(&serde_json::to_vec(&job.plan)?)?;
@@ -65,20 +66,18 @@ impl World<'_> {
             })
             .map_err(failed("write the plan of", &job.step))?;
         let mut command = self.command(job.from.as_deref(), &self.options.program)?;
-        command.args(["test", &address, "--json-stream", "--plan"]).arg(plan.path()).args(extra);
-        for (key, value) in &job.labels {
-            command.arg("--label").arg(format!("{key}={value}"));
-        }
-        if self.options.no_store {
-            command.arg("--no-store");
-        }
-        if let Some(socket) = &job.socket {
-            command.arg("--control-socket").arg(socket);
-        }
-        if let Some(at) = job.start_at_ns {
-            command.arg("--start-at").arg(format!("monotonic:{at}"));
-        }
+        let line = TestLine {
+            host: &target.address,
+            port: target.port,
+            plan: Some(plan.path()),
+            key_file: target.key_file.as_deref(),
+            labels: &job.labels,
+            no_store: self.options.no_store,
+            control_socket: job.socket.as_deref(),
+            start_at_ns: job.start_at_ns,
+        };
         command
+            .args(line.words().map_err(|e| ScenarioError::program(&what, &e))?)
             .env("NO_COLOR", "1")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::ModelError;
 use crate::experiment::{Metric, Rule, ranges};
+use crate::names::{is_host, is_interface};
 
 /// Most steps, those inside of others included.
 const MOST_STEPS: usize = 10_000;
@@ -57,6 +58,13 @@ impl Scenario {
             if host.address.is_empty() {
                 return refuse(&format!("host.{name}.address"), "none", "a name or an address");
             }
+            if !is_host(&host.address) {
+                return refuse(
+                    &format!("host.{name}.address"),
+                    &format!("{:?}", host.address),
+                    "a name or an address",
+                );
+            }
             if name == "local" || self.lab_hosts().contains(name) {
                 return refuse(&format!("host.{name}"), "a name that is taken", "another name");
             }
@@ -76,6 +84,15 @@ impl Scenario {
                     );
                 }
                 _ => {}
+            }
+            for (i, interface) in emulator.interfaces.iter().flatten().enumerate() {
+                if !is_interface(interface) {
+                    return refuse(
+                        &format!("{at}.interfaces[{i}]"),
+                        &format!("{interface:?}"),
+                        "the name of an interface",
+                    );
+                }
             }
             emulator.initial.check(&at, false)?;
         }

@@ -45,8 +45,10 @@ fn inside(at: &str, error: ModelError) -> ModelError {
             given: format!("'{given}'"),
             accepted: accepted.into(),
         },
-        ModelError::Document { document, reason } => {
-            ModelError::Document { document, reason: format!("{at}: {reason}") }
-        }
+        ModelError::Document { document, field, reason } => ModelError::Document {
+            document,
+            field: if field.is_empty() { at.into() } else { format!("{at}.{field}") },
+            reason: format!("{at}: {reason}"),
+        },
     }
 }

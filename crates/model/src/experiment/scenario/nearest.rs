@@ -20,8 +20,10 @@ pub(super) fn read<T: serde::de::DeserializeOwned>(value: &Value) -> Result<T, M
                 Some(format!(" (did you mean {n}?)"))
             })
             .unwrap_or_default();
-        let at = if at == "." { String::new() } else { format!("{at}: ") };
-        ModelError::Document { document: SCENARIO_SCHEMA, reason: format!("{at}{reason}{hint}") }
+        let field = if at == "." { String::new() } else { at };
+        let at = if field.is_empty() { String::new() } else { format!("{field}: ") };
+        let reason = format!("{at}{reason}{hint}");
+        ModelError::Document { document: SCENARIO_SCHEMA, field, reason }
     })
 }
 

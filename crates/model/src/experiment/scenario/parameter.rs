@@ -38,7 +38,11 @@ pub fn set_parameter(plan: &Plan, name: &str, value: &str) -> Result<Plan, Model
         ("bitrate", "rate"),
         ("cc", "congestion"),
     ];
-    let fail = |reason: String| ModelError::Document { document: crate::plan::PLAN_SCHEMA, reason };
+    let fail = |reason: String| ModelError::Document {
+        document: crate::plan::PLAN_SCHEMA,
+        field: String::new(),
+        reason,
+    };
     let mut raw = serde_json::to_value(plan).map_err(|e| fail(e.to_string()))?;
     let (only, field) = match name.rsplit_once('.') {
         Some((connection, field)) => (Some(connection), field),

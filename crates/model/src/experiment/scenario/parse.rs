@@ -8,6 +8,7 @@ use super::nearest::read;
 use super::{HostSpec, SCENARIO_SCHEMA, Scenario, Step, nearest, refuse};
 use crate::ModelError;
 use crate::experiment::{Variables, expand};
+use crate::names::is_variable;
 
 impl Scenario {
     /// Reads a scenario from TOML, or from JSON when it begins with `{`, replaces its variables (`--quick` and `set` win
@@ -22,7 +23,11 @@ impl Scenario {
         set: &Variables,
         hosts: &BTreeMap<String, HostSpec>,
     ) -> Result<Scenario, ModelError> {
-        let document = |reason: String| ModelError::Document { document: SCENARIO_SCHEMA, reason };
+        let document = |reason: String| ModelError::Document {
+            document: SCENARIO_SCHEMA,
+            field: String::new(),
+            reason,
+        };
         let raw: Value = if text.trim_start().starts_with('{') {
             serde_json::from_str(text).map_err(|e| document(e.to_string()))?
         } else {
@@ -60,6 +65,13 @@ impl Scenario {
             variables.insert(name.clone(), value.clone());
         }
         for (name, value) in &variables {
+            if !is_variable(name) {
+                return Err(ModelError::Field {
+                    field: format!("variables.{name}"),
+                    given: format!("{name:?}"),
+                    accepted: "a name of letters, digits, '-' and '_', at most 64".into(),
+                });
+            }
             if value.is_array() || value.is_object() {
                 return Err(ModelError::Field {
                     field: format!("variables.{name}"),

@@ -1,0 +1,134 @@
+//! Memory for bodies: what all of them and those of one address may take, counted as their bytes arrive and held until their
+//! request is answered.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+
+use crate::app::lock;
+use crate::guard::masked;
+
+/// What a value of a parsed body takes at most beside its text: one of a list, and a table with its fields.
+const VALUE_BYTES: usize = 64;
+const TABLE_BYTES: usize = 1024;
+
+/// What is taken.
+#[derive(Debug)]
+pub(crate) struct Bodies {
+    most: usize,
+    most_of_address: usize,
+    taken: Mutex<(usize, HashMap<IpAddr, usize>)>,
+}
+
+impl Bodies {
+    /// One address has a quarter at most.
+    pub(crate) fn new(most: usize) -> Arc<Bodies> {
+        Arc::new(Bodies { most, most_of_address: most / 4, taken: Mutex::default() })
+    }
+
+    /// The share of one request, nothing yet.
+    pub(crate) fn share(self: &Arc<Self>, address: IpAddr) -> Arc<Share> {
+        Arc::new(Share { bodies: self.clone(), address: masked(address), bytes: Mutex::new(0) })
+    }
+}
+
+/// What one request has taken; given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Share {
+    bodies: Arc<Bodies>,
+    address: IpAddr,
+    bytes: Mutex<usize>,
+}
+
+/// There is no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoRoom {
+    /// Others have it.
+    Now,
+    /// Nor would there ever be.
+    Ever,
+}
+
+impl Share {
+    /// Takes so much more.
+    pub(crate) fn take(&self, bytes: usize) -> Result<(), NoRoom> {
+        let mut own = lock(&self.bytes);
+        let wanted = own.saturating_add(bytes);
+        if wanted > self.bodies.most_of_address {
+            return Err(NoRoom::Ever);
+        }
+        let mut taken = lock(&self.bodies.taken);
+        let (all, by_address) = &mut *taken;
+        let of_address = by_address.get(&self.address).copied().unwrap_or(0);
+        if *all + bytes > self.bodies.most || of_address + bytes > self.bodies.most_of_address {
+            return Err(NoRoom::Now);
+        }
+        *all += bytes;
+        by_address.insert(self.address, of_address + bytes);
+        *own = wanted;
+        Ok(())
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let own = *lock(&self.bytes);
+        let mut taken = lock(&self.bodies.taken);
+        let (all, by_address) = &mut *taken;
+        *all = all.saturating_sub(own);
+        if let Some(of_address) = by_address.get_mut(&self.address) {
+            *of_address = of_address.saturating_sub(own);
+            if *of_address == 0 {
+                by_address.remove(&self.address);
+            }
+        }
+    }
+}
+
+/// What a text of JSON takes at most once it is parsed, beside itself: many small values take far more than their text.
+pub(crate) fn weight(text: &[u8]) -> usize {
+    let (mut sum, mut in_string, mut escaped) = (0usize, false, false);
+    for byte in text {
+        match (in_string, escaped, byte) {
+            (true, true, _) => escaped = false,
+            (true, false, b'\\') => escaped = true,
+            (_, _, b'"') => in_string = !in_string,
+            (false, _, b'{') => sum = sum.saturating_add(TABLE_BYTES),
+            (false, _, b'[' | b',') => sum = sum.saturating_add(VALUE_BYTES),
+            _ => {}
+        }
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_held_until_it_is_dropped_and_leaves_room_for_others() {
+        let bodies = Bodies::new(400);
+        let of = |address: &str| bodies.share(address.parse().unwrap());
+        let first = of("192.0.2.1");
+        assert_eq!(first.take(60), Ok(()));
+        assert_eq!(first.take(41), Err(NoRoom::Ever));
+        let second = of("192.0.2.1");
+        assert_eq!(second.take(41), Err(NoRoom::Now), "a quarter for each address");
+        assert_eq!(second.take(40), Ok(()));
+        let one = of("2001:db8::1");
+        let other = of("2001:db8::2");
+        assert_eq!((one.take(60), other.take(60)), (Ok(()), Err(NoRoom::Now)), "one network");
+        drop(first);
+        assert_eq!(second.take(60), Ok(()));
+        drop((second, one, other));
+        let taken = lock(&bodies.taken);
+        assert_eq!((taken.0, taken.1.len()), (0, 0));
+    }
+
+    #[test]
+    fn small_values_weigh_more_than_their_text() {
+        assert_eq!(weight(br#"[0,0,0]"#), 3 * VALUE_BYTES);
+        assert_eq!(weight(br#"{"a,\"{[":"x"}"#), TABLE_BYTES);
+        assert_eq!(weight(br#""\\","#), VALUE_BYTES);
+    }
+}

@@ -1,0 +1,120 @@
+//! With a launcher whose program is a script: what is started, how often, and what stays behind.
+#![allow(clippy::unwrap_used)]
+
+mod http;
+mod served;
+
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use http::{Events, ask, connect, get};
+use serde_json::{Value, json};
+use served::{Served, serve_launched};
+
+/// A server whose programs are this script, which gets their arguments; it may write beside itself.
+fn with_script(script: &str) -> Served {
+    let directory = tempfile::tempdir().unwrap();
+    let program = directory.path().join("program");
+    let text = format!("#!/bin/sh\nhere={}\n{script}\n", directory.path().display());
+    // By another program: one that is forked here meanwhile would keep it open for writing.
+    let mut write = Command::new("sh");
+    write.args(["-c", "cat > \"$0\" && chmod 755 \"$0\""]).arg(&program).stdin(Stdio::piped());
+    let mut write = write.spawn().unwrap();
+    write.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    assert!(write.wait().unwrap().success());
+    serve_launched(directory, program)
+}
+
+fn plan() -> Value {
+    json!({ "schema": "weir.plan/1", "connection": [{ "transport": "udp", "rate": "1M" }] })
+}
+
+/// Names in the server's private directory, sockets left out.
+fn left(private: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(private).unwrap().flatten();
+    let names = entries.map(|e| e.file_name().into_string().unwrap());
+    names.filter(|n| n.ends_with(".plan") || n.ends_with(".record")).collect()
+}
+
+fn private(s: &Served) -> PathBuf {
+    s.private.clone()
+}
+
+#[test]
+fn a_look_at_the_host_is_made_once_for_all_who_ask() {
+    let s = with_script("echo x >> $here/looks; sleep 1; cat $here/diagnosis");
+    let found = weir_experiment::doctor::examine(&Default::default()).unwrap();
+    let text = serde_json::to_string(&found).unwrap();
+    std::fs::write(s.directory.path().join("diagnosis"), format!("{text}\n")).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..20 {
+            scope.spawn(|| get(s.address, "/doctor").expect(200));
+        }
+    });
+    let looks = std::fs::read_to_string(s.directory.path().join("looks")).unwrap();
+    assert!(looks.lines().count() <= 2, "{} looks", looks.lines().count());
+}
+
+#[test]
+fn what_was_started_leaves_nothing_behind() {
+    let s = with_script(
+        "case $1 in\n\
+         sweep) echo 'error: --over: no such parameter' >&2; exit 2;;\n\
+         test) trap 'echo \"{\\\"event\\\":\\\"end\\\",\\\"data\\\":{}}\"; exit 130' INT; touch $here/begun; while :; do sleep 0.05; done;;\n\
+         esac",
+    );
+    let mode = private(&s).metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700, "others may not read it");
+    let mut events = Events::open(connect(s.address), "");
+    let sweep = json!({ "host": "127.0.0.1", "plan": plan(), "over": ["rate=1M,2M"] });
+    let begun = ask(s.address, "POST", "/sweeps", &[], Some(&sweep)).expect(201);
+    events.until("state", |e| e["id"] == begun["id"] && e["state"] == "failed");
+    assert_eq!(left(&private(&s)), Vec::<String>::new(), "after a sweep that was refused");
+    // A test that is deleted while it runs.
+    let test = json!({ "host": "127.0.0.1", "plan": plan() });
+    let test = ask(s.address, "POST", "/tests", &[], Some(&test)).expect(201);
+    let begun = s.directory.path().join("begun");
+    while !begun.exists() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let path = format!("/tests/{}", test["id"].as_str().unwrap());
+    ask(s.address, "DELETE", &path, &[], None).expect(204);
+    get(s.address, &path).expect(404);
+    assert_eq!(get(s.address, "/tests").expect(200)["tests"], json!([]));
+    // Its end is told all the same.
+    events.until("state", |e| e["id"] == test["id"] && e["state"] == "ended");
+    // Told before it is removed.
+    let end = std::time::Instant::now() + http::LIMIT;
+    while !left(&private(&s)).is_empty() && std::time::Instant::now() < end {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert_eq!(left(&private(&s)), Vec::<String>::new(), "after a test that was deleted");
+}
+
+#[test]
+fn askers_who_hang_up_leave_nothing_half_started() {
+    let s = with_script("sleep 0.05");
+    let body = json!({ "host": "127.0.0.1", "plan": plan() }).to_string();
+    for _ in 0..60 {
+        let mut stream = connect(s.address);
+        write!(stream, "POST /api/v1/tests HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+        let mut calibrate = connect(s.address);
+        calibrate.write_all(b"POST /api/v1/calibration HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}").unwrap();
+    }
+    let end = std::time::Instant::now() + http::LIMIT;
+    loop {
+        let tests = get(s.address, "/tests").expect(200);
+        let tests = tests["tests"].as_array().unwrap();
+        let is_over = |t: &Value| t["state"] == "failed" || t["state"] == "ended";
+        let calibration = get(s.address, "/calibration").expect(200);
+        if tests.iter().all(is_over) && calibration["running"] == false {
+            break;
+        }
+        assert!(std::time::Instant::now() < end, "{tests:?} {calibration}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let test = json!({ "host": "127.0.0.1", "plan": plan() });
+    ask(s.address, "POST", "/tests", &[], Some(&test)).expect(201);
+}
