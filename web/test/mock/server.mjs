@@ -239,7 +239,7 @@ export class Mock {
 
   startEmulator({ interfaces, configuration = { schema: 'weir.impair/1' } }) {
     if (interfaces[0] === 'eth0') throw new Refused(422, 'eth0 carries the default route', [refuse('/interfaces/0', 'eth0', 'an interface without the default route, or force')]);
-    const entry = { id: `e${(this.#number += 1)}`, interfaces, links: interfaces.map((one) => `${one}: tpacket-v2 (delay and rate count from the kernel's receive stamps, which AF_XDP lacks)`), notes: [], real_time: false, etag: '"c0"', stopped_flows: [], own: true };
+    const entry = { id: `e${(this.#number += 1)}`, interfaces, links: interfaces.map((one) => `${one}: tpacket-v2 (delay and rate count from the kernel's receive stamps, which AF_XDP lacks)`), notes: [], real_time: false, etag: 'c0', stopped_flows: [], own: true };
     const emulator = { entry, configuration: { seed: '0x7', ...configuration }, version: 0, report: { ...sample('emulator'), interfaces, seconds: 0, alarms: [] }, changes: [], lines: ['emulator started'], by: '127.0.0.1' };
     this.emulators.set(entry.id, emulator);
     this.#step(emulator, 0);
@@ -285,7 +285,7 @@ export class Mock {
     emulator.version += 1;
     emulator.by = by;
     emulator.at = new Date().toISOString();
-    emulator.entry.etag = `"c${emulator.version}"`;
+    emulator.entry.etag = `c${emulator.version}`;
     emulator.changes.push({ at: emulator.at, by, change: 'configuration' });
     this.send('edited', { document: `emulators/${id}/configuration`, by, etag: emulator.entry.etag, at: emulator.at });
     return { configuration: emulator.version, etag: emulator.entry.etag };
@@ -336,7 +336,7 @@ export class Mock {
       for await (const chunk of request) chunks.push(chunk);
       const text = Buffer.concat(chunks).toString();
       const answer = this.#answer(request.method, where, url.searchParams, text === '' ? undefined : JSON.parse(text), request.headers) ?? {};
-      if (answer.etag !== undefined) response.setHeader('ETag', answer.etag);
+      if (answer.etag !== undefined) response.setHeader('ETag', `"${answer.etag}"`);
       if (answer.cookie !== undefined) response.setHeader('Set-Cookie', `weir=${answer.cookie}; HttpOnly; SameSite=Strict; Path=/`);
       response.statusCode = answer.status ?? (answer.body === undefined ? 204 : 200);
       response.setHeader('Content-Type', answer.type ?? 'application/json');
@@ -368,7 +368,8 @@ export class Mock {
   }
 
   #match(headers, etag, changed) {
-    const wanted = headers['if-match'];
+    // Quoted in headers, bare in documents and events.
+    const wanted = headers['if-match']?.replace(/^"(.*)"$/, '$1');
     if ((wanted !== undefined && wanted !== etag) || (headers['if-none-match'] === '*' && etag !== undefined)) throw new Refused(412, 'the document was changed meanwhile', [], { changed });
   }
 
@@ -421,7 +422,7 @@ export class Mock {
         this.#match(headers, kept?.etag, kept && { document: `plans/${id}`, by: kept.by, etag: kept.etag, at: kept.at });
         const errors = checkPlan(body);
         if (errors.length > 0) throw new Refused(422, errors[0].message, errors);
-        const next = { plan: body, etag: `"p${(this.#number += 1)}"`, at: new Date().toISOString(), by: '127.0.0.1' };
+        const next = { plan: body, etag: `p${(this.#number += 1)}`, at: new Date().toISOString(), by: '127.0.0.1' };
         this.plans.set(id, next);
         this.send('edited', { document: `plans/${id}`, by: '127.0.0.1', etag: next.etag, at: next.at });
         return { status: kept ? 200 : 201, body: { name: id, etag: next.etag, modified_at: next.at, connections: body.connection.length }, etag: next.etag };
@@ -441,14 +442,14 @@ export class Mock {
           return { body: { runs, total: this.records.size } };
         }
         if (record === undefined) throw missing();
-        if (part === 'tags') return { body: this.runTags.get(id) ?? {}, etag: `"${JSON.stringify(this.runTags.get(id) ?? {}).length}"` };
+        if (part === 'tags') return { body: this.runTags.get(id) ?? {}, etag: `${JSON.stringify(this.runTags.get(id) ?? {}).length}` };
         if (part === 'figures') return { body: { figures: figuresOf(record) } };
         if (part === 'report') return { body: '<!doctype html><title>report</title>', type: 'text/html' };
         return { body: record };
       }
       case 'PUT runs':
         this.runTags.set(id, body);
-        return { body, etag: `"${JSON.stringify(body).length}"` };
+        return { body, etag: `${JSON.stringify(body).length}` };
       case 'DELETE runs':
         this.records.delete(id);
         return {};
@@ -493,6 +494,7 @@ export class Mock {
         const flows = part === 'flows' ? [name] : all;
         const on = (part === 'flows' ? verb : part) === 'run';
         entry.stopped_flows = on ? entry.stopped_flows.filter((one) => !flows.includes(one)) : [...new Set([...entry.stopped_flows, ...flows])];
+        this.send('edited', { document: `emulators/${id}/configuration`, by: '127.0.0.1', etag: entry.etag, at: new Date().toISOString() });
         return { body: { configuration: version, etag: entry.etag } };
       }
       case 'PUT emulators': {
