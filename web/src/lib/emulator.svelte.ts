@@ -116,6 +116,7 @@ export class Board {
 
   constructor(id: string) {
     this.id = id;
+    stream.want(`board ${id}`, [`emulators:${id}`]);
     this.#stop = stream.on({
       hello: () => void this.load().catch(() => {}),
       sample: (event) => event.kind === 'emulators' && event.id === id && event.emulator && this.take(event.emulator),
@@ -129,6 +130,7 @@ export class Board {
 
   close(): void {
     this.#stop();
+    stream.want(`board ${this.id}`, []);
     clearTimeout(this.#checking);
   }
 
@@ -345,6 +347,9 @@ class Emulators {
 
   async refresh(): Promise<void> {
     this.list = await get<EmulatorList>('/emulators');
+    // Alarms come with samples. To read them keeps an emulator with a dead-man time going, which only its own view is to do.
+    const free = this.list.emulators.filter((one) => !one.dead_man_seconds);
+    stream.want('emulators', free.map((one) => `emulators:${one.id}`));
   }
 }
 

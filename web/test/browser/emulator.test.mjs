@@ -154,3 +154,39 @@ test('a law and a stage that the schema gains are there without the page knowing
   delete site.mock.schema;
   site.quiet();
 });
+
+test('figures that come late are said to be old', options, async () => {
+  const page = await site.page();
+  const status = page.getByRole('status').filter({ hasText: /live|old/ });
+  await status.getByText('live').waitFor();
+  const sample = (age) => site.mock.send('sample', { kind: 'tests', id: 'none', sequence: 1, skipped: 0, at: new Date(Date.now() - age).toISOString() });
+  sample(0);
+  sample(5000);
+  await status.getByText('5 s old').waitFor();
+  sample(0);
+  await status.getByText('live').waitFor();
+  site.quiet();
+});
+
+test('an emulator with a dead-man time is kept going by its own view alone', options, async () => {
+  for (const one of [...site.mock.emulators.keys()]) site.mock.emulators.delete(one);
+  const watched = fresh();
+  watched.entry.dead_man_seconds = 3;
+  const free = fresh();
+  const asked = async (objects) => {
+    for (let tries = 0; tries < 100 && site.mock.sampled.sort().join() !== objects.sort().join(); tries += 1) await new Promise((resolve) => setTimeout(resolve, 50));
+    assert.deepEqual(site.mock.sampled.sort(), objects.sort());
+  };
+  const name = (one) => `emulators:${one.entry.id}`;
+  const page = await site.page({ hash: '#/generator' });
+  await asked(['tests', name(free)]);
+  await page.evaluate((id) => (location.hash = `#/emulator/${id}`), watched.entry.id);
+  await page.getByText('dead-man 3 s').waitFor();
+  await asked(['tests', name(free), name(watched)]);
+  // Its counters come.
+  await page.getByText(/running [1-9]/).first().waitFor();
+  await page.evaluate(() => (location.hash = '#/runs'));
+  await asked(['tests', name(free)]);
+  assert.equal(await page.getByText('No connection').count(), 0);
+  site.quiet();
+});

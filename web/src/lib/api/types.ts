@@ -3796,6 +3796,11 @@ export interface components {
             truncated_packets?: number | null;
             /**
              * Format: uint64
+             * @description Of the corrupted, those whose header could not be believed: having no number, they count as lost as well.
+             */
+            unreadable_packets?: number | null;
+            /**
+             * Format: uint64
              * @description Messages that came without a kernel stamp and were timed when they were read: their times hold the wait for
              *     the processor.
              */
@@ -5773,6 +5778,11 @@ export interface operations {
             query?: {
                 /** @description Samples of one object at most so often a second, 0.1 to 20. Absent: 10. */
                 rate?: number;
+                /**
+                 * @description Of which objects samples are wanted, in the same words. Absent: of all in `topics`. An emulator with a dead-man time goes on
+                 *     while somebody reads samples of it.
+                 */
+                samples?: string;
                 /**
                  * @description Kinds separated by commas, of `tests`, `experiments`, `emulators`, `clients`, `calibration`, `documents`; one object as
                  *     `KIND:ID`. Absent: all.
