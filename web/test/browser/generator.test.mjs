@@ -183,6 +183,37 @@ test('a plan is kept and loaded; who comes second is told', options, async () =>
   site.quiet();
 });
 
+test('a plan is removed as it was listed, and a name that somebody has is not taken over', options, async () => {
+  const page = await site.page({ tolerate: (words) => words.includes('412') });
+  await startSomething(page);
+  const keep = (connections) => site.mock.plans.set('theirs', { plan: { schema: 'weir.plan/1', connection: connections }, etag: `x${connections.length}`, at: new Date().toISOString(), by: '192.0.2.9' });
+  keep([{ name: 'a' }]);
+  await page.getByRole('button', { name: 'Save', exact: true }).click();
+  await page.getByRole('textbox', { name: 'Name' }).fill('theirs');
+  await page.getByRole('dialog').getByRole('button', { name: 'Save' }).click();
+  await page.getByText(/192\.0\.2\.9 saved a plan of this name first/).waitFor();
+  // A third is faster than "Replace theirs".
+  keep([{ name: 'a' }, { name: 'b' }]);
+  await page.getByRole('button', { name: 'Replace theirs' }).click();
+  await page.waitForTimeout(300);
+  assert.equal(site.mock.plans.get('theirs').plan.connection.length, 2);
+  await page.getByRole('button', { name: 'Replace theirs' }).click();
+  await page.getByText('Saved as "theirs".').waitFor();
+  assert.equal(site.mock.plans.get('theirs').plan.connection.length, 1);
+
+  await page.getByRole('button', { name: /^theirs/ }).click();
+  const remove = page.getByRole('button', { name: 'Remove plan theirs' });
+  await remove.waitFor();
+  keep([{ name: 'a' }, { name: 'b' }, { name: 'c' }]);
+  await remove.click();
+  await page.getByRole('dialog').getByText(/192\.0\.2\.9 changed it meanwhile: it was not removed/).waitFor();
+  assert.ok(site.mock.plans.has('theirs'));
+  await remove.click();
+  await remove.waitFor({ state: 'detached' });
+  assert.ok(!site.mock.plans.has('theirs'));
+  site.quiet();
+});
+
 test('a server that was started anew: the page reconnects by itself and says so', options, async () => {
   const lost = (words) => /ERR_CONNECTION|ERR_INCOMPLETE|ERR_EMPTY|Failed to load|network/i.test(words);
   const page = await site.page({ tolerate: lost });

@@ -150,9 +150,15 @@ export class Mock {
     await this.start(port);
   }
 
+  /** Objects of which some reader wants samples. */
+  get sampled() {
+    return [...new Set([...this.#readers].flatMap((reader) => reader.samples ?? []))];
+  }
+
   send(event, data) {
     const text = `event: ${event}\ndata: ${JSON.stringify(data)}\n\n`;
-    for (const reader of this.#readers) reader.write(text);
+    const wants = (reader) => event !== 'sample' || reader.samples === null || reader.samples.some((one) => one === data.kind || one === `${data.kind}:${data.id}`);
+    for (const reader of this.#readers) if (wants(reader)) reader.write(text);
   }
 
   every(seconds, work) {
@@ -361,6 +367,7 @@ export class Mock {
   }
 
   #events(request, response) {
+    response.samples = new URL(request.url, 'http://mock').searchParams.get('samples')?.split(',') ?? null;
     response.writeHead(200, { 'Content-Type': 'text/event-stream' });
     response.write(`event: hello\ndata: ${JSON.stringify({ instance: this.instance, version: '0.1.0', at: new Date().toISOString(), rate: 10 })}\n\n`);
     this.#readers.add(response);
@@ -419,6 +426,7 @@ export class Mock {
       }
       case 'PUT plans': {
         const kept = this.plans.get(id);
+        if (headers['if-match'] === undefined && headers['if-none-match'] === undefined) throw new Refused(428, 'say which version is meant: If-Match, or If-None-Match: *');
         this.#match(headers, kept?.etag, kept && { document: `plans/${id}`, by: kept.by, etag: kept.etag, at: kept.at });
         const errors = checkPlan(body);
         if (errors.length > 0) throw new Refused(422, errors[0].message, errors);
@@ -427,9 +435,13 @@ export class Mock {
         this.send('edited', { document: `plans/${id}`, by: '127.0.0.1', etag: next.etag, at: next.at });
         return { status: kept ? 200 : 201, body: { name: id, etag: next.etag, modified_at: next.at, connections: body.connection.length }, etag: next.etag };
       }
-      case 'DELETE plans':
+      case 'DELETE plans': {
+        const kept = this.plans.get(id);
+        if (headers['if-match'] === undefined) throw new Refused(428, 'say which version is meant: If-Match');
+        this.#match(headers, kept?.etag, kept && { document: `plans/${id}`, by: kept.by, etag: kept.etag, at: kept.at });
         this.plans.delete(id);
         return {};
+      }
       case 'POST validate': {
         const errors = id === 'plan' ? checkPlan(body) : id === 'impairment' ? checkImpairment(body) : [];
         return { body: { valid: errors.length === 0, errors, notes: [] } };
