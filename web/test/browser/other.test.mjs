@@ -87,3 +87,22 @@ test('the host is told: doctor, calibration, a lab made and removed', options, a
   assert.deepEqual(site.mock.labs, []);
   site.quiet();
 });
+
+test('a figure’s values can be read without seeing it', options, async () => {
+  const page = await site.page({ hash: `#/runs/${[...site.mock.records.keys()][0]}` });
+  const plot = page.getByRole('group', { name: 'Delay by size' });
+  await plot.waitFor();
+  const words = await plot.evaluate((one) => document.getElementById(one.getAttribute('aria-describedby'))?.textContent);
+  assert.match(words, /confidence interval/);
+  const figure = page.locator('figure', { hasText: 'Delay by size' });
+  await figure.getByText('Values', { exact: true }).click();
+  const rows = await figure.getByRole('table', { name: 'Delay by size: values' }).getByRole('row').allInnerTexts();
+  assert.deepEqual(rows.map((row) => row.split('\t').map((cell) => cell.trim())).slice(0, 3), [
+    ['Series', 'Size', 'Losses', 'From', 'To'],
+    ['histogram', '0 B – 256 B', '4', '3', '5'],
+    ['histogram (disturbed)', '256 B – 1.000 KiB', '9', '7', '12'],
+  ]);
+  await figure.getByText('asked: 22').waitFor();
+  await figure.getByText('Left out of the totals: 0 B – 128 B').waitFor();
+  site.quiet();
+});

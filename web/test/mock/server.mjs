@@ -182,7 +182,7 @@ export class Mock {
       }
     }
     const waiting = plan.connection.filter((one) => one.autostart === false).map((one) => [one.name, 'waiting']);
-    const test = { id: `t${this.#number}`, state: 'starting', host: host ?? plan.host, tags, asked_at: new Date().toISOString(), flows: [], flow_states: Object.fromEntries(waiting) };
+    const test = { id: `t${this.#number}`, state: 'starting', host: host ?? plan.host, tags, asked_at: new Date().toISOString(), flows: [], warnings: [], flow_states: Object.fromEntries(waiting) };
     this.tests.unshift(test);
     // Its program has to be started and to reach the host before it tells its flows.
     const begun = setTimeout(() => {
@@ -202,7 +202,9 @@ export class Mock {
     };
     Object.defineProperty(test, 'end', { enumerable: false });
     this.#told('tests', test);
-    setTimeout(() => this.send('warning', { kind: 'tests', id: test.id, warning: { code: 'sender-cpu-bound', severity: 'warning', text: 'a processor of this host was 100 % busy: it could not keep the rate that was asked for', value: 1, bound: 0.95 } }), 300).unref();
+    const warning = { code: 'sender-cpu-bound', severity: 'warning', text: 'a processor of this host was 100 % busy: it could not keep the rate that was asked for', value: 1, bound: 0.95 };
+    const warned = setTimeout(() => (test.warnings.push(warning), this.send('warning', { kind: 'tests', id: test.id, warning })), 300);
+    this.#timers.add(warned);
     return test;
   }
 
@@ -550,7 +552,15 @@ function figuresOf(record) {
     id: key.replaceAll('_', '-'), title, caption: `${title} of each flow by interval.`, x: axis('Time', 'time_seconds', 'seconds'), y: axis(title, key, quantity), references: [], shades: [],
     series: record.flows.map((flow) => ({ name: flow.name, mark: 'line', heavy: false, x: record.intervals.map((one) => one.end_seconds), x_end: [], y: record.intervals.map((one) => of(one.flows.find((other) => other.id === flow.id)) ?? null), low: [], high: [], disturbed: [] })),
   });
-  return [line('Throughput', 'receiver_bits_per_second', 'bits_per_second', (flow) => flow?.receiver?.bits_per_second), line('Jitter', 'jitter_seconds', 'seconds', (flow) => flow?.receiver?.jitter_seconds), line('Packets', 'receiver_packets_per_second', 'packets_per_second', (flow) => flow?.receiver?.packets_per_second)];
+  const spread = {
+    id: 'delay-by-size', title: 'Delay by size', caption: 'Mean and confidence interval of each size; the dashed line is what was asked for.', x: axis('Size', 'size_bytes', 'bytes'), y: axis('Losses', 'lost_packets', 'count'),
+    references: [{ name: 'asked', place: 'horizontal', at: 22 }, { name: 'MTU', place: 'vertical', at: 1500 }], shades: [[0, 128]],
+    series: [
+      { name: 'histogram', mark: 'bars', heavy: false, x: [0, 256, 1024], x_end: [256, 1024, 2048], y: [4, 9, 15], low: [3, 7, 11], high: [5, 12, 19], disturbed: [1] },
+      { name: 'mean', mark: 'points', heavy: true, x: [128, 640, 1536], x_end: [], y: [5, 10, 12], low: [], high: [], disturbed: [] },
+    ],
+  };
+  return [spread, line('Throughput', 'receiver_bits_per_second', 'bits_per_second', (flow) => flow?.receiver?.bits_per_second), line('Jitter', 'jitter_seconds', 'seconds', (flow) => flow?.receiver?.jitter_seconds), line('Packets', 'receiver_packets_per_second', 'packets_per_second', (flow) => flow?.receiver?.packets_per_second)];
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
