@@ -79,6 +79,29 @@ test('a law that is refused is told beside the field, and cannot do harm', optio
   site.quiet();
 });
 
+test('a preview of what can not be computed is refused beside the field, and nothing else is computed instead', options, async () => {
+  const emulator = fresh();
+  const page = await site.page({ hash: `#/emulator/${emulator.entry.id}` });
+  const editor = await openLaw(page, /Delay and jitter/);
+  await editor.getByLabel('law').selectOption('normal');
+  const preview = page.getByRole('region', { name: 'Preview' });
+  await preview.getByText('packets by the engine').waitFor();
+  const asked = () => site.mock.calls.filter((one) => one.endsWith('/laws/preview')).length;
+  const before = asked();
+  for (const [field, wrong, right, words] of [['Packets a second', 'fast', '50', 'fast; accepted: 0.1 to'], ['Bytes of a frame', '1.5', '1500', '1.5; accepted: 14 to']]) {
+    await preview.getByLabel(field).fill(wrong);
+    await preview.getByText(words).waitFor();
+    assert.equal(await preview.getByLabel(field).getAttribute('aria-invalid'), 'true');
+    await page.waitForTimeout(500);
+    assert.equal(asked(), before + (field === 'Packets a second' ? 0 : 1));
+    await preview.getByLabel(field).fill(right);
+    await preview.getByText(words).waitFor({ state: 'detached' });
+    await page.waitForTimeout(500);
+  }
+  assert.equal(asked(), before + 2);
+  site.quiet();
+});
+
 test('who edits second is told, and may put changes on top of theirs', options, async () => {
   const emulator = fresh();
   const page = await site.page({ hash: `#/emulator/${emulator.entry.id}` });
