@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Interval, Test } from '../../src/lib/api/shapes';
-import { both, LiveTest, rowOf } from '../../src/lib/live/tests.svelte';
+import { both, LiveTest, lossOf, rowOf } from '../../src/lib/live/tests.svelte';
 
 const counts = (rate: number, more: object = {}) => ({ bytes: rate / 8, packets: 100, bits_per_second: rate, packets_per_second: 100, ...more });
 const live = () => new LiveTest({ id: 't', state: 'running', host: 'h', tags: {}, asked_at: '', flows: [{ id: 1, name: 'a' }, { id: 2, name: 'b' }] } as unknown as Test);
@@ -23,6 +23,27 @@ describe('the figures of an interval', () => {
     expect(both(row(1), row(2), 'packets')).toBe(3);
     expect(both(row(1), row(undefined), 'packets')).toBeUndefined();
     expect(both(undefined, undefined, 'packets')).toBeUndefined();
+  });
+});
+
+describe('a test', () => {
+  const warning = (code: string, text = code) => ({ code, severity: 'warning', text }) as unknown as Test['warnings'][number];
+
+  it('has the warnings that it came with, and each once', () => {
+    const test = new LiveTest({ ...live().test, warnings: [warning('a')] });
+    expect(test.warnings.map((one) => one.code)).toEqual(['a']);
+    test.warn(warning('b'));
+    test.test = { ...test.test, warnings: [warning('a'), warning('b'), warning('c')] };
+    expect(test.warnings.map((one) => one.code)).toEqual(['a', 'b', 'c']);
+    for (let more = 0; more < 200; more += 1) test.warn(warning('d', String(more)));
+    expect(test.warnings.length).toBe(100);
+  });
+
+  it('lost what both directions lost', () => {
+    const receiver = (packets: number, lost: number | null) => ({ packets, lost_packets: lost }) as never;
+    expect(lossOf([receiver(90, 10), receiver(300, 0)])).toBe(0.025);
+    expect(lossOf([receiver(90, 10), receiver(300, null)])).toBe(0.1);
+    expect(lossOf([null, undefined, receiver(0, 0)])).toBeUndefined();
   });
 });
 

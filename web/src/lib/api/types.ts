@@ -5054,6 +5054,8 @@ export interface components {
             };
             /** @description The plan's title. */
             title?: string | null;
+            /** @description What was warned of, as the stream told it. */
+            warnings: components["schemas"]["Warning"][];
         };
         /** @description The tests of this server, newest first. */
         TestList: {

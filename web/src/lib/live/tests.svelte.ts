@@ -18,6 +18,18 @@ export function both(forward: Row | undefined, reverse: Row | undefined, key: ke
   return values.length === 0 || values.includes(undefined) ? undefined : values.reduce<number>((sum, one) => sum + (one ?? 0), 0);
 }
 
+/** The share that was lost of what receivers expected, of all that told. */
+export function lossOf(receivers: readonly (IntervalCount | null | undefined)[]): number | undefined {
+  let lost = 0;
+  let expected = 0;
+  for (const receiver of receivers) {
+    if (receiver?.lost_packets === undefined || receiver.lost_packets === null) continue;
+    lost += receiver.lost_packets;
+    expected += receiver.packets + receiver.lost_packets;
+  }
+  return expected > 0 ? lost / expected : undefined;
+}
+
 const LENGTH = 600;
 const STATES = ['starting', 'running', 'ending', 'ended', 'failed'];
 
@@ -29,12 +41,10 @@ type Counts = { sender?: IntervalCount | null; receiver?: IntervalCount | null }
 /** The figures of one interval. What the receiver has not told is absent: what was sent does not stand for what arrived. */
 export function rowOf(counts: Counts): Row {
   const { sender, receiver } = counts;
-  const lost = receiver?.lost_packets;
-  const expected = lost === undefined || lost === null || receiver === undefined || receiver === null ? 0 : receiver.packets + lost;
   return {
     rate: receiver?.bits_per_second ?? undefined,
     packets: receiver?.packets_per_second ?? undefined,
-    loss: expected > 0 ? (lost ?? 0) / expected : undefined,
+    loss: lossOf([receiver]),
     jitter: receiver?.jitter_seconds ?? undefined,
     delay: receiver?.mean_delay_seconds ?? undefined,
     sent: sender?.bits_per_second ?? undefined,
@@ -51,6 +61,7 @@ export class LiveTest {
   skipped = 0;
   readonly flows = new Map<number, Row>();
   readonly total = new Series(COLUMNS, LENGTH);
+  /** As the test has them, and as the stream tells them meanwhile. */
   readonly warnings: Warning[] = [];
   latestTotal: { forward: Row | undefined; reverse: Row | undefined } = { forward: undefined, reverse: undefined };
   /** When (the test's time, s) the far end last told of each flow. */
@@ -60,7 +71,18 @@ export class LiveTest {
 
   constructor(test: Test) {
     this.#test = test;
+    this.#warned();
     if (test.latest) this.take(test.latest);
+  }
+
+  #warned(): void {
+    for (const warning of this.#test.warnings ?? []) this.warn(warning);
+  }
+
+  /** Takes a warning, once. */
+  warn(warning: Warning): void {
+    const isKnown = this.warnings.some((one) => one.code === warning.code && one.flow === warning.flow && one.text === warning.text);
+    if (!isKnown && this.warnings.length < 100) this.warnings.push(warning);
   }
 
   /** The test as the server told it last. */
@@ -70,6 +92,7 @@ export class LiveTest {
 
   set test(test: Test) {
     this.#test = test;
+    this.#warned();
   }
 
   take(interval: Interval): void {
@@ -83,12 +106,12 @@ export class LiveTest {
       if (series === undefined) this.#series.set(flow.id, (series = new Series(COLUMNS, LENGTH)));
       series.push([interval.end_seconds, row.rate, row.packets, row.loss, row.jitter, row.delay, row.sent, row.round_trip]);
     }
-    const total = interval.total as { forward?: object | null; reverse?: object | null } | undefined;
+    const total = interval.total as { forward?: Counts | null; reverse?: Counts | null } | undefined;
     const forward = total?.forward ? rowOf(total.forward) : undefined;
     const reverse = total?.reverse ? rowOf(total.reverse) : undefined;
     this.latestTotal = { forward, reverse };
     const sum = (key: keyof Row) => both(forward, reverse, key);
-    this.total.push([interval.end_seconds, sum('rate'), sum('packets'), forward?.loss ?? reverse?.loss, undefined, undefined, sum('sent'), undefined]);
+    this.total.push([interval.end_seconds, sum('rate'), sum('packets'), lossOf([total?.forward?.receiver, total?.reverse?.receiver]), undefined, undefined, sum('sent'), undefined]);
   }
 
   /** Since when (the test's time, s) the far end has told nothing of a flow that runs; absent while it tells. */
@@ -146,8 +169,8 @@ class Tests {
       },
       warning: (event) => {
         const found = event.kind === 'tests' ? this.find(event.id) : undefined;
-        if (found === undefined || found.warnings.length >= 100) return;
-        found.warnings.push(event.warning);
+        if (found === undefined) return;
+        found.warn(event.warning);
         this.#moved();
       },
     });
