@@ -492,6 +492,11 @@ export class Mock {
         this.#told('experiments', one);
         return { status: 202, body: one };
       }
+      case 'POST sweeps': {
+        const errors = body.over.flatMap((one, index) => (/^\w+=[\w.,:*]+$/.test(one) ? [] : [refuse(`/over/${index}`, one, 'NAME=VALUES')]));
+        if (errors.length > 0) throw new Refused(422, errors[0].message, errors);
+        return { status: 201, body: this.startExperiment({ scenario: 'sweep' }) };
+      }
       case 'GET emulators': {
         if (id === undefined) return { body: { emulators: [...this.emulators.values()].map((one) => one.entry) } };
         const emulator = this.emulators.get(id);
