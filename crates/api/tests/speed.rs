@@ -24,6 +24,7 @@ impl Bench {
             address: "127.0.0.1:0".parse().unwrap(),
             version: "0.0.0".into(),
             place: Place::in_directory(directory.path()),
+            host_names: vec!["speed.example".into()],
             anonymous,
             limits,
         };
@@ -222,6 +223,7 @@ fn a_whole_test_is_measured_kept_and_shown() {
     let (mut two, other) = reader.join().unwrap();
     let stopped = control.until("stopped");
     let sent = stopped["bytes"].as_u64().unwrap();
+    let took = stopped["seconds"].as_f64().unwrap();
     assert_eq!(stopped["phase"], "download");
     assert!(sent >= 20_000_000 || stopped["seconds"].as_f64().unwrap() >= 3.0, "{stopped}");
     // Heads of frames beside, and the rest of frames behind the end.
@@ -249,7 +251,13 @@ fn a_whole_test_is_measured_kept_and_shown() {
     // Not within a phase: read and not counted.
     one.send(2, &[5; 40_000]);
 
-    let download = json!({ "bytes": 5_000_000, "seconds": 0.5, "bits_per_second": 8e7 });
+    let claim =
+        |seconds: f64| json!({ "bytes": 5_000_000, "seconds": seconds, "bits_per_second": 1.0 });
+    control.say(json!({ "type": "result", "download": claim(1e-306), "latency": {} }));
+    assert!(control.until("not_kept")["text"].as_str().unwrap().contains("no measurement"));
+    control.say(json!({ "type": "result", "download": claim(took / 100.0), "latency": {} }));
+    assert!(control.until("not_kept")["text"].as_str().unwrap().contains("by the page's figures"));
+    let download = json!({ "bytes": 5_000_000, "seconds": took, "bits_per_second": 4e7 / took });
     let latency = json!({ "idle": [0.001], "download": [], "upload": [] });
     let upload = json!({ "bytes": 1u64 << 40, "seconds": 0.5, "bits_per_second": 1e13 });
     control.say(
@@ -264,6 +272,8 @@ fn a_whole_test_is_measured_kept_and_shown() {
     assert_eq!(shown["download"], download);
     assert_eq!(shown["upload"]["bytes"], 1_000_000, "the server's count, not the page's");
     assert_eq!(shown["latency"], latency);
+    assert!(shown["verdict"].as_str().unwrap().starts_with("download "), "{shown}");
+    assert!(shown.get("grade").is_none(), "round trips under load were not measured");
     assert_eq!((&shown["id"], &shown["version"]), (&json!(id), &json!("0.0.0")));
     assert!(!body.contains("127.0.0.1"), "{body}");
     assert_eq!(bench.get(&format!("/r/{id}")).0, 303);
@@ -321,6 +331,35 @@ fn strangers_are_refused_at_the_door() {
     ] {
         assert_eq!(bench.get(path).0, 404, "{path}");
     }
+}
+
+#[test]
+fn a_name_that_is_not_ours_is_refused_also_where_page_and_name_agree() {
+    let bench = Bench::up(limits(), false);
+    let ask = |host: &str| {
+        let mut tcp = TcpStream::connect(bench.address).unwrap();
+        tcp.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        write!(
+            tcp,
+            "GET /speed/v1 HTTP/1.1\r\nhost: {host}\r\norigin: http://{host}\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\
+             sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\nsec-websocket-protocol: weir.speed.v1\r\n\r\n"
+        )
+        .unwrap();
+        let mut head = [0; 12];
+        tcp.read_exact(&mut head).unwrap();
+        String::from_utf8(head[9..].to_vec()).unwrap()
+    };
+    assert_eq!(ask("evil.example:9349"), "421");
+    assert_eq!(ask("speed.example:9349"), "101");
+    assert_eq!(ask("localhost"), "101");
+}
+
+#[test]
+fn requests_of_one_address_have_a_rate() {
+    let bench = Bench::up(SpeedLimits { requests_per_second: 1, ..limits() }, false);
+    let answers: Vec<u16> =
+        (0..6).map(|_| bench.get("/speed/v1/results/AAAAAAAAAAAAAAAAAAAAAA").0).collect();
+    assert_eq!((answers[0], answers.contains(&429)), (404, true), "{answers:?}");
 }
 
 #[test]

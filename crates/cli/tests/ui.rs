@@ -133,6 +133,10 @@ fn a_test_is_started_watched_and_kept() {
     let kept = ui.get(&format!("/runs/{run}"));
     assert_eq!((&kept["id"], &kept["labels"]["from"]), (&json!(run), &json!("page")));
     assert_eq!(kept["flows"], record["flows"]);
+    // Who comes later is told as well.
+    let now = ui.get(&format!("/tests/{id}"));
+    let warned = record["warnings"].as_array().cloned().unwrap_or_default();
+    assert_eq!(now["warnings"].as_array(), Some(&warned), "{now}");
     let client = &ui.get("/clients")["clients"][0];
     assert_eq!(client["report"]["flows"][0]["receiver"]["packets"], 2000, "{client}");
     ui.ask("DELETE", &format!("/tests/{id}"), None).expect(204);
@@ -368,4 +372,27 @@ fn a_dead_man_lets_everything_pass() {
     let path = format!("/emulators/{}", made["id"].as_str().unwrap());
     assert_eq!(m.get(&path)["stopped_flows"], json!(["other"]));
     m.ask("DELETE", &path, None).expect(204);
+}
+
+#[test]
+fn a_reader_that_takes_nothing_does_not_hold_the_dead_man() {
+    const TEST: &str = "a_reader_that_takes_nothing_does_not_hold_the_dead_man";
+    if effective_user_id() != 0 {
+        return skip(TEST, "needs root");
+    }
+    let spec = LabSpec { topology: Topology::Middle, ..LabSpec::default() };
+    let lab = Lab::up(&spec).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let m = Ui::start(dir.path(), Some((&lab, "m")), &[]);
+    let request = json!({ "interfaces": ["to-a", "to-b"], "dead_man_seconds": 1 });
+    let made = m.ask("POST", "/emulators", Some(request)).expect(201);
+    let id = made["id"].as_str().unwrap();
+    // One that reads, of other things; one that asks for its samples and takes none.
+    let _elsewhere = m.events("?samples=tests");
+    let _dead = m.events(&format!("?samples=emulators:{id}"));
+    let log = dir.path().join(format!("runtime/impair-{id}.log"));
+    until("the dead man's words", || {
+        std::fs::read_to_string(&log).unwrap_or_default().contains("everything passes untouched")
+    });
+    m.ask("DELETE", &format!("/emulators/{id}"), None).expect(204);
 }

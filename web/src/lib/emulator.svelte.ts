@@ -3,7 +3,7 @@
 import { ApiError, byPlace, call, errorsBelow, get, path, post, remove } from './api/client';
 import type { Alarm, Applied, Edited, EmulatorEntry, EmulatorList, Report, Validation } from './api/shapes';
 import { stream } from './live/stream.svelte';
-import { at, changes, type Json, type JsonObject, put, same } from './schema/model';
+import { at, changes, fieldOf, type Json, type JsonObject, lawsOf, put, resolve, same, type Schema } from './schema/model';
 
 /** Packets and bits a second of one flow and direction, from two reports. */
 export interface Pace {
@@ -21,12 +21,72 @@ export const directionOf = (way: Way) => (way === 'a_to_b' ? 'forward' : 'revers
 type FlowReport = Report['impairment']['flows'][number];
 export type DirectionReport = Report['directions'][number];
 
-/** Staged changes put on another base: what was not touched here is theirs. */
-export function rebased(base: JsonObject, staged: JsonObject, next: JsonObject): JsonObject {
-  // Pointers into a list hold only while the list has the same members.
-  const names = (one: JsonObject) => JSON.stringify(((one['flow'] ?? []) as JsonObject[]).map((flow) => flow['name']));
-  if (names(base) !== names(staged) || names(base) !== names(next)) return same(base, staged) ? next : staged;
-  return changes(base, staged).reduce<JsonObject>((made, change) => put(made, change.path, change.after) as JsonObject, next);
+/**
+ * Staged changes put on another base: what was not touched here is theirs, what both touched is ours. Lists of named
+ * members are merged by their names; of the laws of a slot, which exclude each other, one side's are taken.
+ */
+export function rebased(base: JsonObject, staged: JsonObject, next: JsonObject, root: Schema = {}): JsonObject {
+  return merged(base, staged, next, root, root) as JsonObject;
+}
+
+type Part = Json | undefined;
+const isObject = (one: Part): one is JsonObject => one !== null && typeof one === 'object' && !Array.isArray(one);
+
+/** The names of a list's members; absent where it is no list of members with names of their own. */
+function namesOf(list: Part): string[] | undefined {
+  if (list === undefined) return [];
+  if (!Array.isArray(list)) return undefined;
+  const names = list.map((one) => (isObject(one) && typeof one['name'] === 'string' ? one['name'] : ''));
+  return names.includes('') || new Set(names).size < names.length ? undefined : names;
+}
+
+function merged(base: Part, mine: Part, theirs: Part, root: Schema, schema: Schema): Part {
+  if (same(base, mine) || same(mine, theirs)) return theirs;
+  if (same(base, theirs)) return mine;
+  if (isObject(mine) && isObject(theirs) && (base === undefined || isObject(base))) return objects(base ?? {}, mine, theirs, root, schema);
+  // A list that is empty is left out of the document.
+  if (!Array.isArray(mine) && !Array.isArray(theirs)) return mine;
+  const [before, ours, others] = [namesOf(base), namesOf(mine), namesOf(theirs)];
+  if (before === undefined || ours === undefined || others === undefined) return mine;
+  const made = lists([before, base], [ours, mine], [others, theirs], root, schema);
+  return made.length > 0 ? made : undefined;
+}
+
+function objects(base: JsonObject, mine: JsonObject, theirs: JsonObject, root: Schema, schema: Schema): JsonObject {
+  const laws = lawsOf(root, schema);
+  const set = (one: JsonObject) => laws.filter((law) => one[law] !== undefined && one[law] !== null);
+  const chosen = laws.some((law) => !same(base[law], mine[law])) ? set(mine) : set(theirs);
+  const made: JsonObject = {};
+  for (const key of new Set([...Object.keys(theirs), ...Object.keys(mine)])) {
+    if (laws.includes(key) && !chosen.includes(key)) continue;
+    const value = merged(base[key], mine[key], theirs[key], root, schema.properties?.[key] === undefined ? {} : fieldOf(root, schema, key).schema);
+    if (value !== undefined) made[key] = value;
+  }
+  return made;
+}
+
+type Named = [string[], Part];
+
+function lists([before, base]: Named, [ours, mine]: Named, [others, theirs]: Named, root: Schema, schema: Schema): Json[] {
+  const member = (list: Part, name: string): Part => (Array.isArray(list) ? list.find((one) => isObject(one) && one['name'] === name) : undefined);
+  const common = (names: string[], other: string[]) => names.filter((name) => other.includes(name));
+  // Who moved members tells the order; the other side's new ones follow those that they followed there.
+  const moved = !same(common(ours, before), common(before, ours));
+  const [first, second] = moved ? [ours, others] : [others, ours];
+  const order = [...first];
+  for (const [at, name] of second.entries()) {
+    if (order.includes(name)) continue;
+    const ahead = second.slice(0, at).findLast((one) => order.includes(one));
+    order.splice(ahead === undefined ? 0 : order.indexOf(ahead) + 1, 0, name);
+  }
+  const items = schema.items === undefined ? {} : resolve(root, schema.items);
+  return order.flatMap((name) => merged(member(base, name), member(mine, name), member(theirs, name), root, items) ?? []);
+}
+
+/** A change as a whole, so that it can be taken back from what has come of it since. */
+interface Step {
+  from: JsonObject;
+  to: JsonObject;
 }
 
 export class Board {
@@ -44,16 +104,19 @@ export class Board {
   paces = $state.raw<Map<string, Pace>>(new Map());
   cpu = $state.raw<Record<string, number | undefined>>({});
   #etag: string | undefined;
-  #undo = $state.raw<JsonObject[]>([]);
-  #before = $state.raw<JsonObject[]>([]);
+  /** Of `weir.impair/1`, once it has come: which laws exclude each other. */
+  schema: Schema = {};
+  /** Staged edits, and what was applied: what it was before and after. */
+  #undo = $state.raw<Step[]>([]);
+  #before = $state.raw<Step[]>([]);
   #checking: ReturnType<typeof setTimeout> | undefined;
-  #ours = new Set<string>();
   #stop: () => void;
 
   changed = $derived(changes(this.applied, this.staged));
 
   constructor(id: string) {
     this.id = id;
+    stream.want(`board ${id}`, [`emulators:${id}`]);
     this.#stop = stream.on({
       hello: () => void this.load().catch(() => {}),
       sample: (event) => event.kind === 'emulators' && event.id === id && event.emulator && this.take(event.emulator),
@@ -61,12 +124,13 @@ export class Board {
         if (event.kind === 'emulators' && event.id === id && (event.state === 'ended' || event.state === 'failed')) this.gone = true;
       },
       alarm: (event) => event.id === id && this.#alarm(event.alarm),
-      edited: (event) => event.document === `emulators/${id}/configuration` && void this.#edited(event),
+      edited: (event) => event.document === `emulators/${id}/configuration` && void this.#edited(event).catch(() => {}),
     });
   }
 
   close(): void {
     this.#stop();
+    stream.want(`board ${this.id}`, []);
     clearTimeout(this.#checking);
   }
 
@@ -77,13 +141,27 @@ export class Board {
       get<Report>(path`/emulators/${this.id}/counters`),
     ]);
     this.entry = entry;
-    this.#rebase(configuration.data, configuration.etag);
+    this.#seen(configuration.data, configuration.etag);
     this.take(report);
     this.alarms = report.alarms ?? [];
   }
 
+  /** The document as the server has it: shown where nothing is staged here, else said to be another's. Whether it was shown. */
+  #seen(next: JsonObject, etag: string | undefined, by?: Edited): boolean {
+    if (this.#etag !== undefined && etag === this.#etag) {
+      this.conflict = undefined;
+      return false;
+    }
+    if (this.#etag !== undefined && !same(this.applied, this.staged)) {
+      this.conflict = by ?? { document: `emulators/${this.id}/configuration`, by: 'Somebody', at: '', etag: etag ?? null };
+      return false;
+    }
+    this.#rebase(next, etag);
+    return true;
+  }
+
   #rebase(next: JsonObject, etag: string | undefined): void {
-    this.staged = rebased(this.applied, this.staged, next);
+    this.staged = rebased(this.applied, this.staged, next, this.schema);
     this.applied = next;
     this.#etag = etag;
   }
@@ -128,7 +206,7 @@ export class Board {
   // -- staging ---------------------------------------------------------------------------------------------------
 
   stage(next: JsonObject): void {
-    this.#undo = [...this.#undo.slice(-99), this.staged];
+    this.#undo = [...this.#undo.slice(-99), { from: this.staged, to: next }];
     this.#set(next);
   }
 
@@ -147,18 +225,24 @@ export class Board {
     return this.#undo.length > 0 || this.#before.length > 0;
   }
 
-  /** Takes back the last staged edit; with none, stages what was in force before the last apply. */
+  /** Takes back the last staged edit; with none, stages the last apply's going back. What came since stays. */
   undo(): void {
     const edit = this.#undo.at(-1);
-    if (edit !== undefined) {
-      this.#undo = this.#undo.slice(0, -1);
-      this.#set(edit);
-      return;
-    }
-    const before = this.#before.at(-1);
-    if (before === undefined) return;
+    if (edit === undefined) return this.undoApply();
+    this.#undo = this.#undo.slice(0, -1);
+    this.#back(edit);
+  }
+
+  /** Stages the going back of the last apply. */
+  undoApply(): void {
+    const applied = this.#before.at(-1);
+    if (applied === undefined) return;
     this.#before = this.#before.slice(0, -1);
-    this.#set(before);
+    this.#back(applied);
+  }
+
+  #back(step: Step): void {
+    this.#set(rebased(step.to, step.from, this.staged, this.schema));
   }
 
   discard(): void {
@@ -190,10 +274,9 @@ export class Board {
     try {
       if (over) this.#etag = (await call('GET', path`/emulators/${this.id}/configuration`)).etag;
       const { data, etag } = await call<Applied>('PUT', path`/emulators/${this.id}/configuration`, { body: wanted, match: this.#etag });
-      this.#before = [...this.#before.slice(-19), this.applied];
+      this.#before = [...this.#before.slice(-19), { from: this.applied, to: wanted }];
       this.#undo = [];
       this.#etag = etag ?? data.etag;
-      this.#ours.add(this.#etag);
       this.applied = wanted;
       this.conflict = undefined;
       this.errors = new Map();
@@ -219,12 +302,11 @@ export class Board {
 
   async #edited(event: Edited): Promise<void> {
     // Our own change is told before its answer has come.
-    await new Promise((resolve) => setTimeout(resolve, 400));
-    if (!event.etag || event.etag === this.#etag || this.#ours.has(event.etag)) return;
-    if (same(this.applied, this.staged)) {
-      await this.takeTheirs().catch(() => {});
-      this.onTheirs?.(event);
-    } else this.conflict = event;
+    do await new Promise((resolve) => setTimeout(resolve, 400));
+    while (this.applying);
+    if (!event.etag || event.etag === this.#etag) return;
+    const { data, etag } = await call<JsonObject>('GET', path`/emulators/${this.id}/configuration`);
+    if (this.#seen(data, etag, event)) this.onTheirs?.(event);
   }
 
   /** Called when somebody else's change was taken over because nothing was staged here. */
@@ -239,8 +321,7 @@ export class Board {
   /** Applies a flow's laws or lets its packets pass untouched; without a name: all of them. */
   async run(on: boolean, name?: string): Promise<void> {
     const verb = on ? 'run' : 'stop';
-    const told = await post<Applied>(name === undefined ? path`/emulators/${this.id}/${verb}` : path`/emulators/${this.id}/flows/${name}/${verb}`);
-    this.#ours.add(told.etag);
+    await post<Applied>(name === undefined ? path`/emulators/${this.id}/${verb}` : path`/emulators/${this.id}/flows/${name}/${verb}`);
     await this.load();
   }
 
@@ -266,6 +347,9 @@ class Emulators {
 
   async refresh(): Promise<void> {
     this.list = await get<EmulatorList>('/emulators');
+    // Alarms come with samples. To read them keeps an emulator with a dead-man time going, which only its own view is to do.
+    const free = this.list.emulators.filter((one) => !one.dead_man_seconds);
+    stream.want('emulators', free.map((one) => `emulators:${one.id}`));
   }
 }
 

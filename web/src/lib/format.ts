@@ -25,17 +25,17 @@ export function significant(value: number, digits = 4): string {
   return value.toFixed(Math.min(Math.max(places, 0), 9));
 }
 
-function scaled(value: Maybe, unit: string, digits = 4): Figure {
+function scaled(value: Maybe, unit: string, digits = 4, base = 1000, prefixes = DECIMAL): Figure {
   if (!isFigure(value)) return ABSENT;
   let step = 0;
   let rest = value;
   // 999.95 would be printed as 1000.
-  while (Math.abs(rest) >= 999.95 && step < DECIMAL.length - 1) {
-    rest /= 1000;
+  while (Math.abs(rest) >= base - 0.05 && step < prefixes.length - 1) {
+    rest /= base;
     step += 1;
   }
   const number = step === 0 && Number.isInteger(rest) ? String(rest) : significant(rest, digits);
-  return { number, unit: `${DECIMAL[step]}${unit}` };
+  return { number, unit: `${prefixes[step]}${unit}` };
 }
 
 /** A rate in bit/s. */
@@ -44,8 +44,22 @@ export const bitRate = (value: Maybe): Figure => scaled(value, 'bit/s');
 /** A rate in packets/s. */
 export const packetRate = (value: Maybe): Figure => scaled(value, 'pkt/s');
 
-/** A volume in bytes (powers of ten). */
-export const bytes = (value: Maybe): Figure => scaled(value, 'B');
+/** A volume in bytes, in powers of 1024 as the reports have it. */
+export const bytes = (value: Maybe): Figure => scaled(value, 'B', 4, 1024, ['', 'Ki', 'Mi', 'Gi', 'Ti', 'Pi']);
+
+/** A send rate as a plan writes it (`10M`, `50kpps`, `10M/32`), with its unit. */
+export function askedRate(text: string): string {
+  const [, number = '', prefix = '', packets, burst = ''] = /^(\d+(?:\.\d+)?)([kKMGT]?)(pps)?(\/\d+)?$/.exec(text.trim()) ?? [];
+  if (number === '') return text;
+  if (Number(number) === 0) return 'unlimited';
+  return `${number} ${prefix.replace('K', 'k')}${packets ? 'pkt/s' : 'bit/s'}${burst && ` in bursts of ${burst.slice(1)}`}`;
+}
+
+/** A length in bytes as a plan writes it (`1470`, `8K`: powers of 1024), with its unit. */
+export function askedBytes(text: string): string {
+  const [, number = '', prefix = ''] = /^(\d+(?:\.\d+)?)([kKMGT]?)$/.exec(text.trim()) ?? [];
+  return number === '' ? text : `${number} ${prefix && `${prefix.toUpperCase()}i`}B`;
+}
 
 /** A number of things, with thin spaces between thousands. */
 export function count(value: Maybe): string {
@@ -118,6 +132,11 @@ export function byUnit(unit: string, value: Maybe): Figure {
       return percent(value);
     case 'bytes':
       return bytes(value);
+    case 'count':
+      // Between whole ones (an axis, a mean) it is what it is.
+      return { number: isFigure(value) && !Number.isInteger(value) ? significant(value) : count(value), unit: '' };
+    case 'number':
+      return { number: isFigure(value) ? (Number.isInteger(value) ? String(value) : significant(value)) : ABSENT.number, unit: '' };
     case 'packets':
       return { number: count(value), unit: 'pkt' };
     default:

@@ -1,7 +1,7 @@
 // The generator's plan while it is edited, and what runs of it.
 
 import { ApiError, call, errorsBelow, get, path, post, remove } from './api/client';
-import type { PlanList, Test, Validation } from './api/shapes';
+import type { Edited, PlanList, Test, Validation } from './api/shapes';
 import { type LiveTest, tests } from './live/tests.svelte';
 import { connectionsOf, emptyPlan, freshName, named, type PlanRow, rowsOf } from './plan';
 import { preferences } from './preferences.svelte';
@@ -212,28 +212,20 @@ class Generator {
     if (typeof data['host'] === 'string' && data['host'] !== '') this.host = data['host'];
   }
 
-  /** Keeps the plan; refused (412) when somebody else kept one meanwhile, unless `over` it is to go. */
-  async save(name: string, over = false): Promise<void> {
-    const same = name === this.name && this.etag !== undefined;
-    // A name that somebody else has is not taken over unasked.
-    const taken = same || over ? undefined : (await this.kept()).plans.find((one) => one.name === name);
-    if (taken !== undefined) {
-      const detail = `there is a plan ${name} already`;
-      throw new ApiError(412, { type: '', title: '', status: 412, detail, errors: [], changed: { document: `plans/${name}`, by: 'Somebody', at: taken.modified_at, etag: taken.etag } });
-    }
+  /** Keeps the plan; refused (412) when somebody else kept one meanwhile, unless it is just `over` theirs that it is to go. */
+  async save(name: string, over?: Pick<Edited, 'etag'>): Promise<void> {
+    const known = over === undefined ? (name === this.name ? this.etag : undefined) : (over.etag ?? undefined);
     const body = { ...named(this.plan), ...(this.host && { host: this.host.trim() }) };
-    const { data, etag } = await call<{ etag: string }>('PUT', path`/plans/${name}`, {
-      body,
-      ...(!over && same && { match: this.etag }),
-      ...(!over && !same && { fresh: true }),
-    });
+    // A name that nothing is known of is to be free.
+    const { data, etag } = await call<{ etag: string }>('PUT', path`/plans/${name}`, { body, ...(known === undefined ? { fresh: true } : { match: known }) });
     this.name = name;
     this.etag = etag ?? data?.etag;
     this.#saved = this.plan;
   }
 
-  async forget(name: string): Promise<void> {
-    await remove(path`/plans/${name}`);
+  /** Removes a kept plan; refused (412) when it is no more what the list showed. */
+  async forget(name: string, etag: string): Promise<void> {
+    await remove(path`/plans/${name}`, etag);
   }
 
   /** Makes a plan of a test that somebody started elsewhere, so that it can be watched here. */

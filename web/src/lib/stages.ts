@@ -33,3 +33,12 @@ export const COUNTERS: Record<string, string[]> = {
   delay: ['delayed_packets', 'reordered_packets'],
   content: ['modified_packets'],
 };
+
+/** Counters of the lane's two ends. */
+const ENDS = ['received_packets', 'sent_packets', 'unplanned_dropped_packets'];
+
+/** Counters of packets that no stage of this lane shows, as those of a stage that the page does not know: where they count. */
+export function othersOf(counters: Record<string, number | undefined>, stages: readonly Stage[]): string[] {
+  const shown = new Set([...ENDS, ...stages.flatMap((stage) => COUNTERS[stage.name] ?? [])]);
+  return Object.keys(counters).filter((key) => key.endsWith('_packets') && !shown.has(key) && (counters[key] ?? 0) > 0);
+}

@@ -19,6 +19,9 @@ export interface Result {
   download?: Throughput;
   upload?: Throughput;
   latency: Latencies;
+  /** The server's judgement, in a sentence and in a word; absent where it could not judge. */
+  verdict?: string;
+  grade?: 'good' | 'usable' | 'poor';
   /** What the server has to say of the figures. */
   warnings?: { code: string; severity: string; text: string }[];
 }
@@ -74,33 +77,8 @@ export function jitter(values: readonly number[]): number | undefined {
   return sum / (values.length - 1);
 }
 
-export interface Verdict {
-  tone: 'good' | 'warn' | 'bad';
-  title: string;
-  lines: string[];
-}
+/** The word of the server's grade as a heading. */
+export const GRADES = { good: 'A good connection', usable: 'A usable connection', poor: 'A poor connection' };
 
-/** What the figures mean to somebody who asked "is my connection all right?". */
-export function verdict(result: Result): Verdict {
-  const down = (result.download?.bits_per_second ?? 0) / 1e6;
-  const up = (result.upload?.bits_per_second ?? 0) / 1e6;
-  const idle = median(result.latency.idle);
-  const loaded = Math.max(median(result.latency.download) ?? 0, median(result.latency.upload) ?? 0);
-  const added = idle === undefined || loaded === 0 ? undefined : Math.max(0, loaded - idle);
-  const lines: string[] = [];
-  const uses: string[] = [];
-  if (down >= 1 && up >= 1 && (idle ?? 1) < 0.15) uses.push('video calls');
-  if (down >= 25) uses.push('4K video');
-  else if (down >= 5) uses.push('HD video');
-  if ((idle ?? 1) < 0.05 && (added ?? 1) < 0.05) uses.push('games');
-  lines.push(uses.length > 0 ? `Enough for ${uses.join(', ')}.` : 'Enough for mail and plain pages; video will stop and start.');
-  if (added !== undefined) {
-    const words = `${Math.round(added * 1000)} ms`;
-    if (added > 0.2) lines.push(`While data flows, everything waits ${words} longer: calls break up when somebody else downloads. A queue in the path is too long.`);
-    else if (added > 0.05) lines.push(`While data flows, everything waits ${words} longer: to be felt in calls and games.`);
-    else lines.push(`Stays quick while data flows: ${words} longer.`);
-  }
-  if (up > 0 && down / up > 20) lines.push('Sending is far slower than receiving: uploads and your own picture in calls suffer first.');
-  const tone = down < 5 || (added ?? 0) > 0.2 ? 'bad' : down < 25 || (added ?? 0) > 0.05 || (idle ?? 0) > 0.15 ? 'warn' : 'good';
-  return { tone, title: { good: 'A good connection', warn: 'A usable connection', bad: 'A poor connection' }[tone], lines };
-}
+/** The server's sentence, as one that stands alone; absent where it told none. */
+export const sentence = (verdict: string | undefined): string | undefined => (verdict ? verdict.charAt(0).toUpperCase() + verdict.slice(1) : undefined);

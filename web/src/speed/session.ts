@@ -29,6 +29,8 @@ const CHUNK = 1 << 16;
 const MOST_PINGS = 200;
 /** A phase is over when its data has been silent for so long, or when it will not end. */
 const SILENCE_SECONDS = 0.3;
+/** Longest time between two marks of a download, s. */
+const LONGEST_MARK_SECONDS = 0.2;
 const MOST_DRAIN_SECONDS = 3;
 
 const sleep = (seconds: number) => new Promise<void>((resolve) => setTimeout(resolve, seconds * 1000));
@@ -48,8 +50,8 @@ export class SpeedSession {
   #marks: Mark[] = [];
   #latency: Latencies = { idle: [], download: [], upload: [] };
   #sending = false;
-  /** What a phase left in the queues is still coming: nothing is measured meanwhile. */
-  #draining = false;
+  /** Whether the phase is being measured: not before it has begun, nor while what it left in the queues still comes. */
+  #measuring = false;
   #heard = 0;
 
   constructor(base: string, onprogress: (progress: Progress) => void) {
@@ -76,9 +78,13 @@ export class SpeedSession {
     this.#data = await Promise.all(Array.from({ length: hello.streams }, () => this.#join(hello.session)));
     const pinging = setInterval(() => this.#ping(), hello.ping_seconds * 1000);
     try {
+      // Idle is what was before the first phase: between two, the path may still hold what the first left in it.
+      this.#measuring = true;
       await sleep(hello.idle_seconds);
+      this.#measuring = false;
       const download = await this.#measure('download', hello);
       const upload = await this.#measure('upload', hello);
+      this.#unanswered();
       const result: Result = { ...(download && { download }), ...(upload && { upload }), latency: this.#latency };
       this.#send({ type: 'result', ...result });
       const answer = await this.#await('kept', 'not_kept');
@@ -110,9 +116,9 @@ export class SpeedSession {
       socket.onerror = () => reject(new SpeedError('a data connection was refused'));
       socket.onmessage = (event) => {
         this.#heard = performance.now();
-        if (this.#phase !== 'download' || !(event.data instanceof ArrayBuffer)) return;
+        if (!this.#measuring || this.#phase !== 'download' || !(event.data instanceof ArrayBuffer)) return;
         this.#bytes += event.data.byteLength;
-        this.#mark(this.#bytes, (performance.now() - this.#began) / 1000);
+        this.#mark(this.#bytes, this.#elapsed());
       };
     });
   }
@@ -124,28 +130,36 @@ export class SpeedSession {
     this.#send({ type: 'start', phase });
     await this.#await('started');
     this.#began = performance.now();
+    this.#measuring = true;
     if (phase === 'upload') this.#feed();
+    // Marks come with data. Where none comes, time goes on all the same.
+    const ticking = phase === 'download' ? setInterval(() => this.#mark(this.#bytes, this.#elapsed()), LONGEST_MARK_SECONDS * 1000) : undefined;
     const over = this.#await('stopped');
     await Promise.race([sleep(hello.phase_seconds), over]);
+    clearInterval(ticking);
     this.#sending = false;
+    this.#measuring = false;
     const measured = [...this.#marks];
+    if (phase === 'download') measured.push({ bytes: this.#bytes, seconds: this.#elapsed() });
     this.#send({ type: 'stop' });
     const stopped = await over;
     // The server received the upload: its last figure is the one that counts.
     if (phase === 'upload') measured.push({ bytes: Number(stopped['bytes']), seconds: Number(stopped['seconds']) });
-    this.#phase = 'idle';
     await this.#drain();
     return throughput(measured);
   }
 
+  /** Time of the running phase, s. */
+  #elapsed(): number {
+    return (performance.now() - this.#began) / 1000;
+  }
+
   /** Waits until the queues in the path have emptied themselves of the phase before. */
   async #drain(): Promise<void> {
-    this.#draining = true;
     const began = performance.now();
     this.#heard = began;
     const since = (moment: number) => (performance.now() - moment) / 1000;
     while (since(this.#heard) < SILENCE_SECONDS && since(began) < MOST_DRAIN_SECONDS) await sleep(0.05);
-    this.#draining = false;
   }
 
   /** Keeps every data socket's buffer filled, and no fuller than that. */
@@ -173,10 +187,19 @@ export class SpeedSession {
   }
 
   #ping(): void {
-    if (this.#draining || this.#latency[this.#phase].length >= MOST_PINGS || this.#pings.size > 20) return;
+    // However many are unanswered: not to ask in the worst moments would leave them out.
+    const asked = this.#latency[this.#phase].length + [...this.#pings.values()].filter((one) => one.phase === this.#phase).length;
+    if (!this.#measuring || asked >= MOST_PINGS) return;
     this.#last += 1;
     this.#pings.set(this.#last, { at: performance.now(), phase: this.#phase });
     this.#send({ type: 'ping', id: this.#last });
+  }
+
+  /** Pings without an answer took as long as they are old, at least. */
+  #unanswered(): void {
+    const now = performance.now();
+    for (const { at, phase } of this.#pings.values()) this.#latency[phase].push((now - at) / 1000);
+    this.#pings.clear();
   }
 
   #take(message: Message): void {
@@ -184,11 +207,11 @@ export class SpeedSession {
       const sent = this.#pings.get(Number(message['id']));
       if (sent === undefined) return;
       this.#pings.delete(Number(message['id']));
-      // One that crossed from one phase to another belongs to neither.
-      if (sent.phase === this.#phase && !this.#draining) this.#latency[sent.phase].push((performance.now() - sent.at) / 1000);
+      // It belongs to the phase that it was sent in, however late its answer comes.
+      this.#latency[sent.phase].push((performance.now() - sent.at) / 1000);
       this.#tell();
     } else if (message.type === 'received') {
-      if (this.#phase === 'upload') this.#mark(Number(message['bytes']), Number(message['seconds']));
+      if (this.#measuring && this.#phase === 'upload') this.#mark(Number(message['bytes']), Number(message['seconds']));
     } else {
       const waiting = this.#waiting.get(message.type);
       if (waiting === undefined) return;

@@ -79,6 +79,29 @@ test('a law that is refused is told beside the field, and cannot do harm', optio
   site.quiet();
 });
 
+test('a preview of what can not be computed is refused beside the field, and nothing else is computed instead', options, async () => {
+  const emulator = fresh();
+  const page = await site.page({ hash: `#/emulator/${emulator.entry.id}` });
+  const editor = await openLaw(page, /Delay and jitter/);
+  await editor.getByLabel('law').selectOption('normal');
+  const preview = page.getByRole('region', { name: 'Preview' });
+  await preview.getByText('packets by the engine').waitFor();
+  const asked = () => site.mock.calls.filter((one) => one.endsWith('/laws/preview')).length;
+  const before = asked();
+  for (const [field, wrong, right, words] of [['Packets a second', 'fast', '50', 'fast; accepted: 0.1 to'], ['Bytes of a frame', '1.5', '1500', '1.5; accepted: 14 to']]) {
+    await preview.getByLabel(field).fill(wrong);
+    await preview.getByText(words).waitFor();
+    assert.equal(await preview.getByLabel(field).getAttribute('aria-invalid'), 'true');
+    await page.waitForTimeout(500);
+    assert.equal(asked(), before + (field === 'Packets a second' ? 0 : 1));
+    await preview.getByLabel(field).fill(right);
+    await preview.getByText(words).waitFor({ state: 'detached' });
+    await page.waitForTimeout(500);
+  }
+  assert.equal(asked(), before + 2);
+  site.quiet();
+});
+
 test('who edits second is told, and may put changes on top of theirs', options, async () => {
   const emulator = fresh();
   const page = await site.page({ hash: `#/emulator/${emulator.entry.id}` });
@@ -152,5 +175,41 @@ test('a law and a stage that the schema gains are there without the page knowing
   await page.getByRole('region', { name: /Pause frames, settings/ }).getByLabel('every').fill('2s');
   await lane(page, 'From B to A').getByText('every 2s').waitFor();
   delete site.mock.schema;
+  site.quiet();
+});
+
+test('figures that come late are said to be old', options, async () => {
+  const page = await site.page();
+  const status = page.getByRole('status').filter({ hasText: /live|old/ });
+  await status.getByText('live').waitFor();
+  const sample = (age) => site.mock.send('sample', { kind: 'tests', id: 'none', sequence: 1, skipped: 0, at: new Date(Date.now() - age).toISOString() });
+  sample(0);
+  sample(5000);
+  await status.getByText('5 s old').waitFor();
+  sample(0);
+  await status.getByText('live').waitFor();
+  site.quiet();
+});
+
+test('an emulator with a dead-man time is kept going by its own view alone', options, async () => {
+  for (const one of [...site.mock.emulators.keys()]) site.mock.emulators.delete(one);
+  const watched = fresh();
+  watched.entry.dead_man_seconds = 3;
+  const free = fresh();
+  const asked = async (objects) => {
+    for (let tries = 0; tries < 100 && site.mock.sampled.sort().join() !== objects.sort().join(); tries += 1) await new Promise((resolve) => setTimeout(resolve, 50));
+    assert.deepEqual(site.mock.sampled.sort(), objects.sort());
+  };
+  const name = (one) => `emulators:${one.entry.id}`;
+  const page = await site.page({ hash: '#/generator' });
+  await asked(['tests', name(free)]);
+  await page.evaluate((id) => (location.hash = `#/emulator/${id}`), watched.entry.id);
+  await page.getByText('dead-man 3 s').waitFor();
+  await asked(['tests', name(free), name(watched)]);
+  // Its counters come.
+  await page.getByText(/running [1-9]/).first().waitFor();
+  await page.evaluate(() => (location.hash = '#/runs'));
+  await asked(['tests', name(free)]);
+  assert.equal(await page.getByText('No connection').count(), 0);
   site.quiet();
 });

@@ -50,7 +50,7 @@ test('everything is done by keys: add, edit, copy, start one, remove, undo', opt
   await dialog.waitFor();
   await dialog.getByLabel('rate', { exact: true }).fill('5M');
   await page.keyboard.press('Escape');
-  await table.getByText('5M', { exact: true }).waitFor();
+  await table.getByText('5 Mbit/s', { exact: true }).waitFor();
   await table.locator('tbody tr').nth(1).focus();
   await page.keyboard.press('x');
   await table.locator('tbody tr').nth(1).getByText('running').waitFor();
@@ -183,6 +183,37 @@ test('a plan is kept and loaded; who comes second is told', options, async () =>
   site.quiet();
 });
 
+test('a plan is removed as it was listed, and a name that somebody has is not taken over', options, async () => {
+  const page = await site.page({ tolerate: (words) => words.includes('412') });
+  await startSomething(page);
+  const keep = (connections) => site.mock.plans.set('theirs', { plan: { schema: 'weir.plan/1', connection: connections }, etag: `x${connections.length}`, at: new Date().toISOString(), by: '192.0.2.9' });
+  keep([{ name: 'a' }]);
+  await page.getByRole('button', { name: 'Save', exact: true }).click();
+  await page.getByRole('textbox', { name: 'Name' }).fill('theirs');
+  await page.getByRole('dialog').getByRole('button', { name: 'Save' }).click();
+  await page.getByText(/192\.0\.2\.9 saved a plan of this name first/).waitFor();
+  // A third is faster than "Replace theirs".
+  keep([{ name: 'a' }, { name: 'b' }]);
+  await page.getByRole('button', { name: 'Replace theirs' }).click();
+  await page.waitForTimeout(300);
+  assert.equal(site.mock.plans.get('theirs').plan.connection.length, 2);
+  await page.getByRole('button', { name: 'Replace theirs' }).click();
+  await page.getByText('Saved as "theirs".').waitFor();
+  assert.equal(site.mock.plans.get('theirs').plan.connection.length, 1);
+
+  await page.getByRole('button', { name: /^theirs/ }).click();
+  const remove = page.getByRole('button', { name: 'Remove plan theirs' });
+  await remove.waitFor();
+  keep([{ name: 'a' }, { name: 'b' }, { name: 'c' }]);
+  await remove.click();
+  await page.getByRole('dialog').getByText(/192\.0\.2\.9 changed it meanwhile: it was not removed/).waitFor();
+  assert.ok(site.mock.plans.has('theirs'));
+  await remove.click();
+  await remove.waitFor({ state: 'detached' });
+  assert.ok(!site.mock.plans.has('theirs'));
+  site.quiet();
+});
+
 test('a server that was started anew: the page reconnects by itself and says so', options, async () => {
   const lost = (words) => /ERR_CONNECTION|ERR_INCOMPLETE|ERR_EMPTY|Failed to load|network/i.test(words);
   const page = await site.page({ tolerate: lost });
@@ -228,6 +259,32 @@ test('a test starts from a host of a lab when there is one', options, async () =
   await page.getByRole('table', { name: 'Connections' }).getByText('running').waitFor();
   assert.deepEqual(bodies.map((body) => body.from), [undefined, 'lab1/a']);
   site.mock.labs = [];
+  site.quiet();
+});
+
+test('who opens the page later sees what was warned of, once', options, async () => {
+  const page = await site.page();
+  await startSomething(page);
+  const warned = page.getByRole('button', { name: '1 warnings: show them' });
+  await warned.waitFor();
+  await page.reload();
+  await warned.waitFor();
+  await warned.click();
+  await page.getByText('a processor of this host was 100 % busy').waitFor();
+  site.quiet();
+});
+
+test('a rate and a length that were asked for have their units', options, async () => {
+  const page = await site.page();
+  await page.evaluate(() => localStorage.setItem('weir.draft', JSON.stringify({ schema: 'weir.plan/1', connection: [{ name: 'set', transport: 'udp', rate: '10M', payload: '8K' }, { name: 'unset', transport: 'udp' }] })));
+  await page.reload();
+  await page.getByRole('row', { name: /^set/ }).getByText('10 Mbit/s').waitFor();
+  await page.getByRole('row', { name: /^set/ }).getByText('8 KiB').waitFor();
+  const unset = page.getByRole('row', { name: /^unset/ });
+  assert.equal(await unset.getByText('default').count(), 2);
+  await page.getByRole('button', { name: '▶ Start all' }).click();
+  // What the program made of it is known once it runs.
+  await unset.getByText('1 Mbit/s', { exact: true }).waitFor();
   site.quiet();
 });
 

@@ -87,3 +87,47 @@ test('the host is told: doctor, calibration, a lab made and removed', options, a
   assert.deepEqual(site.mock.labs, []);
   site.quiet();
 });
+
+test('a figure’s values can be read without seeing it', options, async () => {
+  const page = await site.page({ hash: `#/runs/${[...site.mock.records.keys()][0]}` });
+  const plot = page.getByRole('group', { name: 'Delay by size' });
+  await plot.waitFor();
+  const words = await plot.evaluate((one) => document.getElementById(one.getAttribute('aria-describedby'))?.textContent);
+  assert.match(words, /confidence interval/);
+  const figure = page.locator('figure', { hasText: 'Delay by size' });
+  await figure.getByText('Values', { exact: true }).click();
+  const rows = await figure.getByRole('table', { name: 'Delay by size: values' }).getByRole('row').allInnerTexts();
+  assert.deepEqual(rows.map((row) => row.split('\t').map((cell) => cell.trim())).slice(0, 3), [
+    ['Series', 'Size', 'Losses', 'From', 'To'],
+    ['histogram', '0 B – 256 B', '4', '3', '5'],
+    ['histogram (disturbed)', '256 B – 1.000 KiB', '9', '7', '12'],
+  ]);
+  await figure.getByText('asked: 22').waitFor();
+  await figure.getByText('Left out of the totals: 0 B – 128 B').waitFor();
+  site.quiet();
+});
+
+test('a sweep is put together, refused beside its field, started and followed', options, async () => {
+  const bodies = [];
+  const page = await site.page({ hash: '#/scenarios', tolerate: (words) => words.includes('422') });
+  page.on('request', (request) => request.method() === 'POST' && request.url().endsWith('/sweeps') && bodies.push(request.postDataJSON()));
+  await page.getByRole('button', { name: 'New sweep' }).click();
+  const form = page.getByRole('form', { name: 'New sweep' });
+  await form.getByLabel('Values 1').fill('128..1408:128');
+  await form.getByRole('button', { name: '+ Parameter' }).click();
+  await form.getByLabel('Parameter 2', { exact: true }).fill('rate');
+  await form.getByLabel('Values 2', { exact: true }).fill('?!');
+  await form.getByLabel('Repetitions').fill('3');
+  await form.getByLabel('Laws of an emulator').fill('delay 10ms');
+  await form.getByRole('button', { name: '▶ Start sweep' }).click();
+  await form.getByText('rate=?!; accepted: NAME=VALUES').waitFor();
+  assert.equal(await form.getByLabel('Values 2', { exact: true }).getAttribute('aria-invalid'), 'true');
+  assert.equal(await form.getByLabel('Values 1').getAttribute('aria-invalid'), 'false');
+  await form.getByLabel('Values 2', { exact: true }).fill('1M,2M');
+  await form.getByRole('button', { name: '▶ Start sweep' }).click();
+  await page.getByText('lab made').first().waitFor();
+  const { plan, ...asked } = bodies.at(-1);
+  assert.deepEqual(asked, { over: ['payload=128..1408:128', 'rate=1M,2M'], runs: 3, lab: true, in_order: false, both: 'delay 10ms' });
+  assert.equal(plan.connection.length, 1);
+  site.quiet();
+});

@@ -143,6 +143,9 @@ test('an emulator in a lab: previewed, applied, counted as asked', options, asyn
     await page.getByRole('region', { name: 'Preview' }).getByText('25.000 %').waitFor();
     await page.getByRole('button', { name: 'Apply' }).click();
     await page.getByText('Applied: all flows changed together.').waitFor();
+    // What the stream tells of an own change is not taken for another's.
+    await page.waitForTimeout(1200);
+    assert.equal(await page.getByText(/changed this emulator/).count(), 0);
     // A hundred pings through it: every fourth packet of one direction is lost, whatever else crosses the link.
     const host = (await api('GET', '/labs')).labs.find((lab) => lab.name === LAB).hosts.find((one) => one.name === 'b');
     spawnSync(program, ['lab', 'exec', '--lab', LAB, 'a', '--', 'ping', '-q', '-c', '60', '-i', '0.02', host.ipv4], { env: { ...process.env, WEIR_RUNTIME_DIR: join(directory, 'run') }, encoding: 'utf8' });

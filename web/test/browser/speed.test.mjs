@@ -39,6 +39,38 @@ test('on a phone: start, figures, verdict, link', options, async () => {
   site.quiet();
 });
 
+test('what the server did not judge has no verdict, whatever the figures', options, async () => {
+  const { judged } = site.mock.speed;
+  for (const [told, words] of [[{}, 'The figures were not judged.'], [{ verdict: 'download 160 Mbit/s.' }, 'Not everything was measured']]) {
+    site.mock.speed.judged = told;
+    site.mock.speed.results.set('bare', { id: 'bare', at: new Date().toISOString(), version: '0.1.0', latency: { idle: [], download: [], upload: [] }, ...told });
+    const page = await site.page({ file: 'speed.html?result=bare' });
+    await page.getByText(words).waitFor();
+    assert.equal(await page.getByRole('heading', { name: /connection$/ }).count(), 0);
+    if (told.verdict) await page.getByText('Download 160 Mbit/s.').waitFor();
+  }
+  site.mock.speed.judged = judged;
+  site.quiet();
+});
+
+test('a link that could not be copied is said to be so', options, async () => {
+  site.mock.speed.results.set('bare', { id: 'bare', at: new Date().toISOString(), version: '0.1.0', latency: { idle: [], download: [], upload: [] } });
+  const page = await site.page({ file: 'speed.html?result=bare' });
+  // As over plain HTTP in a browser that lets no page copy.
+  await page.evaluate(() => {
+    Object.defineProperty(navigator, 'clipboard', { value: undefined });
+    document.execCommand = () => false;
+  });
+  await page.getByRole('button', { name: 'Copy' }).click();
+  await page.getByText('did not let the page copy').waitFor();
+  assert.equal(await page.getByRole('button', { name: 'Copied' }).count(), 0);
+  assert.match(await page.evaluate(() => getSelection()?.toString() || document.activeElement.value), /result=bare/);
+  await page.evaluate(() => (document.execCommand = () => true));
+  await page.getByRole('button', { name: 'Copy' }).click();
+  await page.getByRole('button', { name: 'Copied' }).waitFor();
+  site.quiet();
+});
+
 test('a server with no room says when to come again', options, async () => {
   site.mock.speed.busy = true;
   const page = await site.page({ file: 'speed.html' });

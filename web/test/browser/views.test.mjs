@@ -31,6 +31,7 @@ before(async () => {
     ['run', `#/runs/${runs[0]}`, 'Loss ledger'],
     ['comparison', `#/runs/compare?runs=${runs.join(',')}`, 'What moved'],
     ['scenarios', '#/scenarios', 'Latency under load'],
+    ['sweep', '#/scenarios', 'Latency under load', click('New sweep', 'button')],
     ['experiment', `#/scenarios/${experiment.id}`, 'mean loss'],
     ['system', '#/system', 'Limits'],
     ['doctor', '#/system', 'Limits', click('Doctor')],

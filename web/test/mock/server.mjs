@@ -150,9 +150,15 @@ export class Mock {
     await this.start(port);
   }
 
+  /** Objects of which some reader wants samples. */
+  get sampled() {
+    return [...new Set([...this.#readers].flatMap((reader) => reader.samples ?? []))];
+  }
+
   send(event, data) {
     const text = `event: ${event}\ndata: ${JSON.stringify(data)}\n\n`;
-    for (const reader of this.#readers) reader.write(text);
+    const wants = (reader) => event !== 'sample' || reader.samples === null || reader.samples.some((one) => one === data.kind || one === `${data.kind}:${data.id}`);
+    for (const reader of this.#readers) if (wants(reader)) reader.write(text);
   }
 
   every(seconds, work) {
@@ -176,7 +182,7 @@ export class Mock {
       }
     }
     const waiting = plan.connection.filter((one) => one.autostart === false).map((one) => [one.name, 'waiting']);
-    const test = { id: `t${this.#number}`, state: 'starting', host: host ?? plan.host, tags, asked_at: new Date().toISOString(), flows: [], flow_states: Object.fromEntries(waiting) };
+    const test = { id: `t${this.#number}`, state: 'starting', host: host ?? plan.host, tags, asked_at: new Date().toISOString(), flows: [], warnings: [], flow_states: Object.fromEntries(waiting) };
     this.tests.unshift(test);
     // Its program has to be started and to reach the host before it tells its flows.
     const begun = setTimeout(() => {
@@ -196,7 +202,9 @@ export class Mock {
     };
     Object.defineProperty(test, 'end', { enumerable: false });
     this.#told('tests', test);
-    setTimeout(() => this.send('warning', { kind: 'tests', id: test.id, warning: { code: 'sender-cpu-bound', severity: 'warning', text: 'a processor of this host was 100 % busy: it could not keep the rate that was asked for', value: 1, bound: 0.95 } }), 300).unref();
+    const warning = { code: 'sender-cpu-bound', severity: 'warning', text: 'a processor of this host was 100 % busy: it could not keep the rate that was asked for', value: 1, bound: 0.95 };
+    const warned = setTimeout(() => (test.warnings.push(warning), this.send('warning', { kind: 'tests', id: test.id, warning })), 300);
+    this.#timers.add(warned);
     return test;
   }
 
@@ -239,7 +247,7 @@ export class Mock {
 
   startEmulator({ interfaces, configuration = { schema: 'weir.impair/1' } }) {
     if (interfaces[0] === 'eth0') throw new Refused(422, 'eth0 carries the default route', [refuse('/interfaces/0', 'eth0', 'an interface without the default route, or force')]);
-    const entry = { id: `e${(this.#number += 1)}`, interfaces, links: interfaces.map((one) => `${one}: tpacket-v2 (delay and rate count from the kernel's receive stamps, which AF_XDP lacks)`), notes: [], real_time: false, etag: '"c0"', stopped_flows: [], own: true };
+    const entry = { id: `e${(this.#number += 1)}`, interfaces, links: interfaces.map((one) => `${one}: tpacket-v2 (delay and rate count from the kernel's receive stamps, which AF_XDP lacks)`), notes: [], real_time: false, etag: 'c0', stopped_flows: [], own: true };
     const emulator = { entry, configuration: { seed: '0x7', ...configuration }, version: 0, report: { ...sample('emulator'), interfaces, seconds: 0, alarms: [] }, changes: [], lines: ['emulator started'], by: '127.0.0.1' };
     this.emulators.set(entry.id, emulator);
     this.#step(emulator, 0);
@@ -285,7 +293,7 @@ export class Mock {
     emulator.version += 1;
     emulator.by = by;
     emulator.at = new Date().toISOString();
-    emulator.entry.etag = `"c${emulator.version}"`;
+    emulator.entry.etag = `c${emulator.version}`;
     emulator.changes.push({ at: emulator.at, by, change: 'configuration' });
     this.send('edited', { document: `emulators/${id}/configuration`, by, etag: emulator.entry.etag, at: emulator.at });
     return { configuration: emulator.version, etag: emulator.entry.etag };
@@ -336,7 +344,7 @@ export class Mock {
       for await (const chunk of request) chunks.push(chunk);
       const text = Buffer.concat(chunks).toString();
       const answer = this.#answer(request.method, where, url.searchParams, text === '' ? undefined : JSON.parse(text), request.headers) ?? {};
-      if (answer.etag !== undefined) response.setHeader('ETag', answer.etag);
+      if (answer.etag !== undefined) response.setHeader('ETag', `"${answer.etag}"`);
       if (answer.cookie !== undefined) response.setHeader('Set-Cookie', `weir=${answer.cookie}; HttpOnly; SameSite=Strict; Path=/`);
       response.statusCode = answer.status ?? (answer.body === undefined ? 204 : 200);
       response.setHeader('Content-Type', answer.type ?? 'application/json');
@@ -361,6 +369,7 @@ export class Mock {
   }
 
   #events(request, response) {
+    response.samples = new URL(request.url, 'http://mock').searchParams.get('samples')?.split(',') ?? null;
     response.writeHead(200, { 'Content-Type': 'text/event-stream' });
     response.write(`event: hello\ndata: ${JSON.stringify({ instance: this.instance, version: '0.1.0', at: new Date().toISOString(), rate: 10 })}\n\n`);
     this.#readers.add(response);
@@ -368,7 +377,8 @@ export class Mock {
   }
 
   #match(headers, etag, changed) {
-    const wanted = headers['if-match'];
+    // Quoted in headers, bare in documents and events.
+    const wanted = headers['if-match']?.replace(/^"(.*)"$/, '$1');
     if ((wanted !== undefined && wanted !== etag) || (headers['if-none-match'] === '*' && etag !== undefined)) throw new Refused(412, 'the document was changed meanwhile', [], { changed });
   }
 
@@ -418,17 +428,22 @@ export class Mock {
       }
       case 'PUT plans': {
         const kept = this.plans.get(id);
+        if (headers['if-match'] === undefined && headers['if-none-match'] === undefined) throw new Refused(428, 'say which version is meant: If-Match, or If-None-Match: *');
         this.#match(headers, kept?.etag, kept && { document: `plans/${id}`, by: kept.by, etag: kept.etag, at: kept.at });
         const errors = checkPlan(body);
         if (errors.length > 0) throw new Refused(422, errors[0].message, errors);
-        const next = { plan: body, etag: `"p${(this.#number += 1)}"`, at: new Date().toISOString(), by: '127.0.0.1' };
+        const next = { plan: body, etag: `p${(this.#number += 1)}`, at: new Date().toISOString(), by: '127.0.0.1' };
         this.plans.set(id, next);
         this.send('edited', { document: `plans/${id}`, by: '127.0.0.1', etag: next.etag, at: next.at });
         return { status: kept ? 200 : 201, body: { name: id, etag: next.etag, modified_at: next.at, connections: body.connection.length }, etag: next.etag };
       }
-      case 'DELETE plans':
+      case 'DELETE plans': {
+        const kept = this.plans.get(id);
+        if (headers['if-match'] === undefined) throw new Refused(428, 'say which version is meant: If-Match');
+        this.#match(headers, kept?.etag, kept && { document: `plans/${id}`, by: kept.by, etag: kept.etag, at: kept.at });
         this.plans.delete(id);
         return {};
+      }
       case 'POST validate': {
         const errors = id === 'plan' ? checkPlan(body) : id === 'impairment' ? checkImpairment(body) : [];
         return { body: { valid: errors.length === 0, errors, notes: [] } };
@@ -441,14 +456,14 @@ export class Mock {
           return { body: { runs, total: this.records.size } };
         }
         if (record === undefined) throw missing();
-        if (part === 'tags') return { body: this.runTags.get(id) ?? {}, etag: `"${JSON.stringify(this.runTags.get(id) ?? {}).length}"` };
+        if (part === 'tags') return { body: this.runTags.get(id) ?? {}, etag: `${JSON.stringify(this.runTags.get(id) ?? {}).length}` };
         if (part === 'figures') return { body: { figures: figuresOf(record) } };
         if (part === 'report') return { body: '<!doctype html><title>report</title>', type: 'text/html' };
         return { body: record };
       }
       case 'PUT runs':
         this.runTags.set(id, body);
-        return { body, etag: `"${JSON.stringify(body).length}"` };
+        return { body, etag: `${JSON.stringify(body).length}` };
       case 'DELETE runs':
         this.records.delete(id);
         return {};
@@ -477,6 +492,11 @@ export class Mock {
         this.#told('experiments', one);
         return { status: 202, body: one };
       }
+      case 'POST sweeps': {
+        const errors = body.over.flatMap((one, index) => (/^\w+=[\w.,:*]+$/.test(one) ? [] : [refuse(`/over/${index}`, one, 'NAME=VALUES')]));
+        if (errors.length > 0) throw new Refused(422, errors[0].message, errors);
+        return { status: 201, body: this.startExperiment({ scenario: 'sweep' }) };
+      }
       case 'GET emulators': {
         if (id === undefined) return { body: { emulators: [...this.emulators.values()].map((one) => one.entry) } };
         const emulator = this.emulators.get(id);
@@ -493,6 +513,7 @@ export class Mock {
         const flows = part === 'flows' ? [name] : all;
         const on = (part === 'flows' ? verb : part) === 'run';
         entry.stopped_flows = on ? entry.stopped_flows.filter((one) => !flows.includes(one)) : [...new Set([...entry.stopped_flows, ...flows])];
+        this.send('edited', { document: `emulators/${id}/configuration`, by: '127.0.0.1', etag: entry.etag, at: new Date().toISOString() });
         return { body: { configuration: version, etag: entry.etag } };
       }
       case 'PUT emulators': {
@@ -536,7 +557,15 @@ function figuresOf(record) {
     id: key.replaceAll('_', '-'), title, caption: `${title} of each flow by interval.`, x: axis('Time', 'time_seconds', 'seconds'), y: axis(title, key, quantity), references: [], shades: [],
     series: record.flows.map((flow) => ({ name: flow.name, mark: 'line', heavy: false, x: record.intervals.map((one) => one.end_seconds), x_end: [], y: record.intervals.map((one) => of(one.flows.find((other) => other.id === flow.id)) ?? null), low: [], high: [], disturbed: [] })),
   });
-  return [line('Throughput', 'receiver_bits_per_second', 'bits_per_second', (flow) => flow?.receiver?.bits_per_second), line('Jitter', 'jitter_seconds', 'seconds', (flow) => flow?.receiver?.jitter_seconds), line('Packets', 'receiver_packets_per_second', 'packets_per_second', (flow) => flow?.receiver?.packets_per_second)];
+  const spread = {
+    id: 'delay-by-size', title: 'Delay by size', caption: 'Mean and confidence interval of each size; the dashed line is what was asked for.', x: axis('Size', 'size_bytes', 'bytes'), y: axis('Losses', 'lost_packets', 'count'),
+    references: [{ name: 'asked', place: 'horizontal', at: 22 }, { name: 'MTU', place: 'vertical', at: 1500 }], shades: [[0, 128]],
+    series: [
+      { name: 'histogram', mark: 'bars', heavy: false, x: [0, 256, 1024], x_end: [256, 1024, 2048], y: [4, 9, 15], low: [3, 7, 11], high: [5, 12, 19], disturbed: [1] },
+      { name: 'mean', mark: 'points', heavy: true, x: [128, 640, 1536], x_end: [], y: [5, 10, 12], low: [], high: [], disturbed: [] },
+    ],
+  };
+  return [spread, line('Throughput', 'receiver_bits_per_second', 'bits_per_second', (flow) => flow?.receiver?.bits_per_second), line('Jitter', 'jitter_seconds', 'seconds', (flow) => flow?.receiver?.jitter_seconds), line('Packets', 'receiver_packets_per_second', 'packets_per_second', (flow) => flow?.receiver?.packets_per_second)];
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {

@@ -61,6 +61,8 @@ export class SpeedMock {
   busy = false;
   results = new Map();
   rate = 20e6;
+  /** What the server says of a result. */
+  judged = { verdict: 'download 160 Mbit/s: enough for 4K video.', grade: 'good' };
   #sessions = new Map();
 
   upgrade(request, socket) {
@@ -101,7 +103,7 @@ export class SpeedMock {
       } else if (message.type === 'stop') stop();
       else if (message.type === 'result') {
         const { type: _, ...result } = message;
-        this.results.set('r1', { id: 'r1', at: new Date().toISOString(), version: '0.1.0', ...result });
+        this.results.set('r1', { id: 'r1', at: new Date().toISOString(), version: '0.1.0', ...result, ...this.judged });
         peer.text({ type: 'kept', id: 'r1', url: '/speed.html?result=r1' });
       }
     });

@@ -1,12 +1,14 @@
 import { describe, expect, it } from 'vitest';
-import { bitRate, byUnit, bytes, count, elapsed, milliseconds, percent, seconds, text } from '../../src/lib/format';
+import { askedBytes, askedRate, bitRate, byUnit, bytes, count, elapsed, milliseconds, percent, seconds, text } from '../../src/lib/format';
+import { middleOf } from '../../src/lib/figures';
 
 describe('figures', () => {
   it('scale by powers of ten and keep four digits', () => {
     expect(text(bitRate(19_676_368.55))).toBe('19.68 Mbit/s');
     expect(text(bitRate(999_950))).toBe('1.000 Mbit/s');
     expect(text(bitRate(999))).toBe('999 bit/s');
-    expect(text(bytes(1500))).toBe('1.500 kB');
+    expect(text(bytes(1500))).toBe('1.465 KiB');
+    expect(text(bytes(1_310_720))).toBe('1.250 MiB');
   });
 
   it('tell absent from zero', () => {
@@ -41,5 +43,27 @@ describe('figures', () => {
     expect(text(byUnit('ratio', 0.5))).toBe('50.00 %');
     expect(text(byUnit('seconds', 0.001))).toBe('1.000 ms');
     expect(text(byUnit('count', undefined))).toBe('–');
+  });
+});
+
+describe('what was asked for', () => {
+  it('has its unit', () => {
+    expect(['10M', '2.5G', '50K', '1000', '50000pps', '5kpps', '10M/32', '0', 'odd'].map(askedRate)).toEqual(['10 Mbit/s', '2.5 Gbit/s', '50 kbit/s', '1000 bit/s', '50000 pkt/s', '5 kpkt/s', '10 Mbit/s in bursts of 32', 'unlimited', 'odd']);
+    expect(['1470', '8K', '1M', 'largest'].map(askedBytes)).toEqual(['1470 B', '8 KiB', '1 MiB', 'largest']);
+  });
+});
+
+describe('figures of a report', () => {
+  it('are written by what they measure', () => {
+    expect(text(byUnit('count', 12))).toBe('12');
+    expect(text(byUnit('count', 1234567))).toBe('1\u202f234\u202f567');
+    expect(text(byUnit('count', 2.5))).toBe('2.500');
+    expect(text(byUnit('number', 3))).toBe('3');
+    expect(text(byUnit('number', null))).toBe('–');
+  });
+
+  it('say which middle they are', () => {
+    expect(middleOf({ mean_seconds: 2, p50_seconds: 1 })).toEqual({ word: 'median', value: 1 });
+    expect(middleOf({ mean_seconds: 2, p50_seconds: null })).toEqual({ word: 'mean', value: 2 });
   });
 });

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { byPlace, errorsBelow, path } from '../../src/lib/api/client';
 import { alignedOf } from '../../src/lib/charts/aligned';
+import { marksOf, rowsOf as valuesOf } from '../../src/lib/charts/marks';
 import { Series } from '../../src/lib/live/series';
 import { backoff, EventParser } from '../../src/lib/live/sse';
 import type { JsonObject } from '../../src/lib/schema/model';
@@ -94,5 +95,46 @@ describe('a figure', () => {
     const { x, ys } = alignedOf({ x: axis, y: axis, series: [{ name: '', mark: 'line', heavy: false, x: [0, 1, 10], y: [5, 0, 7], x_end: [], low: [], high: [], disturbed: [] }] });
     expect(x).toEqual([1, 10]);
     expect(ys).toEqual([[null, 7]]);
+  });
+});
+
+describe('what a figure has beside its lines', () => {
+  const axis = (scale = 'linear') => ({ label: '', key: '', quantity: 'seconds', scale, from_zero: true, categories: [] });
+  const series = (more: object) => ({ name: 's', mark: 'points', heavy: false, x: [1, 2, 3], y: [10, null, 30], x_end: [], low: [], high: [], disturbed: [], ...more });
+  const figure = (more: object, one: object = {}) => ({ x: axis(), y: axis(), references: [], shades: [], series: [series(one)], ...more });
+
+  it('is intervals, which the axes hold', () => {
+    const marks = marksOf(figure({}, { low: [8, null, 25], high: [15, null, 90] }));
+    expect(marks.whiskers).toEqual([{ series: 0, x: 1, low: 8, high: 15 }, { series: 0, x: 3, low: 25, high: 90 }]);
+    expect([marks.least.y, marks.most.y]).toEqual([8, 90]);
+  });
+
+  it('is stretches with the ends that they have', () => {
+    const marks = marksOf(figure({}, { mark: 'bars', x: [0, 1, 5], x_end: [1, 5, 9], disturbed: [2] }));
+    expect(marks.spans.map((one) => [one.from, one.to, one.y, one.filled])).toEqual([[0, 1, 10, true], [5, 9, 30, true]]);
+    expect(marks.disturbed).toEqual([{ series: 0, x: 7, y: 30 }]);
+    expect(marks.most.x).toBe(9);
+  });
+
+  it('is references and what is left out', () => {
+    const marks = marksOf(figure({ references: [{ name: 'asked', place: 'horizontal', at: 50 }, { name: 'same', place: 'diagonal', at: null }], shades: [[0, 1]] }));
+    expect(marks.references).toEqual([{ name: 'asked', place: 'horizontal', at: 50 }, { name: 'same', place: 'diagonal', at: undefined }]);
+    expect([marks.most.y, marks.shades]).toEqual([50, [[0, 1]]]);
+  });
+
+  it('is nothing that a logarithmic axis can not show', () => {
+    const marks = marksOf(figure({ y: axis('log'), references: [{ name: 'zero', place: 'horizontal', at: 0 }] }, { low: [0, null, 1], high: [2, null, 3] }));
+    expect(marks.whiskers).toEqual([{ series: 0, x: 3, low: 1, high: 3 }]);
+    expect(marks.references).toEqual([]);
+  });
+
+  it('is a table of values, bounded', () => {
+    expect(valuesOf(figure({}, { low: [8, null, 25], high: [15, null, 90], disturbed: [2] }))).toEqual([
+      { series: 's', x: 1, end: undefined, y: 10, low: 8, high: 15, disturbed: false },
+      { series: 's', x: 2, end: undefined, y: null, low: undefined, high: undefined, disturbed: false },
+      { series: 's', x: 3, end: undefined, y: 30, low: 25, high: 90, disturbed: true },
+    ]);
+    const many = Array.from({ length: 1000 }, (_, index) => index);
+    expect(valuesOf(figure({}, { x: many, y: many })).length).toBe(200);
   });
 });

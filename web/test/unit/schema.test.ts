@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { at, changes, exampleOf, fieldOf, fieldsOf, type JsonObject, lawsOf, pointer, put, same, starterOf, type Schema, words } from '../../src/lib/schema/model';
-import { orderOf, slotOf, stagesOf } from '../../src/lib/stages';
+import { orderOf, othersOf, slotOf, stagesOf } from '../../src/lib/stages';
 
 const read = (name: string) => JSON.parse(readFileSync(new URL(`../../../docs/schemas/weir.${name}-1.schema.json`, import.meta.url), 'utf8')) as Schema;
 const impair = read('impair');
@@ -68,6 +68,12 @@ describe('stages', () => {
   it('stand in the engine’s order, or in that of the laws', () => {
     expect(stagesOf(impair).map((stage) => stage.name)).toEqual(['loss', 'rate', 'delay', 'content']);
     expect(orderOf(impair, { order: ['delay', 'nonsense', 'loss'] }).map((stage) => stage.name)).toEqual(['delay', 'loss', 'rate', 'content']);
+  });
+
+  it('leave no counter of packets out of sight', () => {
+    const counters = { received_packets: 9, sent_packets: 8, lost_packets: 1, marked_packets: 2, paused_packets: 3, delayed_packets: 0, sent_bytes: 7 };
+    expect(othersOf(counters, stagesOf(impair))).toEqual(['paused_packets']);
+    expect(othersOf(counters, stagesOf(impair).filter((stage) => stage.name !== 'rate'))).toEqual(['marked_packets', 'paused_packets']);
   });
 
   it('lead to the schema of their slot', () => {

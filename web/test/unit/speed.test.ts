@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { curve, jitter, median, throughput, verdict } from '../../src/speed/figures';
+import { curve, jitter, median, sentence, throughput } from '../../src/speed/figures';
 
 describe('a phase', () => {
   it('is measured without its ramp', () => {
@@ -33,26 +33,9 @@ describe('round trips', () => {
 });
 
 describe('the verdict', () => {
-  const of = (down: number, up: number, idle: number, loaded: number) => verdict({ download: { bytes: 1, seconds: 1, bits_per_second: down * 1e6 }, upload: { bytes: 1, seconds: 1, bits_per_second: up * 1e6 }, latency: { idle: [idle], download: [loaded], upload: [loaded] } });
-
-  it('is good for a fast and quick path', () => {
-    const good = of(100, 40, 0.012, 0.03);
-    expect(good.tone).toBe('good');
-    expect(good.lines[0]).toBe('Enough for video calls, 4K video, games.');
-  });
-
-  it('names a queue that is too long', () => {
-    const bloated = of(100, 40, 0.02, 0.32);
-    expect(bloated.tone).toBe('bad');
-    expect(bloated.lines.join(' ')).toContain('300 ms longer');
-  });
-
-  it('names a slow path and a lopsided one', () => {
-    expect(of(2, 2, 0.02, 0.03).tone).toBe('bad');
-    expect(of(50, 1, 0.02, 0.03).lines.at(-1)).toContain('far slower');
-  });
-
-  it('says nothing of what was not measured', () => {
-    expect(verdict({ download: { bytes: 1, seconds: 1, bits_per_second: 3e7 }, latency: { idle: [0.01], download: [], upload: [] } }).lines).toHaveLength(1);
+  it('is the server’s sentence, or none', () => {
+    expect(sentence('download 100 Mbit/s: enough for 4K video.')).toBe('Download 100 Mbit/s: enough for 4K video.');
+    expect(sentence('')).toBeUndefined();
+    expect(sentence(undefined)).toBeUndefined();
   });
 });

@@ -1,15 +1,18 @@
-//! A reader's events as the body of an answer. A piece is put together when the connection has room for it, not before.
+//! A reader's events as the body of an answer. A piece is made when the one before it has left for the network: what is put
+//! together earlier gets old on its way.
 
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use http_body::Frame;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Sleep;
 
 use super::hub::Reader;
 use crate::app::Shared;
@@ -17,6 +20,8 @@ use crate::types::Hello;
 
 /// A word that keeps middle boxes and time-outs away, when nothing happened for this long.
 const SILENCE: Duration = Duration::from_secs(15);
+/// A reader that has not taken a piece for so long is dropped.
+const STALLED: Duration = Duration::from_secs(20);
 
 /// The answer to a reader.
 pub(crate) fn stream(
@@ -25,67 +30,180 @@ pub(crate) fn stream(
     hello: &Hello,
     permit: OwnedSemaphorePermit,
 ) -> Response {
-    // One piece waits at most: the next is made of what is newest when this one is gone.
-    let (pieces, inbox) = mpsc::channel::<Bytes>(1);
     let first = format!(
         "retry: 1000\nevent: hello\ndata: {}\n\n",
         serde_json::to_string(hello).unwrap_or_default()
     );
-    tokio::spawn(async move {
-        feed(&reader, &pieces, first).await;
-        app.hub.leave(&reader);
-        drop(permit);
-    });
-    let mut response = Response::new(Body::new(Pieces(inbox)));
+    let pieces = Pieces::new(first, reader.clone(), Box::new((Reading { app, reader }, permit)));
+    let mut response = Response::new(Body::new(pieces));
     response
         .headers_mut()
         .insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     response
 }
 
-/// Until the reader is gone.
-async fn feed(reader: &Reader, pieces: &mpsc::Sender<Bytes>, first: String) {
-    if pieces.send(first.into()).await.is_err() {
-        return;
+/// A reader that is known to the hub until this is dropped.
+struct Reading {
+    app: Shared,
+    reader: Arc<Reader>,
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.app.hub.leave(&self.reader);
     }
-    let mut last = Instant::now();
-    loop {
-        let Ok(room) = pieces.reserve().await else { return };
-        let until = match reader.take(Instant::now()) {
-            Ok(text) => {
-                room.send(text.into());
-                last = Instant::now();
-                continue;
-            }
-            Err(until) => until,
-        };
-        let silence = last + SILENCE;
-        if Instant::now() >= silence {
-            room.send(Bytes::from_static(b":\n\n"));
-            last = Instant::now();
-            continue;
-        }
-        drop(room);
-        let until = until.map_or(silence, |u| u.min(silence));
-        tokio::select! {
-            () = reader.news.notified() => {}
-            () = tokio::time::sleep_until(until.into()) => {}
-            () = pieces.closed() => return,
-        }
+}
+
+/// A piece on its way: the connection drops it when all of it is the kernel's.
+struct Piece {
+    text: String,
+    reader: Arc<Reader>,
+}
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        self.text.as_bytes()
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        self.reader.has_taken();
     }
 }
 
 /// The pieces as a body.
-struct Pieces(mpsc::Receiver<Bytes>);
+struct Pieces {
+    first: Option<String>,
+    last: Instant,
+    alarm: Pin<Box<Sleep>>,
+    reader: Arc<Reader>,
+    /// What is given back at the end.
+    _held: Box<dyn Send>,
+}
+
+impl Pieces {
+    fn new(first: String, reader: Arc<Reader>, held: Box<dyn Send>) -> Pieces {
+        Pieces {
+            first: Some(first),
+            last: Instant::now(),
+            alarm: Box::pin(tokio::time::sleep(SILENCE)),
+            reader,
+            _held: held,
+        }
+    }
+
+    fn hand_out(&mut self, text: String, now: Instant) -> Frame<Bytes> {
+        let reader = self.reader.clone();
+        reader.is_given(now);
+        self.last = now;
+        Frame::data(Bytes::from_owner(Piece { text, reader }))
+    }
+}
 
 impl http_body::Body for Pieces {
     type Data = Bytes;
-    type Error = std::convert::Infallible;
+    type Error = io::Error;
 
     fn poll_frame(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        self.0.poll_recv(context).map(|piece| piece.map(|p| Ok(Frame::data(p))))
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        let this = self.get_mut();
+        loop {
+            let now = Instant::now();
+            // Before the looks: what comes behind them wakes.
+            this.reader.wake_by(context.waker());
+            if let Some(since) = this.reader.waits_since() {
+                this.alarm.as_mut().reset((since + STALLED).into());
+                ready!(this.alarm.as_mut().poll(context));
+                // The connection ends with it: what is in its buffers nobody takes.
+                return Poll::Ready(Some(Err(io::ErrorKind::TimedOut.into())));
+            }
+            if let Some(first) = this.first.take() {
+                return Poll::Ready(Some(Ok(this.hand_out(first, now))));
+            }
+            let silence = this.last + SILENCE;
+            let until = match this.reader.take(now) {
+                Ok(text) => return Poll::Ready(Some(Ok(this.hand_out(text, now)))),
+                Err(_) if now >= silence => {
+                    return Poll::Ready(Some(Ok(this.hand_out(":\n\n".into(), now))));
+                }
+                Err(until) => until.map_or(silence, |until| until.min(silence)),
+            };
+            this.alarm.as_mut().reset(until.into());
+            ready!(this.alarm.as_mut().poll(context));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::{Hub, Topics};
+    use crate::types::Kind;
+    use http_body::Body as _;
+    use std::future::poll_fn;
+
+    fn bench() -> (Hub, Pieces) {
+        let hub = Hub::default();
+        let here = std::net::Ipv4Addr::LOCALHOST.into();
+        let reader = hub.join(Topics::default(), Topics::default(), 20.0, here, 1).unwrap();
+        let pieces = Pieces::new("hello\n\n".into(), reader, Box::new(()));
+        (hub, pieces)
+    }
+
+    async fn next(pieces: &mut Pieces) -> Result<Bytes, io::Error> {
+        let frame = poll_fn(|context| Pin::new(&mut *pieces).poll_frame(context)).await;
+        frame.unwrap().map(|frame| frame.into_data().unwrap())
+    }
+
+    /// Whether nothing comes now.
+    async fn is_silent(pieces: &mut Pieces) -> bool {
+        tokio::time::timeout(Duration::from_millis(1), next(pieces)).await.is_err()
+    }
+
+    fn text(piece: &Bytes) -> &str {
+        std::str::from_utf8(piece).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_piece_is_made_when_the_one_before_has_left() {
+        let (hub, mut pieces) = bench();
+        let hello = next(&mut pieces).await.unwrap();
+        assert_eq!(text(&hello), "hello\n\n");
+        for n in 0..50 {
+            hub.sample(Kind::Tests, "t", "interval", &n);
+            assert!(is_silent(&mut pieces).await, "the connection still has the first piece");
+        }
+        drop(hello);
+        let newest = next(&mut pieces).await.unwrap();
+        assert!(text(&newest).contains(r#""interval":49"#), "{newest:?}");
+        assert!(text(&newest).contains(r#""skipped":49"#), "{newest:?}");
+    }
+
+    #[tokio::test]
+    async fn a_piece_that_leaves_wakes_the_connection() {
+        let (hub, mut pieces) = bench();
+        let hello = next(&mut pieces).await.unwrap();
+        hub.sample(Kind::Tests, "t", "interval", &1);
+        let waiting = tokio::spawn(async move { next(&mut pieces).await });
+        tokio::task::yield_now().await;
+        drop(hello);
+        let piece = tokio::time::timeout(Duration::from_secs(10), waiting).await.unwrap();
+        assert!(text(&piece.unwrap().unwrap()).contains("sample"));
+    }
+
+    #[tokio::test]
+    async fn a_reader_that_stalls_is_dropped_and_silence_is_filled() {
+        let (hub, mut pieces) = bench();
+        drop(next(&mut pieces).await.unwrap());
+        pieces.last = Instant::now().checked_sub(SILENCE).unwrap();
+        let held = next(&mut pieces).await.unwrap();
+        assert_eq!(text(&held), ":\n\n");
+        hub.sample(Kind::Tests, "t", "interval", &1);
+        pieces.reader.is_given(Instant::now().checked_sub(STALLED).unwrap());
+        let error = next(&mut pieces).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 }

@@ -4,12 +4,13 @@
 //! slots as there are objects, warnings and alarms apart, which are bounded in number.
 
 use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use tokio::sync::Notify;
 
 use super::Topics;
 use crate::app::lock;
@@ -17,6 +18,9 @@ use crate::types::{AlarmEvent, Edited, Kind, StateEvent, WarningEvent};
 
 /// Most slots of a reader; what comes beyond is counted as skipped of its object, or lost where it has none.
 const MOST_SLOTS: usize = 4096;
+
+/// A reader that has not taken a piece for so long does not count as one that reads.
+const READING: Duration = Duration::from_secs(4);
 
 /// What a slot is for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -43,9 +47,19 @@ struct Slot {
 #[derive(Debug)]
 pub(crate) struct Reader {
     topics: Topics,
+    samples: Topics,
     period: Duration,
+    network: IpAddr,
     waiting: Mutex<Waiting>,
-    pub(crate) news: Notify,
+    road: Mutex<Road>,
+}
+
+/// What of a reader's is on its way.
+#[derive(Debug, Default)]
+struct Road {
+    /// Since when a piece is; absent: the connection has taken the last one.
+    since: Option<Instant>,
+    waker: Option<Waker>,
 }
 
 #[derive(Debug, Default)]
@@ -65,16 +79,29 @@ pub(crate) struct Hub {
 }
 
 impl Hub {
-    /// A new reader.
-    pub(crate) fn join(&self, topics: Topics, rate: f64) -> Arc<Reader> {
+    /// A new reader of this network; none where it has `most` already.
+    pub(crate) fn join(
+        &self,
+        topics: Topics,
+        samples: Topics,
+        rate: f64,
+        network: IpAddr,
+        most: usize,
+    ) -> Option<Arc<Reader>> {
+        let mut readers = lock(&self.readers);
+        if readers.iter().filter(|r| r.network == network).count() >= most {
+            return None;
+        }
         let reader = Arc::new(Reader {
             topics,
+            samples,
             period: Duration::from_secs_f64(1.0 / rate),
+            network,
             waiting: Mutex::default(),
-            news: Notify::new(),
+            road: Mutex::default(),
         });
-        lock(&self.readers).push(reader.clone());
-        reader
+        readers.push(reader.clone());
+        Some(reader)
     }
 
     /// A reader that is gone.
@@ -82,15 +109,19 @@ impl Hub {
         lock(&self.readers).retain(|r| !Arc::ptr_eq(r, reader));
     }
 
-    /// Whether anybody wants samples of this.
+    /// Whether anybody wants samples of this, and takes what comes.
     pub(crate) fn is_wanted(&self, kind: Kind, id: &str) -> bool {
-        lock(&self.readers).iter().any(|r| r.topics.want(kind, id))
+        let now = Instant::now();
+        lock(&self.readers).iter().any(|r| r.wants_samples(kind, id) && r.is_reading(now))
     }
 
     fn tell(&self, kind: Kind, id: &str, key: &Key, event: &'static str, text: &Arc<str>) {
         self.told.fetch_add(1, Ordering::Relaxed);
-        for reader in lock(&self.readers).iter().filter(|r| r.topics.want(kind, id)) {
-            reader.put(key, event, text);
+        let is_sample = matches!(key, Key::Sample(..));
+        for reader in lock(&self.readers).iter() {
+            if reader.topics.want(kind, id) && (!is_sample || reader.samples.want(kind, id)) {
+                reader.put(key, event, text);
+            }
         }
     }
 
@@ -152,6 +183,43 @@ fn json<T: Serialize>(value: &T) -> Arc<str> {
 }
 
 impl Reader {
+    fn wants_samples(&self, kind: Kind, id: &str) -> bool {
+        self.topics.want(kind, id) && self.samples.want(kind, id)
+    }
+
+    /// Whether the connection took what it was given, or may still do so soon.
+    fn is_reading(&self, now: Instant) -> bool {
+        self.waits_since().is_none_or(|since| now.saturating_duration_since(since) < READING)
+    }
+
+    /// Since when the connection has had a piece that it did not get rid of.
+    pub(crate) fn waits_since(&self) -> Option<Instant> {
+        lock(&self.road).since
+    }
+
+    /// The connection has got a piece.
+    pub(crate) fn is_given(&self, now: Instant) {
+        lock(&self.road).since = Some(now);
+    }
+
+    /// The connection got rid of the piece.
+    pub(crate) fn has_taken(&self) {
+        lock(&self.road).since = None;
+        self.wake();
+    }
+
+    /// Who is to be woken by news, and by the way being free.
+    pub(crate) fn wake_by(&self, waker: &Waker) {
+        lock(&self.road).waker = Some(waker.clone());
+    }
+
+    fn wake(&self) {
+        let waker = lock(&self.road).waker.take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
     fn put(&self, key: &Key, event: &'static str, text: &Arc<str>) {
         let mut waiting = lock(&self.waiting);
         waiting.next += 1;
@@ -169,7 +237,7 @@ impl Reader {
             }
         }
         drop(waiting);
-        self.news.notify_one();
+        self.wake();
     }
 
     /// Takes what is due, oldest first: the text of the events, or when to look again.
@@ -225,6 +293,13 @@ mod tests {
     use crate::types::State;
     use serde_json::{Value, json};
 
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    fn join(hub: &Hub, topics: &str, samples: &str) -> Arc<Reader> {
+        let parse = |text| Topics::parse("?topics", text).unwrap();
+        hub.join(parse(topics), parse(samples), 10.0, HERE, 9).unwrap()
+    }
+
     fn events(text: &str) -> Vec<(String, Value)> {
         text.split("\n\n")
             .filter(|e| !e.is_empty())
@@ -242,7 +317,7 @@ mod tests {
     #[test]
     fn a_slow_reader_gets_the_newest_only_and_never_grows() {
         let hub = Hub::default();
-        let slow = hub.join(Topics::default(), 10.0);
+        let slow = join(&hub, "", "");
         for i in 0..10_000 {
             hub.sample(Kind::Tests, "t", "interval", &json!({ "n": i }));
         }
@@ -258,7 +333,7 @@ mod tests {
     #[test]
     fn samples_keep_to_the_rate_and_states_come_at_once() {
         let hub = Hub::default();
-        let reader = hub.join(Topics::default(), 10.0);
+        let reader = join(&hub, "", "");
         let begin = Instant::now();
         hub.sample(Kind::Tests, "t", "interval", &1);
         assert!(reader.take(begin).is_ok());
@@ -287,7 +362,7 @@ mod tests {
     #[test]
     fn topics_hold_and_readers_leave() {
         let hub = Hub::default();
-        let reader = hub.join(Topics::parse("emulators").unwrap(), 10.0);
+        let reader = join(&hub, "emulators", "");
         hub.sample(Kind::Tests, "t", "interval", &1);
         assert!(reader.take(Instant::now()).is_err());
         assert!(!hub.is_wanted(Kind::Tests, "t") && hub.is_wanted(Kind::Emulators, "e"));
@@ -296,9 +371,54 @@ mod tests {
     }
 
     #[test]
+    fn a_reader_that_takes_nothing_does_not_count() {
+        let hub = Hub::default();
+        let reader = join(&hub, "", "emulators:e");
+        assert!(hub.is_wanted(Kind::Emulators, "e") && !hub.is_wanted(Kind::Emulators, "f"));
+        let long_ago = Instant::now().checked_sub(READING).unwrap();
+        reader.is_given(long_ago);
+        assert!(!hub.is_wanted(Kind::Emulators, "e"));
+        reader.has_taken();
+        assert!(hub.is_wanted(Kind::Emulators, "e"));
+        reader.is_given(Instant::now());
+        assert!(hub.is_wanted(Kind::Emulators, "e"), "it has a while");
+    }
+
+    #[test]
+    fn samples_are_told_to_those_who_want_them_and_the_rest_to_all() {
+        let hub = Hub::default();
+        let reader = join(&hub, "", "tests");
+        hub.sample(Kind::Emulators, "e", "emulator", &1);
+        assert!(reader.take(Instant::now()).is_err());
+        hub.sample(Kind::Tests, "t", "interval", &1);
+        let state = StateEvent {
+            kind: Kind::Emulators,
+            id: "e".into(),
+            state: State::Ended,
+            error: None,
+            run_id: None,
+            step: None,
+        };
+        hub.state(&state);
+        assert_eq!(events(&reader.take(Instant::now()).unwrap()).len(), 2);
+    }
+
+    #[test]
+    fn a_network_has_its_share_of_the_readers() {
+        let hub = Hub::default();
+        let ask = |network: [u8; 4]| {
+            hub.join(Topics::default(), Topics::default(), 1.0, network.into(), 2)
+        };
+        let (first, _second) = (ask([192, 0, 2, 1]).unwrap(), ask([192, 0, 2, 1]).unwrap());
+        assert!(ask([192, 0, 2, 1]).is_none() && ask([192, 0, 2, 2]).is_some());
+        hub.leave(&first);
+        assert!(ask([192, 0, 2, 1]).is_some());
+    }
+
+    #[test]
     fn slots_are_bounded() {
         let hub = Hub::default();
-        let reader = hub.join(Topics::default(), 10.0);
+        let reader = join(&hub, "", "");
         for i in 0..20_000 {
             hub.sample(Kind::Tests, &i.to_string(), "interval", &i);
         }

@@ -11,11 +11,11 @@ const MOST: usize = 1000;
 pub(crate) struct Topics(Vec<(Kind, Option<String>)>);
 
 impl Topics {
-    /// Reads `tests,emulators:ID`.
-    pub(crate) fn parse(text: &str) -> Result<Topics, Problem> {
+    /// Reads `tests,emulators:ID` of a field of the query.
+    pub(crate) fn parse(field: &'static str, text: &str) -> Result<Topics, Problem> {
         let refuse = |given: &str| {
             Problem::field(
-                "?topics",
+                field,
                 given,
                 "tests, experiments, emulators, clients, calibration, documents, or KIND:ID, separated by commas",
             )
@@ -48,10 +48,10 @@ mod tests {
 
     #[test]
     fn kinds_and_single_objects() {
-        let topics = Topics::parse("tests, emulators:7").unwrap();
+        let topics = Topics::parse("?topics", "tests, emulators:7").unwrap();
         assert!(topics.want(Kind::Tests, "x") && topics.want(Kind::Emulators, "7"));
         assert!(!topics.want(Kind::Emulators, "8") && !topics.want(Kind::Clients, "x"));
-        assert!(Topics::parse("").unwrap().want(Kind::Clients, "x"));
-        assert!(Topics::parse("test").is_err());
+        assert!(Topics::parse("?topics", "").unwrap().want(Kind::Clients, "x"));
+        assert!(Topics::parse("?topics", "test").is_err());
     }
 }

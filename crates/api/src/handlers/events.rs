@@ -7,37 +7,51 @@ use axum::response::Response;
 use crate::app::Shared;
 use crate::clock;
 use crate::events::{Topics, stream};
-use crate::extract::Query;
+use crate::extract::{Asker, Query};
 use crate::problem::Problem;
+use crate::speed::network_of;
 use crate::types::{EventsQuery, Hello};
 
 /// Samples of one object a second, unless asked otherwise.
 const RATE: f64 = 10.0;
 
+/// One address has the readers' number by this, or the least share, so that it can't take all.
+const SHARES: usize = 4;
+const LEAST_SHARE: usize = 8;
+
 pub(crate) async fn events(
     State(app): State<Shared>,
+    asker: Asker,
     Query(query): Query<EventsQuery>,
 ) -> Result<Response, Problem> {
     let rate = query.rate.unwrap_or(RATE);
     if !(0.1..=20.0).contains(&rate) {
         return Err(Problem::field("?rate", rate.to_string(), "0.1 to 20"));
     }
-    let topics = Topics::parse(query.topics.as_deref().unwrap_or_default())?;
-    let permit = app.readers.clone().try_acquire_owned().map_err(|_| {
-        let most = app.config.limits.stream_readers;
-        let mut problem = Problem::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            format!("{most} readers, which is the limit"),
-        );
+    let topics = Topics::parse("?topics", query.topics.as_deref().unwrap_or_default())?;
+    let samples = Topics::parse("?samples", query.samples.as_deref().unwrap_or_default())?;
+    let most = app.config.limits.stream_readers;
+    let refuse = |detail: String| {
+        let mut problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail);
         problem.retry_after_seconds = Some(5);
         problem
-    })?;
+    };
+    let permit = app
+        .readers
+        .clone()
+        .try_acquire_owned()
+        .map_err(|_| refuse(format!("{most} readers, which is the limit")))?;
     let hello = Hello {
         instance: app.instance.clone(),
         version: app.config.version.clone(),
         at: clock::now(),
         rate,
     };
-    let reader = app.hub.join(topics, rate);
+    let share = (most / SHARES).max(LEAST_SHARE);
+    let network = network_of(asker.address.ip());
+    let reader = app
+        .hub
+        .join(topics, samples, rate, network, share)
+        .ok_or_else(|| refuse(format!("{share} readers of your address, which is the limit")))?;
     Ok(stream(app, reader, &hello, permit))
 }

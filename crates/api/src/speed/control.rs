@@ -11,6 +11,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use super::frame::{self, Event, Frames, Kind, close};
+use super::keeping;
 use super::message::{self, Phase, ToPage};
 use super::record::{self, Facts, Load};
 use super::serve::{Inner, Visitor};
@@ -22,6 +23,8 @@ use crate::app::lock;
 const READ_BYTES: usize = 8 << 10;
 /// A page that does not take a message within this time is dropped.
 const WRITE_TIME: Duration = Duration::from_secs(2);
+/// Time between two looks at results that are too old or too many.
+const TIDY_EVERY_NS: u64 = 600_000_000_000;
 /// Time for the browser to take a last word.
 const LAST_TIME: Duration = Duration::from_secs(2);
 
@@ -242,6 +245,17 @@ impl Control {
         }
     }
 
+    /// Whether results are to be tidied up with this one.
+    fn is_tidying_due(&self) -> bool {
+        let now = self.entered.inner.now_ns();
+        let mut last = lock(&self.entered.inner.tidied_ns);
+        let is_due = last.is_none_or(|at| now.saturating_sub(at) >= TIDY_EVERY_NS);
+        if is_due {
+            *last = Some(now);
+        }
+        is_due
+    }
+
     async fn keep(&self, outcome: Outcome) -> ToPage {
         let not_kept = |text: &str| ToPage::NotKept { text: text.into() };
         let Some(link_id) = secret() else { return not_kept("There is no randomness for a link.") };
@@ -266,9 +280,16 @@ impl Control {
             tcp: *lock(&self.entered.session.tcp),
         };
         let place = inner.config.place.clone();
+        let (limits, tidy) = (inner.config.limits, self.is_tidying_due());
         let kept = tokio::task::spawn_blocking(move || {
             let record = record::record(&outcome, &Facts { host: host(&facts.version), ..facts });
-            weir_runs::Store::open_at(&place)?.insert(&record)
+            let mut store = weir_runs::Store::open_at(&place)?;
+            store.insert(&record)?;
+            if tidy {
+                // What can't be removed now is looked at again: the visitor's result is kept.
+                let _ = keeping::tidy(&mut store, &limits, crate::clock::unix_ms() as i64);
+            }
+            Ok::<_, weir_runs::StoreError>(())
         });
         match kept.await {
             Ok(Ok(())) => ToPage::Kept { url: format!("/?result={link_id}"), id: link_id },

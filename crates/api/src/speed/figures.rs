@@ -8,6 +8,10 @@ use super::message::RoundTrips;
 const RAMP_SECONDS: f64 = 1.0;
 /// Least time that a rate is taken over when the slow start is left out, s.
 const LEAST_SECONDS: f64 = 0.5;
+/// How far the page's clock of a phase may be behind the server's: two messages on their way, s.
+const SOONER_SECONDS: f64 = 0.5;
+/// How much later than here a phase may end for a page behind a full queue, s. Later is less, and does nobody harm.
+const LATER_SECONDS: f64 = 10.0;
 
 /// One direction's rate.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -18,13 +22,11 @@ pub(super) struct Throughput {
 }
 
 impl Throughput {
-    /// Absent where nothing came, or in no time.
+    /// Absent where nothing came, or in no time, or in so little that there is no rate.
     pub(super) fn new(bytes: u64, seconds: f64) -> Option<Throughput> {
-        (bytes > 0 && seconds > 0.0 && seconds.is_finite()).then(|| Throughput {
-            bytes,
-            seconds,
-            bits_per_second: bytes as f64 * 8.0 / seconds,
-        })
+        let bits_per_second = bytes as f64 * 8.0 / seconds;
+        (bytes > 0 && seconds > 0.0 && seconds.is_finite() && bits_per_second.is_finite())
+            .then_some(Throughput { bytes, seconds, bits_per_second })
     }
 }
 
@@ -103,12 +105,37 @@ impl Summaries {
     }
 }
 
-/// The result in a sentence. Thresholds are those of the page.
+/// A connection in a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Grade {
+    Good,
+    Usable,
+    Poor,
+}
+
+/// The word for a connection; absent unless everything was measured that it could be poor by.
+pub(super) fn grade(
+    download: Option<&Throughput>,
+    upload: Option<&Throughput>,
+    round_trips: &Summaries,
+) -> Option<Grade> {
+    let (download, _) = (download?.bits_per_second, upload?);
+    let (idle, _, _) = (round_trips.idle?, round_trips.download?, round_trips.upload?);
+    let added = round_trips.added_seconds()?;
+    Some(match (download, added) {
+        (rate, more) if rate < 5e6 || more > 0.2 => Grade::Poor,
+        (rate, more) if rate < 25e6 || more > 0.05 || idle.median_seconds > 0.15 => Grade::Usable,
+        _ => Grade::Good,
+    })
+}
+
+/// The result in a sentence; absent where nothing was measured.
 pub(super) fn verdict(
     download: Option<&Throughput>,
     upload: Option<&Throughput>,
     round_trips: &Summaries,
-) -> String {
+) -> Option<String> {
     let mega = |t: Option<&Throughput>| t.map_or(0.0, |t| t.bits_per_second / 1e6);
     let (down, up) = (mega(download), mega(upload));
     let idle = round_trips.idle.map(|s| s.median_seconds);
@@ -126,6 +153,9 @@ pub(super) fn verdict(
             three_digits(idle * 1e3),
             more.unwrap_or_default()
         ));
+    }
+    if parts.is_empty() {
+        return None;
     }
     let mut uses = vec![];
     if down >= 1.0 && up >= 1.0 && idle.is_some_and(|s| s < 0.15) {
@@ -150,7 +180,10 @@ pub(super) fn verdict(
     if added.is_some_and(|s| s > 0.2) {
         sentence += "; a queue in the path is too long";
     }
-    sentence + "."
+    if up > 0.0 && down / up > 20.0 {
+        sentence += "; sending is far slower than receiving";
+    }
+    Some(sentence + ".")
 }
 
 fn three_digits(value: f64) -> String {
@@ -162,23 +195,37 @@ fn three_digits(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// Why a page's figures are not believed, or that they may be: `sent_bytes` is all that was sent of a download, `pongs` how
-/// many round trips were answered.
+/// The least time that a rate may be taken over of a phase that lasted so long here, s.
+fn least_seconds(phase_seconds: f64) -> f64 {
+    // A short phase is taken whole, whatever that was for the page.
+    (phase_seconds - RAMP_SECONDS - SOONER_SECONDS).max(phase_seconds / 4.0)
+}
+
+/// Why a page's figures are not believed, or that they may be: `sent` is the last download, whole, as it was sent here,
+/// with what went out behind its end; `pongs` how many round trips were answered.
 pub(super) fn check(
     download: Option<&Throughput>,
     round_trips: &RoundTrips,
-    sent_bytes: u64,
+    sent: Option<&Mark>,
     pongs: u64,
 ) -> Result<(), String> {
     if let Some(claimed) = download {
-        let sound = |v: f64| v.is_finite() && v > 0.0;
-        if !sound(claimed.seconds) || !sound(claimed.bits_per_second) || claimed.seconds > 3600.0 {
+        let sent = sent.ok_or("no download was made")?;
+        if Throughput::new(claimed.bytes, claimed.seconds).is_none() {
             return Err("the download's figures are no measurement".into());
         }
-        if claimed.bytes > sent_bytes {
+        if claimed.bytes > sent.bytes {
             return Err(format!(
                 "{} bytes were sent, fewer than the page says it received",
-                sent_bytes
+                sent.bytes
+            ));
+        }
+        let least = least_seconds(sent.seconds);
+        let most = sent.seconds + LATER_SECONDS;
+        if !(least..=most).contains(&claimed.seconds) {
+            return Err(format!(
+                "the download took {:.2} s here, but {:.2} s by the page's figures",
+                sent.seconds, claimed.seconds
             ));
         }
     }
@@ -249,35 +296,79 @@ mod tests {
         let sums = Summaries::of(&round_trips);
         let (down, up) = (Throughput::new(12_500_000, 1.0), Throughput::new(1_250_000, 1.0));
         assert_eq!(
-            verdict(down.as_ref(), up.as_ref(), &sums),
+            verdict(down.as_ref(), up.as_ref(), &sums).unwrap(),
             "download 100 Mbit/s; upload 10.0 Mbit/s; round trip 20.0 ms, 280 ms more while data flows: \
              enough for video calls, 4K video; a queue in the path is too long."
         );
         let slow = Throughput::new(12_500, 1.0);
         let sums = Summaries::of(&RoundTrips::default());
         let text = verdict(slow.as_ref(), None, &sums);
-        assert_eq!(text, "download 0.10 Mbit/s: enough for mail and plain pages.");
+        assert_eq!(text.unwrap(), "download 0.10 Mbit/s: enough for mail and plain pages.");
+        let text = verdict(down.as_ref(), slow.as_ref(), &sums).unwrap();
+        assert!(text.ends_with("; sending is far slower than receiving."), "{text}");
+        assert_eq!(verdict(None, None, &sums), None);
+    }
+
+    #[test]
+    fn a_grade_is_of_what_was_measured() {
+        let of = |down: f64, idle: f64, loaded: f64| {
+            let rate = Throughput::new((down * 1e6 / 8.0) as u64, 1.0);
+            let list = |s: f64| if s > 0.0 { vec![s; 5] } else { vec![] };
+            let round_trips =
+                RoundTrips { idle: list(idle), download: list(loaded), upload: list(loaded) };
+            grade(rate.as_ref(), rate.as_ref(), &Summaries::of(&round_trips))
+        };
+        assert_eq!(of(100.0, 0.02, 0.03), Some(Grade::Good));
+        assert_eq!(of(20.0, 0.02, 0.03), Some(Grade::Usable));
+        assert_eq!(of(100.0, 0.02, 0.1), Some(Grade::Usable));
+        assert_eq!(of(100.0, 0.2, 0.21), Some(Grade::Usable));
+        assert_eq!(of(4.0, 0.02, 0.03), Some(Grade::Poor));
+        assert_eq!(of(100.0, 0.02, 0.3), Some(Grade::Poor));
+        // Not measured is no grade, neither the best nor the worst.
+        assert_eq!(
+            (of(0.0, 0.02, 0.03), of(100.0, 0.0, 0.03), of(100.0, 0.02, 0.0)),
+            (None, None, None)
+        );
+        let sums =
+            Summaries::of(&RoundTrips { idle: vec![0.1], download: vec![0.1], upload: vec![0.1] });
+        assert_eq!(grade(Throughput::new(1 << 30, 1.0).as_ref(), None, &sums), None);
     }
 
     #[test]
     fn claims_beyond_what_was_sent_are_refused() {
+        let sent = |bytes| Mark { bytes, seconds: 2.0 };
         let download = Throughput::new(1000, 1.0);
         let list = RoundTrips { idle: vec![0.0, 0.01], ..RoundTrips::default() };
-        assert_eq!(check(download.as_ref(), &list, 1000, 2), Ok(()));
-        assert!(check(download.as_ref(), &list, 999, 2).is_err());
-        assert!(check(download.as_ref(), &list, 1000, 1).is_err());
+        assert_eq!(check(download.as_ref(), &list, Some(&sent(1000)), 2), Ok(()));
+        assert!(check(download.as_ref(), &list, Some(&sent(999)), 2).is_err());
+        assert!(check(download.as_ref(), &list, None, 2).is_err());
+        assert!(check(download.as_ref(), &list, Some(&sent(1000)), 1).is_err());
         for bad in [-0.001, 60.1, f64::NAN, f64::INFINITY] {
             let list = RoundTrips { upload: vec![bad], ..RoundTrips::default() };
-            assert!(check(None, &list, 0, 9).is_err(), "{bad}");
+            assert!(check(None, &list, None, 9).is_err(), "{bad}");
         }
         let many = RoundTrips { idle: vec![0.01; 201], ..RoundTrips::default() };
-        assert!(check(None, &many, 0, 999).is_err());
-        for (seconds, bits_per_second) in
-            [(0.0, 1.0), (-1.0, 1.0), (f64::NAN, 1.0), (1.0, f64::INFINITY), (1.0, 0.0)]
+        assert!(check(None, &many, None, 999).is_err());
+    }
+
+    #[test]
+    fn a_claimed_time_is_about_that_of_the_phase() {
+        let said = |seconds, phase| {
+            let claim = Throughput { bytes: 1000, seconds, bits_per_second: 1.0 };
+            let sent = Mark { bytes: 1000, seconds: phase };
+            check(Some(&claim), &RoundTrips::default(), Some(&sent), 0).is_ok()
+        };
+        // What a page measures: without the slow start, later or sooner by what messages take, or whole when it was short.
+        for (seconds, phase) in [(7.0, 8.0), (7.05, 8.0), (6.6, 8.0), (8.0, 8.0), (11.0, 8.0)]
+            .into_iter()
+            .chain([(1.0, 2.0), (0.6, 1.6), (1.3, 1.3), (0.05, 0.1), (0.2, 0.1)])
         {
-            let claim = Throughput { bytes: 1, seconds, bits_per_second };
-            assert!(check(Some(&claim), &RoundTrips::default(), 10, 0).is_err(), "{claim:?}");
+            assert!(said(seconds, phase), "{seconds} of {phase}");
         }
+        for seconds in [1e-306, 1e-9, 1.0, 6.4, 18.1, 0.0, -1.0, f64::NAN, f64::INFINITY] {
+            assert!(!said(seconds, 8.0), "{seconds}");
+        }
+        assert_eq!(Throughput::new(1000, 1e-306), None, "infinite");
     }
 
     proptest! {

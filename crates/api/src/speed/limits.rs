@@ -38,6 +38,12 @@ pub struct SpeedLimits {
     pub page_seconds: u64,
     /// Data connections of one test.
     pub streams: usize,
+    /// Requests a second of one address; four seconds of them may come at once.
+    pub requests_per_second: u32,
+    /// Results that are kept, the newest.
+    pub kept_results: usize,
+    /// How long results are kept, days.
+    pub kept_days: u64,
 }
 
 impl Default for SpeedLimits {
@@ -56,12 +62,15 @@ impl Default for SpeedLimits {
             head_seconds: 10,
             page_seconds: 60,
             streams: 4,
+            requests_per_second: 20,
+            kept_results: 20_000,
+            kept_days: 90,
         }
     }
 }
 
 /// What counts as one visitor: an IPv4 address, or a /64 of IPv6, all of which one host can have.
-pub(super) fn network_of(address: IpAddr) -> IpAddr {
+pub(crate) fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
         v4 => v4,

@@ -14,6 +14,8 @@ mod figures;
 mod frame;
 #[doc(hidden)]
 pub mod fuzz;
+mod host;
+mod keeping;
 mod limits;
 mod message;
 mod record;
@@ -26,6 +28,7 @@ use std::net::SocketAddr;
 use weir_runs::Place;
 
 pub use limits::SpeedLimits;
+pub(crate) use limits::network_of;
 pub use serve::SpeedServer;
 
 /// How a speed-test server is to run.
@@ -37,6 +40,8 @@ pub struct SpeedConfig {
     pub version: String,
     /// Where runs are kept.
     pub place: Place,
+    /// Names under which pages may ask for it; addresses and localhost always may.
+    pub host_names: Vec<String>,
     /// Browsers' addresses are not kept.
     pub anonymous: bool,
     /// Limits.

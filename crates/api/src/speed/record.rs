@@ -13,7 +13,7 @@ use weir_model::units::{Seed, Span};
 use weir_model::warning::{Severity, Warning};
 
 use super::content::LEAST_FRAME;
-use super::figures::{Mark, Summaries, Throughput, verdict};
+use super::figures::{Mark, Summaries, Throughput, grade, verdict};
 use super::message::RoundTrips;
 use super::session::Outcome;
 
@@ -21,6 +21,8 @@ use super::session::Outcome;
 const PEER: &str = "browser";
 /// The label whose value is the secret of a result's link.
 pub(super) const LABEL: &str = "speed_test";
+/// The label that holds the number of connections.
+pub(super) const STREAMS: &str = "streams";
 /// Payload of the page's frames, bytes.
 const PAGE_FRAME: u64 = 64 << 10;
 /// Share of a processor, or of the time, from which something counts as the bottleneck.
@@ -119,7 +121,7 @@ pub(super) fn record(outcome: &Outcome, facts: &Facts) -> Record {
         connections: flows.iter().map(connection).collect(),
         ..Plan::default()
     };
-    let labels = [(LABEL, facts.link_id.clone()), ("streams", facts.streams.to_string())];
+    let labels = [(LABEL, facts.link_id.clone()), (STREAMS, facts.streams.to_string())];
     Record {
         schema: RUN_SCHEMA.into(),
         id: facts.run_id.clone(),
@@ -300,9 +302,14 @@ pub(super) fn result(record: &Record) -> Option<Value> {
         ("version".into(), json!(record.version)),
         ("latency".into(), json!(round_trips)),
         ("round_trips".into(), json!(sums)),
-        ("verdict".into(), json!(verdict(download.as_ref(), upload.as_ref(), &sums))),
         ("warnings".into(), json!(warnings)),
     ]);
+    if let Some(verdict) = verdict(download.as_ref(), upload.as_ref(), &sums) {
+        result.insert("verdict".into(), json!(verdict));
+    }
+    if let Some(grade) = grade(download.as_ref(), upload.as_ref(), &sums) {
+        result.insert("grade".into(), json!(grade));
+    }
     let rates = BTreeMap::from([("download", download), ("upload", upload)]);
     for (name, rate) in rates {
         if let Some(rate) = rate {

@@ -21,11 +21,13 @@ use weir_runs::{Filter, Store};
 use super::SpeedConfig;
 use super::content::Pool;
 use super::door::door;
+use super::host;
 use super::limits::{Book, Connections, network_of};
 use super::record::{self, LABEL};
 use super::stream::Session;
 use crate::app::lock;
 use crate::config::ApiError;
+use crate::guard::Rates;
 
 /// Most headers of a request, and bytes of its head.
 const MOST_HEADERS: usize = 64;
@@ -45,6 +47,9 @@ pub(super) struct Inner {
     pub(super) pool: Pool,
     pub(super) book: Mutex<Book>,
     pub(super) sessions: Mutex<HashMap<String, Arc<Session>>>,
+    /// When results were last tidied up, ns; absent: never.
+    pub(super) tidied_ns: Mutex<Option<u64>>,
+    rates: Rates,
     connections: Mutex<Connections>,
 }
 
@@ -102,6 +107,7 @@ impl SpeedServer {
         let listener = TcpListener::bind(address)
             .await
             .map_err(|source| ApiError::Listen { address, source })?;
+        let rates = Rates::new(config.limits.requests_per_second);
         let inner = Arc::new(Inner {
             config,
             start: Instant::now(),
@@ -109,6 +115,8 @@ impl SpeedServer {
             pool: Pool::new(seed),
             book: Mutex::default(),
             sessions: Mutex::default(),
+            tidied_ns: Mutex::default(),
+            rates,
             connections: Mutex::default(),
         });
         Ok(SpeedServer { listener, inner })
@@ -157,7 +165,11 @@ async fn converse(stream: TcpStream, visitor: Visitor, router: Router) {
     let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(visitor.clone());
         let router = router.clone();
+        let refusal = admit(&visitor, &request);
         async move {
+            if let Some(refusal) = refusal {
+                return Ok(harden(refusal).await);
+            }
             let answered = router.oneshot(request.map(Body::new)).await;
             Ok::<_, Infallible>(match answered {
                 Ok(response) => response,
@@ -174,6 +186,22 @@ async fn converse(stream: TcpStream, visitor: Visitor, router: Router) {
         .with_upgrades();
     // What is not over by then is a reader that takes nothing, or one that asks again and again. Errors are the peer's.
     let _ = tokio::time::timeout(Duration::from_secs(limits.page_seconds), connection).await;
+}
+
+/// Why a request is not answered: too many of one address, or a name that is not ours.
+fn admit(visitor: &Visitor, request: &Request<Incoming>) -> Option<Response> {
+    let inner = &visitor.counted.inner;
+    if let Err(wait) = inner.rates.take(visitor.address.ip(), Instant::now()) {
+        let most = inner.config.limits.requests_per_second;
+        let wait = [(header::RETRY_AFTER, wait.as_secs().max(1).to_string())];
+        let words = format!("more than {most} requests a second\n");
+        return Some((StatusCode::TOO_MANY_REQUESTS, wait, words).into_response());
+    }
+    if !host::is_ours(request.headers(), request.uri(), &inner.config.host_names) {
+        let words = "the name in Host is not this server's: its names are addresses, localhost and those of --speed-test-host\n";
+        return Some((StatusCode::MISDIRECTED_REQUEST, words).into_response());
+    }
+    None
 }
 
 fn router(inner: Arc<Inner>) -> Router {

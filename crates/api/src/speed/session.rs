@@ -83,6 +83,8 @@ pub(super) struct Machine {
     allowed: f64,
     filled_ns: u64,
     pongs: u64,
+    /// Bytes that had been sent when the last download began.
+    sent_before: u64,
     running: Option<Running>,
     outcome: Outcome,
     kept: bool,
@@ -97,6 +99,7 @@ impl Machine {
             allowed: MESSAGES_AT_ONCE,
             filled_ns: now_ns,
             pongs: 0,
+            sent_before: 0,
             running: None,
             outcome: Outcome::default(),
             kept: false,
@@ -172,7 +175,10 @@ impl Machine {
         running.marks.push(end);
         self.outcome.bytes_used_up |= end.bytes >= running.most;
         match running.phase {
-            Phase::Download => self.outcome.sent = Some(end),
+            Phase::Download => {
+                self.outcome.sent = Some(end);
+                self.sent_before = running.before;
+            }
             Phase::Upload => {
                 self.outcome.received = Some(end);
                 self.outcome.upload = throughput(&running.marks);
@@ -187,7 +193,11 @@ impl Machine {
         if self.kept {
             return refuse("A result of this test was kept already.");
         }
-        if let Err(why) = check(claims.download.as_ref(), &claims.latency, counts.sent, self.pongs)
+        // With the rest of a frame, which goes out behind the end.
+        let all = counts.sent.saturating_sub(self.sent_before);
+        let sent = self.outcome.sent.map(|sent| Mark { bytes: all, ..sent });
+        if let Err(why) =
+            check(claims.download.as_ref(), &claims.latency, sent.as_ref(), self.pongs)
         {
             return refuse(&format!("{why}."));
         }
@@ -280,7 +290,11 @@ mod tests {
     const UP: FromPage = FromPage::Start { phase: Phase::Upload };
 
     fn claims(bytes: u64, round_trips: usize) -> FromPage {
-        let download = Throughput::new(bytes, 7.0);
+        claims_in(bytes, 6.0, round_trips)
+    }
+
+    fn claims_in(bytes: u64, seconds: f64, round_trips: usize) -> FromPage {
+        let download = Some(Throughput { bytes, seconds, bits_per_second: 1.0 });
         let latency = RoundTrips { idle: vec![0.01; round_trips], ..RoundTrips::default() };
         FromPage::Result(Claims { download, upload: Throughput::new(1 << 40, 1.0), latency })
     }
@@ -323,7 +337,7 @@ mod tests {
         assert_eq!(say(&mut m, 18_010, FromPage::Stop, 7000, 4000), []);
         let acts = say(&mut m, 18_400, claims(6000, 1), 7000, 4000);
         let [Act::Keep(outcome)] = acts.as_slice() else { panic!("{acts:?}") };
-        assert_eq!(outcome.download, Throughput::new(6000, 7.0));
+        assert_eq!(outcome.download, Throughput::new(6000, 6.0));
         assert_eq!(
             outcome.upload,
             Throughput::new(3500, 7.0),
@@ -348,7 +362,22 @@ mod tests {
         // The rest of a frame went out after the phase.
         assert!(refused(&mut m, claims(7001, 0), 7000), "more than was sent");
         assert!(refused(&mut m, claims(7000, 1), 7000), "no ping came");
+        assert!(refused(&mut m, claims_in(7000, 1.0, 0), 7000), "seven seconds were one");
+        assert!(refused(&mut m, claims_in(7000, 1e-306, 0), 7000), "infinite");
         assert!(!refused(&mut m, claims(7000, 0), 7000));
+    }
+
+    #[test]
+    fn a_claim_is_held_to_the_last_download_alone() {
+        let mut m = machine();
+        say(&mut m, 0, DOWN, 0, 0);
+        say(&mut m, 7000, FromPage::Stop, 7000, 0);
+        say(&mut m, 8000, DOWN, 7000, 0);
+        say(&mut m, 15_000, FromPage::Stop, 8000, 0);
+        let acts = say(&mut m, 15_100, claims(7000, 0), 8000, 0);
+        assert!(matches!(acts.last(), Some(Act::Say(ToPage::NotKept { .. }))), "{acts:?}");
+        let acts = say(&mut m, 15_200, claims(1000, 0), 8000, 0);
+        assert!(matches!(acts.last(), Some(Act::Keep(_))), "{acts:?}");
     }
 
     #[test]

@@ -127,6 +127,7 @@ pub(crate) async fn start(app: &Shared, wanted: Wanted) -> Result<Test, Problem>
             flows: vec![],
             flow_states: BTreeMap::new(),
             latest: None,
+            warnings: vec![],
             exit_code: None,
             error: None,
         };
@@ -266,6 +267,7 @@ fn hear(app: &App, id: &str, line: &str) -> Option<String> {
             app.tests.change(id, |entry| {
                 entry.test.run_id = Some(record.id.clone());
                 entry.test.flows = record.flows.iter().map(FlowMeta::from).collect();
+                entry.test.warnings.clone_from(&record.warnings);
             });
             for warning in record.warnings {
                 let warning = WarningEvent { kind: Kind::Tests, id: id.into(), warning };

@@ -15,6 +15,9 @@ pub struct EventsQuery {
     /// Kinds separated by commas, of `tests`, `experiments`, `emulators`, `clients`, `calibration`, `documents`; one object as
     /// `KIND:ID`. Absent: all.
     pub topics: Option<String>,
+    /// Of which objects samples are wanted, in the same words. Absent: of all in `topics`. An emulator with a dead-man time goes on
+    /// while somebody reads samples of it.
+    pub samples: Option<String>,
     /// Samples of one object at most so often a second, 0.1 to 20. Absent: 10.
     #[serde(deserialize_with = "number")]
     #[schemars(range(min = 0.1, max = 20))]

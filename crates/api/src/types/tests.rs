@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_model::plan::Plan;
 use weir_model::record::Interval;
+use weir_model::warning::Warning;
 use weir_report::FlowMeta;
 
 /// A test to be run.
@@ -84,6 +85,8 @@ pub struct Test {
     /// The latest interval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latest: Option<Interval>,
+    /// What was warned of, as the stream told it.
+    pub warnings: Vec<Warning>,
     /// Exit code of its program, as the command line defines them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,

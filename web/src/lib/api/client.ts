@@ -68,8 +68,12 @@ export const unlock = async (token: string): Promise<void> => void (await call('
 /** Called when the server wants a token that it did not get. */
 export const onUnauthorized: { ask: () => void } = { ask: () => {} };
 
+/** An entity tag as documents and events tell it: a header's has quotes around it, and a proxy may call it weak. */
+export const bareTag = (tag: string): string => tag.replace(/^W\//, '').replace(/^"(.*)"$/, '$1');
+
 export interface Answer<T> {
   data: T;
+  /** Bare. */
   etag: string | undefined;
   status: number;
 }
@@ -77,7 +81,7 @@ export interface Answer<T> {
 interface Options {
   query?: Record<string, string | number | boolean | string[] | undefined>;
   body?: unknown;
-  /** Only if the document still has this entity tag. */
+  /** Only if the document still has this entity tag (bare). */
   match?: string | undefined;
   /** Only if there is none yet. */
   fresh?: boolean;
@@ -113,7 +117,7 @@ async function problemOf(response: Response): Promise<Problem> {
 export async function call<T>(method: string, where: string, options: Options = {}): Promise<Answer<T>> {
   const extra: Record<string, string> = { Accept: 'application/json' };
   if (options.body !== undefined) extra['Content-Type'] = 'application/json';
-  if (options.match !== undefined) extra['If-Match'] = options.match;
+  if (options.match !== undefined) extra['If-Match'] = `"${options.match}"`;
   if (options.fresh) extra['If-None-Match'] = '*';
   let response: Response;
   try {
@@ -132,14 +136,15 @@ export async function call<T>(method: string, where: string, options: Options = 
     throw new ApiError(response.status, await problemOf(response));
   }
   const text = await response.text();
-  return { data: (text === '' ? undefined : JSON.parse(text)) as T, etag: response.headers.get('ETag') ?? undefined, status: response.status };
+  const tag = response.headers.get('ETag');
+  return { data: (text === '' ? undefined : JSON.parse(text)) as T, etag: tag === null ? undefined : bareTag(tag), status: response.status };
 }
 
 export const get = async <T>(where: string, query?: Options['query'], signal?: AbortSignal): Promise<T> =>
   (await call<T>('GET', where, { query, ...(signal && { signal }) } as Options)).data;
 export const post = async <T>(where: string, body?: unknown, signal?: AbortSignal): Promise<T> =>
   (await call<T>('POST', where, { body, ...(signal && { signal }) } as Options)).data;
-export const remove = async (where: string): Promise<void> => void (await call('DELETE', where));
+export const remove = async (where: string, match?: string): Promise<void> => void (await call('DELETE', where, { match }));
 
 /** Fetches a file and hands it to the browser to keep. */
 export async function download(where: string, query: Options['query'], name: string): Promise<void> {

@@ -5079,6 +5079,8 @@ export interface components {
             };
             /** @description The plan's title. */
             title?: string | null;
+            /** @description What was warned of, as the stream told it. */
+            warnings: components["schemas"]["Warning"][];
         };
         /** @description The tests of this server, newest first. */
         TestList: {
@@ -5803,6 +5805,11 @@ export interface operations {
             query?: {
                 /** @description Samples of one object at most so often a second, 0.1 to 20. Absent: 10. */
                 rate?: number;
+                /**
+                 * @description Of which objects samples are wanted, in the same words. Absent: of all in `topics`. An emulator with a dead-man time goes on
+                 *     while somebody reads samples of it.
+                 */
+                samples?: string;
                 /**
                  * @description Kinds separated by commas, of `tests`, `experiments`, `emulators`, `clients`, `calibration`, `documents`; one object as
                  *     `KIND:ID`. Absent: all.

@@ -15,13 +15,24 @@ export interface Handlers {
 
 export type Link = 'connecting' | 'live' | 'lost';
 
+/** Figures that come so much later than the fastest are said to be old, s. */
+const OLD_SECONDS = 2;
+
 class Stream {
   link = $state<Link>('connecting');
   /** Seconds until the next attempt; 0 while one is being made. */
   retryAt = $state(0);
   /** The server was started anew while this page was open. */
   restarts = $state(0);
+  /** How old figures are when they come, s; 0 while they are fresh. */
+  behind = $state(0);
   #listeners = new Set<Partial<Handlers>>();
+  /** Kinds and objects whose samples are read, by who wants them. */
+  #wanted = new Map<string, readonly string[]>([['tests', ['tests']]]);
+  #abort: AbortController | undefined;
+  #changing: ReturnType<typeof setTimeout> | undefined;
+  /** Least difference of this clock to the server's, with the way, ms. */
+  #fastest = Number.POSITIVE_INFINITY;
   #instance: string | undefined;
   #started = false;
   #wake: (() => void) | undefined;
@@ -38,6 +49,20 @@ class Stream {
     void this.#run();
   }
 
+  /** Asks for samples of objects (`emulators:ID`) in place of what `asker` asked for before: what nobody looks at is not sampled. */
+  want(asker: string, objects: readonly string[]): void {
+    const before = this.#samples;
+    if (objects.length > 0) this.#wanted.set(asker, objects);
+    else this.#wanted.delete(asker);
+    if (this.#samples === before) return;
+    clearTimeout(this.#changing);
+    this.#changing = setTimeout(() => this.#abort?.abort(), 50);
+  }
+
+  get #samples(): string {
+    return [...new Set([...this.#wanted.values()].flat())].sort().join(',');
+  }
+
   /** Tries at once. */
   retry(): void {
     this.#wake?.();
@@ -45,8 +70,10 @@ class Stream {
 
   async #run(): Promise<void> {
     for (let attempt = 0; ; attempt += 1) {
+      const abort = new AbortController();
+      this.#abort = abort;
       try {
-        const response = await fetch(`${BASE}/events?rate=10`, { headers: { Accept: 'text/event-stream' } });
+        const response = await fetch(`${BASE}/events?rate=10&samples=${encodeURIComponent(this.#samples)}`, { headers: { Accept: 'text/event-stream' }, signal: abort.signal });
         if (response.status === 401) onUnauthorized.ask();
         if (!response.ok || response.body === null) throw new Error(`${response.status}`);
         const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -61,6 +88,11 @@ class Stream {
       } catch {
         // Told by the banner; the reason is the network's.
       }
+      if (abort.signal.aborted) {
+        // Other samples are wanted: nothing was lost.
+        attempt = -1;
+        continue;
+      }
       this.link = this.#instance === undefined && attempt === 0 ? 'connecting' : 'lost';
       const wait = backoff(attempt, Math.random());
       this.retryAt = Date.now() + wait;
@@ -70,6 +102,15 @@ class Stream {
       });
       this.retryAt = 0;
     }
+  }
+
+  /** Notes how long an event was on its way, against the fastest one. */
+  #aged(at: string, isFirst: boolean): void {
+    const difference = Date.now() - Date.parse(at);
+    if (Number.isNaN(difference)) return;
+    this.#fastest = isFirst ? difference : Math.min(this.#fastest, difference);
+    const seconds = (difference - this.#fastest) / 1000;
+    this.behind = seconds >= OLD_SECONDS ? Math.round(seconds) : 0;
   }
 
   #dispatch(name: string, data: string): boolean {
@@ -84,10 +125,12 @@ class Stream {
       const restarted = this.#instance !== undefined && this.#instance !== hello.instance;
       this.#instance = hello.instance;
       this.link = 'live';
+      this.#aged(hello.at, true);
       if (restarted) this.restarts += 1;
       for (const one of this.#listeners) one.hello?.(hello, restarted);
       return true;
     }
+    if (name === 'sample') this.#aged((event as SampleEvent).at, false);
     for (const one of this.#listeners) {
       const handler = one[name as keyof Handlers] as ((event: unknown) => void) | undefined;
       handler?.(event);

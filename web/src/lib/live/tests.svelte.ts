@@ -6,27 +6,49 @@ import type { Interval, IntervalCount, Test, TestList, Warning } from '../api/sh
 import { Series } from './series';
 import { stream } from './stream.svelte';
 
-/** What is shown of a flow or a total, all from the receiver where it told. */
-export const COLUMNS = ['at', 'rate', 'packets', 'loss', 'jitter', 'delay', 'sent'] as const;
+/** What is shown of a flow or a total: the receiver's, but for what was sent and a stream's round trip. */
+export const COLUMNS = ['at', 'rate', 'packets', 'loss', 'jitter', 'delay', 'sent', 'round_trip'] as const;
 export type Column = (typeof COLUMNS)[number];
 
 export type Row = Record<Exclude<Column, 'at'>, number | undefined>;
 
+/** A figure of both directions together; absent where one of those that run has none. */
+export function both(forward: Row | undefined, reverse: Row | undefined, key: keyof Row): number | undefined {
+  const values = [forward, reverse].filter((row) => row !== undefined).map((row) => row[key]);
+  return values.length === 0 || values.includes(undefined) ? undefined : values.reduce<number>((sum, one) => sum + (one ?? 0), 0);
+}
+
+/** The share that was lost of what receivers expected, of all that told. */
+export function lossOf(receivers: readonly (IntervalCount | null | undefined)[]): number | undefined {
+  let lost = 0;
+  let expected = 0;
+  for (const receiver of receivers) {
+    if (receiver?.lost_packets === undefined || receiver.lost_packets === null) continue;
+    lost += receiver.lost_packets;
+    expected += receiver.packets + receiver.lost_packets;
+  }
+  return expected > 0 ? lost / expected : undefined;
+}
+
 const LENGTH = 600;
 const STATES = ['starting', 'running', 'ending', 'ended', 'failed'];
 
-/** The figures of one interval: what arrived, else (nothing told by the far end yet) what was sent. */
-export function rowOf(counts: { sender?: IntervalCount | null; receiver?: IntervalCount | null }): Row {
+/** A far end that has told nothing for so long is said to be silent, s: its figures come within one. */
+const SILENT_SECONDS = 2;
+
+type Counts = { sender?: IntervalCount | null; receiver?: IntervalCount | null };
+
+/** The figures of one interval. What the receiver has not told is absent: what was sent does not stand for what arrived. */
+export function rowOf(counts: Counts): Row {
   const { sender, receiver } = counts;
-  const lost = receiver?.lost_packets;
-  const expected = lost === undefined || lost === null || receiver === undefined || receiver === null ? 0 : receiver.packets + lost;
   return {
-    rate: receiver?.bits_per_second ?? sender?.bits_per_second ?? undefined,
-    packets: receiver?.packets_per_second ?? sender?.packets_per_second ?? undefined,
-    loss: expected > 0 ? (lost ?? 0) / expected : undefined,
+    rate: receiver?.bits_per_second ?? undefined,
+    packets: receiver?.packets_per_second ?? undefined,
+    loss: lossOf([receiver]),
     jitter: receiver?.jitter_seconds ?? undefined,
-    delay: receiver?.mean_delay_seconds ?? sender?.rtt_seconds ?? undefined,
+    delay: receiver?.mean_delay_seconds ?? undefined,
     sent: sender?.bits_per_second ?? undefined,
+    round_trip: sender?.rtt_seconds ?? undefined,
   };
 }
 
@@ -39,14 +61,28 @@ export class LiveTest {
   skipped = 0;
   readonly flows = new Map<number, Row>();
   readonly total = new Series(COLUMNS, LENGTH);
+  /** As the test has them, and as the stream tells them meanwhile. */
   readonly warnings: Warning[] = [];
   latestTotal: { forward: Row | undefined; reverse: Row | undefined } = { forward: undefined, reverse: undefined };
+  /** When (the test's time, s) the far end last told of each flow. */
+  readonly #told = new Map<number, number>();
   /** History of each flow, from its first figure on. */
   readonly #series = new Map<number, Series>();
 
   constructor(test: Test) {
     this.#test = test;
+    this.#warned();
     if (test.latest) this.take(test.latest);
+  }
+
+  #warned(): void {
+    for (const warning of this.#test.warnings ?? []) this.warn(warning);
+  }
+
+  /** Takes a warning, once. */
+  warn(warning: Warning): void {
+    const isKnown = this.warnings.some((one) => one.code === warning.code && one.flow === warning.flow && one.text === warning.text);
+    if (!isKnown && this.warnings.length < 100) this.warnings.push(warning);
   }
 
   /** The test as the server told it last. */
@@ -56,23 +92,42 @@ export class LiveTest {
 
   set test(test: Test) {
     this.#test = test;
+    this.#warned();
   }
 
   take(interval: Interval): void {
     this.interval = interval;
     for (const flow of interval.flows) {
-      const row = rowOf(flow as Parameters<typeof rowOf>[0]);
+      const row = rowOf(flow as Counts);
       this.flows.set(flow.id, row);
+      // One end is here: where both have figures, the other has told.
+      if (flow.sender && flow.receiver) this.#told.set(flow.id, interval.end_seconds);
       let series = this.#series.get(flow.id);
       if (series === undefined) this.#series.set(flow.id, (series = new Series(COLUMNS, LENGTH)));
-      series.push([interval.end_seconds, row.rate, row.packets, row.loss, row.jitter, row.delay, row.sent]);
+      series.push([interval.end_seconds, row.rate, row.packets, row.loss, row.jitter, row.delay, row.sent, row.round_trip]);
     }
-    const total = interval.total as { forward?: object | null; reverse?: object | null } | undefined;
+    const total = interval.total as { forward?: Counts | null; reverse?: Counts | null } | undefined;
     const forward = total?.forward ? rowOf(total.forward) : undefined;
     const reverse = total?.reverse ? rowOf(total.reverse) : undefined;
     this.latestTotal = { forward, reverse };
-    const sum = (key: keyof Row) => (forward?.[key] === undefined && reverse?.[key] === undefined ? undefined : (forward?.[key] ?? 0) + (reverse?.[key] ?? 0));
-    this.total.push([interval.end_seconds, sum('rate'), sum('packets'), forward?.loss ?? reverse?.loss, undefined, undefined, sum('sent')]);
+    const sum = (key: keyof Row) => both(forward, reverse, key);
+    this.total.push([interval.end_seconds, sum('rate'), sum('packets'), lossOf([total?.forward?.receiver, total?.reverse?.receiver]), undefined, undefined, sum('sent'), undefined]);
+  }
+
+  /** Since when (the test's time, s) the far end has told nothing of a flow that runs; absent while it tells. */
+  silentSince(flow: number): number | undefined {
+    const now = this.interval?.end_seconds;
+    const state = this.test.flow_states?.[this.named.find(([, id]) => id === flow)?.[0] ?? ''];
+    if (now === undefined || this.test.state !== 'running' || !this.flows.has(flow) || (state !== undefined && state !== 'started')) return undefined;
+    const told = this.#told.get(flow) ?? 0;
+    return now - told >= SILENT_SECONDS ? told : undefined;
+  }
+
+  /** Since when the far end has told nothing of any flow that runs; absent while it tells of one. */
+  get silent(): number | undefined {
+    const since = this.test.flows.filter((flow) => this.flows.has(flow.id)).map((flow) => this.silentSince(flow.id));
+    const known = since.filter((one) => one !== undefined);
+    return known.length > 0 && Math.max(0, ...this.#told.values()) <= Math.max(...known) ? Math.max(...known) : undefined;
   }
 
   series(flow: number): Series | undefined {
@@ -114,8 +169,8 @@ class Tests {
       },
       warning: (event) => {
         const found = event.kind === 'tests' ? this.find(event.id) : undefined;
-        if (found === undefined || found.warnings.length >= 100) return;
-        found.warnings.push(event.warning);
+        if (found === undefined) return;
+        found.warn(event.warning);
         this.#moved();
       },
     });

@@ -24,6 +24,12 @@ pub(crate) struct SpeedArgs {
     /// [default port: 9349]
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     pub(crate) speed_test: Option<SocketAddr>,
+    /// A name under which browsers reach the speed test, beside addresses and localhost; may be given more than once
+    #[arg(long, value_name = "NAME", requires = "speed_test")]
+    pub(crate) speed_test_host: Vec<String>,
+    /// Remove results of the speed test after so many days, and beyond the newest 20000, unless they were tagged [default: 90]
+    #[arg(long, value_name = "DAYS", requires = "speed_test", value_parser = clap::value_parser!(u64).range(1..=36_500))]
+    pub(crate) speed_test_keep: Option<u64>,
     /// Keep no addresses of browsers with the results of the speed test
     #[arg(long, requires = "speed_test")]
     pub(crate) speed_test_anonymous: bool,
@@ -76,14 +82,17 @@ impl Drop for Serving {
 /// Starts it, where it is asked for: it listens when this returns.
 pub(super) fn start(args: &SpeedArgs) -> Result<Option<Serving>, CliError> {
     let Some(address) = args.speed_test else { return Ok(None) };
+    let limits = SpeedLimits::default();
+    let kept_days = args.speed_test_keep.unwrap_or(limits.kept_days);
     let place = Place::of_this_user().map_err(RunsError::from)?;
     let for_another = super::ui::is_for_another(&place);
     let config = SpeedConfig {
         address,
         version: VERSION.into(),
         place,
+        host_names: args.speed_test_host.clone(),
         anonymous: args.speed_test_anonymous,
-        limits: SpeedLimits::default(),
+        limits: SpeedLimits { kept_days, ..limits },
     };
     let failed = |e: std::io::Error| CliError::Unavailable(format!("speed test: {e}"));
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();

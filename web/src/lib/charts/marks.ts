@@ -1,0 +1,72 @@
+// What a report's figure has beside its lines: intervals, stretches, references, what is left out, what was disturbed. Pure.
+
+import type { FigureData } from '../api/shapes';
+
+type Shown = Pick<FigureData, 'series' | 'x' | 'y' | 'references' | 'shades'>;
+
+export interface Marks {
+  /** Stretches of x that are left out of the totals. */
+  shades: [number, number][];
+  references: { place: string; at: number | undefined; name: string }[];
+  /** Ends of an interval around a value, by series. */
+  whiskers: { series: number; x: number; low: number; high: number }[];
+  /** Levels that hold over a stretch of x, by series; filled down to the axis when they are bars. */
+  spans: { series: number; from: number; to: number; y: number; filled: boolean }[];
+  /** Values during which the host was disturbed. */
+  disturbed: { series: number; x: number; y: number }[];
+}
+
+const is = (value: number | null | undefined): value is number => typeof value === 'number' && Number.isFinite(value);
+
+/** All marks, and how far they reach: what the axes have to hold beside the values. */
+export function marksOf(figure: Shown): Marks & { least: { x: number; y: number }; most: { x: number; y: number } } {
+  const log = { x: figure.x.scale === 'log', y: figure.y.scale === 'log' };
+  const usable = (value: number | null | undefined, way: 'x' | 'y'): value is number => is(value) && (!log[way] || value > 0);
+  const marks: Marks = { shades: [], references: [], whiskers: [], spans: [], disturbed: [] };
+  const least = { x: Infinity, y: Infinity };
+  const most = { x: -Infinity, y: -Infinity };
+  const reach = (way: 'x' | 'y', value: number) => {
+    least[way] = Math.min(least[way], value);
+    most[way] = Math.max(most[way], value);
+  };
+  for (const [from, to] of figure.shades ?? []) if (usable(from, 'x') && usable(to, 'x')) marks.shades.push([from, to]);
+  for (const one of figure.references ?? []) {
+    const at = one.at ?? undefined;
+    const way = one.place === 'vertical' ? 'x' : 'y';
+    if (one.place !== 'diagonal' && !usable(at, way)) continue;
+    marks.references.push({ place: one.place, at, name: one.name });
+    if (is(at)) reach(way, at);
+  }
+  for (const [index, series] of figure.series.entries()) {
+    const filled = series.mark === 'bars' || series.mark === 'area';
+    for (const [place, x] of series.x.entries()) {
+      const [y, end, low, high] = [series.y[place], series.x_end[place], series.low[place], series.high[place]];
+      if (!usable(x, 'x')) continue;
+      const stretch = usable(end, 'x') && end > x;
+      if (stretch) reach('x', end);
+      const middle = stretch ? (x + end) / 2 : x;
+      if (stretch && usable(y, 'y') && (filled || series.mark === 'step')) marks.spans.push({ series: index, from: x, to: end, y, filled });
+      if (usable(low, 'y') && usable(high, 'y')) {
+        marks.whiskers.push({ series: index, x: middle, low, high });
+        reach('y', low);
+        reach('y', high);
+      }
+      if (usable(y, 'y') && series.disturbed.includes(place)) marks.disturbed.push({ series: index, x: middle, y });
+    }
+  }
+  return { ...marks, least, most };
+}
+
+/** A figure's values as rows for those who don't see its drawing: at most `most` of them, evenly chosen. */
+export function rowsOf(figure: Shown, most = 200): { series: string; x: number; end: number | undefined; y: number | null; low: number | undefined; high: number | undefined; disturbed: boolean }[] {
+  const all = figure.series.flatMap((series) =>
+    series.x.flatMap((x, place) => {
+      if (!is(x)) return [];
+      const [end, low, high] = [series.x_end[place], series.low[place], series.high[place]];
+      const y = series.y[place];
+      return [{ series: series.name, x, end: is(end) ? end : undefined, y: is(y) ? y : null, low: is(low) ? low : undefined, high: is(high) ? high : undefined, disturbed: series.disturbed.includes(place) }];
+    }),
+  );
+  const step = Math.max(1, Math.ceil(all.length / most));
+  return all.filter((_, index) => index % step === 0);
+}
