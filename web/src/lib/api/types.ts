@@ -4455,6 +4455,11 @@ export interface components {
              */
             head_seconds: number;
             /**
+             * Format: uint
+             * @description Labs at once.
+             */
+            labs: number;
+            /**
              * Format: uint32
              * @description Requests of one address, a second, on average.
              */
@@ -4469,6 +4474,11 @@ export interface components {
              * @description Tests at once.
              */
             tests: number;
+            /**
+             * Format: uint64
+             * @description Time in which a peer has to take something of what is sent to it.
+             */
+            write_seconds: number;
         };
         /** @description A page's token. */
         SessionRequest: {
@@ -5607,8 +5617,10 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The entity tag that the change was made from. When another came first: 412, whose problem tells who. */
+                /** @description The entity tag that the change was made from, or `*` for whatever is there. When another came first: 412, whose problem tells who; without a condition: 428. */
                 "If-Match"?: string;
+                /** @description In its place: the document is to be a new one. */
+                "If-None-Match"?: "*";
             };
             path: {
                 id: string;
@@ -6183,8 +6195,10 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The entity tag that the change was made from. When another came first: 412, whose problem tells who. */
+                /** @description The entity tag that the change was made from, or `*` for whatever is there. When another came first: 412, whose problem tells who; without a condition: 428. */
                 "If-Match"?: string;
+                /** @description In its place: the document is to be a new one. */
+                "If-None-Match"?: "*";
             };
             path: {
                 name: string;
@@ -6224,8 +6238,10 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The entity tag that the change was made from. When another came first: 412, whose problem tells who. */
+                /** @description The entity tag that the change was made from, or `*` for whatever is there. When another came first: 412, whose problem tells who; without a condition: 428. */
                 "If-Match"?: string;
+                /** @description In its place: the document is to be a new one. */
+                "If-None-Match"?: "*";
             };
             path: {
                 name: string;
@@ -6432,8 +6448,10 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The entity tag that the change was made from. When another came first: 412, whose problem tells who. */
+                /** @description The entity tag that the change was made from, or `*` for whatever is there. When another came first: 412, whose problem tells who; without a condition: 428. */
                 "If-Match"?: string;
+                /** @description In its place: the document is to be a new one. */
+                "If-None-Match"?: "*";
             };
             path: {
                 id: string;
