@@ -28,8 +28,6 @@ const SEND_BUFFER_BYTES: usize = 64 << 10;
 
 /// Bytes that may wait unsent behind the window: a live stream's next piece is made when its last has left.
 const UNSENT_BYTES: u32 = 8 << 10;
-/// A peer that acknowledges nothing, or opens no window, for so long is gone.
-const UNTAKEN_TIME: Duration = Duration::from_secs(30);
 
 /// Connections by address.
 #[derive(Debug, Default)]
@@ -124,7 +122,6 @@ async fn converse(
     let socket = socket2::SockRef::from(&stream);
     let _ = socket.set_send_buffer_size(SEND_BUFFER_BYTES);
     let _ = socket.set_tcp_notsent_lowat(UNSENT_BYTES);
-    let _ = socket.set_tcp_user_timeout(Some(UNTAKEN_TIME));
     let stream = Patient::new(stream, Duration::from_secs(limits.write_seconds));
     let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(Asker { address, user: None });
