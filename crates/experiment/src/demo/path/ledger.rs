@@ -47,8 +47,19 @@ impl Evidence {
                 .iter()
                 .filter(|r| r.flow == id && matches!(r.kind, Kind::CORRUPTED | Kind::TRUNCATED))
                 .count() as u64;
-            // Without verification the receiver's own row holds them already.
-            let header = if is_verified { nameless } else { 0 };
+            // The receiver counts them as damaged; where the packet log names them, they are planned.
+            let mut header = 0;
+            if is_verified {
+                let own = format!("(flow {id})");
+                for row in ledger
+                    .rows
+                    .iter_mut()
+                    .filter(|row| row.stage == "damaged header" && row.source.ends_with(&own))
+                {
+                    header = row.packets.min(nameless);
+                    row.packets -= header;
+                }
+            }
             for (stage, packets, source) in [
                 (PLANNED, t.lost, "journal: loss law"),
                 (PLANNED, t.queue_dropped, "journal: queue"),
