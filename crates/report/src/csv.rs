@@ -74,6 +74,7 @@ pub const CSV_COLUMNS: &[&str] = &[
     "receiver_loss_ratio",
     "receiver_late_packets",
     "receiver_corrupted_packets",
+    "receiver_unreadable_packets",
     "receiver_bit_errors",
     "receiver_truncated_packets",
     "receiver_reordering_extent_max",

@@ -186,6 +186,7 @@ const RECEIVER: &[&str] = &[
     "reordered_packets",
     "reordering_extent_max",
     "corrupted_packets",
+    "unreadable_packets",
     "bit_errors",
     "truncated_packets",
     "ambiguous",
