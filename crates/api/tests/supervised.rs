@@ -76,7 +76,9 @@ fn what_was_started_leaves_nothing_behind() {
     let test = json!({ "host": "127.0.0.1", "plan": plan() });
     let test = ask(s.address, "POST", "/tests", &[], Some(&test)).expect(201);
     let begun = s.directory.path().join("begun");
+    let end = std::time::Instant::now() + http::LIMIT;
     while !begun.exists() {
+        assert!(std::time::Instant::now() < end, "the test did not begin");
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     let path = format!("/tests/{}", test["id"].as_str().unwrap());
