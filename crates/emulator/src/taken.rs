@@ -8,10 +8,13 @@
 use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::{Duration, Instant};
 
 use crate::error::{EmulatorError, Refusal};
 
 const NAME: &str = "weir.impair.interface";
+/// How long a name may outlive its holder: a child between its fork and its exec has a copy of the socket.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// An interface that is this emulator's until this is dropped.
 #[derive(Debug)]
@@ -31,18 +34,30 @@ impl Taken {
     /// # Errors
     /// [`Refusal::Taken`] where an emulator has it; what the system refuses.
     pub(crate) fn take(interface: &str, index: u32) -> Result<Taken, EmulatorError> {
+        Self::take_by(interface, index, Instant::now() + PATIENCE)
+    }
+
+    fn take_by(interface: &str, index: u32, deadline: Instant) -> Result<Taken, EmulatorError> {
         let name = format!("{NAME}.{index}");
-        match bound(&name) {
-            Ok(lock) => {
-                let told = bound(&format!("{name}.of.{}", std::process::id())).ok();
-                Ok(Taken { _lock: lock, _told: told })
-            }
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(EmulatorError::Refused {
-                interface: interface.to_owned(),
-                refusals: vec![Refusal::Taken(holder(&name))],
-            }),
-            Err(source) => {
-                Err(EmulatorError::System { operation: "note which interface is taken", source })
+        loop {
+            match bound(&name) {
+                Ok(lock) => {
+                    let told = bound(&format!("{name}.of.{}", std::process::id())).ok();
+                    return Ok(Taken { _lock: lock, _told: told });
+                }
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                    if Instant::now() >= deadline {
+                        return Err(EmulatorError::Refused {
+                            interface: interface.to_owned(),
+                            refusals: vec![Refusal::Taken(holder(&name))],
+                        });
+                    }
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                Err(source) => {
+                    let operation = "note which interface is taken";
+                    return Err(EmulatorError::System { operation, source });
+                }
             }
         }
     }
@@ -76,6 +91,22 @@ mod tests {
         drop(first);
         let again = Taken::take("x", index).unwrap();
         drop((again, other));
+    }
+
+    #[test]
+    fn a_name_that_outlives_its_holder_for_a_moment_is_waited_for() {
+        let index = 1_500_000_000 + std::process::id();
+        let first = Taken::take("x", index).unwrap();
+        // What a child of another thread has between its fork and its exec.
+        let copy = first._lock.try_clone().unwrap();
+        drop(first);
+        Taken::take("x", index).unwrap_err();
+        let later = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            drop(copy);
+        });
+        Taken::take_by("x", index, Instant::now() + Duration::from_secs(60)).unwrap();
+        later.join().unwrap();
     }
 
     #[test]

@@ -150,7 +150,7 @@ pub struct Done {
 /// The journal of an experiment that runs; without a file it forgets.
 #[derive(Debug, Default)]
 pub struct Journal {
-    file: Option<(File, PathBuf)>,
+    file: Option<(LockedFile, PathBuf)>,
     done: HashMap<String, Done>,
     /// Runs that gave no whole result: made again, unless an attempt after them is done.
     failed: HashMap<String, Done>,
@@ -168,10 +168,8 @@ impl Journal {
         options.append(true).create_new(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let file = options.open(path)?;
-        if !is_alone(&file) {
-            return Err(io::Error::from(io::ErrorKind::ResourceBusy));
-        }
+        let file = LockedFile::lock(options.open(path)?)
+            .map_err(|_| io::Error::from(io::ErrorKind::ResourceBusy))?;
         let mut journal = Journal {
             file: Some((file, path.into())),
             sessions: vec![head.session.clone()],
@@ -195,8 +193,8 @@ impl Journal {
         if !is_itself(&file, path)? {
             return Err(invalid("it is a link"));
         }
-        let is_alone = is_alone(&file);
-        let mut reader = BufReader::new(&file);
+        let locked = LockedFile::lock(file);
+        let mut reader = BufReader::new(locked.as_ref().map_or_else(|other| other, |own| &own.0));
         let (first, head) = head(&mut reader)?;
         let mut journal = Journal { sessions: vec![head.session.clone()], ..Journal::default() };
         let mut good = first;
@@ -210,12 +208,12 @@ impl Journal {
             }
             journal.take(line);
         }
-        if !is_alone {
+        let Ok(file) = locked else {
             let pid = journal.sessions.last().map_or(0, |s| s.pid);
             let text = format!("another program is running this experiment: process {pid}");
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, text));
-        }
-        file.set_len(good)?;
+        };
+        file.0.set_len(good)?;
         journal.file = Some((file, path.into()));
         Ok((journal, head))
     }
@@ -297,7 +295,7 @@ impl Journal {
     /// The file, to be given to its owner.
     #[must_use]
     pub fn file(&self) -> Option<&File> {
-        self.file.as_ref().map(|(file, _)| file)
+        self.file.as_ref().map(|(file, _)| &file.0)
     }
 
     /// Keeps a run that ended.
@@ -328,7 +326,7 @@ impl Journal {
     }
 
     fn append(&mut self, text: &str) -> io::Result<()> {
-        let Some((file, _)) = &mut self.file else { return Ok(()) };
+        let Some((LockedFile(file), _)) = &mut self.file else { return Ok(()) };
         let before = file.metadata()?.len();
         let written =
             file.write_all(format!("{text}\n").as_bytes()).and_then(|()| file.sync_data());
@@ -366,11 +364,26 @@ fn head(reader: &mut BufReader<&File>) -> io::Result<(u64, Head)> {
     Ok((first.len() as u64, head))
 }
 
-/// Locks a journal until it is closed, or finds that another program has: lines of two would each be whole, but runs be made
-/// twice.
-fn is_alone(file: &File) -> bool {
-    // A file system without locks: there is no more to be had.
-    !matches!(file.try_lock(), Err(TryLockError::WouldBlock))
+/// A journal's file, locked until it is dropped: lines of two programs would each be whole, but runs be made twice.
+#[derive(Debug)]
+struct LockedFile(File);
+
+impl LockedFile {
+    /// The file again when another program has locked it.
+    fn lock(file: File) -> Result<LockedFile, File> {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => Err(file),
+            // With an error: a file system without locks; there is no more to be had.
+            Ok(()) | Err(TryLockError::Error(_)) => Ok(LockedFile(file)),
+        }
+    }
+}
+
+impl Drop for LockedFile {
+    fn drop(&mut self) {
+        // Closing it would not do: a child between its fork and its exec has a copy of the descriptor, and so the lock.
+        let _ = self.0.unlock();
+    }
 }
 
 /// Whether an open file is the one that has this name itself, and not what a link of this name leads to: root writes none of
@@ -450,6 +463,21 @@ mod tests {
         drop(journal);
         assert_eq!(Journal::open(&path).unwrap().0.len(), 3);
         assert!(Journal::create(&path, &head()).is_err(), "never over another");
+    }
+
+    /// What a child has between its fork and its exec.
+    #[test]
+    fn a_copy_of_its_descriptor_does_not_keep_it_locked() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("j");
+        let journal = Journal::create(&path, &head()).unwrap();
+        let _copy = journal.file().unwrap().try_clone().unwrap();
+        assert_eq!(Journal::open(&path).unwrap_err().kind(), io::ErrorKind::ResourceBusy);
+        drop(journal);
+        let (journal, _) = Journal::open(&path).unwrap();
+        let _copy = journal.file().unwrap().try_clone().unwrap();
+        drop(journal);
+        Journal::open(&path).unwrap();
     }
 
     /// Cut anywhere, at most the run in progress is lost, and the journal goes on.
