@@ -2,8 +2,10 @@
 
 mod calibrating;
 mod clients;
+mod command_line;
 pub(crate) mod emulators;
 mod experiments;
+mod launch;
 mod launcher;
 mod orders;
 mod output;
@@ -22,9 +24,9 @@ pub(crate) use clients::Clients;
 pub use clients::ServerNews;
 pub(crate) use emulators::Emulators;
 pub(crate) use experiments::{Experiments, start as start_experiment, stop as stop_experiment};
+pub use launch::{LaunchError, launch};
 pub(crate) use launcher::Launcher;
 pub(crate) use orders::{LabNode, Order, host, word};
-pub use orders::{LaunchError, launch};
 pub(crate) use tests::{
     Tests, Wanted, connection, refresh, start as start_test, stop as stop_test,
 };

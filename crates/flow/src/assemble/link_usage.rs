@@ -1,0 +1,64 @@
+//! What share of the nominal rate the receivers got, counted at four levels.
+
+use weir_model::plan::{Direction, Family, Transport};
+use weir_model::record::{Flow, LinkUsage, Receiver, Record};
+use weir_stats::{LinkFamily, LinkShape, LinkTransport};
+
+use super::totals::{Counted, union_seconds};
+
+/// Use of a nominal rate by what the receivers of the busier direction got.
+pub(super) fn link_usage(record: &Record, nominal: u64, source: String) -> Option<LinkUsage> {
+    let mtu =
+        record.local.as_ref().and_then(|h| h.interfaces.first()).map_or(1500, |i| i.mtu_bytes);
+    let rates = |direction| {
+        let mut sums = [0.0; 4];
+        let mut times = vec![];
+        for f in record.flows.iter().filter(|f| f.direction == direction) {
+            let Some(r) = &f.receiver else { continue };
+            times.push(Counted::receiver(r));
+            for (sum, bits) in sums.iter_mut().zip(level_bits(f, r, mtu)) {
+                *sum += bits;
+            }
+        }
+        let seconds = union_seconds(&times);
+        sums.map(|bits| if seconds > 0.0 { bits / seconds } else { 0.0 })
+    };
+    let (forward, reverse) = (rates(Direction::Forward), rates(Direction::Reverse));
+    let (direction, [payload, ip, ethernet, wire]) = if reverse[0] > forward[0] {
+        (Direction::Reverse, reverse)
+    } else {
+        (Direction::Forward, forward)
+    };
+    (nominal > 0 && payload > 0.0).then(|| LinkUsage {
+        nominal_bits_per_second: nominal,
+        source,
+        payload_ratio: payload / nominal as f64,
+        ip_ratio: ip / nominal as f64,
+        ethernet_ratio: ethernet / nominal as f64,
+        wire_ratio: wire / nominal as f64,
+        direction,
+    })
+}
+
+/// Bits of a flow as received: payload, IP, Ethernet, wire.
+fn level_bits(f: &Flow, r: &Receiver, mtu: u32) -> [f64; 4] {
+    let family = if f.family == Some(Family::Ipv6) { LinkFamily::Ipv6 } else { LinkFamily::Ipv4 };
+    let (transport, packet) = match f.transport {
+        Transport::Udp => (LinkTransport::Udp, f.payload_bytes),
+        Transport::Tcp => {
+            let tcp = f.tcp.as_ref();
+            let option_bytes = if tcp.and_then(|t| t.timestamps).unwrap_or(true) { 12 } else { 0 };
+            (
+                LinkTransport::Tcp { option_bytes },
+                tcp.map_or(1448, |t| u64::from(t.mss_bytes)).max(1),
+            )
+        }
+    };
+    let shape = LinkShape { mtu_bytes: mtu, ..LinkShape::new(transport, family) };
+    let one = shape.packet(packet);
+    let packets = match f.transport {
+        Transport::Udp => r.packets as f64,
+        Transport::Tcp => r.bytes as f64 / packet as f64,
+    };
+    [one.payload, one.ip, one.ethernet, one.wire].map(|bytes| 8.0 * bytes as f64 * packets)
+}

@@ -1,0 +1,211 @@
+//! Two ends' reports become one record: totals, intervals, link usage, ledger and warnings, all by arithmetic.
+
+mod link_usage;
+mod rows;
+#[cfg(test)]
+mod tests;
+mod totals;
+
+use std::collections::BTreeMap;
+
+use weir_model::plan::{Direction, Family, FlowSpec, Plan, Transport};
+use weir_model::record::{
+    ClockRelation, CpuUse, Flow, Latency, RUN_SCHEMA, Receiver, Record, Sender, Status, TimeSource,
+    Totals,
+};
+use weir_model::report::{EndReport, FlowReport};
+
+use crate::heard::Heard;
+use crate::intervals::IntervalClock;
+use crate::{ledger, warnings};
+use link_usage::link_usage;
+pub(crate) use rows::add_interval;
+use rows::intervals;
+pub use rows::{interval, mark_missing, set_received_sum, sum};
+use totals::{Counted, run_seconds, total};
+
+/// What a record is made of.
+#[derive(Debug, Clone)]
+pub struct Parts {
+    /// What was asked.
+    pub plan: Plan,
+    /// The plan's flows.
+    pub specs: Vec<FlowSpec>,
+    /// IP version used.
+    pub family: Family,
+    /// This side.
+    pub local: EndReport,
+    /// The other side, if it reported.
+    pub remote: Option<EndReport>,
+    /// What the other side told while the test ran: all there is of it where it did not report.
+    pub heard: Heard,
+    /// The clocks.
+    pub clock: Option<ClockRelation>,
+    /// The intervals (its start does not matter).
+    pub intervals: IntervalClock,
+    /// How many of them have been shown already: these stay as they were.
+    pub intervals_shown: usize,
+    /// How it ended.
+    pub status: Status,
+    /// Why.
+    pub end_reason: String,
+    /// Nominal rate of the path and where it is from.
+    pub nominal: Option<(u64, String)>,
+    /// Round trips beside the test.
+    pub latency: Option<Latency>,
+    /// Loss threshold.
+    pub loss_threshold_ns: u64,
+    /// Bytes of control traffic.
+    pub control_bytes: u64,
+}
+
+/// Makes the record. Identity, start time, command and build are the caller's to fill.
+pub fn assemble(parts: Parts) -> Record {
+    let local: BTreeMap<u32, &FlowReport> = parts.local.flows.iter().map(|f| (f.id, f)).collect();
+    let empty = EndReport::default();
+    let far = parts.remote.as_ref().unwrap_or(&empty);
+    let remote: BTreeMap<u32, &FlowReport> = far.flows.iter().map(|f| (f.id, f)).collect();
+    let pairs: Vec<(&FlowSpec, Option<&FlowReport>, Option<&FlowReport>)> = parts
+        .specs
+        .iter()
+        .map(|s| (s, local.get(&s.id).copied(), remote.get(&s.id).copied()))
+        .map(|(s, near, far)| match s.connection.direction {
+            Direction::Forward => (s, near, far),
+            Direction::Reverse => (s, far, near),
+        })
+        .collect();
+
+    let mut flows: Vec<Flow> = pairs
+        .iter()
+        .map(|(spec, sender, receiver)| flow(spec, parts.family, *sender, *receiver))
+        .collect();
+    // Of an end that was lost only what it had told.
+    let heard = parts.remote.is_none().then_some(&parts.heard);
+    if let Some(heard) = heard {
+        flows.iter_mut().for_each(|f| add_heard(f, heard));
+    }
+    let intervals = intervals(&pairs, parts.intervals, parts.intervals_shown, heard);
+    let mut record = Record {
+        schema: RUN_SCHEMA.into(),
+        status: parts.status,
+        end_reason: parts.end_reason,
+        seed: parts.plan.seed,
+        peer: "weir".into(),
+        seconds: run_seconds(&flows),
+        total: Totals {
+            forward: total(&flows, Direction::Forward, heard.and_then(|h| h.receiver(0))),
+            reverse: total(&flows, Direction::Reverse, None),
+        },
+        intervals,
+        histograms: pairs
+            .iter()
+            .flat_map(|(_, _, r)| r.map(|r| r.histograms.clone()).unwrap_or_default())
+            .collect(),
+        latency: parts.latency,
+        cpu: Some(CpuUse { local: parts.local.cpu.clone(), remote: far.cpu.clone() }),
+        clock: parts.clock,
+        time_source: time_source(&pairs),
+        control_bytes: Some(parts.control_bytes),
+        omitted_seconds: (parts.plan.omit.0 > 0).then(|| parts.plan.omit.seconds()),
+        loss_threshold_seconds: flows
+            .iter()
+            .any(|f| f.transport == Transport::Udp)
+            .then_some(parts.loss_threshold_ns as f64 / 1e9),
+        local: parts.local.host.clone(),
+        remote: far.host.clone(),
+        plan: parts.plan,
+        flows,
+        ..Record::default()
+    };
+    if let Some((nominal, source)) = parts.nominal {
+        record.link_usage = link_usage(&record, nominal, source);
+    }
+    record.loss_ledger = ledger::ledger(&record);
+    record.warnings = parts.local.warnings;
+    record.warnings.extend(far.warnings.iter().cloned());
+    warnings::add(&mut record, &parts.specs);
+    record
+}
+
+fn flow(
+    spec: &FlowSpec,
+    family: Family,
+    sender: Option<&FlowReport>,
+    receiver: Option<&FlowReport>,
+) -> Flow {
+    let near = match spec.connection.direction {
+        Direction::Forward => sender,
+        Direction::Reverse => receiver,
+    };
+    let (mut source, mut destination) =
+        near.map(|n| (n.local.clone(), n.remote.clone())).unwrap_or_default();
+    if spec.connection.direction == Direction::Reverse {
+        std::mem::swap(&mut source, &mut destination);
+    }
+    let mut out = Flow {
+        id: spec.id,
+        name: spec.name.clone(),
+        transport: spec.connection.transport,
+        family: Some(family),
+        direction: spec.connection.direction,
+        source,
+        destination,
+        payload_bytes: spec.payload_bytes,
+        sender: sender.and_then(|s| s.sender.clone()),
+        receiver: receiver.and_then(|r| r.receiver.clone()),
+        round_trip: None,
+        tcp: sender.and_then(|s| s.tcp.clone()),
+        tcp_samples: sender.map(|s| s.tcp_samples.clone()).unwrap_or_default(),
+        connect_seconds: near.and_then(|n| n.connect_seconds),
+    };
+    if let (Some(tcp), Some(window)) =
+        (&mut out.tcp, receiver.and_then(|r| r.tcp.as_ref()).and_then(|t| t.receive_window_bytes))
+    {
+        tcp.receive_window_bytes = Some(window);
+    }
+    if let (Some(sent), Some(received)) = (&out.sender, &mut out.receiver) {
+        rate_over_sending(sent, received);
+    }
+    out
+}
+
+/// The part of an end that was lost, as far as it had told it.
+fn add_heard(flow: &mut Flow, heard: &Heard) {
+    match flow.direction {
+        Direction::Forward if flow.receiver.is_none() => flow.receiver = heard.receiver(flow.id),
+        Direction::Reverse if flow.sender.is_none() => flow.sender = heard.sender(flow.id),
+        _ => {}
+    }
+}
+
+/// A path that dies before its sender ends must not be credited with the time in which it still carried: rates are over
+/// the time of sending where that is longer than from first to last arrival.
+fn rate_over_sending(sent: &Sender, received: &mut Receiver) {
+    if sent.packets == 0 || sent.seconds <= Counted::receiver(received).seconds {
+        return;
+    }
+    let per_second = |n: u64| Some(n as f64 / sent.seconds);
+    received.bits_per_second = per_second(8 * received.bytes);
+    received.packets_per_second = per_second(received.packets);
+}
+
+fn time_source(
+    pairs: &[(&FlowSpec, Option<&FlowReport>, Option<&FlowReport>)],
+) -> Option<TimeSource> {
+    let resolution = pairs
+        .iter()
+        .filter_map(|(_, _, r)| r.and_then(|r| r.time_resolution_seconds))
+        .fold(0.0, f64::max);
+    let mut sources: Vec<&str> = pairs
+        .iter()
+        .filter_map(|(_, _, r)| r.as_ref()?.time_source.as_deref())
+        .flat_map(|s| s.split('+'))
+        .collect();
+    sources.sort_unstable();
+    sources.dedup();
+    if sources.is_empty() {
+        return None;
+    }
+    let receive = sources.join("+");
+    Some(TimeSource { send: "user".into(), receive, resolution_seconds: resolution })
+}

@@ -1,0 +1,234 @@
+//! The record's rows of intervals, from both ends' reports or from what one of them told while the test ran.
+
+use weir_model::plan::{Direction, FlowSpec};
+use weir_model::record::{Interval, IntervalCount, IntervalEnds, IntervalFlow, IntervalTotals};
+use weir_model::report::FlowReport;
+
+use crate::heard::Heard;
+use crate::intervals::{IntervalClock, MAX_INTERVALS};
+
+/// Adds one flow's interval to a sum, without its rates.
+pub(crate) fn add_interval(to: &mut Option<IntervalCount>, c: &IntervalCount) {
+    let sum = to.get_or_insert_with(IntervalCount::default);
+    // Half of them are the other side's words.
+    sum.bytes = sum.bytes.saturating_add(c.bytes);
+    sum.packets = sum.packets.saturating_add(c.packets);
+    for (to, from) in [
+        (&mut sum.lost_packets, c.lost_packets),
+        (&mut sum.duplicate_packets, c.duplicate_packets),
+        (&mut sum.reordered_packets, c.reordered_packets),
+        (&mut sum.retransmits, c.retransmits),
+    ] {
+        if let Some(v) = from {
+            *to = Some(to.unwrap_or(0).saturating_add(v));
+        }
+    }
+}
+
+/// The sum of several flows' counts in one interval, without rates; `None` of none.
+pub fn sum<'a>(counts: impl Iterator<Item = &'a IntervalCount>) -> Option<IntervalCount> {
+    let mut out = None;
+    counts.for_each(|c| add_interval(&mut out, c));
+    out
+}
+
+/// Joins what followed an interval to it.
+fn join(count: &mut IntervalCount, next: &IntervalCount) {
+    let (before, after) = (count.packets as f64, next.packets as f64);
+    count.mean_delay_seconds = match (count.mean_delay_seconds, next.mean_delay_seconds) {
+        (Some(a), Some(b)) if before + after > 0.0 => {
+            Some((a * before + b * after) / (before + after))
+        }
+        (a, b) => a.or(b),
+    };
+    let mut sum = Some(std::mem::take(count));
+    add_interval(&mut sum, next);
+    // What stands for a moment is that of the later end.
+    *count = sum.unwrap_or_default();
+    count.jitter_seconds = next.jitter_seconds.or(count.jitter_seconds);
+    count.cwnd_bytes = next.cwnd_bytes.or(count.cwnd_bytes);
+    count.rtt_seconds = next.rtt_seconds.or(count.rtt_seconds);
+}
+
+/// One interval from each flow's counts, `(flow, direction, sender's, receiver's)`, with their rates over its time: until
+/// its boundary, or until `end_ns` from the start of the test where that is where it ended.
+pub fn interval(
+    clock: &IntervalClock,
+    index: usize,
+    end_ns: Option<u64>,
+    flows: impl Iterator<Item = (u32, Direction, Option<IntervalCount>, Option<IntervalCount>)>,
+) -> Interval {
+    let start = clock.start_offset_ns(index);
+    let end = end_ns.or(clock.end_offset_ns(index)).unwrap_or(start).max(start);
+    let seconds = (end - start) as f64 / 1e9;
+    let mut out = Interval {
+        start_seconds: start as f64 / 1e9,
+        end_seconds: end as f64 / 1e9,
+        omitted: index < clock.omitted(),
+        ..Interval::default()
+    };
+    let set_rates = |c: &mut IntervalCount| {
+        let per_second = |n: u64| (seconds > 0.0).then(|| n as f64 / seconds);
+        c.bits_per_second = per_second(c.bytes).map(|rate| 8.0 * rate);
+        c.packets_per_second = per_second(c.packets);
+    };
+    let mut totals: [IntervalEnds; 2] = Default::default();
+    for (id, direction, mut sender, mut receiver) in flows {
+        let total = &mut totals[usize::from(direction == Direction::Reverse)];
+        if let Some(c) = &mut sender {
+            add_interval(&mut total.sender, c);
+            set_rates(c);
+        }
+        if let Some(c) = &mut receiver {
+            add_interval(&mut total.receiver, c);
+            set_rates(c);
+        }
+        if sender.is_some() || receiver.is_some() {
+            out.flows.push(IntervalFlow { id, sender, receiver });
+        }
+    }
+    let ends = totals.iter_mut().flat_map(|t| [&mut t.sender, &mut t.receiver]);
+    ends.flatten().for_each(set_rates);
+    let some = |e: IntervalEnds| (e != IntervalEnds::default()).then_some(e);
+    let [forward, reverse] = totals;
+    out.total = IntervalTotals { forward: some(forward), reverse: some(reverse) };
+    out
+}
+
+/// Notes in an interval which flows' figures had not come. `due`: flows that ran, whether each one's sender's and
+/// receiver's figures are in the sums.
+pub fn mark_missing(
+    interval: &mut Interval,
+    due: impl IntoIterator<Item = (Direction, bool, bool)>,
+) {
+    let mut counts = [[0u32; 3]; 2];
+    for (direction, sender, receiver) in due {
+        let [flows, senders, receivers] = &mut counts[usize::from(direction == Direction::Reverse)];
+        *flows += 1;
+        *senders += u32::from(sender);
+        *receivers += u32::from(receiver);
+    }
+    let total = &mut interval.total;
+    for ([flows, senders, receivers], ends) in
+        counts.into_iter().zip([&mut total.forward, &mut total.reverse])
+    {
+        if senders < flows || receivers < flows {
+            let ends = ends.get_or_insert_with(IntervalEnds::default);
+            ends.flows = Some(flows);
+            ends.sender_flows = Some(senders);
+            ends.receiver_flows = Some(receivers);
+        }
+    }
+}
+
+/// Puts the other side's sum of what it received in the place of the flows' own figures, where it told no more.
+pub fn set_received_sum(interval: &mut Interval, mut sum: IntervalCount) {
+    let seconds = interval.end_seconds - interval.start_seconds;
+    let per_second = |n: u64| (seconds > 0.0).then(|| n as f64 / seconds);
+    sum.bits_per_second = per_second(sum.bytes).map(|rate| 8.0 * rate);
+    sum.packets_per_second = per_second(sum.packets);
+    if let Some(ends) = &mut interval.total.forward {
+        ends.receiver = Some(sum);
+    }
+}
+
+/// One end's counts of a flow in interval `index`, which takes in all later ones where it is the last.
+fn counted(report: Option<&FlowReport>, index: usize, is_last: bool) -> Option<IntervalCount> {
+    let counts = &report?.intervals;
+    let mut out = counts.get(index).cloned();
+    if is_last {
+        for tail in counts.iter().skip(index + 1) {
+            join(out.get_or_insert_with(IntervalCount::default), tail);
+        }
+    }
+    out
+}
+
+/// When the test ended, ns from its start: with the last end of sending or the last arrival, each on its own clock.
+fn end_offset_ns(pairs: &[(&FlowSpec, Option<&FlowReport>, Option<&FlowReport>)]) -> Option<u64> {
+    let ends = pairs.iter().flat_map(|(_, s, r)| {
+        let sender = s.and_then(|s| s.sender.as_ref()).and_then(|s| s.end_seconds);
+        let receiver = r.and_then(|r| r.receiver.as_ref()).and_then(|r| r.end_seconds);
+        [sender, receiver]
+    });
+    // Whole nanoseconds were made seconds by division: rounding gives them back.
+    ends.flatten().max_by(f64::total_cmp).map(|s| (s * 1e9).round() as u64)
+}
+
+pub(super) fn intervals(
+    pairs: &[(&FlowSpec, Option<&FlowReport>, Option<&FlowReport>)],
+    clock: IntervalClock,
+    shown: usize,
+    heard: Option<&Heard>,
+) -> Vec<Interval> {
+    if clock.interval_ns == 0 {
+        return vec![];
+    }
+    let length = |f: Option<&FlowReport>| f.map_or(0, |f| f.intervals.len());
+    let mut count = pairs.iter().map(|(_, s, r)| length(*s).max(length(*r))).max().unwrap_or(0);
+    count = count.max(heard.map_or(0, Heard::intervals)).min(MAX_INTERVALS);
+    let end = end_offset_ns(pairs);
+    if let Some(end) = end {
+        // What one end closed while it waited for the other has nothing in it.
+        while count > 1 && clock.start_offset_ns(count - 1) >= end {
+            count -= 1;
+        }
+        // A short remainder has a wild rate: it belongs to the interval before, at both ends.
+        let tail = end.saturating_sub(clock.start_offset_ns(count.saturating_sub(1)));
+        if count > clock.omitted() + 1 && tail < clock.tail_ns() && shown < count - 1 {
+            count -= 1;
+        }
+    }
+    (0..count.max(shown))
+        .map(|i| {
+            let is_last = i + 1 == count.max(shown);
+            let counts = pairs.iter().map(|(spec, s, r)| {
+                let (mut sender, receiver) = (counted(*s, i, is_last), counted(*r, i, is_last));
+                // A receiver that heard nothing to the end has closed no interval: it counted nothing in it.
+                let heard_nothing = r.is_some() && sender.as_ref().is_some_and(|s| s.packets > 0);
+                let mut receiver = receiver.or(heard_nothing.then(IntervalCount::default));
+                if let Some(told) = heard.and_then(|h| h.count(i, spec.id)) {
+                    match spec.connection.direction {
+                        Direction::Forward => receiver.get_or_insert_with(|| told.clone()),
+                        Direction::Reverse => sender.get_or_insert_with(|| told.clone()),
+                    };
+                }
+                (spec.id, spec.connection.direction, sender, receiver)
+            });
+            // One that was shown after everything had ended has its whole length.
+            let end = end.filter(|end| is_last && *end > clock.start_offset_ns(i));
+            let counts: Vec<_> = counts.collect();
+            let told = heard.map(|h| h.interval(i).and_then(|told| told.sum.clone()));
+            let due: Vec<_> =
+                counts.iter().map(|(_, d, s, r)| (*d, s.is_some(), r.is_some())).collect();
+            let mut out = interval(&clock, i, end, counts.into_iter());
+            if let Some(told) = told {
+                mark_heard(&mut out, due, told);
+            }
+            out
+        })
+        .collect()
+}
+
+/// The marks of an interval of which the other end's report never came: what it had told is all.
+fn mark_heard(
+    interval: &mut Interval,
+    due: Vec<(Direction, bool, bool)>,
+    told: Option<(IntervalCount, u32)>,
+) {
+    let ran = |(_, sender, receiver): &(_, bool, bool)| *sender || *receiver;
+    let mut summed = told.as_ref().map_or(0, |(_, of)| if *of == 0 { u32::MAX } else { *of });
+    let due: Vec<_> = due
+        .into_iter()
+        .filter(ran)
+        .map(|(direction, sender, receiver)| {
+            let in_sum = direction == Direction::Forward && summed > 0;
+            summed -= u32::from(in_sum);
+            (direction, sender, receiver || in_sum)
+        })
+        .collect();
+    if let Some((sum, _)) = told {
+        set_received_sum(interval, sum);
+    }
+    mark_missing(interval, due);
+}

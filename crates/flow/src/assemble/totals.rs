@@ -1,0 +1,152 @@
+//! Sums over flows: amounts, and rates over the time in which any of them ran.
+
+use weir_model::plan::Direction;
+use weir_model::record::{DirectionTotal, Flow, Receiver, Sender, Sums};
+
+/// Adds what one end sent or received to a sum.
+fn add_sender(sums: &mut Sums, s: &Sender) {
+    sums.bytes += s.bytes;
+    sums.packets += s.packets;
+    sums.seconds = sums.seconds.max(s.seconds);
+    if let Some(missed) = s.missed_slots {
+        *sums.missed_slots.get_or_insert(0) += missed;
+    }
+}
+
+fn add_receiver(sums: &mut Sums, r: &Receiver) {
+    sums.bytes += r.bytes;
+    sums.packets += r.packets;
+    sums.seconds = sums.seconds.max(r.seconds);
+    let mut add = |to: fn(&mut Sums) -> &mut Option<u64>, value: Option<u64>| {
+        if let Some(v) = value {
+            *to(sums).get_or_insert(0) += v;
+        }
+    };
+    add(|s| &mut s.lost_packets, r.lost_packets);
+    add(|s| &mut s.late_packets, r.late_packets);
+    add(|s| &mut s.duplicate_packets, r.duplicate_packets);
+    add(|s| &mut s.reordered_packets, r.reordered_packets);
+    add(|s| &mut s.corrupted_packets, r.corrupted_packets);
+}
+
+/// When a flow began and for how long it counted, both by its own figures: a receiver's time is slightly longer than
+/// from first to last packet, since n packets span n gaps.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Counted {
+    start: Option<f64>,
+    pub(super) seconds: f64,
+}
+
+impl Counted {
+    fn new(
+        (start, seconds): (Option<f64>, f64),
+        (packets, packets_per_second): (u64, Option<f64>),
+        (bytes, bits_per_second): (u64, Option<f64>),
+    ) -> Self {
+        let over = |amount: f64, rate: Option<f64>| {
+            rate.filter(|r| *r > 0.0 && amount > 0.0).map(|r| amount / r)
+        };
+        let counted = over(packets as f64, packets_per_second)
+            .or_else(|| over(8.0 * bytes as f64, bits_per_second));
+        Counted { start, seconds: counted.unwrap_or(seconds) }
+    }
+
+    fn sender(s: &Sender) -> Self {
+        let packets = (s.packets, s.packets_per_second);
+        Self::new((s.start_seconds, s.seconds), packets, (s.bytes, s.bits_per_second))
+    }
+
+    pub(super) fn receiver(r: &Receiver) -> Self {
+        let packets = (r.packets, r.packets_per_second);
+        Self::new((r.start_seconds, r.seconds), packets, (r.bytes, r.bits_per_second))
+    }
+}
+
+/// From the start of the first to the end of the last; of flows that don't say when they began, the longest.
+pub(super) fn union_seconds(flows: &[Counted]) -> f64 {
+    let known = flows.iter().filter_map(|c| Some((c.start?, c.start? + c.seconds)));
+    let (first, last) = known
+        .fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), (from, to)| (a.min(from), b.max(to)));
+    let longest = flows.iter().map(|c| c.seconds).fold(0.0, f64::max);
+    longest.max(last - first)
+}
+
+/// A sum's rates: all that was carried over the time in which any flow ran. Adding the flows' own rates would give more
+/// than ever crossed when they ran one after another, or some were shorter than others.
+fn set_rates(sums: &mut Sums, flows: &[Counted], at_least_seconds: f64) {
+    let least = |values: &mut dyn Iterator<Item = f64>| values.min_by(f64::total_cmp);
+    let span = union_seconds(flows).max(at_least_seconds);
+    sums.start_seconds = least(&mut flows.iter().filter_map(|c| c.start));
+    sums.bits_per_second = (span > 0.0).then(|| 8.0 * sums.bytes as f64 / span);
+    sums.packets_per_second = (span > 0.0).then(|| sums.packets as f64 / span);
+}
+
+/// The length of the run: from the first send to the last end of sending, else of what was received.
+pub(super) fn run_seconds(flows: &[Flow]) -> f64 {
+    let whole = |start, seconds| Counted { start, seconds };
+    let senders: Vec<_> = flows.iter().filter_map(|f| f.sender.as_ref()).collect();
+    let mut ends: Vec<_> = senders.iter().map(|s| whole(s.start_seconds, s.seconds)).collect();
+    if ends.is_empty() {
+        let receivers = flows.iter().filter_map(|f| f.receiver.as_ref());
+        ends = receivers.map(|r| whole(r.start_seconds, r.seconds)).collect();
+    }
+    union_seconds(&ends)
+}
+
+/// Sums of one direction. `told`: what its receivers told in sum, where they told no more and did not report.
+pub(super) fn total(
+    flows: &[Flow],
+    direction: Direction,
+    told: Option<Receiver>,
+) -> Option<DirectionTotal> {
+    let mut out = DirectionTotal::default();
+    let (mut senders, mut receivers) = (vec![], vec![]);
+    let last = |a: Option<f64>, b: Option<f64>| a.into_iter().chain(b).max_by(f64::total_cmp);
+    for f in flows.iter().filter(|f| f.direction == direction) {
+        if let Some(s) = &f.sender {
+            let sums = out.sender.get_or_insert_with(Sums::default);
+            add_sender(sums, s);
+            sums.end_seconds = last(sums.end_seconds, s.end_seconds);
+            senders.push(Counted::sender(s));
+            if let Some(tcp) = &f.tcp {
+                *sums.retransmits.get_or_insert(0) += tcp.retransmits;
+            }
+        }
+        if let Some(r) = &f.receiver {
+            let sums = out.receiver.get_or_insert_with(Sums::default);
+            add_receiver(sums, r);
+            sums.end_seconds = last(sums.end_seconds, r.end_seconds);
+            receivers.push(Counted::receiver(r));
+        }
+    }
+    let mut partial = flows.iter().any(|f| {
+        f.direction == direction
+            && f.receiver.as_ref().is_some_and(|r| r.reported_until_seconds.is_some())
+    });
+    if let Some(told) = told.filter(|_| flows.iter().any(|f| f.direction == direction)) {
+        partial = true;
+        let sums = out.receiver.get_or_insert_with(Sums::default);
+        add_receiver(sums, &told);
+        sums.end_seconds = last(sums.end_seconds, told.end_seconds);
+        receivers.push(Counted::receiver(&told));
+    }
+    // What was sent behind a lost receiver's last word is no time in which it received nothing.
+    let sending = if senders.is_empty() || partial { 0.0 } else { union_seconds(&senders) };
+    for (sums, counted, at_least) in
+        [(&mut out.sender, &senders, 0.0), (&mut out.receiver, &receivers, sending)]
+    {
+        if let Some(sums) = sums {
+            set_rates(sums, counted, at_least);
+            if let (Some(start), Some(end)) = (sums.start_seconds, sums.end_seconds) {
+                sums.seconds = (end - start).max(0.0);
+            }
+        }
+    }
+    if let Some(r) = &mut out.receiver
+        && let Some(lost) = r.lost_packets
+    {
+        let sent = lost + r.packets;
+        r.loss_ratio = (sent > 0).then(|| lost as f64 / sent as f64);
+    }
+    (out.sender.is_some() || out.receiver.is_some()).then_some(out)
+}
