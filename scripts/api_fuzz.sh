@@ -17,6 +17,7 @@ if ! [ -x "$venv/bin/schemathesis" ]; then
     python3 -m venv "$venv"
     "$venv/bin/pip" install --quiet 'schemathesis>=4,<5'
 fi
+venv=$(realpath "$venv")
 if [ -z "${WEIR_API_FUZZ_ALONE:-}" ]; then
     export WEIR_API_FUZZ_ALONE=1 SCHEMATHESIS_VENV=$venv
     if [ "$(id -u)" = 0 ]; then way=(unshare --net); else way=(unshare --user --map-root-user --net); fi
@@ -45,6 +46,8 @@ if [ -z "$url" ]; then
     cat "$work/err" >&2
     exit 1
 fi
+# In the directory that goes: schemathesis keeps notes where it runs.
+cd "$work"
 "$venv/bin/schemathesis" run "$url/api/v1/openapi.json" \
     --checks not_a_server_error,content_type_conformance,response_schema_conformance \
     --exclude-path /api/v1/events --exclude-path /api/v1/labs --exclude-path /api/v1/calibration \
