@@ -249,3 +249,16 @@ fn many_small_values_are_refused_before_they_are_parsed() {
     let plan = json!({ "schema": "weir.plan/1", "connection": vec![connection; 1] });
     ask(s.address, "POST", "/validate/plan", &[], Some(&plan)).expect(200);
 }
+
+#[test]
+fn labs_have_a_limit() {
+    let made = |most: usize| {
+        let s = serve(|c| c.limits.labs = most);
+        ask(s.address, "POST", "/labs", &[], Some(&json!({ "name": "x" })))
+    };
+    let refused = made(0);
+    assert_eq!(refused.status, 409, "{}", refused.text());
+    assert!(refused.text().contains("the limit is 0"), "{}", refused.text());
+    // Below it, what is lacking here is who makes them.
+    assert_ne!(made(1000).status, 409);
+}

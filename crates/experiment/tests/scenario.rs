@@ -68,7 +68,7 @@ impl Bench {
     fn journal(&self) -> Journal {
         let path = self.path("journal");
         if path.exists() {
-            return Journal::open(&path).unwrap().0;
+            return Journal::open(&path, |_| false).unwrap().0;
         }
         let head = Head {
             schema: JOURNAL_SCHEMA.into(),

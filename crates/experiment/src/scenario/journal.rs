@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use weir_model::experiment::RunRef;
@@ -15,6 +16,8 @@ use weir_model::experiment::RunRef;
 /// A journal is read up to this many bytes a line and so many lines.
 const MOST_LINE_BYTES: u64 = 256 << 20;
 const MOST_LINES: usize = 1_000_000;
+/// How long a lock may outlive the program that had it.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The first line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -185,10 +188,31 @@ impl Journal {
 
     /// One of an earlier session. What follows a broken line is dropped from the file.
     ///
+    /// Where it is locked although `is_gone` says that the program of its last session has ended, something that it began is about
+    /// to end too (a child between its fork and its exec has a copy of the lock): that is waited for, 10 s at most.
+    ///
     /// # Errors
     /// Those of the file; `InvalidData` when its first line is not of a journal, or it is a link; `ResourceBusy` while another
     /// program has it, whose process is named.
-    pub fn open(path: &Path) -> io::Result<(Journal, Head)> {
+    pub fn open(path: &Path, is_gone: impl Fn(&Session) -> bool) -> io::Result<(Journal, Head)> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let (journal, head) = Self::read(path)?;
+            if journal.file.is_some() {
+                return Ok((journal, head));
+            }
+            let last = journal.sessions.last();
+            if !last.is_some_and(&is_gone) || Instant::now() >= deadline {
+                let pid = last.map_or(0, |s| s.pid);
+                let text = format!("another program is running this experiment: process {pid}");
+                return Err(io::Error::new(io::ErrorKind::ResourceBusy, text));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// What is in it; without its file while another program has locked that.
+    fn read(path: &Path) -> io::Result<(Journal, Head)> {
         let file = OpenOptions::new().read(true).append(true).open(path)?;
         if !is_itself(&file, path)? {
             return Err(invalid("it is a link"));
@@ -208,13 +232,10 @@ impl Journal {
             }
             journal.take(line);
         }
-        let Ok(file) = locked else {
-            let pid = journal.sessions.last().map_or(0, |s| s.pid);
-            let text = format!("another program is running this experiment: process {pid}");
-            return Err(io::Error::new(io::ErrorKind::ResourceBusy, text));
-        };
-        file.0.set_len(good)?;
-        journal.file = Some((file, path.into()));
+        if let Ok(file) = locked {
+            file.0.set_len(good)?;
+            journal.file = Some((file, path.into()));
+        }
         Ok((journal, head))
     }
 
@@ -448,20 +469,20 @@ mod tests {
         journal.keep("a", &run(0.1), 1.0).unwrap();
         journal.keep("b", &run(0.2), 2.0).unwrap();
         drop(journal);
-        let (mut journal, found) = Journal::open(&path).unwrap();
+        let (mut journal, found) = Journal::open(&path, |_| false).unwrap();
         assert_eq!(found, head());
         assert_eq!(journal.len(), 2);
         assert_eq!(journal.done("b"), Some(&Done { run: run(0.2), seconds: 2.0 }));
         assert_eq!(journal.seconds(), 3.0);
         journal.keep("c", &run(0.3), 3.0).unwrap();
         // One program at a time.
-        let busy = Journal::open(&path).unwrap_err();
+        let busy = Journal::open(&path, |_| false).unwrap_err();
         assert_eq!(busy.kind(), io::ErrorKind::ResourceBusy);
         assert!(busy.to_string().contains("process 4711"), "{busy}");
         journal.go_on(Session { pid: 4712, ..Session::default() }).unwrap();
-        assert!(Journal::open(&path).unwrap_err().to_string().contains("process 4712"));
+        assert!(Journal::open(&path, |_| false).unwrap_err().to_string().contains("process 4712"));
         drop(journal);
-        assert_eq!(Journal::open(&path).unwrap().0.len(), 3);
+        assert_eq!(Journal::open(&path, |_| false).unwrap().0.len(), 3);
         assert!(Journal::create(&path, &head()).is_err(), "never over another");
     }
 
@@ -472,12 +493,35 @@ mod tests {
         let path = dir.path().join("j");
         let journal = Journal::create(&path, &head()).unwrap();
         let _copy = journal.file().unwrap().try_clone().unwrap();
-        assert_eq!(Journal::open(&path).unwrap_err().kind(), io::ErrorKind::ResourceBusy);
+        assert_eq!(
+            Journal::open(&path, |_| false).unwrap_err().kind(),
+            io::ErrorKind::ResourceBusy
+        );
         drop(journal);
-        let (journal, _) = Journal::open(&path).unwrap();
+        let (journal, _) = Journal::open(&path, |_| false).unwrap();
         let _copy = journal.file().unwrap().try_clone().unwrap();
         drop(journal);
-        Journal::open(&path).unwrap();
+        Journal::open(&path, |_| false).unwrap();
+    }
+
+    #[test]
+    fn what_a_program_that_is_gone_left_locked_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("j");
+        let journal = Journal::create(&path, &head()).unwrap();
+        // It ends at the second look.
+        let mut left = Some(journal);
+        let left = std::cell::RefCell::new((&mut left, 0));
+        let is_gone = |session: &Session| {
+            let (left, looks) = &mut *left.borrow_mut();
+            *looks += 1;
+            if *looks == 2 {
+                **left = None;
+            }
+            session.pid == 4711
+        };
+        Journal::open(&path, is_gone).unwrap();
+        assert_eq!(left.borrow().1, 2);
     }
 
     /// Cut anywhere, at most the run in progress is lost, and the journal goes on.
@@ -494,11 +538,11 @@ mod tests {
         let bytes = std::fs::read(&path).unwrap();
         for cut in head_bytes..bytes.len() {
             std::fs::write(&path, &bytes[..cut]).unwrap();
-            let (mut journal, _) = Journal::open(&path).unwrap();
+            let (mut journal, _) = Journal::open(&path, |_| false).unwrap();
             assert_eq!(journal.len(), usize::from(cut >= one), "cut at {cut}");
             journal.keep("b", &run(0.2), 2.0).unwrap();
             drop(journal);
-            assert!(Journal::open(&path).unwrap().0.done("b").is_some(), "cut at {cut}");
+            assert!(Journal::open(&path, |_| false).unwrap().0.done("b").is_some(), "cut at {cut}");
         }
     }
 
@@ -514,14 +558,14 @@ mod tests {
         journal.keep("b#1.1", &failed(), 4.0).unwrap();
         journal.keep("b#1.2", &run(0.1), 8.0).unwrap();
         drop(journal);
-        let (mut journal, _) = Journal::open(&path).unwrap();
+        let (mut journal, _) = Journal::open(&path, |_| false).unwrap();
         assert_eq!((journal.done("a#1"), journal.seconds()), (None, 15.0));
         // Attempts that another one replaced are not made again.
         assert!(journal.done("b#1.0").is_some() && journal.done("b#1.1").is_some());
         assert_eq!(journal.done("b#1.3"), None);
         journal.keep("a#1", &run(0.2), 1.0).unwrap();
         drop(journal);
-        assert!(Journal::open(&path).unwrap().0.done("a#1").is_some());
+        assert!(Journal::open(&path, |_| false).unwrap().0.done("a#1").is_some());
     }
 
     #[test]
@@ -536,7 +580,7 @@ mod tests {
         let bytes = std::fs::read(&path).unwrap();
         for cut in before..=bytes.len() {
             std::fs::write(&path, &bytes[..cut]).unwrap();
-            let (journal, _) = Journal::open(&path).unwrap();
+            let (journal, _) = Journal::open(&path, |_| false).unwrap();
             let found = (journal.done("p/a#1").is_some(), journal.done("p/b#1").is_some());
             let whole = cut == bytes.len();
             assert_eq!((found, journal.seconds()), ((whole, whole), if whole { 4.0 } else { 0.0 }));
@@ -580,7 +624,7 @@ mod tests {
         let path = dir.path().join("j");
         for bytes in [&b""[..], b"{}\n", b"\xff\xff\n", b"[1]\n"] {
             std::fs::write(&path, bytes).unwrap();
-            assert!(Journal::open(&path).is_err());
+            assert!(Journal::open(&path, |_| false).is_err());
         }
     }
 }

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::Value;
-use weir_experiment::scenario::journal::Journal;
+use weir_experiment::scenario::journal::{Journal, Session};
 use weir_experiment::scenario::{Files, check, read};
 use weir_model::experiment::{HostSpec, Scenario, Variables};
 use weir_model::units::Seed;
+use weir_net::namespace::{boot_id, process_start_time};
 use weir_runs::{Experiments, Place};
 
 use super::{Job, ResultArgs, execute, refused, words};
@@ -126,12 +127,18 @@ fn value_of(text: &str) -> Value {
     }
 }
 
+/// Whether a session's process has ended, as far as this host can tell.
+fn is_gone(session: &Session) -> bool {
+    let here = boot_id();
+    here.is_some() && here == session.boot_id && process_start_time(session.pid).is_none()
+}
+
 fn resume(selector: &str, args: &ResultArgs, command: &[OsString]) -> Result<i32, CliError> {
     let place = Place::of_this_user().map_err(RunsError::from)?;
     let experiments = Experiments::of(&place);
     let id = experiments.unfinished(selector).map_err(RunsError::from)?;
     let path = experiments.journal(&id);
-    let (journal, head) = Journal::open(&path).map_err(|error| match error.kind() {
+    let (journal, head) = Journal::open(&path, is_gone).map_err(|error| match error.kind() {
         ErrorKind::ResourceBusy => CliError::Unavailable(format!("experiment {id}: {error}")),
         _ => CliError::io("read journal", &path)(error),
     })?;
