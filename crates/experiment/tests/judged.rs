@@ -2,9 +2,10 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 
 use weir_experiment::scenario::journal::Journal;
-use weir_experiment::scenario::{Ended, Files, Options, ScenarioError, check, run};
+use weir_experiment::scenario::{Ended, Files, Happening, Options, ScenarioError, check, run};
 use weir_model::experiment::{Outcome, Scenario, StepOutcome, Variables};
 use weir_model::units::Seed;
 
@@ -14,6 +15,12 @@ fn scenario(text: &str) -> Scenario {
 }
 
 fn simulated(text: &str) -> Result<Ended, ScenarioError> {
+    told(text).map(|(ended, _)| ended)
+}
+
+/// The same, and what was told of the runs that a precision needs.
+fn told(text: &str) -> Result<(Ended, Vec<String>), ScenarioError> {
+    let words = Mutex::new(vec![]);
     let options = Options {
         program: "weir".into(),
         id: "20260101T000000.000Z-000000".into(),
@@ -27,10 +34,19 @@ fn simulated(text: &str) -> Result<Ended, ScenarioError> {
         files: Files::default(),
         words: &|_| Err("no flags here".into()),
         is_stopped: &|| false,
-        tell: &|_| {},
+        tell: &|happening| {
+            let mut words = words.lock().unwrap();
+            match happening {
+                Happening::Planned { words: told, .. } => words.push((*told).to_owned()),
+                Happening::Ran { done, of, .. } => words.push(format!("{done}/{of}")),
+                _ => {}
+            }
+        },
         monotonic_ns: &|| 0,
     };
-    run(&scenario(text), &options, Journal::default())
+    let ended = run(&scenario(text), &options, Journal::default())?;
+    drop(options);
+    Ok((ended, words.into_inner().unwrap()))
 }
 
 const PLAN: &str = "plan = { connection = [{ transport = \"udp\", rate = \"1000pps\", payload = 100, packets = 200 }] }";
@@ -62,6 +78,47 @@ fn an_expectation_of_an_axis_around_is_judged_there_alone() {
     let wanted = "loss == 25 % where payload=200, every=4";
     assert_eq!(judged("s [every=4]"), [(wanted, Outcome::Passed)]);
     assert_eq!(ended.experiment.outcome, Outcome::Passed);
+}
+
+/// Two stages: the first five runs tell how many are needed, what they are later does not; the table's interval and the verdict's
+/// are of the first five runs' deviation. A cap leaves the precision unreached, and says so.
+#[test]
+fn a_precision_is_reached_by_the_number_that_its_first_stage_told() {
+    let repeated = |most: u32| {
+        told(&format!(
+            "[lab]\nmiddle = true\n[emulator.m]\nboth = \"loss 10%\"\n[[step]]\nname = \"s\"\n\
+             sweep = {{ over = [], runs = 5, most_runs = {most}, precision_percentage = 15, metrics = [\"loss\"], test = {{ {PLAN} }} }}\n\
+             expect = [\"loss <= 50 %\"]\n"
+        ))
+        .unwrap()
+    };
+    let (ended, words) = repeated(1000);
+    let step = &ended.experiment.steps[0];
+    let values: Vec<f64> = step.runs.iter().map(|r| r.metrics["loss"]).collect();
+    let first = weir_stats::Sample::of(&values[..5]).unwrap();
+    let needed = first.repetitions_for(0.15 * first.mean, 0.95).unwrap();
+    assert!((6..1000).contains(&needed), "{needed}: this seed shows nothing");
+    assert_eq!((values.len() as u64, step.points[0].runs), (needed, needed));
+    let summed = step.points[0].metrics["loss"];
+    let interval = summed.interval.unwrap();
+    let half = first.half_width_over(needed, 0.95).unwrap();
+    assert!(((interval.high - interval.low) / 2.0 - half).abs() < 1e-12);
+    assert!(half <= 0.15 * first.mean);
+    assert_eq!(step.expectations[0].interval, Some(interval));
+    let reason = step.reason.as_deref().unwrap();
+    assert!(reason.starts_with(&format!("± 15 % was reached, which needed {needed} runs")), "{reason}");
+    assert_eq!(words[..4], ["1/5", "2/5", "3/5", "4/5"]);
+    assert_eq!(words[4], format!("5/{needed}"));
+    assert!(words[5].ends_with(&format!("± 15 % needs {needed} runs")), "{}", words[5]);
+    assert_eq!(words.last(), Some(&format!("{needed}/{needed}")));
+
+    let (ended, words) = repeated(6);
+    let step = &ended.experiment.steps[0];
+    assert_eq!((step.runs.len(), step.outcome), (6, Outcome::Passed));
+    let wanted = format!("± 15 % was not reached: {needed} runs were needed, 6 gave the figure");
+    let reason = step.reason.as_deref().unwrap();
+    assert!(reason.starts_with(&wanted), "{reason}");
+    assert!(words[5].contains("6 are made at most"), "{}", words[5]);
 }
 
 #[test]

@@ -33,8 +33,34 @@ impl Sample {
     /// Half the width of the two-sided confidence interval of the mean at `confidence` (such as 0.95), by Student's
     /// t with n − 1 degrees of freedom. Assumes independent repetitions whose mean is about normal.
     pub fn half_width(&self, confidence: f64) -> Option<f64> {
+        self.half_width_over(self.count, confidence)
+    }
+
+    /// Half the width of the interval of a mean over `count` repetitions of which this sample is the first part and alone
+    /// decided how many they became: Student's t with this sample's n − 1 degrees of freedom, its deviation, and the root
+    /// of `count` (C. Stein, A Two-Sample Test for a Linear Hypothesis Whose Power is Independent of the Variance, Annals
+    /// of Mathematical Statistics 16, 1945). The variance of normal values is independent of their mean, so the interval
+    /// covers exactly as often as it says, whatever `count` came of that variance. That of all repetitions would cover less
+    /// often: where it looks small by chance, no more are made that would set it right. Absent below two values, and for
+    /// a `count` of 0.
+    pub fn half_width_over(&self, count: u64, confidence: f64) -> Option<f64> {
         let quantile = student_t_quantile(0.5 + confidence / 2.0, (self.count - 1) as f64)?;
-        Some(quantile * (self.variance? / self.count as f64).sqrt())
+        (count > 0).then_some(quantile * (self.variance? / count as f64).sqrt())
+    }
+
+    /// Stein's two-stage rule: how many repetitions in all, this sample's included, make [`half_width_over`] no more than
+    /// `half_width`: max(n, ⌈(t s / d)²⌉). Absent below two values, and where no number does (a `half_width` of 0 or below
+    /// with values that differ).
+    ///
+    /// [`half_width_over`]: Self::half_width_over
+    pub fn repetitions_for(&self, half_width: f64, confidence: f64) -> Option<u64> {
+        let now = self.half_width(confidence)?;
+        if now <= half_width {
+            return Some(self.count);
+        }
+        let needed = (self.count as f64 * (now / half_width) * (now / half_width)).ceil();
+        // Beyond that whole numbers are no longer told apart.
+        (half_width > 0.0 && needed < 9e15).then_some(needed as u64)
     }
 
     /// The confidence interval of the mean: lower and upper end.
@@ -172,6 +198,25 @@ mod tests {
         assert!((sample.variance.unwrap() - 0.2542857142857156).abs() < 1e-12);
         let (low, high) = sample.interval(0.99).unwrap();
         assert!((low - 76.02609292186521).abs() < 1e-9 && (high - 77.2739070781348).abs() < 1e-9);
+    }
+
+    /// Nine values of mean 100 whose interval at 95 % is ± 2.306 · s / 3.
+    #[test]
+    fn repetitions_follow_from_the_first_stage_alone() {
+        let first = Sample { count: 9, mean: 100.0, variance: Some(9.0) };
+        assert!((first.half_width_over(9, 0.95).unwrap() - 2.306_004_135_204_166).abs() < 1e-9);
+        assert!((first.half_width_over(36, 0.95).unwrap() - 1.153_002_067_602_083).abs() < 1e-9);
+        // (2.306 · 3 / 1)² = 47.86.
+        assert_eq!(first.repetitions_for(1.0, 0.95), Some(48));
+        assert_eq!(first.repetitions_for(2.4, 0.95), Some(9), "they are enough");
+        for hopeless in [0.0, -1.0, f64::NAN, 1e-12] {
+            assert_eq!(first.repetitions_for(hopeless, 0.95), None, "{hopeless}");
+        }
+        let same = Sample { variance: Some(0.0), ..first };
+        assert_eq!(same.repetitions_for(0.0, 0.95), Some(9), "values that do not differ");
+        let one = Sample::of(&[5.0]).unwrap();
+        assert_eq!((one.half_width_over(5, 0.95), one.repetitions_for(1.0, 0.95)), (None, None));
+        assert_eq!(first.half_width_over(0, 0.95), None);
     }
 
     #[test]

@@ -12,6 +12,7 @@ pub mod judge;
 pub mod junit;
 mod plans;
 mod published;
+mod repetition;
 pub mod search;
 mod steps;
 pub mod text;
@@ -210,6 +211,15 @@ pub enum Happening<'a> {
         of: u64,
         /// Time that the rest of the step will take, by the runs so far.
         left: Option<Duration>,
+    },
+    /// The first stage of a point told how many runs its precision needs.
+    Planned {
+        /// Its step.
+        step: &'a str,
+        /// The point.
+        at: &'a BTreeMap<String, String>,
+        /// That, in words.
+        words: &'a str,
     },
     /// A step ended.
     Ended {

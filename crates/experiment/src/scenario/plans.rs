@@ -174,7 +174,7 @@ fn one(step: &Step, around: &At, files: &Files, words: Words<'_>) -> Result<u64,
             for published in &sweep.published {
                 super::published::read(published, files)?;
             }
-            all.len() as u64 * u64::from(sweep.runs.unwrap_or(1))
+            all.len() as u64 * u64::from(super::repetition::Repetition::of(sweep, 0.95).first)
         }
         Some(Action::Search(search)) => {
             for published in &search.published {

@@ -216,7 +216,7 @@ pub struct Summary {
     /// Standard deviation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deviation: Option<f64>,
-    /// The confidence interval of the mean (Student's t).
+    /// The confidence interval of the mean (Student's t; of runs until a precision by the first stage's deviation).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<Confidence>,
     /// Least.

@@ -51,12 +51,13 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
             );
             notice(Severity::Warning, "disturbed", name, text);
         }
-        if let Some(reason) = &step.reason
-            && step.outcome != Outcome::Passed
-        {
-            let severity =
-                if step.outcome == Outcome::Skipped { Severity::Info } else { Severity::Error };
-            notice(severity, word(step.outcome), name, reason.clone());
+        if let Some(reason) = &step.reason {
+            let severity = match step.outcome {
+                Outcome::Passed | Outcome::Skipped => Severity::Info,
+                _ => Severity::Error,
+            };
+            let code = if step.outcome == Outcome::Passed { "note" } else { word(step.outcome) };
+            notice(severity, code, name, reason.clone());
         }
     }
     let mut summary = vec![];

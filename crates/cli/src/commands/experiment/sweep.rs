@@ -59,13 +59,14 @@ pub(crate) struct GridArgs {
     /// An axis: values separated by commas, ranges A..B:STEP or A..B*FACTOR; may be repeated
     #[arg(long, value_name = "NAME=VALUES", required = true)]
     over: Vec<String>,
-    /// Repetitions of each point [default: 1]
+    /// Repetitions of each point [default: 1; with --precision 10, the first stage]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     runs: Option<u32>,
     /// Confidence of the intervals, 50 to below 100 % [default: 95%]
     #[arg(long, value_name = "PERCENT", value_parser = percentage)]
     confidence: Option<f64>,
-    /// Repeat each point until the interval of its first metric is within this share of the mean, at most --most-runs times
+    /// Repeat each point until the interval of its first metric is within this share of the mean, as often as the deviation
+    /// of its first runs says (Stein's two stages), at most --most-runs times
     #[arg(long, value_name = "PERCENT", value_parser = percentage, requires = "most_runs")]
     precision: Option<f64>,
     /// Most repetitions of a point with --precision
@@ -156,9 +157,9 @@ pub(crate) fn repeated(args: TestArgs, command: &[OsString]) -> Result<i32, CliE
         svg: None,
     };
     let sweep = GridArgs {
-        runs: repeat.runs.or(repeat.precision.map(|_| 3)),
+        runs: repeat.runs,
         // Until it is precise enough, within reason.
-        most_runs: repeat.precision.map(|_| repeat.runs.unwrap_or(3).max(100)),
+        most_runs: repeat.precision.map(|_| repeat.runs.unwrap_or(0).max(100)),
         confidence: repeat.confidence,
         precision: repeat.precision,
         ..GridArgs::default()

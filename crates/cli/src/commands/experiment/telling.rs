@@ -76,6 +76,11 @@ pub(super) fn told(happening: &Happening<'_>, json: bool) {
             }
             note(&clean(&line));
         }
+        Happening::Planned { at, words, .. } => {
+            let at: Vec<String> = at.iter().map(|(n, v)| format!("{n}={v}")).collect();
+            let at = if at.is_empty() { String::new() } else { format!("{}: ", at.join(" ")) };
+            note(&clean(&format!("  {at}{words}")));
+        }
         Happening::Ended { step, depth } => {
             if *depth == 0 && !json {
                 // A reader that is gone is told at the end.

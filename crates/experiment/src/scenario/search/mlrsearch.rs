@@ -98,20 +98,7 @@ impl<E> Searching<'_, E> {
             let below = upper.map_or(f64::INFINITY, |u| u.rate);
             let lower =
                 of(true).filter(|l| l.rate < below).max_by(|a, b| a.rate.total_cmp(&b.rate));
-            let next = match (lower.map(|l| l.rate), upper.map(|u| u.rate)) {
-                (Some(low), None) if low >= terms.high => None,
-                (_, None) => Some(terms.high),
-                (low, Some(high)) => {
-                    let base = low.unwrap_or(terms.low);
-                    if high - base > terms.precision * high {
-                        Some(base.midpoint(high))
-                    } else if low.is_none() && high > terms.low {
-                        Some(terms.low)
-                    } else {
-                        None
-                    }
-                }
-            };
+            let next = terms.next(lower.map(|l| l.rate), upper.map(|u| u.rate));
             let Some(rate) = next.filter(|_| !self.is_over()) else {
                 let bracket = Bracket {
                     low: lower.map(|l| (l.rate, Trial::default())),
@@ -167,7 +154,7 @@ fn class(exceeding: &[bool], needed: usize) -> Option<bool> {
 mod tests {
     use weir_stats::compare::SplitMix64;
 
-    use super::super::virtual_path::{path, terms};
+    use super::super::virtual_path::{path, terms, weak};
     use super::*;
 
     #[test]
@@ -237,14 +224,8 @@ mod tests {
 
     #[test]
     fn a_sender_that_falls_short_leaves_both_rates_open() {
-        let mut inner = path(2e6);
-        let mut weak = |ask: Ask| {
-            let mut trial = inner(ask)?;
-            trial.sent_rate = Some(ask.rate.min(300_000.0));
-            Ok::<_, ()>(trial)
-        };
         let terms = Terms { loss: 0.005, runs: 3, ..terms(SearchKind::Mlrsearch) };
-        let searched = search(&terms, &mut weak).unwrap();
+        let searched = search(&terms, &mut weak(300_000.0)).unwrap();
         assert!(searched.found.iter().all(|f| f.value.is_none()), "{:?}", searched.found);
         assert_eq!((searched.found.len(), searched.open.len()), (2, 2));
     }

@@ -92,6 +92,22 @@ pub struct Terms {
     pub seed: u64,
 }
 
+impl Terms {
+    /// The rate that a bisection tries next, by the greatest that passed and the least that did not: first the greatest of all,
+    /// then the middle until the two are close, and where nothing passed at last the least of all, which is itself a trial.
+    fn next(&self, passed: Option<f64>, did_not: Option<f64>) -> Option<f64> {
+        let Some(high) = did_not else {
+            return (passed < Some(self.high)).then_some(self.high);
+        };
+        let base = passed.unwrap_or(self.low);
+        if high - base > self.precision * high {
+            Some(base.midpoint(high))
+        } else {
+            (passed.is_none() && high > self.low).then_some(self.low)
+        }
+    }
+}
+
 /// What a search came to.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Searched {
@@ -128,6 +144,16 @@ struct Bracket {
     high: Option<(f64, Cause)>,
     /// Trials ran out.
     is_cut: bool,
+}
+
+impl Bracket {
+    fn passed(&self) -> Option<f64> {
+        self.low.as_ref().map(|(value, _)| *value)
+    }
+
+    fn did_not(&self) -> Option<f64> {
+        self.high.map(|(value, _)| value)
+    }
 }
 
 struct Searching<'a, E> {
@@ -250,8 +276,7 @@ impl<E> Searching<'_, E> {
 
     /// The figure of a bracket. Where the sender set the upper bound there is none: what passed is a lower bound alone.
     fn of_bracket(&mut self, name: &str, unit: &str, bracket: &Bracket) -> Found {
-        let low = bracket.low.as_ref().map(|(value, _)| *value);
-        let high = bracket.high.map(|(value, _)| value);
+        let (low, high) = (bracket.passed(), bracket.did_not());
         let cause = bracket.high.map(|(_, cause)| cause);
         let mut found = self.found(name, low, unit, "");
         found.bounds = Some(Bounds { low, high });

@@ -9,32 +9,16 @@ impl<E> Searching<'_, E> {
     /// The greatest rate at which no more is lost than the terms allow, by bisection; and the trial that showed it.
     pub(super) fn throughput(&mut self) -> Result<(Found, Bracket), E> {
         let terms = self.terms;
-        let (mut low, mut rate) = (terms.low, terms.high);
         let mut bracket = Bracket { low: None, high: None, is_cut: false };
-        loop {
-            let trial = self.judged(rate, None, terms.loss)?;
-            match failure(&trial, self.ask(rate, None), terms.loss) {
-                None => {
-                    low = rate;
-                    bracket.low = Some((rate, trial));
-                }
-                Some(cause) => bracket.high = Some((rate, cause)),
-            }
-            let Some((high, _)) = bracket.high else { break };
+        while let Some(rate) = terms.next(bracket.passed(), bracket.did_not()) {
             if self.is_over() {
                 bracket.is_cut = true;
                 break;
             }
-            if rate == terms.low {
-                break;
-            }
-            if high - low > terms.precision * high {
-                rate = low.midpoint(high);
-            } else if bracket.low.is_none() {
-                // Nothing above the least rate passed: it is itself a trial.
-                rate = terms.low;
-            } else {
-                break;
+            let trial = self.judged(rate, None, terms.loss)?;
+            match failure(&trial, self.ask(rate, None), terms.loss) {
+                None => bracket.low = Some((rate, trial)),
+                Some(cause) => bracket.high = Some((rate, cause)),
             }
         }
         Ok((self.of_bracket("throughput", terms.unit, &bracket), bracket))
@@ -173,7 +157,7 @@ impl<E> Searching<'_, E> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::virtual_path::{path, terms};
+    use super::super::virtual_path::{path, terms, weak};
     use super::*;
 
     #[test]
@@ -211,13 +195,7 @@ mod tests {
 
     #[test]
     fn what_the_sender_bounds_is_no_figure_and_leaves_the_search_open() {
-        let mut inner = path(2e6);
-        let mut weak = |ask: Ask| {
-            let mut trial = inner(ask)?;
-            trial.sent_rate = Some(ask.rate.min(300_000.0));
-            Ok::<_, ()>(trial)
-        };
-        let searched = search(&terms(SearchKind::Throughput), &mut weak).unwrap();
+        let searched = search(&terms(SearchKind::Throughput), &mut weak(300_000.0)).unwrap();
         let found = &searched.found[0];
         // Nothing was lost: what is known is a lower bound.
         assert_eq!(found.value, None);
@@ -230,13 +208,7 @@ mod tests {
 
     #[test]
     fn frame_loss_of_a_rate_that_was_not_sent_is_absent() {
-        let mut inner = path(2e6);
-        let mut weak = |ask: Ask| {
-            let mut trial = inner(ask)?;
-            trial.sent_rate = Some(ask.rate.min(850_000.0));
-            Ok::<_, ()>(trial)
-        };
-        let searched = search(&terms(SearchKind::FrameLoss), &mut weak).unwrap();
+        let searched = search(&terms(SearchKind::FrameLoss), &mut weak(850_000.0)).unwrap();
         let values: Vec<Option<f64>> = searched.found.iter().map(|f| f.value).collect();
         assert_eq!(values, [None, None, Some(0.0), Some(0.0)]);
         assert!(

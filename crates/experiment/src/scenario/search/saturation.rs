@@ -201,7 +201,7 @@ impl<E> Searching<'_, E> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::virtual_path::{path, terms};
+    use super::super::virtual_path::{path, terms, weak};
     use super::*;
 
     fn of(runs: u32) -> Terms {
@@ -265,14 +265,7 @@ mod tests {
 
     #[test]
     fn a_sender_that_falls_short_first_has_no_saturation_point() {
-        let mut inner = path(2e6);
-        let mut weak = |ask: Ask| {
-            let mut trial = inner(ask)?;
-            trial.sent_rate = Some(ask.rate.min(300_000.0));
-            trial.received_rate = trial.sent_rate;
-            Ok::<_, ()>(trial)
-        };
-        let searched = search(&of(3), &mut weak).unwrap();
+        let searched = search(&of(3), &mut weak(300_000.0)).unwrap();
         let point = &searched.found[0];
         assert_eq!((point.value, point.bounds.unwrap().low), (None, Some(300_000.0)));
         assert!(searched.open[0].starts_with("saturation point: at least"), "{:?}", searched.open);

@@ -199,7 +199,7 @@ impl Doing<'_> {
                 }
             }
         }
-        inner.expect(&mut out);
+        inner.expect(&mut out, self.confidence().into());
         (self.options.tell)(&Happening::Ended { step: &out, depth: 0 });
         out
     }

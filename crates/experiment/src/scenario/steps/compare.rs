@@ -77,7 +77,7 @@ impl<'d> Inner<'d, '_, '_> {
             }
         }
         out.axes = axes.iter().map(|(name, _)| name.clone()).chain([TOOL.to_owned()]).collect();
-        out.points = self.points(&all, &out.runs);
+        out.points = self.points(&all, &out.runs, self.doing.confidence().into());
         for figures in &step.published {
             let table = published::read(figures, &doing.options.files)?;
             published::beside(figures, &table, &mut out.points);

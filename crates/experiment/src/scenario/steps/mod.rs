@@ -20,7 +20,8 @@ use weir_sim::Simulation;
 
 use super::grid::{At, block, key, points};
 use super::journal::{Journal, Kept};
-use super::judge::{judge, run_ref, summaries, summary};
+use super::judge::{Intervals, judge, run_ref, summaries};
+use super::repetition::Repetition;
 use super::tools::{Load, TOOLS};
 use super::world::{Job, Progress, Tested, World, control};
 use super::{Happening, Options, ScenarioError, plans, published};
@@ -230,7 +231,11 @@ impl<'a> Doing<'a> {
             }
             // What is expected of a test in the background is judged when it has ended.
             if !matches!(action, Action::Test(test) if test.background) {
-                inner.expect(&mut outcome);
+                let intervals = match action {
+                    Action::Sweep(sweep) => Repetition::of(sweep, self.confidence()).intervals(),
+                    _ => self.confidence().into(),
+                };
+                inner.expect(&mut outcome, intervals);
             }
             outcome.seconds = begun.elapsed().as_secs_f64();
             (self.options.tell)(&Happening::Ended { step: &outcome, depth: around.depth });

@@ -158,7 +158,7 @@ impl<'d> Inner<'d, '_, '_> {
     }
 
     /// Judges what is expected of the runs.
-    pub(super) fn expect(&self, out: &mut StepOutcome) {
+    pub(super) fn expect(&self, out: &mut StepOutcome, intervals: Intervals) {
         if self.rules.is_empty() || out.outcome == Outcome::Skipped {
             return;
         }
@@ -175,7 +175,7 @@ impl<'d> Inner<'d, '_, '_> {
                 continue;
             }
             if out.points.is_empty() && own.is_empty() {
-                judged.push(judge(rule, &BTreeMap::new(), &counted, self.doing.confidence()));
+                judged.push(judge(rule, &BTreeMap::new(), &counted, intervals));
                 continue;
             }
             let mut is_anywhere = false;
@@ -187,11 +187,11 @@ impl<'d> Inner<'d, '_, '_> {
                         continue;
                     }
                     let here = of_points.get(&point.at).map_or(&[][..], Vec::as_slice);
-                    judged.push(judge(rule, &point.at, here, self.doing.confidence()));
+                    judged.push(judge(rule, &point.at, here, intervals));
                 }
             }
             if !is_anywhere {
-                let mut nowhere = judge(rule, &BTreeMap::new(), &[], self.doing.confidence());
+                let mut nowhere = judge(rule, &BTreeMap::new(), &[], intervals);
                 nowhere.reason = "it is about none of the points".into();
                 judged.push(nowhere);
             }

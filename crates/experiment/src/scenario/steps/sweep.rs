@@ -14,14 +14,15 @@ impl<'d> Inner<'d, '_, '_> {
         let axes = check_axes(&sweep.over, self.name)?;
         let all = points(&axes);
         let metrics = self.metrics(&sweep.metrics)?;
-        let (runs, most) = (sweep.runs.unwrap_or(1), sweep.most_runs.or(sweep.runs).unwrap_or(1));
-        let most = most.max(runs);
-        let of = all.len() as u64 * u64::from(runs);
+        let repeat = Repetition::of(sweep, doing.confidence());
         let (mut done, mut fresh, begun) = (0u64, 0u32, Instant::now());
-        // The first metric at each point, of the runs that count.
+        // How often each point ran, and its first metric in the runs that count.
         let first = metrics.first().map(ToString::to_string).unwrap_or_default();
-        let mut firsts: Vec<Vec<f64>> = vec![vec![]; all.len()];
-        'all: for repetition in 1..=most {
+        let mut firsts: Vec<(u32, Vec<f64>)> = vec![(0, vec![]); all.len()];
+        let planned = |firsts: &[(u32, Vec<f64>)]| -> u64 {
+            firsts.iter().map(|(made, values)| repeat.planned(*made, values)).sum()
+        };
+        'all: for repetition in 1..=repeat.most {
             let order = match sweep.in_order {
                 true => (0..all.len()).collect(),
                 false => block(all.len(), options.seed.0, repetition),
@@ -30,7 +31,7 @@ impl<'d> Inner<'d, '_, '_> {
                 if doing.is_stopped() || self.until.is_some_and(|u| Instant::now() >= u) {
                     break 'all;
                 }
-                if repetition > runs && is_precise(sweep, &firsts[i], self.doing.confidence()) {
+                if repeat.is_over(firsts[i].0, &firsts[i].1) {
                     continue;
                 }
                 let at: At = [self.around.at.clone(), all[i].clone()].concat();
@@ -58,15 +59,24 @@ impl<'d> Inner<'d, '_, '_> {
                     let is_last = attempt == sweep.repeat_disturbed
                         || !(run.disturbed || run.error.is_some());
                     run.superseded = !is_last;
+                    let mut words = None;
                     if is_last {
                         done += 1;
+                        let (made, values) = &mut firsts[i];
+                        *made += 1;
+                        if let Some(value) = run.metrics.get(&first).filter(|_| run.error.is_none()) {
+                            values.push(*value);
+                            words = repeat.stage_words(values);
+                        }
                     }
+                    let of = planned(&firsts);
                     let left = (fresh > 0).then(|| {
                         (begun.elapsed() / fresh).saturating_mul(of.saturating_sub(done) as u32)
                     });
-                    self.ran(&run, is_old, done, of.max(done), left);
-                    if is_last && run.error.is_none() {
-                        firsts[i].extend(run.metrics.get(&first));
+                    self.ran(&run, is_old, done, of, left);
+                    if let Some(words) = words {
+                        let at = &run.at;
+                        (options.tell)(&Happening::Planned { step: self.name, at, words: &words });
                     }
                     out.runs.push(run);
                     if is_last || doing.is_stopped() {
@@ -88,19 +98,19 @@ impl<'d> Inner<'d, '_, '_> {
             }
         }
         out.axes = axes.iter().map(|(name, _)| name.clone()).collect();
-        out.points = self.points(&all, &out.runs);
+        out.points = self.points(&all, &out.runs, repeat.intervals());
         for figures in &sweep.published {
             let table = published::read(figures, &options.files)?;
             published::beside(figures, &table, &mut out.points);
         }
         self.close(out);
-        if let Some(percentage) = sweep.precision_percentage {
-            let words = format!(
-                "repeated until within ± {percentage} %: an interval that ended the runs covers less often than it says"
-            );
-            out.reason.get_or_insert(words);
+        let wanted = planned(&firsts);
+        let values = firsts.into_iter().map(|(_, values)| values);
+        let named: Vec<_> = all.iter().map(|at| key(at)).zip(values).collect();
+        if let Some(words) = repeat.words(&named).filter(|_| done >= wanted) {
+            let failed = out.reason.take();
+            out.reason = Some(failed.into_iter().chain([words]).collect::<Vec<_>>().join("; "));
         }
-        let wanted = all.len() as u64 * u64::from(runs);
         if done < wanted && out.outcome != Outcome::Error {
             out.outcome = Outcome::Error;
             out.reason = Some(format!("{done} of {wanted} runs were made"));
@@ -109,7 +119,12 @@ impl<'d> Inner<'d, '_, '_> {
     }
 
     /// What the runs came to at each of these points.
-    pub(super) fn points(&self, all: &[At], runs: &[RunRef]) -> Vec<Point> {
+    pub(super) fn points(
+        &self,
+        all: &[At],
+        runs: &[RunRef],
+        intervals: Intervals,
+    ) -> Vec<Point> {
         let of_points = by_point(runs.iter().filter(|r| !r.superseded));
         let each = all.iter().map(|at| {
             let at: BTreeMap<String, String> = at.iter().cloned().collect();
@@ -119,33 +134,11 @@ impl<'d> Inner<'d, '_, '_> {
                 runs: whole().count() as u64,
                 disturbed: whole().filter(|r| r.disturbed).count() as u64,
                 failed: (here.len() - whole().count()) as u64,
-                metrics: summaries(whole(), self.doing.confidence()),
+                metrics: summaries(whole(), intervals),
                 published: vec![],
                 at,
             }
         });
         each.collect()
-    }
-}
-
-/// Whether a point's first metric is known closely enough.
-fn is_precise(sweep: &SweepStep, values: &[f64], confidence: f64) -> bool {
-    let Some(percentage) = sweep.precision_percentage else { return true };
-    let interval = summary(values, confidence).and_then(|s| Some((s.mean, s.interval?)));
-    interval.is_some_and(|(mean, i)| (i.high - i.low) / 2.0 <= percentage / 100.0 * f64::abs(mean))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn precision_is_of_the_interval_against_the_mean() {
-        let step = SweepStep { precision_percentage: Some(3.0), ..SweepStep::default() };
-        // Mean 96, deviation 1, n = 3: ± 2.484, which is 2.6 %.
-        assert!(is_precise(&step, &[95.0, 96.0, 97.0], 0.95));
-        assert!(!is_precise(&step, &[94.0, 96.0, 98.0], 0.95));
-        assert!(!is_precise(&step, &[96.0], 0.95), "one run has no interval");
-        assert!(is_precise(&SweepStep::default(), &[96.0], 0.95), "nothing was asked for");
     }
 }

@@ -180,14 +180,14 @@ pub struct SweepStep {
     /// The axes: `NAME=VALUES`, such as `size=128..1408:128` or `transport=tcp,udp`. A name that the test does not hold as
     /// `{NAME}` is a parameter of its plan. None: one point, repeated.
     pub over: Vec<String>,
-    /// Repetitions at each point. Default 1.
+    /// Repetitions at each point. Default 1; with `precision_percentage` those of the first stage: default 10, 2 at least.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runs: Option<u32>,
     /// Most repetitions, when `precision_percentage` asks for more than `runs`: it needs them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub most_runs: Option<u32>,
-    /// Repeats a point until its first metric's confidence interval is within this share of its mean, `most_runs` times at most.
-    /// Stopping where it looks narrow makes it so by chance now and then: the interval covers less often than it says.
+    /// Repeats a point so often that its first metric's confidence interval is within this share of its mean, `most_runs` times at
+    /// most: the deviation of the first `runs` tells how many are needed, and is the interval's (Stein's two stages).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub precision_percentage: Option<f64>,
     /// The points in the order of the axes, not shuffled.
