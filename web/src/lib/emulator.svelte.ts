@@ -53,7 +53,7 @@ function merged(base: Part, mine: Part, theirs: Part, root: Schema, schema: Sche
 }
 
 function objects(base: JsonObject, mine: JsonObject, theirs: JsonObject, root: Schema, schema: Schema): JsonObject {
-  const laws = lawsOf(root, schema);
+  const laws = lawsOf(schema);
   const set = (one: JsonObject) => laws.filter((law) => one[law] !== undefined && one[law] !== null);
   const chosen = laws.some((law) => !same(base[law], mine[law])) ? set(mine) : set(theirs);
   const made: JsonObject = {};
