@@ -71,7 +71,11 @@ impl JsonSchema for Content {
         "Content".into()
     }
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "string", "description": "random, zeros, ascii or ratio:R (compressible by about R)" })
+        schemars::json_schema!({
+            "type": "string",
+            "description": "random, zeros, ascii or ratio:R (compressible by about R)",
+            "examples": ["random", "zeros", "ascii", "ratio:2.5"],
+        })
     }
 }
 

@@ -179,7 +179,11 @@ impl JsonSchema for CatchUp {
         "CatchUp".into()
     }
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "string", "description": "none, spread:P% or burst:N" })
+        schemars::json_schema!({
+            "type": "string",
+            "description": "none, spread:P% or burst:N",
+            "examples": ["spread:5%", "none", "burst:8"],
+        })
     }
 }
 

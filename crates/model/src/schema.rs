@@ -1,4 +1,8 @@
 //! The published JSON Schemas, generated from the types so that they can't drift from the code.
+//!
+//! Whoever makes forms of them finds, beside JSON Schema's own words: `x-one-of`, names of properties of which at most one is
+//! set (the laws of a slot); `x-stage`, the emulator's stage that a slot or a counter belongs to; `x-counters`, what an
+//! emulator counts; and `examples`, which are accepted.
 
 /// The schema of `weir.run/1`.
 pub fn run_schema() -> serde_json::Value {
@@ -10,9 +14,13 @@ pub fn plan_schema() -> serde_json::Value {
     serde_json::to_value(schemars::schema_for!(crate::plan::Plan)).unwrap_or_default()
 }
 
-/// The schema of `weir.impair/1`.
+/// The schema of `weir.impair/1`. `x-counters` refers to what is counted under it.
 pub fn impair_schema() -> serde_json::Value {
-    serde_json::to_value(schemars::schema_for!(crate::impairment::Impairment)).unwrap_or_default()
+    let mut generator = schemars::SchemaGenerator::default();
+    let counters = generator.subschema_for::<crate::impairment::Counters>();
+    let mut schema = generator.into_root_schema_for::<crate::impairment::Impairment>();
+    schema.insert("x-counters".into(), counters.to_value());
+    schema.to_value()
 }
 
 /// The schema of `weir.scenario/1`.
@@ -27,6 +35,14 @@ pub fn experiment_schema() -> serde_json::Value {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Debug;
+
+    use schemars::JsonSchema;
+    use serde::de::DeserializeOwned;
+    use serde_json::{Value, json};
+
+    use crate::impairment::{self as impair, COUNTERS, Impairment, Stage};
+
     /// The committed files are what the types say. `WEIR_BLESS=1` writes them anew.
     #[test]
     fn published_schemas_are_current() {
@@ -49,6 +65,122 @@ mod tests {
                 committed == text,
                 "{name} differs from the types: run the test with WEIR_BLESS=1 and commit"
             );
+        }
+    }
+
+    /// Every example of a type's schema is a value of the type.
+    fn examples_of<T: JsonSchema + DeserializeOwned + Debug>() {
+        let schema = schemars::schema_for!(T).to_value();
+        let examples = schema["examples"].as_array().cloned().unwrap_or_default();
+        assert!(!examples.is_empty(), "{} has none", T::schema_name());
+        for one in examples {
+            let read = serde_json::from_value::<T>(one.clone());
+            assert!(read.is_ok(), "{}: {one} gave {read:?}", T::schema_name());
+        }
+    }
+
+    #[test]
+    fn examples_of_words_are_accepted() {
+        use crate::{content, plan, units};
+        examples_of::<units::BitRate>();
+        examples_of::<units::ByteSize>();
+        examples_of::<units::Span>();
+        examples_of::<units::Seed>();
+        examples_of::<units::SendRate>();
+        examples_of::<units::Dscp>();
+        examples_of::<impair::Ranges>();
+        examples_of::<impair::Prefixes>();
+        examples_of::<impair::Protocol>();
+        examples_of::<impair::EtherType>();
+        examples_of::<impair::QueueLimit>();
+        examples_of::<impair::GilbertElliott>();
+        examples_of::<plan::CatchUp>();
+        examples_of::<content::Content>();
+    }
+
+    /// The schema behind a property's reference and nullability.
+    fn behind<'a>(root: &'a Value, property: &'a Value) -> &'a Value {
+        let reference = property["$ref"].as_str().or_else(|| property["anyOf"][0]["$ref"].as_str());
+        reference.map_or(property, |name| root.pointer(&name[1..]).unwrap())
+    }
+
+    /// The value with which a form begins: the first example, else an object of the required parts' examples.
+    fn starter(root: &Value, property: &Value) -> Value {
+        let schema = behind(root, property);
+        for examples in [&property["examples"], &schema["examples"]] {
+            if let Some(first) = examples.get(0) {
+                return first.clone();
+            }
+        }
+        let required =
+            schema["required"].as_array().unwrap_or_else(|| panic!("no example: {property}"));
+        let part = |name: &Value| {
+            let name = name.as_str().unwrap().to_owned();
+            let value = starter(root, &schema["properties"][&name]);
+            (name, value)
+        };
+        Value::Object(required.iter().map(part).collect())
+    }
+
+    fn checked(slot: &str, value: &Value) -> Result<(), String> {
+        let other = json!({ "a_to_b": { slot: value } });
+        let document = json!({ "schema": impair::IMPAIR_SCHEMA, "other": other });
+        Impairment::parse(&document.to_string()).map(drop).map_err(|e| e.to_string())
+    }
+
+    /// `x-one-of` names exactly the properties that the parser lets stand alone and not beside each other, and what a
+    /// form begins with holds: for every slot, so that a law that is left out of a list here fails.
+    #[test]
+    fn laws_exclude_each_other_as_the_schema_says() {
+        let root = super::impair_schema();
+        let mut with_laws = 0;
+        for (slot, property) in root["$defs"]["Laws"]["properties"].as_object().unwrap() {
+            if property["x-stage"].is_null() {
+                continue;
+            }
+            let schema = behind(&root, property);
+            let properties = schema["properties"].as_object().unwrap();
+            let Some(laws) = schema["x-one-of"].as_array() else {
+                checked(slot, &starter(&root, property)).unwrap();
+                continue;
+            };
+            with_laws += 1;
+            let laws: Vec<&str> = laws.iter().map(|one| one.as_str().unwrap()).collect();
+            for law in &laws {
+                checked(slot, &json!({ *law: starter(&root, &properties[*law]) })).unwrap();
+            }
+            for (name, of) in properties {
+                let value = match of
+                    .get("default")
+                    .or_else(|| behind(&root, of)["oneOf"][0].get("const"))
+                {
+                    Some(value) => value.clone(),
+                    None => starter(&root, of),
+                };
+                for law in laws.iter().filter(|law| *law != name) {
+                    let both = json!({ *law: starter(&root, &properties[*law]), name: value });
+                    let read = checked(slot, &both);
+                    assert_eq!(read.is_err(), laws.contains(&name.as_str()), "{both}: {read:?}");
+                }
+            }
+        }
+        assert_eq!(with_laws, 2);
+    }
+
+    /// Every slot and every counter's stage is one of the engine's.
+    #[test]
+    fn stages_have_slots_and_counters() {
+        let root = super::impair_schema();
+        let laws = &root["$defs"]["Laws"]["properties"];
+        for stage in Stage::DEFAULT_ORDER {
+            let name = Value::from(stage.name());
+            let of = |one: &&Value| one["x-stage"] == name;
+            assert!(laws.as_object().unwrap().values().any(|one| of(&one)), "{name} has no slot");
+            let counters =
+                root.pointer(&root["x-counters"]["$ref"].as_str().unwrap()[1..]).unwrap();
+            let counted = counters["properties"].as_object().unwrap().values().filter(of).count();
+            assert_eq!(counted, COUNTERS.iter().filter(|one| one.stage == Some(stage)).count());
+            assert!(counted > 0, "{name} counts nothing");
         }
     }
 }

@@ -35,7 +35,7 @@ fn scaled(number: &str, factor: u64) -> Option<u64> {
 }
 
 macro_rules! string_serde {
-    ($name:ident, $expect:literal, $from_number:expr) => {
+    ($name:ident, $expect:literal, $examples:expr, $from_number:expr) => {
         impl Serialize for $name {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.collect_str(self)
@@ -73,7 +73,7 @@ macro_rules! string_serde {
                 stringify!($name).into()
             }
             fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                schemars::json_schema!({ "type": ["string", "number"], "description": $expect })
+                schemars::json_schema!({ "type": ["string", "number"], "description": $expect, "examples": $examples })
             }
         }
     };
@@ -134,6 +134,7 @@ fn write_thousandths(f: &mut fmt::Formatter, thousandths: u64, suffix: &str) -> 
 string_serde!(
     BitRate,
     "bits per second such as 64k, 10M, 2.5G or 100Mbit (K, M, G, T are powers of ten)",
+    ["10M", "64k", "2.5G", "100Mbit"],
     |v| { (0.0..9.2e18).contains(&v).then_some(BitRate(v as u64)) }
 );
 
@@ -171,7 +172,7 @@ impl fmt::Display for ByteSize {
     }
 }
 
-string_serde!(ByteSize, "bytes such as 1460, 64K or 1M (K is 1024)", |v| {
+string_serde!(ByteSize, "bytes such as 1460, 64K or 1M (K is 1024)", ["1M", "1460", "64K"], |v| {
     (0.0..9.2e18).contains(&v).then_some(ByteSize(v as u64))
 });
 
@@ -231,6 +232,7 @@ impl fmt::Display for Span {
 string_serde!(
     Span,
     "a time such as 10, 2.5s, 40ms, 100us, 2m, 1h or 1d (a bare number is seconds)",
+    ["40ms", "10", "2.5s", "100us", "2m"],
     |v| { (0.0..9.2e9).contains(&v).then_some(Span((v * 1e9).round() as u64)) }
 );
 
@@ -260,7 +262,7 @@ impl fmt::Display for Seed {
     }
 }
 
-string_serde!(Seed, "a 64-bit seed, decimal or 0x hexadecimal, as a string", |v| {
+string_serde!(Seed, "a 64-bit seed, decimal or 0x hexadecimal, as a string", ["42", "0x2a"], |v| {
     ((0.0..=9.0e15).contains(&v) && v.fract() == 0.0).then_some(Seed(v as u64))
 });
 
@@ -361,6 +363,7 @@ impl fmt::Display for SendRate {
 string_serde!(
     SendRate,
     "a rate such as 10M, 2.5G, 50000pps or 10M/32 (bursts of 32); 0 is unlimited",
+    ["10M", "50000pps", "10M/32", "0"],
     |v| {
         if v == 0.0 {
             return Some(SendRate::UNLIMITED);
@@ -429,7 +432,7 @@ impl fmt::Display for Dscp {
     }
 }
 
-string_serde!(Dscp, "a DSCP code point 0 to 63 or its name", |v| {
+string_serde!(Dscp, "a DSCP code point 0 to 63 or its name", ["EF", "46"], |v| {
     ((0.0..64.0).contains(&v) && v.fract() == 0.0).then_some(Dscp(v as u8))
 });
 

@@ -53,7 +53,7 @@ function merged(base: Part, mine: Part, theirs: Part, root: Schema, schema: Sche
 }
 
 function objects(base: JsonObject, mine: JsonObject, theirs: JsonObject, root: Schema, schema: Schema): JsonObject {
-  const laws = lawsOf(root, schema);
+  const laws = lawsOf(schema);
   const set = (one: JsonObject) => laws.filter((law) => one[law] !== undefined && one[law] !== null);
   const chosen = laws.some((law) => !same(base[law], mine[law])) ? set(mine) : set(theirs);
   const made: JsonObject = {};
@@ -89,19 +89,35 @@ interface Step {
   to: JsonObject;
 }
 
+const NO_ERRORS: ReadonlyMap<string, string> = new Map();
+const NO_PACES: ReadonlyMap<string, Pace> = new Map();
+
+/** What came and left per second between two reports, `span` seconds apart, by direction and flow. */
+function pacesOf(last: Report, report: Report, span: number): ReadonlyMap<string, Pace> {
+  const before = new Map(last.impairment.flows.map((flow) => [`${flow.direction}/${flow.name}`, flow]));
+  return new Map(
+    report.impairment.flows.map((flow) => {
+      const key = `${flow.direction}/${flow.name}`;
+      const old = before.get(key)?.counters;
+      const pace = (name: 'received_packets' | 'sent_packets' | 'received_bytes' | 'sent_bytes', scale = 1) => (old === undefined ? undefined : ((flow.counters[name] - old[name]) * scale) / span);
+      return [key, { received: pace('received_packets'), sent: pace('sent_packets'), receivedBits: pace('received_bytes', 8), sentBits: pace('sent_bytes', 8) }];
+    }),
+  );
+}
+
 export class Board {
   readonly id: string;
   entry = $state.raw<EmulatorEntry | undefined>();
   applied = $state.raw<JsonObject>({ schema: 'weir.impair/1' });
   staged = $state.raw<JsonObject>({ schema: 'weir.impair/1' });
-  errors = $state.raw<Map<string, string>>(new Map());
+  errors: ReadonlyMap<string, string> = $state.raw(NO_ERRORS);
   report = $state.raw<Report | undefined>();
   alarms = $state.raw<Alarm[]>([]);
   /** Somebody else changed it while changes are staged here. */
   conflict = $state.raw<Edited | undefined>();
   applying = $state(false);
   gone = $state(false);
-  paces = $state.raw<Map<string, Pace>>(new Map());
+  paces: ReadonlyMap<string, Pace> = $state.raw(NO_PACES);
   cpu = $state.raw<Record<string, number | undefined>>({});
   #etag: string | undefined;
   /** Of `weir.impair/1`, once it has come: which laws exclude each other. */
@@ -170,15 +186,7 @@ export class Board {
     const last = this.report;
     if (last !== undefined && report.seconds > last.seconds) {
       const span = report.seconds - last.seconds;
-      const before = new Map(last.impairment.flows.map((flow) => [`${flow.direction}/${flow.name}`, flow]));
-      this.paces = new Map(
-        report.impairment.flows.map((flow) => {
-          const key = `${flow.direction}/${flow.name}`;
-          const old = before.get(key)?.counters;
-          const pace = (name: 'received_packets' | 'sent_packets' | 'received_bytes' | 'sent_bytes', scale = 1) => (old === undefined ? undefined : ((flow.counters[name] - old[name]) * scale) / span);
-          return [key, { received: pace('received_packets'), sent: pace('sent_packets'), receivedBits: pace('received_bytes', 8), sentBits: pace('sent_bytes', 8) }];
-        }),
-      );
+      this.paces = pacesOf(last, report, span);
       this.cpu = Object.fromEntries(
         report.directions.map((one) => {
           const old = last.directions.find((other) => other.direction === one.direction);
@@ -279,7 +287,7 @@ export class Board {
       this.#etag = etag ?? data.etag;
       this.applied = wanted;
       this.conflict = undefined;
-      this.errors = new Map();
+      this.errors = NO_ERRORS;
     } catch (error) {
       if (error instanceof ApiError && error.status === 412) {
         this.conflict = error.changed ?? { document: '', by: 'somebody', at: '', etag: null };

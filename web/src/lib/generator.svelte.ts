@@ -14,6 +14,11 @@ interface Bound {
   id: number;
 }
 
+/** Flow names with the first test of the list that has them. */
+function newest(list: readonly LiveTest[]): ReadonlyMap<string, Bound> {
+  return new Map(list.flatMap((live) => live.named.map(([name, id]): [string, Bound] => [name, { live, id }])).reverse());
+}
+
 function draft(): JsonObject {
   try {
     const kept = JSON.parse(localStorage.getItem(DRAFT) ?? 'null') as JsonObject | null;
@@ -46,13 +51,7 @@ class Generator {
   dirty = $derived(!same(this.plan, this.#saved) && (this.name !== '' || connectionsOf(this.plan).length > 0));
 
   /** Flow names with the newest test that has them. */
-  bindings = $derived.by(() => {
-    const found = new Map<string, Bound>();
-    for (const live of tests.list) {
-      for (const [name, id] of live.named) if (!found.has(name)) found.set(name, { live, id });
-    }
-    return found;
-  });
+  bindings = $derived(newest(tests.list));
 
   /** Tests that run now and have a flow of this plan. */
   running = $derived.by(() => {

@@ -1,15 +1,45 @@
-// The stages of a lane in the engine's order, from the schema: a stage that the schema gains gets a card by itself.
+// The stages of a lane in the engine's order, from the schema: a stage, a slot or a counter that the schema gains
+// appears by itself.
 
-import { fieldOf, type JsonObject, resolve, type Schema } from './schema/model';
+import { type Field, fieldOf, type Json, type JsonObject, labelOf, resolve, type Schema } from './schema/model';
+
+export interface Counter {
+  key: string;
+  label: string;
+  /** What is counted. */
+  help: string;
+}
 
 export interface Stage {
   name: string;
   title: string;
+  /** The properties of a direction's laws that belong to it. */
+  keys: string[];
+  counters: Counter[];
 }
 
-/** The stages that the schema knows, in their usual order, with their titles. */
+const lawsOf = (root: Schema): Schema => root.$defs?.['Laws'] ?? {};
+const countersOf = (root: Schema): Schema => resolve(root, root['x-counters'] ?? {});
+const counterOf = (counters: Schema, key: string): Counter => ({ key, label: labelOf(key.replace(/_packets$/, '')), help: counters.properties?.[key]?.description ?? '' });
+
+/** Names of the properties that say that they belong to the stage, in the order of `required`, then in their own. */
+function belonging(to: string, object: Schema): string[] {
+  const all = new Set([...(object.required ?? []), ...Object.keys(object.properties ?? {})]);
+  return [...all].filter((key) => object.properties?.[key]?.['x-stage'] === to);
+}
+
+/** The stages that the schema knows, in their usual order, with their titles, slots and counters. */
 export function stagesOf(root: Schema): Stage[] {
-  return (root.$defs?.['Stage']?.oneOf ?? []).map((one) => ({ name: String(one.const), title: (one.description ?? String(one.const)).replace(/\.$/, '') }));
+  const counters = countersOf(root);
+  return (root.$defs?.['Stage']?.oneOf ?? []).map((one) => {
+    const name = String(one.const);
+    return {
+      name,
+      title: (one.description ?? name).replace(/\.$/, ''),
+      keys: belonging(name, lawsOf(root)),
+      counters: belonging(name, counters).map((key) => counterOf(counters, key)),
+    };
+  });
 }
 
 /** In the order that holds for these laws: those named by `order` first, the others as usual. */
@@ -20,25 +50,29 @@ export function orderOf(root: Schema, laws: JsonObject): Stage[] {
   return [...first, ...all.filter((stage) => !asked.includes(stage.name))];
 }
 
-/** The schema of a stage's slot. */
-export function slotOf(root: Schema, stage: string): Schema {
-  const laws = root.$defs?.['Laws'];
-  return laws === undefined ? {} : resolve(root, fieldOf(root, laws, stage).schema);
+/** What of a direction's laws belongs to a stage, and is set. */
+export function pick(laws: Json | undefined, stage: Stage): JsonObject {
+  if (laws === null || typeof laws !== 'object' || Array.isArray(laws)) return {};
+  return Object.fromEntries(stage.keys.flatMap((key) => (laws[key] === undefined || laws[key] === null ? [] : [[key, laws[key]]])));
 }
 
-/** Which counters belong to which stage; those of a stage that is not here stand at the end of the lane. */
-export const COUNTERS: Record<string, string[]> = {
-  loss: ['lost_packets', 'duplicated_packets'],
-  rate: ['queue_dropped_packets', 'marked_packets'],
-  delay: ['delayed_packets', 'reordered_packets'],
-  content: ['modified_packets'],
-};
+/** The slots of a stage. */
+export const slotsOf = (root: Schema, stage: Stage): Field[] => stage.keys.map((key) => fieldOf(root, lawsOf(root), key));
 
-/** Counters of the lane's two ends. */
+/** A stage's slots as one object, where they are not a single object. */
+export function slotsSchema(root: Schema, stage: Stage): Schema {
+  const laws = lawsOf(root);
+  return { properties: Object.fromEntries(Object.entries(laws.properties ?? {}).filter(([key]) => stage.keys.includes(key))), required: laws.required?.filter((key) => stage.keys.includes(key)) ?? [] };
+}
+
+/** Counters of the lane's two ends, which have places of their own there. */
 const ENDS = ['received_packets', 'sent_packets', 'unplanned_dropped_packets'];
 
-/** Counters of packets that no stage of this lane shows, as those of a stage that the page does not know: where they count. */
-export function othersOf(counters: Record<string, number | undefined>, stages: readonly Stage[]): string[] {
-  const shown = new Set([...ENDS, ...stages.flatMap((stage) => COUNTERS[stage.name] ?? [])]);
-  return Object.keys(counters).filter((key) => key.endsWith('_packets') && !shown.has(key) && (counters[key] ?? 0) > 0);
+/** Counters of packets that no stage of this lane shows, in the schema or not: they stand at its end, where they count. */
+export function othersOf(root: Schema, counters: Record<string, number | undefined>, stages: readonly Stage[]): Counter[] {
+  const shown = new Set([...ENDS, ...stages.flatMap((stage) => stage.counters.map((one) => one.key))]);
+  const known = countersOf(root);
+  return Object.keys(counters)
+    .filter((key) => key.endsWith('_packets') && !shown.has(key) && (counters[key] ?? 0) > 0)
+    .map((key) => counterOf(known, key));
 }

@@ -156,14 +156,17 @@ test('an alarm is in sight wherever one looks, and listed', options, async () =>
   site.quiet();
 });
 
-test('a law and a stage that the schema gains are there without the page knowing them', options, async () => {
+test('a law, a stage and counters that the schema gains are there without the page knowing them', options, async () => {
   const schema = JSON.parse(readFileSync(new URL('../../../docs/schemas/weir.impair-1.schema.json', import.meta.url), 'utf8'));
   const { $defs } = schema;
   $defs.Pareto = { type: 'object', description: 'A Pareto delay.', properties: { scale: { $ref: '#/$defs/Span', description: 'Scale.' }, shape: { type: 'number', description: 'Shape.' } }, required: ['scale', 'shape'] };
   $defs.Delay.properties.pareto = { anyOf: [{ $ref: '#/$defs/Pareto' }, { type: 'null' }], description: 'Heavy tail.' };
+  $defs.Delay['x-one-of'].push('pareto');
   $defs.Stage.oneOf.push({ const: 'pause', description: 'Pause frames.', type: 'string' });
   $defs.Pause = { type: 'object', description: 'Pauses.', properties: { every: { $ref: '#/$defs/Span', description: 'How often.' } } };
-  $defs.Laws.properties.pause = { anyOf: [{ $ref: '#/$defs/Pause' }, { type: 'null' }], description: 'Pauses.' };
+  $defs.Laws.properties.pause = { anyOf: [{ $ref: '#/$defs/Pause' }, { type: 'null' }], description: 'Pauses.', 'x-stage': 'pause' };
+  $defs.Counters.properties.paused_packets = { type: 'integer', description: 'Packets that waited for a pause to end.', 'x-stage': 'pause' };
+  site.mock.counted = { paused_packets: 5, strayed_packets: 7 };
   site.mock.schema = (name) => (name === 'impair' ? schema : undefined);
   const emulator = fresh();
   const page = await site.page({ hash: `#/emulator/${emulator.entry.id}` });
@@ -174,7 +177,13 @@ test('a law and a stage that the schema gains are there without the page knowing
   await lane(page, 'From B to A').getByRole('button', { name: /Pause frames/ }).click();
   await page.getByRole('region', { name: /Pause frames, settings/ }).getByLabel('every').fill('2s');
   await lane(page, 'From B to A').getByText('every 2s').waitFor();
+  const card = lane(page, 'From A to B').getByRole('button', { name: /Pause frames/ });
+  await card.getByTitle('Packets that waited for a pause to end.').getByText('paused').waitFor();
+  // Counters of no stage stand at the end of the lane.
+  await lane(page, 'From A to B').getByText('7 strayed').waitFor();
+  assert.equal(await card.getByText('strayed').count(), 0);
   delete site.mock.schema;
+  delete site.mock.counted;
   site.quiet();
 });
 

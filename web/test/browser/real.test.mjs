@@ -31,7 +31,9 @@ before(async () => {
       stream.on('data', (chunk) => {
         said += chunk;
         const found = /(http:\/\/127\.0\.0\.1:\d+)\//.exec(said)?.[1];
-        if (found !== undefined) (clearTimeout(timer), resolve(found));
+        if (found === undefined) return;
+        clearTimeout(timer);
+        resolve(found);
       });
     }
     server.on('exit', (code) => reject(new Error(`ended with ${code}: ${said}`)));
@@ -172,7 +174,9 @@ async function start(host, words, wanted) {
     for (const stream of [child.stdout, child.stderr]) {
       stream.on('data', (chunk) => {
         said += chunk;
-        if (wanted.test(said)) (clearTimeout(timer), resolve());
+        if (!wanted.test(said)) return;
+        clearTimeout(timer);
+        resolve();
       });
     }
     child.on('exit', (code) => reject(new Error(`${words[0]} ended with ${code}: ${said}`)));

@@ -275,6 +275,8 @@ export class Mock {
           counters.sent_packets += came - lost;
           counters.sent_bytes += (came - lost) * 1000;
           counters.delayed_packets += shown.delay ? came - lost : 0;
+          // Counters that a test has invented.
+          Object.assign(counters, this.counted);
           return { name, direction, active: true, counters, asked: shown.laws === '{}' ? '' : shown.laws, realised: { loss_ratio: counters.received_packets > 0 ? counters.lost_packets / counters.received_packets : undefined, ...(shown.delay && { delay_min_seconds: shown.delay.min_seconds, delay_mean_seconds: shown.delay.mean_seconds, delay_max_seconds: shown.delay.max_seconds }) }, lateness: { ...template.lateness, count: counters.sent_packets, p50_seconds: 0.000012, p99_seconds: 0.000081 } };
         }),
       ),

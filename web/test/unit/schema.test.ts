@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { at, changes, exampleOf, fieldOf, fieldsOf, type JsonObject, lawsOf, pointer, put, same, starterOf, type Schema, words } from '../../src/lib/schema/model';
-import { orderOf, othersOf, slotOf, stagesOf } from '../../src/lib/stages';
+import { at, changes, fieldOf, fieldsOf, type JsonObject, lawsOf, pointer, put, same, starterOf, type Schema, words } from '../../src/lib/schema/model';
+import { orderOf, othersOf, pick, slotsOf, stagesOf } from '../../src/lib/stages';
 
 const read = (name: string) => JSON.parse(readFileSync(new URL(`../../../docs/schemas/weir.${name}-1.schema.json`, import.meta.url), 'utf8')) as Schema;
 const impair = read('impair');
@@ -32,35 +32,27 @@ describe('fields of the published schemas', () => {
     expect(fieldsOf(plan, def(plan, 'Connection'), ['name', 'rate']).slice(0, 2).map((field) => field.name)).toEqual(['name', 'rate']);
   });
 
-  it('have examples where their type gives some', () => {
-    expect(exampleOf('a time such as 10, 2.5s, 40ms, 100us or 2m (a bare number is seconds)')).toBe('40ms');
-    expect(exampleOf('a time (250ms), a size (64K; K is 1024) or packets (100packets)')).toBe('250ms');
-    expect(exampleOf('Standard deviation.')).toBe('');
+  it('have the examples of their own, else of their type', () => {
+    expect(fieldOf(impair, def(impair, 'Normal'), 'deviation')).toMatchObject({ example: '5ms', placeholder: 'e.g. 5ms' });
+    expect(fieldOf(impair, def(impair, 'Rate'), 'queue')).toMatchObject({ example: '250ms', placeholder: 'e.g. 250ms' });
+    expect(fieldOf(impair, { properties: { of: { type: 'string', description: 'Words such as 40ms.' } } }, 'of')).toMatchObject({ example: undefined, placeholder: '' });
   });
 });
 
 describe('laws', () => {
-  it('are told from what stands beside them', () => {
-    expect(lawsOf(impair, def(impair, 'Delay'))).toEqual(['constant', 'exponential', 'normal', 'uniform']);
-    expect(lawsOf(impair, def(impair, 'Loss'))).toEqual(['every_nth', 'gilbert_elliott', 'percentage']);
-    expect(lawsOf(impair, def(impair, 'Rate'))).toEqual([]);
-  });
-
-  it('appear when the schema gains one', () => {
-    const delay = def(impair, 'Delay');
-    const grown: Schema = { ...impair, $defs: { ...impair.$defs, Pareto: { type: 'object', properties: { scale: { $ref: '#/$defs/Span' } }, required: ['scale'] }, Delay: { ...delay, properties: { ...delay.properties, pareto: { anyOf: [{ $ref: '#/$defs/Pareto' }, { type: 'null' }], description: 'Pareto.' } } } } };
-    expect(lawsOf(grown, def(grown, 'Delay'))).toContain('pareto');
-    expect(starterOf(grown, fieldOf(grown, def(grown, 'Delay'), 'pareto'))).toEqual({ scale: '40ms' });
-  });
-
-  it('are named by the schema where it does so', () => {
-    expect(lawsOf(impair, { 'x-one-of': ['a', 'b'], properties: { a: {}, b: {}, c: {} } })).toEqual(['a', 'b']);
+  it('are those that the schema names, in its order', () => {
+    expect(lawsOf(def(impair, 'Delay'))).toEqual(['constant', 'uniform', 'normal', 'exponential']);
+    expect(lawsOf(def(impair, 'Loss'))).toEqual(['percentage', 'every_nth', 'gilbert_elliott']);
+    expect(lawsOf(def(impair, 'Rate'))).toEqual([]);
+    expect(lawsOf({ description: 'Exactly one law is set.', properties: { a: { type: ['string', 'null'] } } })).toEqual([]);
   });
 
   it('begin with values that are accepted', () => {
     expect(starterOf(impair, fieldOf(impair, def(impair, 'Delay'), 'normal'))).toEqual({ mean: '20ms', deviation: '5ms' });
     expect(starterOf(impair, fieldOf(impair, def(impair, 'Loss'), 'percentage'))).toBe(1);
-    expect(starterOf(impair, fieldOf(impair, def(impair, 'Laws'), 'rate'))).toEqual({ bits: '2.5G' });
+    expect(starterOf(impair, fieldOf(impair, def(impair, 'Laws'), 'rate'))).toEqual({ bits: '10M' });
+    expect(starterOf(impair, fieldOf(impair, def(impair, 'Loss'), 'every_nth'))).toBe(100);
+    expect(starterOf(impair, fieldOf(impair, def(impair, 'Loss'), 'gilbert_elliott'))).toEqual({ loss_percentage: 1, mean_run: 3 });
   });
 });
 
@@ -72,13 +64,21 @@ describe('stages', () => {
 
   it('leave no counter of packets out of sight', () => {
     const counters = { received_packets: 9, sent_packets: 8, lost_packets: 1, marked_packets: 2, paused_packets: 3, delayed_packets: 0, sent_bytes: 7 };
-    expect(othersOf(counters, stagesOf(impair))).toEqual(['paused_packets']);
-    expect(othersOf(counters, stagesOf(impair).filter((stage) => stage.name !== 'rate'))).toEqual(['marked_packets', 'paused_packets']);
+    const others = (stages = stagesOf(impair)) => othersOf(impair, counters, stages).map((one) => one.key);
+    expect(others()).toEqual(['paused_packets']);
+    expect(others(stagesOf(impair).filter((stage) => stage.name !== 'rate'))).toEqual(['marked_packets', 'paused_packets']);
+  });
+
+  it('have the counters that the schema gives them, in the order of reports', () => {
+    expect(stagesOf(impair).map((stage) => stage.counters.map((one) => one.label))).toEqual([['lost', 'duplicated'], ['marked', 'queue dropped'], ['delayed', 'reordered'], ['modified']]);
   });
 
   it('lead to the schema of their slot', () => {
-    expect(slotOf(impair, 'delay')).toBe(def(impair, 'Delay'));
-    expect(slotOf({}, 'delay')).toEqual({});
+    const delay = stagesOf(impair).find((stage) => stage.name === 'delay');
+    expect(delay?.keys).toEqual(['delay']);
+    expect(delay && slotsOf(impair, delay)[0]?.schema).toBe(def(impair, 'Delay'));
+    expect(delay && pick({ delay: { constant: '1s' }, loss: { percentage: 1 }, order: ['delay'] }, delay)).toEqual({ delay: { constant: '1s' } });
+    expect(stagesOf({})).toEqual([]);
   });
 });
 

@@ -2,6 +2,10 @@
 //!
 //! A slot with a choice of laws is a table with one of them set, so that a file reads
 //! `loss = { percentage = 1 }` and a field that does not exist is refused by name.
+//!
+//! Forms are made from the schemas of these types alone. Beside JSON Schema's own words they say by `x-one-of` which
+//! properties exclude each other (the laws of a slot, in the order in which they are offered), by `x-stage` which stage a
+//! slot belongs to, and by `examples` values that are accepted together.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -53,15 +57,19 @@ impl Stage {
 pub struct Laws {
     /// Loss and duplication.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-stage" = Stage::Loss))]
     pub loss: Option<Loss>,
     /// Rate and queue.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-stage" = Stage::Rate))]
     pub rate: Option<Rate>,
     /// Delay and jitter.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-stage" = Stage::Delay))]
     pub delay: Option<Delay>,
     /// Change of content.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-stage" = Stage::Content))]
     pub content: Option<Content>,
     /// Order of the stages, each at most once; those not named follow in their usual order.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,12 +79,15 @@ pub struct Laws {
 /// The slot of loss and duplication. At most one loss law is set.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("x-one-of" = ["percentage", "every_nth", "gilbert_elliott"]))]
 pub struct Loss {
     /// Each packet is lost alone with this probability, in percent.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = 1)]
     pub percentage: Option<f64>,
     /// Every n-th packet is lost, the n-th first.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = 100)]
     pub every_nth: Option<u64>,
     /// Bursty loss: a two-state Markov chain.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -89,24 +100,31 @@ pub struct Loss {
 /// The Gilbert-Elliott model, by wanted mean loss and mean run of losses, or by its four probabilities.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("examples" = [{ "loss_percentage": 1, "mean_run": 3 }, { "good_to_bad_percentage": 1, "bad_to_good_percentage": 30 }]))]
 pub struct GilbertElliott {
     /// Mean loss in percent, all of it in the bad state. Together with `mean_run`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = 1)]
     pub loss_percentage: Option<f64>,
     /// Mean number of losses in a row, at least 1.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = 3)]
     pub mean_run: Option<f64>,
     /// Probability p of going from good to bad, in percent, asked for each packet.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = 1)]
     pub good_to_bad_percentage: Option<f64>,
     /// Probability r of going from bad to good, in percent. Absent: all that p leaves (100 − p).
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = 30)]
     pub bad_to_good_percentage: Option<f64>,
     /// Loss in the bad state, 1 − h, in percent. Absent: 100.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = 100)]
     pub bad_loss_percentage: Option<f64>,
     /// Loss in the good state, 1 − k, in percent. Absent: 0.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = 0)]
     pub good_loss_percentage: Option<f64>,
 }
 
@@ -152,6 +170,7 @@ impl GilbertElliott {
 #[serde(deny_unknown_fields)]
 pub struct Duplicate {
     /// Probability for each packet, in percent.
+    #[schemars(example = 1)]
     pub percentage: f64,
 }
 
@@ -178,6 +197,7 @@ pub struct Rate {
     pub discipline: Discipline,
     /// Bytes for each packet beyond its network layer, 0 to 1000. Absent: 18, Ethernet header and check sequence; 38 with preamble and gap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(example = 38)]
     pub overhead_bytes: Option<u32>,
 }
 
@@ -230,9 +250,11 @@ impl OrderPolicy {
 /// The slot of delay and jitter. Exactly one law is set. Negative draws become 0.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(extend("x-one-of" = ["constant", "uniform", "normal", "exponential"]))]
 pub struct Delay {
     /// The same delay for each packet.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = "20ms")]
     pub constant: Option<Span>,
     /// Uniform between two bounds.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -252,8 +274,10 @@ pub struct Delay {
 #[serde(deny_unknown_fields)]
 pub struct Uniform {
     /// Least delay.
+    #[schemars(example = "10ms")]
     pub min: Span,
     /// Greatest delay.
+    #[schemars(example = "30ms")]
     pub max: Span,
 }
 
@@ -262,8 +286,10 @@ pub struct Uniform {
 #[serde(deny_unknown_fields)]
 pub struct Normal {
     /// Mean delay.
+    #[schemars(example = "20ms")]
     pub mean: Span,
     /// Standard deviation.
+    #[schemars(example = "5ms")]
     pub deviation: Span,
 }
 
@@ -272,12 +298,15 @@ pub struct Normal {
 #[serde(deny_unknown_fields)]
 pub struct Exponential {
     /// Mean delay, `min` included, before `max` cuts it.
+    #[schemars(example = "20ms")]
     pub mean: Span,
     /// Least delay. Absent: 0.
     #[serde(default, skip_serializing_if = "is_default")]
+    #[schemars(example = "10ms")]
     pub min: Span,
     /// Greatest delay: longer draws become this. Absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(example = "100ms")]
     pub max: Option<Span>,
 }
 
@@ -339,6 +368,7 @@ impl Region {
 #[serde(deny_unknown_fields)]
 pub struct Content {
     /// Share of packets that are changed, in percent. A packet with nothing in the region stays as it is.
+    #[schemars(example = 1)]
     pub percentage: f64,
     /// Bits flipped in each of them, 1 to 64, at different random places.
     #[serde(default = "one")]

@@ -12,11 +12,13 @@
 //! # Ok::<(), weir_model::ModelError>(())
 //! ```
 
+mod counters;
 mod laws;
 pub mod profiles;
 mod text;
 mod value;
 
+pub use counters::{COUNTERS, Counter, Counters};
 pub use laws::*;
 pub use value::{EtherType, Prefix, Prefixes, Protocol, QueueLimit, Ranges};
 

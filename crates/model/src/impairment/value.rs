@@ -12,7 +12,7 @@ const MAX_PARTS: usize = 64;
 
 /// Strings and whole numbers both read; written as a string.
 macro_rules! word_serde {
-    ($name:ident, $form:expr) => {
+    ($name:ident, $form:expr, $examples:expr) => {
         impl serde::Serialize for $name {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.collect_str(self)
@@ -44,7 +44,7 @@ macro_rules! word_serde {
                 stringify!($name).into()
             }
             fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                schemars::json_schema!({ "type": ["string", "integer"], "description": $form })
+                schemars::json_schema!({ "type": ["string", "integer"], "description": $form, "examples": $examples })
             }
         }
     };
@@ -100,7 +100,11 @@ impl fmt::Display for Ranges {
     }
 }
 
-word_serde!(Ranges, "a number or ranges such as 80, 5060-5090 or 80,443 (at most 64 parts)");
+word_serde!(
+    Ranges,
+    "a number or ranges such as 80, 5060-5090 or 80,443 (at most 64 parts)",
+    ["80", "5060-5090", "80,443"]
+);
 
 /// An address prefix; the bits behind its length are zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -197,7 +201,8 @@ impl fmt::Display for Prefixes {
 
 word_serde!(
     Prefixes,
-    "addresses or prefixes such as 10.0.0.0/8 or 2001:db8::1,fe80::/10 (at most 64)"
+    "addresses or prefixes such as 10.0.0.0/8 or 2001:db8::1,fe80::/10 (at most 64)",
+    ["10.0.0.0/8", "2001:db8::1,fe80::/10"]
 );
 
 /// An IP protocol by number or by its IANA keyword.
@@ -241,7 +246,8 @@ const PROTOCOL_FORM: &str = "an IP protocol: tcp, udp, icmp, icmpv6, sctp, udp-l
 
 word_serde!(
     Protocol,
-    "an IP protocol: tcp, udp, icmp, icmpv6, sctp, udp-lite, gre, esp, igmp, ospf or a number 0 to 255"
+    "an IP protocol: tcp, udp, icmp, icmpv6, sctp, udp-lite, gre, esp, igmp, ospf or a number 0 to 255",
+    ["udp", "tcp", "47"]
 );
 
 /// An EtherType by number or name; a value below 1536 is the length of an IEEE 802.3 frame.
@@ -278,7 +284,11 @@ impl fmt::Display for EtherType {
 
 const ETHERTYPE_FORM: &str = "an EtherType: ipv4, arp, ipv6, mpls, lldp or a number such as 0x88cc";
 
-word_serde!(EtherType, "an EtherType: ipv4, arp, ipv6, mpls, lldp or a number such as 0x88cc");
+word_serde!(
+    EtherType,
+    "an EtherType: ipv4, arp, ipv6, mpls, lldp or a number such as 0x88cc",
+    ["ipv6", "0x88cc"]
+);
 
 /// How much may wait in a queue, the packet being sent not counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -319,7 +329,11 @@ impl fmt::Display for QueueLimit {
     }
 }
 
-word_serde!(QueueLimit, "a time (250ms), a size (64K; K is 1024) or packets (100packets)");
+word_serde!(
+    QueueLimit,
+    "a time (250ms), a size (64K; K is 1024) or packets (100packets)",
+    ["250ms", "64K", "100packets"]
+);
 
 #[cfg(test)]
 mod tests {

@@ -914,7 +914,13 @@ export interface components {
             /** @description The file that all of them are in. */
             file?: string | null;
         };
-        /** @description bits per second such as 64k, 10M, 2.5G or 100Mbit (K, M, G, T are powers of ten) */
+        /**
+         * @description bits per second such as 64k, 10M, 2.5G or 100Mbit (K, M, G, T are powers of ten)
+         * @example 10M
+         * @example 64k
+         * @example 2.5G
+         * @example 100Mbit
+         */
         BitRate: string | number;
         /** @description What was tried on either side of what a search found, in its unit. */
         Bounds: {
@@ -939,7 +945,12 @@ export interface components {
              */
             target: string;
         };
-        /** @description bytes such as 1460, 64K or 1M (K is 1024) */
+        /**
+         * @description bytes such as 1460, 64K or 1M (K is 1024)
+         * @example 1M
+         * @example 1460
+         * @example 64K
+         */
         ByteSize: string | number;
         /** @description The host that was calibrated. */
         CalibratedHost: {
@@ -1019,7 +1030,12 @@ export interface components {
             /** @description What the running one does. */
             step?: string | null;
         };
-        /** @description none, spread:P% or burst:N */
+        /**
+         * @description none, spread:P% or burst:N
+         * @example spread:5%
+         * @example none
+         * @example burst:8
+         */
         CatchUp: string;
         /** @description What happens to checksums when content is changed. */
         Checksum: "repair" | "leave" | "checksum";
@@ -1287,12 +1303,19 @@ export interface components {
             /**
              * Format: double
              * @description Share of packets that are changed, in percent. A packet with nothing in the region stays as it is.
+             * @example 1
              */
             percentage: number;
             /** @description Where bits may be flipped. */
             region?: components["schemas"]["Region"];
         };
-        /** @description random, zeros, ascii or ratio:R (compressible by about R) */
+        /**
+         * @description random, zeros, ascii or ratio:R (compressible by about R)
+         * @example random
+         * @example zeros
+         * @example ascii
+         * @example ratio:2.5
+         */
         Content2: string;
         /** @description CPU use of one host, as shares of all its processors, and of Weir's process alone. */
         CpuEnd: {
@@ -1432,7 +1455,10 @@ export interface components {
         };
         /** @description The slot of delay and jitter. Exactly one law is set. Negative draws become 0. */
         Delay2: {
-            /** @description The same delay for each packet. */
+            /**
+             * @description The same delay for each packet.
+             * @example 20ms
+             */
             constant?: components["schemas"]["Span"] | null;
             /** @description Exponential, from a least delay on. */
             exponential?: components["schemas"]["Exponential"] | null;
@@ -1505,13 +1531,18 @@ export interface components {
         };
         /** @description What happens when the queue is full. */
         Discipline: "tail-drop";
-        /** @description a DSCP code point 0 to 63 or its name */
+        /**
+         * @description a DSCP code point 0 to 63 or its name
+         * @example EF
+         * @example 46
+         */
         Dscp: string | number;
         /** @description Duplication: one copy, right behind its original, with draws of its own in the later stages. */
         Duplicate: {
             /**
              * Format: double
              * @description Probability for each packet, in percent.
+             * @example 1
              */
             percentage: number;
         };
@@ -2006,7 +2037,11 @@ export interface components {
              */
             warnings: components["schemas"]["Warning"][];
         };
-        /** @description an EtherType: ipv4, arp, ipv6, mpls, lldp or a number such as 0x88cc */
+        /**
+         * @description an EtherType: ipv4, arp, ipv6, mpls, lldp or a number such as 0x88cc
+         * @example ipv6
+         * @example 0x88cc
+         */
         EtherType: string | number;
         /** @description One expectation. */
         Expectation: {
@@ -2150,11 +2185,20 @@ export interface components {
         };
         /** @description An exponential delay: `min` and an exponential part of mean `mean` − `min`. */
         Exponential: {
-            /** @description Greatest delay: longer draws become this. Absent: none. */
+            /**
+             * @description Greatest delay: longer draws become this. Absent: none.
+             * @example 100ms
+             */
             max?: components["schemas"]["Span"] | null;
-            /** @description Mean delay, `min` included, before `max` cuts it. */
+            /**
+             * @description Mean delay, `min` included, before `max` cuts it.
+             * @example 20ms
+             */
             mean: components["schemas"]["Span"];
-            /** @description Least delay. Absent: 0. */
+            /**
+             * @description Least delay. Absent: 0.
+             * @example 10ms
+             */
             min?: components["schemas"]["Span"];
         };
         /** @description The IP version of a connection. */
@@ -2461,36 +2505,52 @@ export interface components {
              */
             value?: number | null;
         };
-        /** @description The Gilbert-Elliott model, by wanted mean loss and mean run of losses, or by its four probabilities. */
+        /**
+         * @description The Gilbert-Elliott model, by wanted mean loss and mean run of losses, or by its four probabilities.
+         * @example {
+         *       "loss_percentage": 1,
+         *       "mean_run": 3
+         *     }
+         * @example {
+         *       "bad_to_good_percentage": 30,
+         *       "good_to_bad_percentage": 1
+         *     }
+         */
         GilbertElliott: {
             /**
              * Format: double
              * @description Loss in the bad state, 1 − h, in percent. Absent: 100.
+             * @example 100
              */
             bad_loss_percentage?: number | null;
             /**
              * Format: double
              * @description Probability r of going from bad to good, in percent. Absent: all that p leaves (100 − p).
+             * @example 30
              */
             bad_to_good_percentage?: number | null;
             /**
              * Format: double
              * @description Loss in the good state, 1 − k, in percent. Absent: 0.
+             * @example 0
              */
             good_loss_percentage?: number | null;
             /**
              * Format: double
              * @description Probability p of going from good to bad, in percent, asked for each packet.
+             * @example 1
              */
             good_to_bad_percentage?: number | null;
             /**
              * Format: double
              * @description Mean loss in percent, all of it in the bad state. Together with `mean_run`.
+             * @example 1
              */
             loss_percentage?: number | null;
             /**
              * Format: double
              * @description Mean number of losses in a row, at least 1.
+             * @example 3
              */
             mean_run?: number | null;
         };
@@ -3174,6 +3234,7 @@ export interface components {
             /**
              * Format: uint64
              * @description Every n-th packet is lost, the n-th first.
+             * @example 100
              */
             every_nth?: number | null;
             /** @description Bursty loss: a two-state Markov chain. */
@@ -3181,6 +3242,7 @@ export interface components {
             /**
              * Format: double
              * @description Each packet is lost alone with this probability, in percent.
+             * @example 1
              */
             percentage?: number | null;
         };
@@ -3251,9 +3313,15 @@ export interface components {
         };
         /** @description A normal delay. */
         Normal: {
-            /** @description Standard deviation. */
+            /**
+             * @description Standard deviation.
+             * @example 5ms
+             */
             deviation: components["schemas"]["Span"];
-            /** @description Mean delay. */
+            /**
+             * @description Mean delay.
+             * @example 20ms
+             */
             mean: components["schemas"]["Span"];
         };
         /** @description What a delay law may do to the order of packets. */
@@ -3386,7 +3454,11 @@ export interface components {
              */
             runs: number;
         };
-        /** @description addresses or prefixes such as 10.0.0.0/8 or 2001:db8::1,fe80::/10 (at most 64) */
+        /**
+         * @description addresses or prefixes such as 10.0.0.0/8 or 2001:db8::1,fe80::/10 (at most 64)
+         * @example 10.0.0.0/8
+         * @example 2001:db8::1,fe80::/10
+         */
         Prefixes: string | number;
         /** @description What became of the packets. */
         Preview: {
@@ -3573,7 +3645,12 @@ export interface components {
             /** @description All of them. */
             profiles: components["schemas"]["ProfileEntry"][];
         };
-        /** @description an IP protocol: tcp, udp, icmp, icmpv6, sctp, udp-lite, gre, esp, igmp, ospf or a number 0 to 255 */
+        /**
+         * @description an IP protocol: tcp, udp, icmp, icmpv6, sctp, udp-lite, gre, esp, igmp, ospf or a number 0 to 255
+         * @example udp
+         * @example tcp
+         * @example 47
+         */
         Protocol: string | number;
         /** @description Published figures in a CSV file with a header line. */
         Published: {
@@ -3659,9 +3736,19 @@ export interface components {
              */
             sent_packets: number;
         };
-        /** @description a time (250ms), a size (64K; K is 1024) or packets (100packets) */
+        /**
+         * @description a time (250ms), a size (64K; K is 1024) or packets (100packets)
+         * @example 250ms
+         * @example 64K
+         * @example 100packets
+         */
         QueueLimit: string | number;
-        /** @description a number or ranges such as 80, 5060-5090 or 80,443 (at most 64 parts) */
+        /**
+         * @description a number or ranges such as 80, 5060-5090 or 80,443 (at most 64 parts)
+         * @example 80
+         * @example 5060-5090
+         * @example 80,443
+         */
         Ranges: string | number;
         /** @description A link of a limited rate with a queue before it. */
         Rate: {
@@ -3672,6 +3759,7 @@ export interface components {
             /**
              * Format: uint32
              * @description Bytes for each packet beyond its network layer, 0 to 1000. Absent: 18, Ethernet header and check sequence; 38 with preamble and gap.
+             * @example 38
              */
             overhead_bytes?: number | null;
             /** @description How much may wait: a time, a size or packets. Absent: the larger of 250 ms at the rate and 16 full frames. */
@@ -4313,9 +4401,19 @@ export interface components {
              */
             trial: components["schemas"]["Span"];
         };
-        /** @description a 64-bit seed, decimal or 0x hexadecimal, as a string */
+        /**
+         * @description a 64-bit seed, decimal or 0x hexadecimal, as a string
+         * @example 42
+         * @example 0x2a
+         */
         Seed: string | number;
-        /** @description a rate such as 10M, 2.5G, 50000pps or 10M/32 (bursts of 32); 0 is unlimited */
+        /**
+         * @description a rate such as 10M, 2.5G, 50000pps or 10M/32 (bursts of 32); 0 is unlimited
+         * @example 10M
+         * @example 50000pps
+         * @example 10M/32
+         * @example 0
+         */
         SendRate: string | number;
         /** @description What a sender did. */
         Sender: {
@@ -4566,7 +4664,14 @@ export interface components {
              */
             p99_seconds?: number | null;
         };
-        /** @description a time such as 10, 2.5s, 40ms, 100us, 2m, 1h or 1d (a bare number is seconds) */
+        /**
+         * @description a time such as 10, 2.5s, 40ms, 100us, 2m, 1h or 1d (a bare number is seconds)
+         * @example 40ms
+         * @example 10
+         * @example 2.5s
+         * @example 100us
+         * @example 2m
+         */
         Span: string | number;
         /** @description The stages of the path through the emulator. */
         Stage: "loss" | "rate" | "delay" | "content";
@@ -5230,9 +5335,15 @@ export interface components {
         };
         /** @description A uniform delay. */
         Uniform: {
-            /** @description Greatest delay. */
+            /**
+             * @description Greatest delay.
+             * @example 30ms
+             */
             max: components["schemas"]["Span"];
-            /** @description Least delay. */
+            /**
+             * @description Least delay.
+             * @example 10ms
+             */
             min: components["schemas"]["Span"];
         };
         /** @description What became of a document that was looked at. */

@@ -59,14 +59,17 @@ export class LiveTest {
   /** Names that its flows will have, from before the program has told them. */
   expected: string[] = $state.raw([]);
   skipped = 0;
+  // eslint-disable-next-line svelte/prefer-svelte-reactivity -- figures are read when `tick` moves, not when they change
   readonly flows = new Map<number, Row>();
   readonly total = new Series(COLUMNS, LENGTH);
   /** As the test has them, and as the stream tells them meanwhile. */
   readonly warnings: Warning[] = [];
   latestTotal: { forward: Row | undefined; reverse: Row | undefined } = { forward: undefined, reverse: undefined };
   /** When (the test's time, s) the far end last told of each flow. */
+  // eslint-disable-next-line svelte/prefer-svelte-reactivity -- figures are read when `tick` moves, not when they change
   readonly #told = new Map<number, number>();
   /** History of each flow, from its first figure on. */
+  // eslint-disable-next-line svelte/prefer-svelte-reactivity -- figures are read when `tick` moves, not when they change
   readonly #series = new Map<number, Series>();
 
   constructor(test: Test) {

@@ -18,13 +18,19 @@ export interface Schema {
   const?: Json;
   enum?: Json[];
   default?: Json;
+  /** Values that are accepted, the one to begin with first. */
+  examples?: Json[];
   description?: string;
   title?: string;
   format?: string;
   minimum?: number;
   maximum?: number;
-  /** Names of properties of which one is set: the laws of a slot. */
+  /** Names of properties of which at most one is set, in the order in which they are offered: the laws of a slot. */
   'x-one-of'?: string[];
+  /** The stage of the engine's order that a slot or a counter belongs to. */
+  'x-stage'?: string;
+  /** What an emulator counts under this configuration. */
+  'x-counters'?: Schema;
 }
 
 export interface Choice {
@@ -44,8 +50,8 @@ export interface Field {
   /** What is accepted, from the description of its type. */
   accepted: string;
   placeholder: string;
-  /** A value that is accepted; empty where the schema tells none. */
-  example: string;
+  /** A value that is accepted; absent where the schema tells none. */
+  example: Json | undefined;
   /** A null or an absence is meaningful: nothing is set. */
   optional: boolean;
   required: boolean;
@@ -125,16 +131,6 @@ function kindOf(schema: Schema, choices: Choice[]): Kind {
 /** `bad_loss_percentage` as `bad loss percentage`: the file's own word stays readable in the form. */
 export const labelOf = (name: string): string => name.replaceAll('_', ' ');
 
-/** One of the examples that a type's description gives (`such as 10, 2.5s, 40ms or 2m`). */
-export function exampleOf(description: string): string {
-  const listed = /such as ([^()]+?)(?: \(|$|;)/.exec(description)?.[1];
-  if (listed !== undefined) {
-    const examples = listed.split(/, | or /).map((one) => one.trim());
-    return examples[Math.min(2, examples.length - 1)] ?? '';
-  }
-  return /\((\d[^;)]*)\)/.exec(description)?.[1]?.split(',')[0]?.trim() ?? '';
-}
-
 /** What one property of an object is. */
 export function fieldOf(root: Schema, owner: Schema, name: string): Field {
   const own = owner.properties?.[name] ?? {};
@@ -146,14 +142,15 @@ export function fieldOf(root: Schema, owner: Schema, name: string): Field {
   const initial = own.default ?? schema.default;
   const plain = kind === 'quantity' || kind === 'number' || kind === 'text';
   const fallback = initial !== undefined && initial !== null && plain ? String(initial) : '';
+  const example = (own.examples ?? schema.examples)?.[0];
   return {
     name,
     label: labelOf(name),
     kind,
     help: plainly(own.description ?? schema.description ?? ''),
     accepted: plain ? plainly(typeWords) : '',
-    placeholder: fallback !== '' ? fallback : exampleOf(typeWords) && `e.g. ${exampleOf(typeWords)}`,
-    example: fallback !== '' ? fallback : exampleOf(typeWords),
+    placeholder: fallback !== '' ? fallback : plain && example !== undefined ? `e.g. ${String(example)}` : '',
+    example,
     optional: nullable || !required,
     required,
     initial,
@@ -176,25 +173,13 @@ export function fieldsOf(root: Schema, object: Schema, first: readonly string[] 
   return [...new Set(names)].map((name) => fieldOf(root, object, name));
 }
 
-/** Beside laws, in slots whose schema does not name its laws by `x-one-of`. */
-const BESIDE_LAWS = new Set(['duplicate', 'order']);
+/** The properties of which at most one is set, when the object is a slot for a law. */
+export const lawsOf = (object: Schema): string[] => object['x-one-of'] ?? [];
 
-/**
- * The properties of which one is set, when the object is a slot for a law: named by `x-one-of`, else told by the
- * words "one law is set" and being nullable. A new law is one of them without a change here.
- */
-export function lawsOf(root: Schema, object: Schema): string[] {
-  if (object['x-one-of'] !== undefined) return object['x-one-of'];
-  if (!/\bone (\w+ )?law is set\b/i.test(object.description ?? '')) return [];
-  return Object.keys(object.properties ?? {}).filter((name) => {
-    const field = fieldOf(root, object, name);
-    return field.initial === undefined && field.optional && !BESIDE_LAWS.has(name);
-  });
-}
-
-/** A first value for a field that is switched on: required parts filled with examples, so that it can be tried at once. */
+/** A first value for a field that is switched on: the schema's example, so that it can be tried at once. */
 export function starterOf(root: Schema, field: Field): Json {
   if (field.initial !== undefined && field.initial !== null) return field.initial;
+  if (field.example !== undefined) return structuredClone(field.example);
   switch (field.kind) {
     case 'choice':
       return field.choices[0]?.value ?? '';
@@ -203,7 +188,6 @@ export function starterOf(root: Schema, field: Field): Json {
     case 'number':
       return Math.max(1, field.minimum ?? 1);
     case 'quantity':
-      return field.example;
     case 'text':
       return '';
     case 'list':
@@ -216,17 +200,10 @@ export function starterOf(root: Schema, field: Field): Json {
   }
 }
 
-/** Lengths for starters by what a time is for: a spread is smaller than the middle it is around. */
-const TIMES: Record<string, string> = { deviation: '5ms', min: '10ms', max: '30ms', mean: '20ms', constant: '20ms' };
-
 /** An object with its required parts set. */
 export function starterObject(root: Schema, object: Schema): JsonObject {
   const made: JsonObject = {};
-  for (const name of object.required ?? []) {
-    const field = fieldOf(root, object, name);
-    const time = /\ba time\b/.test(field.accepted) ? TIMES[name] : undefined;
-    made[name] = time ?? starterOf(root, field);
-  }
+  for (const name of object.required ?? []) made[name] = starterOf(root, fieldOf(root, object, name));
   return made;
 }
 
