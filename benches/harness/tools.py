@@ -228,6 +228,8 @@ def catalogue(bare_directory, weir, iperf3_new):
             ("weir-cut", weir_udp + ["-b", "0", "--gso", "on", "--gro", "off"]),
             ("weir-packet", weir_udp + ["-b", "0", "--gso", "off", "--gro", "off"]),
             ("weir-paced", weir_udp + ["-b", "{pps}pps"]),
+            # As nuttcp and sockperf wait, but for half of the time only.
+            ("weir-paced-spin", weir_udp + ["-b", "{pps}pps", "--spin", "500us"]),
             ("weir-tcp", test + ["-P", "{streams}"]),
             ("weir-tcp-best", test + ["-P", "{streams}", "-Z", "--skip-rx-copy"])):
         add(Tool(name, serve, client, tcp, parse_weir, server_ends=True), weir_if_real(weir))

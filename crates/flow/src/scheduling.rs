@@ -22,6 +22,8 @@ const MOST_NEEDED: f64 = 0.25;
 const MOST_BUSY: f64 = 0.5;
 /// The same on fewer than [`CPUS_ENOUGH`] processors, so that the receiver is not kept waiting.
 const MOST_BUSY_FEW: f64 = 0.25;
+/// The same where the user asked for the spinning: below what the thread is watched for.
+const MOST_BUSY_ASKED: f64 = 0.6;
 const CPUS_ENOUGH: usize = 3;
 
 /// What the user asks for.
@@ -45,6 +47,21 @@ impl std::str::FromStr for Scheduling {
             "fifo" => Ok(Scheduling::Fifo),
             _ => Err("expected auto, normal or fifo"),
         }
+    }
+}
+
+/// What the user asks of sending threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Asked {
+    /// Their class.
+    pub scheduling: Scheduling,
+    /// How long they spin before each deadline, ns; absent: as the caller of [`waking`] does usually.
+    pub spin_ns: Option<u64>,
+}
+
+impl From<Scheduling> for Asked {
+    fn from(scheduling: Scheduling) -> Self {
+        Asked { scheduling, spin_ns: None }
     }
 }
 
@@ -120,15 +137,22 @@ impl Waking {
     }
 }
 
-/// How a thread with this demand waits on a host of `cpus` processors; at normal scheduling it spins `spin_ns`.
-pub fn waking(asked: Scheduling, demand: Demand, cpus: usize, spin_ns: u64) -> Waking {
+/// How a thread with this demand waits on a host of `cpus` processors; at normal scheduling it spins `spin_ns`, unless
+/// something else is asked for. Under SCHED_FIFO it spins less where that would take too much of its processor.
+pub fn waking(asked: impl Into<Asked>, demand: Demand, cpus: usize, spin_ns: u64) -> Waking {
+    let Asked { scheduling, spin_ns: asked_ns } = asked.into();
+    let spin_ns = asked_ns.unwrap_or(spin_ns);
     // Without flows there is nothing to be on time for.
     let needed = demand.processors + demand.wakeups_per_second * WAKE_SECONDS;
-    if asked == Scheduling::Normal || !(needed > 0.0 && needed <= MOST_NEEDED) {
+    if scheduling == Scheduling::Normal || !(needed > 0.0 && needed <= MOST_NEEDED) {
         return Waking::normal(spin_ns);
     }
     // Spinning is what makes gaps even (1 to 2 us of deviation instead of 6 to 25), and a little of it starves nobody.
-    let most = if cpus < CPUS_ENOUGH { MOST_BUSY_FEW } else { MOST_BUSY };
+    let most = match asked_ns {
+        Some(_) => MOST_BUSY_ASKED,
+        None if cpus < CPUS_ENOUGH => MOST_BUSY_FEW,
+        None => MOST_BUSY,
+    };
     let share = (most - needed) / demand.wakeups_per_second;
     let spin_ns = spin_ns.min((share * 1e9).round() as u64);
     Waking { class: Class::Fifo, spin_ns }
@@ -198,6 +222,22 @@ mod tests {
         // 10 000 are 24 %.
         let demand = Demand::paced(10_000.0, 1, 160, 1);
         assert_eq!([2, 3].map(|cpus| auto(demand, cpus).spin_ns / 100), [10, 260]);
+    }
+
+    #[test]
+    fn it_spins_as_long_as_was_asked_within_its_share() {
+        let of = |scheduling, pps, asked_us: u64| {
+            let asked = Asked { scheduling, spin_ns: Some(1000 * asked_us) };
+            waking(asked, Demand::paced(pps, 1, 160, 1), 2, SPIN)
+        };
+        let auto = |pps, us| of(Scheduling::Auto, pps, us);
+        assert_eq!(auto(1000.0, 500), Waking { class: Class::Fifo, spin_ns: 500_000 });
+        assert_eq!(auto(1000.0, 0), Waking { class: Class::Fifo, spin_ns: 0 });
+        // 1000 wake-ups of 24 us are 2.4 %: what is left of 60 %.
+        assert_eq!(auto(1000.0, 900), Waking { class: Class::Fifo, spin_ns: 576_000 });
+        // Others may displace it: as long as it likes.
+        assert_eq!(of(Scheduling::Normal, 1000.0, 900), Waking::normal(900_000));
+        assert_eq!(auto(50_000.0, 0), Waking::normal(0));
     }
 
     proptest! {

@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
+use std::time::Duration;
 
 use weir_model::plan::{DataPorts, Switch, Transport};
 use weir_model::units::{BitRate, Span};
@@ -170,6 +171,14 @@ pub(crate) fn scheduling(text: &str) -> Result<Scheduling, String> {
     text.parse().map_err(str::to_string)
 }
 
+/// How long a sending thread spins.
+pub(crate) fn spin(text: &str) -> Result<Duration, String> {
+    let span = text.parse::<Span>().ok().filter(|span| span.0 <= 10_000_000);
+    span.map(|span| Duration::from_nanos(span.0)).ok_or_else(|| {
+        "expected a time up to 10ms, such as 0, 60us or 1ms; a bare number is seconds".into()
+    })
+}
+
 /// CPUs by number: `0`, `0,2`, `1-3`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Cpus(pub(crate) Vec<usize>);
@@ -268,7 +277,7 @@ pub(crate) enum StartAt {
 
 impl StartAt {
     /// The same on CLOCK_MONOTONIC; `now` is the time since 1970.
-    pub(crate) fn monotonic_ns(self, now: std::time::Duration) -> u64 {
+    pub(crate) fn monotonic_ns(self, now: Duration) -> u64 {
         let monotonic = weir_net::clock::Clock::System.monotonic_ns();
         match self {
             StartAt::In(span) => monotonic.saturating_add(span.0),

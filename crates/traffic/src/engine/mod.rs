@@ -16,13 +16,13 @@ mod worker;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use weir_flow::{Scheduling, Sending};
+use weir_flow::{Asked, Sending};
 use weir_model::content::Content;
 use weir_model::warning::{Severity, Warning};
 use weir_net::clock::Clock;
 use weir_wire::control::SenderTotal;
 
-pub(crate) use priority::check as check_scheduling;
+pub(crate) use priority::{asked, check as check_scheduling};
 pub(crate) use receive::{ControlRole, ReceiveFlow};
 pub(crate) use send::SendFlow;
 pub(crate) use stream::{StreamFlow, StreamRole, TcpSamples};
@@ -98,21 +98,21 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// Starts the workers: `count` of each kind, pinned to `cpus` in turn when given. `scheduling` is what senders of
-    /// datagrams may take.
+    /// Starts the workers: `count` of each kind, pinned to `cpus` in turn when given. `asked` is how senders of
+    /// datagrams may wait.
     pub(crate) fn new(
         count: usize,
         cpus: Option<&[usize]>,
-        scheduling: Scheduling,
+        asked: impl Into<Asked>,
         clock: Clock,
     ) -> Result<Engine, TrafficError> {
         let cpu = |i: usize| cpus.filter(|c| !c.is_empty()).map(|c| c[i % c.len()]);
-        let notes = Notes::default();
+        let (notes, asked) = (Notes::default(), asked.into());
         let (mut senders, mut receivers, mut streams) = (vec![], vec![], vec![]);
         for i in 0..count.max(1) {
             let c = clock.clone();
             senders.push(Worker::start(&format!("weir-tx-{i}"), cpu(i), move |inbox| {
-                send::work(inbox, &c, scheduling)
+                send::work(inbox, &c, asked)
             })?);
             let (c, n) = (clock.clone(), notes.clone());
             // Receivers from the other end: with two processors, one flow's sender and receiver get one each.

@@ -1,6 +1,8 @@
 //! The scheduling class of a sending thread: taken and given back as its flows come and go.
 
-use weir_flow::{Class, Demand, Scheduling, Waking, waking};
+use std::time::Duration;
+
+use weir_flow::{Asked, Class, Demand, Scheduling, Waking, waking};
 use weir_net::clock::thread_cpu_ns;
 use weir_net::thread::{allowed_cpus, set_normal, try_fifo};
 use weir_net::waiting::{FIFO_PRIORITY, SPIN_NS};
@@ -11,6 +13,14 @@ use crate::TrafficError;
 const WATCH_NS: u64 = 100_000_000;
 /// A thread under SCHED_FIFO that used more than this share of its processor has flows that cost more than was thought.
 const MOST_USED: f64 = 0.8;
+
+/// Longest spinning that may be asked for.
+const MOST_SPIN: Duration = Duration::from_millis(10);
+
+/// What was asked of sending threads.
+pub(crate) fn asked(scheduling: Scheduling, spin: Option<Duration>) -> Asked {
+    Asked { scheduling, spin_ns: spin.map(|spin| spin.min(MOST_SPIN).as_nanos() as u64) }
+}
 
 /// Refuses a request for SCHED_FIFO that the system will not grant, before anything starts.
 pub(crate) fn check(asked: Scheduling) -> Result<(), TrafficError> {
@@ -27,7 +37,7 @@ pub(crate) fn check(asked: Scheduling) -> Result<(), TrafficError> {
 
 /// The class of the calling thread, and what it may do before a deadline.
 pub(super) struct Priority {
-    asked: Scheduling,
+    asked: Asked,
     cpus: usize,
     waking: Waking,
     /// The system said no: it is not asked again.
@@ -37,11 +47,12 @@ pub(super) struct Priority {
 
 impl Priority {
     /// Of a thread that is scheduled normally so far.
-    pub(super) fn new(asked: Scheduling) -> Self {
+    pub(super) fn new(asked: impl Into<Asked>) -> Self {
+        let asked = asked.into();
         Priority {
             asked,
             cpus: allowed_cpus().map_or(1, |c| c.len()),
-            waking: Waking::normal(SPIN_NS),
+            waking: normal(asked),
             refused: false,
             watch: Watch::default(),
         }
@@ -62,7 +73,7 @@ impl Priority {
         if wanted.class == Class::Fifo && self.class() == Class::Normal {
             if self.refused || try_fifo(FIFO_PRIORITY).is_err() {
                 self.refused = true;
-                wanted = Waking::normal(SPIN_NS);
+                wanted = normal(self.asked);
             } else {
                 self.watch = Watch { at: now, cpu: thread_cpu_ns() };
             }
@@ -80,7 +91,7 @@ impl Priority {
 
     fn judge(&mut self, now: u64, cpu: u64) {
         if self.watch.used(now, cpu) > MOST_USED {
-            self.change(Waking::normal(SPIN_NS));
+            self.change(normal(self.asked));
         }
     }
 
@@ -91,6 +102,11 @@ impl Priority {
         }
         self.waking = wanted;
     }
+}
+
+/// How a thread waits that is scheduled normally.
+fn normal(asked: Asked) -> Waking {
+    Waking::normal(asked.spin_ns.unwrap_or(SPIN_NS))
 }
 
 /// Processor time of a thread since it was last looked at.

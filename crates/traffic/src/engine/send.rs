@@ -7,7 +7,7 @@ use std::sync::mpsc::TryRecvError;
 use std::sync::{Arc, Mutex};
 
 use weir_flow::{
-    Class, Demand, FEW_SEGMENTS, Next, PayloadRing, Scheduling, Sending, segments_per_message,
+    Asked, Class, Demand, FEW_SEGMENTS, Next, PayloadRing, Sending, segments_per_message,
 };
 use weir_model::content::Content;
 use weir_net::clock::{Clock, set_timer_slack};
@@ -81,7 +81,7 @@ struct Slot {
 /// Alike flows share one ring of payloads: headers are written just before sending, and the kernel copies.
 type Rings = HashMap<(usize, ContentKey, u64), PayloadRing>;
 
-pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock, scheduling: Scheduling) {
+pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock, asked: Asked) {
     let _ = set_timer_slack(1);
     let mut flows: HashMap<u64, Slot> = HashMap::new();
     let mut heap: BinaryHeap<Reverse<(u64, u64)>> = BinaryHeap::new();
@@ -90,7 +90,7 @@ pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock, scheduling: Scheduling
     let mut events = PollEvents::new(4);
     // A thread that begins anew after a panic may still be what it was.
     let _ = set_normal();
-    let mut priority = Priority::new(scheduling);
+    let mut priority = Priority::new(asked);
     let mut changed = false;
     loop {
         loop {

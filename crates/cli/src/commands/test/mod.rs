@@ -97,6 +97,7 @@ fn prepare(args: &TestArgs, words: &[OsString]) -> Result<Option<Job>, CliError>
             packet_log: args.output.packet_log.clone(),
             cpus: args.general.affinity.as_ref().map(|c| c.0.clone()),
             scheduling: args.general.scheduling,
+            spin: args.general.spin,
             nominal_auto,
             start_at_ns: args.general.start_at.map(|at| at.monotonic_ns(now)),
             ..ClientConfig::new(plan, host)

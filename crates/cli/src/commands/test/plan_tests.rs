@@ -158,6 +158,7 @@ fn refusals_name_the_flag_what_was_given_and_what_is_accepted() {
         ("h -F file", vec!["--file", "later"]),
         ("h -A x", vec!["--affinity"]),
         ("h --scheduling rr", vec!["--scheduling", "auto, normal or fifo"]),
+        ("h --spin 11ms", vec!["--spin", "up to 10ms"]),
         ("h --plan f -b 1M", vec!["--plan", "--bitrate"]),
         ("h --plan f -i 1 --bidir", vec!["--plan", "--interval", "--bidir"]),
     ] {

@@ -155,7 +155,7 @@ pub(super) async fn run(
     let engine = Arc::new(Engine::new(
         count,
         config.cpus.as_deref(),
-        config.scheduling,
+        crate::engine::asked(config.scheduling, config.spin),
         config.clock.clone(),
     )?);
     let (events, mut flow_events) = mpsc::unbounded_channel();
