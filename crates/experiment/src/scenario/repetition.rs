@@ -121,7 +121,11 @@ impl Repetition {
         if values.len() != self.first as usize {
             return None;
         }
-        let deviation = 100.0 * first.standard_deviation()? / first.mean.abs();
+        // Runs that do not differ do not deviate, from a mean of 0 either.
+        let deviation = match first.standard_deviation()? {
+            0.0 => 0.0,
+            deviation => 100.0 * deviation / first.mean.abs(),
+        };
         let most = self.most;
         Some(match self.needed(values) {
             Needed::Runs(runs) => {
@@ -288,6 +292,10 @@ mod tests {
         assert_eq!(
             repetition(Some(3), 10, 1.0).stage_words(&FIRST).unwrap(),
             "the first 3 runs deviate by 1.04 %: ± 1 % needs 21 runs; 10 are made at most, so that it will not be reached"
+        );
+        assert_eq!(
+            repetition(Some(3), 10, 1.0).stage_words(&[0.0; 3]).unwrap(),
+            "the first 3 runs deviate by 0.00 %: ± 1 % needs 3 runs"
         );
         let short = [&FIRST[..], &[96.0; 7]].concat();
         assert_eq!(
