@@ -94,6 +94,7 @@ fn a_precision_is_reached_by_the_number_that_its_first_stage_told() {
     };
     let (ended, words) = repeated(1000);
     let step = &ended.experiment.steps[0];
+    assert_eq!(step.action, "test", "of one point it is no sweep");
     let values: Vec<f64> = step.runs.iter().map(|r| r.metrics["loss"]).collect();
     let first = weir_stats::Sample::of(&values[..5]).unwrap();
     let needed = first.repetitions_for(0.15 * first.mean, 0.95).unwrap();
@@ -106,7 +107,10 @@ fn a_precision_is_reached_by_the_number_that_its_first_stage_told() {
     assert!(half <= 0.15 * first.mean);
     assert_eq!(step.expectations[0].interval, Some(interval));
     let reason = step.reason.as_deref().unwrap();
-    assert!(reason.starts_with(&format!("± 15 % was reached, which needed {needed} runs")), "{reason}");
+    assert!(
+        reason.starts_with(&format!("± 15 % was reached, which needed {needed} runs")),
+        "{reason}"
+    );
     assert_eq!(words[..4], ["1/5", "2/5", "3/5", "4/5"]);
     assert_eq!(words[4], format!("5/{needed}"));
     assert!(words[5].ends_with(&format!("± 15 % needs {needed} runs")), "{}", words[5]);

@@ -22,9 +22,19 @@ pub(super) struct Repetition {
     confidence: f64,
 }
 
+/// The runs of one point so far.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Series {
+    /// How many.
+    made: u32,
+    /// The first metric of those that count.
+    values: Vec<f64>,
+    needed: Needed,
+}
+
 /// How many runs a point needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Needed {
+enum Needed {
     /// Not known before the first stage has given all of its figures.
     Open,
     /// So many with the figure.
@@ -56,7 +66,7 @@ impl Repetition {
     }
 
     /// What the first metric of a point's runs says of how many are needed.
-    pub(super) fn needed(&self, values: &[f64]) -> Needed {
+    fn needed(&self, values: &[f64]) -> Needed {
         let Some(percentage) = self.precision else { return Needed::Runs(self.first.into()) };
         let first = values.get(..self.first as usize).and_then(Sample::of);
         let Some(first) = first else { return Needed::Open };
@@ -64,35 +74,58 @@ impl Repetition {
         first.repetitions_for(half, self.confidence).map_or(Needed::Never, Needed::Runs)
     }
 
-    /// Whether a point is not run again, which has been so often and gave these values.
-    pub(super) fn is_over(&self, made: u32, values: &[f64]) -> bool {
-        let is_precise = match self.needed(values) {
+    /// A point that has not run yet.
+    pub(super) fn series(&self) -> Series {
+        Series { made: 0, values: vec![], needed: self.needed(&[]) }
+    }
+
+    /// Notes a run of a point, with its first metric where it counts; what is to be said where it ends the first stage.
+    pub(super) fn ran(&self, series: &mut Series, value: Option<f64>) -> Option<String> {
+        series.made += 1;
+        series.values.push(value?);
+        if series.needed != Needed::Open {
+            return None;
+        }
+        series.needed = self.needed(&series.values);
+        self.stage_words(&series.values)
+    }
+
+    /// Whether a point is not run again.
+    pub(super) fn is_over(&self, series: &Series) -> bool {
+        let is_precise = match series.needed {
             Needed::Open | Needed::Never => false,
             // A run without the figure counts among those that were asked for, not among those that make it precise.
-            Needed::Runs(needed) => self.precision.is_none() || values.len() as u64 >= needed,
+            Needed::Runs(needed) => {
+                self.precision.is_none() || series.values.len() as u64 >= needed
+            }
         };
-        made >= self.most || made >= self.first && is_precise
+        series.made >= self.most || series.made >= self.first && is_precise
     }
 
     /// How often a point will have run at the end, as far as its runs tell.
-    pub(super) fn planned(&self, made: u32, values: &[f64]) -> u64 {
-        let needed = match (self.needed(values), self.precision) {
-            (Needed::Runs(runs), None) => return runs.max(made.into()),
-            (Needed::Runs(runs), _) => runs,
-            (Needed::Open, _) => self.first.into(),
-            (Needed::Never, _) => u64::MAX,
+    pub(super) fn planned(&self, series: &Series) -> u64 {
+        let made = u64::from(series.made);
+        let needed = match series.needed {
+            Needed::Runs(runs) if self.precision.is_none() => return runs.max(made),
+            Needed::Runs(runs) => runs,
+            Needed::Open => self.first.into(),
+            Needed::Never => u64::MAX,
         };
-        let more = needed.saturating_sub(values.len() as u64);
-        u64::from(made).saturating_add(more).min(self.most.into())
+        let more = needed.saturating_sub(series.values.len() as u64);
+        made.saturating_add(more).min(self.most.into())
     }
 
     /// What is to be said when a point's first stage has just ended.
-    pub(super) fn stage_words(&self, values: &[f64]) -> Option<String> {
+    fn stage_words(&self, values: &[f64]) -> Option<String> {
         let (percentage, first) = (self.precision?, Sample::of(values)?);
         if values.len() != self.first as usize {
             return None;
         }
-        let deviation = 100.0 * first.standard_deviation()? / first.mean.abs();
+        // Runs that do not differ do not deviate, from a mean of 0 either.
+        let deviation = match first.standard_deviation()? {
+            0.0 => 0.0,
+            deviation => 100.0 * deviation / first.mean.abs(),
+        };
         let most = self.most;
         Some(match self.needed(values) {
             Needed::Runs(runs) => {
@@ -110,13 +143,13 @@ impl Repetition {
     }
 
     /// What came of the precision: at each point with its name, how many runs it needed, and where they were not reached.
-    pub(super) fn words(&self, points: &[(String, Vec<f64>)]) -> Option<String> {
+    pub(super) fn words(&self, points: &[(String, Series)]) -> Option<String> {
         let percentage = self.precision?;
         let (mut least, mut greatest) = (u64::MAX, 0);
         let mut missed = vec![];
-        for (name, values) in points {
-            let made = values.len() as u64;
-            let words = match self.needed(values) {
+        for (name, series) in points {
+            let made = series.values.len() as u64;
+            let words = match series.needed {
                 Needed::Runs(needed) => {
                     (least, greatest) = (least.min(needed), greatest.max(needed));
                     if made >= needed {
@@ -166,6 +199,18 @@ mod tests {
         Repetition::of(&step, 0.95)
     }
 
+    /// A point with these runs, some of which failed.
+    fn ran(repetition: &Repetition, values: &[f64], failed: u32) -> Series {
+        let mut series = repetition.series();
+        for _ in 0..failed {
+            assert_eq!(repetition.ran(&mut series, None), None);
+        }
+        for value in values {
+            repetition.ran(&mut series, Some(*value));
+        }
+        series
+    }
+
     /// Mean 96, deviation 1, n = 3: t is 4.303, so that ± 1 % (0.96) needs (4.303 / 0.96)² = 20.09 runs.
     const FIRST: [f64; 3] = [95.0, 96.0, 97.0];
 
@@ -176,36 +221,47 @@ mod tests {
         assert_eq!(of(2.6), Needed::Runs(3));
         let repetition = repetition(Some(3), 100, 1.0);
         assert_eq!(repetition.needed(&FIRST[..2]), Needed::Open);
-        assert_eq!((repetition.planned(0, &[]), repetition.planned(3, &FIRST)), (3, 21));
-        // Whatever the later ones are, and however often it is asked.
-        let mut values = FIRST.to_vec();
-        for later in [96.0, 500.0, 96.0] {
-            values.push(later);
-            assert_eq!(repetition.needed(&values), Needed::Runs(21));
-            assert!(!repetition.is_over(values.len() as u32, &values));
+        let mut series = ran(&repetition, &[], 0);
+        assert_eq!(repetition.planned(&series), 3);
+        let stage = "the first 3 runs deviate by 1.04 %: ± 1 % needs 21 runs";
+        for (value, words) in FIRST.into_iter().zip([None, None, Some(stage)]) {
+            assert_eq!(repetition.ran(&mut series, Some(value)).as_deref(), words);
         }
-        values.resize(21, 96.0);
-        assert!(repetition.is_over(21, &values) && !repetition.is_over(20, &values[..20]));
+        // Whatever the later ones are.
+        for later in [96.0, 500.0].into_iter().chain([96.0; 16]) {
+            assert!(!repetition.is_over(&series));
+            assert_eq!(repetition.ran(&mut series, Some(later)), None);
+            assert_eq!((series.needed, repetition.planned(&series)), (Needed::Runs(21), 21));
+        }
+        assert_eq!(series.made, 21);
+        assert!(repetition.is_over(&series));
     }
 
     #[test]
     fn runs_without_the_figure_are_made_up_for_within_the_cap() {
         let repetition = repetition(Some(3), 10, 2.6);
-        assert!(!repetition.is_over(3, &FIRST[..2]), "one of three failed");
-        assert_eq!(repetition.planned(3, &FIRST[..2]), 4);
-        assert!(repetition.is_over(4, &FIRST));
-        assert!(repetition.is_over(10, &[]) && !repetition.is_over(9, &[]));
-        assert_eq!(repetition.planned(10, &[]), 10);
+        let series = ran(&repetition, &FIRST[..2], 1);
+        assert!(!repetition.is_over(&series), "one of three failed");
+        assert_eq!(repetition.planned(&series), 4);
+        assert!(repetition.is_over(&ran(&repetition, &FIRST, 1)));
+        let (nine, ten) = (ran(&repetition, &[], 9), ran(&repetition, &[], 10));
+        assert!(repetition.is_over(&ten) && !repetition.is_over(&nine));
+        assert_eq!(repetition.planned(&ten), 10);
     }
 
     #[test]
     fn a_number_that_was_given_is_the_number() {
         let step = SweepStep { runs: Some(3), ..SweepStep::default() };
         let repetition = Repetition::of(&step, 0.95);
-        assert!(!repetition.is_over(2, &FIRST[..2]) && repetition.is_over(3, &[]));
-        assert_eq!((repetition.planned(0, &[]), repetition.planned(3, &[])), (3, 3));
-        assert_eq!(repetition.intervals(), 0.95.into());
-        assert_eq!((repetition.words(&[]), repetition.stage_words(&FIRST)), (None, None));
+        let mut series = ran(&repetition, &[], 2);
+        assert!(!repetition.is_over(&series));
+        assert_eq!(
+            (repetition.planned(&series), repetition.ran(&mut series, Some(1.0))),
+            (3, None)
+        );
+        assert!(repetition.is_over(&series));
+        assert_eq!(repetition.planned(&series), 3);
+        assert_eq!((repetition.intervals(), repetition.words(&[])), (0.95.into(), None));
         assert_eq!(Repetition::of(&SweepStep::default(), 0.95).first, 1);
     }
 
@@ -223,34 +279,38 @@ mod tests {
 
     #[test]
     fn words_say_how_many_were_needed_and_what_was_not_reached() {
-        let of = repetition(Some(3), 21, 1.0);
-        let stage = "the first 3 runs deviate by 1.04 %: ± 1 % needs 21 runs";
-        assert_eq!(of.stage_words(&FIRST).as_deref(), Some(stage));
-        assert_eq!(of.stage_words(&FIRST[..2]), None);
-        let values = [&FIRST[..], &[96.0; 18]].concat();
+        let words = |most, points: &[(&str, &[f64])]| {
+            let of = repetition(Some(3), most, 1.0);
+            let points: Vec<_> =
+                points.iter().map(|(n, v)| ((*n).to_owned(), ran(&of, v, 0))).collect();
+            of.words(&points).unwrap()
+        };
         assert_eq!(
-            of.words(&[(String::new(), values)]).unwrap(),
+            words(21, &[("", &[&FIRST[..], &[96.0; 18]].concat())]),
             "± 1 % was reached, which needed 21 runs (intervals by the deviation of the first 3 runs)"
         );
-        let of = repetition(Some(3), 10, 1.0);
         assert_eq!(
-            of.stage_words(&FIRST).unwrap(),
-            format!("{stage}; 10 are made at most, so that it will not be reached")
+            repetition(Some(3), 10, 1.0).stage_words(&FIRST).unwrap(),
+            "the first 3 runs deviate by 1.04 %: ± 1 % needs 21 runs; 10 are made at most, so that it will not be reached"
+        );
+        assert_eq!(
+            repetition(Some(3), 10, 1.0).stage_words(&[0.0; 3]).unwrap(),
+            "the first 3 runs deviate by 0.00 %: ± 1 % needs 3 runs"
         );
         let short = [&FIRST[..], &[96.0; 7]].concat();
         assert_eq!(
-            of.words(&[(String::new(), short.clone())]).unwrap(),
+            words(10, &[("", &short)]),
             "± 1 % was not reached: 21 runs were needed, 10 gave the figure \
              (intervals by the deviation of the first 3 runs)"
         );
-        let points = [
-            ("size=1".to_owned(), short),
-            ("size=2".to_owned(), vec![0.0, 1.0, -1.0]),
-            ("size=3".to_owned(), vec![5.0; 3]),
-            ("size=4".to_owned(), vec![5.0]),
+        let points: [(&str, &[f64]); 4] = [
+            ("size=1", &short),
+            ("size=2", &[0.0, 1.0, -1.0]),
+            ("size=3", &[5.0; 3]),
+            ("size=4", &[5.0]),
         ];
         assert_eq!(
-            of.words(&points).unwrap(),
+            words(10, &points),
             "± 1 % was not reached at 3 of 4 points: size=1: 21 runs were needed, 10 gave the figure; \
              size=2: the mean of the first 3 runs is 0; size=4: 1 of the 3 runs of the first stage gave the figure \
              (intervals by the deviation of the first 3 runs)"

@@ -56,7 +56,7 @@ pub struct Experiment {
     /// What is to be known of the whole, in words: sessions that were made by other programs, or on other hosts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// Name of the scenario; `sweep` for `weir sweep`.
+    /// Name of the scenario; `sweep` for `weir sweep`, `test` for `weir test --runs`.
     pub name: String,
     /// Title.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -97,7 +97,7 @@ pub struct Experiment {
 pub struct StepOutcome {
     /// Its name.
     pub name: String,
-    /// What it does: `test`, `sweep`, `wait` and so on.
+    /// What it does: `test` (also one that is repeated), `sweep`, `wait` and so on.
     pub action: String,
     /// What to think of it.
     pub outcome: Outcome,

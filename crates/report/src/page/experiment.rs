@@ -607,6 +607,22 @@ mod tests {
         assert!(figures[0].caption.contains("95 %"));
     }
 
+    /// Such as that a precision was not reached, or that a tool was left out: also where expectations have the table's rows.
+    #[test]
+    fn what_is_to_be_said_of_a_step_that_passed_is_a_notice() {
+        let reason = "± 1 % was not reached: 214 runs were needed, 100 gave the figure";
+        let step = StepOutcome { reason: Some(reason.into()), ..sweep(&[], &[(&[], 4.0)]) };
+        let experiment: Experiment = serde_json::from_value(serde_json::json!({
+            "schema": "weir.experiment/1", "id": "x", "version": "0", "name": "test", "started_at": "", "seconds": 1.0,
+            "status": "complete", "command": [], "seed": 1, "steps": [step], "outcome": "passed",
+        }))
+        .unwrap();
+        let notices = of_experiment(&experiment).notices;
+        let [notice] = &notices[..] else { panic!("{notices:?}") };
+        assert_eq!((notice.severity, notice.about.as_str()), (Severity::Info, "s"));
+        assert_eq!(notice.text, reason);
+    }
+
     #[test]
     fn names_alone_are_bars() {
         let step = sweep(&["transport"], &[(&["tcp"], 4.0), (&["udp"], 2.0)]);

@@ -127,7 +127,8 @@ pub(crate) fn run(args: SweepArgs, command: &[OsString]) -> Result<i32, CliError
         key: args.key,
         later: LaterArgs::default(),
     };
-    grid(args.sweep, test, &args.result, command)
+    let scenario = scenario(args.sweep, test, "sweep")?;
+    execute(Job::of_flags(&scenario)?, &args.result, command)
 }
 
 /// `weir test --runs`: the one point of a sweep, repeated.
@@ -165,7 +166,8 @@ pub(crate) fn repeated(args: TestArgs, command: &[OsString]) -> Result<i32, CliE
         ..GridArgs::default()
     };
     let test = TestArgs { later: LaterArgs::default(), ..args };
-    grid(sweep, test, &result, command)
+    let scenario = scenario(sweep, test, "test")?;
+    execute(Job::of_flags(&scenario)?, &result, command)
 }
 
 struct RepeatArgs {
@@ -174,12 +176,8 @@ struct RepeatArgs {
     precision: Option<f64>,
 }
 
-fn grid(
-    grid: GridArgs,
-    test: TestArgs,
-    result: &ResultArgs,
-    command: &[OsString],
-) -> Result<i32, CliError> {
+/// A scenario of one step, which repeats a test at each point of a grid, or at its only one; it and its step have this name.
+fn scenario(grid: GridArgs, test: TestArgs, name: &str) -> Result<Scenario, CliError> {
     let impairing = Impairing {
         both: grid.both.clone(),
         a_to_b: grid.a_to_b.clone(),
@@ -198,10 +196,13 @@ fn grid(
         return Err(CliError::flag(
             "--key",
             "given",
-            "--key-file or WEIR_KEY: a sweep is kept in a file",
+            "--key-file or WEIR_KEY: what is repeated is kept in a file",
         ));
     }
-    let title = test.output.title.clone();
+    let title = test.output.title.clone().unwrap_or_else(|| match grid.over.is_empty() {
+        true => title_of(&grid, test.host.as_deref()),
+        false => name.into(),
+    });
     let test = TestArgs {
         host: if grid.lab { Some("b".into()) } else { test.host },
         key: KeyArgs { key: None, key_file: None, passphrase_file: None },
@@ -241,10 +242,10 @@ fn grid(
             .then(|| ImpairStep { to: impairing, ..ImpairStep::default() }),
         published: vec![],
     };
-    let scenario = Scenario {
+    Ok(Scenario {
         schema: SCENARIO_SCHEMA.into(),
-        name: "sweep".into(),
-        title: title.or_else(|| Some("sweep".into())),
+        name: name.into(),
+        title: Some(title),
         method: None,
         tags: vec![],
         seed: grid.order_seed,
@@ -256,11 +257,61 @@ fn grid(
         hosts,
         emulators,
         steps: vec![Step {
-            name: Some("sweep".into()),
+            name: Some(name.into()),
             expect: grid.expect,
             sweep: Some(Box::new(sweep)),
             ..Step::default()
         }],
-    };
-    execute(Job::of_flags(&scenario)?, result, command)
+    })
+}
+
+/// What repetitions of one test are called.
+fn title_of(grid: &GridArgs, host: Option<&str>) -> String {
+    let test = host.map_or("test".into(), |host| format!("test of {host}"));
+    match (grid.precision, grid.runs) {
+        (Some(percentage), _) => format!("{test}, repeated to ± {percentage} %"),
+        (None, Some(runs @ 2..)) => format!("{test}, {runs} runs"),
+        (None, _) => test,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        test: TestArgs,
+    }
+
+    /// The scenario, and titles of it, of `weir test` with these words.
+    fn of(words: &str, over: &[&str], name: &str) -> Scenario {
+        let test = Line::try_parse_from(["x"].into_iter().chain(words.split(' '))).unwrap().test;
+        let grid = GridArgs {
+            over: over.iter().map(ToString::to_string).collect(),
+            runs: test.later.runs,
+            precision: test.later.precision,
+            ..GridArgs::default()
+        };
+        scenario(grid, test, name).unwrap()
+    }
+
+    #[test]
+    fn repetitions_of_a_test_are_called_a_test_and_those_of_a_grid_a_sweep() {
+        let named = |s: &Scenario| (s.name.clone(), s.steps[0].name.clone().unwrap());
+        let both = |name: &str| (name.to_owned(), name.to_owned());
+        for (words, title) in [
+            ("192.0.2.1 --runs 3", "test of 192.0.2.1, 3 runs"),
+            ("192.0.2.1 --precision 2%", "test of 192.0.2.1, repeated to ± 2 %"),
+            ("192.0.2.1 --confidence 99%", "test of 192.0.2.1"),
+            ("192.0.2.1 --runs 3 --title mine", "mine"),
+        ] {
+            let test = of(words, &[], "test");
+            assert_eq!((named(&test), test.title.as_deref()), (both("test"), Some(title)));
+        }
+        let sweep = of("192.0.2.1 --runs 3", &["size=1,2"], "sweep");
+        assert_eq!((named(&sweep), sweep.title.as_deref()), (both("sweep"), Some("sweep")));
+    }
 }

@@ -85,7 +85,7 @@ impl<'d> Inner<'d, '_, '_> {
                 out.runs.push(run);
                 self.close(out);
                 let own = Inner { rules: rules.to_vec(), path: self.path.clone(), ..*self };
-                own.expect(out);
+                own.expect(out, self.doing.confidence().into());
                 return Ok(());
             }
             if enough(now.progress) {

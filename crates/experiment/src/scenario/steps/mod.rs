@@ -193,7 +193,7 @@ impl<'a> Doing<'a> {
                 });
             }
             let (name, action) = (step.name.clone().unwrap_or_default(), step.action());
-            let mut outcome = begun(&name, action.map_or("", |a| a.name()));
+            let mut outcome = begun(&name, action.map_or("", kind));
             if let Some(reason) = &skipped {
                 outcome.outcome = if is_late { Outcome::Error } else { Outcome::Skipped };
                 outcome.reason = Some(reason.clone());
@@ -203,7 +203,7 @@ impl<'a> Doing<'a> {
             let Some(action) = action else { continue };
             (self.options.tell)(&Happening::Began {
                 name: &name,
-                action: action.name(),
+                action: kind(action),
                 depth: around.depth,
             });
             let begun = Instant::now();
@@ -288,6 +288,14 @@ impl Doing<'_> {
 
 /// Why the first step behind a time-out is not done.
 const TIME_OVER: &str = "the experiment's time was over";
+
+/// What a step does, in a word: repetitions at one point are those of a test.
+fn kind(action: Action<'_>) -> &'static str {
+    match action {
+        Action::Sweep(sweep) if sweep.over.is_empty() => "test",
+        action => action.name(),
+    }
+}
 
 /// A step of which nothing is known yet.
 fn begun(name: &str, action: &str) -> StepOutcome {

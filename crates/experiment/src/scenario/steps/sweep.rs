@@ -16,12 +16,10 @@ impl<'d> Inner<'d, '_, '_> {
         let metrics = self.metrics(&sweep.metrics)?;
         let repeat = Repetition::of(sweep, doing.confidence());
         let (mut done, mut fresh, begun) = (0u64, 0u32, Instant::now());
-        // How often each point ran, and its first metric in the runs that count.
         let first = metrics.first().map(ToString::to_string).unwrap_or_default();
-        let mut firsts: Vec<(u32, Vec<f64>)> = vec![(0, vec![]); all.len()];
-        let planned = |firsts: &[(u32, Vec<f64>)]| -> u64 {
-            firsts.iter().map(|(made, values)| repeat.planned(*made, values)).sum()
-        };
+        let mut series = vec![repeat.series(); all.len()];
+        // Runs of all points, as far as it is known.
+        let mut of: u64 = series.iter().map(|s| repeat.planned(s)).sum();
         'all: for repetition in 1..=repeat.most {
             let order = match sweep.in_order {
                 true => (0..all.len()).collect(),
@@ -31,7 +29,7 @@ impl<'d> Inner<'d, '_, '_> {
                 if doing.is_stopped() || self.until.is_some_and(|u| Instant::now() >= u) {
                     break 'all;
                 }
-                if repeat.is_over(firsts[i].0, &firsts[i].1) {
+                if repeat.is_over(&series[i]) {
                     continue;
                 }
                 let at: At = [self.around.at.clone(), all[i].clone()].concat();
@@ -62,14 +60,11 @@ impl<'d> Inner<'d, '_, '_> {
                     let mut words = None;
                     if is_last {
                         done += 1;
-                        let (made, values) = &mut firsts[i];
-                        *made += 1;
-                        if let Some(value) = run.metrics.get(&first).filter(|_| run.error.is_none()) {
-                            values.push(*value);
-                            words = repeat.stage_words(values);
-                        }
+                        let before = repeat.planned(&series[i]);
+                        let value = run.metrics.get(&first).filter(|_| run.error.is_none());
+                        words = repeat.ran(&mut series[i], value.copied());
+                        of = of - before + repeat.planned(&series[i]);
                     }
-                    let of = planned(&firsts);
                     let left = (fresh > 0).then(|| {
                         (begun.elapsed() / fresh).saturating_mul(of.saturating_sub(done) as u32)
                     });
@@ -104,27 +99,21 @@ impl<'d> Inner<'d, '_, '_> {
             published::beside(figures, &table, &mut out.points);
         }
         self.close(out);
-        let wanted = planned(&firsts);
-        let values = firsts.into_iter().map(|(_, values)| values);
-        let named: Vec<_> = all.iter().map(|at| key(at)).zip(values).collect();
-        if let Some(words) = repeat.words(&named).filter(|_| done >= wanted) {
+        let named: Vec<_> = all.iter().map(|at| key(at)).zip(series).collect();
+        let is_whole = done >= of && out.outcome != Outcome::Skipped;
+        if let Some(words) = repeat.words(&named).filter(|_| is_whole) {
             let failed = out.reason.take();
             out.reason = Some(failed.into_iter().chain([words]).collect::<Vec<_>>().join("; "));
         }
-        if done < wanted && out.outcome != Outcome::Error {
+        if done < of && out.outcome != Outcome::Error {
             out.outcome = Outcome::Error;
-            out.reason = Some(format!("{done} of {wanted} runs were made"));
+            out.reason = Some(format!("{done} of {of} runs were made"));
         }
         Ok(())
     }
 
     /// What the runs came to at each of these points.
-    pub(super) fn points(
-        &self,
-        all: &[At],
-        runs: &[RunRef],
-        intervals: Intervals,
-    ) -> Vec<Point> {
+    pub(super) fn points(&self, all: &[At], runs: &[RunRef], intervals: Intervals) -> Vec<Point> {
         let of_points = by_point(runs.iter().filter(|r| !r.superseded));
         let each = all.iter().map(|at| {
             let at: BTreeMap<String, String> = at.iter().cloned().collect();

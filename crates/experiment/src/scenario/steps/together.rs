@@ -84,7 +84,8 @@ impl Inner<'_, '_, '_> {
     ) -> Result<(), ScenarioError> {
         let at = &self.around.at;
         out.axes = at.iter().map(|(name, _)| name.clone()).collect();
-        out.points = self.points(std::slice::from_ref(at), &out.runs, self.doing.confidence().into());
+        out.points =
+            self.points(std::slice::from_ref(at), &out.runs, self.doing.confidence().into());
         for figures in published {
             let table = published::read(figures, &self.doing.options.files)?;
             published::beside(figures, &table, &mut out.points);
