@@ -18,7 +18,8 @@ export interface Stage {
   counters: Counter[];
 }
 
-const lawsOf = (root: Schema): Schema => root.$defs?.['Laws'] ?? {};
+/** The schema of one direction of a flow. */
+const directionLaws = (root: Schema): Schema => root.$defs?.['Laws'] ?? {};
 const countersOf = (root: Schema): Schema => resolve(root, root['x-counters'] ?? {});
 const counterOf = (counters: Schema, key: string): Counter => ({ key, label: labelOf(key.replace(/_packets$/, '')), help: counters.properties?.[key]?.description ?? '' });
 
@@ -36,7 +37,7 @@ export function stagesOf(root: Schema): Stage[] {
     return {
       name,
       title: (one.description ?? name).replace(/\.$/, ''),
-      keys: belonging(name, lawsOf(root)),
+      keys: belonging(name, directionLaws(root)),
       counters: belonging(name, counters).map((key) => counterOf(counters, key)),
     };
   });
@@ -57,11 +58,11 @@ export function pick(laws: Json | undefined, stage: Stage): JsonObject {
 }
 
 /** The slots of a stage. */
-export const slotsOf = (root: Schema, stage: Stage): Field[] => stage.keys.map((key) => fieldOf(root, lawsOf(root), key));
+export const slotsOf = (root: Schema, stage: Stage): Field[] => stage.keys.map((key) => fieldOf(root, directionLaws(root), key));
 
 /** A stage's slots as one object, where they are not a single object. */
 export function slotsSchema(root: Schema, stage: Stage): Schema {
-  const laws = lawsOf(root);
+  const laws = directionLaws(root);
   return { properties: Object.fromEntries(Object.entries(laws.properties ?? {}).filter(([key]) => stage.keys.includes(key))), required: laws.required?.filter((key) => stage.keys.includes(key)) ?? [] };
 }
 
