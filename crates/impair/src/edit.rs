@@ -115,6 +115,9 @@ impl Edit {
             };
             let before = [frame[at], frame[at + 1]];
             let count = flips.len().min(16);
+            if count == 0 {
+                return false;
+            }
             for bit in choose(&mut draws, 16, &mut flips[..count]) {
                 frame[at + (bit / 8) as usize] ^= 1 << (bit % 8);
             }
@@ -125,7 +128,7 @@ impl Edit {
                 let other = if before == 1 { 3 } else { before ^ 1 };
                 frame[at..at + 2].copy_from_slice(&other.to_be_bytes());
             }
-            return !flips[..count].is_empty();
+            return true;
         }
         let (from, to) = (self.from as usize, (self.to as usize).min(frame.len()));
         let bits = to.saturating_sub(from).saturating_mul(8);

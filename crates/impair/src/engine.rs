@@ -649,7 +649,9 @@ impl Engine {
                     };
                     if let Some(node) = node {
                         let held = self.free(node);
-                        self.run(held, timer.time, fates);
+                        // The candidate of a packet whose stamp went back may be before another one's arrival.
+                        let t = timer.time.max(held.arrived_ns);
+                        self.run(held, t, fates);
                     }
                 }
                 (_, None) => break,
