@@ -2069,7 +2069,7 @@ export interface components {
             id: string;
             /** @description The method, in words. */
             method?: string | null;
-            /** @description Name of the scenario; `sweep` for `weir sweep`. */
+            /** @description Name of the scenario; `sweep` for `weir sweep`, `test` for `weir test --runs`. */
             name: string;
             /** @description The verdict. */
             outcome: components["schemas"]["Outcome"];
@@ -4733,7 +4733,7 @@ export interface components {
         };
         /** @description One step. */
         StepOutcome: {
-            /** @description What it does: `test`, `sweep`, `wait` and so on. */
+            /** @description What it does: `test` (also one that is repeated), `sweep`, `wait` and so on. */
             action: string;
             /** @description The axes of a sweep, in the order in which they were given. */
             axes?: string[];
@@ -4811,7 +4811,7 @@ export interface components {
              * @description Standard deviation.
              */
             deviation?: number | null;
-            /** @description The confidence interval of the mean (Student's t). */
+            /** @description The confidence interval of the mean (Student's t; of runs until a precision by the first stage's deviation). */
             interval?: components["schemas"]["Confidence"] | null;
             /**
              * Format: double
@@ -4997,8 +4997,8 @@ export interface components {
             pause?: components["schemas"]["Span"] | null;
             /**
              * Format: double
-             * @description Repeats a point until its first metric's confidence interval is within this share of its mean, `most_runs` times at most.
-             *     Stopping where it looks narrow makes it so by chance now and then: the interval covers less often than it says.
+             * @description Repeats a point so often that its first metric's confidence interval is within this share of its mean, `most_runs` times at
+             *     most: the deviation of the first `runs` tells how many are needed, and is the interval's (Stein's two stages).
              */
             precision_percentage?: number | null;
             /** @description Figures that others published, printed beside ours. */
@@ -5010,7 +5010,7 @@ export interface components {
             repeat_disturbed?: number;
             /**
              * Format: uint32
-             * @description Repetitions at each point. Default 1.
+             * @description Repetitions at each point. Default 1; with `precision_percentage` those of the first stage: default 10, 2 at least.
              */
             runs?: number | null;
             /**
