@@ -41,14 +41,12 @@ test: ## formatting, lints, layers, every test
 	$(PYTHON) scripts/instructions.py
 	@WEIR=$(TARGET_DIR)/debug/weir scripts/page.sh --if-here --test
 
-# `update --locked` changes nothing: it fails where the lock file of fuzz/ is older than the manifests.
 lint: ## formatting, clippy, layers, licences when cargo-deny is here
 	$(CARGO) fmt --all -- --check
 	$(PYTHON) scripts/layers.py
 	$(PYTHON) -m unittest discover --start-directory scripts --pattern 'test_*.py' --quiet
 	$(PYTHON) -m unittest discover --start-directory benches --pattern 'test_*.py' --quiet
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	$(CARGO) update --workspace --locked --quiet --manifest-path fuzz/Cargo.toml
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --all-features check; else echo 'licences not checked: cargo-deny is not installed'; fi
 
 # -O2, no -march: the limits are compared with a program built the same way.
