@@ -50,8 +50,8 @@ fn decode(bytes: &[u8]) -> Option<Vec<Cell>> {
     let range = |index: u64| {
         let octave = (index >> half_bits).saturating_sub(1);
         let within = index - octave * half;
-        let shift = octave + u64::from(unit);
         // A cell beyond 64 bits is no cell.
+        let shift = octave.checked_add(u64::from(unit))?;
         let shift = u32::try_from(shift).ok().filter(|s| *s < 64)?;
         let low = within.checked_mul(1 << shift)?;
         Some((low, low.checked_add((1u64 << shift) - 1)?))
@@ -139,6 +139,18 @@ mod tests {
         let mut bytes = vec![];
         V2Serializer::new().serialize(&histogram, &mut bytes).unwrap();
         (histogram, bytes)
+    }
+
+    /// What fuzzing found: as many empty cells as there are numbers, then a count.
+    #[test]
+    fn a_cell_beyond_all_numbers_is_none() {
+        let bytes =
+            b"\x1c\x84\x93\x13\x00\x00\x00\x24\x00\x00\x00\x00\x00\x00\x00\x00\x15\x01\x00\x00\
+              \x99\x03\x03\x03\x4d\x4d\x4d\x4d\xb2\xb2\xb2\x1c\x84\x93\x13\x00\x00\x00\x12\x00\
+              \xfb\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x30\xff\
+              \xff\xff\xff\xff\xff\xff\xff\xff\x00\x00\xfb\xdb\x67\xfb\xfb\x52\xff\xff";
+        fuzz(bytes);
+        assert_eq!(decode(bytes), None);
     }
 
     proptest! {
