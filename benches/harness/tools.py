@@ -228,7 +228,7 @@ def catalogue(bare_directory, weir, iperf3_new):
             ("weir-cut", weir_udp + ["-b", "0", "--gso", "on", "--gro", "off"]),
             ("weir-packet", weir_udp + ["-b", "0", "--gso", "off", "--gro", "off"]),
             ("weir-paced", weir_udp + ["-b", "{pps}pps"]),
-            # As nuttcp and sockperf wait, but for half of the time only.
+            # Nearer to nuttcp and sockperf, which never sleep.
             ("weir-paced-spin", weir_udp + ["-b", "{pps}pps", "--spin", "500us"]),
             ("weir-tcp", test + ["-P", "{streams}"]),
             ("weir-tcp-best", test + ["-P", "{streams}", "-Z", "--skip-rx-copy"])):

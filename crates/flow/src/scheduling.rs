@@ -22,8 +22,6 @@ const MOST_NEEDED: f64 = 0.25;
 const MOST_BUSY: f64 = 0.5;
 /// The same on fewer than [`CPUS_ENOUGH`] processors, so that the receiver is not kept waiting.
 const MOST_BUSY_FEW: f64 = 0.25;
-/// The same where the user asked for the spinning: below what the thread is watched for.
-const MOST_BUSY_ASKED: f64 = 0.6;
 const CPUS_ENOUGH: usize = 3;
 
 /// What the user asks for.
@@ -148,11 +146,7 @@ pub fn waking(asked: impl Into<Asked>, demand: Demand, cpus: usize, spin_ns: u64
         return Waking::normal(spin_ns);
     }
     // Spinning is what makes gaps even (1 to 2 us of deviation instead of 6 to 25), and a little of it starves nobody.
-    let most = match asked_ns {
-        Some(_) => MOST_BUSY_ASKED,
-        None if cpus < CPUS_ENOUGH => MOST_BUSY_FEW,
-        None => MOST_BUSY,
-    };
+    let most = if cpus < CPUS_ENOUGH { MOST_BUSY_FEW } else { MOST_BUSY };
     let share = (most - needed) / demand.wakeups_per_second;
     let spin_ns = spin_ns.min((share * 1e9).round() as u64);
     Waking { class: Class::Fifo, spin_ns }
@@ -231,10 +225,10 @@ mod tests {
             waking(asked, Demand::paced(pps, 1, 160, 1), 2, SPIN)
         };
         let auto = |pps, us| of(Scheduling::Auto, pps, us);
-        assert_eq!(auto(1000.0, 500), Waking { class: Class::Fifo, spin_ns: 500_000 });
+        assert_eq!(auto(1000.0, 200), Waking { class: Class::Fifo, spin_ns: 200_000 });
         assert_eq!(auto(1000.0, 0), Waking { class: Class::Fifo, spin_ns: 0 });
-        // 1000 wake-ups of 24 us are 2.4 %: what is left of 60 %.
-        assert_eq!(auto(1000.0, 900), Waking { class: Class::Fifo, spin_ns: 576_000 });
+        // 1000 wake-ups of 24 us are 2.4 %: what is left of 25 %.
+        assert_eq!(auto(1000.0, 900), Waking { class: Class::Fifo, spin_ns: 226_000 });
         // Others may displace it: as long as it likes.
         assert_eq!(of(Scheduling::Normal, 1000.0, 900), Waking::normal(900_000));
         assert_eq!(auto(50_000.0, 0), Waking::normal(0));
@@ -244,12 +238,13 @@ mod tests {
         #[test]
         fn under_fifo_it_never_takes_more_than_its_share(
             flows in prop::collection::vec((1.0f64..1e6, 1u32..64, 1usize..65_507, 1usize..64), 1..20), cpus in 1usize..65,
+            spin_ns in prop::option::of(0u64..10_000_000),
         ) {
             let mut sum = Demand::default();
             for (pps, burst, payload, segments) in flows {
                 sum += Demand::paced(pps, burst, payload, segments);
             }
-            let chosen = auto(sum, cpus);
+            let chosen = waking(Asked { scheduling: Scheduling::Auto, spin_ns }, sum, cpus, SPIN);
             if chosen.class == Class::Fifo {
                 let busy = sum.processors + sum.wakeups_per_second * (WAKE_SECONDS + chosen.spin_ns as f64 / 1e9);
                 let most = if cpus < CPUS_ENOUGH { MOST_BUSY_FEW } else { MOST_BUSY };
@@ -259,7 +254,7 @@ mod tests {
             } else {
                 prop_assert!(sum.processors + sum.wakeups_per_second * WAKE_SECONDS > MOST_NEEDED);
             }
-            prop_assert!(chosen.spin_ns <= SPIN);
+            prop_assert!(chosen.spin_ns <= spin_ns.unwrap_or(SPIN));
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::commands::test::args::{
     GeneralArgs, LaterArgs, MeasureArgs, OutputArgs, RateArgs, SocketArgs, TrafficArgs,
 };
 use crate::commands::test::plan as test_plan;
+use crate::engine::Scheduling;
 use crate::error::CliError;
 use crate::key::KeyArgs;
 
@@ -190,6 +191,15 @@ fn scenario(grid: GridArgs, test: TestArgs, name: &str) -> Result<Scenario, CliE
             "laws without an emulator",
             "--lab, or --emulator SOCKET",
         ));
+    }
+    let general = &test.general;
+    let own = [
+        (general.affinity.is_some(), "--affinity"),
+        (general.scheduling != Scheduling::Auto, "--scheduling"),
+        (general.spin.is_some(), "--spin"),
+    ];
+    if let Some((_, flag)) = own.iter().find(|(given, _)| *given) {
+        return Err(CliError::flag(flag, "given for runs that are repeated", "one run"));
     }
     let key_file = test.key.key_file.as_ref().map(|p| p.display().to_string());
     if test.key.key.is_some() || test.key.passphrase_file.is_some() {
