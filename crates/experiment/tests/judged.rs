@@ -108,7 +108,9 @@ fn a_precision_is_reached_by_the_number_that_its_first_stage_told() {
     assert_eq!(step.expectations[0].interval, Some(interval));
     let reason = step.reason.as_deref().unwrap();
     assert!(
-        reason.starts_with(&format!("± 15 % was reached, which needed {needed} runs")),
+        reason.starts_with(&format!(
+            "± 15 % of the first runs' mean was reached, which needed {needed} runs"
+        )),
         "{reason}"
     );
     assert_eq!(words[..4], ["1/5", "2/5", "3/5", "4/5"]);

@@ -202,9 +202,15 @@ impl Journal {
                 return Ok((journal, head));
             }
             let last = journal.sessions.last();
-            if !last.is_some_and(&is_gone) || Instant::now() >= deadline {
+            let is_gone = last.is_some_and(&is_gone);
+            if !is_gone || Instant::now() >= deadline {
                 let pid = last.map_or(0, |s| s.pid);
-                let text = format!("another program is running this experiment: process {pid}");
+                let text = match is_gone {
+                    false => format!("another program is running this experiment: process {pid}"),
+                    true => format!(
+                        "something that process {pid}, which has ended, began still has its journal"
+                    ),
+                };
                 return Err(io::Error::new(io::ErrorKind::ResourceBusy, text));
             }
             std::thread::sleep(Duration::from_millis(10));

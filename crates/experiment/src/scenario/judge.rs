@@ -57,13 +57,23 @@ pub fn run_ref(record: &Record, metrics: &[Metric]) -> RunRef {
 }
 
 /// How means of repetitions get their intervals.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Intervals {
     /// Confidence, such as 0.95.
     pub confidence: f64,
-    /// The first so many repetitions decided how many there are, so that their deviation alone is that of the interval
-    /// ([`Sample::half_width_over`]); absent where the number was given.
-    pub first_stage: Option<usize>,
+    /// A metric of which the first so many repetitions decided how many there are, so that their deviation alone is that of
+    /// its interval ([`Sample::half_width_over`]); absent where the number was given. Intervals of other metrics are of all.
+    pub first_stage: Option<(String, usize)>,
+}
+
+impl Intervals {
+    /// How many repetitions give a metric's interval its deviation; absent: all.
+    fn first_of(&self, metric: &str) -> Option<usize> {
+        self.first_stage
+            .as_ref()
+            .filter(|(deciding, _)| deciding == metric)
+            .map(|(_, first)| *first)
+    }
 }
 
 impl From<f64> for Intervals {
@@ -72,12 +82,12 @@ impl From<f64> for Intervals {
     }
 }
 
-/// Repetitions summed up, in the order in which they ran; absent without any.
+/// Repetitions summed up, in the order in which they ran; absent without any. The interval's deviation is that of the `first`
+/// ones; absent: of all.
 #[must_use]
-pub fn summary(values: &[f64], intervals: impl Into<Intervals>) -> Option<Summary> {
-    let Intervals { confidence, first_stage } = intervals.into();
+pub fn summary(values: &[f64], confidence: f64, first: Option<usize>) -> Option<Summary> {
     let sample = Sample::of(values)?;
-    let basis = match first_stage {
+    let basis = match first {
         Some(first) => Sample::of(&values[..first.min(values.len())])?,
         None => sample,
     };
@@ -111,7 +121,10 @@ pub fn summaries<'a>(
         }
     }
     let summed = values.into_iter();
-    summed.filter_map(|(name, values)| Some((name, summary(&values, intervals)?))).collect()
+    let one = |values: &[f64], name: &str| {
+        summary(values, intervals.confidence, intervals.first_of(name))
+    };
+    summed.filter_map(|(name, values)| Some((name.clone(), one(&values, &name)?))).collect()
 }
 
 /// Judges an expectation by the runs that it is about. One run is compared as it is; of several the confidence interval of
@@ -145,7 +158,7 @@ pub fn judge(
         judged.reason = format!("{name} was measured in {} of {} runs", values.len(), runs.len());
         return judged;
     }
-    let Some(summed) = summary(&values, intervals) else {
+    let Some(summed) = summary(&values, intervals.confidence, intervals.first_of(&name)) else {
         judged.reason = match runs.len() {
             0 => format!("{name} was not measured: nothing ran"),
             _ => format!("{name} was not measured"),
@@ -269,9 +282,10 @@ mod tests {
     #[test]
     fn an_interval_of_two_stages_rests_on_the_first_ones_deviation() {
         let values = [95e6, 96e6, 97e6, 96e6, 96e6, 96e6, 96e6, 96e6, 96e6];
-        let intervals = Intervals { confidence: 0.95, first_stage: Some(3) };
-        let of_two = summary(&values, intervals).unwrap();
-        let of_all = summary(&values, 0.95).unwrap();
+        let first_stage = Some(("throughput".to_owned(), 3));
+        let intervals = Intervals { confidence: 0.95, first_stage };
+        let of_two = summary(&values, 0.95, Some(3)).unwrap();
+        let of_all = summary(&values, 0.95, None).unwrap();
         assert_eq!((of_two.mean, of_two.deviation), (of_all.mean, of_all.deviation));
         // t of 2 degrees of freedom is 4.303; s is 1e6, n is 9.
         let half = |s: Summary| s.interval.map(|i| (i.high - i.low) / 2.0).unwrap();
@@ -281,9 +295,33 @@ mod tests {
         let runs = runs(&values, false);
         let runs: Vec<&RunRef> = runs.iter().collect();
         let rule = "throughput >= 95M".parse().unwrap();
-        let judged = judge(&rule, &BTreeMap::new(), &runs, intervals);
+        let judged = judge(&rule, &BTreeMap::new(), &runs, intervals.clone());
         assert_eq!((judged.outcome, judged.interval), (Outcome::Inconclusive, of_two.interval));
         assert_eq!(judge(&rule, &BTreeMap::new(), &runs, 0.95).outcome, Outcome::Passed);
+        assert_eq!(summaries(runs.iter().copied(), intervals)["throughput"], of_two);
+    }
+
+    /// Losses that the first runs did not see: their deviation of 0 says nothing of the others.
+    #[test]
+    fn a_figure_that_decided_nothing_has_an_interval_of_all_runs() {
+        let first_stage = Some(("throughput".to_owned(), 3));
+        let intervals = Intervals { confidence: 0.95, first_stage };
+        let runs: Vec<RunRef> = [0.0, 0.0, 0.0, 0.0, 0.05]
+            .map(|loss| RunRef {
+                metrics: [("loss".to_owned(), loss), ("throughput".to_owned(), 1e6)].into(),
+                ..RunRef::default()
+            })
+            .into();
+        let all = summaries(runs.iter(), intervals.clone());
+        assert_eq!(
+            all["loss"].interval,
+            summary(&[0.0, 0.0, 0.0, 0.0, 0.05], 0.95, None).unwrap().interval
+        );
+        let runs: Vec<&RunRef> = runs.iter().collect();
+        for rule in ["loss <= 1.1 %", "loss <= 0.9 %"] {
+            let judged = judge(&rule.parse().unwrap(), &BTreeMap::new(), &runs, intervals.clone());
+            assert_eq!(judged.outcome, Outcome::Inconclusive, "{rule}");
+        }
     }
 
     #[test]

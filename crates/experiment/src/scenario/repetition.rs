@@ -39,7 +39,7 @@ enum Needed {
     Open,
     /// So many with the figure.
     Runs(u64),
-    /// No number would do: the first stage's mean is 0.
+    /// No number would do, or none that can be counted: the first stage's mean is 0 or next to it.
     Never,
 }
 
@@ -59,9 +59,9 @@ impl Repetition {
         Repetition { first, most, precision, confidence }
     }
 
-    /// How the intervals of what comes of it are made.
-    pub(super) fn intervals(&self) -> Intervals {
-        let first_stage = self.precision.map(|_| self.first as usize);
+    /// How the intervals of what comes of it are made, where this metric decides how often it runs.
+    pub(super) fn intervals(&self, metric: &str) -> Intervals {
+        let first_stage = self.precision.map(|_| (metric.to_owned(), self.first as usize));
         Intervals { confidence: self.confidence, first_stage }
     }
 
@@ -138,7 +138,10 @@ impl Repetition {
                     self.first
                 )
             }
-            _ => format!("± {percentage} % of a mean of 0 can't be reached by any number of runs"),
+            _ => format!(
+                "± {percentage} % of a mean of {} can't be reached by any number of runs",
+                first.mean
+            ),
         })
     }
 
@@ -157,7 +160,9 @@ impl Repetition {
                     }
                     format!("{needed} runs were needed, {made} gave the figure")
                 }
-                Needed::Never => format!("the mean of the first {} runs is 0", self.first),
+                Needed::Never => {
+                    format!("no number of runs would do after the first {}", self.first)
+                }
                 Needed::Open => {
                     format!("{made} of the {} runs of the first stage gave the figure", self.first)
                 }
@@ -170,7 +175,9 @@ impl Repetition {
                 true => format!("{least} runs"),
                 false => format!("{least} to {greatest} runs"),
             };
-            return Some(format!("± {percentage} % was reached, which needed {runs} ({how})"));
+            return Some(format!(
+                "± {percentage} % of the first runs' mean was reached, which needed {runs} ({how})"
+            ));
         }
         let (count, all) = (missed.len(), points.len());
         let at = if all > 1 { format!(" at {count} of {all} points") } else { String::new() };
@@ -261,7 +268,7 @@ mod tests {
         );
         assert!(repetition.is_over(&series));
         assert_eq!(repetition.planned(&series), 3);
-        assert_eq!((repetition.intervals(), repetition.words(&[])), (0.95.into(), None));
+        assert_eq!((repetition.intervals("x"), repetition.words(&[])), (0.95.into(), None));
         assert_eq!(Repetition::of(&SweepStep::default(), 0.95).first, 1);
     }
 
@@ -269,7 +276,7 @@ mod tests {
     fn a_first_stage_is_ten_runs_where_none_are_given_and_two_at_least() {
         let of = |runs, most| {
             let r = repetition(runs, most, 1.0);
-            (r.first, r.most, r.intervals().first_stage)
+            (r.first, r.most, r.intervals("x").first_stage.map(|(_, first)| first))
         };
         assert_eq!(of(None, 100), (10, 100, Some(10)));
         assert_eq!(of(None, 5), (5, 5, Some(5)));
@@ -287,7 +294,7 @@ mod tests {
         };
         assert_eq!(
             words(21, &[("", &[&FIRST[..], &[96.0; 18]].concat())]),
-            "± 1 % was reached, which needed 21 runs (intervals by the deviation of the first 3 runs)"
+            "± 1 % of the first runs' mean was reached, which needed 21 runs (intervals by the deviation of the first 3 runs)"
         );
         assert_eq!(
             repetition(Some(3), 10, 1.0).stage_words(&FIRST).unwrap(),
@@ -312,7 +319,7 @@ mod tests {
         assert_eq!(
             words(10, &points),
             "± 1 % was not reached at 3 of 4 points: size=1: 21 runs were needed, 10 gave the figure; \
-             size=2: the mean of the first 3 runs is 0; size=4: 1 of the 3 runs of the first stage gave the figure \
+             size=2: no number of runs would do after the first 3; size=4: 1 of the 3 runs of the first stage gave the figure \
              (intervals by the deviation of the first 3 runs)"
         );
     }

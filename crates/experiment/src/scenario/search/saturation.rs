@@ -184,7 +184,7 @@ impl<E> Searching<'_, E> {
         let disturbed = level.trials.iter().any(|t| t.disturbed);
         let mut push = |name: &str, unit: &str, of: &dyn Fn(&Trial) -> Option<f64>| {
             let values: Option<Vec<f64>> = level.trials.iter().map(of).collect();
-            let summed = summary(&values.unwrap_or_default(), terms.confidence);
+            let summed = summary(&values.unwrap_or_default(), terms.confidence, None);
             out.push(Found {
                 at: at.clone(),
                 value: summed.map(|s| s.mean),

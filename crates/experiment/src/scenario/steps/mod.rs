@@ -232,7 +232,12 @@ impl<'a> Doing<'a> {
             // What is expected of a test in the background is judged when it has ended.
             if !matches!(action, Action::Test(test) if test.background) {
                 let intervals = match action {
-                    Action::Sweep(sweep) => Repetition::of(sweep, self.confidence()).intervals(),
+                    Action::Sweep(sweep) => {
+                        let first = inner.metrics(&sweep.metrics).ok();
+                        let first = first.and_then(|m| m.first().map(ToString::to_string));
+                        let repeat = Repetition::of(sweep, self.confidence());
+                        repeat.intervals(&first.unwrap_or_default())
+                    }
                     _ => self.confidence().into(),
                 };
                 inner.expect(&mut outcome, intervals);

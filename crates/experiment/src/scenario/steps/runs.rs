@@ -175,7 +175,7 @@ impl<'d> Inner<'d, '_, '_> {
                 continue;
             }
             if out.points.is_empty() && own.is_empty() {
-                judged.push(judge(rule, &BTreeMap::new(), &counted, intervals));
+                judged.push(judge(rule, &BTreeMap::new(), &counted, intervals.clone()));
                 continue;
             }
             let mut is_anywhere = false;
@@ -187,11 +187,11 @@ impl<'d> Inner<'d, '_, '_> {
                         continue;
                     }
                     let here = of_points.get(&point.at).map_or(&[][..], Vec::as_slice);
-                    judged.push(judge(rule, &point.at, here, intervals));
+                    judged.push(judge(rule, &point.at, here, intervals.clone()));
                 }
             }
             if !is_anywhere {
-                let mut nowhere = judge(rule, &BTreeMap::new(), &[], intervals);
+                let mut nowhere = judge(rule, &BTreeMap::new(), &[], intervals.clone());
                 nowhere.reason = "it is about none of the points".into();
                 judged.push(nowhere);
             }

@@ -93,7 +93,7 @@ impl<'d> Inner<'d, '_, '_> {
             }
         }
         out.axes = axes.iter().map(|(name, _)| name.clone()).collect();
-        out.points = self.points(&all, &out.runs, repeat.intervals());
+        out.points = self.points(&all, &out.runs, repeat.intervals(&first));
         for figures in &sweep.published {
             let table = published::read(figures, &options.files)?;
             published::beside(figures, &table, &mut out.points);
@@ -123,7 +123,7 @@ impl<'d> Inner<'d, '_, '_> {
                 runs: whole().count() as u64,
                 disturbed: whole().filter(|r| r.disturbed).count() as u64,
                 failed: (here.len() - whole().count()) as u64,
-                metrics: summaries(whole(), intervals),
+                metrics: summaries(whole(), intervals.clone()),
                 published: vec![],
                 at,
             }

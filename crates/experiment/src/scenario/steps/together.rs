@@ -129,7 +129,11 @@ fn sums(steps: &[StepOutcome]) -> Vec<RunRef> {
     for repetition in 1..=most as u32 {
         let runs: Option<Vec<&RunRef>> = tests
             .iter()
-            .map(|t| t.runs.iter().find(|r| r.repetition == repetition && r.error.is_none()))
+            .map(|t| {
+                t.runs
+                    .iter()
+                    .find(|r| r.repetition == repetition && !r.superseded && r.error.is_none())
+            })
             .collect();
         let Some(runs) = runs.filter(|r| r.len() > 1) else { continue };
         let mut metrics = BTreeMap::new();
