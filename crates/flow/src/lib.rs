@@ -30,7 +30,7 @@ pub use payload::{
     segments_per_message,
 };
 pub use receive::{Logged, ReceiveCount, Receiving, SenderClock, delay_record};
-pub use scheduling::{Asked, Class, Demand, Scheduling, Waking, waking};
+pub use scheduling::{Asked, Class, Demand, Foresight, Scheduling, Waking, waking};
 pub use send::{Next, SendCount, Sending};
 pub use stream::{StreamCount, StreamReceiving};
 

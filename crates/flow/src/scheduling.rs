@@ -23,6 +23,8 @@ const MOST_BUSY: f64 = 0.5;
 /// The same on fewer than [`CPUS_ENOUGH`] processors, so that the receiver is not kept waiting.
 const MOST_BUSY_FEW: f64 = 0.25;
 const CPUS_ENOUGH: usize = 3;
+/// Longest time that such a thread wakes ahead by itself, ns: what comes later is no timer's doing.
+const MOST_AHEAD_NS: u64 = 500_000;
 
 /// What the user asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -53,7 +55,7 @@ impl std::str::FromStr for Scheduling {
 pub struct Asked {
     /// Their class.
     pub scheduling: Scheduling,
-    /// How long they spin before each deadline, ns; absent: as the caller of [`waking`] does usually.
+    /// How long they spin before each deadline, ns; absent: as long as their wake-ups need it ([`Foresight`]).
     pub spin_ns: Option<u64>,
 }
 
@@ -119,37 +121,88 @@ impl AddAssign for Demand {
     }
 }
 
-/// How a thread is to wait for its deadlines.
+/// How a thread is to wait for its deadlines: its class, and within which bounds it wakes before them to spin the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Waking {
     /// Its class.
     pub class: Class,
-    /// It wakes so long before a deadline and spins the rest, ns.
-    pub spin_ns: u64,
+    /// It spins at least so long, ns.
+    pub least_spin_ns: u64,
+    /// And at most so long, ns; not below `least_spin_ns`.
+    pub most_spin_ns: u64,
 }
 
 impl Waking {
-    /// At normal scheduling, spinning at most `spin_ns`.
+    /// At normal scheduling, spinning `spin_ns`.
     pub fn normal(spin_ns: u64) -> Waking {
-        Waking { class: Class::Normal, spin_ns }
+        Waking { class: Class::Normal, least_spin_ns: spin_ns, most_spin_ns: spin_ns }
     }
 }
 
-/// How a thread with this demand waits on a host of `cpus` processors; at normal scheduling it spins `spin_ns`, unless
-/// something else is asked for. Under SCHED_FIFO it spins less where that would take too much of its processor.
+/// How a thread with this demand waits on a host of `cpus` processors. Unless something else is asked for, it spins
+/// `spin_ns` at normal scheduling; under SCHED_FIFO up to [`MOST_AHEAD_NS`] where its wake-ups come later, but never longer
+/// than its share of the processor allows.
 pub fn waking(asked: impl Into<Asked>, demand: Demand, cpus: usize, spin_ns: u64) -> Waking {
     let Asked { scheduling, spin_ns: asked_ns } = asked.into();
-    let spin_ns = asked_ns.unwrap_or(spin_ns);
+    let least = asked_ns.unwrap_or(spin_ns);
     // Without flows there is nothing to be on time for.
     let needed = demand.processors + demand.wakeups_per_second * WAKE_SECONDS;
     if scheduling == Scheduling::Normal || !(needed > 0.0 && needed <= MOST_NEEDED) {
-        return Waking::normal(spin_ns);
+        return Waking::normal(least);
     }
     // Spinning is what makes gaps even (1 to 2 us of deviation instead of 6 to 25), and a little of it starves nobody.
     let most = if cpus < CPUS_ENOUGH { MOST_BUSY_FEW } else { MOST_BUSY };
-    let share = (most - needed) / demand.wakeups_per_second;
-    let spin_ns = spin_ns.min((share * 1e9).round() as u64);
-    Waking { class: Class::Fifo, spin_ns }
+    let share = ((most - needed) / demand.wakeups_per_second * 1e9).round() as u64;
+    Waking {
+        class: Class::Fifo,
+        least_spin_ns: least.min(share),
+        most_spin_ns: asked_ns.unwrap_or(MOST_AHEAD_NS.max(spin_ns)).min(share),
+    }
+}
+
+/// How long before a deadline a thread wakes, learnt from how late it woke so far: about one wake-up in a hundred comes
+/// later than that. On a host whose timers are exact it stays at the least; on a virtual machine whose wake-ups come
+/// 100 us late for an hour it grows with them.
+///
+/// A stochastic approximation of the 99th percentile (Robbins and Monro 1951): a wake-up beyond the margin widens it by
+/// 99 steps, one within narrows it by one.
+#[derive(Debug, Clone, Copy)]
+pub struct Foresight {
+    waking: Waking,
+    spin_ns: u64,
+}
+
+/// Narrowing per wake-up, ns.
+const STEP_NS: u64 = 250;
+/// Wake-ups within the margin for each one beyond it.
+const WITHIN: u64 = 99;
+
+impl Foresight {
+    /// Of a thread that waits as `waking` says. It begins with the longest spinning: what its first packets would
+    /// teach, they would pay for.
+    pub fn new(waking: Waking) -> Self {
+        Foresight { waking, spin_ns: waking.most_spin_ns }
+    }
+
+    /// Its class and bounds.
+    pub fn waking(&self) -> Waking {
+        self.waking
+    }
+
+    /// It wakes so long before a deadline and spins the rest, ns.
+    pub fn spin_ns(&self) -> u64 {
+        self.spin_ns
+    }
+
+    /// It woke `late_ns` after the time at which its sleep was to end.
+    pub fn woke(&mut self, late_ns: u64) {
+        let wanted = if late_ns > self.spin_ns {
+            self.spin_ns.saturating_add(WITHIN * STEP_NS)
+        } else {
+            self.spin_ns.saturating_sub(STEP_NS)
+        };
+        self.spin_ns = wanted.clamp(self.waking.least_spin_ns, self.waking.most_spin_ns);
+    }
 }
 
 #[cfg(test)]
@@ -167,9 +220,10 @@ mod tests {
     fn a_bounded_paced_flow_takes_fifo() {
         for pps in [1.0, 997.0, 1000.0] {
             let demand = Demand::paced(pps, 1, 160, 1);
-            assert_eq!(auto(demand, 2), Waking { class: Class::Fifo, spin_ns: SPIN }, "{pps}");
-            assert_eq!(waking(Scheduling::Fifo, demand, 2, SPIN).class, Class::Fifo);
-            assert_eq!(waking(Scheduling::Normal, demand, 2, SPIN), Waking::normal(SPIN));
+            let waking = auto(demand, 2);
+            assert_eq!((waking.class, waking.least_spin_ns), (Class::Fifo, SPIN), "{pps}");
+            assert_eq!(super::waking(Scheduling::Fifo, demand, 2, SPIN), waking);
+            assert_eq!(super::waking(Scheduling::Normal, demand, 2, SPIN), Waking::normal(SPIN));
         }
     }
 
@@ -210,12 +264,15 @@ mod tests {
         // 5000 wake-ups of 24 us are 12 %: what is left of 25 % and of 50 %, each time.
         let demand = Demand::paced(5000.0, 1, 160, 1);
         assert_eq!(
-            [1, 2, 3, 64].map(|cpus| auto(demand, cpus).spin_ns / 100),
+            [1, 2, 3, 64].map(|cpus| auto(demand, cpus).least_spin_ns / 100),
             [260, 260, 600, 600]
         );
+        assert_eq!([2, 3].map(|cpus| auto(demand, cpus).most_spin_ns / 100), [260, 760]);
         // 10 000 are 24 %.
         let demand = Demand::paced(10_000.0, 1, 160, 1);
-        assert_eq!([2, 3].map(|cpus| auto(demand, cpus).spin_ns / 100), [10, 260]);
+        assert_eq!([2, 3].map(|cpus| auto(demand, cpus).most_spin_ns / 100), [10, 260]);
+        // Of few wake-ups it would be seconds.
+        assert_eq!(auto(Demand::paced(1.0, 1, 160, 1), 2).most_spin_ns, MOST_AHEAD_NS);
     }
 
     #[test]
@@ -225,16 +282,54 @@ mod tests {
             waking(asked, Demand::paced(pps, 1, 160, 1), 2, SPIN)
         };
         let auto = |pps, us| of(Scheduling::Auto, pps, us);
-        assert_eq!(auto(1000.0, 200), Waking { class: Class::Fifo, spin_ns: 200_000 });
-        assert_eq!(auto(1000.0, 0), Waking { class: Class::Fifo, spin_ns: 0 });
+        let fifo = |ns| Waking { class: Class::Fifo, least_spin_ns: ns, most_spin_ns: ns };
+        assert_eq!(auto(1000.0, 200), fifo(200_000));
+        assert_eq!(auto(1000.0, 0), fifo(0));
         // 1000 wake-ups of 24 us are 2.4 %: what is left of 25 %.
-        assert_eq!(auto(1000.0, 900), Waking { class: Class::Fifo, spin_ns: 226_000 });
+        assert_eq!(auto(1000.0, 900), fifo(226_000));
         // Others may displace it: as long as it likes.
         assert_eq!(of(Scheduling::Normal, 1000.0, 900), Waking::normal(900_000));
         assert_eq!(auto(50_000.0, 0), Waking::normal(0));
     }
 
+    /// Wake-ups of which one in `n` comes `late_ns` after its time, the others at 30 us: the margin behind them, ns.
+    fn learnt(n: u64, late_ns: u64) -> u64 {
+        let mut foresight = Foresight::new(auto(Demand::paced(1000.0, 1, 160, 1), 2));
+        assert_eq!(foresight.spin_ns(), 226_000, "as long as it may at first");
+        (1..=20_000).for_each(|i| foresight.woke(if i % n == 0 { late_ns } else { 30_000 }));
+        foresight.spin_ns()
+    }
+
+    #[test]
+    fn it_wakes_as_early_as_its_wake_ups_come_late() {
+        assert_eq!(learnt(1, 30_000), SPIN, "not below the least");
+        assert_eq!(learnt(500, 150_000) / 50_000, 1, "rarer than one in a hundred");
+        assert!(learnt(20, 150_000) >= 150_000);
+        assert_eq!(learnt(20, 900_000), 226_000, "its share ends it");
+        let mut fixed = Foresight::new(Waking::normal(SPIN));
+        (0..100).for_each(|_| fixed.woke(10_000_000));
+        assert_eq!(fixed.spin_ns(), SPIN);
+    }
+
     proptest! {
+        #[test]
+        fn one_wake_up_in_a_hundred_comes_later(seed in any::<u64>(), mean_us in 20.0f64..60.0) {
+            let mut foresight = Foresight::new(auto(Demand::paced(100.0, 1, 160, 1), 4));
+            let mut state = seed;
+            let mut later = 0u32;
+            for i in 0..120_000 {
+                // SplitMix64, and exponential lateness.
+                state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+                let z = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+                let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+                let uniform = ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64;
+                let late = (-(1.0 - uniform).ln() * mean_us * 1000.0) as u64;
+                later += u32::from(i >= 20_000 && late > foresight.spin_ns());
+                foresight.woke(late);
+            }
+            prop_assert!((900..1100).contains(&later), "{later}");
+        }
+
         #[test]
         fn under_fifo_it_never_takes_more_than_its_share(
             flows in prop::collection::vec((1.0f64..1e6, 1u32..64, 1usize..65_507, 1usize..64), 1..20), cpus in 1usize..65,
@@ -246,7 +341,7 @@ mod tests {
             }
             let chosen = waking(Asked { scheduling: Scheduling::Auto, spin_ns }, sum, cpus, SPIN);
             if chosen.class == Class::Fifo {
-                let busy = sum.processors + sum.wakeups_per_second * (WAKE_SECONDS + chosen.spin_ns as f64 / 1e9);
+                let busy = sum.processors + sum.wakeups_per_second * (WAKE_SECONDS + chosen.most_spin_ns as f64 / 1e9);
                 let most = if cpus < CPUS_ENOUGH { MOST_BUSY_FEW } else { MOST_BUSY };
                 // Spinning is set to the nanosecond: half of one a wake-up may be too much.
                 let rounding = sum.wakeups_per_second * 0.5e-9 + 1e-9;
@@ -254,7 +349,8 @@ mod tests {
             } else {
                 prop_assert!(sum.processors + sum.wakeups_per_second * WAKE_SECONDS > MOST_NEEDED);
             }
-            prop_assert!(chosen.spin_ns <= spin_ns.unwrap_or(SPIN));
+            prop_assert!(chosen.least_spin_ns <= chosen.most_spin_ns);
+            prop_assert!(chosen.most_spin_ns <= spin_ns.unwrap_or(MOST_AHEAD_NS));
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::clock::Clock;
 use crate::poll::{Events, Poller};
 
 /// How long before its time a thread of normal scheduling wakes, to spin the rest: longer than all but the rarest
-/// lateness of a sleep.
+/// lateness of a sleep where timers are exact.
 pub const SPIN_NS: u64 = 60_000;
 
 /// The priority of a sending thread under SCHED_FIFO: above every normal thread, and low among those in real time, so
@@ -15,8 +15,13 @@ pub const FIFO_PRIORITY: u8 = 10;
 /// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken {
-    /// The time has come: monotonic time now, ns.
-    Due(u64),
+    /// The time has come.
+    Due {
+        /// Monotonic time now, ns.
+        now_ns: u64,
+        /// How long after its end the last sleep returned, ns; absent when there was none.
+        late_ns: Option<u64>,
+    },
     /// Before the time, by an event of the poller.
     Event,
 }
@@ -36,6 +41,7 @@ pub fn wait_until(
     spin_ns: u64,
 ) -> Woken {
     let mut now = clock.monotonic_ns();
+    let mut late_ns = None;
     while let Some(ns) = sleep_ns(now, due_ns, spin_ns) {
         match poller.wait(events, Some(ns)) {
             Ok(0) => {}
@@ -44,8 +50,10 @@ pub fn wait_until(
             Err(_) => clock.sleep_until(due_ns - spin_ns),
         }
         now = clock.monotonic_ns();
+        late_ns = Some(now.saturating_sub(due_ns - spin_ns));
     }
-    Woken::Due(if now < due_ns { spin_until(clock, due_ns) } else { now })
+    let now_ns = if now < due_ns { spin_until(clock, due_ns) } else { now };
+    Woken::Due { now_ns, late_ns }
 }
 
 /// Spins until `due_ns`; returns the time then. Only for what is left behind a sleep.
@@ -82,7 +90,12 @@ mod tests {
         for spin_ns in [0, SPIN_NS] {
             let due = clock.monotonic_ns() + 500_000;
             match wait_until(&clock, &poller, &mut events, due, spin_ns) {
-                Woken::Due(now) => assert!(now >= due),
+                Woken::Due { now_ns, late_ns } => {
+                    assert!(now_ns >= due);
+                    // It slept, and no longer than until now.
+                    let late_ns = late_ns.unwrap();
+                    assert!(due - spin_ns + late_ns <= now_ns);
+                }
                 Woken::Event => panic!("there is no event"),
             }
         }
@@ -91,6 +104,9 @@ mod tests {
         let far = clock.monotonic_ns() + 3_600_000_000_000;
         assert_eq!(wait_until(&clock, &poller, &mut events, far, SPIN_NS), Woken::Event);
         // Past: at once, without a look at the poller.
-        assert!(matches!(wait_until(&clock, &poller, &mut events, 1, SPIN_NS), Woken::Due(_)));
+        assert!(matches!(
+            wait_until(&clock, &poller, &mut events, 1, SPIN_NS),
+            Woken::Due { late_ns: None, .. }
+        ));
     }
 }

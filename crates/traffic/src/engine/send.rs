@@ -138,10 +138,14 @@ pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock, asked: Asked) {
         if at > now {
             if at == u64::MAX {
                 wait(inbox, &mut events);
-            } else if wait_until(clock, &inbox.poller, &mut events, at, priority.spin_ns())
-                == Woken::Event
-            {
-                inbox.waker.clear();
+            } else {
+                match wait_until(clock, &inbox.poller, &mut events, at, priority.spin_ns()) {
+                    Woken::Event => {
+                        inbox.waker.clear();
+                    }
+                    Woken::Due { late_ns: Some(late_ns), .. } => priority.woke(late_ns),
+                    Woken::Due { late_ns: None, .. } => {}
+                }
             }
             continue;
         }
