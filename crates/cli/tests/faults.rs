@@ -301,19 +301,42 @@ fn signals_before_the_test_and_while_it_drains() {
 fn a_server_that_is_signalled_ends_and_tells_its_clients() {
     for (signal, code) in [(INT, 130), (TERM, 143)] {
         let mut server = Serve::start(&[]);
-        let mut client = server.running(&["-u", "--no-store"]);
+        let words = ["-u", "-t", "3600", "-i", "0.1", "-b", "2M", "--json-stream", "--no-store"];
+        let mut client = Watched::start(server.client(&words));
+        client.wait_for("interval", 2);
         let begun = Instant::now();
         server.process.signal(signal);
         assert_eq!(server.process.ended(), Some(code));
         assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
         assert_eq!(server.process.count("session_closed"), 1);
         assert_eq!(client.ended(), Some(3));
-        assert_partial(&client.last("end"), "partial");
+        let partial = client.last("end");
+        assert_partial(&partial, "partial");
         let error = client.last("error")["message"].as_str().unwrap().to_string();
         assert!(error.contains("being stopped"), "{error}");
+        // Sending ended then, and not with its planned end.
+        for (key, end) in [("sender", "seconds"), ("sender", "end_seconds")] {
+            let seconds = partial["flows"][0][key][end].as_f64().unwrap();
+            assert!(seconds < 600.0, "{key} {end}: {seconds}");
+        }
+        let last = partial["intervals"].as_array().unwrap().last().unwrap().clone();
+        assert!(last["end_seconds"].as_f64().unwrap() < 600.0, "{last}");
         // Nothing holds the port any more.
         std::net::TcpListener::bind(("127.0.0.1", server.port.parse().unwrap())).unwrap();
     }
+}
+
+#[test]
+fn a_server_for_one_client_refuses_the_second() {
+    let mut server = Serve::start(&["-1"]);
+    let mut first = server.running(&["-u", "--no-store"]);
+    let second = server.client(&["-u", "-k", "5", "--no-store"]).output().unwrap();
+    assert_eq!(second.status.code(), Some(3), "{}", err(&second));
+    assert!(err(&second).contains("serves one client"), "{}", err(&second));
+    first.signal(INT);
+    assert_eq!(first.ended(), Some(130));
+    assert_eq!(server.process.ended(), Some(0));
+    assert_eq!(server.process.count("session_opened"), 1);
 }
 
 #[test]

@@ -125,6 +125,11 @@ fn an_interface_that_is_removed_ends_the_test_and_keeps_what_was_measured() {
         let counted = if words.contains(&"-R") { &flow["receiver"] } else { &flow["sender"] };
         assert!(counted["bytes"].as_u64().unwrap() > 0, "{words:?}: {flow}");
         assert_eq!(client.last("error")["exit_code"], 3, "{words:?}");
+        if words.first() == Some(&"-u") && !words.contains(&"-R") {
+            // It names the cause, and not the silence that came of it.
+            let error = client.last("error")["message"].as_str().unwrap().to_string();
+            assert!(error.contains("no way to the receiver"), "{words:?}: {error}");
+        }
     }
     drop(server);
 }

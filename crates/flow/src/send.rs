@@ -70,8 +70,8 @@ pub struct Sending {
     spacing: Spacing,
     /// Counts by interval.
     pub log: IntervalLog<SendCount>,
-    /// Its last interval is closed.
-    finished: bool,
+    /// When it was finished: its last interval is closed.
+    finished_ns: Option<u64>,
 }
 
 impl Sending {
@@ -114,7 +114,7 @@ impl Sending {
             retransmits_seen: 0,
             spacing: Spacing::new(),
             log: IntervalLog::default(),
-            finished: false,
+            finished_ns: None,
         }
     }
 
@@ -292,7 +292,7 @@ impl Sending {
 
     /// Lets time pass without sending: closes intervals that have passed, until it has ended.
     pub fn advance(&mut self, now_ns: u64) {
-        while !self.finished && self.log.is_due(now_ns) {
+        while self.finished_ns.is_none() && self.log.is_due(now_ns) {
             self.log.close(|_| {});
         }
     }
@@ -300,7 +300,7 @@ impl Sending {
     /// Closes the last interval at the end of the test.
     pub fn finish(&mut self, now_ns: u64) {
         self.advance(now_ns);
-        self.finished = true;
+        self.finished_ns.get_or_insert(now_ns);
         if self.log.current.bytes > 0 || self.log.current.packets > 0 {
             self.log.close(|_| {});
         }
@@ -329,7 +329,9 @@ impl Sending {
     /// Whether its time of sending ends with its planned end, and not with the last send.
     fn sends_until_planned_end(&self) -> bool {
         let goes_on = self.last_ns < self.end_ns && !self.stopped && self.packets_left() > 0;
-        goes_on && self.started.is_some() && self.duration_ns.is_some()
+        // Taken away before that time, because the other end ended the test or was lost.
+        let is_cut = self.finished_ns.is_some_and(|at| at < self.end_ns);
+        goes_on && !is_cut && self.started.is_some() && self.duration_ns.is_some()
     }
 
     /// End of sending so far, ns since the start of the test; `None` when nothing was sent.

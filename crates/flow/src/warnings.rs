@@ -14,7 +14,7 @@ const STEAL: f64 = 0.02;
 /// Adds to `record.warnings` what its figures call for.
 pub(crate) fn add(record: &mut Record, specs: &[FlowSpec]) {
     let mut out = vec![];
-    cpu(record, &mut out);
+    cpu(record, specs, &mut out);
     for (flow, spec) in record.flows.iter().zip(specs) {
         match flow.transport {
             Transport::Udp => datagrams(flow, spec, &mut out),
@@ -53,7 +53,7 @@ fn end_of(record: &Record, local: bool) -> Option<&CpuEnd> {
     if local { cpu.local.as_ref() } else { cpu.remote.as_ref() }
 }
 
-fn cpu(record: &Record, out: &mut Vec<Warning>) {
+fn cpu(record: &Record, specs: &[FlowSpec], out: &mut Vec<Warning>) {
     for (local, name) in [(true, "this host"), (false, "the other host")] {
         let Some(end) = end_of(record, local) else { continue };
         if end.steal_ratio > STEAL {
@@ -68,9 +68,10 @@ fn cpu(record: &Record, out: &mut Vec<Warning>) {
         }
         let Some(busiest) = end.busiest_core_ratio.filter(|b| *b >= BUSY) else { continue };
         let unlimited = |direction: Direction| {
-            record.flows.iter().any(|f| {
+            // By what was asked: the sender's own report is absent when it was lost.
+            record.flows.iter().zip(specs).any(|(f, spec)| {
                 f.direction == direction
-                    && f.sender.as_ref().is_some_and(|s| s.asked_packets_per_second.is_none())
+                    && spec.rate.packets_per_second(spec.payload_bytes).is_none()
             })
         };
         let sends = unlimited(if local { Direction::Forward } else { Direction::Reverse });
@@ -207,7 +208,9 @@ fn paced(f: &Flow, spec: &FlowSpec, out: &mut Vec<Warning>) {
             CatchUp::None => {
                 "the catch-up policy is none (--catch-up spread:P% or burst:N makes late slots up)"
             }
-            _ => "the backlog passed what the catch-up policy makes up (see --catch-up)",
+            _ => {
+                "the backlog passed 100 ms, or sending ended before it was made up (see --catch-up)"
+            }
         };
         out.push(
             Warning::new(

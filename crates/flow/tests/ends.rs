@@ -244,6 +244,24 @@ fn a_sender_that_is_not_served_has_its_intervals_until_its_end() {
 }
 
 #[test]
+fn a_sender_that_is_taken_away_ended_with_its_last_send() {
+    let mut s = sending("10pps", false, |c| c.duration = Some(Span::from_seconds(10)));
+    for n in 0..15 {
+        let now = 10 * SECOND + n * 100 * MS;
+        s.next(now);
+        s.sent(1, 1, now);
+    }
+    // The other end ended the test after 1.6 of its 10 s.
+    s.finish(11_600 * MS);
+    let report = s.report("send", None);
+    assert_eq!((report.seconds, report.end_seconds), (1.4, Some(1.4)));
+    assert_eq!(s.end_offset_ns(), Some(1400 * MS));
+    // Finishing it anew, as the last report does, does not make it longer.
+    s.finish(25 * SECOND);
+    assert_eq!(s.end_offset_ns(), Some(1400 * MS));
+}
+
+#[test]
 fn a_lost_tail_has_its_intervals_until_the_sender_s_end() {
     let mut r = receiving("10pps", |_| {});
     for n in 0..15 {

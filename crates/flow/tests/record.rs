@@ -8,7 +8,7 @@ use weir_model::record::{
     CpuEnd, Delay, Host, Interface, IntervalCount, Receiver, Record, Sender, Status, Tcp,
 };
 use weir_model::report::{EndReport, FlowReport};
-use weir_model::units::{ByteSize, Span};
+use weir_model::units::{ByteSize, SendRate, Span};
 use weir_model::warning::{Severity, Warning};
 
 /// A test of `connections` in which each flow went well: 1000 packets of 1000 bytes in one second.
@@ -232,7 +232,7 @@ fn stolen_time_is_told_above_two_percent() {
 fn a_busy_processor_bounds_what_was_not_paced() {
     let unlimited = || {
         let mut t = Test::udp();
-        t.sender().asked_packets_per_second = None;
+        t.spec().rate = SendRate::UNLIMITED;
         t
     };
     assert_eq!(unlimited().with(|t| t.parts.local.cpu = busy(0.94, 0.0)), []);
@@ -240,7 +240,12 @@ fn a_busy_processor_bounds_what_was_not_paced() {
     assert_eq!(unlimited().with(|t| t.parts.local.cpu = busy(0.96, 0.0)), sender);
     let receiver = one("receiver-cpu-bound", Severity::Warning);
     assert_eq!(unlimited().with(|t| t.remote().cpu = busy(0.96, 0.0)), receiver);
-    // A paced flow was not held back unless slots were missed.
+    // A paced flow was not held back unless slots were missed; nor is it unlimited because its sender was lost.
+    let lost = Test::udp().with(|t| {
+        t.remote().cpu = busy(1.0, 0.0);
+        t.sender().asked_packets_per_second = None;
+    });
+    assert!(lost.iter().all(|w| !w.0.ends_with("cpu-bound")), "{lost:?}");
     assert_eq!(Test::udp().with(|t| t.parts.local.cpu = busy(1.0, 0.0)), []);
     let short = Test::udp().with(|t| {
         t.parts.local.cpu = busy(1.0, 0.0);
@@ -261,7 +266,7 @@ fn a_busy_processor_bounds_what_was_not_paced() {
 fn a_processor_that_others_fill_is_told_so() {
     let text = |own: f64| {
         let mut t = Test::udp();
-        t.sender().asked_packets_per_second = None;
+        t.spec().rate = SendRate::UNLIMITED;
         t.parts.local.cpu = busy(1.0, 0.0);
         t.parts.local.cpu.as_mut().unwrap().process_system_ratio = own;
         t.record().warnings[0].text.clone()

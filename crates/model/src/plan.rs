@@ -652,6 +652,13 @@ impl Connection {
         {
             return refuse("congestion", c.clone(), "a kernel name such as cubic, reno, bbr");
         }
+        if self.verify && self.discard {
+            return refuse(
+                "verify",
+                "true".into(),
+                "a receiver that reads what it verifies: without discard (--skip-rx-copy)",
+            );
+        }
         if self.verify && !matches!(self.transport, Transport::Udp | Transport::Tcp) {
             return refuse("verify", "true".into(), "tcp or udp");
         }
@@ -684,6 +691,8 @@ mod tests {
 
     #[test]
     fn refusals_name_the_field() {
+        let e = plan("[[connection]]\nverify = true\ndiscard = true").unwrap_err().to_string();
+        assert!(e.contains("connection[0].verify") && e.contains("--skip-rx-copy"), "{e}");
         let e =
             plan("[[connection]]\ntransport = \"udp\"\npayload = 65508").unwrap_err().to_string();
         assert!(

@@ -341,6 +341,8 @@ impl FromStr for SendRate {
             RateLimit::Packets(value)
         } else {
             match rate.parse::<BitRate>().map_err(|_| bad())? {
+                // Nothing but zero itself means unlimited: what rounds to it was meant to be slow.
+                BitRate(0) if rate.contains(|c: char| matches!(c, '1'..='9')) => return Err(bad()),
                 BitRate(0) => RateLimit::Unlimited,
                 bits => RateLimit::Bits(bits),
             }
@@ -473,7 +475,12 @@ mod tests {
 
     #[test]
     fn send_rates() {
-        assert_eq!("0".parse::<SendRate>().unwrap(), SendRate::UNLIMITED);
+        for zero in ["0", "0.0", "0M"] {
+            assert_eq!(zero.parse::<SendRate>().unwrap(), SendRate::UNLIMITED, "{zero}");
+        }
+        for slow in ["0.4", "0.0001", "0.0001k"] {
+            assert!(slow.parse::<SendRate>().is_err(), "{slow} is not unlimited");
+        }
         assert_eq!("50000pps".parse::<SendRate>().unwrap().limit, RateLimit::Packets(50_000.0));
         let r: SendRate = "10M/32".parse().unwrap();
         assert_eq!((r.limit, r.burst), (RateLimit::Bits(BitRate(10_000_000)), 32));

@@ -212,7 +212,7 @@ impl Flow {
                     (true, false) => MAX_SEGMENTS.min(gso_max_segments().into()),
                 },
                 proof: is_server.then(|| alive.clone()),
-                unreachable_since: None,
+                unreachable: None,
                 events: events.clone(),
             }));
             // The peer's signs of life come in on the same socket.

@@ -42,6 +42,12 @@ pub(super) fn resolve(
             Some(Family::Ipv6) => a.is_ipv6(),
         })
         .collect();
+    // The system's own words would be "invalid argument".
+    let scopeless = |a: &SocketAddr| matches!(a, SocketAddr::V6(a) if a.ip().is_unicast_link_local() && a.scope_id() == 0);
+    if let Some(address) = wanted.iter().find(|a| scopeless(a)) {
+        let reason = format!("a link-local address needs its interface: {}%eth0", address.ip());
+        return Err(TrafficError::Resolve { host: host.into(), reason });
+    }
     if wanted.is_empty() {
         let reason = match family {
             Some(f) => format!("it has no {f} address"),

@@ -39,7 +39,7 @@ pub struct ClientConfig {
     pub cpus: Option<Vec<usize>>,
     /// What the threads that send datagrams may take; [`Scheduling::Fifo`] is refused where the system refuses it.
     pub scheduling: Scheduling,
-    /// How long they spin before a datagram is due, up to 10 ms; absent: 60 µs, less under SCHED_FIFO where processors are few.
+    /// How long they spin before a datagram is due, up to 10 ms; absent: 60 µs, under SCHED_FIFO as long as their wake-ups need it.
     pub spin: Option<Duration>,
     /// Takes the nominal rate from the interface, when the plan names none.
     pub nominal_auto: bool,

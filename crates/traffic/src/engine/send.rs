@@ -30,6 +30,8 @@ const MESSAGES: usize = 16;
 const MOST_RINGS: usize = 64;
 /// Without a way to the receiver for this long, a flow has failed.
 const UNREACHABLE_NS: u64 = 3_000_000_000;
+/// At the end of its time it has failed after this long: a route that flaps is none.
+const BRIEF_NS: u64 = 500_000_000;
 /// A server stops sending after this long without a sign of life from the receiver.
 pub(crate) const PROOF_NS: u64 = 2_000_000_000;
 
@@ -44,8 +46,8 @@ pub(crate) struct SendFlow {
     pub(crate) most_segments: usize,
     /// Time of the receiver's last sign of life: a server sends to nobody who has not proved that he wants it.
     pub(crate) proof: Option<Arc<AtomicU64>>,
-    /// Since when the system has known no way to the receiver.
-    pub(crate) unreachable_since: Option<u64>,
+    /// Since when the system has known no way to the receiver, and why at first.
+    pub(crate) unreachable: Option<(u64, std::io::Error)>,
     pub(crate) events: Events,
 }
 
@@ -200,6 +202,12 @@ fn serve(
     let count = match state.next(now) {
         Next::At(at) => return Some(at),
         Next::Done => {
+            let lost = flow.unreachable.take();
+            if let Some((since, error)) = lost.filter(|l| now.saturating_sub(l.0) > BRIEF_NS) {
+                let seconds = now.saturating_sub(since) as f64 / 1e9;
+                let text = format!("no way to the receiver for the last {seconds:.1} s: {error}");
+                let _ = flow.events.send(FlowEvent::Failed(flow.id, text));
+            }
             state.finish(clock.monotonic_ns());
             let _ = flow.events.send(FlowEvent::SenderDone(sender_total(flow.id, &state)));
             return None;
@@ -232,7 +240,7 @@ fn serve(
     let messages = filling.remaining();
     match filling.send(&flow.socket) {
         Ok(sent) => {
-            flow.unreachable_since = None;
+            flow.unreachable = None;
             let datagrams =
                 if sent.messages == messages { count } else { (sent.messages * segments) as u32 };
             state.sent(datagrams, sent.messages as u32, now);
@@ -258,19 +266,17 @@ fn serve(
                     if flow.most_segments > FEW_SEGMENTS { FEW_SEGMENTS } else { 1 };
                 Some(now)
             }
-            // The peer's socket is gone for now: the control connection tells whether for good.
-            SendFault::Unreachable
-                if now.saturating_sub(*flow.unreachable_since.get_or_insert(now))
-                    > UNREACHABLE_NS =>
-            {
+            SendFault::Unreachable => {
+                state.called(1, 0);
+                let since = flow.unreachable.get_or_insert((now, error)).0;
+                if now.saturating_sub(since) <= UNREACHABLE_NS {
+                    return Some(now + 10 * RETRY_NS);
+                }
                 state.stop();
-                let _ = flow.events.send(FlowEvent::Failed(
-                    flow.id,
-                    format!("no way to the receiver for 3 s: {error}"),
-                ));
                 Some(now)
             }
-            SendFault::Refused | SendFault::Unreachable => {
+            // The peer's socket is gone for now: the control connection tells whether for good.
+            SendFault::Refused => {
                 state.called(1, 0);
                 Some(now + 10 * RETRY_NS)
             }

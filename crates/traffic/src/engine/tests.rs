@@ -85,7 +85,7 @@ impl Bench {
             seed: 1,
             most_segments: 1,
             proof: None,
-            unreachable_since: None,
+            unreachable: None,
             events: self.events.clone(),
         });
         (place, state)

@@ -116,16 +116,13 @@ impl Task<'_> {
             _ => return false,
         };
         let Some(session_share) =
-            Share::take(&shared.load, |l| &l.sessions, 1, shared.config.limits.sessions)
+            Share::take(&shared.load, |l| &l.sessions, 1, shared.config.most_sessions())
         else {
-            self.refuse(
-                "busy",
-                &format!(
-                    "{} sessions are running, the limit of this server",
-                    shared.config.limits.sessions
-                ),
-            )
-            .await;
+            let text = match shared.config.most_sessions() {
+                1 if shared.config.one_off => "this server serves one client, and is at it".into(),
+                most => format!("{most} sessions are running, the limit of this server"),
+            };
+            self.refuse("busy", &text).await;
             return false;
         };
         // Counted before it is expanded: a line of a plan can ask for a hundred thousand.

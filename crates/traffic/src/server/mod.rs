@@ -86,7 +86,7 @@ pub struct ServerConfig {
     pub cpus: Option<Vec<usize>>,
     /// What the threads that send datagrams may take; [`Scheduling::Fifo`] is refused where the system refuses it.
     pub scheduling: Scheduling,
-    /// How long they spin before a datagram is due, up to 10 ms; absent: 60 µs, less under SCHED_FIFO where processors are few.
+    /// How long they spin before a datagram is due, up to 10 ms; absent: 60 µs, under SCHED_FIFO as long as their wake-ups need it.
     pub spin: Option<Duration>,
     /// The clock; a test may inject one.
     pub clock: Clock,
@@ -108,6 +108,13 @@ impl Default for ServerConfig {
             spin: None,
             clock: Clock::System,
         }
+    }
+}
+
+impl ServerConfig {
+    /// Sessions at once.
+    pub(crate) fn most_sessions(&self) -> u64 {
+        if self.one_off { 1 } else { self.limits.sessions }
     }
 }
 

@@ -183,7 +183,7 @@ pub(crate) struct RateArgs {
     /// The kernel paces as well (SO_MAX_PACING_RATE), bit/s
     #[arg(long, value_name = "RATE")]
     pub(crate) fq_rate: Option<BitRate>,
-    /// Payload bytes of a datagram, 0 to 65507 (IPv6: 65527), or of a TCP write, 1 to 16M
+    /// Payload bytes of a datagram, 0 to 65507 (with -6: 65527), or of a TCP write, 1 to 16M
     /// [default: the largest datagram without fragmentation; TCP: 512K, less when paced]
     #[arg(short = 'l', long, value_name = "SIZE")]
     pub(crate) length: Option<ByteSize>,

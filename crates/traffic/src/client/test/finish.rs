@@ -35,8 +35,15 @@ impl Test<'_> {
                 }
             }
         }
-        if error.is_none() && status == Status::Partial {
-            error = self.first_failed();
+        // Why a flow failed says more than the silence that came of it.
+        let is_silence = matches!(error, Some(TrafficError::Lost { .. }));
+        if (is_silence || (error.is_none() && status == Status::Partial))
+            && let Some(first) = self.first_failed()
+        {
+            if is_silence {
+                reason = first.to_string();
+            }
+            error = Some(first);
         }
         let now = clock.monotonic_ns();
         let relation = self.clock_relation(intervals.start_ns);

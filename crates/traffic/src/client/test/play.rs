@@ -286,6 +286,21 @@ impl Test<'_> {
         self.is_ended(id) || self.sender_done.contains_key(&id)
     }
 
+    /// Connections are about to be stopped by request: the record says so.
+    fn note_stopped(&mut self, named: &[FlowSpec]) {
+        let new: Vec<&FlowSpec> = named
+            .iter()
+            .filter(|s| !self.sends_no_more(s.id) && !self.stopping.contains(&s.id))
+            .collect();
+        let Some(first) = new.first() else { return };
+        let text = match new.len() {
+            1 => format!("{} was stopped over the control socket", first.name),
+            n => format!("{n} flows were stopped over the control socket (first: {})", first.name),
+        };
+        let warning = Warning::new("stopped-by-request", Severity::Info, text);
+        self.warnings.push(if new.len() == 1 { warning.for_flow(first.id) } else { warning });
+    }
+
     /// A request on the control socket.
     pub(super) async fn command(&mut self, request: &Request, intervals: IntervalClock) -> Reply {
         let named: Vec<FlowSpec> = self
@@ -308,6 +323,9 @@ impl Test<'_> {
             ));
         }
         let now = self.engine.clock().monotonic_ns();
+        if request.verb == "stop" {
+            self.note_stopped(&named);
+        }
         for spec in &named {
             let Some(flow) = self.flow(spec.id).cloned() else { continue };
             let sent = match request.verb.as_str() {
