@@ -168,8 +168,12 @@ impl Bench {
 
     /// `weir test` against host b, not yet started.
     pub(crate) fn test_command(&self, words: &[&str]) -> Command {
+        self.command_to(&self.b(), words)
+    }
+
+    fn command_to(&self, address: &str, words: &[&str]) -> Command {
         let mut command = self.lab.command("a", WEIR).unwrap();
-        command.args(["test", &self.b(), "--no-store"]).args(words);
+        command.args(["test", address, "--no-store"]).args(words);
         isolate(&mut command, self.directory.path());
         command
     }
@@ -177,7 +181,13 @@ impl Bench {
     /// Runs `weir test --json` against host b; it must succeed.
     #[track_caller]
     pub(crate) fn test(&self, words: &[&str]) -> Record {
-        let ended = run(self.test_command(&[&["--json"], words].concat()));
+        self.test_to(&self.b(), words)
+    }
+
+    /// The same against another of its addresses.
+    #[track_caller]
+    pub(crate) fn test_to(&self, address: &str, words: &[&str]) -> Record {
+        let ended = run(self.command_to(address, &[&["--json"], words].concat()));
         assert!(ended.status.success(), "{}: {}{}", ended.status, ended.stdout, ended.stderr);
         ended.record()
     }
