@@ -208,6 +208,9 @@ fn paced(f: &Flow, spec: &FlowSpec, out: &mut Vec<Warning>) {
             CatchUp::None => {
                 "the catch-up policy is none (--catch-up spread:P% or burst:N makes late slots up)"
             }
+            CatchUp::Burst(_) => {
+                "the backlog passed what burst:N makes up, or 100 ms, or sending ended before it was made up (see --catch-up)"
+            }
             _ => {
                 "the backlog passed 100 ms, or sending ended before it was made up (see --catch-up)"
             }

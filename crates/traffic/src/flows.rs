@@ -213,6 +213,7 @@ impl Flow {
                 },
                 proof: is_server.then(|| alive.clone()),
                 unreachable: None,
+                is_retrying: false,
                 events: events.clone(),
             }));
             // The peer's signs of life come in on the same socket.

@@ -80,7 +80,7 @@ record! {
         /// Slots of a paced sender.
         #[serde(skip_serializing_if = "Option::is_none")]
         intended_slots: Option<u64>,
-        /// Slots skipped because the backlog passed 100 ms or the policy is `none`, or not served yet when sending ended.
+        /// Slots skipped because the backlog passed 100 ms or what `burst:N` makes up, or the policy is `none`, or not served yet when sending ended.
         #[serde(skip_serializing_if = "Option::is_none")]
         missed_slots: Option<u64>,
         /// Slots served more than one period after their time.

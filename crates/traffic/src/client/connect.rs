@@ -42,12 +42,6 @@ pub(super) fn resolve(
             Some(Family::Ipv6) => a.is_ipv6(),
         })
         .collect();
-    // The system's own words would be "invalid argument".
-    let scopeless = |a: &SocketAddr| matches!(a, SocketAddr::V6(a) if a.ip().is_unicast_link_local() && a.scope_id() == 0);
-    if let Some(address) = wanted.iter().find(|a| scopeless(a)) {
-        let reason = format!("a link-local address needs its interface: {}%eth0", address.ip());
-        return Err(TrafficError::Resolve { host: host.into(), reason });
-    }
     if wanted.is_empty() {
         let reason = match family {
             Some(f) => format!("it has no {f} address"),
@@ -66,10 +60,17 @@ async fn resolve_elsewhere(config: &ClientConfig) -> Result<Vec<SocketAddr>, Tra
         .name("weir-resolve".into())
         .spawn(move || drop(sender.send(resolve(&host, port, family))))
         .map_err(|e| TrafficError::system("starting a thread to resolve names", e))?;
-    receiver.await.map_err(|_| TrafficError::Resolve {
+    let found = receiver.await.map_err(|_| TrafficError::Resolve {
         host: config.host.clone(),
         reason: "the resolver failed".into(),
-    })?
+    })??;
+    // The system's own words would be "invalid argument"; with a device to send by it needs none.
+    let scopeless = |a: &SocketAddr| matches!(a, SocketAddr::V6(a) if a.ip().is_unicast_link_local() && a.scope_id() == 0);
+    if config.plan.device.is_none() && found.iter().all(scopeless) {
+        let reason = "a link-local address needs its interface, as in fe80::1%eth0".into();
+        return Err(TrafficError::Resolve { host: config.host.clone(), reason });
+    }
+    Ok(found)
 }
 
 /// A refusal, in words that can be shown.

@@ -24,7 +24,7 @@ use weir_wire::control::SenderTotal;
 
 pub(crate) use priority::{asked, check as check_scheduling};
 pub(crate) use receive::{ControlRole, ReceiveFlow};
-pub(crate) use send::SendFlow;
+pub(crate) use send::{NO_WAY, SendFlow};
 pub(crate) use stream::{StreamFlow, StreamRole, TcpSamples};
 use worker::Worker;
 

@@ -14,7 +14,7 @@ use weir_net::clock::{Clock, set_timer_slack};
 use weir_net::poll::Events as PollEvents;
 use weir_net::thread::set_normal;
 use weir_net::udp::{SendBatch, SendFault, UdpSocket};
-use weir_net::waiting::{Woken, wait_until};
+use weir_net::waiting::{SPIN_NS, Woken, wait_until};
 
 use super::priority::Priority;
 use super::worker::{Inbox, LOST};
@@ -30,6 +30,8 @@ const MESSAGES: usize = 16;
 const MOST_RINGS: usize = 64;
 /// Without a way to the receiver for this long, a flow has failed.
 const UNREACHABLE_NS: u64 = 3_000_000_000;
+/// How the error of such a flow begins.
+pub(crate) const NO_WAY: &str = "no way to the receiver";
 /// At the end of its time it has failed after this long: a route that flaps is none.
 const BRIEF_NS: u64 = 500_000_000;
 /// A server stops sending after this long without a sign of life from the receiver.
@@ -48,6 +50,8 @@ pub(crate) struct SendFlow {
     pub(crate) proof: Option<Arc<AtomicU64>>,
     /// Since when the system has known no way to the receiver, and why at first.
     pub(crate) unreachable: Option<(u64, std::io::Error)>,
+    /// Its next time is that of a retry, for which a long spin is not worth it.
+    pub(crate) is_retrying: bool,
     pub(crate) events: Events,
 }
 
@@ -141,7 +145,10 @@ pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock, asked: Asked) {
             if at == u64::MAX {
                 wait(inbox, &mut events);
             } else {
-                match wait_until(clock, &inbox.poller, &mut events, at, priority.spin_ns()) {
+                let is_retry = flows.get(&token).is_some_and(|slot| slot.flow.is_retrying);
+                let most = if is_retry { SPIN_NS } else { u64::MAX };
+                let spin_ns = priority.spin_ns().min(most);
+                match wait_until(clock, &inbox.poller, &mut events, at, spin_ns) {
                     Woken::Event => {
                         inbox.waker.clear();
                     }
@@ -202,14 +209,15 @@ fn serve(
     let count = match state.next(now) {
         Next::At(at) => return Some(at),
         Next::Done => {
+            state.finish(clock.monotonic_ns());
+            // First, so that the receiver is told how much was sent.
+            let _ = flow.events.send(FlowEvent::SenderDone(sender_total(flow.id, &state)));
             let lost = flow.unreachable.take();
             if let Some((since, error)) = lost.filter(|l| now.saturating_sub(l.0) > BRIEF_NS) {
                 let seconds = now.saturating_sub(since) as f64 / 1e9;
-                let text = format!("no way to the receiver for the last {seconds:.1} s: {error}");
+                let text = format!("{NO_WAY} for the last {seconds:.1} s: {error}");
                 let _ = flow.events.send(FlowEvent::Failed(flow.id, text));
             }
-            state.finish(clock.monotonic_ns());
-            let _ = flow.events.send(FlowEvent::SenderDone(sender_total(flow.id, &state)));
             return None;
         }
         Next::Now(count) => count,
@@ -241,6 +249,7 @@ fn serve(
     match filling.send(&flow.socket) {
         Ok(sent) => {
             flow.unreachable = None;
+            flow.is_retrying = false;
             let datagrams =
                 if sent.messages == messages { count } else { (sent.messages * segments) as u32 };
             state.sent(datagrams, sent.messages as u32, now);
@@ -258,6 +267,7 @@ fn serve(
         Err(error) => match SendFault::of(&error) {
             SendFault::WouldBlock | SendFault::NoBuffers => {
                 state.called(1, 1);
+                flow.is_retrying = true;
                 Some(now + RETRY_NS)
             }
             SendFault::SegmentationUnsupported | SendFault::Invalid if flow.most_segments > 1 => {
@@ -268,6 +278,7 @@ fn serve(
             }
             SendFault::Unreachable => {
                 state.called(1, 0);
+                flow.is_retrying = true;
                 let since = flow.unreachable.get_or_insert((now, error)).0;
                 if now.saturating_sub(since) <= UNREACHABLE_NS {
                     return Some(now + 10 * RETRY_NS);
@@ -278,9 +289,11 @@ fn serve(
             // The peer's socket is gone for now: the control connection tells whether for good.
             SendFault::Refused => {
                 state.called(1, 0);
+                flow.is_retrying = true;
                 Some(now + 10 * RETRY_NS)
             }
             _ => {
+                flow.unreachable = None;
                 state.stop();
                 let _ = flow.events.send(FlowEvent::Failed(
                     flow.id,

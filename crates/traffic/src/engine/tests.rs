@@ -86,6 +86,7 @@ impl Bench {
             most_segments: 1,
             proof: None,
             unreachable: None,
+            is_retrying: false,
             events: self.events.clone(),
         });
         (place, state)

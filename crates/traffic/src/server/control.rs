@@ -57,6 +57,8 @@ struct Task<'s> {
     writer: Writer,
     /// Whether the last word was a refusal, which the client is to read.
     refused: bool,
+    /// It has the only session of a server for one client.
+    took: bool,
 }
 
 /// Runs a control connection to its end; whether a session had been granted.
@@ -86,10 +88,14 @@ pub(super) async fn session(
         }
         Err(_) => return false,
     };
-    let mut task = Task { shared, peer, writer, refused: false };
+    let mut task = Task { shared, peer, writer, refused: false, took: false };
     // Who is refused counts as half open until he is gone.
     let mut half_open = Some(half_open);
     let ran = task.serve(&mut reader, local, noise, deadline, &mut half_open).await;
+    if task.took && !ran {
+        // It came to nothing: the next one may have it.
+        shared.is_taken.store(false, Ordering::Relaxed);
+    }
     if task.refused {
         channel::linger(&mut reader, &mut task.writer).await;
     }
@@ -115,14 +121,17 @@ impl Task<'_> {
             Ok(Some(open)) => open,
             _ => return false,
         };
+        if shared.config.one_off && shared.is_taken.swap(true, Ordering::Relaxed) {
+            self.refuse("busy", "this server serves one client, and is at it").await;
+            return false;
+        }
+        self.took = shared.config.one_off;
         let Some(session_share) =
-            Share::take(&shared.load, |l| &l.sessions, 1, shared.config.most_sessions())
+            Share::take(&shared.load, |l| &l.sessions, 1, shared.config.limits.sessions)
         else {
-            let text = match shared.config.most_sessions() {
-                1 if shared.config.one_off => "this server serves one client, and is at it".into(),
-                most => format!("{most} sessions are running, the limit of this server"),
-            };
-            self.refuse("busy", &text).await;
+            let most = shared.config.limits.sessions;
+            self.refuse("busy", &format!("{most} sessions are running, the limit of this server"))
+                .await;
             return false;
         };
         // Counted before it is expanded: a line of a plan can ask for a hundred thousand.

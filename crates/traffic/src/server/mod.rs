@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -111,13 +111,6 @@ impl Default for ServerConfig {
     }
 }
 
-impl ServerConfig {
-    /// Sessions at once.
-    pub(crate) fn most_sessions(&self) -> u64 {
-        if self.one_off { 1 } else { self.limits.sessions }
-    }
-}
-
 /// What a server tells of itself.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ServerEvent {
@@ -160,6 +153,8 @@ pub enum ServerEvent {
 /// What all tasks of a server share.
 pub(crate) struct Shared {
     pub(crate) config: ServerConfig,
+    /// The one session of [`ServerConfig::one_off`] is granted.
+    pub(crate) is_taken: AtomicBool,
     pub(crate) engine: Arc<Engine>,
     pub(crate) registry: Registry,
     pub(crate) front: Front,
@@ -248,6 +243,7 @@ async fn run(
     let port = bound.first().map_or(config.port, SocketAddr::port);
     observe(ServerEvent::Listening { addresses: bound, open: config.key.is_none() });
     let shared = Arc::new(Shared {
+        is_taken: AtomicBool::new(false),
         data_ports: DataPortPool::new(config.data_ports.clone()),
         next_session: AtomicU64::new(u64::from(u32::from_be_bytes(crate::key::random()?))),
         config,

@@ -4465,7 +4465,7 @@ export interface components {
             method: string;
             /**
              * Format: uint64
-             * @description Slots skipped because the backlog passed 100 ms or the policy is `none`, or not served yet when sending ended.
+             * @description Slots skipped because the backlog passed 100 ms or what `burst:N` makes up, or the policy is `none`, or not served yet when sending ended.
              */
             missed_slots?: number | null;
             /**

@@ -35,15 +35,14 @@ impl Test<'_> {
                 }
             }
         }
-        // Why a flow failed says more than the silence that came of it.
-        let is_silence = matches!(error, Some(TrafficError::Lost { .. }));
-        if (is_silence || (error.is_none() && status == Status::Partial))
-            && let Some(first) = self.first_failed()
-        {
-            if is_silence {
-                reason = first.to_string();
-            }
-            error = Some(first);
+        // That there was no way says more than the silence that came of it.
+        let is_lost = status == Status::Partial && matches!(error, Some(TrafficError::Lost { .. }));
+        if is_lost && let Some(cause) = self.no_way() {
+            reason = cause.to_string();
+            error = Some(cause);
+        }
+        if error.is_none() && status == Status::Partial {
+            error = self.first_failed();
         }
         let now = clock.monotonic_ns();
         let relation = self.clock_relation(intervals.start_ns);

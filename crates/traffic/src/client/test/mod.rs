@@ -28,7 +28,7 @@ use super::latency::{IDLE_PROBES, Probes};
 use super::setup::{HELLO_PATIENCE_NS, Setup};
 use super::{ClientConfig, Event, Failure};
 use crate::channel::{ChannelError, Meter, Writer, clean};
-use crate::engine::{Engine, FlowEvent, check_scheduling, lock};
+use crate::engine::{Engine, FlowEvent, NO_WAY, check_scheduling, lock};
 use crate::flows::{Flow, SessionFacts};
 use crate::reference::{self, Choice};
 use crate::stop::{Stop, StopReason};

@@ -178,6 +178,14 @@ impl Test<'_> {
         Some(TrafficError::Flow { flow, name, reason: reason.clone() })
     }
 
+    /// The first flow that knew no way to its receiver.
+    pub(super) fn no_way(&self) -> Option<TrafficError> {
+        let (&flow, reason) =
+            self.failed.iter().filter(|f| f.1.starts_with(NO_WAY)).min_by_key(|f| f.0)?;
+        let name = self.flow(flow).map(|f| f.spec.name.clone()).unwrap_or_default();
+        Some(TrafficError::Flow { flow, name, reason: reason.clone() })
+    }
+
     pub(super) fn failed_in_words(&self) -> Option<String> {
         self.first_failed().map(|e| e.to_string())
     }
