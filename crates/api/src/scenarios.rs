@@ -206,7 +206,16 @@ fn of_step(out: &mut Vec<(String, String)>, at: &str, step: &Step) {
 
 fn of_test(out: &mut Vec<(String, String)>, at: &str, test: &TestStep) {
     // Flags that name files are refused where `args` are read.
-    let TestStep { from: _, to: _, args: _, plan: _, plan_file, runs: _, background: _ } = test;
+    let TestStep {
+        from: _,
+        to: _,
+        args: _,
+        plan: _,
+        plan_file,
+        runs: _,
+        background: _,
+        threads: _,
+    } = test;
     add(out, &format!("{at}/plan_file"), plan_file.as_ref());
 }
 

@@ -106,6 +106,17 @@ fn one_of_several_connections_is_started_and_stopped_alone() {
     assert_eq!(record["status"], "complete");
     let packets = |i: usize| record["flows"][i]["receiver"]["packets"].as_u64().unwrap();
     assert!(packets(0) > 0 && packets(1) > 0 && packets(2) > 0, "{record}");
+    // Who reads the record later learns why they ended when they did.
+    let notes: Vec<&Value> = record["warnings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|w| w["code"] == "stopped-by-request")
+        .collect();
+    assert_eq!(notes.len(), 2, "{notes:?}");
+    assert!(notes[0]["text"].as_str().unwrap().starts_with("voice was stopped"), "{notes:?}");
+    assert_eq!(notes[0]["flow"], 1);
+    assert!(notes[1]["text"].as_str().unwrap().starts_with("2 flows"), "{notes:?}");
     for flow in record["flows"].as_array().unwrap() {
         assert_eq!(flow["sender"]["packets"], flow["receiver"]["packets"], "{flow}");
     }

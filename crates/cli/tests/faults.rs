@@ -28,6 +28,9 @@ fn impossible_input_is_exit_2_and_named() {
         (&["test", "h", "-P", "0"], &["0", "100"]),
         (&["test", "h", "-P", "100001"], &["100001"]),
         (&["test", "h", "-u", "-l", "0", "-b", "1M"], &["--bitrate", "empty payload"]),
+        (&["test", "h", "-u", "-b", "0.4"], &["--bitrate", "0.4"]),
+        (&["test", "h", "--verify", "--skip-rx-copy"], &["--verify", "--skip-rx-copy"]),
+        (&["test", "h", "--runs", "2", "-A", "9999"], &["9999", "--affinity"]),
         (&["test", "h", "-M", "87"], &["87"]),
         (&["test", "h", "-u", "-M", "1000"], &["udp"]),
         (&["test", "h", "-w", "1"], &["1K"]),
@@ -116,6 +119,10 @@ fn a_server_that_is_not_there_is_exit_3_by_name() {
         let object: Value = serde_json::from_str(&out(&output)).unwrap();
         assert_eq!(object["error"]["exit_code"], 3, "{object}");
     }
+    // The system would say that an argument is invalid, and not which.
+    let output = weir().args(["test", "fe80::1"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", err(&output));
+    assert!(err(&output).contains("fe80::1%eth0"), "{}", err(&output));
     // Somebody else listens there.
     let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = other.local_addr().unwrap().port().to_string();
@@ -337,6 +344,18 @@ fn a_server_for_one_client_refuses_the_second() {
     assert_eq!(first.ended(), Some(130));
     assert_eq!(server.process.ended(), Some(0));
     assert_eq!(server.process.count("session_opened"), 1);
+}
+
+#[test]
+fn a_server_for_one_client_that_it_refuses_serves_the_next() {
+    let mut server = Serve::start(&["-1", "--max-flows", "2"]);
+    // It has the session when it is refused for what it asks.
+    let first = server.client(&["-P", "3", "-k", "5", "--no-store"]).output().unwrap();
+    assert_eq!(first.status.code(), Some(3), "{}", err(&first));
+    assert!(!err(&first).contains("serves one client"), "{}", err(&first));
+    let second = server.client(&["-k", "5", "--no-store"]).output().unwrap();
+    assert_eq!(second.status.code(), Some(0), "{}", err(&second));
+    assert_eq!(server.process.ended(), Some(0));
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use weir_model::names::{is_host, is_interface};
+use weir_model::threads::Threads;
 
 /// Longest value behind a flag.
 const MOST_VALUE_BYTES: usize = 10_000;
@@ -28,6 +29,8 @@ pub struct TestLine<'a> {
     pub control_socket: Option<&'a Path>,
     /// CLOCK_MONOTONIC, ns, at which sending starts.
     pub start_at_ns: Option<u64>,
+    /// Its threads.
+    pub threads: Option<&'a Threads>,
 }
 
 impl TestLine<'_> {
@@ -49,6 +52,19 @@ impl TestLine<'_> {
         }
         words.extend(self.no_store.then(|| "--no-store".into()));
         words.extend(self.start_at_ns.map(|at| format!("--start-at=monotonic:{at}").into()));
+        if let Some(threads) = self.threads {
+            let spin = threads.spin.map(|spin| spin.to_string());
+            let flags = [
+                ("--affinity", &threads.affinity),
+                ("--scheduling", &threads.scheduling),
+                ("--spin", &spin),
+            ];
+            for (flag, value) in flags {
+                if let Some(value) = value {
+                    words.push(with_value(flag, value)?.into());
+                }
+            }
+        }
         if !is_host(self.host) {
             return Err(format!("{:?} is no name or address", self.host));
         }
@@ -96,16 +112,23 @@ fn with_path(flag: &str, path: &Path) -> OsString {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_model::units::Span;
 
     #[test]
     fn names_come_last_and_behind_the_dashes() {
         let labels = [("-k".to_owned(), "--json".to_owned())];
+        let threads = Threads {
+            affinity: Some("0,1".into()),
+            scheduling: Some("normal".into()),
+            spin: Some(Span(60_000)),
+        };
         let line = TestLine {
             host: "host",
             port: Some(7),
             plan: Some(Path::new("/p")),
             labels: &labels,
             start_at_ns: Some(9),
+            threads: Some(&threads),
             ..TestLine::default()
         };
         let words: Vec<String> =
@@ -119,6 +142,9 @@ mod tests {
                 "--port=7",
                 "--label=-k=--json",
                 "--start-at=monotonic:9",
+                "--affinity=0,1",
+                "--scheduling=normal",
+                "--spin=60us",
                 "--",
                 "host"
             ]

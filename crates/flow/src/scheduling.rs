@@ -38,6 +38,16 @@ pub enum Scheduling {
     Fifo,
 }
 
+impl std::fmt::Display for Scheduling {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str(match self {
+            Scheduling::Auto => "auto",
+            Scheduling::Normal => "normal",
+            Scheduling::Fifo => "fifo",
+        })
+    }
+}
+
 impl std::str::FromStr for Scheduling {
     type Err = &'static str;
     fn from_str(text: &str) -> Result<Self, Self::Err> {

@@ -11,6 +11,7 @@
 //! - [`report`]: what one end of a test hands to the other afterwards; two of them make a record.
 //! - [`names`]: what may be a host, an interface, a variable.
 //! - [`json`]: the JSON of all of these, without `null`; [`csv`]: cells of tables.
+//! - [`threads`]: where and how the threads of a test's end run.
 //! - [`schema`]: the published JSON Schemas, generated from the types.
 //!
 //! ```
@@ -30,6 +31,7 @@ pub mod plan;
 pub mod record;
 pub mod report;
 pub mod schema;
+pub mod threads;
 pub mod units;
 pub mod warning;
 

@@ -16,9 +16,11 @@ pub struct FlowMeta {
     pub transport: Transport,
     /// Who sends.
     pub direction: Direction,
-    /// The sender's address and port, where known.
+    /// The sender's address and port, where known: not when a test starts.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub source: String,
     /// The receiver's.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub destination: String,
     /// Payload of a datagram or of a write.
     pub payload_bytes: u64,
@@ -67,6 +69,7 @@ pub struct Start {
     /// RFC 3339, UTC.
     pub started_at: String,
     /// Name of this host, where known.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub host: String,
     /// The plan as understood.
     pub plan: Plan,

@@ -420,6 +420,11 @@ fn ten_thousand_half_open_connections_leave_room_for_a_test() {
     // Both ends are in this process, beside what the other tests hold.
     let wanted = 10_000.min(most.saturating_sub(2000) / 2);
     assert!(wanted > 100, "a limit of {most} descriptors");
+    if wanted < 10_000 {
+        eprintln!(
+            "SKIPPED IN PART: {wanted} of 10 000 connections, this user has {most} descriptors"
+        );
+    }
     let server = Server::start(limits(Limits { hello_seconds: 60, ..Limits::default() }));
     let hello =
         encode_frame(&weir_wire::control::encode(&ClientMessage::Hello(own_hello()))).unwrap();

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use weir_model::plan::{DataPorts, Switch, Transport};
+use weir_model::threads;
 use weir_model::units::{BitRate, Span};
 
 use crate::engine::Scheduling;
@@ -173,35 +174,25 @@ pub(crate) fn scheduling(text: &str) -> Result<Scheduling, String> {
 
 /// How long a sending thread spins.
 pub(crate) fn spin(text: &str) -> Result<Duration, String> {
-    let span = text.parse::<Span>().ok().filter(|span| span.0 <= 10_000_000);
-    span.map(|span| Duration::from_nanos(span.0)).ok_or_else(|| {
-        "expected a time up to 10ms, such as 0, 60us or 1ms; a bare number is seconds".into()
-    })
+    let span = threads::spin(text).map(|span| Duration::from_nanos(span.0));
+    span.ok_or_else(|| format!("expected {}", threads::SPIN_FORM))
 }
 
 /// CPUs by number: `0`, `0,2`, `1-3`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Cpus(pub(crate) Vec<usize>);
 
-/// Linux is built for at most this many.
-const MAX_CPUS: usize = 8192;
-
 impl FromStr for Cpus {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let number = |t: &str| t.trim().parse::<usize>().ok().filter(|n| *n < MAX_CPUS);
-        let mut all = vec![];
-        for part in text.split(',') {
-            let range = match part.split_once('-') {
-                Some((a, b)) => number(a).zip(number(b)).filter(|(a, b)| a <= b),
-                None => number(part).map(|n| (n, n)),
-            };
-            let (a, b) = range.ok_or("expected CPU numbers such as 0, 0,2 or 1-3")?;
-            all.extend(a..=b);
-        }
-        all.sort_unstable();
-        all.dedup();
-        Ok(Cpus(all))
+        threads::cpus(text).map(Cpus).ok_or_else(|| format!("expected {}", threads::CPUS_FORM))
+    }
+}
+
+impl std::fmt::Display for Cpus {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        let numbers: Vec<String> = self.0.iter().map(usize::to_string).collect();
+        f.write_str(&numbers.join(","))
     }
 }
 

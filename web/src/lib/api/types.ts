@@ -2439,11 +2439,8 @@ export interface components {
         FlowDirection: "both" | "a_to_b" | "b_to_a";
         /** @description What a line about a flow needs to know of it. */
         FlowMeta: {
-            /**
-             * @description The receiver's.
-             * @default
-             */
-            destination: string;
+            /** @description The receiver's. */
+            destination?: string;
             /**
              * @description Who sends.
              * @default forward
@@ -2468,11 +2465,8 @@ export interface components {
             payload_bytes: number;
             /** @description Rate asked for, as it was understood (`10M`, `50000pps`, `0`: unlimited); empty where unknown. */
             rate?: string;
-            /**
-             * @description The sender's address and port, where known.
-             * @default
-             */
-            source: string;
+            /** @description The sender's address and port, where known: not when a test starts. */
+            source?: string;
             /**
              * @description Transport.
              * @default tcp
@@ -5251,8 +5245,25 @@ export interface components {
              * @description Repetitions.
              */
             runs?: number | null;
+            /** @description The threads of `from`'s end. */
+            threads?: components["schemas"]["Threads"];
             /** @description The host that answers. Absent: the lab's `b`, or the only `[host]`. */
             to?: string | null;
+        };
+        /** @description The threads of the end that starts the test; the other end's are its own matter. */
+        Threads: {
+            /** @description The CPUs that they run on, such as `0`, `0,2` or `1-3`. Absent: all that the process may run on. */
+            affinity?: string | null;
+            /**
+             * @description Scheduling of threads that send paced datagrams: `auto` (real time, SCHED_FIFO, where granted and their rates are
+             *     bounded), `normal`, or `fifo` (an error where it is not granted). Absent: `auto`.
+             */
+            scheduling?: string | null;
+            /**
+             * @description How long such a thread spins before each datagram is due, 10 ms at most. Absent: 60 µs, in real time as long as
+             *     wake-ups need it.
+             */
+            spin?: components["schemas"]["Span"] | null;
         };
         /** @description Where times came from. */
         TimeSource: {

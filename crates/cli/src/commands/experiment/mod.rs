@@ -69,9 +69,20 @@ pub(crate) fn words(words: &[String]) -> Result<Plan, String> {
         (line.args.general.plan.is_some(), "--plan"),
         (line.args.general.save_plan.is_some(), "--save-plan"),
         (line.args.general.control_socket.is_some(), "--control-socket"),
+        (line.args.general.start_at.is_some(), "--start-at"),
     ];
     if let Some((_, flag)) = refused.iter().find(|(given, _)| *given) {
         return Err(format!("{flag}: not in a scenario, which has words of its own for it"));
+    }
+    let threads = [
+        (line.args.general.affinity.is_some(), "affinity"),
+        (line.args.general.scheduling.is_some(), "scheduling"),
+        (line.args.general.spin.is_some(), "spin"),
+    ];
+    if let Some((_, field)) = threads.iter().find(|(given, _)| *given) {
+        return Err(format!(
+            "--{field}: not in a scenario's args: set threads.{field} of the test"
+        ));
     }
     let planned = test_plan::plan(&line.args, None, Seed(0)).map_err(|e| e.chain())?;
     Ok(Plan { host: None, ..planned.plan })

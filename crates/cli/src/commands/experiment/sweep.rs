@@ -10,6 +10,7 @@ use weir_model::experiment::{
     SweepStep, TestStep,
 };
 use weir_model::plan::Plan;
+use weir_model::threads::Threads;
 use weir_model::units::{Seed, Span};
 
 use super::{Job, ResultArgs, execute};
@@ -18,7 +19,7 @@ use crate::commands::test::args::{
     GeneralArgs, LaterArgs, MeasureArgs, OutputArgs, RateArgs, SocketArgs, TrafficArgs,
 };
 use crate::commands::test::plan as test_plan;
-use crate::engine::Scheduling;
+use crate::commands::values::Cpus;
 use crate::error::CliError;
 use crate::key::KeyArgs;
 
@@ -193,14 +194,13 @@ fn scenario(grid: GridArgs, test: TestArgs, name: &str) -> Result<Scenario, CliE
         ));
     }
     let general = &test.general;
-    let own = [
-        (general.affinity.is_some(), "--affinity"),
-        (general.scheduling != Scheduling::Auto, "--scheduling"),
-        (general.spin.is_some(), "--spin"),
-    ];
-    if let Some((_, flag)) = own.iter().find(|(given, _)| *given) {
-        return Err(CliError::flag(flag, "given for runs that are repeated", "one run"));
-    }
+    // The hosts of a lab are this host too.
+    general.affinity.as_ref().map_or(Ok(()), Cpus::check)?;
+    let threads = Threads {
+        affinity: general.affinity.as_ref().map(Cpus::to_string),
+        scheduling: general.scheduling.map(|class| class.to_string()),
+        spin: general.spin.map(|time| Span(time.as_nanos() as u64)),
+    };
     let key_file = test.key.key_file.as_ref().map(|p| p.display().to_string());
     if test.key.key.is_some() || test.key.passphrase_file.is_some() {
         return Err(CliError::flag(
@@ -247,7 +247,7 @@ fn scenario(grid: GridArgs, test: TestArgs, name: &str) -> Result<Scenario, CliE
         repeat_disturbed: grid.repeat_disturbed,
         pause: grid.pause,
         metrics: grid.metric,
-        test: TestStep { plan: Some(plan), ..TestStep::default() },
+        test: TestStep { plan: Some(plan), threads, ..TestStep::default() },
         impair: (!impairing.is_empty())
             .then(|| ImpairStep { to: impairing, ..ImpairStep::default() }),
         published: vec![],
@@ -289,6 +289,7 @@ fn title_of(grid: &GridArgs, host: Option<&str>) -> String {
 mod tests {
     use super::*;
     use clap::Parser;
+    use weir_model::experiment::Action;
 
     #[derive(Debug, Parser)]
     struct Line {
@@ -323,5 +324,23 @@ mod tests {
         }
         let sweep = of("192.0.2.1 --runs 3", &["size=1,2"], "sweep");
         assert_eq!((named(&sweep), sweep.title.as_deref()), (both("sweep"), Some("sweep")));
+    }
+    #[test]
+    fn how_threads_run_goes_with_every_repetition() {
+        let made = of("h --runs 2 -A 0 --scheduling normal --spin 1ms -t 1", &[], "test");
+        let Some(Action::Sweep(sweep)) = made.steps[0].action() else { panic!("{made:?}") };
+        let wanted = Threads {
+            affinity: Some("0".into()),
+            scheduling: Some("normal".into()),
+            spin: Some(Span(1_000_000)),
+        };
+        assert_eq!(sweep.test.threads, wanted);
+        // As the scenario is written and read again.
+        let text = serde_json::to_string(&made).unwrap();
+        let read = Scenario::parse(&text, false, &Default::default(), &Default::default());
+        assert_eq!(read.unwrap(), made);
+        let made = of("h --runs 2", &[], "test");
+        let Some(Action::Sweep(sweep)) = made.steps[0].action() else { panic!("{made:?}") };
+        assert!(sweep.test.threads.is_default());
     }
 }

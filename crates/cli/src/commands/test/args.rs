@@ -117,8 +117,8 @@ pub(crate) struct GeneralArgs {
     #[arg(short = 'A', long, value_name = "CPUS")]
     pub(crate) affinity: Option<Cpus>,
     /// Scheduling of threads that send paced datagrams: auto (real time, SCHED_FIFO, where granted and their rates are bounded), normal, or fifo (refused with exit code 4 where it is not granted) [default: auto]
-    #[arg(long, value_name = "CLASS", value_parser = values::scheduling, default_value = "auto", hide_default_value = true)]
-    pub(crate) scheduling: Scheduling,
+    #[arg(long, value_name = "CLASS", value_parser = values::scheduling)]
+    pub(crate) scheduling: Option<Scheduling>,
     /// How long such a thread spins before each datagram is due, up to 10ms: more makes gaps more even and takes that share of a processor; in real time at most a quarter of one for each thread, or half with three processors or more [default: 60us, in real time as long as wake-ups need it, up to 500us]
     #[arg(long, value_name = "TIME", value_parser = values::spin)]
     pub(crate) spin: Option<Duration>,

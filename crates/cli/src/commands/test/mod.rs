@@ -96,7 +96,7 @@ fn prepare(args: &TestArgs, words: &[OsString]) -> Result<Option<Job>, CliError>
             control_socket: args.general.control_socket.clone(),
             packet_log: args.output.packet_log.clone(),
             cpus: args.general.affinity.as_ref().map(|c| c.0.clone()),
-            scheduling: args.general.scheduling,
+            scheduling: args.general.scheduling.unwrap_or_default(),
             spin: args.general.spin,
             nominal_auto,
             start_at_ns: args.general.start_at.map(|at| at.monotonic_ns(now)),

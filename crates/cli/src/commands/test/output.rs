@@ -131,9 +131,9 @@ impl Outputs {
             id: self.identity.id.clone(),
             version: VERSION.into(),
             started_at: self.identity.started_at.clone(),
+            host: weir_net::host::host().map(|host| host.hostname).unwrap_or_default(),
             plan: self.plan.clone(),
             flows: specs.iter().map(FlowMeta::from).collect(),
-            ..Start::default()
         };
         match self.options.form {
             Form::Text => self.sink.text(&header(&start, &self.options.text)),

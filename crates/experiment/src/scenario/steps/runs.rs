@@ -78,6 +78,7 @@ impl<'d> Inner<'d, '_, '_> {
             from: run.test.from.clone(),
             to: run.test.to.clone(),
             plan,
+            threads: run.test.threads.clone(),
             labels,
             until: self.until,
             start_at_ns: self.start_at_ns(run.repetition),

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use weir_model::plan::Plan;
 use weir_model::record::Record;
+use weir_model::threads::Threads;
 
 use super::{END, World, failed, not_started};
 use crate::lines::TestLine;
@@ -22,6 +23,7 @@ pub(in crate::scenario) struct Job {
     pub(in crate::scenario) from: Option<String>,
     pub(in crate::scenario) to: Option<String>,
     pub(in crate::scenario) plan: Plan,
+    pub(in crate::scenario) threads: Threads,
     pub(in crate::scenario) labels: Vec<(String, String)>,
     /// Latest end.
     pub(in crate::scenario) until: Option<Instant>,
@@ -75,6 +77,7 @@ impl World<'_> {
             no_store: self.options.no_store,
             control_socket: job.socket.as_deref(),
             start_at_ns: job.start_at_ns,
+            threads: Some(&job.threads),
         };
         command
             .args(line.words().map_err(|e| ScenarioError::program(&what, &e))?)

@@ -346,6 +346,7 @@ impl Scenario {
             return refuse(at, "several", "one of args, plan and plan_file");
         }
         check_runs(test.runs, &format!("{at}.runs"))?;
+        test.threads.check(&format!("{at}.threads"))?;
         if let Some(plan) = &test.plan
             && axes.is_empty()
         {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Impairing;
+use crate::threads::Threads;
 use crate::units::{ByteSize, Span};
 
 /// One step: exactly one action, and what is common to all.
@@ -171,6 +172,9 @@ pub struct TestStep {
     /// The following steps run while it does; `wait` or `stop` ends it, else the end of the scenario.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub background: bool,
+    /// The threads of `from`'s end.
+    #[serde(skip_serializing_if = "Threads::is_default")]
+    pub threads: Threads,
 }
 
 /// A sweep.
