@@ -167,6 +167,10 @@ pub(crate) fn run(args: &DemoArgs, words: &[OsString]) -> Result<i32, CliError> 
     };
     say(&format!("\n{}{}\n", clean::table(&clean, &style()), clean::reasons(&clean)))?;
     let mut show = |row: &PathRow| {
+        if !row.is_final {
+            note(&format!("  {:<26} disturbed: measured again at the end", row.case.name));
+            return;
+        }
         told(row.case.name, &row.verdict());
         if let Ok(measured) = &row.outcome {
             keeper.keep(row.case.name, &measured.evidence.record);

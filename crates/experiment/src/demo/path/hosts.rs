@@ -51,6 +51,8 @@ pub struct PathRow {
     pub outcome: Result<Box<Measured>, String>,
     /// How often it was measured.
     pub attempts: u32,
+    /// Whether it is not measured again.
+    pub is_final: bool,
 }
 
 impl PathRow {
@@ -61,6 +63,11 @@ impl PathRow {
             Ok(measured) => measured.judgement.verdict.clone(),
             Err(reason) => Verdict::Failed(reason.clone()),
         }
+    }
+
+    /// Whether another try may decide it.
+    fn is_open(&self) -> bool {
+        matches!(self.verdict(), Verdict::Undecided(_))
     }
 }
 
@@ -85,10 +92,12 @@ impl Baseline {
 }
 
 /// Runs the rows with `program` as both ends and as the emulator, each sending for `seconds`. A disturbed row is measured
-/// again, twice at most and not after `until`; the first, the baseline of all, also when its verdict stands.
+/// again, twice at most and not after `until`: when all others have been measured, since what disturbs a host often lasts
+/// longer than a row. The first, the baseline of all, is measured again at once, also when its verdict stands. A row is
+/// shown when it is measured, and again when it is final.
 ///
 /// # Errors
-/// [`DemoError`]; rows that were measured before have been shown by then.
+/// [`DemoError`]; rows that were final before have been shown by then.
 pub fn on_hosts(
     program: PathBuf,
     seconds: u32,
@@ -99,71 +108,36 @@ pub fn on_hosts(
 ) -> Result<Vec<PathRow>, DemoError> {
     let lab = Lab::up(&LabSpec { topology: Topology::Middle, ..LabSpec::default() })?;
     let hosts = Hosts { lab, program, is_stopped };
-    let mut rows: Vec<PathRow> = vec![];
-    let mut baseline: Option<Baseline> = None;
-    for case in cases(seconds).map_err(failed("weir demo"))? {
-        let mut attempts = 0;
-        // The first row is the clean one: its path, emulator included, is that of all.
-        let is_clean = rows.is_empty();
-        let mut best: Option<(Baseline, Box<Measured>)> = None;
-        let outcome = loop {
-            if is_stopped() {
-                return Err(DemoError::Interrupted);
-            }
-            attempts += 1;
-            let outcome = hosts.measure(&case, seconds)?.map(|(mut evidence, emulator)| {
-                let taken_off = baseline.clone().unwrap_or_default();
-                let conditions = Conditions {
-                    path_delay_ns: taken_off.path_delay_ns,
-                    floor,
-                    floor_ratio: 0.0,
-                    disturbed: taken_off.with(disturbance(&evidence.record, &emulator)),
-                };
-                let judgement = judge(&case, &evidence, &conditions);
-                let mut found = Baseline::default();
-                if is_clean {
-                    let joined = evidence.triangulation(1, &case.impairment);
-                    let median = joined.and_then(|t| quantile(&t.measured_delay_ns, 0.5));
-                    found.path_delay_ns = median.unwrap_or(0) as f64;
-                    let disturbed = conditions.disturbed.as_deref();
-                    found.disturbed = baseline_disturbance(found.path_delay_ns, floor, disturbed);
-                }
-                evidence.record.triangulation = Some(judgement.triangulation());
-                evidence.record.impairment = Some(impairment_use(&emulator));
-                (found, Box::new(Measured { evidence, emulator, conditions, judgement }))
-            });
-            let is_open = outcome.as_ref().is_ok_and(|(found, measured)| {
-                matches!(measured.judgement.verdict, Verdict::Undecided(_))
-                    || found.disturbed.is_some()
-            });
-            let is_last = !is_open || attempts == ATTEMPTS || Instant::now() >= until;
-            match outcome {
-                Ok(found) if is_clean => {
-                    // The least disturbed is the one with the least delay.
-                    let is_better =
-                        best.as_ref().is_none_or(|b| found.0.path_delay_ns < b.0.path_delay_ns);
-                    if !is_open || is_better {
-                        best = Some(found);
-                    }
-                    if is_last && let Some((found, measured)) = best.take() {
-                        baseline = Some(found);
-                        break Ok(measured);
-                    }
-                }
-                Ok((_, measured)) if is_last => break Ok(measured),
-                Err(reason) if is_last => match best.take() {
-                    Some((found, measured)) => {
-                        baseline = Some(found);
-                        break Ok(measured);
-                    }
-                    None => break Err(reason),
-                },
-                _ => {}
-            }
-        };
-        let row = PathRow { case, outcome, attempts };
+    let mut cases = cases(seconds).map_err(failed("weir demo"))?.into_iter();
+    let Some(clean) = cases.next() else { return Ok(vec![]) };
+    // The clean row: its path, emulator included, is that of all.
+    let (clean, baseline) = hosts.clean(clean, seconds, floor, until)?;
+    show(&clean);
+    let mut rows = vec![clean];
+    let once = |case: &PathCase| hosts.judged(case, seconds, floor, &baseline);
+    for case in cases {
+        let outcome = once(&case)?;
+        let mut row = PathRow { case, outcome, attempts: 1, is_final: true };
+        row.is_final = !row.is_open();
         show(&row);
         rows.push(row);
+    }
+    for attempt in 2..=ATTEMPTS {
+        for row in rows.iter_mut().filter(|row| !row.is_final) {
+            if Instant::now() >= until {
+                break;
+            }
+            row.outcome = once(&row.case)?;
+            row.attempts = attempt;
+            row.is_final = attempt == ATTEMPTS || !row.is_open();
+            if row.is_final {
+                show(row);
+            }
+        }
+    }
+    for row in rows.iter_mut().filter(|row| !row.is_final) {
+        row.is_final = true;
+        show(row);
     }
     Ok(rows)
 }
@@ -177,6 +151,72 @@ struct Hosts<'a> {
 type Found = Result<(Evidence, Report), String>;
 
 impl Hosts<'_> {
+    /// The row without laws, three times at most until it is undisturbed; else the least disturbed, which is the one with the
+    /// least delay.
+    fn clean(
+        &self,
+        case: PathCase,
+        seconds: u32,
+        floor: Floor,
+        until: Instant,
+    ) -> Result<(PathRow, Baseline), DemoError> {
+        let mut best: Option<(Baseline, Box<Measured>)> = None;
+        let mut attempts = 0;
+        let outcome = loop {
+            attempts += 1;
+            let measured = match self.judged(&case, seconds, floor, &Baseline::default())? {
+                Ok(measured) => measured,
+                // What was measured before stands.
+                Err(reason) if best.is_none() => break Err(reason),
+                Err(_) => break Ok(()),
+            };
+            let joined = measured.evidence.triangulation(1, &case.impairment);
+            let median = joined.and_then(|t| quantile(&t.measured_delay_ns, 0.5));
+            let path_delay_ns = median.unwrap_or(0) as f64;
+            let disturbed = measured.conditions.disturbed.as_deref();
+            let disturbed = baseline_disturbance(path_delay_ns, floor, disturbed);
+            let is_open =
+                disturbed.is_some() || matches!(measured.judgement.verdict, Verdict::Undecided(_));
+            if !is_open || best.as_ref().is_none_or(|b| path_delay_ns < b.0.path_delay_ns) {
+                best = Some((Baseline { path_delay_ns, disturbed }, measured));
+            }
+            if !is_open || attempts == ATTEMPTS || Instant::now() >= until {
+                break Ok(());
+            }
+        };
+        let (outcome, baseline) = match (outcome, best) {
+            (Err(reason), _) => (Err(reason), Baseline::default()),
+            (Ok(()), Some((baseline, measured))) => (Ok(measured), baseline),
+            (Ok(()), None) => (Err("nothing was measured".into()), Baseline::default()),
+        };
+        Ok((PathRow { case, outcome, attempts, is_final: true }, baseline))
+    }
+
+    /// One row, once, and what to think of it.
+    fn judged(
+        &self,
+        case: &PathCase,
+        seconds: u32,
+        floor: Floor,
+        baseline: &Baseline,
+    ) -> Result<Result<Box<Measured>, String>, DemoError> {
+        if (self.is_stopped)() {
+            return Err(DemoError::Interrupted);
+        }
+        Ok(self.measure(case, seconds)?.map(|(mut evidence, emulator)| {
+            let conditions = Conditions {
+                path_delay_ns: baseline.path_delay_ns,
+                floor,
+                floor_ratio: 0.0,
+                disturbed: baseline.with(disturbance(&evidence.record, &emulator)),
+            };
+            let judgement = judge(case, &evidence, &conditions);
+            evidence.record.triangulation = Some(judgement.triangulation());
+            evidence.record.impairment = Some(impairment_use(&emulator));
+            Box::new(Measured { evidence, emulator, conditions, judgement })
+        }))
+    }
+
     /// One row, once. The inner error is a test that gave no record.
     fn measure(&self, case: &PathCase, seconds: u32) -> Result<Found, DemoError> {
         let (journal, at_b) = (Handed::new(IMPAIR)?, Handed::new("weir serve")?);
