@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use weir_model::impairment::{Impairment, Laws};
+use weir_model::impairment::{Impairment, Laws, OTHER};
 use weir_model::units::Seed;
 
 use crate::config::is_timed;
@@ -238,7 +238,8 @@ fn obey(request: Request, remote: &Remote) -> Result<Value, EmulatorError> {
                     accepted: "either".into(),
                 });
             }
-            applied(remote, remote.set(*config)?)
+            let number = remote.set(*config)?;
+            resting(applied(remote, number), remote, None)
         }
         Request::Set { impairment: None, flow, both, a_to_b, b_to_a, profile, seed } => {
             let laws = |text: Option<String>| -> Result<Option<Laws>, EmulatorError> {
@@ -247,8 +248,11 @@ fn obey(request: Request, remote: &Remote) -> Result<Value, EmulatorError> {
             };
             let both = laws(both)?;
             let (a_to_b, b_to_a) = (laws(a_to_b)?.or(both.clone()), laws(b_to_a)?.or(both));
+            let has_laws = profile.is_some() || a_to_b.is_some() || b_to_a.is_some();
+            let name = flow.clone().unwrap_or_else(|| OTHER.to_owned());
             let change = Change { flow, profile, a_to_b, b_to_a, seed };
-            applied(remote, remote.change(change)?)
+            let answer = applied(remote, remote.change(change)?);
+            if has_laws { resting(answer, remote, Some(&name)) } else { answer }
         }
         Request::Show {} => {
             let (config, stopped) = remote.wanted();
@@ -283,6 +287,23 @@ fn applied(remote: &Remote, number: u64) -> Value {
             "this link has no receive stamps: delays count from when a frame was read".into();
     }
     out
+}
+
+/// Adds that laws were set which are not applied, of this flow or (`None`) of any: who is told that a configuration is
+/// in force would else look for them in vain.
+fn resting(mut answer: Value, remote: &Remote, flow: Option<&str>) -> Value {
+    let mut names = remote.wanted().1;
+    names.retain(|name| flow.is_none_or(|flow| flow == name));
+    if !names.is_empty() {
+        let names = names.join(", ");
+        let told =
+            format!("stopped, so that packets pass untouched until they are started: {names}");
+        answer["note"] = match answer["note"].as_str() {
+            Some(note) => format!("{note}; {told}").into(),
+            None => told.into(),
+        };
+    }
+    answer
 }
 
 /// Asks the emulator that listens at `path`.

@@ -148,11 +148,12 @@ impl Remote {
         &self.shared.notes
     }
 
-    /// The configuration asked for last, and the flows whose laws are stopped by command.
+    /// The configuration asked for last, and its flows whose laws are not applied: stopped by command, or not to run by
+    /// the configuration itself.
     #[must_use]
     pub fn wanted(&self) -> (Impairment, Vec<String>) {
         let wanted = lock(&self.shared.wanted);
-        ((*wanted.config).clone(), wanted.stopped.iter().cloned().collect())
+        ((*wanted.config).clone(), wanted.resting())
     }
 
     /// Puts another configuration into force, in each direction between two batches; what is held leaves when it was to
@@ -193,18 +194,22 @@ impl Remote {
         self.change(Change { flow, a_to_b, b_to_a, ..Change::default() })
     }
 
-    /// Starts or stops the laws of a flow, of Other, or (`None`) of all; packets of a stopped flow pass untouched.
+    /// Starts or stops the laws of a flow, of Other, or (`None`) of all; packets of a stopped flow pass untouched. A flow
+    /// that is not to run by the configuration is started by its name alone: then the configuration says that it runs.
     ///
     /// # Errors
     /// As [`Remote::set`]; a flow that is not there.
     pub fn run(&self, flow: Option<&str>, on: bool) -> Result<u64, EmulatorError> {
         let mut wanted = lock(&self.shared.wanted);
-        let config = wanted.config.clone();
+        let mut config = wanted.config.clone();
         let names: Vec<String> = match flow {
             Some(name) if name == OTHER => vec![name.to_owned()],
             Some(name) => {
-                if !config.flows.iter().any(|flow| flow.name == name) {
+                let Some(at) = config.flows.iter().position(|flow| flow.name == name) else {
                     return Err(no_such(name, &config));
+                };
+                if on && !config.flows[at].run.0 {
+                    Arc::make_mut(&mut config).flows[at].run.0 = true;
                 }
                 vec![name.to_owned()]
             }

@@ -65,7 +65,18 @@ impl Pending {
     }
 }
 
+/// Configurations that are told of: the first and the latest. Who changes one ten times a second does so for days.
+const MOST_APPLIED: usize = 1024;
+
 impl Wanted {
+    /// Flows of the configuration whose laws are not applied, in its order, Other last.
+    pub(crate) fn resting(&self) -> Vec<String> {
+        let is_stopped = |name: &str| self.stopped.contains(name);
+        let flows = self.config.flows.iter().filter(|flow| !flow.run.0 || is_stopped(&flow.name));
+        let other = is_stopped(OTHER).then(|| OTHER.to_owned());
+        flows.map(|flow| flow.name.clone()).chain(other).collect()
+    }
+
     /// Takes note of configurations that have come into force since.
     pub(crate) fn settle(&mut self, started_ns: u64) {
         let mut pending = std::mem::take(&mut self.pending);
@@ -83,6 +94,10 @@ impl Wanted {
 
     pub(crate) fn in_force(&mut self, Pending { number, at_ns, .. }: &Pending, started_ns: u64) {
         let at_seconds = at_ns.map(|ns| seconds(ns.saturating_sub(started_ns)));
+        if self.applied.len() >= MOST_APPLIED {
+            // The numbers of those that are left tell of the gap.
+            self.applied.remove(1);
+        }
         self.applied.push(AppliedConfiguration { number: *number, at_seconds });
     }
 }

@@ -582,3 +582,63 @@ fn the_control_socket_answers_everything_put_to_it() {
     drop(socket);
     assert!(!path.exists());
 }
+
+#[test]
+fn a_flow_that_is_not_to_run_is_told_and_is_started_by_its_name() {
+    let text = r#"
+        schema = "weir.impair/1"
+        [[flow]]
+        name = "x"
+        run = false
+        a_to_b = { loss = { percentage = 100 } }
+    "#;
+    let (emulator, a, b) =
+        start(EmulatorConfig::new("A", "B", Impairment::parse(text).unwrap()), 100);
+    let remote = emulator.remote();
+    let put = |sequence, all| {
+        a.put(1, &native(sequence));
+        until("it is in", || received(&emulator.report().unwrap()) == all);
+        taken(&b).len()
+    };
+    assert_eq!(remote.wanted().1, ["x"]);
+    assert_eq!(put(0, 1), 1);
+    // All that was stopped is not what never ran.
+    remote.run(None, true).unwrap();
+    assert_eq!(put(1, 2), 1);
+    remote.run(Some("x"), true).unwrap();
+    assert!(remote.wanted().1.is_empty() && remote.wanted().0.flows[0].run.0);
+    assert_eq!(put(2, 3), 0);
+    remote.run(Some("x"), false).unwrap();
+    assert_eq!(remote.wanted().1, ["x"]);
+    assert_eq!(put(3, 4), 1);
+}
+
+#[test]
+fn laws_set_where_laws_are_stopped_are_told_to_be_of_no_effect() {
+    use serde_json::json;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("socket");
+    let (emulator, _a, _b) = start(config("none"), 100);
+    let _socket = ControlSocket::listen(&path, emulator.remote().clone()).unwrap();
+    let set = json!({ "verb": "set", "both": "loss 100%" });
+    assert!(ask(&path, &set).unwrap().get("note").is_none());
+    ask(&path, &json!({ "verb": "stop" })).unwrap();
+    let note = ask(&path, &set).unwrap()["note"].to_string();
+    assert!(note.contains("stopped") && note.contains("other"), "{note}");
+    // Of the seed there is nothing to say.
+    let seed = json!({ "verb": "set", "seed": "0x9" });
+    assert!(ask(&path, &seed).unwrap().get("note").is_none());
+    ask(&path, &json!({ "verb": "start" })).unwrap();
+    assert!(ask(&path, &set).unwrap().get("note").is_none());
+}
+
+#[test]
+fn configurations_that_are_told_of_are_bounded() {
+    let (emulator, _a, _b) = start(config("none"), 100);
+    for seed in 0..1100 {
+        let laws = if seed % 2 == 0 { "loss 1%" } else { "none" };
+        emulator.remote().set_laws(None, Some(laws.parse().unwrap()), None).unwrap();
+    }
+    let told = emulator.report().unwrap().configurations;
+    assert_eq!((told.len(), told[0].number, told[1023].number), (1024, 0, 1100));
+}

@@ -57,7 +57,7 @@ impl What {
     /// The ranges that a filter accepts of this field; `None` when it does not ask.
     fn accepted(self, filter: &Filter) -> Option<Vec<(u128, u128)>> {
         let one = |value: u128| vec![(value, value)];
-        let prefixes = |p: &Prefixes| p.0.iter().map(|p| p.mapped_range()).collect();
+        let prefixes = |p: &Prefixes| p.0.iter().flat_map(|p| p.mapped_ranges()).collect();
         let ranges = |r: &Ranges| r.0.iter().map(|r| (r.0.into(), r.1.into())).collect();
         match self {
             What::Source => filter.source.as_ref().map(prefixes),

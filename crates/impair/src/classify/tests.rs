@@ -15,6 +15,15 @@ fn key_of(frame: &[u8]) -> (Key, u32) {
 }
 
 #[test]
+fn all_of_ipv6_is_no_ipv4() {
+    let mut classifier = Classifier::new(&[filter("source = \"::/0\"")]).unwrap();
+    let (v4, length) = key_of(&udp_frame((9, 5060), b""));
+    assert_eq!(classifier.flow(&v4, length, 1), OTHER);
+    let v6 = Key { source: mapped("2001:db8::1".parse().unwrap()), ..v4 };
+    assert_eq!(classifier.flow(&v6, length, 1), 0);
+}
+
+#[test]
 fn the_first_match_wins() {
     let filters = [
         filter("protocol = \"udp\", destination_port = \"5060-5090\", dscp = 46"),

@@ -100,9 +100,11 @@ impl Queue {
             // SAFETY: the kernel handed the chunk over with the descriptor; it goes back by the fill ring below, when
             // the slice is gone. The sending half has other chunks.
             let bytes = unsafe { self.umem.bytes(frame.addr, frame.len as usize) };
-            match slabs.allocate(bytes.len()) {
-                // Parts of a frame in several chunks were not asked for; one would be half a frame.
-                _ if frame.options & libc::XDP_PKT_CONTD != 0 => statistics.unusable += 1,
+            // Parts of a frame in several chunks were not asked for; one would be half a frame. Asked before there is a
+            // slot for it, which nobody would give back.
+            let is_part = frame.options & libc::XDP_PKT_CONTD != 0;
+            match if is_part { None } else { slabs.allocate(bytes.len()) } {
+                None if is_part => statistics.unusable += 1,
                 None => statistics.slab_drops += 1,
                 Some((handle, to)) => {
                     to.copy_from_slice(bytes);

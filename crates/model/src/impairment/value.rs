@@ -116,9 +116,24 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// First and last address, IPv4 as IPv4-mapped IPv6 (RFC 4291 §2.5.5.2).
+    /// First and last address of each part, IPv4 as IPv4-mapped IPv6 (RFC 4291 §2.5.5.2).
+    ///
+    /// A short IPv6 prefix such as `::/0` has the mapped block within it and means no IPv4 by that: it is left out. One
+    /// that lies inside the block was written for it.
     #[must_use]
-    pub fn mapped_range(&self) -> (u128, u128) {
+    pub fn mapped_ranges(&self) -> Vec<(u128, u128)> {
+        const FIRST_MAPPED: u128 = 0xffff_0000_0000;
+        const LAST_MAPPED: u128 = 0xffff_ffff_ffff;
+        let (low, high) = self.mapped_range();
+        if self.length >= 96 || self.address.is_ipv4() || low > FIRST_MAPPED || high < LAST_MAPPED {
+            return vec![(low, high)];
+        }
+        let parts = [(low, FIRST_MAPPED - 1), (LAST_MAPPED + 1, high)];
+        parts.into_iter().filter(|(low, high)| low <= high).collect()
+    }
+
+    /// First and last address, all of them.
+    fn mapped_range(&self) -> (u128, u128) {
         let (first, length) = match self.address {
             IpAddr::V4(v4) => (u128::from(v4.to_ipv6_mapped()), u32::from(self.length) + 96),
             IpAddr::V6(v6) => (u128::from(v6), u32::from(self.length)),
@@ -347,7 +362,14 @@ mod tests {
         assert_eq!(prefix.to_string(), "10.0.0.0/8");
         let low = 0xffff_0a00_0000u128;
         assert_eq!(prefix.mapped_range(), (low, low + 0xff_ffff));
-        assert_eq!("::/0".parse::<Prefix>().unwrap().mapped_range(), (0, u128::MAX));
+        let ranges = |text: &str| text.parse::<Prefix>().unwrap().mapped_ranges();
+        let (first, last) = (0xffff_0000_0000, 0xffff_ffff_ffff_u128);
+        assert_eq!(ranges("0.0.0.0/0"), [(first, last)]);
+        // IPv6 is not IPv4, but where somebody writes just that.
+        assert_eq!(ranges("::/0"), [(0, first - 1), (last + 1, u128::MAX)]);
+        assert_eq!(ranges("::/80"), [(0, first - 1)]);
+        assert_eq!(ranges("::ffff:0:0/96"), [(first, last)]);
+        assert_eq!(ranges("2000::/3"), [(1 << 125, (1 << 126) - 1)]);
         assert_eq!("0.0.0.0/0".parse::<Prefix>().unwrap().to_string(), "0.0.0.0/0");
         assert_eq!("UDP".parse::<Protocol>().unwrap(), Protocol(17));
         assert_eq!("0x88cc".parse::<EtherType>().unwrap().to_string(), "lldp");
