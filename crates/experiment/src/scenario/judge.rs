@@ -87,14 +87,16 @@ impl From<f64> for Intervals {
 #[must_use]
 pub fn summary(values: &[f64], confidence: f64, first: Option<usize>) -> Option<Summary> {
     let sample = Sample::of(values)?;
+    let first = first.map(|first| first.min(values.len()));
     let basis = match first {
-        Some(first) => Sample::of(&values[..first.min(values.len())])?,
+        Some(first) => Sample::of(&values[..first])?,
         None => sample,
     };
     let interval = basis.half_width_over(sample.count, confidence).map(|half| Confidence {
         low: sample.mean - half,
         high: sample.mean + half,
         confidence_ratio: confidence,
+        first_stage_count: first.map(|first| first as u64),
     });
     Some(Summary {
         count: sample.count,
@@ -287,6 +289,11 @@ mod tests {
         let of_two = summary(&values, 0.95, Some(3)).unwrap();
         let of_all = summary(&values, 0.95, None).unwrap();
         assert_eq!((of_two.mean, of_two.deviation), (of_all.mean, of_all.deviation));
+        // A program is told of which runs the width is.
+        let stage = |s: Summary| s.interval.unwrap().first_stage_count;
+        assert_eq!((stage(of_two), stage(of_all)), (Some(3), None));
+        let short = summary(&values[..2], 0.95, Some(3)).unwrap();
+        assert_eq!(stage(short), Some(2), "as many of them as there are");
         // t of 2 degrees of freedom is 4.303; s is 1e6, n is 9.
         let half = |s: Summary| s.interval.map(|i| (i.high - i.low) / 2.0).unwrap();
         assert!((half(of_two) - 4.302_652_73e6 / 3.0).abs() < 10.0, "{of_two:?}");

@@ -568,6 +568,7 @@ mod tests {
                         low: mean - 1.0,
                         high: mean + 1.0,
                         confidence_ratio: 0.95,
+                        first_stage_count: None,
                     }),
                     ..Summary::default()
                 },

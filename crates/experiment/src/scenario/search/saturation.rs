@@ -114,7 +114,7 @@ impl<E> Searching<'_, E> {
             match fitted.interval {
                 Some((low, high)) if low > 0.0 && high.is_finite() => {
                     let confidence_ratio = terms.confidence;
-                    found.interval = Some(Confidence { low, high, confidence_ratio });
+                    found.interval = Some(Confidence { low, high, confidence_ratio, first_stage_count: None });
                 }
                 Some(_) => open.push("its interval reaches beyond the rates that were sent".into()),
                 None => said.push("no interval from one run at each rate".to_owned()),

@@ -94,6 +94,9 @@ impl<'d> Inner<'d, '_, '_> {
         }
         out.axes = axes.iter().map(|(name, _)| name.clone()).collect();
         out.points = self.points(&all, &out.runs, repeat.intervals(&first));
+        for (point, series) in out.points.iter_mut().zip(&series) {
+            point.precision = repeat.precision(series, &first);
+        }
         for figures in &sweep.published {
             let table = published::read(figures, &options.files)?;
             published::beside(figures, &table, &mut out.points);
@@ -124,6 +127,7 @@ impl<'d> Inner<'d, '_, '_> {
                 disturbed: whole().filter(|r| r.disturbed).count() as u64,
                 failed: (here.len() - whole().count()) as u64,
                 metrics: summaries(whole(), intervals.clone()),
+                precision: None,
                 published: vec![],
                 at,
             }
