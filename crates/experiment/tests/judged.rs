@@ -118,9 +118,22 @@ fn a_precision_is_reached_by_the_number_that_its_first_stage_told() {
     assert!(words[5].ends_with(&format!("± 15 % needs {needed} runs")), "{}", words[5]);
     assert_eq!(words.last(), Some(&format!("{needed}/{needed}")));
 
+    assert_eq!(ended.experiment.outcome, Outcome::Passed);
+    assert!(step.points[0].precision.as_ref().unwrap().reached);
+
     let (ended, words) = repeated(6);
     let step = &ended.experiment.steps[0];
-    assert_eq!((step.runs.len(), step.outcome), (6, Outcome::Passed));
+    // All that was expected came true, and still the figure is not as precise as it was to be.
+    assert_eq!(step.expectations[0].outcome, Outcome::Passed);
+    assert_eq!((step.runs.len(), step.outcome), (6, Outcome::Inconclusive));
+    assert_eq!(ended.experiment.outcome, Outcome::Inconclusive);
+    let precision = step.points[0].precision.as_ref().unwrap();
+    assert_eq!(
+        (precision.needed_count, precision.count, precision.reached),
+        (Some(needed), 6, false)
+    );
+    let stage = step.expectations[0].interval.unwrap().first_stage_count;
+    assert_eq!(stage, Some(5));
     let wanted = format!("± 15 % was not reached: {needed} runs were needed, 6 gave the figure");
     let reason = step.reason.as_deref().unwrap();
     assert!(reason.starts_with(&wanted), "{reason}");

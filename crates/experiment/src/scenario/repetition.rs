@@ -145,6 +145,12 @@ impl Repetition {
         })
     }
 
+    /// Whether a point has as many runs as its precision needs, or none was asked for.
+    pub(super) fn is_reached(&self, series: &Series) -> bool {
+        let count = series.values.len() as u64;
+        self.precision.is_none() || matches!(series.needed, Needed::Runs(n) if count >= n)
+    }
+
     /// What came of the precision at a point, as far as it ran; absent where none was asked for.
     pub(super) fn precision(&self, series: &Series, metric: &str) -> Option<Precision> {
         let asked_ratio = self.precision? / 100.0;
@@ -159,7 +165,7 @@ impl Repetition {
             first_stage_count: self.first.into(),
             needed_count,
             count,
-            reached: needed_count.is_some_and(|needed| count >= needed),
+            reached: self.is_reached(series),
         })
     }
 

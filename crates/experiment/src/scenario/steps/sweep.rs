@@ -102,12 +102,23 @@ impl<'d> Inner<'d, '_, '_> {
             published::beside(figures, &table, &mut out.points);
         }
         self.close(out);
-        let named: Vec<_> = all.iter().map(|at| key(at)).zip(series).collect();
+        // What is not on the virtual clock is neither reached nor missed.
+        let named: Vec<_> = all
+            .iter()
+            .zip(&out.points)
+            .zip(series)
+            .filter(|((_, point), _)| !options.simulate || point.runs > 0)
+            .map(|((at, _), series)| (key(at), series))
+            .collect();
         let is_whole = done >= of && out.outcome != Outcome::Skipped;
         if let Some(words) = repeat.words(&named).filter(|_| is_whole) {
             let failed = out.reason.take();
             out.reason = Some(failed.into_iter().chain([words]).collect::<Vec<_>>().join("; "));
         }
+            // The interval still spans more than was asked for: neither pass nor fail.
+            if named.iter().any(|(_, series)| !repeat.is_reached(series)) {
+                out.outcome = out.outcome.and(Outcome::Inconclusive);
+            }
         if done < of && out.outcome != Outcome::Error {
             out.outcome = Outcome::Error;
             out.reason = Some(format!("{done} of {of} runs were made"));
