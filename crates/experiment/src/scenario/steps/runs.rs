@@ -25,7 +25,7 @@ impl<'d> Inner<'d, '_, '_> {
                 reason => reason.into(),
             });
         }
-        if let (Ok(record), Some(_)) = (&record, self.start_at_ns(run.repetition)) {
+        if let (Ok(record), Some(_)) = (&record, self.start_at_ns(run)) {
             found.first_packet = together::first_packet(record);
         }
         found.at = run.at.iter().cloned().collect();
@@ -80,14 +80,14 @@ impl<'d> Inner<'d, '_, '_> {
             plan,
             labels,
             until: self.until,
-            start_at_ns: self.start_at_ns(run.repetition),
+            start_at_ns: self.start_at_ns(run),
             socket,
         }
     }
 
-    /// When tests beside each other start; further repetitions begin when they are ready.
-    fn start_at_ns(&self, repetition: u32) -> Option<u64> {
-        self.around.start_at_ns.filter(|_| repetition == 1)
+    /// When tests beside each other start; further runs begin when they are ready.
+    fn start_at_ns(&self, run: &OneRun<'_>) -> Option<u64> {
+        self.around.start_at_ns.filter(|_| run.is_first)
     }
 
     /// A test, so often as it asks for.
@@ -107,7 +107,9 @@ impl<'d> Inner<'d, '_, '_> {
                 break;
             }
             let key = format!("{}#{repetition}", self.path);
-            let one = OneRun { test, plan: &plan, at, repetition, key, metrics: &metrics };
+            let is_first = repetition == 1;
+            let metrics = &metrics;
+            let one = OneRun { test, plan: &plan, at, repetition, key, metrics, is_first };
             let (run, is_old) = self.run(&one)?;
             self.ran(&run, is_old, u64::from(repetition), u64::from(runs), None);
             out.runs.push(run);

@@ -51,6 +51,7 @@ impl<'d> Inner<'d, '_, '_> {
                         repetition,
                         key,
                         metrics: &metrics,
+                        is_first: out.runs.is_empty(),
                     };
                     let (mut run, is_old) = self.run(&one)?;
                     fresh += u32::from(!is_old);
