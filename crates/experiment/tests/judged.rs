@@ -185,3 +185,37 @@ fn what_is_not_simulated_is_left_out_and_the_rest_is_judged() {
     assert_eq!(judged, [("udp", Outcome::Passed); 4]);
     assert_eq!(ended.experiment.outcome, Outcome::Passed);
 }
+
+/// Repetitions of one test are a test, beside others too: its runs are in the sums. What has axes has no partner.
+#[test]
+fn a_sweep_without_axes_counts_in_the_sums_of_a_parallel_step() {
+    let sums = |over: &str| {
+        let text = format!(
+            "[lab]\nmiddle = true\n[emulator.m]\n[[step]]\nname = \"both\"\nexpect = [\"sum packets == 400\"]\n\
+             [[step.parallel]]\nname = \"a\"\ntest = {{ runs = 2, {PLAN} }}\n\
+             [[step.parallel]]\nname = \"b\"\nsweep = {{ over = [{over}], runs = 2, test = {{ {PLAN} }} }}\n"
+        );
+        let ended = simulated(&text).unwrap();
+        let step = ended.experiment.steps[0].clone();
+        let runs: Vec<f64> =
+            step.runs.iter().filter_map(|r| r.metrics.get("sum packets").copied()).collect();
+        (runs, step.expectations[0].outcome)
+    };
+    assert_eq!(sums(""), (vec![400.0, 400.0], Outcome::Passed));
+    assert_eq!(sums("\"payload=100,200\""), (vec![], Outcome::Inconclusive));
+}
+
+/// It is neither failed nor tried again: the virtual clock would say the same.
+#[test]
+fn what_is_not_simulated_is_no_failure_and_is_not_tried_again() {
+    let plan = PLAN.replace("\"udp\"", "\"{transport}\"");
+    let text = format!(
+        "[lab]\n[[step]]\nsweep = {{ over = [\"transport=udp,tcp\"], runs = 2, repeat_disturbed = 3, test = {{ {plan} }} }}\n"
+    );
+    let ended = simulated(&text).unwrap();
+    let step = &ended.experiment.steps[0];
+    let counts: Vec<_> = step.points.iter().map(|p| (p.runs, p.failed)).collect();
+    assert_eq!((counts, step.runs.len()), (vec![(2, 0), (0, 0)], 4));
+    let reason = step.reason.as_deref().unwrap();
+    assert!(reason.starts_with("2 of 4 runs were left out: not on the virtual clock"), "{reason}");
+}

@@ -118,14 +118,24 @@ impl<'d> Inner<'d, '_, '_> {
         Ok(())
     }
 
+    /// A run that was left out, since it is not for the virtual clock.
+    pub(super) fn is_not_simulated(&self, run: &RunRef) -> bool {
+        let is_so = |error: &String| error.starts_with(NOT_SIMULATED);
+        self.doing.options.simulate && run.error.as_ref().is_some_and(is_so)
+    }
+
     /// What runs without figures make of a step.
     pub(super) fn close(&self, out: &mut StepOutcome) {
         let errors: Vec<&String> = out.runs.iter().filter_map(|r| r.error.as_ref()).collect();
         let Some(first) = errors.first() else { return };
         let is_all = errors.len() == out.runs.len();
-        let is_virtual = self.doing.options.simulate && first.starts_with(NOT_SIMULATED);
+        let left_out = out.runs.iter().filter(|r| self.is_not_simulated(r)).count();
+        let is_virtual = left_out == errors.len();
         let reason = match is_all {
             true => (*first).clone(),
+            false if is_virtual => {
+                format!("{left_out} of {} runs were left out: {first}", out.runs.len())
+            }
             false => {
                 format!("{} of {} runs gave no whole result: {first}", errors.len(), out.runs.len())
             }
