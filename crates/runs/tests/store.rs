@@ -217,6 +217,16 @@ fn an_import_stops_at_the_bad_record_and_says_which() {
     }
 }
 
+/// A CSV export is no import: what is accepted is said.
+#[test]
+fn an_import_of_something_else_says_what_is_accepted() {
+    let (_dir, _, mut store) = fresh();
+    for other in ["run_id,flow_id\n1,2\n", "[1]"] {
+        let error = store.import(&mut other.as_bytes()).unwrap_err().to_string();
+        assert!(error.contains("accepted: records as JSON"), "{error}");
+    }
+}
+
 #[test]
 fn an_import_is_bounded() {
     // An endless record of the smallest values: refused by its count, long before memory is a matter.

@@ -73,7 +73,7 @@ pub struct Experiment {
     pub seconds: f64,
     /// How it ended.
     pub status: Status,
-    /// The command as it was given.
+    /// The command as it was given; of one that was gone on with, that which began it.
     pub command: Vec<String>,
     /// Seed of the order of points.
     pub seed: Seed,
