@@ -2069,7 +2069,7 @@ export interface components {
         };
         /** @description A whole experiment. */
         Experiment: {
-            /** @description The command as it was given. */
+            /** @description The command as it was given; of one that was gone on with, that which began it. */
             command: string[];
             /** @description Unique, sortable by time. Its runs carry it as the label `experiment`. */
             id: string;
