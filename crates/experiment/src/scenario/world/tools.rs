@@ -93,15 +93,6 @@ fn in_one_line(said: &str) -> String {
     lines.collect::<Vec<_>>().join("; ")
 }
 
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn several_lines_become_one() {
-        assert_eq!(super::in_one_line("a\r\n\n  b \n"), "a; b");
-        assert_eq!(super::in_one_line(""), "");
-    }
-}
-
 impl World<'_> {
     /// The end of what a program prints; absent for one that failed. Its spinner may go on for megabytes before.
     fn decoded(
@@ -146,5 +137,14 @@ fn listens(port: u16, until: Instant) -> bool {
             return false;
         }
         std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn several_lines_become_one() {
+        assert_eq!(super::in_one_line("a\r\n\n  b \n"), "a; b");
+        assert_eq!(super::in_one_line(""), "");
     }
 }
