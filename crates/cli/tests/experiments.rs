@@ -345,6 +345,9 @@ fn a_killed_sweep_goes_on_where_it_was() {
     assert!(matches!(output.status.code(), Some(0 | 5)), "{out}{err}");
     let result: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(err.matches("(done before)").count(), before, "{err}");
+    // The command is that which repeats it.
+    let command = result["command"].to_string();
+    assert!(command.contains("sweep") && !command.contains("--resume"), "{command}");
     let points = result["steps"][0]["points"].as_array().unwrap();
     assert_eq!(points.len(), 2);
     for point in points {

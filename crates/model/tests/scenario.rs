@@ -112,3 +112,17 @@ fn precision_says_how_far_it_may_repeat() {
     assert!(refusal(&sweep(", runs = 5, most_runs = 3")).contains("no less than runs"));
     parse(&sweep(", runs = 3, most_runs = 30")).unwrap();
 }
+
+/// The name that people mean is often the flag's, which is no field of a plan.
+#[test]
+fn an_unknown_parameter_is_told_with_the_nearest_short_name() {
+    let plan = weir_model::experiment::test_plan(
+        &serde_json::json!({ "connection": [{ "transport": "udp" }] }),
+    )
+    .unwrap();
+    let said = |name: &str| {
+        weir_model::experiment::set_parameter(&plan, name, "64").unwrap_err().to_string()
+    };
+    assert!(said("sise").contains("(did you mean size?)"), "{}", said("sise"));
+    assert!(!said("qqqqqq").contains("did you mean"), "{}", said("qqqqqq"));
+}

@@ -4,7 +4,7 @@ use weir_model::csv::text_cell;
 use weir_model::experiment::{Experiment, StepOutcome};
 
 /// Columns behind those of the axes; names as in `weir.experiment/1`, figures in SI units.
-const COLUMNS: [&str; 14] = [
+const COLUMNS: [&str; 19] = [
     "metric",
     "count",
     "mean",
@@ -19,10 +19,16 @@ const COLUMNS: [&str; 14] = [
     "failed",
     "bound_low",
     "bound_high",
+    "interval_first_stage_count",
+    "precision_asked_ratio",
+    "precision_needed_count",
+    "precision_count",
+    "precision_reached",
 ];
 
 /// A row for each point and metric of every sweep and comparison, and for each figure that a search found (its `mean`; its last
-/// two bounds are `bound_low` and `bound_high`, which are no interval of confidence). Columns: `step` (names of the steps around it before its
+/// two bounds are `bound_low` and `bound_high`, which are no interval of confidence). What came of a precision stands with the
+/// metric that decided how many runs there are. Columns: `step` (names of the steps around it before its
 /// own, joined by ` / `), each axis, then the figures. RFC 4180, lines end in LF.
 #[must_use]
 pub fn experiment_csv(experiment: &Experiment) -> String {
@@ -47,6 +53,8 @@ pub fn experiment_csv(experiment: &Experiment) -> String {
         };
         for point in &step.points {
             for (metric, s) in &point.metrics {
+                let precision = point.precision.as_ref().filter(|p| p.metric == *metric);
+                let whole = |n: Option<u64>| n.map_or(String::new(), |n| n.to_string());
                 let figures = [
                     text_cell(metric),
                     s.count.to_string(),
@@ -62,6 +70,11 @@ pub fn experiment_csv(experiment: &Experiment) -> String {
                     point.failed.to_string(),
                     String::new(),
                     String::new(),
+                    whole(s.interval.and_then(|i| i.first_stage_count)),
+                    number(precision.map(|p| p.asked_ratio)),
+                    whole(precision.and_then(|p| p.needed_count)),
+                    whole(precision.map(|p| p.count)),
+                    precision.map_or(String::new(), |p| p.reached.to_string()),
                 ];
                 line(&mut out, place(&point.at).into_iter().chain(figures));
             }
@@ -104,6 +117,39 @@ pub(crate) fn flat<'a>(steps: &'a [StepOutcome], around: &str) -> Vec<(String, &
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What came of a precision is read by programs from the metric that it is about, and from no other.
+    #[test]
+    fn a_precision_that_was_not_reached_is_in_columns_of_its_own() {
+        let summary = serde_json::json!({
+            "count": 6, "mean": 2.0, "min": 1.0, "max": 3.0,
+            "interval": { "low": 1.0, "high": 3.0, "confidence_ratio": 0.95, "first_stage_count": 5 },
+        });
+        let other = serde_json::json!({ "count": 6, "mean": 2.0, "min": 1.0, "max": 3.0 });
+        let experiment = serde_json::json!({
+            "schema": "weir.experiment/1", "id": "x", "version": "0", "name": "n", "started_at": "", "seconds": 0.0,
+            "status": "complete", "command": [], "seed": 1, "outcome": "inconclusive",
+            "steps": [{
+                "name": "s", "action": "test", "outcome": "inconclusive", "seconds": 0.0,
+                "points": [{
+                    "at": {}, "runs": 6, "disturbed": 0, "failed": 0,
+                    "metrics": { "loss": summary, "throughput": other },
+                    "precision": {
+                        "metric": "loss", "asked_ratio": 0.02, "first_stage_count": 5, "needed_count": 40, "count": 6,
+                        "reached": false,
+                    },
+                }],
+            }],
+        });
+        let text = experiment_csv(&serde_json::from_value(experiment).unwrap());
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].ends_with(
+            ",bound_low,bound_high,interval_first_stage_count,precision_asked_ratio,precision_needed_count,\
+             precision_count,precision_reached"
+        ));
+        assert!(lines[1].starts_with("s,loss,") && lines[1].ends_with(",,,5,0.02,40,6,false"));
+        assert!(lines[2].starts_with("s,throughput,") && lines[2].ends_with(",,,,,,,"), "{text}");
+    }
 
     /// Names and values are the scenario's author's, and a spreadsheet runs what begins like a formula.
     #[test]

@@ -51,7 +51,10 @@ pub(crate) fn figures(record: &Record) -> Figures {
             if r.lost_packets.is_some() {
                 out.add(name("packets_per_second"), Higher, r.packets_per_second);
             }
-            out.add(name("loss_ratio"), Lower, r.loss_ratio);
+            // What an end that was lost did not tell may have been lost, or not.
+            if record.is_loss_known(direction) {
+                out.add(name("loss_ratio"), Lower, r.loss_ratio);
+            }
             out.add(name("duplicate_packets"), Lower, count(r.duplicate_packets));
             out.add(name("reordered_packets"), Lower, count(r.reordered_packets));
             out.add(name("corrupted_packets"), Lower, count(r.corrupted_packets));

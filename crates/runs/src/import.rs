@@ -94,6 +94,13 @@ impl Store {
     }
 }
 
+/// Why no record was read, and what would have been.
+fn unread(error: &serde_json::Error) -> String {
+    format!(
+        "{error}; accepted: records as JSON, one behind the other or in an array, as runs export writes them"
+    )
+}
+
 /// Calls `each` with every record until it says `false`; else the number of the bad one and the reason.
 pub(crate) fn each_record(
     input: &mut dyn BufRead,
@@ -108,10 +115,10 @@ pub(crate) fn each_record(
         let mut stopped = false;
         let array = Array { budget: &budget, number: &mut number, stopped: &mut stopped, each };
         let read = json.deserialize_seq(array).and_then(|()| json.end());
-        return if stopped { Ok(()) } else { read.map_err(|e| (number, e.to_string())) };
+        return if stopped { Ok(()) } else { read.map_err(|e| (number, unread(&e))) };
     }
     for record in json.into_iter::<Record>() {
-        if !each(record.map_err(|e| (number, e.to_string()))?) {
+        if !each(record.map_err(|e| (number, unread(&e)))?) {
             return Ok(());
         }
         number += 1;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use weir_model::plan::Transport;
+use weir_model::plan::{Direction, Transport};
 use weir_model::record::{Record, Status};
 
 /// One run in a list; `S` is `&str` while a list is read ([`crate::Store::each`]).
@@ -27,7 +27,7 @@ pub struct RunRow<S = String> {
     /// Received rate, reverse.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reverse_bits_per_second: Option<f64>,
-    /// Lost / sent over all flows that know.
+    /// Lost / sent over all flows that know; absent where an end of one was lost before it reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss_ratio: Option<f64>,
     /// How many warnings it carries.
@@ -67,14 +67,15 @@ impl From<&Record> for RunRow {
                 .and_then(|r| r.bits_per_second)
                 .filter(|r| r.is_finite())
         };
-        let (mut lost, mut sent, mut known) = (0u64, 0u64, false);
+        let (mut lost, mut sent) = (0u64, 0u64);
         for receiver in record.flows.iter().filter_map(|f| f.receiver.as_ref()) {
             if let Some(n) = receiver.lost_packets {
-                known = true;
                 lost = lost.saturating_add(n);
                 sent = sent.saturating_add(n).saturating_add(receiver.packets);
             }
         }
+        let is_known = sent > 0
+            && [Direction::Forward, Direction::Reverse].iter().all(|d| record.is_loss_known(*d));
         let host = record.plan.host.clone().filter(|h| !h.is_empty());
         RunRow {
             id: record.id.clone(),
@@ -84,7 +85,7 @@ impl From<&Record> for RunRow {
             transport: transports(record),
             forward_bits_per_second: received(&record.total.forward),
             reverse_bits_per_second: received(&record.total.reverse),
-            loss_ratio: known.then(|| if sent == 0 { 0.0 } else { lost as f64 / sent as f64 }),
+            loss_ratio: is_known.then(|| lost as f64 / sent as f64),
             warnings: record.warnings.len() as u64,
             status: match record.status {
                 Status::Complete => "complete",

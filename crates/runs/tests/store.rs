@@ -217,6 +217,16 @@ fn an_import_stops_at_the_bad_record_and_says_which() {
     }
 }
 
+/// A CSV export is no import: what is accepted is said.
+#[test]
+fn an_import_of_something_else_says_what_is_accepted() {
+    let (_dir, _, mut store) = fresh();
+    for other in ["run_id,flow_id\n1,2\n", "[1]"] {
+        let error = store.import(&mut other.as_bytes()).unwrap_err().to_string();
+        assert!(error.contains("accepted: records as JSON"), "{error}");
+    }
+}
+
 #[test]
 fn an_import_is_bounded() {
     // An endless record of the smallest values: refused by its count, long before memory is a matter.
@@ -431,5 +441,37 @@ fn hostile_imports() {
             }
             weir_runs::fuzz::fuzz_import(&data);
         }
+    }
+}
+
+/// The peer was lost: 0 of what it had told of is not the loss of the run, in a list, in a search, or in a comparison.
+#[test]
+fn the_loss_of_a_run_whose_peer_was_lost_is_absent() {
+    let (_dir, _, mut store) = fresh();
+    let mut cut = read(UDP);
+    cut.status = weir_model::record::Status::Partial;
+    let receiver = cut.flows[0].receiver.as_mut().unwrap();
+    (receiver.lost_packets, receiver.loss_ratio) = (Some(0), Some(0.0));
+    cut.total.forward.as_mut().unwrap().receiver.as_mut().unwrap().loss_ratio = Some(0.0);
+    store.insert(&cut).unwrap();
+    assert_eq!(store.list(&Filter::default()).unwrap()[0].loss_ratio, Some(0.0), "it was told");
+    let [mut no_receiver, mut no_sender] = [cut.clone(), cut];
+    no_receiver.flows[0].receiver.as_mut().unwrap().reported_until_seconds = Some(3.0);
+    no_sender.flows[0].sender.as_mut().unwrap().reported_until_seconds = Some(3.0);
+    for lost in [no_receiver, no_sender] {
+        let (_dir, _, mut store) = fresh();
+        store.insert(&lost).unwrap();
+        let row = store.list(&Filter::default()).unwrap().remove(0);
+        assert_eq!((row.status.as_str(), row.loss_ratio), ("partial", None));
+        let conditions = vec!["loss<1%".parse().unwrap()];
+        let none = store.list(&Filter { conditions, ..Filter::default() }).unwrap();
+        assert!(none.is_empty(), "{none:?}");
+        let whole = read(UDP);
+        let [mut a, mut b] = [weir_runs::Side::new(), weir_runs::Side::new()];
+        a.add(&whole);
+        b.add(&lost);
+        let compared = weir_runs::diff(&a, &b, 0.95);
+        let names: Vec<&str> = compared.figures.iter().map(|f| f.name.as_str()).collect();
+        assert!(!names.contains(&"forward_loss_ratio"), "{names:?}");
     }
 }

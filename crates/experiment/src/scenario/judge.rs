@@ -87,14 +87,16 @@ impl From<f64> for Intervals {
 #[must_use]
 pub fn summary(values: &[f64], confidence: f64, first: Option<usize>) -> Option<Summary> {
     let sample = Sample::of(values)?;
+    let first = first.map(|first| first.min(values.len()));
     let basis = match first {
-        Some(first) => Sample::of(&values[..first.min(values.len())])?,
+        Some(first) => Sample::of(&values[..first])?,
         None => sample,
     };
     let interval = basis.half_width_over(sample.count, confidence).map(|half| Confidence {
         low: sample.mean - half,
         high: sample.mean + half,
         confidence_ratio: confidence,
+        first_stage_count: first.map(|first| first as u64),
     });
     Some(Summary {
         count: sample.count,
@@ -287,6 +289,11 @@ mod tests {
         let of_two = summary(&values, 0.95, Some(3)).unwrap();
         let of_all = summary(&values, 0.95, None).unwrap();
         assert_eq!((of_two.mean, of_two.deviation), (of_all.mean, of_all.deviation));
+        // A program is told of which runs the width is.
+        let stage = |s: Summary| s.interval.unwrap().first_stage_count;
+        assert_eq!((stage(of_two), stage(of_all)), (Some(3), None));
+        let short = summary(&values[..2], 0.95, Some(3)).unwrap();
+        assert_eq!(stage(short), Some(2), "as many of them as there are");
         // t of 2 degrees of freedom is 4.303; s is 1e6, n is 9.
         let half = |s: Summary| s.interval.map(|i| (i.high - i.low) / 2.0).unwrap();
         assert!((half(of_two) - 4.302_652_73e6 / 3.0).abs() < 10.0, "{of_two:?}");
@@ -299,6 +306,36 @@ mod tests {
         assert_eq!((judged.outcome, judged.interval), (Outcome::Inconclusive, of_two.interval));
         assert_eq!(judge(&rule, &BTreeMap::new(), &runs, 0.95).outcome, Outcome::Passed);
         assert_eq!(summaries(runs.iter().copied(), intervals)["throughput"], of_two);
+    }
+
+    /// As often as it says, the way that figures go: from runs by [`summaries`] to the table, by [`judge`] to the verdict. 20 000
+    /// campaigns of five normal figures each; the share's own standard error is 0.15 %.
+    #[test]
+    fn an_interval_of_95_per_cent_covers_the_mean_95_times_in_a_hundred() {
+        const MEAN: f64 = 100e6;
+        let mut random = weir_stats::compare::SplitMix64::new(0xC0FE);
+        // Box and Muller 1958.
+        let mut normal = move || {
+            let radius = (-2.0 * (1.0 - random.unit()).ln()).sqrt();
+            radius * (std::f64::consts::TAU * random.unit()).cos()
+        };
+        let above: Rule = "throughput >= 100M".parse().unwrap();
+        let (campaigns, mut covered, mut wrong) = (20_000, 0, 0);
+        for _ in 0..campaigns {
+            let values: Vec<f64> = (0..5).map(|_| MEAN + 5e6 * normal()).collect();
+            let runs = runs(&values, false);
+            let interval = summaries(runs.iter(), 0.95)["throughput"].interval.unwrap();
+            let holds = interval.low <= MEAN && MEAN <= interval.high;
+            covered += u32::from(holds);
+            let runs: Vec<&RunRef> = runs.iter().collect();
+            let judged = judge(&above, &BTreeMap::new(), &runs, 0.95);
+            assert_eq!(judged.interval, Some(interval));
+            // The bound is the mean: a verdict is one of the misses.
+            wrong += u32::from(judged.outcome != Outcome::Inconclusive);
+        }
+        let share = f64::from(covered) / f64::from(campaigns);
+        assert!((0.935..=0.965).contains(&share), "{share}");
+        assert_eq!(covered + wrong, campaigns as u32, "the verdict is the interval's");
     }
 
     /// Losses that the first runs did not see: their deviation of 0 says nothing of the others.

@@ -1,6 +1,6 @@
 //! How often a point runs: so often as was asked for, or in two stages until a precision (`weir_stats::Sample::repetitions_for`).
 
-use weir_model::experiment::SweepStep;
+use weir_model::experiment::{Precision, SweepStep};
 use weir_stats::Sample;
 
 use super::judge::Intervals;
@@ -145,6 +145,30 @@ impl Repetition {
         })
     }
 
+    /// Whether a point has as many runs as its precision needs, or none was asked for.
+    pub(super) fn is_reached(&self, series: &Series) -> bool {
+        let count = series.values.len() as u64;
+        self.precision.is_none() || matches!(series.needed, Needed::Runs(n) if count >= n)
+    }
+
+    /// What came of the precision at a point, as far as it ran; absent where none was asked for.
+    pub(super) fn precision(&self, series: &Series, metric: &str) -> Option<Precision> {
+        let asked_ratio = self.precision? / 100.0;
+        let count = series.values.len() as u64;
+        let needed_count = match series.needed {
+            Needed::Runs(needed) => Some(needed),
+            Needed::Open | Needed::Never => None,
+        };
+        Some(Precision {
+            metric: metric.to_owned(),
+            asked_ratio,
+            first_stage_count: self.first.into(),
+            needed_count,
+            count,
+            reached: self.is_reached(series),
+        })
+    }
+
     /// What came of the precision: at each point with its name, how many runs it needed, and where they were not reached.
     pub(super) fn words(&self, points: &[(String, Series)]) -> Option<String> {
         let percentage = self.precision?;
@@ -282,6 +306,26 @@ mod tests {
         assert_eq!(of(None, 5), (5, 5, Some(5)));
         assert_eq!(of(Some(1), 100), (2, 100, Some(2)));
         assert_eq!(of(Some(7), 7), (7, 7, Some(7)));
+    }
+
+    /// What a program is told without reading words.
+    #[test]
+    fn what_came_of_a_precision_is_told_in_fields() {
+        let short = [&FIRST[..], &[96.0; 7]].concat();
+        let whole = [&FIRST[..], &[96.0; 18]].concat();
+        let of = |most, values: &[f64]| {
+            let repetition = repetition(Some(3), most, 1.0);
+            let told = repetition.precision(&ran(&repetition, values, 1), "loss").unwrap();
+            assert_eq!((told.metric.as_str(), told.asked_ratio), ("loss", 0.01));
+            assert_eq!(told.first_stage_count, 3);
+            (told.needed_count, told.count, told.reached)
+        };
+        assert_eq!(of(100, &whole), (Some(21), 21, true));
+        assert_eq!(of(11, &short), (Some(21), 10, false));
+        assert_eq!(of(100, &[0.0, 1.0, -1.0]), (None, 3, false), "no number would do");
+        assert_eq!(of(100, &FIRST[..2]), (None, 2, false), "the first stage is not whole");
+        let given = Repetition::of(&SweepStep { runs: Some(3), ..SweepStep::default() }, 0.95);
+        assert_eq!(given.precision(&ran(&given, &FIRST, 0), "loss"), None);
     }
 
     #[test]

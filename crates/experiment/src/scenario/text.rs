@@ -39,6 +39,7 @@ pub fn shown(found: &Found, value: f64) -> String {
         "packets_per_second" => Unit::PacketsPerSecond.show(value),
         "seconds" => Unit::Seconds.show(value),
         "ratio" => Unit::Ratio.show(value),
+        "packets" => format!("{} packets", Unit::Count.show(value)),
         _ => Unit::Count.show(value),
     }
 }
@@ -138,7 +139,8 @@ fn row(
     let mut cells: Vec<String> =
         step.axes.iter().map(|axis| point.at.get(axis).cloned().unwrap_or_default()).collect();
     let show = |v: Option<f64>| v.map_or(ABSENT.into(), |v| unit.show(v));
-    let mark = if point.disturbed > 0 { "*" } else { "" };
+    // What is not there was not shaped either.
+    let mark = if point.disturbed > 0 && summary.is_some() { "*" } else { "" };
     cells.push(show(summary.map(|s| s.mean)) + mark);
     if repeated {
         let half = summary.and_then(|s| s.interval).map(|i| (i.high - i.low) / 2.0);
@@ -205,9 +207,9 @@ pub fn step(step: &StepOutcome, depth: usize) -> String {
         for run in step.runs.iter().filter(|r| r.disturbed && !r.superseded) {
             run.warnings.iter().for_each(|w| *codes.entry(w).or_default() += 1);
         }
-        let codes: Vec<String> = codes.iter().map(|(c, n)| format!("{c} {n} times")).collect();
-        out +=
-            &body(&format!("  * shaped by tool or host in {disturbed} runs: {}", codes.join(", ")));
+        let codes: Vec<String> = codes.iter().map(|(c, n)| format!("{c} in {n}")).collect();
+        let runs = if disturbed == 1 { "1 run" } else { &format!("{disturbed} runs") };
+        out += &body(&format!("  * shaped by tool or host in {runs}: {}", codes.join(", ")));
     }
     if let Some(together) = &step.together {
         out += &body(&format!("  {}", together_words(together)));

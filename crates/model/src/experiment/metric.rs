@@ -315,6 +315,8 @@ impl Metric {
             "bytes" => receiver(|r| Some(r.bytes as f64)),
             "packets" => receiver(|r| Some(r.packets as f64)),
             "sent_packets" => sender(|s| Some(s.packets as f64)),
+            // What an end that was lost did not tell may have been lost, or not.
+            "lost_packets" | "loss" if flows.iter().any(|f| f.lost_an_end()) => None,
             "lost_packets" => receiver(|r| r.lost_packets.map(|n| n as f64)),
             "loss" => {
                 let lost = receiver(|r| r.lost_packets.map(|n| n as f64))?;
@@ -648,6 +650,26 @@ mod tests {
         let of = |text: &str| text.parse::<Metric>().unwrap().of(&mixed);
         assert_eq!(of("loss"), Some(0.03), "writes of a stream are no packets");
         assert_eq!(of("packets of bulk"), None);
+    }
+
+    /// A peer that was lost had told of no loss until then: that is not the loss of the run.
+    #[test]
+    fn the_loss_of_a_flow_that_lost_an_end_is_not_known() {
+        let of = |record: &Record, text: &str| text.parse::<Metric>().unwrap().of(record);
+        let (mut forward, mut reverse) = (record(), record());
+        forward.flows[1].receiver.as_mut().unwrap().reported_until_seconds = Some(3.0);
+        reverse.flows[1].sender.as_mut().unwrap().reported_until_seconds = Some(3.0);
+        for cut in [forward, reverse] {
+            assert_eq!((of(&cut, "loss"), of(&cut, "lost_packets")), (None, None));
+            assert_eq!(of(&cut, "loss of voice"), Some(0.01), "that flow's ends both reported");
+            assert!(
+                !cut.is_loss_known(Direction::Forward) && cut.is_loss_known(Direction::Reverse)
+            );
+        }
+        assert!(record().is_loss_known(Direction::Forward));
+        let mut sums = record();
+        sums.flows[0].receiver = None;
+        assert!(!sums.is_loss_known(Direction::Forward), "its receiver told sums at most");
     }
 
     #[test]

@@ -14,7 +14,7 @@ mod variables;
 pub use metric::{Metric, QUANTITIES, Quantity, Unit, greatest, least};
 pub use outcome::{
     Bounds, Confidence, EXPERIMENT_SCHEMA, Experiment, FirstPacket, Found, Judged, Outcome, Point,
-    PublishedFigure, RunRef, StepOutcome, Summary, Together,
+    Precision, PublishedFigure, RunRef, StepOutcome, Summary, Together,
 };
 pub use rule::{Comparison, Rule};
 pub use scenario::{

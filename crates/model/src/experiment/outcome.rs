@@ -73,7 +73,7 @@ pub struct Experiment {
     pub seconds: f64,
     /// How it ended.
     pub status: Status,
-    /// The command as it was given.
+    /// The command as it was given; of one that was gone on with, that which began it.
     pub command: Vec<String>,
     /// Seed of the order of points.
     pub seed: Seed,
@@ -198,9 +198,31 @@ pub struct Point {
     pub failed: u64,
     /// Each metric over its repetitions, in SI units.
     pub metrics: BTreeMap<String, Summary>,
+    /// What came of a precision that was asked for; absent where a number of runs was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub precision: Option<Precision>,
     /// What others published for the like.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<PublishedFigure>,
+}
+
+/// What came of a precision at one point: Stein's two stages (1945), by one metric.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Precision {
+    /// The metric that decided how many runs there are.
+    pub metric: String,
+    /// Half the interval against the first stage's mean that was asked for, such as 0.02.
+    pub asked_ratio: f64,
+    /// Runs of the first stage that were asked for.
+    pub first_stage_count: u64,
+    /// Runs with the figure that the first stage found to be needed; absent where it did not give all of its figures, and
+    /// where no number would do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub needed_count: Option<u64>,
+    /// Runs that gave the figure.
+    pub count: u64,
+    /// They are as many as are needed. Where not, the interval is wider than was asked for.
+    pub reached: bool,
 }
 
 /// A metric over repetitions.
@@ -234,6 +256,10 @@ pub struct Confidence {
     pub high: f64,
     /// Confidence, such as 0.95.
     pub confidence_ratio: f64,
+    /// The first so many repetitions alone gave the width its deviation, by Student's t of one less: those of the first stage,
+    /// where their deviation decided how many were to be made (Stein 1945). Absent: all repetitions did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_stage_count: Option<u64>,
 }
 
 /// A figure that others published.

@@ -107,6 +107,17 @@ record! {
     }
 }
 
+impl Flow {
+    /// Whether an end was lost before it reported. Then the loss of the whole flow is not known: of what was sent behind a
+    /// lost receiver's last word some may have arrived, and without the sender's count nobody knows what came behind the last
+    /// number that arrived. What the flow's figures say of loss is of what was told.
+    #[must_use]
+    pub fn lost_an_end(&self) -> bool {
+        self.sender.as_ref().is_some_and(|s| s.reported_until_seconds.is_some())
+            || self.receiver.as_ref().is_some_and(|r| r.reported_until_seconds.is_some())
+    }
+}
+
 record! {
     /// How evenly a paced sender sent: actual gap less intended gap.
     Spacing {

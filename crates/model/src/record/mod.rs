@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::plan::{Direction, Plan};
+use crate::plan::{Direction, Plan, Transport};
 use crate::units::Seed;
 use crate::warning::Warning;
 
@@ -180,5 +180,13 @@ impl Record {
             Direction::Forward => self.total.forward.as_ref(),
             Direction::Reverse => self.total.reverse.as_ref(),
         }
+    }
+
+    /// Whether the loss of a direction's sums is that of the whole run: both ends of each flow of datagrams reported
+    /// ([`Flow::lost_an_end`]; a flow whose receiver told sums alone has none of its own).
+    #[must_use]
+    pub fn is_loss_known(&self, direction: Direction) -> bool {
+        let mut flows = self.flows.iter().filter(|f| f.direction == direction);
+        flows.all(|f| f.transport != Transport::Udp || f.receiver.is_some() && !f.lost_an_end())
     }
 }

@@ -181,8 +181,11 @@ fn side_by_side(runs: &[(String, &Record)]) -> Grid {
                 r.flows.iter().filter(|f| f.direction == d).all(|f| f.transport == Transport::Udp);
             receiver(r)?.packets_per_second.filter(|_| udp)
         });
-        row(&named("Lost packets"), Count, &|r| receiver(r)?.lost_packets.map(|n| n as f64));
-        row(&named("Loss"), Ratio, &|r| receiver(r)?.loss_ratio);
+        // Where an end was lost before it reported, the loss is not known.
+        row(&named("Lost packets"), Count, &|r| {
+            receiver(r)?.lost_packets.filter(|_| r.is_loss_known(d)).map(|n| n as f64)
+        });
+        row(&named("Loss"), Ratio, &|r| receiver(r)?.loss_ratio.filter(|_| r.is_loss_known(d)));
         row(&named("Duplicates"), Count, &|r| receiver(r)?.duplicate_packets.map(|n| n as f64));
         row(&named("Reordered"), Count, &|r| receiver(r)?.reordered_packets.map(|n| n as f64));
         row(&named("Segments sent again"), Count, &|r| sender(r)?.retransmits.map(|n| n as f64));

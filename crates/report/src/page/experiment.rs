@@ -443,12 +443,18 @@ fn figures(step: &StepOutcome, number: usize) -> Vec<Figure> {
             figure = figure.with(series.points(points));
         }
         let interval = step.points.iter().find_map(|p| p.metrics.get(metric)?.interval);
+        let mut caption = vec![];
         if let Some(interval) = interval {
-            figure = figure.caption(format!(
-                "Means of the repetitions; bars are {:.0} % confidence intervals of the mean.",
-                interval.confidence_ratio * 100.0
+            // 95 % is whole, 99.9 % is not.
+            let percentage = (interval.confidence_ratio * 1e6).round() / 1e4;
+            caption.push(format!(
+                "Means of the repetitions; error bars are {percentage} % confidence intervals of the mean."
             ));
         }
+        if step.points.iter().any(|p| p.disturbed > 0 && p.metrics.contains_key(metric)) {
+            caption.push("Hollow circles: tool or host shaped runs of the point.".into());
+        }
+        figure = figure.caption(caption.join(" "));
         out.push(figure);
     }
     out
@@ -568,6 +574,7 @@ mod tests {
                         low: mean - 1.0,
                         high: mean + 1.0,
                         confidence_ratio: 0.95,
+                        first_stage_count: None,
                     }),
                     ..Summary::default()
                 },

@@ -122,16 +122,20 @@ fn headlines(record: &Record) -> Vec<Headline> {
         ));
         if members.iter().any(|f| f.transport == Transport::Udp) {
             let receiver = total.receiver.as_ref();
+            let was_told = receiver.is_some_and(|r| r.lost_packets.is_some());
+            let receiver = receiver.filter(|_| record.is_loss_known(direction));
             let lost = receiver.and_then(|r| r.lost_packets);
             let ratio = receiver.and_then(|r| r.loss_ratio).or(match lost {
                 Some(0) => Some(0.0),
                 _ => None,
             });
             let note = lost.map(|n| format!("{} packets", Quantity::Count.format(n as f64)));
+            let unknown =
+                if was_told && lost.is_none() { "not known: an end was lost" } else { "" };
             out.push(Headline::new(
                 &label("Loss"),
                 show(Quantity::Ratio, ratio),
-                note.unwrap_or_default(),
+                note.unwrap_or_else(|| unknown.into()),
             ));
             let delays: Vec<_> = members
                 .iter()

@@ -110,7 +110,9 @@ pub(super) fn what_came_out(record: &Record) -> Vec<String> {
             (None, None) => "no rate was measured".into(),
         };
         if let Some(r) = &total.receiver {
-            if let Some(lost) = r.lost_packets {
+            if r.lost_packets.is_some() && !record.is_loss_known(direction) {
+                text += "; the loss is not known, since an end was lost before it reported";
+            } else if let Some(lost) = r.lost_packets {
                 let awaited = r.packets.saturating_add(lost);
                 text += &match (lost, r.loss_ratio) {
                     (0, _) => "; no packet was lost".into(),

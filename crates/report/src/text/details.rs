@@ -158,6 +158,13 @@ fn loss(items: &mut Items, record: &Record) {
             if r.ambiguous == Some(true) {
                 text += "; runs, duplicates and order may be wrong (ambiguous)";
             }
+            match (r.reported_until_seconds, f.lost_an_end()) {
+                (Some(until), _) => text += &format!(" until {until:.2} s; later not known"),
+                (None, true) => {
+                    text += " by the numbers that arrived; how many more were sent is not known"
+                }
+                (None, false) => {}
+            }
             Some(text)
         },
         |flows| {
@@ -179,6 +186,14 @@ fn loss(items: &mut Items, record: &Record) {
             let mut text = tell(lost, received, None, &runs);
             if ambiguous > 0 {
                 text += &format!("; {ambiguous} flows ambiguous");
+            }
+            match flows.iter().filter(|f| f.lost_an_end()).count() {
+                0 => {}
+                n => {
+                    text += &format!(
+                        " as far as was told; {n} flows lost an end, their loss is not known"
+                    )
+                }
             }
             known.then_some(text)
         },

@@ -1175,6 +1175,12 @@ export interface components {
              */
             confidence_ratio: number;
             /**
+             * Format: uint64
+             * @description The first so many repetitions alone gave the width its deviation, by Student's t of one less: those of the first stage,
+             *     where their deviation decided how many were to be made (Stein 1945). Absent: all repetitions did.
+             */
+            first_stage_count?: number | null;
+            /**
              * Format: double
              * @description Upper end.
              */
@@ -2063,7 +2069,7 @@ export interface components {
         };
         /** @description A whole experiment. */
         Experiment: {
-            /** @description The command as it was given. */
+            /** @description The command as it was given; of one that was gone on with, that which began it. */
             command: string[];
             /** @description Unique, sortable by time. Its runs carry it as the label `experiment`. */
             id: string;
@@ -3440,6 +3446,8 @@ export interface components {
             metrics: {
                 [key: string]: components["schemas"]["Summary"];
             };
+            /** @description What came of a precision that was asked for; absent where a number of runs was. */
+            precision?: components["schemas"]["Precision"] | null;
             /** @description What others published for the like. */
             published?: components["schemas"]["PublishedFigure"][];
             /**
@@ -3447,6 +3455,34 @@ export interface components {
              * @description Runs that the figures rest on.
              */
             runs: number;
+        };
+        /** @description What came of a precision at one point: Stein's two stages (1945), by one metric. */
+        Precision: {
+            /**
+             * Format: double
+             * @description Half the interval against the first stage's mean that was asked for, such as 0.02.
+             */
+            asked_ratio: number;
+            /**
+             * Format: uint64
+             * @description Runs that gave the figure.
+             */
+            count: number;
+            /**
+             * Format: uint64
+             * @description Runs of the first stage that were asked for.
+             */
+            first_stage_count: number;
+            /** @description The metric that decided how many runs there are. */
+            metric: string;
+            /**
+             * Format: uint64
+             * @description Runs with the figure that the first stage found to be needed; absent where it did not give all of its figures, and
+             *     where no number would do.
+             */
+            needed_count?: number | null;
+            /** @description They are as many as are needed. Where not, the interval is wider than was asked for. */
+            reached: boolean;
         };
         /**
          * @description addresses or prefixes such as 10.0.0.0/8 or 2001:db8::1,fe80::/10 (at most 64)
@@ -4132,7 +4168,7 @@ export interface components {
             id: string;
             /**
              * Format: double
-             * @description Lost / sent over all flows that know.
+             * @description Lost / sent over all flows that know; absent where an end of one was lost before it reported.
              */
             loss_ratio?: number | null;
             /**

@@ -121,12 +121,16 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
     let identity = Identity::new(command, Default::default(), now, random::u64());
     // A seed that people can type, and that JSON keeps.
     let drawn = Seed(random::u64() >> 32);
-    let (id, started_at, seed) = match &job.earlier {
-        Some((_, head)) => (head.id.clone(), head.started_at.clone(), head.seed),
+    // The command is that which repeats the experiment: going on with it repeats nothing.
+    let (id, started_at, seed, command) = match &job.earlier {
+        Some((_, head)) => {
+            (head.id.clone(), head.started_at.clone(), head.seed, head.command.clone())
+        }
         None => (
             identity.id.clone(),
             identity.started_at.clone(),
             job.seed.or(job.scenario.seed).unwrap_or(drawn),
+            identity.command.clone(),
         ),
     };
     let files = Files::new(&job.directory);
@@ -177,7 +181,7 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
         id: id.clone(),
         started_at,
         version: VERSION.into(),
-        command: identity.command.clone(),
+        command,
         seed,
         quick: job.quick,
         simulate: job.simulate,

@@ -194,8 +194,10 @@ pub fn search<E>(
     }
     if searching.disturbed > 0 {
         notes.push(format!(
-            "{} of {} trials were disturbed by tool or host",
-            searching.disturbed, searching.number
+            "{} of {} trials {} disturbed by tool or host",
+            searching.disturbed,
+            searching.number,
+            if searching.disturbed == 1 { "was" } else { "were" }
         ));
     }
     if let Some(first) = found.first_mut() {

@@ -100,7 +100,7 @@ impl<E> Searching<'_, E> {
                     let line = fitted.fit.slope_after;
                     said.push(format!(
                         "two lines fitted: beyond it {:+.3} of what is sent more is received; they leave {} over",
-                        if line == 0.0 { 0.0 } else { line },
+                        if line.abs() < 0.0005 { 0.0 } else { line },
                         shown(fitted.fit.residual, terms.unit)
                     ));
                 }
@@ -114,7 +114,8 @@ impl<E> Searching<'_, E> {
             match fitted.interval {
                 Some((low, high)) if low > 0.0 && high.is_finite() => {
                     let confidence_ratio = terms.confidence;
-                    found.interval = Some(Confidence { low, high, confidence_ratio });
+                    found.interval =
+                        Some(Confidence { low, high, confidence_ratio, first_stage_count: None });
                 }
                 Some(_) => open.push("its interval reaches beyond the rates that were sent".into()),
                 None => said.push("no interval from one run at each rate".to_owned()),

@@ -29,7 +29,8 @@ impl<'d> Inner<'d, '_, '_> {
         }
         let socket = world.socket();
         let key = format!("{}#1", self.path);
-        let one = OneRun { test, plan: &plan, at, repetition: 1, key, metrics: &[] };
+        let one =
+            OneRun { test, plan: &plan, at, repetition: 1, key, metrics: &[], is_first: true };
         let plan = plans::seeded(plan.clone(), options.seed.0, &one.key);
         let job = self.job(&one, plan, Some(socket.clone()));
         let stop = Arc::new(AtomicBool::new(false));

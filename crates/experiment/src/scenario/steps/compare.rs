@@ -108,7 +108,9 @@ impl<'d> Inner<'d, '_, '_> {
             let test =
                 TestStep { from: step.from.clone(), to: step.to.clone(), ..TestStep::default() };
             let plan = own_plan(&load);
-            let one = OneRun { test: &test, plan: &plan, at, repetition, key, metrics };
+            // Tools come in any order, and no other one starts at a given time.
+            let is_first = false;
+            let one = OneRun { test: &test, plan: &plan, at, repetition, key, metrics, is_first };
             return self.run(&one);
         };
         if let Some(done) = lock(&doing.journal).done(&key) {

@@ -494,4 +494,6 @@ struct OneRun<'a> {
     /// Its place in the journal.
     key: String,
     metrics: &'a [Metric],
+    /// Nothing of its step ran before: it starts with what is beside the step. Others begin when they are ready.
+    is_first: bool,
 }

@@ -25,7 +25,7 @@ impl<'d> Inner<'d, '_, '_> {
                 reason => reason.into(),
             });
         }
-        if let (Ok(record), Some(_)) = (&record, self.start_at_ns(run.repetition)) {
+        if let (Ok(record), Some(_)) = (&record, self.start_at_ns(run)) {
             found.first_packet = together::first_packet(record);
         }
         found.at = run.at.iter().cloned().collect();
@@ -81,14 +81,14 @@ impl<'d> Inner<'d, '_, '_> {
             threads: run.test.threads.clone(),
             labels,
             until: self.until,
-            start_at_ns: self.start_at_ns(run.repetition),
+            start_at_ns: self.start_at_ns(run),
             socket,
         }
     }
 
-    /// When tests beside each other start; further repetitions begin when they are ready.
-    fn start_at_ns(&self, repetition: u32) -> Option<u64> {
-        self.around.start_at_ns.filter(|_| repetition == 1)
+    /// When tests beside each other start; further runs begin when they are ready.
+    fn start_at_ns(&self, run: &OneRun<'_>) -> Option<u64> {
+        self.around.start_at_ns.filter(|_| run.is_first)
     }
 
     /// A test, so often as it asks for.
@@ -108,7 +108,9 @@ impl<'d> Inner<'d, '_, '_> {
                 break;
             }
             let key = format!("{}#{repetition}", self.path);
-            let one = OneRun { test, plan: &plan, at, repetition, key, metrics: &metrics };
+            let is_first = repetition == 1;
+            let metrics = &metrics;
+            let one = OneRun { test, plan: &plan, at, repetition, key, metrics, is_first };
             let (run, is_old) = self.run(&one)?;
             self.ran(&run, is_old, u64::from(repetition), u64::from(runs), None);
             out.runs.push(run);
@@ -117,14 +119,24 @@ impl<'d> Inner<'d, '_, '_> {
         Ok(())
     }
 
+    /// A run that was left out, since it is not for the virtual clock.
+    pub(super) fn is_not_simulated(&self, run: &RunRef) -> bool {
+        let is_so = |error: &String| error.starts_with(NOT_SIMULATED);
+        self.doing.options.simulate && run.error.as_ref().is_some_and(is_so)
+    }
+
     /// What runs without figures make of a step.
     pub(super) fn close(&self, out: &mut StepOutcome) {
         let errors: Vec<&String> = out.runs.iter().filter_map(|r| r.error.as_ref()).collect();
         let Some(first) = errors.first() else { return };
         let is_all = errors.len() == out.runs.len();
-        let is_virtual = self.doing.options.simulate && first.starts_with(NOT_SIMULATED);
+        let left_out = out.runs.iter().filter(|r| self.is_not_simulated(r)).count();
+        let is_virtual = left_out == errors.len();
         let reason = match is_all {
             true => (*first).clone(),
+            false if is_virtual => {
+                format!("{left_out} of {} runs were left out: {first}", out.runs.len())
+            }
             false => {
                 format!("{} of {} runs gave no whole result: {first}", errors.len(), out.runs.len())
             }

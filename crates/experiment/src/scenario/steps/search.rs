@@ -48,6 +48,7 @@ impl Inner<'_, '_, '_> {
             };
             let terms = room.terms(self.doing.confidence(), options.seed.0)?;
             let mut runs = vec![];
+            let is_first = out.runs.is_empty();
             let mut trial = |ask: Ask| -> Result<Trial, ScenarioError> {
                 if self.doing.is_stopped() {
                     return Err(ScenarioError::program(self.name, "the search was stopped"));
@@ -64,6 +65,7 @@ impl Inner<'_, '_, '_> {
                     repetition: ask.number,
                     key,
                     metrics: &metrics,
+                    is_first: is_first && ask.number == 1,
                 };
                 let (run, is_old) = self.run(&one)?;
                 self.ran(&run, is_old, u64::from(ask.number), 0, None);

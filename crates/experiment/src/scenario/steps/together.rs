@@ -121,12 +121,16 @@ fn skew(steps: &[StepOutcome]) -> Option<Together> {
     })
 }
 
-/// For each repetition that every test made whole, the sums of what adds up.
+/// For each repetition that every test made whole, the sums of what adds up. Repetitions of one test (a sweep without axes) are a
+/// test as any other; a sweep with axes is none, since no run of another test stands beside its points. A run that one of
+/// them made again was not beside the others', nor is any after it: those have no sums.
 fn sums(steps: &[StepOutcome]) -> Vec<RunRef> {
     let tests: Vec<&StepOutcome> = steps.iter().filter(|s| s.action == "test").collect();
-    let most = tests.iter().map(|t| t.runs.len()).max().unwrap_or(0);
+    let most = tests.iter().map(|t| t.runs.len()).max().unwrap_or(0) as u32;
+    let again = tests.iter().flat_map(|t| &t.runs).filter(|r| r.superseded);
+    let most = again.map(|r| r.repetition.saturating_sub(1)).fold(most, u32::min);
     let mut out = vec![];
-    for repetition in 1..=most as u32 {
+    for repetition in 1..=most {
         let runs: Option<Vec<&RunRef>> = tests
             .iter()
             .map(|t| {
@@ -206,6 +210,19 @@ mod tests {
         assert_eq!(found[0].metrics, [("sum throughput".to_owned(), 8.0)].into());
         assert!(found[0].disturbed && found[0].warnings == ["cpu-stolen"]);
         assert!(sums(&[a]).is_empty(), "one test is no sum");
+    }
+
+    #[test]
+    fn what_was_made_again_and_all_behind_it_is_beside_nothing() {
+        let of = |n| run(n, &[("throughput", 3.0)]);
+        let a = test(&[of(1), of(2), of(3)]);
+        let again = RunRef { superseded: true, disturbed: true, ..of(2) };
+        let b = test(&[of(1), again, of(2), of(3)]);
+        let of_repetitions = |steps: &[StepOutcome]| -> Vec<u32> {
+            sums(steps).iter().map(|r| r.repetition).collect()
+        };
+        assert_eq!(of_repetitions(&[a.clone(), a.clone()]), [1, 2, 3]);
+        assert_eq!(of_repetitions(&[a, b]), [1]);
     }
 
     #[test]

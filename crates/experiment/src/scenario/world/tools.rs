@@ -79,12 +79,18 @@ impl World<'_> {
         Ok(match code {
             Some(0) => (tool.parse)(load, &text, &report.unwrap_or_default()),
             Some(code) => Err(match (tool.parse)(load, &text, "") {
-                Err(said) => format!("exit code {code}: {said}"),
+                Err(said) => format!("exit code {code}: {}", in_one_line(&said)),
                 Ok(_) => format!("exit code {code}"),
             }),
             None => Err("it did not end in its time".into()),
         })
     }
+}
+
+/// What a tool said in several lines, as one.
+fn in_one_line(said: &str) -> String {
+    let lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.collect::<Vec<_>>().join("; ")
 }
 
 impl World<'_> {
@@ -131,5 +137,14 @@ fn listens(port: u16, until: Instant) -> bool {
             return false;
         }
         std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn several_lines_become_one() {
+        assert_eq!(super::in_one_line("a\r\n\n  b \n"), "a; b");
+        assert_eq!(super::in_one_line(""), "");
     }
 }

@@ -87,11 +87,18 @@ pub fn set_parameter(plan: &Plan, name: &str, value: &str) -> Result<Plan, Model
         });
     }
     let plan: Plan = read(&raw).map_err(|e| match e {
-        ModelError::Document { reason, .. } => ModelError::Field {
-            field: name.into(),
-            given: format!("'{value}'"),
-            accepted: format!("a parameter of the plan: {reason}"),
-        },
+        ModelError::Document { reason, .. } => {
+            // What is asked for most has a short name, which no list of the plan's fields shows.
+            let short = SHORT.iter().map(|(short, _)| *short);
+            let hint = crate::experiment::nearest(name, short)
+                .filter(|_| reason.contains("unknown field") && !reason.contains("did you mean"))
+                .map_or_else(String::new, |near| format!(" (did you mean {near}?)"));
+            ModelError::Field {
+                field: name.into(),
+                given: format!("'{value}'"),
+                accepted: format!("a parameter of the plan{hint}: {reason}"),
+            }
+        }
         other => other,
     })?;
     plan.check().map_err(|e| inside(name, e))?;
