@@ -7,14 +7,6 @@ use rustix::thread::{
 
 use crate::config::ApiError;
 
-/// What an emulator needs: interfaces and packet sockets. Beside the two, what it uses where it is had: BPF for AF_XDP,
-/// real-time scheduling, locked memory.
-const OF_EMULATOR: CapabilitySet = CapabilitySet::NET_ADMIN
-    .union(CapabilitySet::NET_RAW)
-    .union(CapabilitySet::BPF)
-    .union(CapabilitySet::SYS_NICE)
-    .union(CapabilitySet::IPC_LOCK);
-
 fn failed(source: rustix::io::Errno) -> ApiError {
     ApiError::Capabilities(source.into())
 }
@@ -39,19 +31,7 @@ pub fn drop_capabilities(for_another: bool) -> Result<(), ApiError> {
         }
     }
     set_no_new_privs(true).map_err(failed)?;
-    keep(if for_another { now.permitted & OF_FILES } else { CapabilitySet::empty() })
-}
-
-/// Keeps the capabilities of an emulator only, those of them that there are.
-///
-/// # Errors
-/// The kernel refused.
-pub fn keep_capabilities() -> Result<(), ApiError> {
-    let now = capabilities(None).map_err(failed)?;
-    keep(now.permitted & OF_EMULATOR)
-}
-
-fn keep(kept: CapabilitySet) -> Result<(), ApiError> {
+    let kept = if for_another { now.permitted & OF_FILES } else { CapabilitySet::empty() };
     let sets =
         CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
     set_capabilities(None, sets).map_err(failed)

@@ -45,7 +45,7 @@ mod supervise;
 mod sweeps;
 pub mod types;
 
-pub use capabilities::{drop_capabilities, keep_capabilities};
+pub use capabilities::drop_capabilities;
 pub use config::{ApiError, Config, Words};
 pub use guard::make_token_file;
 pub use problem::{FieldError, Problem};

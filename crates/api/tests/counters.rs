@@ -20,3 +20,13 @@ fn the_schema_names_the_engines_counters() {
     counted.sort_unstable();
     assert_eq!(reported, counted);
 }
+
+#[test]
+fn the_document_tells_each_counters_meaning_and_stage_as_the_schema_does() {
+    let document = weir_api::openapi();
+    let of_document = &document["components"]["schemas"]["EmulatorCounters"]["properties"];
+    let schema = weir_model::schema::impair_schema();
+    assert_eq!(*of_document, schema["$defs"]["Counters"]["properties"]);
+    assert_eq!(of_document["lost_packets"]["x-stage"], "loss");
+    assert_eq!(of_document["received_bytes"].get("x-stage"), None);
+}

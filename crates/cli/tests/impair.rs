@@ -63,6 +63,59 @@ fn settings_are_restored_after_sigkill() {
     assert!(ended.stderr.contains("no emulator"), "{}", ended.stderr);
 }
 
+/// Permitted and effective capabilities of a thread, from its `status`.
+fn capability_sets(status: &str) -> Vec<u64> {
+    let set = |name| status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim();
+    ["CapPrm:", "CapEff:"].map(|name| u64::from_str_radix(set(name), 16).unwrap()).to_vec()
+}
+
+/// The greatest real-time priority that a process may take without a capability.
+fn real_time_limit(pid: u32) -> u64 {
+    let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+    let line = limits.lines().find_map(|l| l.strip_prefix("Max realtime priority")).unwrap();
+    line.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn one_that_the_server_starts_runs_with_its_two_capabilities() {
+    let test = "one_that_the_server_starts_runs_with_its_two_capabilities";
+    let Some(path) = Path::up(test, &["ping"]) else { return };
+    const NET_ADMIN: u64 = 1 << 12;
+    const NET_RAW: u64 = 1 << 13;
+    const SYS_NICE: u64 = 1 << 23;
+    let before = ["to-a", "to-b"].map(|i| path.offloads(i));
+    for words in [&["--no-real-time"][..], &[], &["--link", "xdp-generic"]] {
+        let all = [&["--few-capabilities", "--both", "delay 1ms"], words].concat();
+        let emulator = path.emulator(&all);
+        let pid = emulator.child.id();
+        // Where the limit could not be raised (without CAP_SYS_RESOURCE), the capability has to do.
+        let is_limited = words != ["--no-real-time"] && real_time_limit(pid) < 10;
+        let expected = NET_ADMIN | NET_RAW | if is_limited { SYS_NICE } else { 0 };
+        let mut threads = 0;
+        for task in std::fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
+            let status = std::fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+            assert_eq!(capability_sets(&status), [expected; 2], "{words:?}: {status}");
+            threads += 1;
+        }
+        assert!(threads >= 3, "a direction each, and the one that waits");
+        // Its watchdog sets interfaces, nothing else.
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+        let watchdogs: Vec<&str> = children.split_whitespace().collect();
+        assert_eq!(watchdogs.len(), 1, "{words:?}: {children}");
+        let status = std::fs::read_to_string(format!("/proc/{}/status", watchdogs[0])).unwrap();
+        assert_eq!(capability_sets(&status), [NET_ADMIN; 2], "{words:?}: {status}");
+        // Nothing that it does asks for more: it forwards, is changed, and restores.
+        let b = path.lab.host("b").unwrap().ipv4.to_string();
+        let text = path.tool("a", &["ping", "-c", "3", "-i", "0.2", &b]).good();
+        assert_eq!(round_trips(&text).len(), 3, "{text}");
+        run(path.weir("m", &["impair", "set", "--both", "delay 3ms"])).good();
+        assert_ne!(["to-a", "to-b"].map(|i| path.offloads(i)), before, "{words:?}");
+        let (code, _, stderr) = emulator.interrupt();
+        assert_eq!(code, Some(130), "{stderr}");
+        assert_eq!(["to-a", "to-b"].map(|i| path.offloads(i)), before, "{words:?}");
+    }
+}
+
 #[test]
 fn an_interface_belongs_to_one_emulator() {
     let test = "an_interface_belongs_to_one_emulator";

@@ -48,6 +48,8 @@ pub struct EmulatorConfig {
     pub force: bool,
     /// Frames each receive ring is to hold; `None`: the link's default.
     pub ring_frames: Option<u32>,
+    /// Gives up, for the calling thread and its own, the capabilities that only setting up needs; `keep_for_setting_up` comes before.
+    pub few_capabilities: bool,
 }
 
 impl EmulatorConfig {
@@ -63,6 +65,7 @@ impl EmulatorConfig {
             scheduling: Scheduling::Auto,
             force: false,
             ring_frames: None,
+            few_capabilities: false,
         }
     }
 }

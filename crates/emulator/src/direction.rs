@@ -35,7 +35,7 @@ const FIFO_LOAD: f64 = 0.6;
 /// Frames that are looked for in a ring at the end: more than any ring of the kernel holds.
 const MOST_LEFT: u64 = 1 << 22;
 /// As the generator's paced senders.
-const FIFO_PRIORITY: u8 = 10;
+pub(crate) const FIFO_PRIORITY: u8 = 10;
 /// Fewest processors on which a real-time thread may spin.
 const SPINNING_CPUS: usize = 3;
 

@@ -20,6 +20,7 @@ use crate::passage::Passage;
 use crate::refusal::refusals;
 use crate::remote::{Remote, Shared, lock};
 use crate::report::{AppliedConfiguration, Report};
+use crate::rights;
 use crate::taken::Taken;
 use crate::wanted::Wanted;
 
@@ -73,7 +74,8 @@ impl Emulator {
         let taken = vec![Taken::take(a, indices[0])?, Taken::take(b, indices[1])?];
         // What can be known wrong is told before anything is changed.
         Passage::new(&config.impairment, Direction::Forward, None, config.native_port)?;
-        let mut watchdog = Watchdog::spawn()?;
+        let mut watchdog =
+            if config.few_capabilities { rights::watchdog()? } else { Watchdog::spawn()? };
         let mut notes = Vec::new();
         let timed = is_timed(&config.impairment);
         let mut open = |name: &String| -> Result<Link, EmulatorError> {
@@ -95,6 +97,10 @@ impl Emulator {
             })
         };
         let links = [open(a)?, open(b)?];
+        if config.few_capabilities {
+            // Before the threads, which have what this one has.
+            rights::keep_for_running(config.scheduling)?;
+        }
         let mut emulator = Self::assemble(links, config, Some((watchdog, indices)), notes)?;
         emulator.taken = taken;
         Ok(emulator)

@@ -49,6 +49,8 @@ mod refusal;
 mod remote;
 pub mod replay;
 mod report;
+#[cfg(target_os = "linux")]
+mod rights;
 mod snapshot;
 #[cfg(target_os = "linux")]
 mod supervisor;
@@ -71,5 +73,7 @@ pub use report::{
     AppliedConfiguration, CountersReport, DirectionReport, FlowReport, ImpairmentReport,
     JournalReport, LatenessReport, LinkReport, REPORT_SCHEMA, Realised, Report,
 };
+#[cfg(target_os = "linux")]
+pub use rights::keep_for_setting_up;
 #[cfg(target_os = "linux")]
 pub use wanted::Change;

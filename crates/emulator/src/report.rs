@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use weir_impair::Counters;
-use weir_model::impairment::Impairment;
+use weir_model::impairment::{COUNTERS, Impairment};
 use weir_model::plan::Direction;
 
 use crate::alarm::Alarm;
@@ -77,7 +77,7 @@ pub struct FlowReport {
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
-#[schemars(rename = "EmulatorCounters")]
+#[schemars(rename = "EmulatorCounters", transform = described)]
 #[allow(
     missing_docs,
     reason = "the names are those of `weir_impair::Counters`, which tells their meaning"
@@ -95,6 +95,18 @@ pub struct CountersReport {
     pub marked_packets: u64,
     pub queue_dropped_packets: u64,
     pub unplanned_dropped_packets: u64,
+}
+
+/// Gives each counter's schema its meaning, and its stage as `x-stage`, as the schema of a configuration tells them.
+fn described(schema: &mut schemars::Schema) {
+    let Some(properties) = schema.get_mut("properties").and_then(|all| all.as_object_mut()) else {
+        return;
+    };
+    for counter in &COUNTERS {
+        if let Some(property) = properties.get_mut(counter.name) {
+            *property = counter.schema();
+        }
+    }
 }
 
 impl From<&Counters> for CountersReport {

@@ -119,6 +119,9 @@ export function when(rfc3339: string | null | undefined): string {
 /** Number and unit in one string. */
 export const text = (figure: Figure): string => (figure.unit ? `${figure.number} ${figure.unit}` : figure.number);
 
+/** The unit in which the name of a JSON key or a metric ends; empty where it ends in none. */
+export const unitOf = (name: string): string => /(?:^|[._])(bits_per_second|packets_per_second|seconds|ratio|bytes|packets)$/.exec(name)?.[1] ?? '';
+
 /** A figure by the unit that its JSON key or metric names. */
 export function byUnit(unit: string, value: Maybe): Figure {
   switch (unit) {

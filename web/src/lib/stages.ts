@@ -1,11 +1,15 @@
 // The stages of a lane in the engine's order, from the schema: a stage, a slot or a counter that the schema gains
 // appears by itself.
 
+import { unitOf } from './format';
 import { type Field, fieldOf, type Json, type JsonObject, labelOf, resolve, type Schema } from './schema/model';
 
 export interface Counter {
   key: string;
+  /** Its name without the unit. */
   label: string;
+  /** In which its values are: `packets`, `bytes`, …; `count` where its name ends in none. */
+  unit: string;
   /** What is counted. */
   help: string;
 }
@@ -21,7 +25,11 @@ export interface Stage {
 /** The schema of one direction of a flow. */
 const directionLaws = (root: Schema): Schema => root.$defs?.['Laws'] ?? {};
 const countersOf = (root: Schema): Schema => resolve(root, root['x-counters'] ?? {});
-const counterOf = (counters: Schema, key: string): Counter => ({ key, label: labelOf(key.replace(/_packets$/, '')), help: counters.properties?.[key]?.description ?? '' });
+
+function counterOf(counters: Schema, key: string): Counter {
+  const unit = unitOf(key);
+  return { key, label: labelOf(unit === '' ? key : key.slice(0, -unit.length - 1)), unit: unit || 'count', help: counters.properties?.[key]?.description ?? '' };
+}
 
 /** Names of the properties that say that they belong to the stage, in the order of `required`, then in their own. */
 function belonging(to: string, object: Schema): string[] {
@@ -67,13 +75,12 @@ export function slotsSchema(root: Schema, stage: Stage): Schema {
 }
 
 /** Counters of the lane's two ends, which have places of their own there. */
-const ENDS = ['received_packets', 'sent_packets', 'unplanned_dropped_packets'];
+const ENDS = ['received_packets', 'received_bytes', 'sent_packets', 'sent_bytes', 'unplanned_dropped_packets'];
 
-/** Counters of packets that no stage of this lane shows, in the schema or not: they stand at its end, where they count. */
+/** Counters that no stage of this lane shows, for its end: those of the schema, and others of the report where they count. */
 export function othersOf(root: Schema, counters: Record<string, number | undefined>, stages: readonly Stage[]): Counter[] {
   const shown = new Set([...ENDS, ...stages.flatMap((stage) => stage.counters.map((one) => one.key))]);
   const known = countersOf(root);
-  return Object.keys(counters)
-    .filter((key) => key.endsWith('_packets') && !shown.has(key) && (counters[key] ?? 0) > 0)
-    .map((key) => counterOf(known, key));
+  const told = Object.keys(counters).filter((key) => (counters[key] ?? 0) > 0);
+  return [...new Set([...Object.keys(known.properties ?? {}), ...told])].filter((key) => !shown.has(key)).map((key) => counterOf(known, key));
 }

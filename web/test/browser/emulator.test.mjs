@@ -180,7 +180,7 @@ test('a law, a stage and counters that the schema gains are there without the pa
   const card = lane(page, 'From A to B').getByRole('button', { name: /Pause frames/ });
   await card.getByTitle('Packets that waited for a pause to end.').getByText('paused').waitFor();
   // Counters of no stage stand at the end of the lane.
-  await lane(page, 'From A to B').getByText('7 strayed').waitFor();
+  await lane(page, 'From A to B').getByText('7 pkt strayed').waitFor();
   assert.equal(await card.getByText('strayed').count(), 0);
   delete site.mock.schema;
   delete site.mock.counted;

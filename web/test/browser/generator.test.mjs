@@ -44,7 +44,7 @@ test('everything is done by keys: add, edit, copy, start one, remove, undo', opt
   await page.keyboard.press('c');
   await page.waitForFunction(() => document.querySelectorAll('tbody tr[data-index]').length === 2);
   await page.keyboard.press('ArrowDown');
-  assert.equal(await page.evaluate(() => document.activeElement?.getAttribute('data-index')), '1');
+  await page.waitForFunction(() => document.activeElement?.getAttribute('data-index') === '1');
   await page.keyboard.press('Enter');
   const dialog = page.getByRole('dialog', { name: /Connection tcp-2/ });
   await dialog.waitFor();

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { askedBytes, askedRate, bitRate, byUnit, bytes, count, elapsed, milliseconds, percent, seconds, text } from '../../src/lib/format';
+import { askedBytes, askedRate, bitRate, byUnit, bytes, count, elapsed, milliseconds, percent, seconds, text, unitOf } from '../../src/lib/format';
 import { middleOf } from '../../src/lib/figures';
 
 describe('figures', () => {
@@ -43,6 +43,8 @@ describe('figures', () => {
     expect(text(byUnit('ratio', 0.5))).toBe('50.00 %');
     expect(text(byUnit('seconds', 0.001))).toBe('1.000 ms');
     expect(text(byUnit('count', undefined))).toBe('–');
+    const names = ['sent_bytes', 'forward.throughput.bits_per_second', 'voice.loss_ratio', 'packets', 'refills', 'kilobytes'];
+    expect(names.map(unitOf)).toEqual(['bytes', 'bits_per_second', 'ratio', 'packets', '', '']);
   });
 });
 

@@ -25,7 +25,10 @@ beforeAll(() => {
   def('Normal').properties['skewness'] = { type: ['number', 'null'], description: 'Skew of the distribution.' };
   def('Laws').properties['policer'] = { type: ['string', 'null'], description: 'Drops what is too much.', examples: ['5M'], 'x-stage': 'rate' };
   def('Counters').properties['policed_packets'] = { type: 'integer', description: 'Packets that a policer dropped.', 'x-stage': 'rate' };
+  def('Counters').properties['policed_bytes'] = { type: 'integer', description: 'Bytes that a policer dropped.', 'x-stage': 'rate' };
+  def('Counters').properties['refills'] = { type: 'integer', description: 'Times the bucket was filled.', 'x-stage': 'rate' };
   def('Counters').properties['strayed_packets'] = { type: 'integer', description: 'Packets that strayed.' };
+  def('Counters').properties['strayed_bytes'] = { type: 'integer', description: 'Bytes that strayed.' };
 });
 
 const form = (schema: Schema, value: JsonObject) => render(SchemaForm, { props: { root, schema, value, onchange: () => undefined } }).body;
@@ -73,10 +76,35 @@ describe('what the schema gains', () => {
     const { card, end } = parts(lane({}, { received_packets: 200, sent_packets: 150, lost_packets: 4, policed_packets: 50, strayed_packets: 7, unheard_packets: 3 }));
     expect(card('Rate and queue')).toMatch(/Packets that a policer dropped[\s\S]*policed[\s\S]*25/);
     expect(card('Loss and duplication')).not.toContain('policed');
-    expect(end).toContain('7 strayed');
-    expect(end).toContain('title="Packets that strayed."');
-    expect(end).toContain('3 unheard');
+    expect(end).toContain('7 pkt strayed');
+    expect(end).toContain('title="Packets that strayed. 7 packets"');
+    expect(end).toContain('3 pkt unheard');
     expect(end).not.toContain('policed');
-    expect(end).not.toContain('lost');
+    expect(end).not.toContain('pkt lost');
+  });
+
+  it('is a counter of bytes, or of no unit, in the same places', () => {
+    const { card, end } = parts(lane({}, { received_packets: 200, policed_bytes: 2048, refills: 1234, strayed_bytes: 0, unheard_bytes: 512 }));
+    expect(card('Rate and queue')).toMatch(/Bytes that a policer dropped[\s\S]*>policed<[\s\S]*title="2\u202f048 bytes">2.000 KiB</);
+    expect(card('Rate and queue')).toMatch(/Times the bucket was filled[\s\S]*>refills<[\s\S]*title="1\u202f234">1\u202f234</);
+    for (const words of ['0 B strayed', '512 B unheard']) expect(end).toContain(words);
+    for (const words of ['policed', 'refills']) expect(end).not.toContain(words);
+  });
+});
+
+describe('the lane', () => {
+  it('shows every counter of the published schema, each in its stage', () => {
+    const schema = JSON.parse(published) as typeof root;
+    const counters = Object.entries(schema.$defs['Counters']?.properties ?? {});
+    expect(counters.length).toBeGreaterThan(0);
+    // Each has a value that no other has, and nothing came, so that none is shown as a share.
+    const values = Object.fromEntries(counters.map(([key], index) => [key, key === 'received_packets' ? 0 : 101 + index]));
+    const props = { board: board({}, values), schema, way: 'a_to_b' as const, name: 'other', path: '/other/a_to_b', laws: {}, open: undefined, onopen: () => undefined };
+    const body = render(Lane, { props }).body;
+    for (const [key, { 'x-stage': stage }] of counters) {
+      const title = schema.$defs['Stage']?.oneOf?.find((one) => one.const === stage)?.description?.replace(/\.$/, '');
+      const place = title === undefined ? body.replace(/<button class="card[\s\S]*?<\/button>/g, '') : parts(body).card(title);
+      expect(place, key).toContain(`${values[key]} ${key.endsWith('_bytes') ? 'B' : 'pkt'}`);
+    }
   });
 });

@@ -62,11 +62,11 @@ describe('stages', () => {
     expect(orderOf(impair, { order: ['delay', 'nonsense', 'loss'] }).map((stage) => stage.name)).toEqual(['delay', 'loss', 'rate', 'content']);
   });
 
-  it('leave no counter of packets out of sight', () => {
-    const counters = { received_packets: 9, sent_packets: 8, lost_packets: 1, marked_packets: 2, paused_packets: 3, delayed_packets: 0, sent_bytes: 7 };
+  it('leave no counter out of sight', () => {
+    const counters = { received_packets: 9, sent_packets: 8, lost_packets: 1, marked_packets: 2, paused_packets: 3, paused_bytes: 4, pauses: 1, idle_bytes: 0, delayed_packets: 0, sent_bytes: 7 };
     const others = (stages = stagesOf(impair)) => othersOf(impair, counters, stages).map((one) => one.key);
-    expect(others()).toEqual(['paused_packets']);
-    expect(others(stagesOf(impair).filter((stage) => stage.name !== 'rate'))).toEqual(['marked_packets', 'paused_packets']);
+    expect(others()).toEqual(['paused_packets', 'paused_bytes', 'pauses']);
+    expect(others(stagesOf(impair).filter((stage) => stage.name !== 'rate'))).toEqual(['marked_packets', 'queue_dropped_packets', 'paused_packets', 'paused_bytes', 'pauses']);
   });
 
   it('have the counters that the schema gives them, in the order of reports', () => {

@@ -22,6 +22,20 @@ const fn counter(name: &'static str, stage: Option<Stage>, meaning: &'static str
     Counter { name, stage, meaning }
 }
 
+impl Counter {
+    /// The schema of its value: its meaning, and its stage as `x-stage` where it has one.
+    #[must_use]
+    pub fn schema(&self) -> Value {
+        let mut of = json!({
+            "description": self.meaning, "format": "uint64", "minimum": 0, "type": "integer",
+        });
+        if let Some(stage) = self.stage {
+            of["x-stage"] = stage.name().into();
+        }
+        of
+    }
+}
+
 /// All counters, in the order in which they are shown.
 pub const COUNTERS: [Counter; 12] = [
     counter("received_packets", None, "Packets that came."),
@@ -69,18 +83,8 @@ impl JsonSchema for Counters {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let properties: Map<String, Value> = COUNTERS
-            .iter()
-            .map(|one| {
-                let mut of = json!({
-                    "description": one.meaning, "format": "uint64", "minimum": 0, "type": "integer",
-                });
-                if let Some(stage) = one.stage {
-                    of["x-stage"] = stage.name().into();
-                }
-                (one.name.to_owned(), of)
-            })
-            .collect();
+        let properties: Map<String, Value> =
+            COUNTERS.iter().map(|one| (one.name.to_owned(), one.schema())).collect();
         let names: Vec<&str> = COUNTERS.iter().map(|one| one.name).collect();
         json_schema!({
             "description": "What the emulator counts of each flow and direction.",

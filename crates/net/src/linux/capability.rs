@@ -37,6 +37,76 @@ fn from_set(set: u64, root: bool) -> Capabilities {
     }
 }
 
+fn to_set(capabilities: &Capabilities) -> u64 {
+    let Capabilities {
+        root: _,
+        net_admin,
+        net_raw,
+        net_bind_service,
+        bpf,
+        sys_nice,
+        sys_admin,
+        sys_resource,
+        ipc_lock,
+    } = *capabilities;
+    [
+        (net_bind_service, 10),
+        (net_admin, 12),
+        (net_raw, 13),
+        (ipc_lock, 14),
+        (sys_admin, 21),
+        (sys_nice, 23),
+        (sys_resource, 24),
+        (bpf, 39),
+    ]
+    .iter()
+    .fold(0, |set, &(has, bit)| set | u64::from(has) << bit)
+}
+
+/// `struct __user_cap_header_struct`; process 0 is the calling thread.
+#[repr(C)]
+struct Header {
+    version: u32,
+    pid: i32,
+}
+
+/// `struct __user_cap_data_struct`, of 32 capabilities.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Sets {
+    effective: u32,
+    permitted: u32,
+    inheritable: u32,
+}
+
+/// `_LINUX_CAPABILITY_VERSION_3`: two [`Sets`], the lower 32 capabilities first.
+const VERSION: u32 = 0x2008_0522;
+
+/// Gives up every capability of the calling thread but those that are set in `kept`, as far as it has them. Threads and
+/// processes that it makes later have no more; a program that root starts would get them back.
+///
+/// # Errors
+/// The kernel refused.
+pub fn keep(kept: &Capabilities) -> Result<()> {
+    let mut header = Header { version: VERSION, pid: 0 };
+    let mut sets = [Sets::default(); 2];
+    // SAFETY: both are exclusively borrowed, laid out as the kernel's, and of the size that this version has.
+    if unsafe { libc::syscall(libc::SYS_capget, &raw mut header, sets.as_mut_ptr()) } != 0 {
+        return Err(Error::last("read", "capabilities"));
+    }
+    let set = to_set(kept);
+    for (sets, kept) in sets.iter_mut().zip([set as u32, (set >> 32) as u32]) {
+        let kept = sets.permitted & kept;
+        *sets = Sets { effective: kept, permitted: kept, inheritable: 0 };
+    }
+    // SAFETY: as above; the kernel only reads.
+    if unsafe { libc::syscall(libc::SYS_capset, &raw const header, sets.as_ptr()) } == 0 {
+        Ok(())
+    } else {
+        Err(Error::last("give up", "capabilities"))
+    }
+}
+
 fn parse_effective(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
     u64::from_str_radix(line.trim(), 16).ok()
@@ -74,6 +144,31 @@ mod tests {
         assert!(from_set(1 << 21, false).bpf);
         assert_eq!(parse_effective("CapEff: xyz"), None);
         assert_eq!(parse_effective(""), None);
+    }
+
+    #[test]
+    fn what_is_kept_is_what_was_had_of_it() {
+        let all = from_set(u64::MAX, false);
+        assert_eq!(from_set(to_set(&all), false), all);
+        // Capabilities are a thread's own.
+        std::thread::spawn(move || {
+            let had = capabilities().unwrap();
+            let wanted =
+                Capabilities { net_admin: true, sys_nice: true, ..Capabilities::default() };
+            keep(&wanted).unwrap();
+            let kept = Capabilities {
+                root: had.root,
+                net_admin: had.net_admin,
+                sys_nice: had.sys_nice,
+                ..Capabilities::default()
+            };
+            assert_eq!(capabilities().unwrap(), kept);
+            keep(&all).unwrap();
+            assert_eq!(capabilities().unwrap(), kept, "what was given up does not come back");
+            std::thread::spawn(move || assert_eq!(capabilities().unwrap(), kept)).join().unwrap();
+        })
+        .join()
+        .unwrap();
     }
 
     #[test]

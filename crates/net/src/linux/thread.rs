@@ -66,9 +66,27 @@ pub fn try_fifo(priority: u8) -> Result<()> {
     )
 }
 
-/// Back to normal scheduling.
+/// Back to normal scheduling. Threads and processes made later do not inherit a priority still: taking that back is
+/// refused to those without `CAP_SYS_NICE` (`sched(7)`), who may be here by [`raise_real_time_limit`] alone.
 pub fn set_normal() -> Result<()> {
-    schedule(libc::SCHED_OTHER, 0, "SCHED_OTHER")
+    schedule(libc::SCHED_OTHER | libc::SCHED_RESET_ON_FORK, 0, "SCHED_OTHER")
+}
+
+/// Lets this process schedule its threads in real time up to `priority` without `CAP_SYS_NICE` (`RLIMIT_RTPRIO`), where
+/// the limit is lower and may be raised, which takes `CAP_SYS_RESOURCE`. Returns whether it may.
+pub fn raise_real_time_limit(priority: u8) -> Result<bool> {
+    let wanted = libc::rlim_t::from(priority);
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is exclusively borrowed.
+    if unsafe { libc::getrlimit(libc::RLIMIT_RTPRIO, &raw mut limit) } != 0 {
+        return Err(Error::last("read", "RLIMIT_RTPRIO"));
+    }
+    if limit.rlim_cur >= wanted {
+        return Ok(true);
+    }
+    let new = libc::rlimit { rlim_cur: wanted, rlim_max: limit.rlim_max.max(wanted) };
+    // SAFETY: `new` is valid through the call.
+    Ok(unsafe { libc::setrlimit(libc::RLIMIT_RTPRIO, &raw const new) } == 0)
 }
 
 /// Names the calling thread, as tools show it; cut to 15 bytes, and at a NUL.
@@ -150,6 +168,24 @@ mod tests {
             Err(e) => {
                 assert!(e.to_string().starts_with("schedule this thread as SCHED_FIFO: "), "{e}")
             }
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn who_gave_up_the_capability_gets_back_to_normal() {
+        std::thread::spawn(|| {
+            if let Err(e) = try_fifo(1) {
+                return eprintln!("SKIPPED who_gave_up_the_capability_gets_back_to_normal: {e}");
+            }
+            crate::capability::keep(&crate::capability::Capabilities::default()).unwrap();
+            set_normal().unwrap();
+            // SAFETY: takes an id only.
+            let policy = unsafe { libc::sched_getscheduler(0) };
+            assert_eq!(policy & !libc::SCHED_RESET_ON_FORK, libc::SCHED_OTHER);
+            // By the limit alone.
+            assert_eq!(try_fifo(1).is_ok(), raise_real_time_limit(1).unwrap());
         })
         .join()
         .unwrap();

@@ -32,6 +32,11 @@ pub fn set_normal() -> Result<()> {
     Ok(())
 }
 
+/// Not available.
+pub fn raise_real_time_limit(_priority: u8) -> Result<bool> {
+    unsupported("raise", "the limit of real-time priorities")
+}
+
 /// Not available: does nothing.
 pub fn set_name(_name: &str) {}
 

@@ -1584,29 +1584,65 @@ export interface components {
         };
         /** @description Counters of a flow and direction. received + duplicated = sent + lost + queue dropped + unplanned + held. */
         EmulatorCounters: {
-            /** Format: uint64 */
+            /**
+             * Format: uint64
+             * @description Packets sent on after a delay law held them back.
+             */
             delayed_packets: number;
-            /** Format: uint64 */
+            /**
+             * Format: uint64
+             * @description Copies made.
+             */
             duplicated_packets: number;
-            /** Format: uint64 */
+            /**
+             * Format: uint64
+             * @description Packets dropped by a loss law.
+             */
             lost_packets: number;
-            /** Format: uint64 */
+            /**
+             * Format: uint64
+             * @description Packets marked with ECN Congestion Experienced; no law of today does.
+             */
             marked_packets: number;
-            /** Format: uint64 */
+            /**
+             * Format: uint64
+             * @description Packets sent on with changed content.
+             */
             modified_packets: number;
-            /** Format: uint64 */
+            /**
+             * Format: uint64
+             * @description Packets that found the planned queue full.
+             */
             queue_dropped_packets: number;
-            /** Format: uint64 */
+            /**
+             * Format: uint64
+             * @description Bytes of their frames, without check sequence.
+             */
             received_bytes: number;
-            /** Format: uint64 */
+            /**
+             * Format: uint64
+             * @description Packets that came.
+             */
             received_packets: number;
-            /** Format: uint64 */
+            /**
+             * Format: uint64
+             * @description Packets sent on after a later one of their flow; copies are not asked.
+             */
             reordered_packets: number;
-            /** Format: uint64 */
+            /**
+             * Format: uint64
+             * @description Bytes of their frames.
+             */
             sent_bytes: number;
-            /** Format: uint64 */
+            /**
+             * Format: uint64
+             * @description Packets sent on, copies included.
+             */
             sent_packets: number;
-            /** Format: uint64 */
+            /**
+             * Format: uint64
+             * @description Lost by the emulator itself, not by a law: the memory for held packets was used up, or it ended.
+             */
             unplanned_dropped_packets: number;
         };
         /** @description Totals of a direction. */

@@ -2,6 +2,7 @@
 
 import { BASE, onUnauthorized } from '../api/client';
 import type { AlarmEvent, Edited, Hello, SampleEvent, StateEvent, WarningEvent } from '../api/shapes';
+import { Ages } from './ages';
 import { backoff, EventParser } from './sse';
 
 export interface Handlers {
@@ -15,24 +16,20 @@ export interface Handlers {
 
 export type Link = 'connecting' | 'live' | 'lost';
 
-/** Figures that come so much later than the fastest are said to be old, s. */
-const OLD_SECONDS = 2;
-
 class Stream {
   link = $state<Link>('connecting');
   /** Seconds until the next attempt; 0 while one is being made. */
   retryAt = $state(0);
   /** The server was started anew while this page was open. */
   restarts = $state(0);
-  /** How old figures are when they come, s; 0 while they are fresh. */
+  /** How old the latest figures of the object that is furthest behind were when they came, s; 0 while all are fresh. */
   behind = $state(0);
   #listeners = new Set<Partial<Handlers>>();
   /** Kinds and objects whose samples are read, by who wants them. */
   #wanted = new Map<string, readonly string[]>([['tests', ['tests']]]);
   #abort: AbortController | undefined;
   #changing: ReturnType<typeof setTimeout> | undefined;
-  /** Least difference of this clock to the server's, with the way, ms. */
-  #fastest = Number.POSITIVE_INFINITY;
+  readonly #ages = new Ages();
   #instance: string | undefined;
   #started = false;
   #wake: (() => void) | undefined;
@@ -104,15 +101,6 @@ class Stream {
     }
   }
 
-  /** Notes how long an event was on its way, against the fastest one. */
-  #aged(at: string, isFirst: boolean): void {
-    const difference = Date.now() - Date.parse(at);
-    if (Number.isNaN(difference)) return;
-    this.#fastest = isFirst ? difference : Math.min(this.#fastest, difference);
-    const seconds = (difference - this.#fastest) / 1000;
-    this.behind = seconds >= OLD_SECONDS ? Math.round(seconds) : 0;
-  }
-
   #dispatch(name: string, data: string): boolean {
     let event: unknown;
     try {
@@ -125,12 +113,22 @@ class Stream {
       const restarted = this.#instance !== undefined && this.#instance !== hello.instance;
       this.#instance = hello.instance;
       this.link = 'live';
-      this.#aged(hello.at, true);
+      this.#ages.begin(hello.at, Date.now());
+      this.behind = 0;
       if (restarted) this.restarts += 1;
       for (const one of this.#listeners) one.hello?.(hello, restarted);
       return true;
     }
-    if (name === 'sample') this.#aged((event as SampleEvent).at, false);
+    if (name === 'sample') {
+      const { kind, id, at } = event as SampleEvent;
+      this.#ages.came(`${kind}:${id}`, at, Date.now());
+      this.behind = this.#ages.oldest;
+    }
+    if (name === 'state') {
+      const { kind, id, state } = event as StateEvent;
+      if (state === 'ended' || state === 'failed') this.#ages.forget(`${kind}:${id}`);
+      this.behind = this.#ages.oldest;
+    }
     for (const one of this.#listeners) {
       const handler = one[name as keyof Handlers] as ((event: unknown) => void) | undefined;
       handler?.(event);

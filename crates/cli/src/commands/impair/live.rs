@@ -25,9 +25,10 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
     let (Some(a), Some(b)) = (&args.a, &args.b) else {
         return Err(CliError::Usage("two interfaces are needed: weir impair A B".into()));
     };
+    let scheduling = if args.no_real_time { Scheduling::Normal } else { Scheduling::Auto };
     if args.few_capabilities {
         // Before there are threads: each has capabilities of its own.
-        weir_api::keep_capabilities()?;
+        weir_emulator::keep_for_setting_up(scheduling)?;
     }
     let impairment = args.laws.impairment()?;
     let predictions = weir_emulator::predictions(&impairment);
@@ -35,9 +36,10 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
         link: args.link,
         journal: args.journal.clone(),
         native_port: args.native_port,
-        scheduling: if args.no_real_time { Scheduling::Normal } else { Scheduling::Auto },
+        scheduling,
         force: args.force,
         ring_frames: args.ring,
+        few_capabilities: args.few_capabilities,
         ..EmulatorConfig::new(a, b, impairment.clone())
     };
     // Ends after the emulator, when its watchdog has had its turn.
