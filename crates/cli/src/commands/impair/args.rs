@@ -235,10 +235,10 @@ pub(crate) enum Verb {
 #[derive(Debug, Args)]
 #[command(
     override_usage = "weir impair exec [OPTIONS] -- COMMAND…",
-    after_help = "The exit code is the command's (128 and a signal's number when one ended it); 126 it could not be run, 127 it is\n\
-                  not there; 130 interrupted, 143 terminated; 3 or 70 the emulator ended before the command; 2, 4 nothing\n\
-                  was started. SIGTERM, SIGHUP and a SIGINT that is not the terminal's are passed on to the command; a second\n\
-                  one, or 10 s, end it by SIGKILL."
+    after_help = "The exit code is the command's (128 and a signal's number when one ended it); 126 it could\n\
+                  not be run, 127 it is not there; 130 interrupted, 143 terminated; 3 or 70 the emulator\n\
+                  ended before the command; 2, 4 nothing was started. SIGTERM, SIGHUP and a SIGINT that is\n\
+                  not the terminal's are passed on to the command; a second one, or 10 s, end it by SIGKILL."
 )]
 pub(crate) struct ExecArgs {
     #[command(flatten)]

@@ -48,7 +48,7 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
     let emulator = Emulator::start(config)?;
     let stop = Stop::new();
     signals::listen(&stop)?;
-    let socket = listen(args, emulator.remote());
+    let socket = listen(args, emulator.remote())?;
     let mut head = format!("{a} ⇄ {b}, seed {}\n", impairment.seed);
     for link in emulator.remote().links() {
         head += &format!("  {link}\n");
@@ -166,16 +166,19 @@ fn impatience(stop: &Stop, remote: &Remote, over: Arc<AtomicBool>) -> std::threa
     })
 }
 
-/// The control socket where it is wanted, or why there is none.
-fn listen(args: &RunArgs, remote: &Remote) -> Result<ControlSocket, String> {
+/// The control socket where it is wanted, or why there is none. One that was asked for by its path and cannot be had is
+/// an error: whoever is to steer the emulator there would look for it in vain.
+fn listen(args: &RunArgs, remote: &Remote) -> Result<Result<ControlSocket, String>, CliError> {
     if args.no_control_socket {
-        return Err("none is wanted".into());
+        return Ok(Err("none is wanted".into()));
     }
-    let path = match &args.control_socket {
-        Some(path) => path.clone(),
-        None => default_path().map_err(|e| e.to_string())?,
-    };
-    ControlSocket::listen(&path, remote.clone()).map_err(|e| crate::error::chain(&e))
+    if let Some(path) = &args.control_socket {
+        return Ok(Ok(ControlSocket::listen(path, remote.clone())?));
+    }
+    let listening = default_path().map_err(|e| e.to_string()).and_then(|path| {
+        ControlSocket::listen(&path, remote.clone()).map_err(|e| crate::error::chain(&e))
+    });
+    Ok(listening)
 }
 
 fn default_path() -> Result<PathBuf, weir_lab::Error> {

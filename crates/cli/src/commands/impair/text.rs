@@ -5,23 +5,27 @@ use weir_model::impairment::{Impairment, Laws};
 use weir_model::plan::Direction;
 use weir_report::{Align, Style, Table, duration};
 
+/// Most flows whose laws are told one by one.
+const MOST_TOLD: usize = 16;
+
 /// The laws of each way, a line for each flow.
 pub(super) fn laws(config: &Impairment) -> String {
     let mut out = String::new();
-    let mut line = |name: &str, there: &Laws, back: &Laws| out += &ways(name, there, back);
-    for flow in config.flows.iter().take(16) {
-        line(&flow.name, &flow.laws(Direction::Forward), &flow.laws(Direction::Reverse));
+    for flow in config.flows.iter().take(MOST_TOLD) {
+        let resting = if flow.run.0 { "" } else { " (run = false, passes untouched)" };
+        let name = format!("{}{resting}", flow.name);
+        out += &ways(&name, &flow.laws(Direction::Forward), &flow.laws(Direction::Reverse));
     }
-    if config.flows.len() > 16 {
-        let more = config.flows.len() - 16;
-        line(&format!("… and {more} flows"), &Laws::default(), &Laws::default());
+    if config.flows.len() > MOST_TOLD {
+        // Of their laws nothing is said: they have some.
+        out += &format!("  … and {} more flows\n", config.flows.len() - MOST_TOLD);
     }
     for aggregate in config.aggregates.iter().take(16) {
         let mut names = aggregate.flows.iter().take(4).cloned().collect::<Vec<_>>().join(", ");
         if aggregate.flows.len() > 4 {
             names += &format!(" and {} more", aggregate.flows.len() - 4);
         }
-        line(&format!("together, {names}"), &aggregate.a_to_b, &aggregate.b_to_a);
+        out += &ways(&format!("together, {names}"), &aggregate.a_to_b, &aggregate.b_to_a);
     }
     if config.aggregates.len() > 16 {
         out += &format!("  … and {} aggregates\n", config.aggregates.len() - 16);
@@ -130,6 +134,10 @@ pub(super) fn table(report: &Report, style: &Style) -> String {
         }
         out.push('\n');
     }
+    for alarm in &report.alarms {
+        let passed = if alarm.active { "" } else { " (passed)" };
+        out += &format!("alarm at {:.1} s{passed}: {}\n", alarm.at_seconds, alarm.text);
+    }
     for note in &report.notes {
         out += &format!("note: {note}\n");
     }
@@ -159,9 +167,32 @@ mod tests {
     }
 
     #[test]
+    fn nothing_untrue_is_told_of_flows_that_do_not_run_or_are_too_many() {
+        let flow = |i| {
+            let loss = "{ loss = { percentage = 1 } }";
+            format!("[[flow]]\nname = \"f{i}\"\nrun = {}\na_to_b = {loss}\n", i > 0)
+        };
+        let flows: String = (0..18).map(flow).collect();
+        let config = Impairment::parse(&format!("schema = \"weir.impair/1\"\n{flows}")).unwrap();
+        let told = laws(&config);
+        let lines: Vec<&str> = told.lines().collect();
+        assert!(lines[0].starts_with("  f0 (run = false, passes untouched): A to B: loss 1%"));
+        assert!(lines[1].starts_with("  f1: A to B: loss 1%"));
+        assert_eq!(lines[16], "  … and 2 more flows");
+    }
+
+    #[test]
     fn what_the_link_loses_is_unplanned_in_the_table_and_has_its_cause() {
         use weir_emulator::{
-            AppliedConfiguration, DirectionReport, ImpairmentReport, LinkReport, REPORT_SCHEMA,
+            Alarm, AlarmKind, AppliedConfiguration, DirectionReport, ImpairmentReport, LinkReport,
+            REPORT_SCHEMA,
+        };
+        let alarm = |active| Alarm {
+            kind: AlarmKind::UnplannedDrop,
+            object: "a-to-b".into(),
+            at_seconds: 1.25,
+            active,
+            text: "packets are lost unasked".into(),
         };
         let direction = |direction, link| DirectionReport {
             direction,
@@ -188,7 +219,7 @@ mod tests {
                 direction(Direction::Reverse, LinkReport::default()),
             ],
             configurations: vec![AppliedConfiguration { number: 0, at_seconds: [0.0, 0.0] }],
-            alarms: vec![],
+            alarms: vec![alarm(true), alarm(false)],
             journal: None,
             notes: vec![],
         };
@@ -197,5 +228,10 @@ mod tests {
         assert!(rows.len() == 1 && rows[0].contains("A to B") && rows[0].contains("71"), "{text}");
         assert!(text.contains("71 frames dropped by the kernel: longer than"), "{text}");
         assert!(!text.contains("ring was full"), "{text}");
+        for told in
+            ["alarm at 1.2 s: packets are lost", "alarm at 1.2 s (passed): packets are lost"]
+        {
+            assert!(text.contains(told), "{text}");
+        }
     }
 }
