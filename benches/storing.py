@@ -84,7 +84,7 @@ def main():
         return 4
     port = str(free_port())
     with tempfile.TemporaryDirectory() as place:
-        environment = {**os.environ, "XDG_DATA_HOME": place}
+        environment = {**os.environ, "WEIR_DATA_DIR": place}
         server = subprocess.Popen(
             [args.weir, "serve", "-p", port, "--bind", "127.0.0.1"],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment,

@@ -73,7 +73,8 @@ fn capability_sets(status: &str) -> Vec<u64> {
 fn real_time_limit(pid: u32) -> u64 {
     let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
     let line = limits.lines().find_map(|l| l.strip_prefix("Max realtime priority")).unwrap();
-    line.split_whitespace().next().unwrap().parse().unwrap()
+    let soft = line.split_whitespace().next().unwrap();
+    if soft == "unlimited" { u64::MAX } else { soft.parse().unwrap() }
 }
 
 #[test]
@@ -90,7 +91,8 @@ fn one_that_the_server_starts_runs_with_its_two_capabilities() {
         let pid = emulator.child.id();
         // Where the limit could not be raised (without CAP_SYS_RESOURCE), the capability has to do.
         let is_limited = words != ["--no-real-time"] && real_time_limit(pid) < 10;
-        let expected = NET_ADMIN | NET_RAW | if is_limited { SYS_NICE } else { 0 };
+        let own = capability_sets(&std::fs::read_to_string("/proc/self/status").unwrap())[0];
+        let expected = NET_ADMIN | NET_RAW | if is_limited { SYS_NICE & own } else { 0 };
         let mut threads = 0;
         for task in std::fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
             let status = std::fs::read_to_string(task.unwrap().path().join("status")).unwrap();
@@ -114,6 +116,27 @@ fn one_that_the_server_starts_runs_with_its_two_capabilities() {
         assert_eq!(code, Some(130), "{stderr}");
         assert_eq!(["to-a", "to-b"].map(|i| path.offloads(i)), before, "{words:?}");
     }
+}
+
+#[test]
+fn a_control_socket_that_cannot_be_had_is_told_before_anything_is_touched() {
+    let test = "a_control_socket_that_cannot_be_had_is_told_before_anything_is_touched";
+    let Some(path) = Path::up(test, &["ip"]) else { return };
+    let journal = path.file("journal");
+    std::fs::write(&journal, "an earlier measurement").unwrap();
+    let before = ["to-a", "to-b"].map(|i| path.offloads(i));
+    let file = path.file("file");
+    std::fs::write(&file, "mine").unwrap();
+    for socket in [path.file("no/such/directory"), file.clone()] {
+        let mut command = path.weir("m", &["impair", "to-a", "to-b", "--both", "delay 1ms"]);
+        command.arg("--journal").arg(&journal).arg("--control-socket").arg(&socket);
+        let ended = run(command);
+        assert!(!ended.status.success(), "{}", ended.stderr);
+        assert!(ended.stderr.contains(socket.to_str().unwrap()), "{}", ended.stderr);
+        assert_eq!(std::fs::read_to_string(&journal).unwrap(), "an earlier measurement");
+        assert_eq!(["to-a", "to-b"].map(|i| path.offloads(i)), before);
+    }
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
 }
 
 #[test]

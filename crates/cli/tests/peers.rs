@@ -66,6 +66,14 @@ fn spread(figures: &[f64]) -> f64 {
     figures.iter().copied().fold(0.0, f64::max) - least
 }
 
+/// Between the tenth and the ninetieth percentile: one stall does not widen it.
+fn inner_spread(figures: &[f64]) -> f64 {
+    let mut figures = figures.to_vec();
+    figures.sort_by(f64::total_cmp);
+    let tenth = figures.len() / 10;
+    figures[figures.len() - 1 - tenth] - figures[tenth]
+}
+
 /// TCP through a path of 50 Mbit/s in both directions: what decides is the path, and each side says what it carried.
 #[test]
 fn tcp_through_a_narrow_path_is_iperf3s() {
@@ -88,7 +96,10 @@ fn tcp_through_a_narrow_path_is_iperf3s() {
             let record = bench.test(&words);
             let total = [record.total.forward.as_ref(), record.total.reverse.as_ref()];
             let total = total.into_iter().flatten().next().unwrap();
-            ours.push(total.receiver.as_ref().unwrap().bits_per_second.unwrap());
+            let (sent, received) =
+                (total.sender.as_ref().unwrap(), total.receiver.as_ref().unwrap());
+            assert_eq!(sent.bytes, received.bytes);
+            ours.push(received.bits_per_second.unwrap());
             for interval in record.intervals.iter().filter(|i| !i.omitted) {
                 let total = [interval.total.forward.as_ref(), interval.total.reverse.as_ref()];
                 let receiver = total.into_iter().flatten().next().unwrap().receiver.as_ref();
@@ -98,7 +109,7 @@ fn tcp_through_a_narrow_path_is_iperf3s() {
         // Half a range lies to each side of a middle. iperf3's parts are whole writes, of which few go into one: its runs
         // among each other tell more.
         let (apart, own) =
-            (median(&ours) - median(&theirs), spread(&parts) / 2.0 + spread(&theirs));
+            (median(&ours) - median(&theirs), inner_spread(&parts) / 2.0 + spread(&theirs));
         assert!(parts.len() >= 6 * ROUNDS, "{parts:?}");
         assert!(apart.abs() <= own, "{direction:?}: weir {ours:?} of {parts:?}, iperf3 {theirs:?}");
     }
@@ -123,4 +134,7 @@ fn the_idle_round_trip_is_pings() {
     // ping's times hold its own call; ours are from the kernel's stamps at both hosts.
     let (apart, own) = (median(&medians) - median(&theirs), spread(&ours) + spread(&theirs));
     assert!(apart.abs() <= own, "weir {medians:?} in {ours:?}, ping {theirs:?} s");
+    // On so short a path the spread is as wide as the time itself.
+    let ratio = median(&medians) / median(&theirs);
+    assert!((0.2..5.0).contains(&ratio), "weir {medians:?}, ping {theirs:?} s");
 }

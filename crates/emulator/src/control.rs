@@ -106,6 +106,20 @@ impl Drop for ControlSocket {
     }
 }
 
+fn refused(path: &Path, source: std::io::Error) -> EmulatorError {
+    EmulatorError::File { operation: "listen on control socket", path: path.to_owned(), source }
+}
+
+/// A listener at `path`, in place of a socket that nobody listens on.
+fn bind(path: &Path) -> Result<UnixListener, EmulatorError> {
+    let is_socket =
+        std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+    if is_socket && UnixStream::connect(path).is_err() {
+        std::fs::remove_file(path).map_err(|source| refused(path, source))?;
+    }
+    UnixListener::bind(path).map_err(|source| refused(path, source))
+}
+
 impl ControlSocket {
     /// Listens at `path`, for this user alone, until the process ends. A socket that nobody listens on is replaced;
     /// anything else there is left alone.
@@ -113,17 +127,8 @@ impl ControlSocket {
     /// # Errors
     /// The path cannot be had.
     pub fn listen(path: &Path, remote: Remote) -> Result<Self, EmulatorError> {
-        let failed = |source| EmulatorError::File {
-            operation: "listen on control socket",
-            path: path.to_owned(),
-            source,
-        };
-        let is_socket =
-            std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
-        if is_socket && UnixStream::connect(path).is_err() {
-            std::fs::remove_file(path).map_err(failed)?;
-        }
-        let listener = UnixListener::bind(path).map_err(failed)?;
+        let failed = |source| refused(path, source);
+        let listener = bind(path)?;
         let contact = Contact::new();
         let socket = ControlSocket { path: path.to_owned(), contact: contact.clone() };
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
@@ -155,6 +160,15 @@ impl ControlSocket {
             .spawn(accept)
             .map_err(|source| EmulatorError::System { operation: "start a thread", source })?;
         Ok(socket)
+    }
+
+    /// Whether [`ControlSocket::listen`] could have this path, before an emulator is started for it. Nothing stays there.
+    ///
+    /// # Errors
+    /// The path cannot be had.
+    pub fn check(path: &Path) -> Result<(), EmulatorError> {
+        bind(path)?;
+        std::fs::remove_file(path).map_err(|source| refused(path, source))
     }
 
     /// When somebody asked something last.

@@ -22,20 +22,29 @@ pub const CPUS_FORM: &str = "CPU numbers such as 0, 0,2 or 1-3";
 /// What [`spin`] reads.
 pub const SPIN_FORM: &str = "a time up to 10ms, such as 0, 60us or 1ms; a bare number is seconds";
 
-/// Processors by number, in rising order, each once: `0`, `0,2`, `1-3`. `None`: the text is none of these, or a number is 8192
-/// or more.
+/// Longest list of processors: all of them one by one take 40 kB.
+const MOST_CPUS_BYTES: usize = 1 << 16;
+
+/// Processors by number, in rising order, each once: `0`, `0,2`, `1-3`. `None`: the text is none of these, longer than 64 KiB, or
+/// a number is 8192 or more.
 #[must_use]
 pub fn cpus(text: &str) -> Option<Vec<usize>> {
     let number = |t: &str| t.trim().parse::<usize>().ok().filter(|n| *n < MAX_CPUS);
-    let mut all = std::collections::BTreeSet::new();
+    let mut is_named = vec![false; MAX_CPUS];
+    // A list of ranges each of which is all of them costs work that grows with both.
+    let mut work = MOST_CPUS_BYTES;
+    if text.len() > MOST_CPUS_BYTES {
+        return None;
+    }
     for part in text.split(',') {
         let (first, last) = match part.split_once('-') {
             Some((a, b)) => number(a).zip(number(b)).filter(|(a, b)| a <= b)?,
             None => number(part).map(|n| (n, n))?,
         };
-        all.extend(first..=last);
+        work = work.checked_sub(last - first + 1)?;
+        is_named[first..=last].fill(true);
     }
-    Some(all.into_iter().collect())
+    Some((0..MAX_CPUS).filter(|&cpu| is_named[cpu]).collect())
 }
 
 /// How long a sending thread spins, 10 ms at most.
@@ -106,6 +115,9 @@ mod tests {
         for bad in ["", "a", "1-", "2-1", "0,,1", "8192", "-1"] {
             assert_eq!(cpus(bad), None, "{bad}");
         }
+        assert_eq!(cpus("0-8191").unwrap().len(), 8192);
+        // Some bytes each, and thousands of processors.
+        assert_eq!(cpus(&["0-8191"; 9].join(",")), None);
     }
 
     #[test]

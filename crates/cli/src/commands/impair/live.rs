@@ -42,6 +42,10 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
         few_capabilities: args.few_capabilities,
         ..EmulatorConfig::new(a, b, impairment.clone())
     };
+    // Before interfaces are taken and a journal is begun anew.
+    if let Some(path) = args.control_socket.as_ref().filter(|_| !args.no_control_socket) {
+        ControlSocket::check(path)?;
+    }
     // Ends after the emulator, when its watchdog has had its turn.
     let _restoration = if args.disposable { None } else { second_line(&[a, b]) };
     // Emulator::start forks its watchdog, which is to have no copy of the signal thread's doings: first that.

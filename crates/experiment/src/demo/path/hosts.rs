@@ -42,13 +42,16 @@ pub struct Measured {
     pub judgement: Judgement,
 }
 
+/// What a row gave; the reason where it gave no record.
+type Outcome = Result<Box<Measured>, String>;
+
 /// One row.
 #[derive(Debug, Clone)]
 pub struct PathRow {
     /// What was asked.
     pub case: PathCase,
     /// What was measured last; the reason where nothing was.
-    pub outcome: Result<Box<Measured>, String>,
+    pub outcome: Outcome,
     /// How often it was measured.
     pub attempts: u32,
     /// Whether it is not measured again.
@@ -114,20 +117,41 @@ pub fn on_hosts(
     let (clean, baseline) = hosts.clean(clean, seconds, floor, until)?;
     show(&clean);
     let mut rows = vec![clean];
-    let once = |case: &PathCase| hosts.judged(case, seconds, floor, &baseline);
+    let once = &mut |case: &PathCase| hosts.judged(case, seconds, floor, &baseline);
+    let may_repeat = &|| Instant::now() < until;
+    let ended = in_turns(cases, once, may_repeat, &mut rows, show);
+    // Whatever kept the rest from being measured: what was measured is shown.
+    for row in rows.iter_mut().filter(|row| !row.is_final) {
+        row.is_final = true;
+        show(row);
+    }
+    ended.map(|()| rows)
+}
+
+/// All cases once, then those that stayed open, in turn.
+fn in_turns(
+    cases: impl Iterator<Item = PathCase>,
+    once: &mut dyn FnMut(&PathCase) -> Result<Outcome, DemoError>,
+    may_repeat: &dyn Fn() -> bool,
+    rows: &mut Vec<PathRow>,
+    show: &mut dyn FnMut(&PathRow),
+) -> Result<(), DemoError> {
     for case in cases {
         let outcome = once(&case)?;
         let mut row = PathRow { case, outcome, attempts: 1, is_final: true };
-        row.is_final = !row.is_open();
+        row.is_final = !row.is_open() || !may_repeat();
         show(&row);
         rows.push(row);
     }
     for attempt in 2..=ATTEMPTS {
         for row in rows.iter_mut().filter(|row| !row.is_final) {
-            if Instant::now() >= until {
-                break;
+            if !may_repeat() {
+                return Ok(());
             }
-            row.outcome = once(&row.case)?;
+            // One that gives nothing takes nothing of what was measured before.
+            if let Ok(measured) = once(&row.case)? {
+                row.outcome = Ok(measured);
+            }
             row.attempts = attempt;
             row.is_final = attempt == ATTEMPTS || !row.is_open();
             if row.is_final {
@@ -135,11 +159,7 @@ pub fn on_hosts(
             }
         }
     }
-    for row in rows.iter_mut().filter(|row| !row.is_final) {
-        row.is_final = true;
-        show(row);
-    }
-    Ok(rows)
+    Ok(())
 }
 
 struct Hosts<'a> {
@@ -199,7 +219,7 @@ impl Hosts<'_> {
         seconds: u32,
         floor: Floor,
         baseline: &Baseline,
-    ) -> Result<Result<Box<Measured>, String>, DemoError> {
+    ) -> Result<Outcome, DemoError> {
         if (self.is_stopped)() {
             return Err(DemoError::Interrupted);
         }
@@ -347,5 +367,75 @@ mod tests {
         assert_eq!(bad.with(None).unwrap(), "the clean baseline was disturbed (a stall)");
         let both = bad.with(Some("steal".into())).unwrap();
         assert_eq!(both, "steal, the clean baseline was disturbed (a stall)");
+    }
+    /// Measured, and judged so.
+    fn measured(verdict: Verdict, of: &Measured) -> Outcome {
+        let mut measured = of.clone();
+        measured.judgement.verdict = verdict;
+        Ok(Box::new(measured))
+    }
+
+    /// Measured on the virtual clock, with an emulator that tells nothing.
+    fn sample(case: &PathCase) -> Measured {
+        let conditions = Conditions::default();
+        let evidence = crate::demo::path::simulate(case).unwrap();
+        let judgement = judge(case, &evidence, &conditions);
+        let emulator = serde_json::json!({
+            "schema": "", "interfaces": ["", ""], "links": [], "seconds": 0.0, "directions": [], "configurations": [],
+            "impairment": { "config": Impairment::default(), "flows": [] },
+        });
+        let emulator = serde_json::from_value(emulator).unwrap();
+        Measured { evidence, emulator, conditions, judgement }
+    }
+
+    #[test]
+    fn disturbed_rows_wait_for_the_others_and_keep_what_they_had() {
+        let cases: Vec<PathCase> = cases(1).unwrap().into_iter().take(3).collect();
+        let (of, names) = (sample(&cases[0]), [cases[0].name, cases[1].name, cases[2].name]);
+        let open = || Verdict::Undecided("busy".into());
+        // What each row gives, try by try.
+        let run = |gives: [Vec<Result<Outcome, DemoError>>; 3], tries: usize| {
+            let gives = std::cell::RefCell::new(gives.map(Vec::into_iter));
+            let (asked, mut told) = (std::cell::RefCell::new(vec![]), vec![]);
+            let mut rows = vec![];
+            let ended = in_turns(
+                cases.clone().into_iter(),
+                &mut |case| {
+                    let at = names.iter().position(|name| *name == case.name).unwrap();
+                    asked.borrow_mut().push(at);
+                    gives.borrow_mut()[at].next().unwrap()
+                },
+                &|| asked.borrow().len() < tries,
+                &mut rows,
+                &mut |row| told.push((row.case.name, row.is_final)),
+            );
+            (ended, asked.into_inner(), told, rows)
+        };
+        let good = || Ok(measured(Verdict::Passed, &of));
+        let bad = || Ok(measured(open(), &of));
+        let none = || Ok(Err("no record".to_owned()));
+        let verdicts = |rows: &[PathRow]| rows.iter().map(PathRow::verdict).collect::<Vec<_>>();
+
+        let (ended, asked, told, rows) =
+            run([vec![bad(), none(), bad()], vec![bad(), good()], vec![good()]], 99);
+        ended.unwrap();
+        assert_eq!(asked, [0, 1, 2, 0, 1, 0]);
+        let [a, b, c] = names;
+        assert_eq!(told, [(a, false), (b, false), (c, true), (b, true), (a, true)]);
+        assert_eq!(verdicts(&rows), [open(), Verdict::Passed, Verdict::Passed]);
+        assert_eq!(rows.iter().map(|row| row.attempts).collect::<Vec<_>>(), [3, 2, 1]);
+
+        // No time left: what is open is final, and nobody is promised another try.
+        let (ended, asked, told, _) = run([vec![bad()], vec![bad()], vec![good()]], 1);
+        ended.unwrap();
+        assert_eq!((asked.len(), told.iter().all(|row| row.1)), (3, true));
+
+        // Interrupted: what was measured is there.
+        let stop = || Err(DemoError::Interrupted);
+        let (ended, _, _, rows) = run([vec![bad(), stop()], vec![good()], vec![bad()]], 99);
+        assert!(matches!(ended, Err(DemoError::Interrupted)));
+        assert_eq!(verdicts(&rows), [open(), Verdict::Passed, open()]);
+        let (_, _, _, rows) = run([vec![bad()], vec![stop()], vec![]], 99);
+        assert_eq!(rows.len(), 1);
     }
 }
