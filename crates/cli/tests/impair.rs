@@ -448,6 +448,16 @@ fn captures_and_profiles_need_no_rights() {
     assert_eq!(out[..4], [0x4d, 0x3c, 0xb2, 0xa1], "times in ns");
     assert_eq!(out[24..32], [1, 0, 0, 0, 0, 0x65, 0xcd, 0x1d], "1.5 s");
     assert_eq!(weir(&["impair", "--pcap-in", &from, "--pcap-out", &from]).status.code(), Some(2));
+    // Nor is either of them the journal, there or not; and nothing was cut for being refused.
+    let new = file("new");
+    for (to, journal) in [(&to, &from), (&to, &to), (&new, &new)] {
+        let words = ["impair", "--pcap-in", &from, "--pcap-out", to, "--journal", journal];
+        let refused = weir(&words);
+        assert_eq!(refused.status.code(), Some(2), "{journal}");
+        assert!(String::from_utf8_lossy(&refused.stderr).contains("--journal"), "{journal}");
+    }
+    assert_eq!((std::fs::read(&from).unwrap(), std::fs::read(&to).unwrap()), (bytes, out.clone()));
+    assert!(!std::path::Path::new(&new).exists());
     // The same through pipes.
     let piped = Command::new(WEIR)
         .args(["impair", "--pcap-in", "-", "--pcap-out", "-", "--both", "delay 500ms"])

@@ -10,7 +10,7 @@ pub enum AlarmKind {
     LinkDown,
     /// A direction's thread uses more than 90 % of a processor.
     CpuHigh,
-    /// More than 90 % of the memory for held packets is taken.
+    /// More than 90 % of the memory for held packets is taken, or a frame found no room there.
     MemoryCapNear,
     /// Packets were lost unasked.
     UnplannedDrop,

@@ -120,6 +120,8 @@ pub(crate) struct Pulse {
     pub(crate) unplanned_packets: AtomicU64,
     pub(crate) late_packets: AtomicU64,
     pub(crate) clock_steps: AtomicU64,
+    /// Frames for which the slabs had no room.
+    pub(crate) memory_dropped_packets: AtomicU64,
     /// Share of a processor that the thread used, in 1/1000.
     pub(crate) load_permille: AtomicU64,
     pub(crate) fifo: AtomicBool,
@@ -300,9 +302,14 @@ impl Worker {
     fn leave_behind(&mut self) {
         for _ in 0..self.looks() {
             match self.parts.passage.discard(self.parts.from.as_mut()) {
-                Ok(frames) if frames > 0 => self.left_behind += frames as u64,
+                Ok((entries, frames)) => {
+                    self.left_behind += frames as u64;
+                    if entries < MOST {
+                        return;
+                    }
+                }
                 // Gone, and what was in it too.
-                _ => return,
+                Err(_) => return,
             }
         }
     }
@@ -425,6 +432,7 @@ impl Worker {
             let unplanned = self.parts.passage.unplanned_packets() + link.unplanned_packets();
             set(&self.parts.pulse.unplanned_packets, unplanned);
             set(&self.parts.pulse.clock_steps, link.clock_steps);
+            set(&self.parts.pulse.memory_dropped_packets, link.memory_dropped_packets);
         }
         self.ticks = self.ticks.wrapping_add(1);
     }

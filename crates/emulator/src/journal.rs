@@ -1,4 +1,5 @@
-//! The journal: verdicts go through a bounded queue to a thread that writes them. What does not fit is counted.
+//! The journal: verdicts go through a bounded queue to a thread that writes them. What does not fit is counted, where
+//! packets do not wait; a capture does.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -49,6 +50,8 @@ pub(crate) struct Writing {
     /// Batches come back this way, so that none is allocated while packets pass.
     back: SyncSender<Batch>,
     empty: Receiver<Batch>,
+    /// A full queue is waited for: there is a capture's clock, that stands meanwhile.
+    waits: bool,
     counts: Arc<Counts>,
 }
 
@@ -161,7 +164,12 @@ impl Journal {
         Ok(Journal { path: path.to_owned(), sender, thread, counts })
     }
 
-    /// The writing end of a direction.
+    /// The writing end of a direction of which nothing is left out, since it can wait.
+    pub(crate) fn writing_all(&self, direction: Direction) -> Writing {
+        Writing { waits: true, ..self.writing(direction) }
+    }
+
+    /// The writing end of a direction; it never waits.
     pub(crate) fn writing(&self, direction: Direction) -> Writing {
         let (back, empty) = sync_channel(WAITING);
         // As many as the queue takes, so that none is ever made while packets pass; untouched, they cost no memory.
@@ -174,6 +182,7 @@ impl Journal {
             sender: self.sender.clone(),
             back,
             empty,
+            waits: false,
             counts: self.counts.clone(),
         }
     }
@@ -238,12 +247,21 @@ impl Writing {
         }
     }
 
-    /// Hands on what was gathered; never waits.
+    /// Hands on what was gathered.
     pub(crate) fn flush(&mut self) {
         if self.batch.is_empty() {
             return;
         }
         let count = self.batch.len() as u64;
+        if self.waits {
+            // The queue is the bound: a batch that has not come back is in it, or in the writer's hands.
+            let next = self.empty.try_recv().unwrap_or_else(|_| Vec::with_capacity(BATCH));
+            let full = std::mem::replace(&mut self.batch, next);
+            if self.sender.send((full, self.back.clone())).is_err() {
+                self.counts.dropped.fetch_add(count, Ordering::Relaxed);
+            }
+            return;
+        }
         let Ok(next) = self.empty.try_recv() else {
             // All are with the writer.
             self.counts.dropped.fetch_add(count, Ordering::Relaxed);

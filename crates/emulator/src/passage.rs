@@ -20,6 +20,8 @@ pub(crate) const MOST: usize = 64;
 const SENT_AT_ONCE: usize = 64;
 /// Frames that may wait for room in the link before no more are taken in.
 const MOST_WAITING: usize = 4096;
+/// And their bytes: with slots of twice that, a batch more of super-packets fits into the headroom.
+const MOST_WAITING_BYTES: u64 = 8 << 20;
 /// Memory for frames beyond what the laws may hold: what is on its way in and out.
 const HEADROOM_BYTES: u64 = 32 << 20;
 
@@ -54,6 +56,8 @@ pub(crate) struct Passage {
     handles: Vec<Handle>,
     leaving: Vec<Leaving>,
     left: usize,
+    /// Bytes of those that have not.
+    waiting_bytes: u64,
     extras: Vec<Extra>,
     late_packets: u64,
     journal: Option<Writing>,
@@ -76,7 +80,7 @@ impl Passage {
         native_port: u16,
     ) -> Result<Self, ImpairError> {
         let engine = Engine::new(config, direction)?;
-        // The slabs' classes are at most twice a frame's size.
+        // A slot is at most twice what its frame counts towards the limit (held to by a test).
         let limit = config.memory_bytes().saturating_mul(2).saturating_add(HEADROOM_BYTES);
         let mut slabs = Slabs::new(limit);
         slabs.reserve(64, 1 << 12);
@@ -93,6 +97,7 @@ impl Passage {
             handles: Vec::with_capacity(2 * MOST_WAITING),
             leaving: Vec::with_capacity(2 * MOST_WAITING),
             left: 0,
+            waiting_bytes: 0,
             extras: Vec::new(),
             late_packets: 0,
             journal,
@@ -136,7 +141,7 @@ impl Passage {
         found
     }
 
-    /// Takes in what has come. Nothing, when too much waits to leave: the link's ring is the queue then.
+    /// Takes in what has come; how many ring entries that was, usable or not. Nothing, when too much waits to leave: the link's ring is the queue then.
     pub(crate) fn take_in(&mut self, from: &mut dyn Receive) -> weir_link::Result<usize> {
         self.received.clear();
         if self.is_full() {
@@ -147,17 +152,17 @@ impl Passage {
 
     /// Whether so much waits to leave that no more is taken in.
     pub(crate) fn is_full(&self) -> bool {
-        self.waiting() >= MOST_WAITING
+        self.waiting() >= MOST_WAITING || self.waiting_bytes >= MOST_WAITING_BYTES
     }
 
-    /// Takes frames out of a link that nothing is to become of; how many.
-    pub(crate) fn discard(&mut self, from: &mut dyn Receive) -> weir_link::Result<usize> {
+    /// Takes frames out of a link that nothing is to become of; how many ring entries and how many frames.
+    pub(crate) fn discard(&mut self, from: &mut dyn Receive) -> weir_link::Result<(usize, usize)> {
         self.received.clear();
-        from.recv(&mut self.slabs, MOST, &mut self.received)?;
+        let entries = from.recv(&mut self.slabs, MOST, &mut self.received)?;
         for frame in &self.received {
             self.slabs.release(frame.handle);
         }
-        Ok(self.received.len())
+        Ok((entries, self.received.len()))
     }
 
     /// A frame from elsewhere than a link; `false`: there is no memory for it.
@@ -208,6 +213,7 @@ impl Passage {
                     }
                     if let Some((handle, _)) = edited {
                         self.handles.push(handle);
+                        self.waiting_bytes += u64::from(fate.length);
                         self.leaving.push(Leaving { fate, native });
                     } else {
                         self.unplanned(&fate, native);
@@ -264,6 +270,7 @@ impl Passage {
             for place in 0..sent {
                 let at = self.left + place;
                 let Leaving { fate, native } = self.leaving[at];
+                self.waiting_bytes -= u64::from(fate.length);
                 if refused.next_if_eq(&(place as u32)).is_some() {
                     self.unplanned(&fate, native);
                 } else {
@@ -308,6 +315,7 @@ impl Passage {
         for at in self.left..self.handles.len() {
             let Leaving { fate, native } = self.leaving[at];
             self.left = at + 1;
+            self.waiting_bytes -= u64::from(fate.length);
             out(fate.at_ns, self.slabs.bytes(self.handles[at]))?;
             self.departed(&fate, native, fate.at_ns);
             self.copies.release(&mut self.slabs, self.handles[at]);
@@ -329,6 +337,7 @@ impl Passage {
             self.copies.release(&mut self.slabs, self.handles[at]);
         }
         self.left = self.handles.len();
+        self.waiting_bytes = 0;
         self.tidy();
     }
 
@@ -409,6 +418,20 @@ impl Passage {
             held_packets: self.engine.held_packets() + self.waiting() as u64,
             late_packets: self.late_packets,
             link,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_impair::HELD_OVERHEAD_BYTES;
+
+    #[test]
+    fn a_slot_is_at_most_twice_what_its_frame_counts_towards_the_limit() {
+        for len in 1..=Slabs::MAX_FRAME_BYTES {
+            let taken = Slabs::taken_bytes(len).expect("it is no longer than the longest");
+            assert!(taken <= 2 * (len as u64 + HELD_OVERHEAD_BYTES), "{len} bytes take {taken}");
         }
     }
 }

@@ -56,7 +56,7 @@ impl Replay {
             }
         };
         let passage = |direction| {
-            let writing = journal.as_ref().map(|journal| journal.writing(direction));
+            let writing = journal.as_ref().map(|journal| journal.writing_all(direction));
             Passage::new(&self.impairment, direction, writing, self.native_port)
         };
         let mut ways = Ways {
@@ -67,7 +67,17 @@ impl Replay {
         let mut links = [LinkReport::default(); 2];
         let (mut first_ns, mut now_ns) = (None, 0_u64);
         let (mut stepped_back, mut cut) = (0_u64, 0_u64);
-        while let Some(frame) = reader.next_frame()? {
+        let mut damage = None;
+        loop {
+            let frame = match reader.next_frame() {
+                Ok(Some(frame)) => frame,
+                Ok(None) => break,
+                Err(error) => {
+                    // What came before it is whole, and goes out whole: what is held now, too.
+                    damage = Some(error);
+                    break;
+                }
+            };
             if frame.link_type != LINK_TYPE_ETHERNET {
                 return Err(EmulatorError::Refusal {
                     what: name_in,
@@ -111,6 +121,9 @@ impl Replay {
         let watching = journal.as_ref().map(Journal::watching);
         if let Some(journal) = journal {
             journal.finish()?;
+        }
+        if let Some(error) = damage {
+            return Err(error.into());
         }
         let mut notes = Vec::new();
         if stepped_back > 0 {

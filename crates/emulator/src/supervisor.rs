@@ -16,7 +16,7 @@ const WATCH: Duration = Duration::from_millis(500);
 impl Remote {
     /// The supervisor's life.
     pub(crate) fn watch(&self) {
-        let mut seen = [[0_u64; 3]; 2];
+        let mut seen = [[0_u64; 4]; 2];
         let mut journal_dropped = 0;
         let (over, bell) = &self.shared.over;
         let mut ended = lock(over);
@@ -31,7 +31,7 @@ impl Remote {
         }
     }
 
-    fn look(&self, seen: &mut [[u64; 3]; 2], journal_dropped: &mut u64) {
+    fn look(&self, seen: &mut [[u64; 4]; 2], journal_dropped: &mut u64) {
         let now = self.seconds();
         let mut alarms = lock(&self.shared.alarms);
         for ((pulse, name), seen) in self.shared.pulses.iter().zip(NAMES).zip(seen) {
@@ -41,8 +41,15 @@ impl Remote {
             });
             let held = pulse.held_bytes.load(Ordering::Relaxed);
             let most = pulse.memory_bytes.load(Ordering::Relaxed);
-            alarms.set(AlarmKind::MemoryCapNear, name, held > most / 10 * 9, now, || {
-                format!("{name} holds {held} of {most} bytes; what comes beyond is dropped")
+            let refused = pulse.memory_dropped_packets.load(Ordering::Relaxed);
+            // Slots that are larger than their frames may be used up before the frames reach the cap.
+            let near = held > most / 10 * 9 || refused > seen[3];
+            alarms.set(AlarmKind::MemoryCapNear, name, near, now, || {
+                let beyond = match refused {
+                    0 => String::new(),
+                    count => format!("; {count} frames found no slot so far"),
+                };
+                format!("{name} holds {held} of {most} bytes; what comes beyond is dropped{beyond}")
             });
             let unplanned = pulse.unplanned_packets.load(Ordering::Relaxed);
             let late = pulse.late_packets.load(Ordering::Relaxed);
@@ -61,7 +68,7 @@ impl Remote {
                      been delayed by as much more or less"
                 )
             });
-            *seen = [unplanned, late, steps];
+            *seen = [unplanned, late, steps, refused];
         }
         if let Some(journal) = &self.shared.journal {
             let dropped = journal.report().dropped_records;

@@ -464,6 +464,87 @@ fn what_has_come_by_the_end_is_taken_in_and_what_has_not_is_counted() {
 }
 
 #[test]
+fn frames_that_cannot_be_taken_do_not_hide_what_is_behind_them_in_the_ring() {
+    // Longer than any slot: an entry of the ring that yields no frame.
+    let unusable = vec![0; weir_link::Slabs::MAX_FRAME_BYTES + 1];
+    let put = |a: &Outside| {
+        for sequence in 0..1000 {
+            // Whole batches of them, and single ones.
+            let count = if sequence % 100 == 50 { 130 } else { u64::from(sequence % 10 == 0) };
+            (0..count).for_each(|_| a.put(1, &unusable));
+            a.put(1, &native(sequence));
+        }
+    };
+    let unusable = 90 + 10 * 130;
+    // All that has come by the end is taken in, the thread standing still until then.
+    let (mut a, cable_a) = memory::link("A", 100_000).unwrap();
+    let (b, cable_b) = memory::link("B", 100_000).unwrap();
+    let gate = std::sync::Arc::new(Gate::default());
+    a.receiver = Box::new(Gated(a.receiver, gate.clone()));
+    let emulator = Emulator::between([a, b], config("none")).unwrap();
+    let closed = gate.held.lock().unwrap();
+    put(&cable_a);
+    until("it stands still", || gate.stands.load(std::sync::atomic::Ordering::Relaxed));
+    let ending = std::thread::scope(|scope| {
+        let ending = scope.spawn(|| emulator.finish("test"));
+        // The end is to be asked for before the gate opens. Where it is not, this test holds for nothing, and holds.
+        std::thread::sleep(Duration::from_millis(200));
+        drop(closed);
+        ending.join().unwrap()
+    });
+    let forward = &ending.report.directions[0];
+    assert_eq!(forward.link.left_behind_packets, 0);
+    assert_eq!((taken(&cable_b).len(), forward.sent_packets), (1000, 1000));
+    assert_eq!(forward.link.memory_dropped_packets, unusable);
+    // Ended at once: what is in the ring is counted to its end.
+    let (emulator, a, _b) = start(config("none"), 0);
+    for sequence in 0..5000 {
+        a.put(1, &native(sequence));
+    }
+    until("it is full", || emulator.report().unwrap().directions[0].held_packets >= 4096);
+    put(&a);
+    emulator.remote().abort();
+    let report = emulator.finish("test").report;
+    let forward = &report.directions[0];
+    assert_eq!(forward.received_packets + forward.link.left_behind_packets, 6000);
+}
+
+#[test]
+fn long_frames_that_wait_for_a_full_link_leave_room_for_those_behind_them() {
+    let mut small = config("none");
+    small.impairment.memory = Some("64K".parse().unwrap());
+    let (emulator, a, b) = start(small, 0);
+    for _ in 0..5000 {
+        a.put(1, &[0; 9200]);
+    }
+    until("it is full", || received(&emulator.report().unwrap()) > 800);
+    // Nothing is to be seen of what does not happen; a while in which it would.
+    std::thread::sleep(Duration::from_millis(300));
+    b.set_room(10_000);
+    until("all have left", || emulator.report().unwrap().directions[0].sent_packets == 5000);
+    let forward = &emulator.finish("test").report.directions[0];
+    assert_eq!((forward.unplanned_dropped_packets, forward.link.memory_dropped_packets), (0, 0));
+}
+
+#[test]
+fn frames_that_find_no_slot_raise_the_alarm_of_the_cap() {
+    let (emulator, a, _b) = start(config("none"), 1000);
+    a.put(1, &vec![0; weir_link::Slabs::MAX_FRAME_BYTES + 1]);
+    until("the alarm", || {
+        let (alarms, _) = emulator.remote().alarms_after(0);
+        alarms.iter().any(|alarm| {
+            alarm.kind == weir_emulator::AlarmKind::MemoryCapNear
+                && alarm.text.contains("1 frames found no slot")
+        })
+    });
+    until("it has passed", || {
+        let (alarms, _) = emulator.remote().alarms_after(0);
+        !alarms.iter().any(|a| a.active && a.kind == weir_emulator::AlarmKind::MemoryCapNear)
+    });
+    emulator.remote().abort();
+}
+
+#[test]
 fn what_the_kernel_dropped_and_the_cap_refused_is_unplanned() {
     let mut small = config("delay 1h");
     small.impairment.memory = Some("64K".parse().unwrap());

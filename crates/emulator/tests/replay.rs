@@ -6,6 +6,7 @@ use weir_emulator::replay::Replay;
 use weir_link::capture::{CaptureFormat, CaptureReader, CaptureWriter};
 use weir_model::impairment::Impairment;
 use weir_model::plan::DEFAULT_PORT;
+use weir_wire::packets::PacketLogReader;
 
 const START_NS: u64 = 1_700_000_000_000_000_000;
 
@@ -113,4 +114,50 @@ fn what_is_no_ethernet_capture_is_refused_by_name() {
     raw_ip[20] = 101;
     let error = replay("none").run((&raw_ip[..], "in"), (&mut out, "out")).unwrap_err();
     assert!(error.to_string().contains("link type 101"), "{error}");
+}
+
+#[test]
+fn a_capture_that_is_cut_is_told_and_what_came_before_goes_out_whole() {
+    let input = capture(CaptureFormat::Pcap, 200);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("journal");
+    let replay = Replay { journal: Some(path.clone()), ..replay("delay 40ms") };
+    let mut out = Vec::new();
+    // Held at the cut: all of them, since they came within 20 ms.
+    let error = replay.run((&input[..input.len() - 1], "in"), (&mut out, "out")).unwrap_err();
+    assert!(error.to_string().contains("ends within a frame"), "{error}");
+    let whole = frames(&input);
+    let moved: Vec<_> =
+        whole[..199].iter().map(|(t, i, f)| (t + 40_000_000, *i, f.clone())).collect();
+    assert_eq!(frames(&out), moved);
+    let mut reader = PacketLogReader::new(std::fs::File::open(&path).unwrap()).unwrap();
+    assert_eq!(std::iter::from_fn(|| reader.read_judged().unwrap()).count(), 199);
+}
+
+/// A file that takes nothing for a while, and then slowly.
+#[cfg(unix)]
+#[test]
+fn a_slow_journal_is_waited_for_since_a_capture_has_time() {
+    const FRAMES: u64 = 100_000;
+    let mut input = Vec::new();
+    let mut writer = CaptureWriter::new(&mut input, "test", CaptureFormat::Pcap, &["x"]).unwrap();
+    for i in 0..FRAMES {
+        writer.write(0, START_NS + i * 1000, 60, &[0; 60]).unwrap();
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("journal");
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let from = path.clone();
+    let reader = std::thread::spawn(move || {
+        let file = std::fs::File::open(from).unwrap();
+        // However long this is, nothing may be missing; so long that the queue is full meanwhile.
+        std::thread::sleep(std::time::Duration::from_secs(3));
+        let mut reader = PacketLogReader::new(std::io::BufReader::new(file)).unwrap();
+        std::iter::from_fn(|| reader.read_judged().unwrap()).count() as u64
+    });
+    let replay = Replay { journal: Some(path), ..replay("none") };
+    let report = replay.run((&input[..], "in"), (std::io::sink(), "out")).unwrap();
+    let journal = report.journal.unwrap();
+    assert_eq!((journal.records, journal.dropped_records), (FRAMES, 0));
+    assert_eq!(reader.join().unwrap(), FRAMES);
 }

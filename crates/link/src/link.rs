@@ -82,7 +82,8 @@ impl TransmitStatistics {
 /// The receiving half of a link. One thread owns it.
 pub trait Receive: Send {
     /// Takes what has come in, `most` ring entries at most, into `slabs`, and appends it to `out`; returns how many
-    /// frames were appended. Never waits. A super-packet is one entry and may append many frames.
+    /// entries it took. Fewer than `most`: no more was there. Never waits. A super-packet is one entry and may append
+    /// many frames; one that is unusable, or for which there is no memory, appends none, and is counted.
     ///
     /// # Errors
     /// [`crate::Error::Gone`] once the interface was removed. An interface that is down is no error: nothing comes in.

@@ -8,10 +8,12 @@
 use std::fmt;
 
 /// Bytes a slot of each class holds. 1536 takes a full Ethernet frame with two tags, 9216 a jumbo frame, the last the
-/// largest frame that segmentation offload makes (64 KiB and its headers).
-const SLOT_BYTES: [u32; 10] = [128, 256, 512, 1024, 1536, 2048, 4096, 9216, 16_384, 66_560];
+/// largest frame that segmentation offload makes (64 KiB and its headers). Those between keep a slot and its
+/// bookkeeping within twice what its frame counts towards the memory limit ([`Slabs::taken_bytes`]).
+const SLOT_BYTES: [u32; 13] =
+    [128, 256, 512, 1024, 1536, 2048, 4096, 6144, 9216, 16_384, 32_768, 49_152, 66_560];
 /// Slots of a chunk, as a power of two: chunks of 192 to 288 KiB.
-const SLOTS_LOG2: [u32; 10] = [11, 10, 9, 8, 7, 7, 6, 5, 4, 2];
+const SLOTS_LOG2: [u32; 13] = [11, 10, 9, 8, 7, 7, 6, 5, 5, 4, 3, 2, 2];
 const CLASSES: usize = SLOT_BYTES.len();
 const CLASS_BITS: u32 = 4;
 /// No slot: the end of a free list.
@@ -126,6 +128,14 @@ pub struct SlabUsage {
 impl Slabs {
     /// The longest frame that can be held, bytes.
     pub const MAX_FRAME_BYTES: usize = SLOT_BYTES[CLASSES - 1] as usize;
+
+    /// What a frame of `len` bytes takes of the memory, its slot's bookkeeping with it; `None` when it is longer than
+    /// [`Slabs::MAX_FRAME_BYTES`]. Less than a chunk more in each class stands free, and as much as frames that have
+    /// left leave free in chunks of which others still hold a slot.
+    #[must_use]
+    pub fn taken_bytes(len: usize) -> Option<u64> {
+        class_for(len).map(|class| chunk_bytes(class) >> SLOTS_LOG2[class])
+    }
 
     /// Slabs that never take more than `limit_bytes` of memory. Nothing is taken yet.
     #[must_use]

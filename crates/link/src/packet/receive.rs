@@ -73,7 +73,6 @@ impl PacketReceiver {
 
 impl Receive for PacketReceiver {
     fn recv(&mut self, slabs: &mut Slabs, most: usize, out: &mut Vec<Received>) -> Result<usize> {
-        let before = out.len();
         let mut begun = false;
         let mut taken = 0;
         while taken < most {
@@ -131,7 +130,7 @@ impl Receive for PacketReceiver {
             }
             self.ring.release();
         }
-        Ok(out.len() - before)
+        Ok(taken)
     }
 
     fn fd(&self) -> BorrowedFd<'_> {

@@ -74,7 +74,13 @@ impl LawArgs {
     /// The impairment that is asked for.
     pub(crate) fn impairment(&self) -> Result<Impairment, CliError> {
         let mut config = match &self.config {
-            Some(path) => read(path)?,
+            Some(path) => {
+                let (mut config, names_seed) = read(path)?;
+                if !names_seed {
+                    config.seed = Seed(random::u64());
+                }
+                config
+            }
             None => {
                 let way = |own: &Option<Laws>| {
                     own.clone().or_else(|| self.both.clone()).unwrap_or_default()
@@ -93,15 +99,17 @@ impl LawArgs {
     }
 }
 
-/// Reads a file of type weir.impair/1.
-pub(crate) fn read(path: &PathBuf) -> Result<Impairment, CliError> {
+/// Reads a file of type weir.impair/1; whether it names its seed, too.
+fn read(path: &PathBuf) -> Result<(Impairment, bool), CliError> {
     let text = if path.as_os_str() == "-" {
         std::io::read_to_string(std::io::stdin())
     } else {
         std::fs::read_to_string(path)
     };
     let text = text.map_err(CliError::io("read impairment", path))?;
-    Impairment::parse(&text).map_err(|error| CliError::Plan { path: path.clone(), error })
+    let config =
+        Impairment::parse(&text).map_err(|error| CliError::Plan { path: path.clone(), error })?;
+    Ok((config, Impairment::names_seed(&text)))
 }
 
 #[derive(Debug, Args)]
@@ -291,6 +299,23 @@ mod tests {
         }
         assert_eq!(link("xdp-generic"), Ok(LinkMode::XdpGeneric));
         assert!(link("tpacket").is_err());
+    }
+
+    #[test]
+    fn a_file_that_names_no_seed_gets_a_new_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("laws");
+        let seed = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            let of = LawArgs { config: Some(path.clone()), ..LawArgs::default() };
+            of.impairment().unwrap().seed
+        };
+        let none = "schema = 'weir.impair/1'";
+        assert_ne!(seed(none), seed(none));
+        assert_ne!(seed(r#"{"schema":"weir.impair/1"}"#), Seed(0));
+        // Zero is a seed like others.
+        assert_eq!(seed("schema = 'weir.impair/1'\nseed = 0"), Seed(0));
+        assert_eq!(seed(r#"{"schema":"weir.impair/1","seed":"0x7"}"#), Seed(7));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, IsTerminal, Read, Write, stdin, stdout};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use weir_emulator::replay::Replay;
 
@@ -36,9 +36,14 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
     } else {
         Box::new(File::open(from).map_err(CliError::io("read capture", from))?)
     };
-    let same = || Some(from.canonicalize().ok()? == to.canonicalize().ok()?);
-    if !piped_in && !piped_out && same() == Some(true) {
+    // What is written would be read, or written over: told before anything is cut to nothing.
+    if !piped_in && !piped_out && is_one_file(from, to) {
         return Err(CliError::flag("--pcap-out", to.display().to_string(), "another file"));
+    }
+    if let Some(journal) = &args.journal
+        && (!piped_in && is_one_file(journal, from) || !piped_out && is_one_file(journal, to))
+    {
+        return Err(CliError::flag("--journal", journal.display().to_string(), "another file"));
     }
     let output: Box<dyn Write> = if piped_out {
         Box::new(stdout().lock())
@@ -71,4 +76,16 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
     out += &text::laws(&report.impairment.config);
     out += &text::table(&report, &style());
     print(&out)
+}
+
+/// Whether both name one file, which need not be there. Devices and pipes may be given twice.
+fn is_one_file(a: &Path, b: &Path) -> bool {
+    let place = |path: &Path| -> Option<PathBuf> {
+        if let Ok(found) = path.canonicalize() {
+            return found.is_file().then_some(found);
+        }
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        Some(directory.unwrap_or(Path::new(".")).canonicalize().ok()?.join(path.file_name()?))
+    };
+    place(a).is_some_and(|place_of_a| place(b) == Some(place_of_a))
 }

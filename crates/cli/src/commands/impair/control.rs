@@ -9,7 +9,7 @@ use weir_emulator::control::ask;
 use weir_model::impairment::Impairment;
 use weir_net::namespace::process_start_time;
 
-use super::args::{LawArgs, SocketArgs, Verb, read};
+use super::args::{LawArgs, SocketArgs, Verb};
 use super::text;
 use crate::app::style;
 use crate::error::CliError;
@@ -67,9 +67,8 @@ pub(super) fn run(verb: &Verb) -> Result<i32, CliError> {
 fn changes(laws: &LawArgs, flow: Option<&str>) -> Result<Value, CliError> {
     let mut request = Map::new();
     request.insert("verb".into(), "set".into());
-    if let Some(path) = &laws.config {
-        let mut config = read(path)?;
-        config.seed = laws.seed.unwrap_or(config.seed);
+    if laws.config.is_some() {
+        let config = laws.impairment()?;
         let config = serde_json::to_value(config).map_err(|e| CliError::Internal(e.to_string()))?;
         request.insert("impairment".into(), config);
         return Ok(request.into());
