@@ -311,7 +311,7 @@ export class Mock {
 
   startExperiment({ scenario }) {
     const step = { name: 'loss', action: 'sweep', outcome: 'passed', seconds: 4.2, axes: ['loss'], expectations: [{ text: 'mean loss < 3 %', outcome: 'passed', bound: 0.03, measured: 0.0102, count: 5, reason: '1.02 % ± 0.08 % is below 3 %', at: {} }], points: [{ at: { loss: '1%' }, runs: 5, disturbed: 0, failed: 0, metrics: { loss: { count: 5, mean: 0.0102, min: 0.009, max: 0.011, interval: { low: 0.0094, high: 0.011, confidence_ratio: 0.95 } } }, published: [] }], runs: [{ id: [...this.records.keys()][0], repetition: 1, disturbed: false, superseded: false, metrics: {}, warnings: [], at: {} }], found: [], steps: [] };
-    const one = { id: `x${(this.#number += 1)}`, state: 'running', name: scenario, title: 'Latency under load', asked_at: new Date().toISOString(), progress: ['lab made'] };
+    const one = { id: `x${(this.#number += 1)}`, state: 'running', name: scenario, title: 'Latency under load', asked_at: new Date().toISOString(), progress: ['lab made'], can_go_on: false };
     this.experiments.unshift(one);
     this.#told('experiments', one);
     const work = setTimeout(() => {
@@ -491,6 +491,7 @@ export class Mock {
       case 'POST experiments': {
         if (id === undefined) return { status: 201, body: this.startExperiment(body) };
         const one = this.experiments.find((other) => other.id === id);
+        if (part === 'resume') return { status: 201, body: this.startExperiment({ scenario: one.name }) };
         one.state = 'ended';
         this.#told('experiments', one);
         return { status: 202, body: one };

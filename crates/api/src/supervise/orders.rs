@@ -46,6 +46,8 @@ pub(crate) enum Order {
         key_file: Option<PathBuf>,
         seed: Option<String>,
     },
+    /// Goes on with a kept experiment.
+    Resume { id: String },
     /// A sweep.
     Sweep {
         host: Option<String>,

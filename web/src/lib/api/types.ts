@@ -384,6 +384,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/experiments/{id}/resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Goes on with an experiment of this server that did not come to its end (`can_go_on`): runs that are done are not made again. It becomes an experiment of its own in the list. */
+        post: operations["resumeExperiment"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/experiments/{id}/stop": {
         parameters: {
             query?: never;
@@ -2258,6 +2275,8 @@ export interface components {
         ExperimentState: {
             /** @description When it was asked for, RFC 3339, UTC. */
             asked_at: string;
+            /** @description It was interrupted, or a step could not be done, and what it measured is kept: `…/resume` goes on with it. */
+            can_go_on: boolean;
             /** @description When it ended. */
             ended_at?: string | null;
             /** @description Why it failed. */
@@ -6287,6 +6306,29 @@ export interface operations {
                     "application/json": components["schemas"]["Experiment"];
                     "text/html": string;
                     "text/markdown": string;
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    resumeExperiment: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Made. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExperimentState"];
                 };
             };
             default: components["responses"]["Problem"];
