@@ -47,6 +47,7 @@ pub(crate) fn routes() -> (Router<Shared>, Value) {
         .add(&Method::DELETE, "/plans/{name}", delete(plans::remove), Operation::new("removePlan", "plans", "Removes a kept plan.").done().matching())
         .add(&Method::POST, "/validate/{what}", post(plans::validate), Operation::new("validate", "plans", "Looks at a plan, an impairment or a scenario (`plan`, `impairment`, `scenario`) and runs nothing.").body::<AnyJson>().answers::<Validation>(200))
         .add(&Method::GET, "/runs", get(runs::list), Operation::new("listRuns", "runs", "Kept runs, newest first.").query::<RunsQuery>().answers::<RunList>(200))
+        .add(&Method::POST, "/runs", post(runs::import), Operation::new("importRun", "runs", "Keeps a record from elsewhere, as `weir runs import` does; one whose id is there is left as it is (200).").body::<Record>().answers::<ImportedRun>(200).answers::<ImportedRun>(201))
         .add(&Method::GET, "/runs/{id}", get(runs::get), Operation::new("getRun", "runs", "A run's record.").answers::<Record>(200))
         .add(&Method::DELETE, "/runs/{id}", delete(runs::remove), Operation::new("removeRun", "runs", "Removes a run for good.").done())
         .add(&Method::GET, "/runs/{id}/tags", get(runs::tags), Operation::new("getTags", "runs", "A run's tags.").answers::<Tags>(200).tagged())

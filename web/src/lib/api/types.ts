@@ -567,7 +567,8 @@ export interface paths {
         /** Kept runs, newest first. */
         get: operations["listRuns"];
         put?: never;
-        post?: never;
+        /** Keeps a record from elsewhere, as `weir runs import` does; one whose id is there is left as it is (200). */
+        post: operations["importRun"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2878,6 +2879,13 @@ export interface components {
              * @default []
              */
             flows: components["schemas"]["ImpairedFlow"][];
+        };
+        /** @description What became of a record that was to be kept. */
+        ImportedRun: {
+            /** @description It is new; else one with this id was there and is as it was. */
+            added: boolean;
+            /** @description Its id. */
+            id: string;
         };
         /** @description Facts of one interface with its counters before and after. */
         Interface: {
@@ -6661,6 +6669,40 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["RunList"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    importRun: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Record"];
+            };
+        };
+        responses: {
+            /** @description As asked. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ImportedRun"];
+                };
+            };
+            /** @description Made. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ImportedRun"];
                 };
             };
             default: components["responses"]["Problem"];
