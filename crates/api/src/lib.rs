@@ -31,6 +31,7 @@ mod config;
 mod document;
 mod events;
 mod extract;
+mod file_body;
 mod guard;
 mod handlers;
 mod patient;

@@ -172,6 +172,35 @@ fn two_editors_the_second_is_told_who_came_first() {
 }
 
 #[test]
+fn a_run_from_elsewhere_is_kept_once_and_looked_at() {
+    let (from, to) = (serve(|_| {}), serve(|_| {}));
+    keep(&from, "20261122-1", "first");
+    let record = get(from.address, "/runs/20261122-1").expect(200);
+    let import = |record: &Value| ask(to.address, "POST", "/runs", &[], Some(record));
+    let told = json!({ "id": "20261122-1", "added": true });
+    assert_eq!(import(&record).expect(201), told);
+    assert_eq!(get(to.address, "/runs/20261122-1").expect(200), record);
+    // What is there stays as it is.
+    let mut other = record.clone();
+    other["plan"]["title"] = "second".into();
+    assert_eq!(import(&other).expect(200)["added"], false);
+    assert_eq!(get(to.address, "/runs/20261122-1").expect(200), record);
+    for (change, at) in [
+        (json!({ "id": "x", "schema": "weir.run/9" }), ""),
+        (json!({ "id": "x", "labels": { "a=b": "x" } }), ""),
+        (json!({ "id": "x", "started_at": 7 }), "/started_at"),
+    ] {
+        let mut bad = record.clone();
+        bad.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        let refused = import(&bad).expect(422);
+        assert_eq!(refused["errors"][0]["field"], at, "{refused}");
+        get(to.address, "/runs/x").expect(404);
+    }
+    let long = json!({ "schema": "weir.run/1", "id": "x".repeat(9 << 20) });
+    import(&long).expect(413);
+}
+
+#[test]
 fn runs_are_listed_tagged_reported_compared_and_removed() {
     let s = serve(|_| {});
     keep(&s, "run-one", "first words");

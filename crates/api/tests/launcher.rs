@@ -13,8 +13,10 @@ fn an_order_that_is_too_long_or_unknown_is_refused_and_the_next_one_is_taken() {
     std::fs::create_dir(&shared).unwrap();
     let (ours, theirs) = UnixStream::pair().unwrap();
     ours.set_read_timeout(Some(std::time::Duration::from_secs(30))).unwrap();
+    let data = weir_runs::Place::in_directory(directory.path().join("data"));
     let launcher = std::thread::spawn(move || {
-        weir_api::launch(theirs, "/bin/true".into(), shared, vec![]).map_err(|e| e.to_string())
+        weir_api::launch(theirs, "/bin/true".into(), shared, vec![], data)
+            .map_err(|e| e.to_string())
     });
     let mut answers = BufReader::new(ours.try_clone().unwrap());
     let mut writer = ours.try_clone().unwrap();

@@ -96,6 +96,67 @@ fn what_was_started_leaves_nothing_behind() {
 }
 
 #[test]
+fn an_interrupted_experiment_is_gone_on_with() {
+    // The first session is interrupted, the second too, the third comes to its end once it may.
+    let s = with_script(
+        "case \"$1 $3\" in\n\
+         'run --resume=kept-1') echo x >> $here/resumed\n\
+         if [ $(wc -l < $here/resumed) -gt 1 ]; then while [ ! -e $here/go ]; do sleep 0.02; done; cat $here/complete\n\
+         else cat $here/interrupted; exit 130; fi;;\n\
+         run*) exit 2;;\n\
+         sweep*) cat $here/interrupted; exit 130;;\n\
+         esac",
+    );
+    let place = served::place(s.directory.path());
+    let kept = weir_runs::Experiments::prepare(&place).unwrap();
+    std::fs::write(kept.journal("kept-1"), "x").unwrap();
+    for status in ["interrupted", "complete"] {
+        let outcome = json!({
+            "schema": "weir.experiment/1", "id": "kept-1", "version": "0", "name": "sweep",
+            "started_at": "2026-11-22T10:00:00Z", "seconds": 1.0, "status": status, "command": [],
+            "seed": "0x7", "steps": [], "outcome": "passed",
+        });
+        std::fs::write(s.directory.path().join(status), format!("{outcome}\n")).unwrap();
+    }
+    let mut events = Events::open(connect(s.address), "");
+    let mut ended = |one: &Value| -> Value {
+        events.until("state", |e| e["id"] == one["id"] && e["state"] == "ended");
+        get(s.address, &format!("/experiments/{}", one["id"].as_str().unwrap())).expect(200)
+    };
+    let resume = |one: &Value| {
+        let path = format!("/experiments/{}/resume", one["id"].as_str().unwrap());
+        ask(s.address, "POST", &path, &[], None)
+    };
+    let sweep = json!({ "host": "127.0.0.1", "plan": plan(), "over": ["rate=1M,2M"] });
+    let first = ask(s.address, "POST", "/sweeps", &[], Some(&sweep)).expect(201);
+    assert_eq!(ended(&first)["can_go_on"], true);
+    let second = resume(&first).expect(201);
+    assert_eq!(ended(&second)["can_go_on"], true);
+    let third = resume(&first).expect(201);
+    assert_eq!(third["name"], "sweep");
+    // One at a time, and none that runs.
+    let refused = resume(&second).expect(409);
+    assert!(
+        refused["detail"].as_str().unwrap().contains(third["id"].as_str().unwrap()),
+        "{refused}"
+    );
+    resume(&third).expect(409);
+    std::fs::write(s.directory.path().join("go"), "").unwrap();
+    assert_eq!(ended(&third)["outcome"]["status"], "complete");
+    // It has come to its end, whichever part of it is asked.
+    for one in [&first, &second, &third] {
+        let refused = resume(one).expect(409);
+        assert!(refused["detail"].as_str().unwrap().contains("has come to its end"), "{refused}");
+    }
+    let list = get(s.address, "/experiments").expect(200);
+    assert!(
+        list["experiments"].as_array().unwrap().iter().all(|e| e["can_go_on"] == false),
+        "{list}"
+    );
+    ask(s.address, "POST", "/experiments/nobody/resume", &[], None).expect(404);
+}
+
+#[test]
 fn askers_who_hang_up_leave_nothing_half_started() {
     let s = with_script("sleep 0.05");
     let body = json!({ "host": "127.0.0.1", "plan": plan() }).to_string();

@@ -350,6 +350,90 @@ fn an_emulator_in_the_middle_does_what_was_asked_and_outlives_its_server() {
 }
 
 #[test]
+fn a_journal_is_written_where_the_server_wants_it_and_goes_with_its_emulator() {
+    const TEST: &str = "a_journal_is_written_where_the_server_wants_it_and_goes_with_its_emulator";
+    if effective_user_id() != 0 {
+        return skip(TEST, "needs root");
+    }
+    let spec = LabSpec { topology: Topology::Middle, ..LabSpec::default() };
+    let lab = Lab::up(&spec).unwrap();
+    let (dir, far) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let _b = Ui::start(far.path(), Some((&lab, "b")), &[]);
+    let a = Ui::start(far.path(), Some((&lab, "a")), &[]);
+    let m = Ui::start(dir.path(), Some((&lab, "m")), &[]);
+    let start = |more: Value| {
+        let mut request = json!({ "interfaces": ["to-a", "to-b"] });
+        request.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        m.ask("POST", "/emulators", Some(request))
+    };
+    // Where it is written is nobody's to say.
+    let named = start(json!({ "journal": "/tmp/x" })).expect(422);
+    assert_eq!(named["errors"][0]["field"], "/journal", "{named}");
+    let bare = start(json!({})).expect(201);
+    let path = format!("/emulators/{}", bare["id"].as_str().unwrap());
+    assert_eq!(bare["journal"], "none");
+    let log = |path: &str, on: bool| {
+        m.ask("PUT", &format!("{path}/flows/other/log"), Some(json!({ "on": on })))
+    };
+    let refused = log(&path, true).expect(409);
+    assert_eq!(refused["errors"][0]["field"], "/on", "{refused}");
+    assert!(refused["detail"].as_str().unwrap().contains("\"journal\": true"), "{refused}");
+    m.ask("GET", &format!("{path}/journal"), None).expect(404);
+    m.ask("DELETE", &path, None).expect(204);
+    let made = start(json!({ "journal": true })).expect(201);
+    let id = made["id"].as_str().unwrap();
+    let path = format!("/emulators/{id}");
+    assert_eq!(made["journal"], "kept");
+    let send = |packets: u64| {
+        let b = lab.host("b").unwrap().ipv4.to_string();
+        let mut events = a.events("?topics=tests");
+        let request = json!({ "host": b, "plan": udp(packets, "2000pps") });
+        let test = a.ask("POST", "/tests", Some(request)).expect(201);
+        events.until("state", |e| e["id"] == test["id"] && e["state"] == "ended");
+    };
+    send(500);
+    let records = || -> Vec<(u64, Option<u64>)> {
+        let reply = m.ask("GET", &format!("{path}/journal"), None);
+        assert_eq!(reply.status, 200);
+        let mut reader = weir_wire::packets::PacketLogReader::new(&reply.body[..]).unwrap();
+        let native = |(record, judged): (weir_wire::packets::Record, Option<_>)| {
+            let judged: weir_wire::packets::Judged = judged.unwrap();
+            (record.sequence, judged.native_sequence)
+        };
+        std::iter::from_fn(|| reader.read_judged().unwrap().map(native)).collect()
+    };
+    let data = |records: &[(u64, Option<u64>)]| {
+        records.iter().filter(|(_, native)| native.is_some_and(|n| (400..500).contains(&n))).count()
+    };
+    until("the journal has the test's last packets", || data(&records()) >= 100);
+    log(&path, false).expect(204);
+    let counters = m.get(&format!("{path}/counters"));
+    assert_eq!(counters["impairment"]["flows"][0]["logged"], false, "{counters}");
+    let counters = m.get(&format!("{path}/counters"));
+    let before = counters["journal"]["records"].as_u64().unwrap();
+    send(500);
+    let counters = m.get(&format!("{path}/counters"));
+    assert_eq!(counters["journal"]["records"].as_u64(), Some(before), "{counters}");
+    assert_eq!(counters["journal"]["limit_bytes"], 1 << 30);
+    let file = dir.path().join(format!("data/emulators/{id}.packets"));
+    assert!(file.exists());
+    m.ask("POST", &format!("{path}/stop"), None).expect(200);
+    let lines = m.ask("GET", &format!("{path}/journal/configurations"), None);
+    assert_eq!((lines.status, lines.text().lines().count()), (200, 1));
+    m.ask("DELETE", &path, None).expect(204);
+    assert_eq!(std::fs::read_dir(file.parent().unwrap()).unwrap().count(), 0);
+    m.ask("GET", &format!("{path}/journal"), None).expect(404);
+    // One that ends by itself leaves its journal until it is asked to go.
+    let made = start(json!({ "journal": true, "duration_seconds": 1 })).expect(201);
+    let path = format!("/emulators/{}", made["id"].as_str().unwrap());
+    until("it has ended", || m.ask("GET", &path, None).status == 404);
+    assert_eq!(m.ask("GET", &format!("{path}/journal"), None).status, 200);
+    m.ask("DELETE", &path, None).expect(204);
+    m.ask("DELETE", &path, None).expect(404);
+    assert_eq!(std::fs::read_dir(file.parent().unwrap()).unwrap().count(), 0);
+}
+
+#[test]
 fn a_dead_man_lets_everything_pass() {
     const TEST: &str = "a_dead_man_lets_everything_pass";
     if effective_user_id() != 0 {

@@ -1,6 +1,8 @@
 //! What an emulator is started from.
 
+use std::fs::File;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use weir_model::impairment::{Impairment, Laws};
 use weir_model::plan::{DEFAULT_PORT, Direction};
@@ -29,6 +31,15 @@ pub enum Scheduling {
     Normal,
 }
 
+/// The files of a journal, empty and open for writing.
+#[derive(Debug)]
+pub struct JournalFiles {
+    /// The records.
+    pub journal: File,
+    /// Later configurations, `FILE.configurations`.
+    pub configurations: File,
+}
+
 /// What an emulator is started from.
 #[derive(Clone, Debug)]
 pub struct EmulatorConfig {
@@ -40,6 +51,11 @@ pub struct EmulatorConfig {
     pub impairment: Impairment,
     /// Where to write each packet's verdict (`weir.packets/1`).
     pub journal: Option<PathBuf>,
+    /// The journal's files where they are open already: whoever gives up capabilities may not be able to open them later.
+    pub journal_files: Option<Arc<JournalFiles>>,
+    /// Most bytes that the journal and the configurations beside it may have; what is beyond is counted as dropped. `None`: as
+    /// many as the disk takes.
+    pub journal_most_bytes: Option<u64>,
     /// UDP port by which native data is known in the journal.
     pub native_port: u16,
     /// How the threads are scheduled.
@@ -61,6 +77,8 @@ impl EmulatorConfig {
             link: LinkMode::Auto,
             impairment,
             journal: None,
+            journal_files: None,
+            journal_most_bytes: None,
             native_port: DEFAULT_PORT,
             scheduling: Scheduling::Auto,
             force: false,

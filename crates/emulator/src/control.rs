@@ -277,6 +277,7 @@ fn obey(request: Request, remote: &Remote) -> Result<Value, EmulatorError> {
                 "real_time": remote.is_real_time(),
                 "impairment": config,
                 "stopped": stopped,
+                "journal": remote.journal(),
             })
         }
         Request::Start { flow } => applied(remote, remote.run(flow.as_deref(), true)?),

@@ -127,7 +127,9 @@ impl Emulator {
             None => None,
             Some(path) => {
                 let clock = "CLOCK_MONOTONIC, ns";
-                Some(Journal::create(path, &config.interfaces, &impairment, clock)?)
+                let (files, most) = (config.journal_files, config.journal_most_bytes);
+                let interfaces = &config.interfaces;
+                Some(Journal::create(path, files, most, interfaces, &impairment, clock)?)
             }
         };
         let descriptions = links.each_ref().map(|link| link.description.to_string());

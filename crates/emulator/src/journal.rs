@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 use weir_impair::{Fate, Names};
 use weir_laws::Direction;
 use weir_model::impairment::{Impairment, OTHER};
-use weir_wire::packets::{Judged, Kind, PacketLogWriter, PacketsError, Record};
+use weir_wire::packets::{JUDGED_LEN, Judged, Kind, PacketLogWriter, PacketsError, Record};
 
+use crate::config::JournalFiles;
 use crate::error::EmulatorError;
 use crate::report::JournalReport;
 
@@ -29,6 +30,7 @@ type Batch = Vec<(Record, Judged)>;
 #[derive(Debug)]
 pub(crate) struct Journal {
     path: PathBuf,
+    files: Option<Arc<JournalFiles>>,
     sender: SyncSender<(Batch, SyncSender<Batch>)>,
     thread: JoinHandle<Result<(), PacketsError>>,
     counts: Arc<Counts>,
@@ -39,6 +41,18 @@ struct Counts {
     written: AtomicU64,
     dropped: AtomicU64,
     failed: AtomicBool,
+    /// Of the journal and the configurations beside it.
+    bytes: AtomicU64,
+    most_bytes: Option<u64>,
+}
+
+impl Counts {
+    /// Takes this many bytes of what may be written; `false` where so many are not left.
+    fn take(&self, bytes: u64) -> bool {
+        let most = self.most_bytes.unwrap_or(u64::MAX);
+        let more = |now: u64| now.checked_add(bytes).filter(|sum| *sum <= most);
+        self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
 }
 
 /// What a direction writes by.
@@ -57,18 +71,34 @@ pub(crate) struct Writing {
 
 /// Watches a journal's counts.
 #[derive(Debug, Clone)]
-pub(crate) struct Watching(Arc<Counts>, PathBuf);
+pub(crate) struct Watching(Arc<Counts>, PathBuf, Option<Arc<JournalFiles>>);
 
 impl Watching {
     /// Adds a configuration that is handed over to the file beside the journal, whose records tell its number only.
     pub(crate) fn configure(&self, number: u64, names: &Names, config: &Impairment) {
         let flows: Vec<_> = names.numbered().into_iter().map(named).collect();
         let line = json!({ "configuration": number, "flows": flows, "impairment": config });
-        let file = File::options().append(true).create(true).open(configurations(&self.1));
+        let line = format!("{line}\n");
+        if !self.0.take(line.len() as u64) {
+            self.0.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
         // One call for the line: a disk that fills up leaves whole lines and at most one that is cut.
-        if file.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes())).is_err() {
+        let written = match &self.2 {
+            Some(files) => (&files.configurations).write_all(line.as_bytes()),
+            None => File::options()
+                .append(true)
+                .create(true)
+                .open(configurations(&self.1))
+                .and_then(|mut file| file.write_all(line.as_bytes())),
+        };
+        if written.is_err() {
             self.0.failed.store(true, Ordering::Relaxed);
         }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.1
     }
 
     pub(crate) fn report(&self) -> JournalReport {
@@ -77,6 +107,8 @@ impl Watching {
             records: self.0.written.load(Ordering::Relaxed),
             dropped_records: self.0.dropped.load(Ordering::Relaxed),
             failed: self.0.failed.load(Ordering::Relaxed),
+            bytes: self.0.bytes.load(Ordering::Relaxed),
+            limit_bytes: self.0.most_bytes,
         }
     }
 }
@@ -93,21 +125,28 @@ fn named((number, name): (u32, &str)) -> Value {
 }
 
 impl Journal {
-    /// Opens the file and starts the thread.
+    /// Opens the file, unless it is open already, and starts the thread.
     pub(crate) fn create(
         path: &Path,
+        files: Option<Arc<JournalFiles>>,
+        most_bytes: Option<u64>,
         interfaces: &[String; 2],
         config: &Impairment,
         clock: &str,
     ) -> Result<Self, EmulatorError> {
         let failed = |source| EmulatorError::Journal { path: path.to_owned(), source };
-        let file = File::create(path).map_err(|source| EmulatorError::File {
+        let file = match &files {
+            Some(files) => files.journal.try_clone(),
+            None => File::create(path).inspect(|_| {
+                // Of an earlier journal of that name; there mostly is none.
+                let _ = std::fs::remove_file(configurations(path));
+            }),
+        };
+        let file = file.map_err(|source| EmulatorError::File {
             operation: "create journal",
             path: path.to_owned(),
             source,
         })?;
-        // Of an earlier journal of that name; there mostly is none.
-        let _ = std::fs::remove_file(configurations(path));
         let mut flows = vec![named((0, OTHER))];
         flows.extend(config.flows.iter().zip(1..).map(|(flow, n)| named((n, &flow.name))));
         let metadata = json!({
@@ -127,7 +166,9 @@ impl Journal {
         }
         let mut writer = PacketLogWriter::judged(out, &text).map_err(failed)?;
         let (sender, receiver) = sync_channel::<(Batch, SyncSender<Batch>)>(WAITING);
-        let counts = Arc::new(Counts::default());
+        let counts = Arc::new(Counts { most_bytes, ..Counts::default() });
+        // The header, whose metadata ends where records may begin. It is written however little may be.
+        counts.bytes.store((16 + text.len() as u64).next_multiple_of(8), Ordering::Relaxed);
         let seen = counts.clone();
         let thread = std::thread::Builder::new()
             .name("weir-journal".into())
@@ -147,10 +188,12 @@ impl Journal {
                         }
                     };
                     for (record, judged) in &batch {
-                        if outcome.is_ok() {
+                        let fits = outcome.is_ok() && seen.take(JUDGED_LEN as u64);
+                        if fits {
                             outcome = writer.write_judged(record, judged);
                         }
-                        let count = if outcome.is_ok() { &seen.written } else { &seen.dropped };
+                        let is_written = fits && outcome.is_ok();
+                        let count = if is_written { &seen.written } else { &seen.dropped };
                         count.fetch_add(1, Ordering::Relaxed);
                     }
                     seen.failed.fetch_or(outcome.is_err(), Ordering::Relaxed);
@@ -161,7 +204,7 @@ impl Journal {
                 outcome.and_then(|()| writer.finish().map(drop))
             })
             .map_err(|source| EmulatorError::System { operation: "start a thread", source })?;
-        Ok(Journal { path: path.to_owned(), sender, thread, counts })
+        Ok(Journal { path: path.to_owned(), files, sender, thread, counts })
     }
 
     /// The writing end of a direction of which nothing is left out, since it can wait.
@@ -188,7 +231,7 @@ impl Journal {
     }
 
     pub(crate) fn watching(&self) -> Watching {
-        Watching(self.counts.clone(), self.path.clone())
+        Watching(self.counts.clone(), self.path.clone(), self.files.clone())
     }
 
     /// Waits until everything is written. All writing ends must be gone.

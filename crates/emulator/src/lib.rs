@@ -60,7 +60,7 @@ mod taken;
 mod wanted;
 
 pub use alarm::{Alarm, AlarmKind};
-pub use config::{EmulatorConfig, LinkMode, Scheduling};
+pub use config::{EmulatorConfig, JournalFiles, LinkMode, Scheduling};
 #[cfg(target_os = "linux")]
 pub use emulator::{Emulator, Ending};
 pub use error::{EmulatorError, Refusal};

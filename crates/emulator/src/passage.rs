@@ -409,6 +409,7 @@ impl Passage {
                 active: status.active,
                 counters,
                 timing: extra.timing.clone(),
+                logged: self.journal.is_some().then_some(!extra.unlogged),
             }
         });
         Snapshot {

@@ -1,6 +1,7 @@
 //! Steers a running emulator from any thread: reports, changes of the configuration, log, end.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -273,6 +274,12 @@ impl Remote {
     #[must_use]
     pub fn is_stamped(&self) -> bool {
         self.shared.stamped
+    }
+
+    /// The journal's file, where one is written.
+    #[must_use]
+    pub fn journal(&self) -> Option<&Path> {
+        self.shared.journal.as_ref().map(Watching::path)
     }
 
     /// Writes the verdicts of a flow (of all: `None`) to the journal, or no longer.

@@ -52,7 +52,7 @@ impl Replay {
             Some(path) => {
                 let names = ["A".to_owned(), "B".to_owned()];
                 let clock = "the capture's, ns since 1970-01-01 UTC";
-                Some(Journal::create(path, &names, &self.impairment, clock)?)
+                Some(Journal::create(path, None, None, &names, &self.impairment, clock)?)
             }
         };
         let passage = |direction| {

@@ -71,6 +71,9 @@ pub struct FlowReport {
     /// Departure minus deadline; absent when nothing left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lateness: Option<LatenessReport>,
+    /// Whether its verdicts go to the journal; absent where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub logged: Option<bool>,
 }
 
 /// Counters of a flow and direction. received + duplicated = sent + lost + queue dropped + unplanned + held.
@@ -279,8 +282,14 @@ pub struct JournalReport {
     pub path: String,
     /// Records written.
     pub records: u64,
-    /// Records that the queue or the disk did not take.
+    /// Records that the queue, the disk or the limit did not take.
     pub dropped_records: u64,
     /// The disk refused; nothing was written after that.
     pub failed: bool,
+    /// Bytes so far, those of the configurations beside it included; some may still be on their way to the file.
+    #[serde(default)]
+    pub bytes: u64,
+    /// Most that there may be; absent: as many as the disk takes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_bytes: Option<u64>,
 }

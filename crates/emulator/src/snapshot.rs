@@ -17,6 +17,8 @@ pub(crate) struct FlowSnapshot {
     pub(crate) active: bool,
     pub(crate) counters: CountersReport,
     pub(crate) timing: Timing,
+    /// Whether its verdicts go to the journal; absent where there is none.
+    pub(crate) logged: Option<bool>,
 }
 
 /// A direction.
@@ -74,6 +76,7 @@ impl Snapshot {
                     asked: asked.unwrap_or_else(|| Laws::default().to_string()),
                     realised,
                     lateness: flow.timing.lateness(),
+                    logged: flow.logged,
                     name: flow.name,
                 }
             })

@@ -262,6 +262,49 @@ fn a_new_configuration_loses_nothing_in_flight_and_is_in_the_journal() {
 }
 
 #[test]
+fn a_journal_ends_at_its_limit_and_counts_what_is_beyond() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("j");
+    let limit = 4096;
+    let config = EmulatorConfig {
+        journal: Some(path.clone()),
+        journal_most_bytes: Some(limit),
+        ..config("none")
+    };
+    let (emulator, a, _b) = start(config, 100_000);
+    let now = Clock::System.monotonic_ns();
+    for sequence in 0..1000 {
+        a.put(now, &native(sequence));
+    }
+    until("all are in", || received(&emulator.report().unwrap()) == 1000);
+    let ending = emulator.finish("test");
+    assert!(ending.error.is_none());
+    let told = ending.report.journal.unwrap();
+    let length = path.metadata().unwrap().len();
+    // Another record would not have fitted.
+    assert!(length <= limit && length + 64 > limit, "{length}");
+    assert_eq!((told.bytes, told.limit_bytes, told.failed), (length, Some(limit), false));
+    assert_eq!(journal(&path).len() as u64, told.records);
+    assert_eq!(told.records + told.dropped_records, 1000);
+}
+
+#[test]
+fn which_flows_are_logged_is_told_where_there_is_a_journal() {
+    let dir = tempfile::tempdir().unwrap();
+    let with = EmulatorConfig { journal: Some(dir.path().join("j")), ..config("none") };
+    for (config, wanted) in [(with, Some(true)), (config("none"), None)] {
+        let (emulator, ..) = start(config, 10);
+        let logged = || {
+            let report = emulator.report().unwrap();
+            report.impairment.flows.iter().map(|f| f.logged).collect::<Vec<_>>()
+        };
+        assert_eq!(logged(), [wanted; 2]);
+        assert_eq!(emulator.remote().log(Some("other"), false).is_ok(), wanted.is_some());
+        assert_eq!(logged(), [wanted.map(|_| false); 2]);
+    }
+}
+
+#[test]
 fn a_flow_that_comes_later_has_its_name_beside_the_journal() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");

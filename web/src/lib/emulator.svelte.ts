@@ -333,8 +333,21 @@ export class Board {
     await this.load();
   }
 
+  /** Why no flow can be logged; absent where one can. */
+  get unloggable(): string | undefined {
+    if (this.gone) return 'The emulator has ended';
+    if (this.entry === undefined) return 'Not known yet';
+    return this.entry.journal === 'none' ? 'This emulator was started without a journal' : undefined;
+  }
+
+  /** Whether a flow's verdicts go to the journal, as the emulator tells. */
+  isLogged(name: string): boolean {
+    return this.report?.impairment.flows.some((flow) => flow.name === name && flow.logged === true) ?? false;
+  }
+
   async log(name: string, on: boolean): Promise<void> {
     await call('PUT', path`/emulators/${this.id}/flows/${name}/log`, { body: { on } });
+    this.take(await get<Report>(path`/emulators/${this.id}/counters`));
   }
 
   async end(): Promise<void> {

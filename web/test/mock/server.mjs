@@ -245,10 +245,10 @@ export class Mock {
 
   // -- emulators ---------------------------------------------------------------------------------------------------
 
-  startEmulator({ interfaces, configuration = { schema: 'weir.impair/1' } }) {
+  startEmulator({ interfaces, configuration = { schema: 'weir.impair/1' }, journal = false }) {
     if (interfaces[0] === 'eth0') throw new Refused(422, 'eth0 carries the default route', [refuse('/interfaces/0', 'eth0', 'an interface without the default route, or force')]);
-    const entry = { id: `e${(this.#number += 1)}`, interfaces, links: interfaces.map((one) => `${one}: tpacket-v2 (delay and rate count from the kernel's receive stamps, which AF_XDP lacks)`), notes: [], real_time: false, etag: 'c0', stopped_flows: [], own: true };
-    const emulator = { entry, configuration: { seed: '0x7', ...configuration }, version: 0, report: { ...sample('emulator'), interfaces, seconds: 0, alarms: [] }, changes: [], lines: ['emulator started'], by: '127.0.0.1' };
+    const entry = { id: `e${(this.#number += 1)}`, interfaces, links: interfaces.map((one) => `${one}: tpacket-v2 (delay and rate count from the kernel's receive stamps, which AF_XDP lacks)`), notes: [], real_time: false, etag: 'c0', stopped_flows: [], own: true, journal: journal ? 'kept' : 'none' };
+    const emulator = { entry, configuration: { seed: '0x7', ...configuration }, version: 0, report: { ...sample('emulator'), interfaces, seconds: 0, alarms: [], journal: journal ? { path: `/data/emulators/${entry.id}.packets`, records: 0, dropped_records: 0, failed: false, bytes: 400, limit_bytes: 1073741824 } : undefined }, unlogged: new Set(), changes: [], lines: ['emulator started'], by: '127.0.0.1' };
     this.emulators.set(entry.id, emulator);
     this.#step(emulator, 0);
     this.every(0.5, () => this.emulators.has(entry.id) && this.#step(emulator, 0.5));
@@ -277,7 +277,8 @@ export class Mock {
           counters.delayed_packets += shown.delay ? came - lost : 0;
           // Counters that a test has invented.
           Object.assign(counters, this.counted);
-          return { name, direction, active: true, counters, asked: shown.laws === '{}' ? '' : shown.laws, realised: { loss_ratio: counters.received_packets > 0 ? counters.lost_packets / counters.received_packets : undefined, ...(shown.delay && { delay_min_seconds: shown.delay.min_seconds, delay_mean_seconds: shown.delay.mean_seconds, delay_max_seconds: shown.delay.max_seconds }) }, lateness: { ...template.lateness, count: counters.sent_packets, p50_seconds: 0.000012, p99_seconds: 0.000081 } };
+          const logged = report.journal ? !emulator.unlogged.has(name) : undefined;
+          return { name, direction, active: true, counters, logged, asked: shown.laws === '{}' ? '' : shown.laws, realised: { loss_ratio: counters.received_packets > 0 ? counters.lost_packets / counters.received_packets : undefined, ...(shown.delay && { delay_min_seconds: shown.delay.min_seconds, delay_mean_seconds: shown.delay.mean_seconds, delay_max_seconds: shown.delay.max_seconds }) }, lateness: { ...template.lateness, count: counters.sent_packets, p50_seconds: 0.000012, p99_seconds: 0.000081 } };
         }),
       ),
     };
@@ -310,7 +311,7 @@ export class Mock {
 
   startExperiment({ scenario }) {
     const step = { name: 'loss', action: 'sweep', outcome: 'passed', seconds: 4.2, axes: ['loss'], expectations: [{ text: 'mean loss < 3 %', outcome: 'passed', bound: 0.03, measured: 0.0102, count: 5, reason: '1.02 % ± 0.08 % is below 3 %', at: {} }], points: [{ at: { loss: '1%' }, runs: 5, disturbed: 0, failed: 0, metrics: { loss: { count: 5, mean: 0.0102, min: 0.009, max: 0.011, interval: { low: 0.0094, high: 0.011, confidence_ratio: 0.95 } } }, published: [] }], runs: [{ id: [...this.records.keys()][0], repetition: 1, disturbed: false, superseded: false, metrics: {}, warnings: [], at: {} }], found: [], steps: [] };
-    const one = { id: `x${(this.#number += 1)}`, state: 'running', name: scenario, title: 'Latency under load', asked_at: new Date().toISOString(), progress: ['lab made'] };
+    const one = { id: `x${(this.#number += 1)}`, state: 'running', name: scenario, title: 'Latency under load', asked_at: new Date().toISOString(), progress: ['lab made'], can_go_on: false };
     this.experiments.unshift(one);
     this.#told('experiments', one);
     const work = setTimeout(() => {
@@ -390,7 +391,7 @@ export class Mock {
     const missing = () => new Refused(404, `there is no ${kind} ${JSON.stringify(id)}`);
     switch (key) {
       case 'GET system':
-        return { body: { version: '0.1.0', instance: this.instance, started_at: '2026-03-01T08:00:00.000Z', host: 'lab-a', kernel: '6.1.0', token_needed: this.token !== undefined, may: { emulate: true, make_labs: true, run_scripts: false, reasons: ['named scripts: the server was started without --allow-commands'], capabilities: [] }, page: { built: true }, limits: { connections: 512, connections_per_address: 64, stream_readers: 32, body_bytes: 16777216, head_seconds: 10, body_seconds: 30, requests_per_second: 50, tests: 16, experiments: 2, emulators: 8, ended_kept: 100 }, key_names: [], calibration_id: this.calibration.id } };
+        return { body: { version: '0.1.0', instance: this.instance, started_at: '2026-03-01T08:00:00.000Z', host: 'lab-a', kernel: '6.1.0', token_needed: this.token !== undefined, may: { emulate: true, make_labs: true, run_scripts: false, reasons: ['named scripts: the server was started without --allow-commands'], capabilities: [] }, page: { built: true }, limits: { connections: 512, connections_per_address: 64, stream_readers: 32, body_bytes: 16777216, head_seconds: 10, body_seconds: 30, requests_per_second: 50, tests: 16, experiments: 2, emulators: 8, journal_bytes: 1073741824, ended_kept: 100 }, key_names: [], calibration_id: this.calibration.id } };
       case 'POST session':
         if (body.token !== this.token) throw new Refused(401, 'the token is not known');
         return { cookie: body.token };
@@ -490,6 +491,7 @@ export class Mock {
       case 'POST experiments': {
         if (id === undefined) return { status: 201, body: this.startExperiment(body) };
         const one = this.experiments.find((other) => other.id === id);
+        if (part === 'resume') return { status: 201, body: this.startExperiment({ scenario: one.name }) };
         one.state = 'ended';
         this.#told('experiments', one);
         return { status: 202, body: one };
@@ -519,8 +521,13 @@ export class Mock {
         return { body: { configuration: version, etag: entry.etag } };
       }
       case 'PUT emulators': {
-        if (part === 'flows') return {};
         const emulator = this.emulators.get(id);
+        if (part === 'flows') {
+          if (emulator.entry.journal === 'none') throw new Refused(409, `emulator ${id} has no journal`, [refuse('/on', String(body.on), 'an emulator that was started with a journal')]);
+          emulator.unlogged[body.on ? 'delete' : 'add'](name);
+          this.#step(emulator, 0);
+          return {};
+        }
         this.#match(headers, emulator.entry.etag, { document: `emulators/${id}/configuration`, by: emulator.by, etag: emulator.entry.etag, at: emulator.at });
         const errors = checkImpairment(body);
         if (errors.length > 0) throw new Refused(422, errors[0].message, errors);

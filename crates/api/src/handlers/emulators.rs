@@ -10,6 +10,7 @@ use weir_model::impairment::Impairment;
 use super::{Answer, Json200, answer, fresh};
 use crate::app::Shared;
 use crate::extract::{Asker, Condition, Json, Part, Parts2};
+use crate::file_body;
 use crate::problem::{FieldError, Problem};
 use crate::supervise::emulators as supervise;
 use crate::types::*;
@@ -222,11 +223,39 @@ pub(crate) async fn log_flow(
     asker: Asker,
     Json(request): Json<LogRequest>,
 ) -> Result<StatusCode, Problem> {
+    let shown = supervise::show(&app, &id).await?;
+    if shown.entry.journal == JournalPlace::None {
+        let message = format!(
+            "emulator {id} has no journal: start it with \"journal\": true, or weir impair with --journal"
+        );
+        return Err(Problem::conflict(message.clone()).with(FieldError {
+            field: "/on".into(),
+            given: Some(format!("{}, of an emulator without a journal", request.on)),
+            accepted: Some("an emulator that was started with a journal".into()),
+            message,
+        }));
+    }
     let told = json!({ "verb": "log", "flow": flow, "on": request.on });
     supervise::ask(&id, told).await?;
     let what = format!("log {flow} {}", if request.on { "on" } else { "off" });
     supervise::remember(&app, &id, &asker.name(), what);
     Ok(StatusCode::NO_CONTENT)
+}
+
+pub(crate) async fn journal(
+    State(app): State<Shared>,
+    Part(id): Part,
+) -> Result<Response, Problem> {
+    let path = supervise::journal(&app, &id).await?;
+    file_body::download(path, "application/octet-stream").await
+}
+
+pub(crate) async fn journal_configurations(
+    State(app): State<Shared>,
+    Part(id): Part,
+) -> Result<Response, Problem> {
+    let path = supervise::configurations_of(&supervise::journal(&app, &id).await?);
+    file_body::download(path, "application/x-ndjson").await
 }
 
 pub(crate) async fn counters(Part(id): Part) -> Answer<Report> {

@@ -255,6 +255,11 @@ pub(crate) async fn stop(State(app): State<Shared>, Part(id): Part) -> Result<Re
     Ok(answer(StatusCode::ACCEPTED, &state, None))
 }
 
+pub(crate) async fn resume(State(app): State<Shared>, Part(id): Part) -> Result<Response, Problem> {
+    let state = supervise::resume_experiment(&app, &id).await?;
+    Ok(answer(StatusCode::CREATED, &state, None))
+}
+
 pub(crate) async fn report(
     State(app): State<Shared>,
     Part(id): Part,

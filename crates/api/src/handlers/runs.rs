@@ -29,17 +29,23 @@ fn of_store(error: StoreError) -> Problem {
     let status = match &error {
         StoreError::NotFound { .. } => StatusCode::NOT_FOUND,
         StoreError::Ambiguous { .. } | StoreError::Exists { .. } => StatusCode::CONFLICT,
-        StoreError::Label { .. } | StoreError::Refused { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+        StoreError::Label { .. } | StoreError::Refused { .. } | StoreError::Import { .. } => {
+            StatusCode::UNPROCESSABLE_ENTITY
+        }
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     };
-    let message = error.to_string();
+    let message = match &error {
+        // There is one record, of which nothing else is to be told.
+        StoreError::Import { reason, .. } => reason.clone(),
+        error => error.to_string(),
+    };
     let field = match &error {
         StoreError::Label { label, .. } => {
             // A tag's field is its key.
             let key = label.split('=').next().unwrap_or_default();
             Some(format!("/{}", key.replace('~', "~0").replace('/', "~1")))
         }
-        StoreError::Refused { .. } => Some(String::new()),
+        StoreError::Refused { .. } | StoreError::Import { .. } => Some(String::new()),
         StoreError::NotFound { .. } | StoreError::Ambiguous { .. } => Some("id".into()),
         _ => None,
     };
@@ -112,6 +118,22 @@ fn filter(query: &RunsQuery) -> Result<Filter, Problem> {
         title: query.title.clone(),
         conditions,
     })
+}
+
+pub(crate) async fn import(
+    State(app): State<Shared>,
+    Json(record): Json<Record>,
+) -> Result<Response, Problem> {
+    let id = record.id.clone();
+    let imported = with_store(&app, move |store| {
+        let text = serde_json::to_vec(&record).map_err(Problem::internal)?;
+        // The way of `weir runs import`, with all that it looks at.
+        store.import(&mut &text[..]).map_err(of_store)
+    })
+    .await?;
+    let added = imported.added > 0;
+    let status = if added { StatusCode::CREATED } else { StatusCode::OK };
+    Ok(answer(status, &ImportedRun { id, added }, None))
 }
 
 async fn record_of(app: &Shared, id: String) -> Result<Record, Problem> {

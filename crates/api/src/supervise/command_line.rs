@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use weir_experiment::lines::{TestLine, with_value as value};
 
 use super::launch::Place;
-use super::orders::{LabNode, Order, host, inside, interface, socket_name, word};
+use super::orders::{LabNode, Order, host, inside, interface, journal_name, socket_name, word};
 use crate::types::LinkChoice;
 
 pub(super) type CommandLine = (Option<LabNode>, Vec<String>);
@@ -50,6 +50,11 @@ pub(super) fn arguments(place: &Place, order: &Order) -> Result<CommandLine, Str
             }
             add("--".into());
             add(path(scenario));
+        }
+        Order::Resume { id } => {
+            add("run".into());
+            add("--json".into());
+            add(value("--resume", &word(id, 64)?)?);
         }
         Order::Sweep {
             host: to,
@@ -105,6 +110,7 @@ pub(super) fn arguments(place: &Place, order: &Order) -> Result<CommandLine, Str
             force,
             dead_man_seconds,
             duration_seconds,
+            journal_bytes,
             at: node,
         } => {
             add("impair".into());
@@ -128,6 +134,11 @@ pub(super) fn arguments(place: &Place, order: &Order) -> Result<CommandLine, Str
                 if let Some(seconds) = time {
                     add(value(flag, &format!("{seconds}s"))?);
                 }
+            }
+            if let Some(bytes) = journal_bytes {
+                let journal = place.journals().join(journal_name(&word(id, 64)?));
+                add(value("--journal", &path(&journal))?);
+                add(value("--journal-limit", &bytes.to_string())?);
             }
             add("--".into());
             for name in interfaces {
@@ -184,6 +195,7 @@ mod tests {
             directory: "/shared".into(),
             runtime: "/run/weir".into(),
             serve: vec!["serve".into()],
+            data: weir_runs::Place::in_directory("/data"),
         }
     }
 
@@ -196,6 +208,7 @@ mod tests {
             force: false,
             dead_man_seconds: Some(3),
             duration_seconds: None,
+            journal_bytes: Some(4096),
             at: None,
         }
     }
@@ -233,12 +246,20 @@ mod tests {
             emulator("a", "..", "1"),
             emulator("a", "c", "../x"),
             emulator("a", "c", ".."),
+            Order::Resume { id: "../x".into() },
+            Order::Resume { id: "--no-store".into() },
+            Order::Resume { id: String::new() },
         ] {
             assert!(arguments(&place(), &order).is_err(), "{order:?}");
         }
+        let (_, line) = arguments(&place(), &Order::Resume { id: "x-1".into() }).unwrap();
+        assert_eq!(line, ["run", "--json", "--resume=x-1"]);
         let (_, line) = arguments(&place(), &emulator("a", "c", "x-1")).unwrap();
         assert_eq!(line[line.len() - 3..], ["--", "a", "b"]);
         assert!(line.contains(&"--dead-man=3s".to_owned()), "{line:?}");
+        // Where it is written is told by the id, by nothing else that was asked.
+        assert!(line.contains(&"--journal=/data/emulators/x-1.packets".to_owned()), "{line:?}");
+        assert!(line.contains(&"--journal-limit=4096".to_owned()), "{line:?}");
         assert!(line.contains(&"--control-socket=/run/weir/impair-x-1.socket".to_owned()));
     }
 }

@@ -2,7 +2,7 @@
 //! they outlive this server and a new one finds them again.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -11,13 +11,14 @@ use serde_json::{Value, json};
 use weir_emulator::{Alarm, Report};
 use weir_model::impairment::{Impairment, OTHER};
 
-use super::orders::{LabNode, Order, log_name, socket_name};
+use super::orders::{JOURNALS, LabNode, Order, journal_name, log_name, socket_name};
 use crate::app::{App, Shared, lock};
 use crate::clock;
 use crate::extract::etag_of;
 use crate::problem::{FieldError, Problem};
 use crate::types::{
-    AlarmEvent, EmulatorChange, EmulatorEntry, EmulatorRequest, Kind, State, StateEvent,
+    AlarmEvent, EmulatorChange, EmulatorEntry, EmulatorRequest, JournalPlace, Kind, State,
+    StateEvent,
 };
 
 /// Time for an emulator to begin.
@@ -110,6 +111,11 @@ pub(crate) async fn show(app: &App, id: &str) -> Result<Shown, Problem> {
     let mut interfaces = texts(&answer["interfaces"]).into_iter();
     let interfaces = [interfaces.next(), interfaces.next()].map(Option::unwrap_or_default);
     let own = lock(&app.emulators.own).get(id).cloned();
+    let journal = match answer["journal"].as_str() {
+        None => JournalPlace::None,
+        Some(path) if Path::new(path) == journal_path(app, id) => JournalPlace::Kept,
+        Some(_) => JournalPlace::Elsewhere,
+    };
     let entry = EmulatorEntry {
         id: id.into(),
         interfaces,
@@ -121,6 +127,7 @@ pub(crate) async fn show(app: &App, id: &str) -> Result<Shown, Problem> {
         stopped_flows: texts(&answer["stopped"]),
         own: own.is_some(),
         dead_man_seconds: own.and_then(|o| o.dead_man_seconds),
+        journal,
     };
     Ok(Shown { entry, configuration })
 }
@@ -157,6 +164,12 @@ pub(crate) async fn start(
 ) -> Result<EmulatorEntry, Problem> {
     let id = clock::new_id();
     let _place = Reserved::new(app, &id, list(app).await?)?;
+    let journal_bytes = request.journal.then_some(app.config.limits.journal_bytes);
+    if journal_bytes.is_some() {
+        let (app, running) = (app.clone(), ids()?);
+        let tidied = tokio::task::spawn_blocking(move || tidy_journals(&app, &running)).await;
+        tidied.map_err(Problem::internal)?;
+    }
     let name = format!("{id}.impair");
     let text = serde_json::to_vec(&request.configuration).map_err(Problem::internal)?;
     app.write_private(&name, &text).map_err(Problem::internal)?;
@@ -168,11 +181,12 @@ pub(crate) async fn start(
         force: request.force,
         dead_man_seconds: request.dead_man_seconds,
         duration_seconds: request.duration_seconds,
+        journal_bytes,
         at,
     };
     let begun = begin(app, &id, order).await;
     let _ = std::fs::remove_file(app.private(&name));
-    let mut exit = begun?;
+    let mut exit = begun.inspect_err(|_| remove_journal(app, &id))?;
     lock(&app.emulators.own).insert(id.clone(), Own { dead_man_seconds: request.dead_man_seconds });
     let shown = show(app, &id).await?;
     tell(app, &id, State::Running, None);
@@ -259,7 +273,15 @@ async fn begin(app: &App, id: &str, order: Order) -> Result<Ended, Problem> {
 /// Ends an emulator and waits for its end.
 pub(crate) async fn end(app: &App, id: &str) -> Result<(), Problem> {
     let path = socket(id)?;
-    ask(id, json!({ "verb": "show" })).await?;
+    let journal = journal_path(app, id);
+    match ask(id, json!({ "verb": "show" })).await {
+        Err(problem) if problem.status == 404 && journal.exists() => {
+            // It has ended by itself: what is left of it goes.
+            remove_journal(app, id);
+            return Ok(());
+        }
+        answer => drop(answer?),
+    }
     app.launcher.order(Order::EndEmulator { id: id.into() }).await?;
     let until = Instant::now() + END;
     while path.exists() && Instant::now() < until {
@@ -270,7 +292,69 @@ pub(crate) async fn end(app: &App, id: &str) -> Result<(), Problem> {
     }
     // Of one that an earlier server started nobody else removes it.
     let _ = std::fs::remove_file(runtime()?.join(log_name(id)));
+    remove_journal(app, id);
     Ok(())
+}
+
+/// Where the journal of an emulator is that a server like this one started; there may be none.
+fn journal_path(app: &App, id: &str) -> PathBuf {
+    app.config.place.directory().join(JOURNALS).join(journal_name(id))
+}
+
+/// The file of later configurations beside a journal.
+pub(crate) fn configurations_of(journal: &Path) -> PathBuf {
+    let mut path = journal.as_os_str().to_owned();
+    path.push(".configurations");
+    path.into()
+}
+
+fn remove_journal(app: &App, id: &str) {
+    let journal = journal_path(app, id);
+    let _ = std::fs::remove_file(configurations_of(&journal));
+    let _ = std::fs::remove_file(journal);
+}
+
+/// The journal of an emulator that runs or has ended by itself. One that runs is asked to write what it holds of it.
+pub(crate) async fn journal(app: &App, id: &str) -> Result<PathBuf, Problem> {
+    // Of a name that could be a path there is no emulator.
+    socket(id)?;
+    let path = journal_path(app, id);
+    match show(app, id).await.map(|shown| shown.entry.journal) {
+        Ok(JournalPlace::Kept) => {
+            report(id).await?;
+            Ok(path)
+        }
+        Ok(JournalPlace::None) => Err(Problem::new(
+            StatusCode::NOT_FOUND,
+            format!("emulator {id} has no journal: start it with \"journal\": true"),
+        )),
+        Ok(JournalPlace::Elsewhere) => Err(Problem::new(
+            StatusCode::NOT_FOUND,
+            format!(
+                "the journal of emulator {id} is a file of whoever started it, which is not served"
+            ),
+        )),
+        Err(problem) if problem.status == 404 && path.exists() => Ok(path),
+        Err(problem) => Err(problem),
+    }
+}
+
+/// Removes the oldest journals of emulators that have ended by themselves: as many are kept as there may be emulators.
+fn tidy_journals(app: &App, running: &[String]) {
+    let directory = app.config.place.directory().join(JOURNALS);
+    let Ok(entries) = std::fs::read_dir(directory) else { return };
+    let mut ended: Vec<(std::time::SystemTime, String)> = entries
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            let id = entry.file_name().to_str()?.strip_suffix(".packets")?.to_owned();
+            let at = entry.metadata().ok()?.modified().ok()?;
+            let is_over = !running.contains(&id) && !lock(&app.emulators.starting).contains(&id);
+            is_over.then_some((at, id))
+        })
+        .collect();
+    ended.sort_unstable();
+    let beyond = (ended.len() + 1).saturating_sub(app.config.limits.emulators);
+    ended.iter().take(beyond).for_each(|(_, id)| remove_journal(app, id));
 }
 
 fn tell(app: &App, id: &str, state: State, error: Option<String>) {
@@ -358,6 +442,29 @@ pub(crate) async fn sample(app: Shared) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_oldest_journals_of_ended_emulators_make_room() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let _in = runtime.enter();
+        let (_, app) = crate::server::for_tests();
+        let directory = app.config.place.directory().join(JOURNALS);
+        std::fs::create_dir_all(&directory).unwrap();
+        let most = app.config.limits.emulators;
+        let begin = std::time::SystemTime::UNIX_EPOCH;
+        for n in 0..most + 2 {
+            for name in [format!("e{n}.packets"), format!("e{n}.packets.configurations")] {
+                let file = std::fs::File::create(directory.join(name)).unwrap();
+                file.set_modified(begin + Duration::from_secs(n as u64)).unwrap();
+            }
+        }
+        // The oldest of all still runs.
+        tidy_journals(&app, &["e0".into()]);
+        let left = |n: usize| journal_path(&app, &format!("e{n}")).exists();
+        assert!(left(0) && !left(1) && !left(2) && left(3) && left(most + 1));
+        let names = std::fs::read_dir(&directory).unwrap().count();
+        assert_eq!(names, 2 * most, "what was beside them went with them");
+    }
 
     #[tokio::test]
     async fn those_that_are_being_started_count() {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 
 use weir_model::experiment::Experiment;
+use weir_model::record::Status;
 
 use super::launcher::Started;
 use super::orders::Order;
@@ -27,6 +28,8 @@ struct Entry {
     pid: Option<u32>,
     /// What it was made of, a directory or a file of its own; goes at its end.
     made_of: Option<PathBuf>,
+    /// The id of the kept experiment that it goes on with.
+    goes_on_with: Option<String>,
     /// It is off the list, and gone as soon as it has ended.
     is_forgotten: bool,
 }
@@ -73,6 +76,15 @@ impl Experiments {
         }
     }
 
+    /// A kept experiment has come to its end: with no part of it that was interrupted can be gone on.
+    fn settle(&self, kept: &str) {
+        for entry in lock(&self.0).values_mut() {
+            if entry.state.outcome.as_ref().is_some_and(|outcome| outcome.id == kept) {
+                entry.state.can_go_on = false;
+            }
+        }
+    }
+
     fn tidy(&self, most: usize) {
         let over: Vec<String> = {
             let all = lock(&self.0);
@@ -88,7 +100,7 @@ fn remove(path: &std::path::Path) {
     let _ = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
 }
 
-/// Starts an experiment and watches it; what it is `made_of` goes at its end.
+/// Starts an experiment and watches it; what it is `made_of` goes at its end, or when nobody can go on with it any more.
 pub(crate) async fn start(
     app: &Shared,
     name: &str,
@@ -96,12 +108,57 @@ pub(crate) async fn start(
     order: Order,
     made_of: Option<PathBuf>,
 ) -> Result<ExperimentState, Problem> {
+    begin(app, name, title, order, made_of, None).await
+}
+
+/// Goes on with an experiment that this server started and that did not come to its end. It is one of its own in the list; what
+/// it comes to holds the runs of both. Scenarios of others are not gone on with: nobody looked at what they would run.
+pub(crate) async fn resume(app: &Shared, id: &str) -> Result<ExperimentState, Problem> {
+    let before = app.experiments.get(id)?;
+    if !before.state.is_over() {
+        return Err(Problem::conflict(format!("experiment {id} has not ended yet")));
+    }
+    let why_not = match &before.outcome {
+        Some(outcome) if before.can_go_on => {
+            let (kept, order) = (outcome.id.clone(), Order::Resume { id: outcome.id.clone() });
+            let state = begin(app, &before.name, before.title, order, None, Some(kept)).await?;
+            // The files of its scenario are needed for as long as the later one can go on.
+            let mut all = lock(&app.experiments.0);
+            let made_of = all.get_mut(id).and_then(|entry| entry.made_of.take());
+            match (all.get_mut(&state.id), made_of) {
+                (Some(later), Some(path)) => later.made_of = Some(path),
+                (None, Some(path)) => remove(&path),
+                (_, None) => {}
+            }
+            return Ok(state);
+        }
+        None => "failed before it had a result",
+        Some(outcome) if outcome.simulated => "ran on the virtual clock, and nothing of it is kept",
+        Some(_) => "has come to its end, or its journal is gone",
+    };
+    Err(Problem::conflict(format!("experiment {id} can't be gone on with: it {why_not}")))
+}
+
+async fn begin(
+    app: &Shared,
+    name: &str,
+    title: Option<String>,
+    order: Order,
+    made_of: Option<PathBuf>,
+    goes_on_with: Option<String>,
+) -> Result<ExperimentState, Problem> {
     let limits = app.config.limits;
     app.experiments.tidy(limits.ended_kept);
     let id = clock::new_id();
     {
         let mut all = lock(&app.experiments.0);
-        let running = all.values().filter(|e| !e.state.state.is_over()).count();
+        let open = all.values().filter(|e| !e.state.state.is_over());
+        let is_same = |e: &Entry| goes_on_with.is_some() && e.goes_on_with == goes_on_with;
+        if let Some(other) = open.clone().find(|e| is_same(e)) {
+            let words = format!("experiment {} goes on with it already", other.state.id);
+            return Err(Problem::conflict(words));
+        }
+        let running = open.count();
         if running >= limits.experiments {
             if let Some(path) = made_of {
                 remove(&path);
@@ -121,8 +178,10 @@ pub(crate) async fn start(
             outcome: None,
             exit_code: None,
             error: None,
+            can_go_on: false,
         };
-        all.insert(id.clone(), Entry { state, pid: None, made_of, is_forgotten: false });
+        let entry = Entry { state, pid: None, made_of, goes_on_with, is_forgotten: false };
+        all.insert(id.clone(), entry);
     }
     match app.launcher.start(order).await {
         Ok(started) => {
@@ -183,6 +242,13 @@ async fn watch(app: Shared, id: String, started: Started) {
     }
     let exit = started.exit.await.ok();
     let outcome: Option<Experiment> = serde_json::from_str(&printed).ok();
+    let kept = weir_runs::Experiments::of(&app.config.place);
+    let can_go_on = outcome.as_ref().is_some_and(|outcome| {
+        outcome.status != Status::Complete && kept.journal(&outcome.id).exists()
+    });
+    if let Some(done) = outcome.as_ref().filter(|_| !can_go_on) {
+        app.experiments.settle(&done.id);
+    }
     app.experiments.change(&id, |entry| {
         entry.pid = None;
         entry.state.ended_at = Some(clock::now());
@@ -199,7 +265,8 @@ async fn watch(app: Shared, id: String, started: Started) {
             });
         }
         entry.state.outcome = outcome;
-        if let Some(path) = entry.made_of.take() {
+        entry.state.can_go_on = can_go_on;
+        if let Some(path) = entry.made_of.take_if(|_| !can_go_on) {
             remove(&path);
         }
     });

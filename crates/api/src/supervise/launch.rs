@@ -14,7 +14,9 @@ use weir_experiment::lines::with_value as value;
 use weir_net::namespace::{ChildSetup, Process, process_start_time};
 
 use super::command_line::arguments;
-use super::orders::{MOST_ORDER_BYTES, Numbered, Order, Word, inside, log_name, socket_name, word};
+use super::orders::{
+    JOURNALS, MOST_ORDER_BYTES, Numbered, Order, Word, inside, log_name, socket_name, word,
+};
 use crate::app::lock;
 
 /// Signals as every Linux numbers them.
@@ -35,6 +37,15 @@ pub(super) struct Place {
     pub(super) directory: PathBuf,
     pub(super) runtime: PathBuf,
     pub(super) serve: Vec<String>,
+    /// Where runs are kept, and emulators' journals beside them.
+    pub(super) data: weir_runs::Place,
+}
+
+impl Place {
+    /// The directory of journals.
+    pub(super) fn journals(&self) -> PathBuf {
+        self.data.directory().join(JOURNALS)
+    }
 }
 
 /// Runs the launcher until the other end is gone: then tests, experiments and the answering side are asked to end;
@@ -47,10 +58,11 @@ pub fn launch(
     program: PathBuf,
     directory: PathBuf,
     serve: Vec<String>,
+    data: weir_runs::Place,
 ) -> Result<(), LaunchError> {
     let failed = |e: &dyn std::fmt::Display| LaunchError(e.to_string());
     let runtime = weir_lab::runtime_directory().map_err(|e| failed(&e))?;
-    let place = Place { program, directory, runtime, serve };
+    let place = Place { program, directory, runtime, serve, data };
     let voice = Arc::new(Mutex::new(stream.try_clone().map_err(|e| failed(&e))?));
     let say = |voice: &Mutex<UnixStream>, word: &Word| {
         let line = serde_json::to_string(word).unwrap_or_default();
@@ -191,7 +203,10 @@ fn start(
     }
     let mut setup = ChildSetup::new().new_session();
     match order {
-        Order::Emulator { id, .. } => {
+        Order::Emulator { id, journal_bytes, .. } => {
+            if journal_bytes.is_some() {
+                place.data.prepare_directory(JOURNALS).map_err(|e| e.to_string())?;
+            }
             let path = place.runtime.join(log_name(id));
             let log = std::fs::File::create(&path).map_err(|e| e.to_string())?;
             // With --json its errors are JSON, on standard output.

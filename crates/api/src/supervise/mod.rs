@@ -23,7 +23,9 @@ pub(crate) use calibrating::{Calibrating, start as calibrate};
 pub(crate) use clients::Clients;
 pub use clients::ServerNews;
 pub(crate) use emulators::Emulators;
-pub(crate) use experiments::{Experiments, start as start_experiment, stop as stop_experiment};
+pub(crate) use experiments::{
+    Experiments, resume as resume_experiment, start as start_experiment, stop as stop_experiment,
+};
 pub use launch::{LaunchError, launch};
 pub(crate) use launcher::Launcher;
 pub(crate) use orders::{LabNode, Order, host, word};

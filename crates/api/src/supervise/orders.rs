@@ -46,6 +46,8 @@ pub(crate) enum Order {
         key_file: Option<PathBuf>,
         seed: Option<String>,
     },
+    /// Goes on with a kept experiment.
+    Resume { id: String },
     /// A sweep.
     Sweep {
         host: Option<String>,
@@ -70,6 +72,8 @@ pub(crate) enum Order {
         force: bool,
         dead_man_seconds: Option<u32>,
         duration_seconds: Option<u32>,
+        /// Most bytes of a journal, whose place is the launcher's to tell; none is written where it is absent.
+        journal_bytes: Option<u64>,
         at: Option<LabNode>,
     },
     /// The end of an emulator, whoever started it.
@@ -123,6 +127,14 @@ pub(crate) fn socket_name(id: &str) -> String {
 /// The name of an emulator's file of words there.
 pub(crate) fn log_name(id: &str) -> String {
     format!("impair-{id}.log")
+}
+
+/// The directory of journals beside the runs.
+pub(crate) const JOURNALS: &str = "emulators";
+
+/// The name of an emulator's journal there.
+pub(crate) fn journal_name(id: &str) -> String {
+    format!("{id}.packets")
 }
 
 /// Letters, digits, `-`, `_` and `.`; no flag, no path.

@@ -29,6 +29,10 @@ pub struct EmulatorRequest {
     #[serde(default)]
     #[schemars(range(min = 1, max = 604_800))]
     pub duration_seconds: Option<u32>,
+    /// Write each packet's verdict into a journal (`weir.packets/1`) in the server's data directory; every flow is logged until it is
+    /// switched off. Its size is limited: `journal_bytes` of the server's limits.
+    #[serde(default)]
+    pub journal: bool,
     /// Start it in this namespace of a lab, `LAB/m`; absent: here.
     #[serde(default)]
     pub lab: Option<String>,
@@ -74,6 +78,20 @@ pub struct EmulatorEntry {
     /// Its dead-man time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dead_man_seconds: Option<u32>,
+    /// Where its journal is; without one no flow can be logged.
+    pub journal: JournalPlace,
+}
+
+/// Where an emulator's journal is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum JournalPlace {
+    /// It was started without one.
+    None,
+    /// In the data directory of this server, from which it can be had.
+    Kept,
+    /// In a file that whoever started it named.
+    Elsewhere,
 }
 
 /// Running emulators.

@@ -154,6 +154,8 @@ pub struct ExperimentState {
     /// What came of it, verdicts included.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
+    /// It was interrupted, or a step could not be done, and what it measured is kept: `…/resume` goes on with it.
+    pub can_go_on: bool,
     /// Exit code of its program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,

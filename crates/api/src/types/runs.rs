@@ -8,6 +8,15 @@ use weir_runs::RunRow;
 
 use super::{number, several};
 
+/// What became of a record that was to be kept.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct ImportedRun {
+    /// Its id.
+    pub id: String,
+    /// It is new; else one with this id was there and is as it was.
+    pub added: bool,
+}
+
 /// Which runs; what is given must all hold.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]

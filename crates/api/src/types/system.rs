@@ -94,6 +94,9 @@ pub struct ServerLimits {
     pub experiments: usize,
     /// Emulators at once.
     pub emulators: usize,
+    /// Bytes of an emulator's journal, the configurations beside it included; of emulators that have ended by themselves as many
+    /// journals are kept as there may be emulators.
+    pub journal_bytes: u64,
     /// Labs at once.
     pub labs: usize,
     /// Ended tests and experiments that are still listed.

@@ -78,7 +78,10 @@ fn serve_with(
     let launcher = program.map(|program| {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         let shared = at.clone();
-        std::thread::spawn(move || weir_api::launch(theirs, program, shared, vec![]).unwrap());
+        let data = place(directory.path());
+        std::thread::spawn(move || {
+            weir_api::launch(theirs, program, shared, vec![], data).unwrap()
+        });
         ours
     });
     let (told, heard) = std::sync::mpsc::channel();

@@ -119,7 +119,7 @@ export interface paths {
         get: operations["getEmulator"];
         put?: never;
         post?: never;
-        /** Ends an emulator. */
+        /** Ends an emulator and deletes its journal, also that of one that has ended by itself. */
         delete: operations["endEmulator"];
         options?: never;
         head?: never;
@@ -206,6 +206,40 @@ export interface paths {
         put?: never;
         /** Lets a flow's packets pass untouched. */
         post: operations["stopFlow"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/emulators/{id}/journal": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Its journal as far as it is written (weir.packets/1, docs/packets.md); after its end too, where it ended by itself. */
+        get: operations["getJournal"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/emulators/{id}/journal/configurations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The configurations that came into force later, by the numbers that the journal's records tell: a line of JSON each. */
+        get: operations["getJournalConfigurations"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -344,6 +378,23 @@ export interface paths {
         get: operations["getExperimentReport"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/experiments/{id}/resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Goes on with an experiment of this server that did not come to its end (`can_go_on`): runs that are done are not made again. It becomes an experiment of its own in the list. */
+        post: operations["resumeExperiment"];
         delete?: never;
         options?: never;
         head?: never;
@@ -516,7 +567,8 @@ export interface paths {
         /** Kept runs, newest first. */
         get: operations["listRuns"];
         put?: never;
-        post?: never;
+        /** Keeps a record from elsewhere, as `weir runs import` does; one whose id is there is left as it is (200). */
+        post: operations["importRun"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1700,6 +1752,8 @@ export interface components {
             id: string;
             /** @description Interface A and interface B. */
             interfaces: string[];
+            /** @description Where its journal is; without one no flow can be logged. */
+            journal: components["schemas"]["JournalPlace"];
             /** @description What the links are made of, A first. */
             links: string[];
             /** @description What could not be had, in words. */
@@ -1725,6 +1779,8 @@ export interface components {
             direction: components["schemas"]["Direction"];
             /** @description Departure minus deadline; absent when nothing left. */
             lateness?: components["schemas"]["EmulatorLateness"] | null;
+            /** @description Whether its verdicts go to the journal; absent where there is none. */
+            logged?: boolean | null;
             /** @description Name; `other` for what no filter matched. */
             name: string;
             /** @description What became of them. */
@@ -1741,11 +1797,22 @@ export interface components {
         EmulatorJournal: {
             /**
              * Format: uint64
-             * @description Records that the queue or the disk did not take.
+             * @description Bytes so far, those of the configurations beside it included; some may still be on their way to the file.
+             * @default 0
+             */
+            bytes: number;
+            /**
+             * Format: uint64
+             * @description Records that the queue, the disk or the limit did not take.
              */
             dropped_records: number;
             /** @description The disk refused; nothing was written after that. */
             failed: boolean;
+            /**
+             * Format: uint64
+             * @description Most that there may be; absent: as many as the disk takes.
+             */
+            limit_bytes?: number | null;
             /** @description Its file. */
             path: string;
             /**
@@ -1953,6 +2020,12 @@ export interface components {
             force: boolean;
             /** @description Interface A and interface B. */
             interfaces: string[];
+            /**
+             * @description Write each packet's verdict into a journal (`weir.packets/1`) in the server's data directory; every flow is logged until it is
+             *     switched off. Its size is limited: `journal_bytes` of the server's limits.
+             * @default false
+             */
+            journal: boolean;
             /**
              * @description Start it in this namespace of a lab, `LAB/m`; absent: here.
              * @default null
@@ -2203,6 +2276,8 @@ export interface components {
         ExperimentState: {
             /** @description When it was asked for, RFC 3339, UTC. */
             asked_at: string;
+            /** @description It was interrupted, or a step could not be done, and what it measured is kept: `…/resume` goes on with it. */
+            can_go_on: boolean;
             /** @description When it ended. */
             ended_at?: string | null;
             /** @description Why it failed. */
@@ -2805,6 +2880,13 @@ export interface components {
              */
             flows: components["schemas"]["ImpairedFlow"][];
         };
+        /** @description What became of a record that was to be kept. */
+        ImportedRun: {
+            /** @description It is new; else one with this id was there and is as it was. */
+            added: boolean;
+            /** @description Its id. */
+            id: string;
+        };
         /** @description Facts of one interface with its counters before and after. */
         Interface: {
             /** @description Counters after the run. */
@@ -3014,6 +3096,8 @@ export interface components {
             /** @description The other side sends. */
             reverse?: components["schemas"]["IntervalEnds"] | null;
         };
+        /** @description Where an emulator's journal is. */
+        JournalPlace: "none" | "kept" | "elsewhere";
         /** @description One expectation, judged. */
         Judged: {
             /** @description At which point of a sweep. */
@@ -4619,6 +4703,12 @@ export interface components {
              */
             head_seconds: number;
             /**
+             * Format: uint64
+             * @description Bytes of an emulator's journal, the configurations beside it included; of emulators that have ended by themselves as many
+             *     journals are kept as there may be emulators.
+             */
+            journal_bytes: number;
+            /**
              * Format: uint
              * @description Labs at once.
              */
@@ -5937,6 +6027,52 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
+    getJournal: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description As asked. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    getJournalConfigurations: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description As asked. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": string;
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
     getEmulatorLog: {
         parameters: {
             query?: never;
@@ -6178,6 +6314,29 @@ export interface operations {
                     "application/json": components["schemas"]["Experiment"];
                     "text/html": string;
                     "text/markdown": string;
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    resumeExperiment: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Made. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExperimentState"];
                 };
             };
             default: components["responses"]["Problem"];
@@ -6510,6 +6669,40 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["RunList"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    importRun: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Record"];
+            };
+        };
+        responses: {
+            /** @description As asked. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ImportedRun"];
+                };
+            };
+            /** @description Made. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ImportedRun"];
                 };
             };
             default: components["responses"]["Problem"];

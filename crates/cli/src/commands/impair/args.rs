@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use weir_emulator::LinkMode;
 use weir_model::impairment::{Impairment, Laws, Other};
 use weir_model::plan::DEFAULT_PORT;
-use weir_model::units::{Seed, Span};
+use weir_model::units::{ByteSize, Seed, Span};
 
 use crate::commands::values;
 use crate::error::CliError;
@@ -128,6 +128,9 @@ pub(crate) struct RunArgs {
     /// Write each packet's verdict into a file (weir.packets/1)
     #[arg(long, value_name = "FILE")]
     pub(crate) journal: Option<PathBuf>,
+    /// Most bytes that the journal may have; verdicts beyond are counted as missing [default: as many as the disk takes]
+    #[arg(long, value_name = "BYTES", requires = "journal")]
+    pub(crate) journal_limit: Option<ByteSize>,
     /// UDP port by which the journal knows weir's own data
     #[arg(long, value_name = "PORT", default_value_t = DEFAULT_PORT, value_parser = values::whole(0_u16..=65_535))]
     pub(crate) native_port: u16,
@@ -162,7 +165,7 @@ pub(crate) struct RunArgs {
     #[arg(long, hide = true)]
     pub(crate) disposable: bool,
     /// Impair a capture (pcap, pcapng; - is stdin) instead, on its own clock
-    #[arg(long, value_name = "FILE", requires = "pcap_out", conflicts_with_all = ["a", "b", "link", "duration", "force", "ring", "control_socket", "no_real_time", "dead_man"])]
+    #[arg(long, value_name = "FILE", requires = "pcap_out", conflicts_with_all = ["a", "b", "link", "duration", "force", "ring", "control_socket", "no_real_time", "dead_man", "journal_limit"])]
     pub(crate) pcap_in: Option<PathBuf>,
     /// Where the impaired capture goes (- is stdout; the report then goes to stderr)
     #[arg(long, value_name = "FILE", requires = "pcap_in")]

@@ -1,17 +1,20 @@
 //! `weir impair A B`: the emulator between two interfaces, until it is told to end.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use weir_emulator::control::{Contact, ControlSocket};
-use weir_emulator::{Emulator, EmulatorConfig, Remote, Scheduling};
+use weir_emulator::{Emulator, EmulatorConfig, JournalFiles, Remote, Scheduling};
 use weir_net::restoration::{Restoration, restore};
+use weir_runs::Place;
 
 use super::args::RunArgs;
 use super::text;
 use crate::app::{note, style};
+use crate::commands::runs::RunsError;
 use crate::engine::{Stop, StopReason};
 use crate::error::CliError;
 use crate::output::print;
@@ -26,6 +29,9 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
         return Err(CliError::Usage("two interfaces are needed: weir impair A B".into()));
     };
     let scheduling = if args.no_real_time { Scheduling::Normal } else { Scheduling::Auto };
+    // What opens the journal in a directory of another user (under sudo) is given up below.
+    let opened = args.journal.as_deref().filter(|_| args.few_capabilities).map(journal_files);
+    let journal_files = opened.transpose()?.map(Arc::new);
     if args.few_capabilities {
         // Before there are threads: each has capabilities of its own.
         weir_emulator::keep_for_setting_up(scheduling)?;
@@ -35,6 +41,8 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
     let config = EmulatorConfig {
         link: args.link,
         journal: args.journal.clone(),
+        journal_files,
+        journal_most_bytes: args.journal_limit.map(|limit| limit.0),
         native_port: args.native_port,
         scheduling,
         force: args.force,
@@ -99,6 +107,23 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
         Some(error) => Err(error.into()),
         None => Ok(why.map_or(0, StopReason::exit_code)),
     }
+}
+
+/// The files of a journal that a server has asked for: new ones, so that no link there is followed, and of whoever the runs
+/// belong to.
+fn journal_files(path: &Path) -> Result<JournalFiles, CliError> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let place = Place::of_this_user().map_err(RunsError::from)?;
+    let open = |path: PathBuf| -> Result<File, CliError> {
+        let mut options = File::options();
+        let file = options.append(true).create_new(true).mode(0o600).open(&path);
+        let file = file.map_err(CliError::io("create journal", &path))?;
+        place.give(&file, &path).map_err(RunsError::from)?;
+        Ok(file)
+    };
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".configurations");
+    Ok(JournalFiles { journal: open(path.into())?, configurations: open(beside.into())? })
 }
 
 /// The second line of restoration, for when this program and its watchdog are both killed: what earlier ones left off is

@@ -130,7 +130,12 @@ pub(super) fn table(report: &Report, style: &Style) -> String {
     if let Some(journal) = &report.journal {
         out += &format!("journal {}: {} verdicts", journal.path, journal.records);
         if journal.dropped_records > 0 {
-            out += &format!(", {} MISSING: it could not keep up", journal.dropped_records);
+            let why = match journal.limit_bytes {
+                // The next record is 64 bytes.
+                Some(limit) if journal.bytes + 64 > limit => "its limit was reached",
+                _ => "it could not keep up",
+            };
+            out += &format!(", {} MISSING: {why}", journal.dropped_records);
         }
         out.push('\n');
     }

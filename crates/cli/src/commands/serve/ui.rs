@@ -91,7 +91,8 @@ pub(crate) fn launcher(args: &LauncherArgs) -> Result<i32, CliError> {
     let orders = std::io::stdin().as_fd().try_clone_to_owned().map_err(failed)?;
     let program = std::env::current_exe().map_err(failed)?;
     let serve = args.serve.clone();
-    weir_api::launch(UnixStream::from(orders), program, args.directory.clone(), serve)
+    let place = Place::of_this_user().map_err(RunsError::from)?;
+    weir_api::launch(UnixStream::from(orders), program, args.directory.clone(), serve, place)
         .map_err(|e| CliError::Unavailable(e.to_string()))?;
     Ok(0)
 }
