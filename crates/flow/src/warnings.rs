@@ -237,19 +237,23 @@ fn paced(f: &Flow, spec: &FlowSpec, out: &mut Vec<Warning>) {
     }
 }
 
-/// An end that was lost before it reported.
+/// An end that was lost before it reported. A flow of datagrams has both ends once one of them began; one that has neither
+/// did not begin.
 fn told(f: &Flow, out: &mut Vec<Warning>) {
-    let ends = [
-        ("receiver", f.receiver.as_ref().and_then(|r| r.reported_until_seconds)),
-        ("sender", f.sender.as_ref().and_then(|s| s.reported_until_seconds)),
-    ];
-    for (end, until) in ends {
-        if let Some(until) = until {
-            let text = format!(
+    let receiver = f.receiver.as_ref().map(|r| r.reported_until_seconds);
+    let sender = f.sender.as_ref().map(|s| s.reported_until_seconds);
+    let began = f.transport == Transport::Udp && (receiver.is_some() || sender.is_some());
+    for (end, did, told) in [("receiver", "received", receiver), ("sender", "sent", sender)] {
+        let text = match told {
+            Some(Some(until)) => format!(
                 "the {end} did not report: its figures are what it had told until {until:.2} s; what came later is not known"
-            );
-            out.push(Warning::new("end-lost", Severity::Warning, text).for_flow(f.id));
-        }
+            ),
+            None if began => format!(
+                "the {end} did not report, and had told nothing of this flow: what it {did} is not known, nor what was lost"
+            ),
+            _ => continue,
+        };
+        out.push(Warning::new("end-lost", Severity::Warning, text).for_flow(f.id));
     }
 }
 

@@ -205,6 +205,30 @@ fn a_lost_peer_that_told_sums_leaves_a_sum() {
     );
 }
 
+/// Killed before its first word of the flow, or where intervals were not asked for: all that arrived is numbered without a
+/// gap, and yet nobody knows how much more was sent.
+#[test]
+fn a_lost_sender_that_told_nothing_leaves_no_loss() {
+    let mut t = Test::of(vec![connection(Transport::Udp, Direction::Reverse)]);
+    assert!(t.record().warnings.is_empty() && t.record().is_loss_known(Direction::Reverse));
+    t.parts.remote = None;
+    t.parts.status = Status::Partial;
+    let record = t.record();
+    let flow = &record.flows[0];
+    assert!(flow.sender.is_none() && flow.receiver.as_ref().unwrap().lost_packets == Some(0));
+    assert!(flow.lost_an_end() && !record.is_loss_known(Direction::Reverse));
+    let warnings: Vec<_> = record.warnings.iter().map(|w| (&*w.code, w.flow)).collect();
+    assert_eq!(warnings, [("end-lost", Some(1))]);
+    assert!(
+        record.warnings[0].text.contains("sender")
+            && record.warnings[0].text.contains("told nothing")
+    );
+    // A stream's receiver needs no sender's count.
+    let mut t = Test::of(vec![connection(Transport::Tcp, Direction::Reverse)]);
+    t.parts.remote = None;
+    assert!(t.record().warnings.iter().all(|w| w.code != "end-lost"));
+}
+
 #[test]
 fn what_a_peer_had_told_gives_way_to_its_report() {
     let mut t = Test::udp();

@@ -28,8 +28,8 @@ const COLUMNS: [&str; 19] = [
 
 /// A row for each point and metric of every sweep and comparison, and for each figure that a search found (its `mean`; its last
 /// two bounds are `bound_low` and `bound_high`, which are no interval of confidence). What came of a precision stands with the
-/// metric that decided how many runs there are. Columns: `step` (names of the steps around it before its
-/// own, joined by ` / `), each axis, then the figures. RFC 4180, lines end in LF.
+/// metric that decided how many runs there are, in a row of `count` 0 where no run gave that metric. Columns: `step` (names of
+/// the steps around it before its own, joined by ` / `), each axis, then the figures. RFC 4180, lines end in LF.
 #[must_use]
 pub fn experiment_csv(experiment: &Experiment) -> String {
     let steps = flat(&experiment.steps, "");
@@ -52,9 +52,9 @@ pub fn experiment_csv(experiment: &Experiment) -> String {
             std::iter::once(text_cell(name)).chain(values).collect::<Vec<_>>()
         };
         for point in &step.points {
+            let whole = |n: Option<u64>| n.map_or(String::new(), |n| n.to_string());
             for (metric, s) in &point.metrics {
                 let precision = point.precision.as_ref().filter(|p| p.metric == *metric);
-                let whole = |n: Option<u64>| n.map_or(String::new(), |n| n.to_string());
                 let figures = [
                     text_cell(metric),
                     s.count.to_string(),
@@ -76,6 +76,20 @@ pub fn experiment_csv(experiment: &Experiment) -> String {
                     whole(precision.map(|p| p.count)),
                     precision.map_or(String::new(), |p| p.reached.to_string()),
                 ];
+                line(&mut out, place(&point.at).into_iter().chain(figures));
+            }
+            // No run gave the metric that decides: it has no figures, and what came of the precision is still told.
+            let decides = point.precision.as_ref();
+            if let Some(p) = decides.filter(|p| !point.metrics.contains_key(&p.metric)) {
+                let mut figures = [const { String::new() }; COLUMNS.len()];
+                figures[0] = text_cell(&p.metric);
+                figures[1] = "0".into();
+                figures[10] = point.disturbed.to_string();
+                figures[11] = point.failed.to_string();
+                figures[15] = p.asked_ratio.to_string();
+                figures[16] = whole(p.needed_count);
+                figures[17] = p.count.to_string();
+                figures[18] = p.reached.to_string();
                 line(&mut out, place(&point.at).into_iter().chain(figures));
             }
         }
@@ -149,6 +163,34 @@ mod tests {
         ));
         assert!(lines[1].starts_with("s,loss,") && lines[1].ends_with(",,,5,0.02,40,6,false"));
         assert!(lines[2].starts_with("s,throughput,") && lines[2].ends_with(",,,,,,,"), "{text}");
+    }
+
+    /// Where no run gave the figure, a program that looks for the precision must still find that it was not reached.
+    #[test]
+    fn a_precision_whose_metric_no_run_gave_has_a_row_of_no_runs() {
+        let experiment = serde_json::json!({
+            "schema": "weir.experiment/1", "id": "x", "version": "0", "name": "n", "started_at": "", "seconds": 0.0,
+            "status": "complete", "command": [], "seed": 1, "outcome": "inconclusive",
+            "steps": [{
+                "name": "s", "action": "test", "outcome": "inconclusive", "seconds": 0.0, "axes": ["rate"],
+                "points": [{
+                    "at": { "rate": "1M" }, "runs": 6, "disturbed": 2, "failed": 1,
+                    "metrics": { "throughput": { "count": 6, "mean": 2.0, "min": 1.0, "max": 3.0 } },
+                    "precision": {
+                        "metric": "loss", "asked_ratio": 0.02, "first_stage_count": 5, "count": 0, "reached": false,
+                    },
+                }],
+            }],
+        });
+        let text = experiment_csv(&serde_json::from_value(experiment).unwrap());
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(
+            lines[1].starts_with("s,1M,throughput,6,2,") && lines[1].ends_with(",,,,"),
+            "{text}"
+        );
+        assert_eq!(&lines[2..], ["s,1M,loss,0,,,,,,,,,2,1,,,,0.02,,0,false"]);
+        let cells = |line: &str| line.split(',').count();
+        assert_eq!(cells(lines[2]), cells(lines[0]));
     }
 
     /// Names and values are the scenario's author's, and a spreadsheet runs what begins like a formula.

@@ -3,14 +3,15 @@
 //! `user_version` counts the steps that were done. A step is never changed once a file may have gone through it; all
 //! that are missing run in one transaction, so that a file is of one layout whatever happens.
 
-use rusqlite::Transaction;
+use rusqlite::{OptionalExtension, Transaction, params};
 use weir_model::record::Record;
 
 use crate::parameters::keep_parameters;
+use crate::row::RunRow;
 
 type Step = fn(&Transaction<'_>) -> rusqlite::Result<()>;
 
-const STEPS: [Step; 2] = [first, second];
+const STEPS: [Step; 3] = [first, second, third];
 
 /// The layout of this program.
 pub(crate) const LAYOUT: i64 = STEPS.len() as i64;
@@ -90,6 +91,23 @@ fn second(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
         // A record that does not read is kept as it is: it has no parameters to be found by.
         if let Ok(record) = serde_json::from_str::<Record>(&text) {
             keep_parameters(transaction, &run, &record)?;
+        }
+    }
+    Ok(())
+}
+
+/// The loss of runs that were cut short is taken from their records again: the first two layouts were also written by
+/// versions that listed what a lost end had told of it as the loss of the run.
+fn third(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+    let mut cut = transaction.prepare("SELECT id FROM runs WHERE status <> 'complete'")?;
+    let cut: Vec<String> = cut.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    let mut record = transaction.prepare("SELECT record FROM records WHERE run = ?")?;
+    let mut keep = transaction.prepare("UPDATE runs SET loss_ratio = ? WHERE id = ?")?;
+    for run in cut {
+        let text: Option<String> = record.query_row([&run], |row| row.get(0)).optional()?;
+        // What does not read stays as it is: there is nothing better to list it by.
+        if let Some(Ok(record)) = text.map(|text| serde_json::from_str::<Record>(&text)) {
+            keep.execute(params![RunRow::from(&record).loss_ratio, run])?;
         }
     }
     Ok(())

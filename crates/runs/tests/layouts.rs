@@ -12,11 +12,20 @@ use weir_runs::{Filter, Store, StoreError};
 /// run whose record does not read.
 const LAYOUT_1: &[u8] = include_bytes!("golden/layout-1.db");
 
-fn old() -> (tempfile::TempDir, PathBuf) {
+/// Made by Weir when layout 2 was the newest: a whole run, one that was cut short though both ends reported, one whose
+/// sender told nothing and one whose receiver had told of three seconds; then, by hand, the loss by which the latter was
+/// listed in the first versions of that layout, and a run whose record does not read.
+const LAYOUT_2: &[u8] = include_bytes!("golden/layout-2.db");
+
+fn file(bytes: &[u8]) -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("runs.db");
-    std::fs::write(&path, LAYOUT_1).unwrap();
+    std::fs::write(&path, bytes).unwrap();
     (dir, path)
+}
+
+fn old() -> (tempfile::TempDir, PathBuf) {
+    file(LAYOUT_1)
 }
 
 /// The records of a file of layout 1.
@@ -67,7 +76,7 @@ fn a_file_of_layout_1_keeps_everything_and_can_be_searched() {
     assert_eq!(count("SELECT count(*) FROM records"), 3);
     assert_eq!(count("SELECT count(*) FROM labels"), 0);
     assert_eq!(count("SELECT count(*) FROM connections WHERE run LIKE '%ab12cd'"), 0);
-    assert_eq!(count("PRAGMA user_version"), 2);
+    assert_eq!(count("PRAGMA user_version"), 3);
 }
 
 #[test]
@@ -106,4 +115,31 @@ fn an_old_file_that_cant_be_written_says_what_to_do() {
     assert!(matches!(error, StoreError::Older { .. }), "{error}");
     assert!(error.to_string().contains("WEIR_DATA_DIR"), "{error}");
     assert_eq!(std::fs::read(&path).unwrap(), LAYOUT_1, "untouched");
+}
+
+/// Layout 2 listed what a lost end had told of as the loss of the run.
+#[test]
+fn the_loss_of_a_kept_run_that_lost_an_end_is_taken_back() {
+    let (_dir, path) = file(LAYOUT_2);
+    let listed = |path: &Path| -> BTreeMap<String, Option<f64>> {
+        let raw = rusqlite::Connection::open(path).unwrap();
+        let mut statement = raw.prepare("SELECT title, loss_ratio FROM runs").unwrap();
+        let rows = statement.query_map([], |r| Ok((r.get(0)?, r.get(1)?))).unwrap();
+        rows.map(Result::unwrap).collect()
+    };
+    let records = |path: &Path| -> BTreeMap<String, String> {
+        let raw = rusqlite::Connection::open(path).unwrap();
+        let mut statement = raw.prepare("SELECT run, record FROM records").unwrap();
+        let rows = statement.query_map([], |r| Ok((r.get(0)?, r.get(1)?))).unwrap();
+        rows.map(Result::unwrap).collect()
+    };
+    let (before, kept) = (listed(&path), records(&path));
+    assert_eq!((before["silent sender"], before["lost receiver"]), (Some(0.0), Some(0.0)));
+    drop(Store::open(&path).unwrap());
+    let mut expected = before.clone();
+    expected.insert("silent sender".into(), None);
+    expected.insert("lost receiver".into(), None);
+    assert!(before["cut short"].is_some() && before["unreadable"].is_some() && before.len() == 5);
+    assert_eq!(listed(&path), expected, "the loss of the others is as it was");
+    assert_eq!(records(&path), kept, "records are not touched");
 }

@@ -455,10 +455,11 @@ fn the_loss_of_a_run_whose_peer_was_lost_is_absent() {
     cut.total.forward.as_mut().unwrap().receiver.as_mut().unwrap().loss_ratio = Some(0.0);
     store.insert(&cut).unwrap();
     assert_eq!(store.list(&Filter::default()).unwrap()[0].loss_ratio, Some(0.0), "it was told");
-    let [mut no_receiver, mut no_sender] = [cut.clone(), cut];
+    let [mut no_receiver, mut no_sender, mut silent] = [cut.clone(), cut.clone(), cut];
     no_receiver.flows[0].receiver.as_mut().unwrap().reported_until_seconds = Some(3.0);
     no_sender.flows[0].sender.as_mut().unwrap().reported_until_seconds = Some(3.0);
-    for lost in [no_receiver, no_sender] {
+    silent.flows[0].sender = None;
+    for lost in [no_receiver, no_sender, silent] {
         let (_dir, _, mut store) = fresh();
         store.insert(&lost).unwrap();
         let row = store.list(&Filter::default()).unwrap().remove(0);

@@ -1,5 +1,7 @@
 // Figures of a record that stand for many values: which one it is, is said beside it. Pure.
 
+import type { Flow, Record } from './api/shapes';
+
 interface Distribution {
   mean_seconds: number;
   p50_seconds?: number | null;
@@ -8,4 +10,19 @@ interface Distribution {
 /** The median, which few samples do not have; then the mean. */
 export function middleOf(of: Distribution): { word: 'median' | 'mean'; value: number } {
   return typeof of.p50_seconds === 'number' ? { word: 'median', value: of.p50_seconds } : { word: 'mean', value: of.mean_seconds };
+}
+
+/** Whether an end of a flow was lost before it reported; of datagrams an absent end is one that told nothing at all. Then what the flow says of loss is of what was told, and the loss of the whole flow is not known. */
+export function lostAnEnd(flow: Pick<Flow, 'transport' | 'sender' | 'receiver'>): boolean {
+  const { sender, receiver } = flow;
+  return (flow.transport === 'udp' && (!sender || !receiver)) || isTime(sender?.reported_until_seconds) || isTime(receiver?.reported_until_seconds);
+}
+
+/** Whether the loss of a direction's sums is that of the whole run: no flow of datagrams lost an end. */
+export function isLossKnown(flows: Record['flows'], direction: Flow['direction']): boolean {
+  return !flows.some((flow) => flow.direction === direction && flow.transport === 'udp' && lostAnEnd(flow));
+}
+
+function isTime(value: number | null | undefined): boolean {
+  return typeof value === 'number';
 }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { askedBytes, askedRate, bitRate, byUnit, bytes, count, elapsed, milliseconds, percent, seconds, text, unitOf } from '../../src/lib/format';
-import { middleOf } from '../../src/lib/figures';
+import { isLossKnown, lostAnEnd, middleOf } from '../../src/lib/figures';
 
 describe('figures', () => {
   it('scale by powers of ten and keep four digits', () => {
@@ -67,5 +67,30 @@ describe('figures of a report', () => {
   it('say which middle they are', () => {
     expect(middleOf({ mean_seconds: 2, p50_seconds: 1 })).toEqual({ word: 'median', value: 1 });
     expect(middleOf({ mean_seconds: 2, p50_seconds: null })).toEqual({ word: 'mean', value: 2 });
+  });
+});
+
+describe('the loss of a run', () => {
+  type Flow = Parameters<typeof isLossKnown>[0][number];
+  const end = (until?: number | null) => ({ reported_until_seconds: until });
+  const flow = (given: object) => ({ transport: 'udp', direction: 'reverse', sender: end(), receiver: end(null), ...given }) as unknown as Flow;
+
+  it('is not known where an end was lost before it reported', () => {
+    expect(lostAnEnd(flow({}))).toBe(false);
+    expect(lostAnEnd(flow({ receiver: end(3) }))).toBe(true);
+    expect(lostAnEnd(flow({ sender: end(0) }))).toBe(true);
+  });
+
+  it('is not known where an end of datagrams told nothing at all', () => {
+    for (const given of [{ sender: undefined }, { sender: null }, { receiver: undefined }]) expect(lostAnEnd(flow(given))).toBe(true);
+    expect(lostAnEnd(flow({ transport: 'tcp', sender: undefined }))).toBe(false);
+  });
+
+  it('of a direction is known where that of all its datagrams is', () => {
+    const cut = flow({ sender: undefined });
+    expect(isLossKnown([flow({}), cut], 'reverse')).toBe(false);
+    expect(isLossKnown([flow({}), cut], 'forward')).toBe(true);
+    expect(isLossKnown([flow({}), flow({ transport: 'tcp', receiver: end(3) })], 'reverse')).toBe(true);
+    expect(isLossKnown([], 'forward')).toBe(true);
   });
 });

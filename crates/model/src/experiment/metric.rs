@@ -672,6 +672,24 @@ mod tests {
         assert!(!sums.is_loss_known(Direction::Forward), "its receiver told sums at most");
     }
 
+    /// A sender that was lost before its first word leaves no entry: what came behind the last number that arrived is no
+    /// more known than where it had told something.
+    #[test]
+    fn the_loss_of_datagrams_whose_sender_told_nothing_is_not_known() {
+        let of = |record: &Record, text: &str| text.parse::<Metric>().unwrap().of(record);
+        let mut cut = record();
+        cut.flows[1].sender = None;
+        assert!(cut.flows[1].lost_an_end() && !cut.flows[0].lost_an_end());
+        assert!(!cut.is_loss_known(Direction::Forward) && cut.is_loss_known(Direction::Reverse));
+        assert_eq!((of(&cut, "loss"), of(&cut, "lost_packets")), (None, None));
+        assert_eq!(of(&cut, "lost_packets of voice"), Some(10.0), "both of its ends reported");
+        let stream = Flow { transport: Transport::Tcp, ..cut.flows[1].clone() };
+        assert!(
+            !stream.lost_an_end(),
+            "of a stream the receiver's figures are whole by themselves"
+        );
+    }
+
     #[test]
     fn what_one_flow_lacks_all_together_lack() {
         let of = |record: &Record, text: &str| text.parse::<Metric>().unwrap().of(record);

@@ -108,12 +108,15 @@ record! {
 }
 
 impl Flow {
-    /// Whether an end was lost before it reported. Then the loss of the whole flow is not known: of what was sent behind a
-    /// lost receiver's last word some may have arrived, and without the sender's count nobody knows what came behind the last
-    /// number that arrived. What the flow's figures say of loss is of what was told.
+    /// Whether an end was lost before it reported; of datagrams an end that is absent is one that told nothing at all. Then
+    /// the loss of the whole flow is not known: of what was sent behind a lost receiver's last word some may have arrived,
+    /// and without the sender's count nobody knows what came behind the last number that arrived. What the flow's figures
+    /// say of loss is of what was told.
     #[must_use]
     pub fn lost_an_end(&self) -> bool {
-        self.sender.as_ref().is_some_and(|s| s.reported_until_seconds.is_some())
+        let is_absent = self.sender.is_none() || self.receiver.is_none();
+        self.transport == Transport::Udp && is_absent
+            || self.sender.as_ref().is_some_and(|s| s.reported_until_seconds.is_some())
             || self.receiver.as_ref().is_some_and(|r| r.reported_until_seconds.is_some())
     }
 }

@@ -183,10 +183,10 @@ impl Record {
     }
 
     /// Whether the loss of a direction's sums is that of the whole run: both ends of each flow of datagrams reported
-    /// ([`Flow::lost_an_end`]; a flow whose receiver told sums alone has none of its own).
+    /// ([`Flow::lost_an_end`]).
     #[must_use]
     pub fn is_loss_known(&self, direction: Direction) -> bool {
         let mut flows = self.flows.iter().filter(|f| f.direction == direction);
-        flows.all(|f| f.transport != Transport::Udp || f.receiver.is_some() && !f.lost_an_end())
+        flows.all(|f| f.transport != Transport::Udp || !f.lost_an_end())
     }
 }

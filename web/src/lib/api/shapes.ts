@@ -20,6 +20,7 @@ export type ExperimentList = Schemas['ExperimentList'];
 export type ExperimentState = Schemas['ExperimentState'];
 export type FigureData = Schemas['FigureData'];
 export type FigureList = Schemas['FigureList'];
+export type Flow = Schemas['Flow'];
 export type Hello = Schemas['Hello'];
 export type InterfaceEntry = Schemas['InterfaceEntry'];
 export type InterfaceList = Schemas['InterfaceList'];
