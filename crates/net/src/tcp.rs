@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 
 pub use crate::sys::memfile::MemFile;
 pub use crate::sys::tcp::{
-    TcpListener, TcpStream, available_congestion_controls, try_congestion_control,
+    TcpListener, TcpStream, available_congestion_controls, limit_unsent, try_congestion_control,
+    unacknowledged_bytes,
 };
 pub use crate::sys::tcp_info::TcpInfo;
 

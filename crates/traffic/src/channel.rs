@@ -2,6 +2,7 @@
 //!
 //! Reading is cancel-safe: what has arrived stays in the decoder, so that it can stand in a `select!`.
 
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,10 +11,12 @@ use serde::de::DeserializeOwned;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::time::Instant;
 use weir_wire::control;
 use weir_wire::frame::{FrameDecoder, encode_frame};
 
 use crate::key::Key;
+use crate::patience::{Over, Waiting};
 
 /// The handshake: two messages, both sides proved by the pre-shared key, forward secret.
 const NOISE_PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
@@ -23,6 +26,8 @@ const PROLOGUE: &[u8] = b"weir control 1";
 const NOISE_MAX: usize = 65_535;
 /// Bytes taken from a connection at once.
 const READ_BYTES: usize = 16 << 10;
+/// Bytes of a report that may wait unsent in the system.
+const UNSENT_BYTES: u32 = 16 << 10;
 /// Bytes of its tag.
 const NOISE_TAG: usize = 16;
 
@@ -41,6 +46,8 @@ pub(crate) enum ChannelError {
     Key,
     #[error("an encrypted message was damaged")]
     Crypto,
+    #[error("it did not take in time what was sent")]
+    NotTaken(Over),
 }
 
 /// A peer's words as they may be shown: no control characters (a terminal would obey them), and not endless.
@@ -73,6 +80,8 @@ pub(crate) struct Reader {
     /// Frames of encrypted messages, when there is a key.
     sealed: Option<(FrameDecoder, Cipher)>,
     meter: Meter,
+    /// When bytes came last, be they a message or a part of one.
+    heard: Instant,
 }
 
 /// The writing half.
@@ -103,6 +112,7 @@ pub(crate) async fn open(
         frames: FrameDecoder::new(limit),
         sealed: cipher.clone().map(|c| (FrameDecoder::new(NOISE_MAX), c)),
         meter: meter.clone(),
+        heard: Instant::now(),
     };
     Ok((reader, Writer { half: write, cipher, meter }))
 }
@@ -168,6 +178,11 @@ impl Reader {
         self.frames.set_limit(limit);
     }
 
+    /// When bytes came last; before any, when the connection was opened.
+    pub(crate) fn heard(&self) -> Instant {
+        self.heard
+    }
+
     /// The next message. Cancel-safe.
     pub(crate) async fn read<M: DeserializeOwned>(&mut self) -> Result<M, ChannelError> {
         loop {
@@ -194,6 +209,7 @@ impl Reader {
                 Err(e) => return Err(e.into()),
             };
             self.meter.add(n);
+            self.heard = Instant::now();
             match &mut self.sealed {
                 Some((sealed, _)) => sealed.push(&buffer[..n]),
                 None => self.frames.push(&buffer[..n]),
@@ -216,6 +232,52 @@ pub(crate) async fn linger(reader: &mut Reader, writer: &mut Writer) {
 impl Writer {
     /// Sends a message. Not cancel-safe: a part of it may be gone.
     pub(crate) async fn write<M: Serialize>(&mut self, message: &M) -> Result<(), ChannelError> {
+        let bytes = self.sealed(message)?;
+        Ok(self.half.write_all(&bytes).await?)
+    }
+
+    /// Sends a message to a peer that may be slow: what it takes renews the patience. A part of the message may be gone
+    /// when that ends.
+    pub(crate) async fn write_patiently<M: Serialize>(
+        &mut self,
+        message: &M,
+        waiting: &mut Waiting,
+    ) -> Result<(), ChannelError> {
+        let bytes = self.sealed(message)?;
+        // Else the system would take megabytes at once, of which nobody knows whether the peer takes them.
+        let stream: &TcpStream = self.half.as_ref();
+        let _ = weir_net::tcp::limit_unsent(stream.as_fd(), UNSENT_BYTES);
+        let mut rest = &bytes[..];
+        while !rest.is_empty() {
+            let now = Instant::now();
+            if let Some(over) = waiting.over(now) {
+                return Err(ChannelError::NotTaken(over));
+            }
+            // The system calls only once a third of its buffer is free again, which takes longer than the patience over
+            // a slow link: that the peer acknowledges is asked for.
+            let before = self.unacknowledged();
+            match tokio::time::timeout_at(waiting.look(now), self.half.write(rest)).await {
+                Ok(Ok(0)) => return Err(ChannelError::Closed),
+                Ok(Ok(n)) => {
+                    rest = &rest[n..];
+                    waiting.moved(Instant::now());
+                }
+                Ok(Err(e)) => return Err(e.into()),
+                Err(_) if self.unacknowledged() < before => waiting.moved(Instant::now()),
+                Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes that the peer has still to acknowledge; where the system does not tell, always as many.
+    fn unacknowledged(&self) -> u32 {
+        let stream: &TcpStream = self.half.as_ref();
+        weir_net::tcp::unacknowledged_bytes(stream.as_fd()).unwrap_or(0)
+    }
+
+    /// The bytes of a message on the wire, counted.
+    fn sealed<M: Serialize>(&self, message: &M) -> Result<Vec<u8>, ChannelError> {
         let frame = encode_frame(&control::encode(message))?;
         let bytes = match &self.cipher {
             None => frame,
@@ -233,6 +295,6 @@ impl Writer {
             }
         };
         self.meter.add(bytes.len());
-        Ok(self.half.write_all(&bytes).await?)
+        Ok(bytes)
     }
 }

@@ -3,12 +3,15 @@
 
 mod faults_common;
 
-use std::io::Write;
-use std::net::TcpStream;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
 
 use faults_common::*;
 use weir_model::plan::{Connection, DataPorts, Direction, Transport};
-use weir_traffic::{Key, Limits, ServerConfig, ServerEvent};
+use weir_model::record::Status;
+use weir_model::units::ByteSize;
+use weir_traffic::{ClientConfig, Key, Limits, Patience, ServerConfig, ServerEvent, Stop, run};
 use weir_wire::control::{ClientMessage, ClockState, Hello, SenderTotal, ServerMessage};
 use weir_wire::datagram::{ControlDatagram, Kind, LEN, MAGIC};
 use weir_wire::frame::encode_frame;
@@ -476,4 +479,168 @@ fn a_stream_whose_receiver_is_gone_ends_and_does_not_spin() {
     drop(stream);
     let told = raw.read_until(|m| matches!(m, ServerMessage::FlowFailed { flow: 1, .. }));
     assert!(told.is_some());
+}
+
+/// Patience in milliseconds.
+fn patience(silence: u64, whole: u64) -> Patience {
+    let ms = Duration::from_millis;
+    Patience { silence: ms(silence), whole: ms(whole) }
+}
+
+/// Stands before a server at 127.0.0.2 and drips what it sends once it is asked for its report: in so many pieces each
+/// time something comes, 50 ms apart, and after so many of them nothing more.
+fn dripping(server: SocketAddr, pieces: usize, most: usize) {
+    let listener = TcpListener::bind(("127.0.0.2", server.port())).unwrap();
+    std::thread::spawn(move || {
+        // The control connection and that of the data.
+        for near in listener.incoming().take(2) {
+            let (mut near, mut far) = (near.unwrap(), TcpStream::connect(server).unwrap());
+            let (mut to_near, mut from_far) = (near.try_clone().unwrap(), far.try_clone().unwrap());
+            let asked = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+            let is_asked = asked.clone();
+            std::thread::spawn(move || {
+                let mut buffer = [0; 65_536];
+                while let Ok(n @ 1..) = near.read(&mut buffer) {
+                    let mark = b"\"type\":\"report\"";
+                    if buffer[..n].windows(mark.len()).any(|w| w == mark) {
+                        asked.store(true, std::sync::atomic::Ordering::Relaxed);
+                    }
+                    if far.write_all(&buffer[..n]).is_err() {
+                        return;
+                    }
+                }
+                let _ = far.shutdown(Shutdown::Write);
+            });
+            std::thread::spawn(move || {
+                let mut buffer = [0; 65_536];
+                let mut sent = 0;
+                while let Ok(n @ 1..) = from_far.read(&mut buffer) {
+                    let drips = is_asked.load(std::sync::atomic::Ordering::Relaxed);
+                    let size = if drips { n.div_ceil(pieces) } else { n };
+                    for piece in buffer[..n].chunks(size) {
+                        if drips {
+                            sent += 1;
+                            std::thread::sleep(Duration::from_millis(50));
+                        }
+                        if sent <= most && to_near.write_all(piece).is_err() {
+                            return;
+                        }
+                    }
+                }
+                let _ = to_near.shutdown(Shutdown::Write);
+            });
+        }
+    });
+}
+
+/// A test whose report drips.
+fn dripped(
+    (pieces, most): (usize, usize),
+    report: Patience,
+) -> Result<weir_model::record::Record, weir_traffic::Failure> {
+    let server = Server::start(ServerConfig::default());
+    dripping(server.address, pieces, most);
+    let tcp = Connection { bytes: Some(ByteSize(100_000)), ..Connection::default() };
+    let mut p = plan(vec![tcp]);
+    p.port = server.address.port();
+    p.latency = false;
+    let config = ClientConfig { report, ..ClientConfig::new(p, "127.0.0.2") };
+    run(config, Stop::new(), &mut |_| {})
+}
+
+#[test]
+fn a_server_that_drips_its_report_is_waited_for() {
+    // 3 s at least, three times the silence.
+    let record = dripped((60, usize::MAX), patience(1000, 60_000)).unwrap();
+    assert_eq!(record.status, Status::Complete);
+    assert_eq!(record.flows[0].receiver.as_ref().unwrap().bytes, 100_000);
+}
+
+#[test]
+fn a_report_that_drips_past_the_deadline_is_not_called_silence_and_silence_is() {
+    let lost = |drip, report, words: &str| {
+        let failure = dripped(drip, report).unwrap_err();
+        assert_eq!(failure.error.exit_code(), 3);
+        let record = failure.partial.as_ref().unwrap();
+        assert_eq!(record.status, Status::Partial);
+        assert!(record.flows[0].sender.as_ref().unwrap().bytes > 0);
+        let text = failure.to_string();
+        assert!(text.contains(words) && record.end_reason.contains(words), "{text}");
+    };
+    // Byte by byte, a minute.
+    lost((usize::MAX, usize::MAX), patience(10_000, 500), "the report was not whole after 0.5 s");
+    lost((usize::MAX, 10), patience(500, 60_000), "nothing was heard of it for 0.5 s");
+}
+
+/// A session whose report is far larger than the buffers on its way, and asked for.
+fn large_report(server: &Server) -> (Raw, Vec<TcpStream>) {
+    let many = Connection { count: FLOWS, ..Connection::default() };
+    let (mut raw, opened) = Raw::narrow_session(server.address, plan(vec![many]));
+    let attach = |flow| {
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        stream.write_all(&data_preface(&opened, flow).encode()).unwrap();
+        assert!(matches!(raw.read(), Some(ServerMessage::FlowReady { .. })));
+        stream
+    };
+    let held = (1..=FLOWS).map(attach).collect();
+    raw.send(&ClientMessage::Report);
+    (raw, held)
+}
+
+/// Flows of a large report.
+const FLOWS: u32 = 400;
+
+fn closed_for(server: &Server, words: &str) {
+    until("its session is closed", || server.closed() > 0);
+    let events = server.events.lock().unwrap().clone();
+    let reason = events.into_iter().find_map(|e| match e {
+        ServerEvent::SessionClosed { reason, .. } => Some(reason),
+        _ => None,
+    });
+    assert_eq!(reason.as_deref(), Some(words));
+}
+
+#[test]
+fn a_client_that_takes_its_report_slowly_gets_it() {
+    let server =
+        Server::start(limits(Limits { report: patience(2000, 60_000), ..Limits::default() }));
+    let (mut raw, _held) = large_report(&server);
+    // Little, for longer than the silence: only what is acknowledged shows it.
+    for _ in 0..50 {
+        assert!(raw.take(350) > 0);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let mut flows = 0;
+    let end = std::iter::from_fn(|| raw.read()).find(|m| {
+        flows += u32::from(matches!(m, ServerMessage::Flow(_)));
+        matches!(m, ServerMessage::End(_))
+    });
+    assert!(end.is_some(), "cut after {flows} flows");
+    assert_eq!(flows, FLOWS);
+    raw.send(&ClientMessage::Close);
+    closed_for(&server, "done");
+}
+
+#[test]
+fn a_client_that_does_not_take_its_report_is_cut() {
+    let server =
+        Server::start(limits(Limits { report: patience(500, 60_000), ..Limits::default() }));
+    let (raw, _held) = large_report(&server);
+    closed_for(&server, "the client took nothing of its report for 0.5 s");
+    drop(raw);
+    server.still_serves();
+    // Nor does a little now and then hold a session.
+    let server =
+        Server::start(limits(Limits { report: patience(60_000, 1000), ..Limits::default() }));
+    let (mut raw, _held) = large_report(&server);
+    let mut taken = 0;
+    while server.closed() == 0 {
+        // Far from whole.
+        assert!(taken < 100_000, "{taken} bytes");
+        taken += raw.take(64);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    closed_for(&server, "the client had not taken its report after 1 s");
+    drop(raw);
+    server.still_serves();
 }

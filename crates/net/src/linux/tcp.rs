@@ -162,6 +162,19 @@ impl TcpListener {
     }
 }
 
+/// Lets a TCP socket take more only while fewer than `bytes` wait unsent (`TCP_NOTSENT_LOWAT`).
+pub fn limit_unsent(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
+    sockopt::set(socket, libc::SOL_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
+}
+
+/// Bytes written to a TCP socket and not yet acknowledged by the peer (`SIOCOUTQ`).
+pub fn unacknowledged_bytes(socket: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: SIOCOUTQ (the same number as TIOCOUTQ) writes one int.
+    let rc = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    if rc == 0 { Ok(u32::try_from(bytes).unwrap_or(0)) } else { Err(io::Error::last_os_error()) }
+}
+
 impl TcpStream {
     /// Connects to `to`; gives up with `TimedOut` after `timeout_ns` (the system's own limit, about two minutes: `None`).
     pub fn connect(to: SocketAddr, options: &TcpOptions, timeout_ns: Option<u64>) -> Result<Self> {
@@ -380,14 +393,7 @@ impl TcpStream {
 
     /// Bytes written and not yet acknowledged by the peer (`SIOCOUTQ`).
     pub fn unacknowledged_bytes(&self) -> io::Result<u32> {
-        let mut bytes: libc::c_int = 0;
-        // SAFETY: SIOCOUTQ (the same number as TIOCOUTQ) writes one int.
-        let rc = unsafe { libc::ioctl(self.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
-        if rc == 0 {
-            Ok(u32::try_from(bytes).unwrap_or(0))
-        } else {
-            Err(io::Error::last_os_error())
-        }
+        unacknowledged_bytes(self.as_fd())
     }
 
     /// The socket's memory accounts (`SO_MEMINFO`).

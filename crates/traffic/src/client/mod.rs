@@ -18,6 +18,7 @@ use weir_net::clock::Clock;
 
 use crate::TrafficError;
 use crate::key::Key;
+use crate::patience::Patience;
 use crate::stop::Stop;
 
 /// How a test is to run.
@@ -45,6 +46,8 @@ pub struct ClientConfig {
     pub nominal_auto: bool,
     /// Sending starts at this time of the clock, ns, or as soon as both ends are ready, when that is later.
     pub start_at_ns: Option<u64>,
+    /// How long the server's report is waited for.
+    pub report: Patience,
     /// The clock; a test may inject one.
     pub clock: Clock,
 }
@@ -64,6 +67,7 @@ impl ClientConfig {
             spin: None,
             nominal_auto: false,
             start_at_ns: None,
+            report: Patience::default(),
             clock: Clock::System,
         }
     }

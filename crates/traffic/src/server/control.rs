@@ -24,9 +24,10 @@ use super::{ServerEvent, Shared};
 use crate::channel::{self, ChannelError, Meter, Reader, Writer};
 use crate::engine::{Events, FlowEvent, lock};
 use crate::flows::{Flow, SessionFacts, tcp_options};
+use crate::patience::{Over, Waiting};
 use crate::{START_NS, hello, host};
 
-/// A client that does not take our messages for this long is gone.
+/// A client that does not take one of our messages for this long is gone; a report has a patience of its own.
 const WRITE_SECONDS: u64 = 10;
 /// Beyond this many UDP flows each gets a port of its own: older kernels scan connected sockets of one port.
 const SHARED_UDP_FLOWS: usize = 1000;
@@ -480,9 +481,11 @@ impl Task<'_> {
                                 return ("the report could not be made".into(), report);
                             };
                             end.warnings.extend(shared.engine.notes().into_iter().skip(notes_before));
-                            if !self.send_report(&end).await {
-                                return ("the client left before its report".into(), Some(Box::new(end)));
+                            if let Err(e) = self.send_report(&end).await {
+                                return (not_taken(&e), Some(Box::new(end)));
                             }
+                            // That it took the report is a sign of life, which may have lasted longer than the silence.
+                            heard = Instant::now();
                             report = Some(Box::new(end));
                         }
                         Ok(ClientMessage::Close) => return ("done".into(), report),
@@ -569,13 +572,26 @@ impl Task<'_> {
         making.await.ok()
     }
 
-    async fn send_report(&mut self, end: &EndReport) -> bool {
+    async fn send_report(&mut self, end: &EndReport) -> Result<(), ChannelError> {
+        let mut waiting = Waiting::begin(self.shared.config.limits.report, Instant::now());
         for flow in &end.flows {
-            if !self.send(&ServerMessage::Flow(Box::new(flow.clone()))).await {
-                return false;
-            }
+            let message = ServerMessage::Flow(Box::new(flow.clone()));
+            self.writer.write_patiently(&message, &mut waiting).await?;
         }
-        let rest = EndReport { flows: vec![], ..end.clone() };
-        self.send(&ServerMessage::End(Box::new(rest))).await
+        let rest = ServerMessage::End(Box::new(EndReport { flows: vec![], ..end.clone() }));
+        self.writer.write_patiently(&rest, &mut waiting).await
+    }
+}
+
+/// Why a client has not got its report.
+fn not_taken(e: &ChannelError) -> String {
+    match e {
+        ChannelError::NotTaken(Over::Silent(silence)) => {
+            format!("the client took nothing of its report for {} s", silence.as_secs_f64())
+        }
+        ChannelError::NotTaken(Over::NotWhole(whole)) => {
+            format!("the client had not taken its report after {} s", whole.as_secs_f64())
+        }
+        _ => "the client left before its report".into(),
     }
 }

@@ -31,9 +31,10 @@ use crate::TrafficError;
 use crate::engine::{Engine, check_scheduling, lock};
 use crate::key::Key;
 use crate::log::PacketLog;
+use crate::patience::Patience;
 use crate::stop::Stop;
 
-/// Limits of a server, all settable.
+/// Limits of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Sessions at once.
@@ -48,6 +49,8 @@ pub struct Limits {
     pub half_open: u64,
     /// A session whose client is not heard of for this long ends.
     pub silence_seconds: u64,
+    /// How long a client may take over its report: its session ends when it takes nothing, or not all.
+    pub report: Patience,
 }
 
 impl Default for Limits {
@@ -59,6 +62,7 @@ impl Default for Limits {
             hello_seconds: 10,
             half_open: 20_000,
             silence_seconds: 30,
+            report: Patience::default(),
         }
     }
 }

@@ -146,7 +146,20 @@ pub struct Raw {
 impl Raw {
     /// Connected; nothing is said.
     pub fn silent(server: SocketAddr) -> Raw {
-        let stream = TcpStream::connect(server).unwrap();
+        Raw::over(TcpStream::connect(server).unwrap())
+    }
+
+    /// With a session, over a connection whose buffers hold little: small segments keep the server's own small.
+    pub fn narrow_session(server: SocketAddr, plan: Plan) -> (Raw, Opened) {
+        let socket =
+            socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        socket.set_recv_buffer_size(4096).unwrap();
+        socket.set_tcp_mss(536).unwrap();
+        socket.connect(&server.into()).unwrap();
+        Raw::over(socket.into()).greet().ask(plan)
+    }
+
+    fn over(stream: TcpStream) -> Raw {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
         Raw { stream, frames: FrameDecoder::new(CLIENT_LIMIT) }
@@ -154,14 +167,21 @@ impl Raw {
 
     /// Connected, with the preface.
     pub fn connect(server: SocketAddr) -> Raw {
-        let mut raw = Raw::silent(server);
-        raw.stream.write_all(&encode_control(ControlMode::Plain)).unwrap();
-        raw
+        Raw::silent(server).preface()
+    }
+
+    fn preface(mut self) -> Raw {
+        self.stream.write_all(&encode_control(ControlMode::Plain)).unwrap();
+        self
     }
 
     /// With the hello, answered.
     pub fn greeted(server: SocketAddr) -> Raw {
-        let mut raw = Raw::connect(server);
+        Raw::silent(server).greet()
+    }
+
+    fn greet(self) -> Raw {
+        let mut raw = self.preface();
         raw.send(&ClientMessage::Hello(own_hello()));
         assert!(matches!(raw.read(), Some(ServerMessage::Hello(_))));
         raw
@@ -169,12 +189,23 @@ impl Raw {
 
     /// With a session.
     pub fn session(server: SocketAddr, plan: Plan) -> (Raw, Opened) {
-        let mut raw = Raw::greeted(server);
-        raw.send(&open(plan));
-        match raw.read() {
-            Some(ServerMessage::Opened(opened)) => (raw, opened),
+        Raw::greeted(server).ask(plan)
+    }
+
+    fn ask(mut self, plan: Plan) -> (Raw, Opened) {
+        self.send(&open(plan));
+        match self.read() {
+            Some(ServerMessage::Opened(opened)) => (self, opened),
             other => panic!("{other:?}"),
         }
+    }
+
+    /// Takes up to `bytes` of what has come, whole messages or not; waits for the first of them.
+    pub fn take(&mut self, bytes: usize) -> usize {
+        let mut buffer = vec![0; bytes];
+        let n = self.stream.read(&mut buffer).unwrap_or(0);
+        self.frames.push(&buffer[..n]);
+        n
     }
 
     pub fn send(&mut self, message: &ClientMessage) {

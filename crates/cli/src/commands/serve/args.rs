@@ -162,6 +162,7 @@ pub(crate) fn config(args: &ServeArgs, key: Option<Key>) -> ServerConfig {
             hello_seconds: limits.hello_time.0 / 1_000_000_000,
             half_open: limits.max_half_open.into(),
             silence_seconds: limits.silence_time.0 / 1_000_000_000,
+            ..Limits::default()
         },
         data_ports: general.data_ports.clone(),
         one_off: general.one_off,

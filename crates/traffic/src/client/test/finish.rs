@@ -101,23 +101,30 @@ impl Test<'_> {
     ) -> Result<EndReport, TrafficError> {
         self.send(&ClientMessage::Report).await?;
         let mut flows: Vec<FlowReport> = vec![];
-        let deadline = Instant::now() + Duration::from_secs(120);
+        let mut waiting = Waiting::begin(self.config.report, Instant::now());
         let most = self.meter.bytes().saturating_add(REPORT_BYTES);
         loop {
             if self.meter.bytes() > most {
                 let reason = "a report of more than 1 GiB".into();
                 return Err(TrafficError::Protocol { address: self.remote, reason });
             }
-            let until = deadline.min(Instant::now() + SILENCE);
-            let before = self.meter.bytes();
-            let Ok(message) = tokio::time::timeout_at(until, reader.read::<ServerMessage>()).await
-            else {
-                // A part of a message is a sign of life: a report of minutes takes longer than that over a link of some
-                // kbit/s. Nothing is sent here meanwhile, so that the bytes are the server's.
-                if self.meter.bytes() > before && Instant::now() < deadline {
-                    continue;
+            // A part of a message is a sign of life: over a link of some kbit/s a message takes longer than the silence.
+            waiting.moved(reader.heard());
+            match waiting.over(Instant::now()) {
+                None => {}
+                Some(Over::Silent(silence)) => {
+                    return Err(self.silent("the exchange of results", silence));
                 }
-                return Err(self.silent("the exchange of results"));
+                Some(Over::NotWhole(whole)) => {
+                    let reason =
+                        format!("the report was not whole after {} s", whole.as_secs_f64());
+                    let during = "the exchange of results";
+                    return Err(TrafficError::Lost { address: self.remote, during, reason });
+                }
+            }
+            let reading = reader.read::<ServerMessage>();
+            let Ok(message) = tokio::time::timeout_at(waiting.until(), reading).await else {
+                continue;
             };
             match message {
                 Ok(ServerMessage::Flow(flow)) => {

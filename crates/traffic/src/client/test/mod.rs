@@ -30,14 +30,13 @@ use super::{ClientConfig, Event, Failure};
 use crate::channel::{ChannelError, Meter, Writer, clean};
 use crate::engine::{Engine, FlowEvent, NO_WAY, check_scheduling, lock};
 use crate::flows::{Flow, SessionFacts};
+use crate::patience::{Over, SILENCE, Waiting};
 use crate::reference::{self, Choice};
 use crate::stop::{Stop, StopReason};
 use crate::{START_NS, TrafficError, clock_identity, host};
 
 /// A sign of life goes to the server this often; it answers.
 const ALIVE: Duration = Duration::from_secs(2);
-/// A server of which nothing is heard for this long is gone, even if nothing says so: a path or an interface may be.
-const SILENCE: Duration = Duration::from_secs(12);
 /// Most bytes of a server's report.
 const REPORT_BYTES: u64 = 1 << 30;
 

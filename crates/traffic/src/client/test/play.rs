@@ -154,7 +154,7 @@ impl Test<'_> {
                     for flow in &self.flows {
                         flow.stop(&self.engine);
                     }
-                    return (fail(self.silent("the test")), intervals);
+                    return (fail(self.silent("the test", SILENCE)), intervals);
                 }
                 () = give_up_due => {
                     let missing: Vec<u32> = self.specs.iter().map(|s| s.id).filter(|id| !self.receiver_done.contains(id)).collect();
@@ -166,8 +166,8 @@ impl Test<'_> {
     }
 
     /// Nothing came for too long.
-    pub(super) fn silent(&self, during: &'static str) -> TrafficError {
-        let reason = format!("nothing was heard of it for {} s", SILENCE.as_secs());
+    pub(super) fn silent(&self, during: &'static str, silence: Duration) -> TrafficError {
+        let reason = format!("nothing was heard of it for {} s", silence.as_secs_f64());
         TrafficError::Lost { address: self.remote, during, reason }
     }
 
