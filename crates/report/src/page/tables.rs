@@ -43,6 +43,7 @@ pub(super) fn totals(record: &Record) -> Grid {
     );
     for direction in DIRECTIONS {
         let Some(total) = record.direction(direction) else { continue };
+        let is_known = record.is_loss_known(direction);
         // Writes and reads of streams are no packets.
         let udp = record
             .flows
@@ -61,8 +62,8 @@ pub(super) fn totals(record: &Record) -> Grid {
                 s.bytes.into(),
                 Some(s.packets).filter(|_| udp).into(),
                 s.seconds.into(),
-                s.lost_packets.into(),
-                s.loss_ratio.into(),
+                s.lost_packets.filter(|_| is_known).into(),
+                s.loss_ratio.filter(|_| is_known).into(),
                 s.late_packets.into(),
                 s.duplicate_packets.into(),
                 s.reordered_packets.into(),
@@ -114,14 +115,15 @@ pub(super) fn flows(record: &Record) -> Grid {
     for f in record.flows.iter().take(ROWS) {
         let udp = f.transport == Transport::Udp;
         let (s, r) = (f.sender.as_ref(), f.receiver.as_ref());
+        let is_known = !f.lost_an_end();
         let received = |pick: fn(&Receiver) -> Option<u64>| Cell::from(r.and_then(pick));
         grid.row(flow_head(f).into_iter().chain([
             s.and_then(|s| s.bits_per_second).into(),
             r.and_then(|r| r.bits_per_second).into(),
             s.map(|s| s.packets).filter(|_| udp).into(),
             r.map(|r| r.packets).filter(|_| udp).into(),
-            received(|r| r.lost_packets),
-            r.and_then(|r| r.loss_ratio).into(),
+            r.and_then(|r| r.lost_packets).filter(|_| is_known).into(),
+            r.and_then(|r| r.loss_ratio).filter(|_| is_known).into(),
             received(|r| r.late_packets),
             received(|r| r.duplicate_packets),
             received(|r| r.reordered_packets),
