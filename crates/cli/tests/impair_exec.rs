@@ -172,6 +172,50 @@ fn what_ends_this_program_ends_the_command_and_leaves_a_report() {
     }
 }
 
+/// How often the thread that takes signals has gone to sleep.
+fn sleeps_of_the_listener(process: u32) -> Option<u64> {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let read = |name: &str, task: &Path| std::fs::read_to_string(task.join(name)).ok();
+    let listener = tasks.map(|task| task.unwrap().path());
+    let mut listener =
+        listener.filter(|task| read("comm", task).as_deref() == Some("weir-signals\n"));
+    let status = read("status", &listener.next()?)?;
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?
+        .trim()
+        .parse()
+        .ok()
+}
+
+#[test]
+fn a_signal_while_it_starts_starts_nothing_and_leaves_nothing() {
+    let test = "a_signal_while_it_starts_starts_nothing_and_leaves_nothing";
+    let Some(lab) = world(test) else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str| directory.path().join(name);
+    // The start is held where it opens the way out: its nft is one that waits.
+    let nft = "#!/bin/sh\ntouch $DIRECTORY/asked\n\
+               while [ ! -e $DIRECTORY/go ]; do sleep 0.02; done; exit 1\n";
+    std::fs::write(file("nft"), nft).unwrap();
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(file("nft"), executable).unwrap();
+    let mut command = exec(&lab, directory.path(), &["sh", "-c", "touch $DIRECTORY/ready"]);
+    let path = std::env::var("PATH").unwrap();
+    command.env("PATH", format!("{}:{path}", directory.path().display()));
+    let running = Running::start(command);
+    until("it prepares", || file("asked").exists());
+    let id = running.child().id();
+    let slept = sleeps_of_the_listener(id).unwrap();
+    signal("TERM", running.child());
+    until("the signal is taken", || sleeps_of_the_listener(id) > Some(slept));
+    std::fs::write(file("go"), "").unwrap();
+    let ended = running.finish();
+    assert_eq!(ended.status.code(), Some(143), "{}", ended.stderr);
+    assert!(ended.stderr.contains("before the command was started"), "{}", ended.stderr);
+    assert!(!file("ready").exists() && !is_left(directory.path()));
+}
+
 #[test]
 fn a_command_that_does_not_end_is_killed_when_asked_again() {
     let test = "a_command_that_does_not_end_is_killed_when_asked_again";

@@ -43,17 +43,18 @@ pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
         // Before there are threads; threads of ours then may enter the lab's namespaces.
         enter_user_namespace().map_err(weir_lab::Error::from)?;
     }
+    let (sender, told) = channel();
+    // From here on there is something to take down. Nobody listens any more when the command has ended: then this program
+    // is about to end, too.
+    signals::each(move |reason| {
+        let _ = sender.send(reason);
+    })?;
     let lab = Lab::up(&LabSpec { topology: Topology::Middle, ..LabSpec::default() })?;
     let mut more = Vec::new();
     if let Some(path) = &args.journal {
         more.extend(["--journal".into(), path.as_os_str().to_owned()]);
     }
     let mut emulator = spawn::start(lab.command("m", spawn::OWN_PROGRAM)?, &impairment, &more)?;
-    let (sender, told) = channel();
-    // Nobody listens any more when the command has ended: then this program is about to end, too.
-    signals::each(move |reason| {
-        let _ = sender.send(reason);
-    })?;
     let relay = relay::start(&lab, "b")?;
     note(emulator.head.trim_end());
     let b = lab.host("b")?;
@@ -74,6 +75,12 @@ pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
     let mut command = lab.command("a", program)?;
     command.args(words).env("WEIR_HOST", b.ipv4.to_string());
     let resolver = resolver(&mut command, &outward, names, text, b.ipv4)?;
+    if let Ok(reason) = told.try_recv() {
+        drop((relay, outward));
+        let _ = emulator.finish();
+        note("told to end before the command was started");
+        return Ok(reason.exit_code());
+    }
     let started = command.spawn();
     // With it goes this process's end of the pipe that tells of the mount.
     drop(command);
