@@ -141,7 +141,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<Span>,
     /// Let everything pass untouched once nobody has asked anything by the control socket for this long [default: never]
-    #[arg(long, value_name = "TIME", value_parser = crate::commands::values::positive)]
+    #[arg(long, value_name = "TIME", conflicts_with = "no_control_socket", value_parser = crate::commands::values::positive)]
     pub(crate) dead_man: Option<Span>,
     /// Give up every capability that an emulator has no use for.
     #[arg(long, hide = true)]
@@ -156,7 +156,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FRAMES", value_parser = values::whole(64_u32..=1_048_576))]
     pub(crate) ring: Option<u32>,
     /// Where to listen for `weir impair set` and the like [default: in the runtime directory]
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", visible_alias = "socket")]
     pub(crate) control_socket: Option<PathBuf>,
     /// Listen nowhere: it cannot be controlled while it runs
     #[arg(long, conflicts_with = "control_socket")]
@@ -179,7 +179,7 @@ pub(crate) struct RunArgs {
 #[derive(Debug, Args)]
 pub(crate) struct SocketArgs {
     /// Its control socket [default: that of the only one that runs]
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", visible_alias = "control-socket")]
     pub(crate) socket: Option<PathBuf>,
 }
 
