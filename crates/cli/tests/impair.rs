@@ -328,14 +328,20 @@ fn an_interface_that_others_work_through_is_refused() {
 fn an_interface_that_is_removed_ends_it_with_what_was_counted() {
     let test = "an_interface_that_is_removed_ends_it_with_what_was_counted";
     let Some(path) = Path::up(test, &["ip", "ping"]) else { return };
-    let emulator = path.emulator(&["--both", "delay 1ms"]);
+    let words = ["impair", "to-a", "to-b", "--both", "delay 1ms", "--json"];
+    let emulator = Running::start(path.weir("m", &words));
+    until("it listens", || run(path.weir("m", &["impair", "stats"])).status.success());
     let b = path.lab.host("b").unwrap().ipv4.to_string();
     path.tool("a", &["ping", "-c", "2", "-i", "0.2", &b]).good();
     path.tool("m", &["ip", "link", "del", "dev", "to-b"]).good();
-    let (code, stdout, stderr) = emulator.ended();
-    assert_eq!(code, Some(3), "{stderr}");
-    assert!(stderr.contains("to-b") && stderr.contains("gone"), "{stderr}");
-    assert!(stdout.contains("A to B"), "{stdout}");
+    let ended = emulator.finish();
+    assert_eq!(ended.status.code(), Some(3), "{}", ended.stderr);
+    assert!(ended.stderr.contains("error: ") && ended.stderr.contains("gone"), "{}", ended.stderr);
+    // One object, which tells the reason as well.
+    let report: Value = serde_json::from_str(&ended.stdout).unwrap();
+    let reason = report["end_reason"].as_str().unwrap();
+    assert!(reason.contains("to-b") && reason.contains("gone"), "{reason}");
+    assert_eq!(report["directions"].as_array().unwrap().len(), 2);
 }
 
 #[test]
@@ -447,7 +453,13 @@ fn captures_and_profiles_need_no_rights() {
     let out = std::fs::read(file("out")).unwrap();
     assert_eq!(out[..4], [0x4d, 0x3c, 0xb2, 0xa1], "times in ns");
     assert_eq!(out[24..32], [1, 0, 0, 0, 0, 0x65, 0xcd, 0x1d], "1.5 s");
-    assert_eq!(weir(&["impair", "--pcap-in", &from, "--pcap-out", &from]).status.code(), Some(2));
+    // By whatever name: a second name of a file is that file.
+    std::fs::hard_link(&from, file("again")).unwrap();
+    for same in [from.clone(), file("again")] {
+        let refused = weir(&["impair", "--pcap-in", &from, "--pcap-out", &same]);
+        assert_eq!(refused.status.code(), Some(2), "{same}");
+        assert!(refused.stderr.contains("--pcap-out"), "{}", refused.stderr);
+    }
     // Nor is either of them the journal, there or not; and nothing was cut for being refused.
     let new = file("new");
     for (to, journal) in [(&to, &from), (&to, &to), (&new, &new)] {

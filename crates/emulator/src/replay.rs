@@ -9,6 +9,7 @@ use weir_laws::Direction;
 use weir_link::capture::{CaptureFormat, CaptureReader, CaptureWriter, LINK_TYPE_ETHERNET};
 use weir_model::impairment::Impairment;
 
+use crate::emulator::Ending;
 use crate::error::EmulatorError;
 use crate::journal::Journal;
 use crate::lateness::seconds;
@@ -33,13 +34,16 @@ impl Replay {
     /// Sends the frames of `input` through the laws to `output`; names are for messages. The output has the input's
     /// format, frames in the order of their departures, times in ns; in pcapng, interface 0 is what entered at A.
     ///
+    /// A capture that is damaged somewhere, and a journal that cannot be written, are told beside the report of what was
+    /// done.
+    ///
     /// # Errors
-    /// A capture that makes no sense or is not of Ethernet; a failing reader or writer; an impairment that does not hold.
+    /// What is no capture, or not of Ethernet; a failing writer; an impairment that does not hold.
     pub fn run(
         &self,
         input: (impl Read, &str),
         output: (impl Write, &str),
-    ) -> Result<Report, EmulatorError> {
+    ) -> Result<Ending, EmulatorError> {
         let (name_in, name_out) = (input.1.to_owned(), output.1.to_owned());
         let mut reader = CaptureReader::new(input.0, &name_in)?;
         let format = reader.format();
@@ -67,14 +71,14 @@ impl Replay {
         let mut links = [LinkReport::default(); 2];
         let (mut first_ns, mut now_ns) = (None, 0_u64);
         let (mut stepped_back, mut cut) = (0_u64, 0_u64);
-        let mut damage = None;
+        let mut error: Option<EmulatorError> = None;
         loop {
             let frame = match reader.next_frame() {
                 Ok(Some(frame)) => frame,
                 Ok(None) => break,
-                Err(error) => {
+                Err(damage) => {
                     // What came before it is whole, and goes out whole: what is held now, too.
-                    damage = Some(error);
+                    error = Some(damage.into());
                     break;
                 }
             };
@@ -119,11 +123,8 @@ impl Replay {
             passage.close_journal();
         }
         let watching = journal.as_ref().map(Journal::watching);
-        if let Some(journal) = journal {
-            journal.finish()?;
-        }
-        if let Some(error) = damage {
-            return Err(error.into());
+        if let Some(Err(failure)) = journal.map(Journal::finish) {
+            error = error.or(Some(failure));
         }
         let mut notes = Vec::new();
         if stepped_back > 0 {
@@ -136,19 +137,24 @@ impl Replay {
                 "{cut} frames were cut when they were captured; rates count what is there"
             ));
         }
-        Ok(Report {
+        let end_reason = match &error {
+            Some(error) => error.to_string(),
+            None => "end of the capture".into(),
+        };
+        let report = Report {
             schema: REPORT_SCHEMA.into(),
             interfaces: ["A".into(), "B".into()],
             links: vec![format!("capture {name_in}"), format!("capture {name_out}")],
             seconds: seconds(now_ns - first_ns.unwrap_or(now_ns)),
-            end_reason: Some("end of the capture".into()),
+            end_reason: Some(end_reason),
             impairment: ImpairmentReport { config: self.impairment.clone(), flows },
             directions,
             configurations: vec![AppliedConfiguration { number: 0, at_seconds: [0.0, 0.0] }],
             alarms: Vec::new(),
             journal: watching.map(|watching| watching.report()),
             notes,
-        })
+        };
+        Ok(Ending { report, error })
     }
 }
 

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // a helper outside #[test] that can't go on is a failed test
 
 use sha2::{Digest, Sha256};
+use weir_emulator::Ending;
 use weir_emulator::replay::Replay;
 use weir_link::capture::{CaptureFormat, CaptureReader, CaptureWriter};
 use weir_model::impairment::Impairment;
@@ -40,7 +41,8 @@ fn replay(laws: &str) -> Replay {
 
 fn run(replay: &Replay, input: &[u8]) -> (Vec<u8>, weir_emulator::Report) {
     let mut out = Vec::new();
-    let report = replay.run((input, "in"), (&mut out, "out")).unwrap();
+    let Ending { report, error } = replay.run((input, "in"), (&mut out, "out")).unwrap();
+    assert!(error.is_none(), "{error:?}");
     (out, report)
 }
 
@@ -124,8 +126,11 @@ fn a_capture_that_is_cut_is_told_and_what_came_before_goes_out_whole() {
     let replay = Replay { journal: Some(path.clone()), ..replay("delay 40ms") };
     let mut out = Vec::new();
     // Held at the cut: all of them, since they came within 20 ms.
-    let error = replay.run((&input[..input.len() - 1], "in"), (&mut out, "out")).unwrap_err();
-    assert!(error.to_string().contains("ends within a frame"), "{error}");
+    let ending = replay.run((&input[..input.len() - 1], "in"), (&mut out, "out")).unwrap();
+    let reason = ending.error.unwrap().to_string();
+    assert!(reason.contains("ends within a frame"), "{reason}");
+    assert_eq!(ending.report.end_reason, Some(reason));
+    assert_eq!(ending.report.impairment.flows[0].counters.sent_packets, 199);
     let whole = frames(&input);
     let moved: Vec<_> =
         whole[..199].iter().map(|(t, i, f)| (t + 40_000_000, *i, f.clone())).collect();
@@ -156,8 +161,29 @@ fn a_slow_journal_is_waited_for_since_a_capture_has_time() {
         std::iter::from_fn(|| reader.read_judged().unwrap()).count() as u64
     });
     let replay = Replay { journal: Some(path), ..replay("none") };
-    let report = replay.run((&input[..], "in"), (std::io::sink(), "out")).unwrap();
-    let journal = report.journal.unwrap();
+    let ending = replay.run((&input[..], "in"), (std::io::sink(), "out")).unwrap();
+    let journal = ending.report.journal.unwrap();
     assert_eq!((journal.records, journal.dropped_records), (FRAMES, 0));
     assert_eq!(reader.join().unwrap(), FRAMES);
+}
+
+#[test]
+fn a_journal_that_cannot_be_written_is_told_and_the_capture_and_its_counts_are_whole() {
+    let full = std::path::PathBuf::from("/dev/full");
+    if !full.exists() {
+        eprintln!("SKIPPED a_journal_that_cannot_be_written: no /dev/full");
+        return;
+    }
+    let input = capture(CaptureFormat::Pcap, 200);
+    let (out, report) = run(&replay("delay 40ms"), &input);
+    let replay = Replay { journal: Some(full), ..replay("delay 40ms") };
+    let mut same = Vec::new();
+    let ending = replay.run((&input[..], "in"), (&mut same, "out")).unwrap();
+    let reason = ending.error.unwrap().to_string();
+    assert!(reason.contains("/dev/full"), "{reason}");
+    let counters = |report: &weir_emulator::Report| -> Vec<_> {
+        report.impairment.flows.iter().map(|flow| flow.counters).collect()
+    };
+    assert_eq!(counters(&ending.report), counters(&report));
+    assert!(ending.report.journal.is_some_and(|journal| journal.failed) && same == out);
 }

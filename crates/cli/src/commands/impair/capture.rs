@@ -2,12 +2,14 @@
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, IsTerminal, Read, Write, stdin, stdout};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use weir_emulator::Ending;
 use weir_emulator::replay::Replay;
 
 use super::args::RunArgs;
-use super::text;
+use super::{outcome, text};
 use crate::app::{note, style};
 use crate::error::CliError;
 use crate::output::print;
@@ -55,7 +57,7 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
         false => path.display().to_string(),
     };
     let names = (name(from, piped_in, "stdin"), name(to, piped_out, "stdout"));
-    let report = replay.run(
+    let Ending { report, error } = replay.run(
         (BufReader::with_capacity(1 << 18, input), &names.0),
         (BufWriter::with_capacity(1 << 18, output), &names.1),
     )?;
@@ -70,20 +72,22 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
     if args.json {
         let text =
             serde_json::to_string_pretty(&report).map_err(|e| CliError::Internal(e.to_string()))?;
-        return print(&format!("{text}\n"));
+        print(&format!("{text}\n"))?;
+        return outcome(error, true, 0);
     }
     let mut out = format!("{} → {}, seed {}\n", names.0, names.1, report.impairment.config.seed);
     out += &text::laws(&report.impairment.config);
     out += &text::table(&report, &style());
-    print(&out)
+    print(&out)?;
+    outcome(error, false, 0)
 }
 
-/// Whether both name one file, which need not be there. Devices and pipes may be given twice.
+/// Whether both name one file, by whatever name, which need not be there. Devices and pipes may be given twice.
 fn is_one_file(a: &Path, b: &Path) -> bool {
+    if let (Ok(a), Ok(b)) = (a.metadata(), b.metadata()) {
+        return a.is_file() && (a.dev(), a.ino()) == (b.dev(), b.ino());
+    }
     let place = |path: &Path| -> Option<PathBuf> {
-        if let Ok(found) = path.canonicalize() {
-            return found.is_file().then_some(found);
-        }
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         Some(directory.unwrap_or(Path::new(".")).canonicalize().ok()?.join(path.file_name()?))
     };

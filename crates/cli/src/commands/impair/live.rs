@@ -98,15 +98,11 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
     if args.json {
         let report = serde_json::to_string_pretty(&ending.report)
             .map_err(|e| CliError::Internal(e.to_string()))?;
-        // An error has its own line behind what was counted.
         print(&format!("{report}\n"))?;
     } else {
         print(&text::table(&ending.report, &style()))?;
     }
-    match ending.error {
-        Some(error) => Err(error.into()),
-        None => Ok(why.map_or(0, StopReason::exit_code)),
-    }
+    super::outcome(ending.error, args.json, why.map_or(0, StopReason::exit_code))
 }
 
 /// The files of a journal that a server has asked for: new ones, so that no link there is followed, and of whoever the runs

@@ -15,6 +15,9 @@ mod text;
 use args::Verb;
 pub(crate) use args::{ImpairArgs, LawArgs};
 
+use weir_emulator::EmulatorError;
+
+use crate::app::note;
 use crate::error::CliError;
 
 /// Runs `weir impair …`.
@@ -27,9 +30,22 @@ pub(crate) fn run(args: ImpairArgs) -> Result<i32, CliError> {
     }
 }
 
+/// What the program ends with behind a report that is printed: `code`, or what went wrong. With `--json` the report is the
+/// one object on stdout; it names the error as its `end_reason`, which stderr tells with its sources.
+fn outcome(error: Option<EmulatorError>, json: bool, code: i32) -> Result<i32, CliError> {
+    match error.map(CliError::from) {
+        None => Ok(code),
+        Some(error) if json => {
+            note(&format!("error: {}", error.chain()));
+            Ok(error.exit_code())
+        }
+        Some(error) => Err(error),
+    }
+}
+
 /// The contract's exit code for an error of the emulator.
-pub(crate) fn exit_code(error: &weir_emulator::EmulatorError) -> i32 {
-    use weir_emulator::EmulatorError as E;
+pub(crate) fn exit_code(error: &EmulatorError) -> i32 {
+    use EmulatorError as E;
     let of_system = |errno: Option<i32>| match errno {
         // ENODEV: an interface that is not there is a mistyped argument.
         Some(19) => 2,
