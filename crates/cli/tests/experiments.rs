@@ -263,6 +263,7 @@ fn bad_scenarios_are_refused_by_name() {
         ("[[step]]\ntest = { args = \"{x}\" }", "{x} is no variable"),
         ("[[step]]\nsweep = { over = [\"colour=red\"], test = {} }", "colour"),
         ("[[step]]\nsweep = { over = [\"size=5..1\"], test = {} }", "A..B:STEP"),
+        ("[[step]]\ntest = { args = \"-u\" }\nexpect = [\"loss < 1\"]", "1 % or 100 %"),
         ("[[step]]\nimpair = { both = \"loss 1%\" }", "an [emulator.NAME]"),
         ("[[step]]\ncommand = { run = [\"id\"], host = \"b\" }", "nothing runs commands elsewhere"),
         ("[[step]]\nwait = { test = \"none\" }", "background = true"),
