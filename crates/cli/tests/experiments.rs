@@ -300,6 +300,31 @@ fn a_sweep_says_how_much_it_will_be() {
     assert!(out.contains("8 runs at 4 points, 24 s of sending;"), "{out}{err}");
 }
 
+/// Whoever reads a first line alone (`| head -1`) takes nothing from the experiment: it goes on to its own verdict, and panics nowhere.
+#[test]
+fn a_reader_that_leaves_ends_no_experiment() {
+    let dir = tempfile::tempdir().unwrap();
+    for (bound, code) in [("1 %", 0), ("0 %", 1)] {
+        let text = format!(
+            "schema = \"weir.scenario/1\"\nname = \"s\"\n[lab]\n[[step]]\nexpect = [\"loss < {bound}\"]\n\
+             sweep = {{ over = [\"size=64..256:64\"], test = {{ args = \"-u -b 100k -t 1\" }} }}\n"
+        );
+        let path = file(dir.path(), &text);
+        for words in [&["run", "--simulate", &path][..], &["run", "--simulate", "--json", &path]] {
+            let mut child = weir(dir.path(), words)
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap();
+            drop(child.stdout.take());
+            let output = child.wait_with_output().unwrap();
+            let err = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(code), "{words:?}: {err}");
+            assert!(!err.contains("panicked") && !err.contains("error:"), "{words:?}: {err}");
+        }
+    }
+}
+
 #[test]
 fn a_peer_that_is_not_there_is_an_error_and_the_rest_is_skipped() {
     let dir = tempfile::tempdir().unwrap();
