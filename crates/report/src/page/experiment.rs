@@ -87,7 +87,7 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
         ..Section::new(
             "what-ran",
             "What ran",
-            vec![Block::Command(experiment.command.join(" ")), Block::Facts(facts)],
+            vec![Block::Command(super::run::command(&experiment.command)), Block::Facts(facts)],
         )
     });
     // The runs of a parallel step are sums over those inside of it.
