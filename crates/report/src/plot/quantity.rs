@@ -83,7 +83,7 @@ impl Quantity {
 /// A bare number to three significant digits, by its exponent where it is very small or very large.
 fn number(value: f64) -> String {
     let magnitude = value.abs();
-    if magnitude == 0.0 || (0.9995..1e15).contains(&magnitude) {
+    if magnitude == 0.0 || (0.9995..1e7).contains(&magnitude) {
         grouped(&significant(value))
     } else if (1e-4..0.9995).contains(&magnitude) {
         let decimals = (2.0 - magnitude.log10().floor()) as usize;
@@ -120,6 +120,8 @@ mod tests {
             (Quantity::Number, f64::NAN, "–"),
         ] {
             assert_eq!(nb(quantity.format(value)), text);
+            (Quantity::Number, 1_265_881_250.0, "1.27e9"),
+            (Quantity::Number, 1_840_000.0, "1_840_000"),
         }
     }
 }
