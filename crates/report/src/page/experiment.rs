@@ -184,7 +184,8 @@ fn quantity(metric: &str) -> Quantity {
         Ok(Unit::Ratio) => Quantity::Ratio,
         Ok(Unit::Bytes) => Quantity::Bytes,
         Ok(Unit::Count) => Quantity::Count,
-        Ok(Unit::PerMinute) | Err(_) => Quantity::Number,
+        Ok(Unit::PerMinute) => Quantity::PerMinute,
+        Err(_) => Quantity::Number,
     }
 }
 
@@ -196,6 +197,7 @@ fn suffix(quantity: Quantity) -> &'static str {
         Quantity::PacketsPerSecond => "_packets_per_second",
         Quantity::Bytes => "_bytes",
         Quantity::Ratio => "_ratio",
+        Quantity::PerMinute => "_per_minute",
         Quantity::Count | Quantity::Number => "",
     }
 }
@@ -220,6 +222,7 @@ fn variance(quantity: Quantity) -> &'static str {
         Quantity::PacketsPerSecond => "Variance, (packets/s)²",
         Quantity::Seconds => "Variance, s²",
         Quantity::Bytes => "Variance, B²",
+        Quantity::PerMinute => "Variance, (per minute)²",
         Quantity::Ratio | Quantity::Count | Quantity::Number => "Variance",
     }
 }
@@ -675,6 +678,17 @@ mod tests {
         assert_eq!(cell(&told, "Failed"), None);
         step.points[1].failed = 1;
         assert_eq!(cell(&text(&step), "Failed").as_deref(), Some("0"));
+    }
+
+    /// A figure without its unit is none.
+    #[test]
+    fn responsiveness_has_its_unit() {
+        let mut step = sweep(&["direction"], &[(&["forward"], 1225.0)]);
+        let summary = step.points[0].metrics.remove("throughput").unwrap();
+        step.points[0].metrics.insert("responsiveness".into(), summary);
+        let page = of_experiment(&experiment(step));
+        let html = crate::page::html(&page);
+        assert!(html.contains("responsiveness, per minute"), "{html}");
     }
 
     #[test]
