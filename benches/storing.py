@@ -36,6 +36,23 @@ def free_port():
         return probe.getsockname()[1]
 
 
+def listens(server, said, patience_seconds=30):
+    """Waits for the line by which the answering side says that it listens, in the file `said`. Gives up when it ends before that, or
+    says nothing of the kind."""
+    end = time.monotonic() + patience_seconds
+    while time.monotonic() < end:
+        has_ended = server.poll() is not None
+        with open(said, encoding="utf-8", errors="replace") as file:
+            words = file.read()
+        if "listening on" in words:
+            return
+        if has_ended:
+            break
+        time.sleep(0.005)
+    print(f"storing.py: weir serve does not listen; it said: {words.strip() or 'nothing'}", file=sys.stderr)
+    raise SystemExit(3)
+
+
 def cpu_seconds(command, environment):
     """User and system seconds of a program that has ended, and its wall seconds."""
     begun = time.monotonic()
@@ -85,12 +102,15 @@ def main():
     port = str(free_port())
     with tempfile.TemporaryDirectory() as place:
         environment = {**os.environ, "WEIR_DATA_DIR": place}
-        server = subprocess.Popen(
-            [args.weir, "serve", "-p", port, "--bind", "127.0.0.1"],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment,
-        )
+        # A file, since nobody reads what it says of each test.
+        said = os.path.join(place, "server.log")
+        with open(said, "wb") as log:
+            server = subprocess.Popen(
+                [args.weir, "serve", "-p", port, "--bind", "127.0.0.1"],
+                stdout=log, stderr=subprocess.STDOUT, env=environment,
+            )
         try:
-            time.sleep(1)
+            listens(server, said)
             test = [args.weir, "test", "127.0.0.1", "-p", port]
             volume = str(args.seconds * 10**10 // 8)
             high, walls = pairs_of(test + ["-n", volume], args.pairs, environment)

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use weir_experiment::scenario::extent::Extent;
 use weir_experiment::scenario::{Files, check};
 use weir_model::experiment::{
     Action, CollectStep, EmulatorSpec, HostSpec, ImpairStep, Impairing, Published, Scenario, Step,
@@ -382,7 +383,7 @@ pub(crate) fn checked(
     scenario: &Scenario,
     directory: PathBuf,
     words: Words,
-) -> Result<u64, Problem> {
+) -> Result<Extent, Problem> {
     check(scenario, &Files::new(directory), &words).map_err(|e| match &e {
         weir_experiment::scenario::ScenarioError::Model(e) => Problem::of_model(root, e),
         other => Problem::new(axum::http::StatusCode::UNPROCESSABLE_ENTITY, other.to_string()),

@@ -118,7 +118,7 @@ mod tests {
             (json!({ "over": ["rate=1M", "rate=2M"] }), "/over/1"),
             (json!({ "over": ["nonsense=1"] }), "/over/0"),
             (json!({ "over": ["rate=1M,fast"] }), "/over/0"),
-            (json!({ "over": ["length=1..101", "mss=1000..1101"] }), "/over"),
+            (json!({ "over": ["length=1..101:1", "mss=1000..1101:1"] }), "/over"),
             (json!({ "metrics": ["loss", "luck"] }), "/metrics/1"),
             (json!({ "expect": ["loss is low"] }), "/expect/0"),
             (json!({ "expect": ["loss < 1 % where size=3"] }), "/expect/0"),

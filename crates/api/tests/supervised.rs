@@ -17,7 +17,9 @@ use served::{Served, serve_launched};
 fn with_script(script: &str) -> Served {
     let directory = tempfile::tempdir().unwrap();
     let program = directory.path().join("program");
-    let text = format!("#!/bin/sh\nhere={}\n{script}\n", directory.path().display());
+    // A shell that was started while SIGINT is ignored, as behind `&` in a script, could never trap it.
+    let shell = "#!/usr/bin/env -S --default-signal=INT /bin/sh";
+    let text = format!("{shell}\nhere={}\n{script}\n", directory.path().display());
     // By another program: one that is forked here meanwhile would keep it open for writing.
     let mut write = Command::new("sh");
     write.args(["-c", "cat > \"$0\" && chmod 755 \"$0\""]).arg(&program).stdin(Stdio::piped());

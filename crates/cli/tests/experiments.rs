@@ -263,6 +263,8 @@ fn bad_scenarios_are_refused_by_name() {
         ("[[step]]\ntest = { args = \"{x}\" }", "{x} is no variable"),
         ("[[step]]\nsweep = { over = [\"colour=red\"], test = {} }", "colour"),
         ("[[step]]\nsweep = { over = [\"size=5..1\"], test = {} }", "A..B:STEP"),
+        ("[[step]]\nsweep = { over = [\"size=64..256\"], test = {} }", "64..256:32 for one in 32"),
+        ("[[step]]\ntest = { args = \"-u\" }\nexpect = [\"loss < 1\"]", "1 % or 100 %"),
         ("[[step]]\nimpair = { both = \"loss 1%\" }", "an [emulator.NAME]"),
         ("[[step]]\ncommand = { run = [\"id\"], host = \"b\" }", "nothing runs commands elsewhere"),
         ("[[step]]\nwait = { test = \"none\" }", "background = true"),
@@ -281,6 +283,46 @@ fn bad_scenarios_are_refused_by_name() {
     );
     assert_eq!(output.status.code(), Some(2));
     assert!(err.contains("did you mean runs?"), "{err}");
+}
+
+/// On the virtual clock, whose time is its own: how many runs come is told before the first of them, also beside JSON.
+#[test]
+fn a_sweep_says_how_much_it_will_be() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "schema = \"weir.scenario/1\"\nname = \"s\"\n[lab]\n\
+                [[step]]\nsweep = { over = [\"size=64..256:64\"], runs = 2, test = { args = \"-u -b 100k -t 3\" } }\n";
+    let path = file(dir.path(), text);
+    let (_, out, err) = run(dir.path(), &["run", "--simulate", &path]);
+    assert_eq!(out.lines().nth(1), Some("8 runs at 4 points"), "{out}{err}");
+    let (_, _, err) = run(dir.path(), &["run", "--simulate", "--json", &path]);
+    assert_eq!(err.lines().next(), Some("8 runs at 4 points"), "{err}");
+    let (_, out, err) = run(dir.path(), &["run", "--check", &path]);
+    assert!(out.contains("8 runs at 4 points, 24 s of sending;"), "{out}{err}");
+}
+
+/// Whoever reads a first line alone (`| head -1`) takes nothing from the experiment: it goes on to its own verdict, and panics nowhere.
+#[test]
+fn a_reader_that_leaves_ends_no_experiment() {
+    let dir = tempfile::tempdir().unwrap();
+    for (bound, code) in [("1 %", 0), ("0 %", 1)] {
+        let text = format!(
+            "schema = \"weir.scenario/1\"\nname = \"s\"\n[lab]\n[[step]]\nexpect = [\"loss < {bound}\"]\n\
+             sweep = {{ over = [\"size=64..256:64\"], test = {{ args = \"-u -b 100k -t 1\" }} }}\n"
+        );
+        let path = file(dir.path(), &text);
+        for words in [&["run", "--simulate", &path][..], &["run", "--simulate", "--json", &path]] {
+            let mut child = weir(dir.path(), words)
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap();
+            drop(child.stdout.take());
+            let output = child.wait_with_output().unwrap();
+            let err = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(code), "{words:?}: {err}");
+            assert!(!err.contains("panicked") && !err.contains("error:"), "{words:?}: {err}");
+        }
+    }
 }
 
 #[test]

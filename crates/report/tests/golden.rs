@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use support::golden;
 
-use weir_model::record::Record;
+use weir_model::record::{Flow, Record};
 use weir_report::{
     CSV_COLUMNS, CsvWriter, ErrorEvent, IntervalTable, JsonStream, Start, Style, TextOptions,
     header, json_line, json_pretty, summary,
@@ -43,6 +43,42 @@ fn text() {
     golden("tcp_bidir_verbose.txt", &terminal(&support::tcp_bidir(), &verbose));
     golden("partial.txt", &terminal(&support::partial(), &plain));
     golden("thousand.txt", &terminal(&support::thousand(), &plain));
+}
+
+/// Of a run that lost an end the rows of the summary tell no loss, as everything else does: absent is absent.
+#[test]
+fn the_rows_of_a_flow_that_lost_an_end_tell_no_loss() {
+    let rows = |record: &Record| -> Vec<String> {
+        let text = summary(record, &TextOptions { verbose: true, ..TextOptions::default() });
+        text.lines().filter(|l| l.contains("  receiver")).map(Into::into).collect()
+    };
+    let mut record = support::udp_loss();
+    let told = rows(&record);
+    assert!(!told.is_empty() && told.iter().all(|l| l.contains("%)")), "{told:?}");
+    for flow in &mut record.flows {
+        flow.receiver.as_mut().unwrap().reported_until_seconds = Some(1.5);
+    }
+    let told = rows(&record);
+    assert!(told.iter().all(|l| l.contains("  -/") && !l.contains('%')), "{told:?}");
+    // One of two that run together: its own row and the sum's.
+    let mut other = support::udp_loss().flows[0].clone();
+    (other.id, other.name) = (99, "other".into());
+    record.flows.truncate(1);
+    record.flows.push(other);
+    let told = rows(&record);
+    assert_eq!(told.len(), 3, "{told:?}");
+    let is_told: Vec<bool> = told.iter().map(|l| l.contains("%)")).collect();
+    assert_eq!(is_told, [false, true, false], "{told:?}");
+    // Streams have no loss: losing an end of one says nothing of the datagrams beside it.
+    let mut mixed = support::udp_loss();
+    let mut streams = support::tcp_bidir().flows;
+    streams[0].receiver.as_mut().unwrap().reported_until_seconds = Some(1.5);
+    mixed.flows.extend(streams);
+    let whole = mixed.flows[0].clone();
+    mixed.flows.extend((50..54).map(|id| Flow { id, ..whole.clone() }));
+    let text = summary(&mixed, &TextOptions::default());
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(!words.contains("lost an end"), "{text}");
 }
 
 #[test]

@@ -55,8 +55,9 @@ pub(crate) fn looked_at(text: &str, config: &Config) -> Result<Vec<String>, Prob
     let scripts = config.scripts.as_deref();
     let scenario = scenarios::of_request("", text, &set, &hosts, false, scripts)?;
     let nowhere = PathBuf::from("/nonexistent");
-    let runs = scenarios::checked("", &scenario, nowhere, config.words)?;
-    Ok(vec![format!("{} steps, at least {runs} runs", scenario.steps.len())])
+    let extent = scenarios::checked("", &scenario, nowhere, config.words)?;
+    let steps = format!("{} steps, at least {} runs", scenario.steps.len(), extent.runs);
+    Ok([steps].into_iter().chain(extent.words()).collect())
 }
 
 pub(crate) async fn list(State(app): State<Shared>) -> Json200<ExperimentList> {

@@ -286,6 +286,7 @@ fn axis(a: &plot::Axis) -> FigureAxis {
         Quantity::PacketsPerSecond => "packets_per_second",
         Quantity::Bytes => "bytes",
         Quantity::Ratio => "ratio",
+        Quantity::PerMinute => "per_minute",
         Quantity::Count => "count",
         Quantity::Number => "number",
     };

@@ -140,7 +140,7 @@ pub struct FigureAxis {
     pub label: String,
     /// Its name in files; ends in the SI unit.
     pub key: String,
-    /// Kind of its values: `seconds`, `bits_per_second`, `packets_per_second`, `bytes`, `ratio`, `count`, `number`.
+    /// Kind of its values: `seconds`, `bits_per_second`, `packets_per_second`, `bytes`, `ratio`, `per_minute`, `count`, `number`.
     pub quantity: String,
     /// `linear`, `log` or `category`.
     pub scale: String,

@@ -163,7 +163,10 @@ impl Events {
     /// The next event of this name for which this holds.
     #[track_caller]
     pub(crate) fn until(&mut self, name: &str, holds: impl Fn(&Value) -> bool) -> Value {
+        // The stream goes on by itself: its silence is no limit.
+        let end = std::time::Instant::now() + LIMIT;
         loop {
+            assert!(std::time::Instant::now() < end, "no such {name} within {LIMIT:?}");
             let (event, data) =
                 self.next().unwrap_or_else(|| panic!("the stream ended before {name}"));
             if event == name && holds(&data) {

@@ -2,11 +2,15 @@
 #![allow(dead_code, clippy::unwrap_used)]
 
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 use weir_api::{Config, Server};
 use weir_model::record::{RUN_SCHEMA, Record};
 use weir_runs::{Place, Store};
+
+/// Ends a broken test; no good one comes near it.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Served {
     pub(crate) address: SocketAddr,
@@ -20,8 +24,16 @@ pub(crate) struct Served {
 impl Drop for Served {
     fn drop(&mut self) {
         drop(self.end.take());
-        if let Some(thread) = self.thread.take() {
+        let Some(thread) = self.thread.take() else { return };
+        // A server whose programs do not end would hold its test up for ever.
+        let end = Instant::now() + PATIENCE;
+        while !thread.is_finished() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if thread.is_finished() {
             let _ = thread.join();
+        } else if !std::thread::panicking() {
+            panic!("the server did not end within {PATIENCE:?}");
         }
     }
 }

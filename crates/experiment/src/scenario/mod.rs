@@ -1,11 +1,12 @@
 //! Scenarios and sweeps: steps run in order, at the same time or again, runs summed up and expectations judged.
 //!
-//! What a file says is `weir_model::experiment`; here it is done. The rooms: [`grid`] (points and their order), [`judge`]
+//! What a file says is `weir_model::experiment`; here it is done. The rooms: [`grid`] (points and their order), [`extent`] (how much it is), [`judge`]
 //! (repetitions and expectations), [`search`] (RFC 2544 and others), [`journal`] (going on after an interruption), `world`
 //! (lab, servers, emulators, tests as programs), `steps` (doing), [`text`] and [`junit`] (telling).
 //!
 //! Commands of a scenario run on this machine and in its lab alone: nothing that comes over a network can start one.
 
+pub mod extent;
 pub mod grid;
 pub mod journal;
 pub mod judge;
@@ -38,6 +39,7 @@ use weir_model::units::Seed;
 
 pub use steps::is_installed;
 
+use extent::Extent;
 use journal::Journal;
 
 /// What kept an experiment from being made.
@@ -262,11 +264,15 @@ pub struct Options<'a> {
     pub monotonic_ns: &'a (dyn Fn() -> u64 + Sync),
 }
 
-/// Checks all plans and files of a scenario without running anything; returns how many runs it makes at least.
+/// Checks all plans and files of a scenario without running anything; returns what it comes to at least.
 ///
 /// # Errors
 /// [`ScenarioError`] with the step, and what is wrong with it.
-pub fn check(scenario: &Scenario, files: &Files, words: Words<'_>) -> Result<u64, ScenarioError> {
+pub fn check(
+    scenario: &Scenario,
+    files: &Files,
+    words: Words<'_>,
+) -> Result<Extent, ScenarioError> {
     plans::check(scenario, files, words)
 }
 

@@ -1,6 +1,7 @@
 //! The plans of a scenario's tests: variables of their point replaced, parameters set, files read.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use serde_json::Value;
 use weir_model::experiment::{
@@ -11,6 +12,7 @@ use weir_model::impairment::Impairment;
 use weir_model::plan::Plan;
 use weir_stats::compare::SplitMix64;
 
+use super::extent::Extent;
 use super::grid::{At, points};
 use super::{Files, ScenarioError, Words};
 
@@ -123,27 +125,24 @@ pub(super) fn check(
     scenario: &Scenario,
     files: &Files,
     words: Words<'_>,
-) -> Result<u64, ScenarioError> {
+) -> Result<Extent, ScenarioError> {
     for (name, emulator) in &scenario.emulators {
         files.impairment(&emulator.initial, &format!("emulator.{name}"))?;
     }
-    steps(&scenario.steps, &vec![], files, words)
+    all(&scenario.steps, &vec![], files, words)
 }
 
-fn steps(
+/// Steps one after another.
+fn all(
     steps: &[Step],
     around: &At,
     files: &Files,
     words: Words<'_>,
-) -> Result<u64, ScenarioError> {
-    let mut runs = 0;
-    for step in steps {
-        runs += one(step, around, files, words)?;
-    }
-    Ok(runs)
+) -> Result<Extent, ScenarioError> {
+    steps.iter().try_fold(Extent::default(), |sum, step| Ok(sum + one(step, around, files, words)?))
 }
 
-fn one(step: &Step, around: &At, files: &Files, words: Words<'_>) -> Result<u64, ScenarioError> {
+fn one(step: &Step, around: &At, files: &Files, words: Words<'_>) -> Result<Extent, ScenarioError> {
     let name = step.name.as_deref().unwrap_or("step");
     let inside = |over: &[String]| -> Result<Vec<At>, ScenarioError> {
         let own = points(&check_axes(over, name)?);
@@ -157,16 +156,18 @@ fn one(step: &Step, around: &At, files: &Files, words: Words<'_>) -> Result<u64,
             }
             let plan = plan(test, &vec![], &own, files, words, name)?;
             measurable(step, around, &plan, name)?;
-            u64::from(test.runs.unwrap_or(1))
+            Extent::of(&plan).times(test.runs.unwrap_or(1).into())
         }
         Some(Action::Sweep(sweep)) => {
             let all = inside(&sweep.over)?;
+            let mut once = Extent { points: all.len() as u64, ..Extent::default() };
             for at in &all {
                 let own = names_of(sweep.impair.as_ref(), at);
                 let own: BTreeSet<String> =
                     own.into_iter().chain(around.iter().map(|(n, _)| n.clone())).collect();
                 let plan = plan(&sweep.test, at, &own, files, words, name)?;
                 measurable(step, at, &plan, name)?;
+                once += Extent::of(&plan);
                 if let Some(impair) = &sweep.impair {
                     impairment(impair, at, files, name)?;
                 }
@@ -174,24 +175,42 @@ fn one(step: &Step, around: &At, files: &Files, words: Words<'_>) -> Result<u64,
             for published in &sweep.published {
                 super::published::read(published, files)?;
             }
-            all.len() as u64 * u64::from(super::repetition::Repetition::of(sweep, 0.95).first)
+            let runs = super::repetition::Repetition::of(sweep, 0.95).first;
+            let whole = once.times(runs.into());
+            let pauses = sweep.pause.map_or(Duration::ZERO, |pause| {
+                Duration::from_nanos(pause.0).saturating_mul(whole.runs.min(u32::MAX.into()) as u32)
+            });
+            Extent {
+                points: once.points,
+                sending: whole.sending.saturating_add(pauses),
+                is_least: whole.is_least
+                    || sweep.precision_percentage.is_some()
+                    || sweep.repeat_disturbed > 0,
+                ..whole
+            }
         }
         Some(Action::Search(search)) => {
             for published in &search.published {
                 super::published::read(published, files)?;
             }
-            for at in points(&check_axes(&search.over, name)?) {
-                super::steps::check_search(search, around, &at, files, words, name)?;
+            let all = points(&check_axes(&search.over, name)?);
+            for at in &all {
+                super::steps::check_search(search, around, at, files, words, name)?;
             }
-            1
+            let points = all.len() as u64;
+            // How many trials it takes is what it finds out.
+            Extent { points, runs: points, sending: Duration::ZERO, is_least: true }
         }
         Some(Action::Compare(compare)) => {
             for published in &compare.published {
                 super::published::read(published, files)?;
             }
             let all = inside(&compare.over)?;
+            let mut once = Extent::default();
             for at in &all {
-                super::steps::compared(compare, at, name)?;
+                let load = super::steps::compared(compare, at, name)?;
+                let sending = Duration::from_secs(load.seconds.into());
+                once += Extent { points: 1, runs: 1, sending, is_least: false };
             }
             for tool in &compare.tools {
                 if tool != "weir" && !super::tools::TOOLS.iter().any(|t| t.name == tool) {
@@ -204,22 +223,32 @@ fn one(step: &Step, around: &At, files: &Files, words: Words<'_>) -> Result<u64,
                     .into());
                 }
             }
-            all.len() as u64 * u64::from(compare.runs.unwrap_or(1))
+            let tools = compare.tools.len().max(1) as u64;
+            Extent {
+                points: once.points,
+                // Which of all tools are installed is seen later.
+                is_least: compare.tools.is_empty(),
+                ..once.times(tools * u64::from(compare.runs.unwrap_or(1)))
+            }
         }
-        Some(Action::Impair(impair)) => impairment(impair, &vec![], files, name).map(|_| 0)?,
+        Some(Action::Impair(impair)) => {
+            impairment(impair, &vec![], files, name).map(|_| Extent::default())?
+        }
         Some(Action::Parallel(inner)) => {
             for published in &step.published {
                 super::published::read(published, files)?;
             }
-            steps(inner, around, files, words)?
+            inner.iter().try_fold(Extent::default(), |sum, step| {
+                one(step, around, files, words).map(|one| sum.beside(one))
+            })?
         }
         Some(Action::Repeat(repeat)) => {
-            let mut runs = 0;
+            let mut once = Extent::default();
             for at in inside(&repeat.over)? {
                 let inner: Vec<Step> = at_point(&repeat.steps, &at, name)?;
-                runs += steps(&inner, &at, files, words)?;
+                once += all(&inner, &at, files, words)?;
             }
-            runs * u64::from(repeat.times.unwrap_or(1))
+            once.times(repeat.times.unwrap_or(1).into())
         }
         Some(
             Action::Wait(_)
@@ -228,7 +257,7 @@ fn one(step: &Step, around: &At, files: &Files, words: Words<'_>) -> Result<u64,
             | Action::Command(_)
             | Action::Collect(_),
         )
-        | None => 0,
+        | None => Extent::default(),
     })
 }
 

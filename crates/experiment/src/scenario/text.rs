@@ -204,7 +204,9 @@ pub fn step(step: &StepOutcome, depth: usize) -> String {
     let disturbed: u64 = step.points.iter().map(|p| p.disturbed).sum();
     if disturbed > 0 {
         let mut codes: BTreeMap<&str, u32> = BTreeMap::new();
-        for run in step.runs.iter().filter(|r| r.disturbed && !r.superseded) {
+        // As the points count them: without those that were made again, or failed.
+        let counted = step.runs.iter().filter(|r| !r.superseded && r.error.is_none());
+        for run in counted.filter(|r| r.disturbed) {
             run.warnings.iter().for_each(|w| *codes.entry(w).or_default() += 1);
         }
         let codes: Vec<String> = codes.iter().map(|(c, n)| format!("{c} in {n}")).collect();

@@ -490,7 +490,8 @@ impl Unit {
         }
     }
 
-    /// Reads a figure with its unit (`95 Mbit/s`, `0.1 %`, `30 ms`); a bare number is in the SI unit.
+    /// Reads a figure with its unit (`95 Mbit/s`, `0.1 %`, `30 ms`); a bare number is in the SI unit. A share has to be in per
+    /// cent, unless it is 0.
     #[must_use]
     pub fn read(self, text: &str) -> Option<f64> {
         let text = text.trim();
@@ -534,8 +535,9 @@ impl Unit {
                 _ => return None,
             },
             Unit::Ratio => match suffix {
-                "" => 1.0,
                 "%" => 0.01,
+                // Whoever writes `loss < 1` means 1 %, which as a share would be all; nothing is nothing in either.
+                "" if number == 0.0 => 1.0,
                 _ => return None,
             },
             Unit::Count => match suffix {
@@ -561,7 +563,7 @@ impl Unit {
             Unit::PacketsPerSecond => "a packet rate such as 50000 or 50 kpps",
             Unit::Bytes => "bytes such as 1460, 64K or 10M (K is 1024)",
             Unit::Seconds => "a time such as 30 ms or 250 us",
-            Unit::Ratio => "a share such as 0.1 % or 0.001",
+            Unit::Ratio => "per cent with its sign, such as 0.1 %, 1 % or 100 %",
             Unit::Count => "a number",
             Unit::PerMinute => "a number per minute",
         }
@@ -744,6 +746,9 @@ mod tests {
             (Unit::Seconds, "250us", 0.00025),
             (Unit::Seconds, "-1e-3", -0.001),
             (Unit::Ratio, "0.1 %", 0.001),
+            (Unit::Ratio, "100%", 1.0),
+            (Unit::Ratio, "0", 0.0),
+            (Unit::Ratio, "0.0", 0.0),
             (Unit::Count, "12", 12.0),
             (Unit::Bytes, "64 KiB", 65536.0),
             (Unit::Bytes, "64K", 65536.0),
@@ -755,6 +760,8 @@ mod tests {
         for (unit, text) in [
             (Unit::Seconds, "30 Mbit/s"),
             (Unit::Ratio, "1 ms"),
+            (Unit::Ratio, "1"),
+            (Unit::Ratio, "0.001"),
             (Unit::Count, "many"),
             (Unit::Seconds, ""),
         ] {

@@ -131,6 +131,10 @@ mod tests {
         assert!(refusal("throughput is 3").contains("no comparison"));
         assert!(refusal("throughput >= 3 ms").contains("a rate such as 95 Mbit/s"));
         assert!(refusal("loss <= ").contains("''"));
+        for text in ["loss < 1", "loss <= 0.001", "link_usage >= 95", "local_cpu < 0.5"] {
+            assert!(refusal(text).contains("per cent with its sign"), "{text}");
+        }
+        assert_eq!("loss == 0".parse::<Rule>().unwrap().bound, 0.0);
         assert!(refusal("los <= 1 %").contains("did you mean loss?"));
     }
 

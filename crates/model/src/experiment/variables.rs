@@ -11,6 +11,9 @@ pub type Variables = BTreeMap<String, Value>;
 
 /// Most values of one axis of a sweep.
 const MOST_VALUES: usize = 10_000;
+/// Most values of a range that names no step. Whoever writes `64..256` may mean its two ends, or some sizes between them; hardly
+/// 193 of them.
+const MOST_STEPLESS: i128 = 32;
 /// Decimal places that ranges keep.
 const PLACES: usize = 9;
 
@@ -134,10 +137,10 @@ pub(super) fn expand_words(text: &str) -> Result<Vec<(String, String)>, String> 
 }
 
 /// The values of an axis: `tcp,udp`, `128..1408:128` (both ends belong to it), `1M..1G*10`, or a list of such. The unit
-/// stands behind every number alike (`1ms..5ms:1ms`), or behind the ends only.
+/// stands behind every number alike (`1ms..5ms:1ms`), or behind the ends only. A range without a step goes by 1, up to 32 values.
 ///
 /// # Errors
-/// [`ModelError::Field`] for a range that is none, never ends, or has more than 10 000 values.
+/// [`ModelError::Field`] for a range that is none, never ends, or has more than 10 000 values, or more than 32 without a step.
 pub fn ranges(name: &str, text: &str) -> Result<Vec<String>, ModelError> {
     let refuse = |given: &str, accepted: &str| ModelError::Field {
         field: name.into(),
@@ -167,6 +170,20 @@ pub fn ranges(name: &str, text: &str) -> Result<Vec<String>, ModelError> {
         let (last, last_unit) = number(to).ok_or_else(bad)?;
         if unit != last_unit || last < first {
             return Err(bad());
+        }
+        if step == Some("1") && rest == to {
+            let count = (last - first) / 10i128.pow(PLACES as u32) + 1;
+            if count > MOST_STEPLESS {
+                // Some nine values, by a step that people would take too.
+                let wide = (count.unsigned_abs() / 8).next_power_of_two();
+                return Err(refuse(
+                    word,
+                    &format!(
+                        "a step: {word}:{wide}{unit} for one in {wide}, {word}:1{unit} for all {count} values; without one up to \
+                         {MOST_STEPLESS}"
+                    ),
+                ));
+            }
         }
         let mut value = first;
         let advance: Box<dyn Fn(i128) -> Option<i128>> = if let Some(factor) = factor {
@@ -255,6 +272,20 @@ mod tests {
         {
             assert!(ranges("size", text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_long_range_names_its_step() {
+        let refusal = |text: &str| ranges("size", text).unwrap_err().to_string();
+        let told = refusal("64..256");
+        assert!(told.contains("64..256:32 for one in 32, 64..256:1 for all 193 values"), "{told}");
+        assert!(refusal("5,1ms..1s").contains("A..B:STEP"), "of two units");
+        assert!(refusal("5,1ms..40ms").contains("1ms..40ms:8ms for one in 8, 1ms..40ms:1ms"));
+        assert!(refusal("0.5..33").contains("for all 33 values"));
+        assert_eq!(values("64..256:32").len(), 7);
+        assert_eq!(values("64..256:1").len(), 193, "whoever names the step means it");
+        assert_eq!(values("1ms..40ms:1ms").len(), 40);
+        assert_eq!((values("1..32").len(), values("64..256*2").len()), (32, 3));
     }
 
     fn expanded(value: Value, later: &[&str]) -> Result<Value, ModelError> {

@@ -37,16 +37,19 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
     }
     let all = flat(&experiment.steps, "");
     for (name, step) in &all {
-        let disturbed = step.runs.iter().filter(|r| r.disturbed && !r.superseded).count();
+        // Those that count: a run that was made again is told by its successor, one that failed has no figures.
+        let counted = || step.runs.iter().filter(|r| !r.superseded && r.error.is_none());
+        let disturbed = counted().filter(|r| r.disturbed).count();
         // The tests in a parallel step say it themselves.
         if disturbed > 0 && step.steps.is_empty() {
+            let shaped = counted().filter(|r| r.disturbed);
             let mut codes: Vec<&str> =
-                step.runs.iter().flat_map(|r| r.warnings.iter().map(String::as_str)).collect();
+                shaped.flat_map(|r| r.warnings.iter().map(String::as_str)).collect();
             codes.sort_unstable();
             codes.dedup();
             let text = format!(
                 "{disturbed} of {} runs were shaped by tool or host: {}.",
-                step.runs.len(),
+                counted().count(),
                 codes.join(", ")
             );
             notice(Severity::Warning, "disturbed", name, text);
@@ -54,7 +57,8 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
         if let Some(reason) = &step.reason {
             let severity = match step.outcome {
                 Outcome::Passed | Outcome::Skipped => Severity::Info,
-                _ => Severity::Error,
+                Outcome::Inconclusive => Severity::Warning,
+                Outcome::Failed | Outcome::Error => Severity::Error,
             };
             let code = if step.outcome == Outcome::Passed { "note" } else { word(step.outcome) };
             notice(severity, code, name, reason.clone());
@@ -73,7 +77,7 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
         }
     }
     let variables = experiment.variables.iter().map(|(name, value)| {
-        (name.clone(), value.as_str().map_or_else(|| value.to_string(), Into::into))
+        (format!("Variable {name}"), value.as_str().map_or_else(|| value.to_string(), Into::into))
     });
     let mut facts = vec![
         ("Experiment".to_owned(), experiment.id.clone()),
@@ -87,12 +91,17 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
         ..Section::new(
             "what-ran",
             "What ran",
-            vec![Block::Command(experiment.command.join(" ")), Block::Facts(facts)],
+            vec![Block::Command(super::run::command(&experiment.command)), Block::Facts(facts)],
         )
     });
     // The runs of a parallel step are sums over those inside of it.
     let own = all.iter().filter(|(_, s)| s.steps.is_empty());
-    let runs: usize = own.map(|(_, s)| s.runs.len()).sum();
+    let made: Vec<_> = own.flat_map(|(_, s)| &s.runs).collect();
+    let runs = made.len();
+    let again = match made.iter().filter(|r| r.superseded).count() {
+        0 => String::new(),
+        again => format!("{again} of them were disturbed and made again"),
+    };
     let is_judged = all.iter().any(|(_, s)| !s.expectations.is_empty());
     Document {
         title: experiment.title.clone().unwrap_or_else(|| experiment.name.clone()),
@@ -107,7 +116,7 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
         },
         headlines: vec![
             Headline::new("Outcome", Some(done(experiment.outcome, is_judged).into()), ""),
-            Headline::new("Runs", Some(runs.to_string()), ""),
+            Headline::new("Runs", Some(runs.to_string()), &again),
         ],
         notices,
         sections,
@@ -175,7 +184,8 @@ fn quantity(metric: &str) -> Quantity {
         Ok(Unit::Ratio) => Quantity::Ratio,
         Ok(Unit::Bytes) => Quantity::Bytes,
         Ok(Unit::Count) => Quantity::Count,
-        Ok(Unit::PerMinute) | Err(_) => Quantity::Number,
+        Ok(Unit::PerMinute) => Quantity::PerMinute,
+        Err(_) => Quantity::Number,
     }
 }
 
@@ -187,6 +197,7 @@ fn suffix(quantity: Quantity) -> &'static str {
         Quantity::PacketsPerSecond => "_packets_per_second",
         Quantity::Bytes => "_bytes",
         Quantity::Ratio => "_ratio",
+        Quantity::PerMinute => "_per_minute",
         Quantity::Count | Quantity::Number => "",
     }
 }
@@ -211,6 +222,7 @@ fn variance(quantity: Quantity) -> &'static str {
         Quantity::PacketsPerSecond => "Variance, (packets/s)²",
         Quantity::Seconds => "Variance, s²",
         Quantity::Bytes => "Variance, B²",
+        Quantity::PerMinute => "Variance, (per minute)²",
         Quantity::Ratio | Quantity::Count | Quantity::Number => "Variance",
     }
 }
@@ -278,13 +290,16 @@ fn table(step: &StepOutcome, metric: &str) -> Grid {
     columns.push(Column::figures("Mean", kind).group("metric"));
     columns.push(Column::figures("Interval, low", kind).group("metric"));
     columns.push(Column::figures("Interval, high", kind).group("metric"));
-    columns.push(Column::figures("Deviation", kind).group("metric"));
+    // Often a thousandth of the mean: in its unit, the mean and its interval would lose the digits in which they differ.
+    columns.push(Column::figures("Deviation", kind));
     columns.push(Column::figures(variance(kind), Quantity::Number));
     columns.push(Column::figures("Min", kind).group("metric"));
     columns.push(Column::figures("Max", kind).group("metric"));
     columns.push(Column::figures("Runs", Quantity::Count));
     columns.push(Column::figures("Disturbed", Quantity::Count));
+    columns.push(Column::figures("Failed", Quantity::Count));
     columns.push(Column::text("Published"));
+    let has_failed = step.points.iter().any(|p| p.failed > 0);
     let mut grid = Grid::new(metric, columns);
     for point in &step.points {
         let summary = point.metrics.get(metric);
@@ -302,6 +317,7 @@ fn table(step: &StepOutcome, metric: &str) -> Grid {
         row.push(figure(summary.map(|s| s.max)));
         row.push(Cell::Figure(point.runs as f64));
         row.push(Cell::Figure(point.disturbed as f64));
+        row.push(figure(has_failed.then_some(point.failed as f64)));
         let of_metric = point.published.iter().filter(|f| f.metric == metric);
         row.push(words(published(of_metric)));
         grid.row(row);
@@ -597,6 +613,82 @@ mod tests {
             expectations: vec![],
             steps: vec![],
         }
+    }
+
+    fn experiment(step: StepOutcome) -> Experiment {
+        let mut experiment: Experiment = serde_json::from_value(serde_json::json!({
+            "schema": "weir.experiment/1", "id": "e", "version": "0", "name": "e", "started_at": "2026-11-22T10:00:00Z",
+            "seconds": 1.0, "status": "complete", "command": [], "seed": "0x7", "steps": [], "outcome": "passed",
+        }))
+        .unwrap();
+        experiment.steps.push(step);
+        experiment
+    }
+
+    /// As the text counts them: of the runs that count, not of those that were made again or failed.
+    #[test]
+    fn shaped_runs_are_told_of_those_that_count() {
+        use weir_model::experiment::RunRef;
+        let run = |superseded, error: Option<&str>, warning: Option<&str>| RunRef {
+            superseded,
+            error: error.map(Into::into),
+            disturbed: warning.is_some(),
+            warnings: warning.into_iter().map(Into::into).collect(),
+            ..RunRef::default()
+        };
+        let step = StepOutcome {
+            runs: vec![
+                run(true, None, Some("late-slots")),
+                run(false, None, Some("cpu-stolen")),
+                run(false, None, None),
+                run(false, Some("terminated"), Some("missed-slots")),
+            ],
+            ..sweep(&[], &[])
+        };
+        let page = of_experiment(&experiment(step));
+        let told: Vec<&str> = page.notices.iter().map(|n| n.text.as_str()).collect();
+        assert_eq!(told, ["1 of 2 runs were shaped by tool or host: cpu-stolen."]);
+    }
+
+    /// A mean and its interval differ in digits that a common unit with a far smaller deviation would cost; what failed is counted.
+    #[test]
+    fn a_small_deviation_costs_no_digits_and_failures_are_counted() {
+        let mut step = sweep(&["direction"], &[(&["up"], 20_915.0), (&["down"], 20_917.0)]);
+        for point in &mut step.points {
+            let summary = point.metrics.get_mut("throughput").unwrap();
+            (summary.deviation, summary.min, summary.max) = (Some(8.9), 20_900.0, 20_930.0);
+            summary.variance = Some(279_947_489_391_985.0);
+        }
+        let text = |step: &StepOutcome| -> Vec<(String, String)> {
+            let laid = table(step, "throughput").laid();
+            let heads = laid.heads.iter().map(|(name, unit, _)| format!("{name} {unit}"));
+            heads.zip(laid.rows[0].iter().map(|c| c.text.clone())).collect()
+        };
+        let cell = |rows: &[(String, String)], head: &str| {
+            rows.iter().find(|(h, _)| h.trim() == head).map(|(_, text)| text.clone())
+        };
+        let told = text(&step);
+        assert_eq!(cell(&told, "Min kbit/s").as_deref(), Some("20.90"), "{told:?}");
+        assert_eq!(cell(&told, "Mean kbit/s").as_deref(), Some("20.91"), "{told:?}");
+        assert_eq!(cell(&told, "Deviation bit/s").as_deref(), Some("8.900"), "{told:?}");
+        assert!(
+            told.iter().any(|(_, text)| text == "2.80e14"),
+            "no digits that are none: {told:?}"
+        );
+        assert_eq!(cell(&told, "Failed"), None);
+        step.points[1].failed = 1;
+        assert_eq!(cell(&text(&step), "Failed").as_deref(), Some("0"));
+    }
+
+    /// A figure without its unit is none.
+    #[test]
+    fn responsiveness_has_its_unit() {
+        let mut step = sweep(&["direction"], &[(&["forward"], 1225.0)]);
+        let summary = step.points[0].metrics.remove("throughput").unwrap();
+        step.points[0].metrics.insert("responsiveness".into(), summary);
+        let page = of_experiment(&experiment(step));
+        let html = crate::page::html(&page);
+        assert!(html.contains("responsiveness, per minute"), "{html}");
     }
 
     #[test]

@@ -356,7 +356,17 @@ fn clocks(clock: &weir_model::record::ClockRelation) -> String {
 
 pub(super) fn what_ran(record: &Record) -> Section {
     let mut blocks = vec![];
-    if !record.command.is_empty() {
+    if let Some(line) = repeating(&record.command, &record.id) {
+        blocks.push(Block::Command(line));
+        let mut text = "A program ran it, with a plan in a file that was gone afterwards; this takes the plan from the kept run.".to_owned();
+        if let Some(experiment) = record.labels.get("experiment") {
+            text += &format!(
+                " It is a run of experiment {experiment}, whose hosts may be gone as well: weir report {experiment} has the command that \
+                 repeats all of it."
+            );
+        }
+        blocks.push(Block::Text(text));
+    } else if !record.command.is_empty() {
         blocks.push(Block::Command(command(&record.command)));
     }
     let mut facts = vec![];
@@ -386,8 +396,28 @@ pub(super) fn what_ran(record: &Record) -> Section {
     Section { background: true, ..Section::new("what-ran", "What ran", blocks) }
 }
 
+/// How a run is repeated that another program started ([`weir_model::record::Record::command`] then names a plan that was there as long
+/// as the run): with the plan that the store has of it, by the same host, key and threads. Absent for what a person started.
+fn repeating(words: &[String], id: &str) -> Option<String> {
+    // What belonged to that one run: where it told of itself, when it started, what it was labelled.
+    const OWN: [&str; 5] =
+        ["--json-stream", "--no-store", "--label=", "--control-socket=", "--start-at="];
+    let (program, _) = words.split_first()?;
+    if !words.iter().any(|w| w == OWN[0]) || !words.iter().any(|w| w.starts_with("--plan=")) {
+        return None;
+    }
+    let left = words.iter().filter(|word| !OWN.iter().any(|own| word.starts_with(own)));
+    let again: Vec<String> =
+        left.map(|word| {
+            if word.starts_with("--plan=") { "--plan=plan.json".into() } else { word.clone() }
+        })
+        .collect();
+    let show = [program.as_str(), "runs", "show", id, "--plan"].map(String::from);
+    Some(format!("{} > plan.json && {}", command(&show), command(&again)))
+}
+
 /// The words of a command as a shell takes them.
-fn command(words: &[String]) -> String {
+pub(super) fn command(words: &[String]) -> String {
     let quoted = |word: &String| {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+./:,@%".contains(c);
         if !word.is_empty() && word.chars().all(plain) {
@@ -412,5 +442,33 @@ mod tests {
     fn commands_can_be_typed_again() {
         let words = ["weir", "test", "h", "-T", "it's; rm", ""].map(String::from);
         assert_eq!(command(&words), r"weir test h -T 'it'\''s; rm' ''");
+    }
+
+    #[test]
+    fn a_run_that_a_program_started_is_repeated_without_its_lost_file() {
+        let words = "weir test --json-stream --plan=/tmp/weir-run-x/.tmpQ --key-file=k --port=1 --label=experiment=e --no-store \
+                     --control-socket=/tmp/s --start-at=monotonic:5 --spin=1ms -- 192.0.2.1";
+        let words: Vec<String> = words.split(' ').map(Into::into).collect();
+        let line = "weir runs show id --plan > plan.json && \
+                    weir test --plan=plan.json --key-file=k --port=1 --spin=1ms -- 192.0.2.1";
+        let record = |command: &[String]| Record {
+            id: "id".into(),
+            command: command.to_vec(),
+            labels: [("experiment".to_owned(), "e".to_owned())].into(),
+            ..Record::default()
+        };
+        let markdown = |record: &Record| crate::page::markdown(&crate::page::of_run(record));
+        let told = markdown(&record(&words));
+        assert!(told.contains(&format!("To repeat: `{line}`")), "{told}");
+        let page = crate::page::html(&crate::page::of_run(&record(&words)));
+        assert!(
+            page.contains("weir report e has the command") && !page.contains(".tmpQ"),
+            "{page}"
+        );
+        // As a person gave it.
+        for own in ["weir test h --plan=mine.toml", "weir test h --json-stream"] {
+            let words: Vec<String> = own.split(' ').map(Into::into).collect();
+            assert!(markdown(&record(&words)).contains(&format!("To repeat: `{own}`")));
+        }
     }
 }

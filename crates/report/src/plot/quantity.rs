@@ -16,6 +16,8 @@ pub enum Quantity {
     Bytes,
     /// A share of 1, shown in percent.
     Ratio,
+    /// Times per minute.
+    PerMinute,
     /// A number of things: whole when exact.
     Count,
     /// A bare number.
@@ -53,6 +55,7 @@ impl Quantity {
                 (1_099_511_627_776.0, "TiB"),
             ],
             Quantity::Ratio => &[(0.01, "%")],
+            Quantity::PerMinute => &[(1.0, "per minute")],
             Quantity::Count | Quantity::Number => &[(1.0, "")],
         };
         // What rounds to 1000 of a unit is told as 1 of the next.
@@ -83,7 +86,7 @@ impl Quantity {
 /// A bare number to three significant digits, by its exponent where it is very small or very large.
 fn number(value: f64) -> String {
     let magnitude = value.abs();
-    if magnitude == 0.0 || (0.9995..1e15).contains(&magnitude) {
+    if magnitude == 0.0 || (0.9995..1e7).contains(&magnitude) {
         grouped(&significant(value))
     } else if (1e-4..0.9995).contains(&magnitude) {
         let decimals = (2.0 - magnitude.log10().floor()) as usize;
@@ -111,10 +114,14 @@ mod tests {
             (Quantity::PacketsPerSecond, 50_000.0, "50.0 kpackets/s"),
             (Quantity::Bytes, 1_310_720.0, "1.25 MiB"),
             (Quantity::Ratio, 0.0012, "0.12 %"),
+            (Quantity::PerMinute, 1225.4, "1225 per minute"),
+            (Quantity::PerMinute, 18_400_000.0, "18_400_000 per minute"),
             (Quantity::Ratio, 1e-9, "<0.001 %"),
             (Quantity::Count, 1_234_567.0, "1_234_567"),
             (Quantity::Count, 2.5, "2.50"),
             (Quantity::Number, 1e-6, "1.00e-6"),
+            (Quantity::Number, 1_265_881_250.0, "1.27e9"),
+            (Quantity::Number, 1_840_000.0, "1_840_000"),
             (Quantity::Number, 0.0437, "0.0437"),
             (Quantity::Number, 0.0, "0.00"),
             (Quantity::Number, f64::NAN, "–"),

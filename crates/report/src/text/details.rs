@@ -187,7 +187,9 @@ fn loss(items: &mut Items, record: &Record) {
             if ambiguous > 0 {
                 text += &format!("; {ambiguous} flows ambiguous");
             }
-            match flows.iter().filter(|f| f.lost_an_end()).count() {
+            // A stream has no loss of its own that could be known.
+            let cut = |f: &&Flow| f.transport == Transport::Udp && f.lost_an_end();
+            match flows.iter().filter(cut).count() {
                 0 => {}
                 n => {
                     text += &format!(

@@ -110,6 +110,8 @@ fn flow_rows(flow: &Flow, layout: &Layout) -> String {
         });
     }
     if let Some(r) = &flow.receiver {
+        // What was told until an end was lost stands in the line of losses, with these words; it is no loss of the flow.
+        let lost = r.lost_packets.filter(|_| !flow.lost_an_end());
         out += &layout.line(&Line {
             end: Some(End::Receiver),
             start_seconds: r.start_seconds.unwrap_or(0.0),
@@ -122,8 +124,8 @@ fn flow_rows(flow: &Flow, layout: &Layout) -> String {
             bytes: r.bytes,
             bits_per_second: r.bits_per_second,
             jitter_seconds: r.jitter_seconds,
-            lost_packets: r.lost_packets,
-            total_packets: r.packets.saturating_add(r.lost_packets.unwrap_or(0)),
+            lost_packets: lost,
+            total_packets: r.packets.saturating_add(lost.unwrap_or(0)),
             note: format!("receiver{}", crossing(&[flow])),
             ..line()
         });
@@ -147,7 +149,8 @@ fn sum_line(
     receiver: bool,
     note: String,
 ) -> Line {
-    let lost = if receiver { sums.lost_packets } else { None };
+    let is_known = members.iter().all(|f| f.transport != Transport::Udp || !f.lost_an_end());
+    let lost = sums.lost_packets.filter(|_| receiver && is_known);
     let end = sums.end_seconds.unwrap_or(sums.seconds);
     Line {
         id: None,

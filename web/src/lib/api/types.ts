@@ -2344,7 +2344,7 @@ export interface components {
             key: string;
             /** @description What it measures, without the unit. */
             label: string;
-            /** @description Kind of its values: `seconds`, `bits_per_second`, `packets_per_second`, `bytes`, `ratio`, `count`, `number`. */
+            /** @description Kind of its values: `seconds`, `bits_per_second`, `packets_per_second`, `bytes`, `ratio`, `per_minute`, `count`, `number`. */
             quantity: string;
             /** @description `linear`, `log` or `category`. */
             scale: string;

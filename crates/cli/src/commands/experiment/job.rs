@@ -14,7 +14,7 @@ use weir_model::units::Seed;
 use weir_runs::{Experiments, Place};
 
 use super::result::finish;
-use super::telling::{cleaned, head, told};
+use super::telling::{cleaned, extent_words, head, told};
 use super::{ResultArgs, refused, words};
 use crate::app::note;
 use crate::commands::runs::RunsError;
@@ -114,7 +114,7 @@ fn same_files(
 pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Result<i32, CliError> {
     let files = Files::new(job.directory.clone());
     // Before anything of it is kept.
-    check(&job.scenario, &files, &words).map_err(refused)?;
+    let extent = check(&job.scenario, &files, &words).map_err(refused)?;
     let stop = Stop::new();
     signals::listen(&stop)?;
     let now = since_epoch(SystemTime::now());
@@ -193,7 +193,9 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
         monotonic_ns: &monotonic_ns,
     };
     if !args.json {
-        print(&head(&job.scenario, &options))?;
+        print(&head(&job.scenario, &options, &extent))?;
+    } else if let Some(words) = extent_words(&extent, job.simulate) {
+        note(&words);
     }
     let Ended { experiment, error } =
         scenario::run(&job.scenario, &options, journal).map_err(refused)?;

@@ -93,9 +93,10 @@ pub(crate) fn run(args: &RunArgs, command: &[OsString]) -> Result<i32, CliError>
     let directory = std::fs::canonicalize(parent).map_err(CliError::io("find", parent))?;
     if args.check {
         let files = Files::new(directory);
-        let runs = check(&scenario, &files, &words).map_err(refused)?;
+        let extent = check(&scenario, &files, &words).map_err(refused)?;
+        let much = extent.words().unwrap_or_else(|| format!("at least {} runs", extent.runs));
         return print(&format!(
-            "{}: {} steps, at least {runs} runs; nothing is wrong with it\n",
+            "{}: {} steps, nothing is wrong with it\n{much}\n",
             scenario.name,
             scenario.steps.len()
         ));

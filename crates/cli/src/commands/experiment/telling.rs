@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use weir_experiment::scenario::extent::{Extent, minutes};
 use weir_experiment::scenario::{Happening, Options, text};
 use weir_model::experiment::Scenario;
 use weir_report::clean;
@@ -20,12 +21,21 @@ pub(super) fn cleaned(text: &str) -> String {
 }
 
 /// What is about to be done.
-pub(super) fn head(scenario: &Scenario, options: &Options<'_>) -> String {
-    cleaned(&heading(scenario, options))
+pub(super) fn head(scenario: &Scenario, options: &Options<'_>, extent: &Extent) -> String {
+    cleaned(&heading(scenario, options, extent))
 }
 
-fn heading(scenario: &Scenario, options: &Options<'_>) -> String {
+/// How much is about to be done; the virtual clock has a time of its own.
+pub(super) fn extent_words(extent: &Extent, is_simulated: bool) -> Option<String> {
+    let sending = if is_simulated { Duration::ZERO } else { extent.sending };
+    Extent { sending, ..*extent }.words()
+}
+
+fn heading(scenario: &Scenario, options: &Options<'_>, extent: &Extent) -> String {
     let mut out = format!("{}\n", scenario.title.as_ref().unwrap_or(&scenario.name));
+    if let Some(words) = extent_words(extent, options.simulate) {
+        out += &format!("{words}\n");
+    }
     if let Some(method) = &scenario.method {
         out += &format!("{}\n", method.trim());
     }
@@ -87,15 +97,6 @@ pub(super) fn told(happening: &Happening<'_>, json: bool) {
                 let _ = print(&cleaned(&text::whole(step, 0)));
             }
         }
-    }
-}
-
-fn minutes(time: Duration) -> String {
-    let seconds = time.as_secs();
-    match seconds {
-        0..60 => format!("{seconds} s"),
-        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
-        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
     }
 }
 

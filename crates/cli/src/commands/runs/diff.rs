@@ -16,12 +16,12 @@ const SETUP_LINES: usize = 20;
 
 #[derive(Debug, Args)]
 pub(super) struct DiffArgs {
-    /// The first run: an id, a beginning of one, "last" or "last~N".
-    #[arg(default_value = "last~1", conflicts_with_all = ["side_a", "side_b"])]
-    a: String,
-    /// The second run.
-    #[arg(default_value = "last", conflicts_with_all = ["side_a", "side_b"])]
-    b: String,
+    /// The first run: an id, a beginning of one, "last" or "last~N" [default: last~1]
+    #[arg(conflicts_with_all = ["side_a", "side_b"])]
+    a: Option<String>,
+    /// The second run [default: last; one run alone that is the last stands against the one before it]
+    #[arg(conflicts_with_all = ["side_a", "side_b"])]
+    b: Option<String>,
     /// In place of A, runs with this label, or a run. May be repeated: labels must all be there, runs are added.
     #[arg(long = "a", id = "side_a", value_name = "KEY=VALUE|RUN", requires = "side_b")]
     side_a: Vec<String>,
@@ -58,13 +58,20 @@ pub(super) fn run(
     out: &mut dyn Write,
 ) -> Result<(), RunsError> {
     let (a, b) = if args.side_a.is_empty() {
-        let store = existing(place, Some(&args.a))?;
+        let (last, before) = ("last".to_owned(), "last~1".to_owned());
+        let store = existing(place, Some(args.a.as_ref().unwrap_or(&before)))?;
         let side = |selector: &String| {
             let mut side = Side::new();
             side.add(&store.get(selector)?);
             Ok::<_, RunsError>(side)
         };
-        (side(&args.a)?, side(&args.b)?)
+        match (&args.a, &args.b) {
+            (Some(a), Some(b)) => (side(a)?, side(b)?),
+            (Some(a), None) if store.resolve(a)? != store.resolve(&last)? => {
+                (side(a)?, side(&last)?)
+            }
+            _ => (side(&before)?, side(&last)?),
+        }
     } else {
         let store = existing(place, args.side_a.first())?;
         (load(&store, "--a", &args.side_a)?, load(&store, "--b", &args.side_b)?)

@@ -56,6 +56,9 @@ struct ShowArgs {
     /// The whole record as JSON.
     #[arg(short = 'J', long)]
     json: bool,
+    /// Its plan alone, as it was understood, for weir test --plan.
+    #[arg(long, conflicts_with_all = ["json", "verbose", "format"])]
+    plan: bool,
     /// Unit of rates: k, m, g, t (bits, powers of ten) or K, M, G, T (bytes, powers of 1024).
     #[arg(short = 'f', long, value_name = "UNIT")]
     format: Option<Units>,
@@ -142,6 +145,11 @@ fn show(
     let record = existing(place, Some(&args.run))?.get(&args.run)?;
     if args.json {
         out.write_all(json_pretty(&record).as_bytes())?;
+        return Ok(());
+    }
+    if args.plan {
+        let text = weir_model::json::to_pretty(&record.plan).map_err(io::Error::from)?;
+        writeln!(out, "{text}")?;
         return Ok(());
     }
     let options = TextOptions {

@@ -240,6 +240,18 @@ fn runs_are_compared() {
         (&"20261122-000002-000000".into(), &"20261122-000003-000000".into())
     );
 
+    // The last run alone stands against the one before it, by whatever name.
+    let sides = |words: &[&str]| {
+        let (code, json, _) = weir(dir, words);
+        assert_eq!(code.unwrap(), 0, "{words:?}");
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        (json["a"].clone(), json["b"].clone())
+    };
+    let newest = sides(&["diff", "--json"]);
+    assert_eq!(sides(&["diff", "last", "--json"]), newest);
+    assert_eq!(sides(&["diff", "20261122-000003", "--json"]), newest);
+    assert_eq!(sides(&["diff", "last~2", "--json"]).1, newest.1, "an older one against the last");
+
     let (_, out, _) = weir(dir, &["diff", "--a", "last", "--a", "last~1", "--b", "site=annex"]);
     assert!(out.contains("A  2 runs: ") && out.contains("With 2 and 1 values"), "{out}");
 

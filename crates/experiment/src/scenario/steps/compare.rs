@@ -87,7 +87,7 @@ impl<'d> Inner<'d, '_, '_> {
         out.reason = out.reason.take().or(reason);
         if done < of && out.outcome != Outcome::Error {
             out.outcome = Outcome::Error;
-            out.reason = Some(format!("{done} of {of} runs were made"));
+            out.reason = Some(self.unmade(done, of));
         }
         Ok(())
     }

@@ -332,7 +332,22 @@ struct Inner<'d, 'r, 'a> {
     rules: Vec<Rule>,
 }
 
+/// Why a step made fewer runs than it was to make.
+fn unmade(done: u64, of: u64, is_stopped: bool, is_late: bool) -> String {
+    let why = match (is_stopped, is_late) {
+        (true, _) => "interrupted: ",
+        (_, true) => "its time was over: ",
+        _ => "",
+    };
+    format!("{why}{done} of {of} runs were made")
+}
+
 impl<'d> Inner<'d, '_, '_> {
+    fn unmade(&self, done: u64, of: u64) -> String {
+        let is_late = self.until.is_some_and(|until| Instant::now() >= until);
+        unmade(done, of, self.doing.is_stopped(), is_late)
+    }
+
     fn act<'s>(
         &self,
         action: Action<'_>,
@@ -354,7 +369,7 @@ impl<'d> Inner<'d, '_, '_> {
                 self.tests(test, out)?;
                 let (made, wanted) = (out.runs.len(), test.runs.unwrap_or(1));
                 if (made as u64) < u64::from(wanted) {
-                    let reason = format!("{made} of {wanted} runs were made");
+                    let reason = self.unmade(made as u64, wanted.into());
                     return Err(ScenarioError::program(self.name, &reason));
                 }
                 match published {
@@ -496,4 +511,16 @@ struct OneRun<'a> {
     metrics: &'a [Metric],
     /// Nothing of its step ran before: it starts with what is beside the step. Others begin when they are ready.
     is_first: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unmade;
+
+    #[test]
+    fn runs_that_were_not_made_have_a_reason() {
+        assert_eq!(unmade(28, 40, true, true), "interrupted: 28 of 40 runs were made");
+        assert_eq!(unmade(28, 40, false, true), "its time was over: 28 of 40 runs were made");
+        assert_eq!(unmade(8, 40, false, false), "8 of 40 runs were made", "the rest failed");
+    }
 }
