@@ -9,29 +9,10 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::Unit;
 use crate::ModelError;
 use crate::plan::{Direction, Transport};
 use crate::record::{Delay, DirectionTotal, Flow, Record, Sums};
-use crate::units::ByteSize;
-
-/// The unit of a figure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unit {
-    /// Bits per second.
-    BitsPerSecond,
-    /// Packets per second.
-    PacketsPerSecond,
-    /// Seconds.
-    Seconds,
-    /// A share; people write per cent.
-    Ratio,
-    /// Bytes.
-    Bytes,
-    /// Things counted.
-    Count,
-    /// Times per minute.
-    PerMinute,
-}
 
 /// What a figure is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -461,132 +442,6 @@ impl fmt::Display for Metric {
     }
 }
 
-impl Unit {
-    /// A figure in this unit, for people: four significant digits and a prefix.
-    #[must_use]
-    pub fn show(self, value: f64) -> String {
-        let scaled = |steps: &[(f64, &str)]| {
-            let (factor, prefix) = steps
-                .iter()
-                .find(|(factor, _)| value.abs() >= *factor)
-                .or(steps.last())
-                .copied()
-                .unwrap_or((1.0, ""));
-            format!("{} {prefix}", significant(value / factor))
-        };
-        const RATE: &[(f64, &str)] = &[(1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")];
-        match self {
-            Unit::BitsPerSecond => scaled(RATE) + "bit/s",
-            Unit::PacketsPerSecond => scaled(RATE) + "packets/s",
-            Unit::Bytes => {
-                const SIZE: &[(f64, &str)] =
-                    &[(1_073_741_824.0, "Gi"), (1_048_576.0, "Mi"), (1024.0, "Ki"), (1.0, "")];
-                scaled(SIZE) + "B"
-            }
-            Unit::Seconds => scaled(&[(1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n")]) + "s",
-            Unit::Ratio => format!("{} %", significant(value * 100.0)),
-            Unit::Count => significant(value),
-            Unit::PerMinute => format!("{} per minute", significant(value)),
-        }
-    }
-
-    /// Reads a figure with its unit (`95 Mbit/s`, `0.1 %`, `30 ms`); a bare number is in the SI unit. A share has to be in per
-    /// cent, unless it is 0.
-    #[must_use]
-    pub fn read(self, text: &str) -> Option<f64> {
-        let text = text.trim();
-        let end = text
-            .char_indices()
-            .find(|(i, c)| {
-                let exponent = matches!(c, 'e' | 'E')
-                    && text[i + 1..].starts_with(|d: char| d.is_ascii_digit() || d == '-');
-                let sign = matches!(c, '-' | '+') && (*i == 0 || text[..*i].ends_with(['e', 'E']));
-                !(c.is_ascii_digit() || *c == '.' || exponent || sign)
-            })
-            .map_or(text.len(), |(i, _)| i);
-        let (number, suffix) = text.split_at(end);
-        let number: f64 = number.parse().ok().filter(|n: &f64| n.is_finite())?;
-        let suffix = suffix.trim();
-        let prefixed = |names: &[&str]| {
-            let stem = names.iter().find_map(|n| suffix.strip_suffix(n)).unwrap_or(suffix);
-            match stem.trim() {
-                "" => Some(1.0),
-                "k" | "K" => Some(1e3),
-                "M" => Some(1e6),
-                "G" => Some(1e9),
-                "T" => Some(1e12),
-                _ => None,
-            }
-        };
-        let factor: f64 = match self {
-            Unit::BitsPerSecond => prefixed(&["bit/s", "bits/s", "bps"])?,
-            Unit::PacketsPerSecond => prefixed(&["packets/s", "pps"])?,
-            // As sizes everywhere: K is 1024.
-            Unit::Bytes => match suffix {
-                "bytes" => 1.0,
-                _ => format!("1{suffix}").parse::<ByteSize>().ok()?.0 as f64,
-            },
-            Unit::Seconds => match suffix {
-                "" | "s" => 1.0,
-                "ms" => 1e-3,
-                "us" | "µs" | "μs" => 1e-6,
-                "ns" => 1e-9,
-                "m" | "min" => 60.0,
-                _ => return None,
-            },
-            Unit::Ratio => match suffix {
-                "%" => 0.01,
-                // Whoever writes `loss < 1` means 1 %, which as a share would be all; nothing is nothing in either.
-                "" if number == 0.0 => 1.0,
-                _ => return None,
-            },
-            Unit::Count => match suffix {
-                "" | "packets" | "segments" | "slots" => 1.0,
-                _ => prefixed(&[])?,
-            },
-            Unit::PerMinute => match suffix {
-                "" | "per minute" | "/min" | "rpm" | "RPM" => 1.0,
-                _ => return None,
-            },
-        };
-        // Dividing where that is exact: 30 ms is 0.03 s to the last digit.
-        let value =
-            if factor < 1.0 { number / (1.0_f64 / factor).round() } else { number * factor };
-        Some(value).filter(|v| v.is_finite())
-    }
-
-    /// What [`Unit::read`] takes.
-    #[must_use]
-    pub fn accepted(self) -> &'static str {
-        match self {
-            Unit::BitsPerSecond => "a rate such as 95 Mbit/s",
-            Unit::PacketsPerSecond => "a packet rate such as 50000 or 50 kpps",
-            Unit::Bytes => "bytes such as 1460, 64K or 10M (K is 1024)",
-            Unit::Seconds => "a time such as 30 ms or 250 us",
-            Unit::Ratio => "per cent with its sign, such as 0.1 %, 1 % or 100 %",
-            Unit::Count => "a number",
-            Unit::PerMinute => "a number per minute",
-        }
-    }
-}
-
-/// Four significant digits, without trailing zeros.
-fn significant(value: f64) -> String {
-    if value == 0.0 || !value.is_finite() {
-        return if value == 0.0 { "0".into() } else { value.to_string() };
-    }
-    let digits = 3 - value.abs().log10().floor() as i32;
-    if digits <= 0 {
-        return format!("{value:.0}");
-    }
-    let text = format!("{value:.*}", digits as usize);
-    if text.contains('.') {
-        text.trim_end_matches('0').trim_end_matches('.').to_owned()
-    } else {
-        text
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -734,43 +589,5 @@ mod tests {
         assert!(refusal("p98 one_way_delay").contains("p99"));
         assert!(refusal("p99 loss").contains("without a statistic"));
         assert!(refusal("link_usage of voice").contains("whole run"));
-    }
-
-    #[test]
-    fn figures_are_read_with_their_units_and_shown_with_them() {
-        for (unit, text, value) in [
-            (Unit::BitsPerSecond, "95 Mbit/s", 95e6),
-            (Unit::BitsPerSecond, "1.5G", 1.5e9),
-            (Unit::PacketsPerSecond, "50 kpps", 50e3),
-            (Unit::Seconds, "30 ms", 0.03),
-            (Unit::Seconds, "250us", 0.00025),
-            (Unit::Seconds, "-1e-3", -0.001),
-            (Unit::Ratio, "0.1 %", 0.001),
-            (Unit::Ratio, "100%", 1.0),
-            (Unit::Ratio, "0", 0.0),
-            (Unit::Ratio, "0.0", 0.0),
-            (Unit::Count, "12", 12.0),
-            (Unit::Bytes, "64 KiB", 65536.0),
-            (Unit::Bytes, "64K", 65536.0),
-            (Unit::Bytes, "1 MB", 1_048_576.0),
-            (Unit::Bytes, "1460 bytes", 1460.0),
-        ] {
-            assert_eq!(unit.read(text), Some(value), "{text}");
-        }
-        for (unit, text) in [
-            (Unit::Seconds, "30 Mbit/s"),
-            (Unit::Ratio, "1 ms"),
-            (Unit::Ratio, "1"),
-            (Unit::Ratio, "0.001"),
-            (Unit::Count, "many"),
-            (Unit::Seconds, ""),
-        ] {
-            assert_eq!(unit.read(text), None, "{text}");
-        }
-        assert_eq!(Unit::BitsPerSecond.show(94_937_123.0), "94.94 Mbit/s");
-        assert_eq!(Unit::Seconds.show(0.000_031), "31 µs");
-        assert_eq!(Unit::Ratio.show(0.001), "0.1 %");
-        assert_eq!(Unit::Count.show(0.0), "0");
-        assert_eq!(Unit::Bytes.show(65536.0), "64 KiB");
     }
 }

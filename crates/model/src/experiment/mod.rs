@@ -9,9 +9,10 @@ mod metric;
 mod outcome;
 mod rule;
 mod scenario;
+mod unit;
 mod variables;
 
-pub use metric::{Metric, QUANTITIES, Quantity, Unit, greatest, least};
+pub use metric::{Metric, QUANTITIES, Quantity, greatest, least};
 pub use outcome::{
     Bounds, Confidence, EXPERIMENT_SCHEMA, Experiment, FirstPacket, Found, Judged, Outcome, Point,
     Precision, PublishedFigure, RunRef, StepOutcome, Summary, Together,
@@ -22,5 +23,6 @@ pub use scenario::{
     LabSetup, Published, RepeatStep, SCENARIO_SCHEMA, Scenario, SearchKind, SearchStep, Step,
     StopStep, SweepStep, TestStep, Values, WaitStep, check_axes, nearest, set_parameter, test_plan,
 };
+pub use unit::Unit;
 use variables::expand_words;
 pub use variables::{Variables, expand, ranges};

@@ -1,0 +1,170 @@
+//! What a connection chooses between: transport, IP version, direction, ports, offloads, late slots.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::ModelError;
+
+/// The transport of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema, Default)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// Transmission Control Protocol.
+    #[default]
+    Tcp,
+    /// User Datagram Protocol.
+    Udp,
+}
+
+impl std::fmt::Display for Transport {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.pad(match self {
+            Transport::Tcp => "tcp",
+            Transport::Udp => "udp",
+        })
+    }
+}
+
+/// The IP version of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Family {
+    /// IP version 4.
+    Ipv4,
+    /// IP version 6.
+    Ipv6,
+}
+
+impl std::fmt::Display for Family {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.pad(match self {
+            Family::Ipv4 => "ipv4",
+            Family::Ipv6 => "ipv6",
+        })
+    }
+}
+
+/// Which side of a test sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema, Default)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// The side that runs `weir test` sends.
+    #[default]
+    Forward,
+    /// The answering side sends.
+    Reverse,
+}
+
+impl std::fmt::Display for Direction {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.pad(match self {
+            Direction::Forward => "forward",
+            Direction::Reverse => "reverse",
+        })
+    }
+}
+
+/// How data ports are had (design: one port by default).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
+#[serde(rename_all = "lowercase")]
+pub enum DataPorts {
+    /// Dedicated where an option needs it (receive window, MSS) or beyond 1000 UDP flows, else shared.
+    #[default]
+    Auto,
+    /// All data on the one port; told apart by the 5-tuple.
+    Shared,
+    /// A listener or socket of its own for the session, with its options set before the handshake. From the server's
+    /// range of data ports where it has one.
+    Dedicated,
+    /// As dedicated, and refused by a server that has no range of data ports: a firewall admits nothing else.
+    Range,
+}
+
+/// Whether an offload or option is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
+#[serde(rename_all = "lowercase")]
+pub enum Switch {
+    /// On where it serves: for unpaced datagrams, where the kernel has it.
+    #[default]
+    Auto,
+    /// Always; refused where the kernel lacks it.
+    On,
+    /// Never.
+    Off,
+}
+
+/// What a paced sender does about slots that it could not serve in time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum CatchUp {
+    /// Late slots are skipped and counted as missed.
+    None,
+    /// Late slots are made up at the nominal rate plus this many percent.
+    Spread(f64),
+    /// At most n late slots are sent back to back.
+    Burst(u32),
+}
+
+impl Default for CatchUp {
+    fn default() -> Self {
+        CatchUp::Spread(5.0)
+    }
+}
+
+impl std::str::FromStr for CatchUp {
+    type Err = ModelError;
+    fn from_str(text: &str) -> Result<Self, ModelError> {
+        let parsed = if text == "none" {
+            Some(CatchUp::None)
+        } else if let Some(p) = text.strip_prefix("spread:") {
+            p.trim_end_matches('%')
+                .parse::<f64>()
+                .ok()
+                .filter(|p| *p > 0.0 && *p <= 1000.0)
+                .map(CatchUp::Spread)
+        } else if let Some(n) = text.strip_prefix("burst:") {
+            n.parse().ok().filter(|n| *n >= 1).map(CatchUp::Burst)
+        } else {
+            None
+        };
+        parsed.ok_or(ModelError::Value {
+            what: "catch-up",
+            given: text.into(),
+            accepted: "none, spread:P% or burst:N",
+        })
+    }
+}
+
+impl std::fmt::Display for CatchUp {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        match self {
+            CatchUp::None => f.write_str("none"),
+            CatchUp::Spread(p) => write!(f, "spread:{p}%"),
+            CatchUp::Burst(n) => write!(f, "burst:{n}"),
+        }
+    }
+}
+
+impl Serialize for CatchUp {
+    fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for CatchUp {
+    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        String::deserialize(d)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl JsonSchema for CatchUp {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "CatchUp".into()
+    }
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "type": "string",
+            "description": "none, spread:P% or burst:N",
+            "examples": ["spread:5%", "none", "burst:8"],
+        })
+    }
+}

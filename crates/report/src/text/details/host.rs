@@ -1,0 +1,123 @@
+//! The hosts and the link: processors, link usage, clocks, noise floor.
+
+use weir_model::record::{CpuEnd, Record};
+use weir_model::units::BitRate;
+
+use super::{Items, pps};
+use crate::number::{duration, percent, significant};
+use crate::style::clean;
+
+pub(super) fn cpu(items: &mut Items, record: &Record) {
+    let Some(cpu) = &record.cpu else { return };
+    let end = |name: &str, end: &CpuEnd| {
+        let busy = end.user_ratio + end.system_ratio + end.irq_ratio;
+        let mut text = format!(
+            "{name} {} (user {}, system {}, irq {}",
+            percent(busy),
+            percent(end.user_ratio),
+            percent(end.system_ratio),
+            percent(end.irq_ratio)
+        );
+        if end.steal_ratio > 0.0 {
+            text += &format!(", stolen {}", percent(end.steal_ratio));
+        }
+        text += ")";
+        if let Some(core) = end.busiest_core_ratio {
+            text += &format!(", busiest core {}", percent(core));
+        }
+        text + &format!(
+            ", weir {} cores",
+            significant(end.process_user_ratio + end.process_system_ratio)
+        )
+    };
+    for (label, name, side) in [("CPU", "local", &cpu.local), ("", "remote", &cpu.remote)] {
+        if let Some(side) = side {
+            let label = if cpu.local.is_none() { "CPU" } else { label };
+            items.item(label, &end(name, side));
+        }
+    }
+}
+
+pub(super) fn link(items: &mut Items, record: &Record) {
+    let Some(usage) = &record.link_usage else { return };
+    items.item(
+        "Link usage",
+        &format!(
+            "{}: payload {}, IP {}, Ethernet {}, wire {} of {}bit/s ({})",
+            usage.direction,
+            percent(usage.payload_ratio),
+            percent(usage.ip_ratio),
+            percent(usage.ethernet_ratio),
+            percent(usage.wire_ratio),
+            BitRate(usage.nominal_bits_per_second),
+            clean(&usage.source)
+        ),
+    );
+}
+
+pub(super) fn clocks(items: &mut Items, record: &Record) {
+    if let Some(source) = &record.time_source {
+        items.item(
+            "Time source",
+            &format!(
+                "send {}, receive {}, resolution {}",
+                clean(&source.send),
+                clean(&source.receive),
+                duration(source.resolution_seconds)
+            ),
+        );
+    }
+    if let Some(clock) = &record.clock {
+        let text = if clock.method == "shared" {
+            format!("one clock shared by both ends, ± {}", duration(clock.error_seconds))
+        } else {
+            let (method, offset, error) = (
+                clean(&clock.method),
+                duration(clock.offset_seconds),
+                duration(clock.error_seconds),
+            );
+            let mut text = match clock.source.as_deref() {
+                None | Some("probes") => format!(
+                    "{method}: offset {offset}, skew {} ppm, ± {error} from {} probes",
+                    significant(clock.skew_ratio * 1e6),
+                    clock.samples
+                ),
+                Some(service) => format!(
+                    "{method}: offset {offset}, ± {error} by {} at both ends, tighter than {} probes and not against them",
+                    clean(service),
+                    clock.samples
+                ),
+            };
+            if let Some(min) = clock.min_round_trip_seconds {
+                text += &format!(" (smallest round trip {})", duration(min));
+            }
+            text
+        };
+        items.item("Clocks", &text);
+    }
+    if let Some(calibration) = &record.calibration {
+        let parts: Vec<String> =
+            calibration.noise_floor.iter().map(|(name, value)| noise(name, *value)).collect();
+        items.item(
+            "Noise floor",
+            &format!("{} (calibrated {})", parts.join(", "), clean(&calibration.at)),
+        );
+    }
+}
+
+/// A figure of the noise floor in words: the end of its name tells its unit.
+fn noise(name: &str, value: f64) -> String {
+    type Show = fn(f64) -> String;
+    let units: [(&str, Show); 4] = [
+        ("_packets_per_second", |v| format!("{}/s", pps(v))),
+        ("_bits_per_second", |v| crate::number::Units::ADAPTIVE.rate(v)),
+        ("_seconds", duration),
+        ("_ratio", percent),
+    ];
+    for (end, show) in units {
+        if let Some(stem) = name.strip_suffix(end) {
+            return format!("{} {}", clean(&stem.replace('_', " ")), show(value));
+        }
+    }
+    format!("{} {}", clean(&name.replace('_', " ")), significant(value))
+}

@@ -1,0 +1,175 @@
+//! How it was sent: TCP, pacing, ways through the kernel.
+
+use weir_model::record::Flow;
+
+use super::{Items, pps, spread};
+use crate::number::{duration, percent, significant, volume};
+use crate::style::clean;
+
+pub(super) fn tcp(items: &mut Items, flows: &[Flow]) {
+    items.per_flow(
+        "TCP",
+        flows,
+        |f| {
+            let t = f.tcp.as_ref()?;
+            let mut text = format!("{} segments retransmitted", t.retransmits);
+            if let Some(bytes) = t.retransmitted_bytes.filter(|b| *b > 0) {
+                text += &format!(" ({})", volume(bytes));
+            }
+            text += &format!(", rtt {}", duration(t.rtt_seconds));
+            if let Some(min) = t.min_rtt_seconds {
+                text += &format!(" (min {})", duration(min));
+            }
+            text += &format!(", cwnd {}, MSS {}", volume(t.cwnd_bytes), t.mss_bytes);
+            if !t.congestion_control.is_empty() {
+                text += &format!(", {}", clean(&t.congestion_control));
+            }
+            let limits = [
+                (t.receive_window_limited_ratio, "receive window"),
+                (t.send_buffer_limited_ratio, "send buffer"),
+            ];
+            for (ratio, what) in limits {
+                if let Some(ratio) = ratio.filter(|r| *r > 0.0) {
+                    text += &format!(", {} limited by the {what}", percent(ratio));
+                }
+            }
+            Some(text)
+        },
+        |flows| {
+            let all = || flows.iter().filter_map(|f| f.tcp.as_ref());
+            let rtt = spread(all().map(|t| t.rtt_seconds), duration)?;
+            let retransmits = all().fold(0u64, |sum, t| sum.saturating_add(t.retransmits));
+            Some(format!("{retransmits} segments retransmitted, rtt {rtt}"))
+        },
+    );
+}
+
+pub(super) fn pacing(items: &mut Items, flows: &[Flow]) {
+    items.per_flow(
+        "Pacing",
+        flows,
+        |f| {
+            let s = f.sender.as_ref()?;
+            let mut parts = vec![];
+            if let Some(asked) = s.asked_packets_per_second {
+                parts.push(format!(
+                    "asked {}/s, sent {}/s",
+                    pps(asked),
+                    s.packets_per_second.map_or("-".into(), pps)
+                ));
+            }
+            if let Some(spacing) = &s.spacing {
+                let mut text = format!(
+                    "spacing {} ± {}",
+                    duration(spacing.intended_seconds),
+                    duration(spacing.deviation_seconds)
+                );
+                if let Some(p99) = spacing.p99_seconds {
+                    text +=
+                        &format!(" (p99 {}, max {})", duration(p99), duration(spacing.max_seconds));
+                } else {
+                    text += &format!(" (max {})", duration(spacing.max_seconds));
+                }
+                parts.push(text);
+            }
+            parts.extend(slots(s.late_slots, s.missed_slots, s.intended_slots));
+            if s.intended_slots.is_some() && s.scheduling.as_deref() == Some("fifo") {
+                parts.push("real-time scheduling".into());
+            }
+            (!parts.is_empty()).then(|| parts.join(", "))
+        },
+        |flows| {
+            let senders = || flows.iter().filter_map(|f| f.sender.as_ref());
+            let spacing = spread(
+                senders().filter_map(|s| Some(s.spacing.as_ref()?.deviation_seconds)),
+                duration,
+            );
+            let sum = |value: fn(&weir_model::record::Sender) -> Option<u64>| {
+                senders().filter_map(value).reduce(u64::saturating_add)
+            };
+            // Each against its own rate: flows may differ, and not all run at once.
+            let share = |s: &weir_model::record::Sender| {
+                let asked = s.asked_packets_per_second.filter(|a| *a > 0.0)?;
+                Some(s.packets_per_second? / asked)
+            };
+            let mut parts: Vec<String> = vec![];
+            if let Some(sent) = spread(senders().filter_map(share), percent) {
+                parts.push(format!("sent of asked {sent}"));
+            }
+            if let Some(spacing) = spacing {
+                parts.push(format!("spacing deviation {spacing}"));
+            }
+            parts.extend(slots(
+                sum(|s| s.late_slots),
+                sum(|s| s.missed_slots),
+                sum(|s| s.intended_slots),
+            ));
+            (!parts.is_empty()).then(|| parts.join(", "))
+        },
+    );
+}
+
+fn slots(late: Option<u64>, missed: Option<u64>, intended: Option<u64>) -> Option<String> {
+    let mut parts = vec![];
+    if let Some(late) = late {
+        parts.push(format!("{late} late"));
+    }
+    if let Some(missed) = missed {
+        parts.push(format!("{missed} missed"));
+    }
+    if parts.is_empty() {
+        return None;
+    }
+    let of = intended.map(|n| format!(" of {n}")).unwrap_or_default();
+    Some(format!("slots: {}{of}", parts.join(", ")))
+}
+
+/// How bytes were sent and received; only when verbose.
+pub(super) fn ways(items: &mut Items, flows: &[Flow]) {
+    if !items.options.verbose {
+        return;
+    }
+    let end = |what: &str,
+               method: &str,
+               calls: Option<u64>,
+               segments: Option<f64>,
+               buffer: Option<u64>| {
+        let mut text = format!("{what} by {}", clean(method));
+        if let Some(calls) = calls {
+            text += &format!(", {calls} calls");
+        }
+        if let Some(segments) = segments {
+            text += &format!(", {} datagrams a message", significant(segments));
+        }
+        if let Some(buffer) = buffer {
+            text += &format!(", buffer {}", volume(buffer));
+        }
+        text
+    };
+    items.per_flow(
+        "Method",
+        flows,
+        |f| {
+            let mut parts = vec![];
+            if let Some(s) = &f.sender {
+                parts.push(end(
+                    "sent",
+                    &s.method,
+                    s.io_calls,
+                    s.segments_per_message,
+                    s.buffer_bytes,
+                ));
+            }
+            if let Some(r) = &f.receiver {
+                let p =
+                    end("received", &r.method, r.io_calls, r.segments_per_message, r.buffer_bytes);
+                parts.push(p);
+            }
+            if let Some(connect) = f.connect_seconds {
+                parts.push(format!("connected in {}", duration(connect)));
+            }
+            (!parts.is_empty()).then(|| parts.join("; "))
+        },
+        |_| None,
+    );
+}

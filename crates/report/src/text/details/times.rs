@@ -1,0 +1,146 @@
+//! Times: jitter and delay variation, delays, round trips under load.
+
+use weir_model::record::{Delay, Flow, Receiver, Record};
+
+use super::{Items, receivers, spread};
+use crate::number::{duration, significant};
+use crate::style::clean;
+
+pub(super) fn variation(items: &mut Items, flows: &[Flow]) {
+    let between = |r: &Receiver| match r.time_unit.as_deref() {
+        Some("batch") => ", between batches",
+        _ => "",
+    };
+    items.per_flow(
+        "Jitter",
+        flows,
+        |f| {
+            let r = f.receiver.as_ref()?;
+            Some(format!("{} (RFC 3550{})", duration(r.jitter_seconds?), between(r)))
+        },
+        |flows| {
+            let text = spread(receivers(flows).filter_map(|(_, r)| r.jitter_seconds), duration)?;
+            Some(text + ", RFC 3550")
+        },
+    );
+    let pdv = |r: &Receiver| r.delay_variation.as_ref().and_then(|v| v.pdv_p99_seconds);
+    let ipdv = |r: &Receiver| r.delay_variation.as_ref().and_then(|v| v.ipdv_p99_seconds);
+    items.per_flow(
+        "Delay variation",
+        flows,
+        |f| {
+            let r = f.receiver.as_ref()?;
+            let parts: Vec<String> = [(pdv(r), "PDV p99"), (ipdv(r), "IPDV p99")]
+                .into_iter()
+                .filter_map(|(v, what)| Some(format!("{what} {}", duration(v?))))
+                .collect();
+            (!parts.is_empty()).then(|| format!("{} (RFC 5481{})", parts.join(", "), between(r)))
+        },
+        |flows| {
+            let text = spread(receivers(flows).filter_map(|(_, r)| pdv(r)), duration)?;
+            Some(format!("PDV p99 {text}, RFC 5481"))
+        },
+    );
+}
+
+/// `min 12 us, mean …, p50 …, p99 …, max …, ± 8 us`.
+fn delay(d: &Delay, verbose: bool) -> String {
+    let mut parts = vec![
+        format!("min {}", duration(d.min_seconds)),
+        format!("mean {}", duration(d.mean_seconds)),
+    ];
+    let percentiles = [
+        (d.p50_seconds, "p50", true),
+        (d.p90_seconds, "p90", verbose),
+        (d.p99_seconds, "p99", true),
+        (d.p99_9_seconds, "p99.9", true),
+        (d.p99_99_seconds, "p99.99", verbose),
+        (d.p99_999_seconds, "p99.999", verbose),
+    ];
+    for (value, name, shown) in percentiles {
+        if let Some(value) = value.filter(|_| shown) {
+            parts.push(format!("{name} {}", duration(value)));
+        }
+    }
+    parts.push(format!("max {}", duration(d.max_seconds)));
+    if let Some(error) = d.error_seconds {
+        parts.push(format!("± {}", duration(error)));
+    }
+    let mut text = parts.join(", ");
+    if let Some(n) = d.negative_samples.filter(|n| *n > 0) {
+        text += &format!("; {n} samples below zero: the clocks differ by more than the bound");
+    }
+    text
+}
+
+pub(super) fn delays(items: &mut Items, flows: &[Flow]) {
+    let verbose = items.options.verbose;
+    type Pick = fn(&Flow) -> Option<&Delay>;
+    let kinds: [(&str, Pick); 3] = [
+        ("One-way delay", |f| f.receiver.as_ref()?.one_way_delay.as_ref()),
+        ("  from intended", |f| f.receiver.as_ref()?.one_way_delay_from_intended.as_ref()),
+        ("Round trip", |f| f.round_trip.as_ref()),
+    ];
+    for (label, pick) in kinds {
+        items.per_flow(
+            label,
+            flows,
+            |f| pick(f).map(|d| delay(d, verbose)),
+            |flows| {
+                let p50 = spread(flows.iter().filter_map(|f| pick(f)?.p50_seconds), duration);
+                let mean =
+                    || spread(flows.iter().filter_map(|f| Some(pick(f)?.mean_seconds)), duration);
+                let mut text = p50
+                    .map(|t| format!("p50 {t}"))
+                    .or_else(|| mean().map(|t| format!("mean {t}")))?;
+                let worst = |value: fn(&Delay) -> Option<f64>| {
+                    flows
+                        .iter()
+                        .filter_map(|f| Some((value(pick(f)?)?, f.id)))
+                        .max_by(|a, b| a.0.total_cmp(&b.0))
+                };
+                if let Some((value, id)) = worst(|d| d.p99_seconds) {
+                    text += &format!(", worst p99 {} (flow {id})", duration(value));
+                }
+                if let Some((value, id)) = worst(|d| Some(d.max_seconds)) {
+                    text += &format!(", max {} (flow {id})", duration(value));
+                }
+                if let Some((value, _)) = worst(|d| d.error_seconds) {
+                    text += &format!(", ± {}", duration(value));
+                }
+                Some(text)
+            },
+        );
+    }
+}
+
+pub(super) fn latency(items: &mut Items, record: &Record) {
+    let Some(latency) = &record.latency else { return };
+    let verbose = items.options.verbose;
+    let short = |d: &Delay| match (d.p50_seconds, d.p99_seconds) {
+        (Some(p50), Some(p99)) => format!("p50 {}, p99 {}", duration(p50), duration(p99)),
+        (Some(p50), None) => format!("p50 {}, max {}", duration(p50), duration(d.max_seconds)),
+        _ => format!("mean {}, max {}", duration(d.mean_seconds), duration(d.max_seconds)),
+    };
+    let mut text = match (&latency.idle, &latency.loaded) {
+        (Some(idle), Some(loaded)) => format!("idle {} -> loaded {}", short(idle), short(loaded)),
+        (Some(idle), None) => format!("idle {}", short(idle)),
+        (None, Some(loaded)) => format!("loaded {}", short(loaded)),
+        (None, None) => "no probe came back".into(),
+    };
+    if let Some(rpm) = latency.responsiveness_per_minute {
+        text += &format!("; {} round trips a minute", significant(rpm));
+    }
+    if latency.lost > 0 {
+        text += &format!("; {} of {} probes lost", latency.lost, latency.sent);
+    }
+    text += &format!(" ({} probes)", clean(&latency.method));
+    items.item("Under load", &text);
+    if verbose {
+        for (label, d) in [("  idle", &latency.idle), ("  loaded", &latency.loaded)] {
+            if let Some(d) = d {
+                items.item(label, &delay(d, true));
+            }
+        }
+    }
+}
