@@ -1,3 +1,5 @@
+use std::collections::HashMap;
+
 use super::*;
 use crate::key::tests::udp_frame;
 use proptest::prelude::*;
