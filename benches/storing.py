@@ -57,7 +57,8 @@ def cpu_seconds(command, environment):
     """User and system seconds of a program that has ended, and its wall seconds."""
     begun = time.monotonic()
     child = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    said = child.stderr.read()
+    with child.stderr:
+        said = child.stderr.read()
     _, status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode != 0:
@@ -85,6 +86,15 @@ def words(values, unit, factor):
     if low is None:
         return f"{middle * factor:+.2f} {unit}"
     return f"{middle * factor:+.2f} {unit} ({low * factor:+.2f} to {high * factor:+.2f} {unit})"
+
+
+def told(high, low):
+    """What keeping costs, by pairs of CPU seconds at the high and the low rate."""
+    base = statistics.median(without for _, without in high)
+    direct = words([(kept - without) / without for kept, without in high], "%", 100)
+    difference = words([kept - without for kept, without in low], "ms", 1000)
+    share = words([(kept - without) / base for kept, without in low], "%", 100)
+    return [f"direct:     {direct}", f"difference: {difference}, which is {share} of the high rate's CPU"]
 
 
 def main():
@@ -122,9 +132,7 @@ def main():
     rate = int(volume) * 8 / statistics.median(walls) / 1e9
     print(f"high rate: {volume} bytes in {statistics.median(walls):.2f} s ({rate:.1f} Gbit/s, start and end included), "
           f"{base:.3f} s of CPU not kept, {args.pairs} pairs")
-    print("direct:     " + words([(with_ - without) / without for with_, without in high], "%", 100))
-    print("difference: " + words([with_ - without for with_, without in low], "ms", 1000)
-          + f", which is {words([(with_ - without) / base for with_, without in low], '%', 100)} of the high rate's CPU")
+    print("\n".join(told(high, low)))
     return 0
 
 

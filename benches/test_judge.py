@@ -18,6 +18,20 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(judge.verdict(self.ratios(0.6, 0.02), "<=", 0.8)["verdict"], "met")
         self.assertEqual(judge.verdict(self.ratios(1.0, 0.02), "<=", 0.8)["verdict"], "missed")
 
+    def test_a_bar_between_bound_and_median_decides_nothing(self):
+        # Each median lies on one side of the bar, and its bound on the other.
+        values = self.ratios(1.0, 0.2)
+        middle, low, high = judge.bounds(values)
+        self.assertTrue(low < middle < high)
+        for bar in ((low + middle) / 2, (middle + high) / 2):
+            for operator in (">=", "<="):
+                self.assertEqual(judge.verdict(values, operator, bar)["verdict"], "undecided", (operator, bar))
+
+    def test_without_a_bar_nothing_is_judged_and_an_unknown_operator_is_refused(self):
+        self.assertEqual(judge.verdict([1.0] * 15, ">=", None)["verdict"], "info")
+        with self.assertRaises(ValueError):
+            judge.verdict([1.0] * 15, "==", 1.0)
+
     def test_fourteen_pairs_decide_nothing(self):
         self.assertEqual(judge.verdict([2.0] * 14, ">=", 0.8)["verdict"], "undecided")
 
@@ -26,6 +40,18 @@ class Verdicts(unittest.TestCase):
         middle, low, high = judge.bounds(values)
         self.assertTrue(low <= middle <= high)
         self.assertEqual(judge.bounds(values), (middle, low, high))
+        for count in range(16, 28, 2):
+            values = self.ratios(1.0, 0.1, count)
+            self.assertEqual(judge.bounds(values), judge.bounds(values), count)
+
+    def test_each_bound_is_of_95_per_cent_by_itself(self):
+        # Of nine draws from nine values, three of them high, five or more are high in 14.5 % of cases; with
+        # two high, in 3.0 %.
+        self.assertEqual(judge.bounds([0] * 6 + [1] * 3), (0, 0, 1))
+        self.assertEqual(judge.bounds([0] * 7 + [1] * 2), (0, 0, 0))
+
+    def test_two_values_have_no_bounds(self):
+        self.assertEqual(judge.bounds([1.0, 3.0]), (2.0, None, None))
 
 
 class Parsers(unittest.TestCase):

@@ -40,6 +40,16 @@ class Summary(unittest.TestCase):
         self.assertIsNone(told["missed_slots"]["lower"])
         self.assertIn("0 readers", readers.table(told, 5, [{"alone": one(0.1, 0), "beside": one(0.1, 0)}]))
 
+    def test_figures_are_told_in_the_units_of_their_names(self):
+        rounds = [{"alone": one(0.005, 0, 5), "beside": {**one(0.015, 100, 7), "steal_ratio": 0.25}} for _ in range(3)]
+        text = readers.table(readers.summary(rounds), 5, rounds)
+        rows = {line[:34].strip(): line[34:].split() for line in text.splitlines()}
+        self.assertEqual(rows["missed slots"], ["5", "7", "2", "2", "to", "2"])
+        self.assertEqual(rows["spacing deviation, µs"][:3], ["1.00", "1.00", "0.00"])
+        self.assertEqual(rows["server, ms of processor a second"][:3], ["5.00", "15.00", "10.00"])
+        self.assertIn("each sample and reader: 0.200 ms (0.200 to 0.200)", text)
+        self.assertIn("most processor time stolen during a run: 25.0%", text)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -250,6 +250,48 @@ search = { kind = "throughput", low = "1000pps", high = "2000pps", trial = "1s",
     }
 }
 
+/// All that was expected came true, and the figure is not as precise as it was to be.
+#[test]
+fn a_precision_that_was_not_reached_ends_with_5() {
+    let dir = tempfile::tempdir().unwrap();
+    let ended = |most: u32| {
+        let path = file(
+            dir.path(),
+            &format!(
+                "schema = \"weir.scenario/1\"\nname = \"s\"\nseed = \"0x7\"\n[lab]\nmiddle = true\n[emulator.m]\n\
+                 both = \"loss 10%\"\n[[step]]\nexpect = [\"loss <= 50 %\"]\n\
+                 sweep = {{ over = [], runs = 5, most_runs = {most}, precision_percentage = 15, metrics = [\"loss\"], \
+                 test = {{ args = \"-u -b 1000pps -l 100 -k 200\" }} }}\n"
+            ),
+        );
+        let (output, out, err) = run(dir.path(), &["run", "--simulate", "--json", &path]);
+        let result: Value =
+            serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}{err}"));
+        (output.status.code(), result["steps"][0]["points"][0]["precision"]["reached"].clone())
+    };
+    assert_eq!(ended(1000), (Some(0), true.into()));
+    assert_eq!(ended(6), (Some(5), false.into()));
+}
+
+/// A processor that is not there is refused by the program that is to run on it.
+#[test]
+fn how_threads_are_to_run_is_told_to_the_program_of_the_test() {
+    let Some(_turn) = turn("how_threads_are_to_run_is_told_to_the_program_of_the_test") else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let path = file(
+        dir.path(),
+        "schema = \"weir.scenario/1\"\nname = \"s\"\n[lab]\n[[step]]\nname = \"t\"\n\
+         test = { from = \"a\", to = \"b\", args = \"-u -k 20 -b 1000pps --no-latency\", threads = { affinity = \"8000\" } }\n",
+    );
+    let (output, out, err) = run(dir.path(), &["run", &path, "--no-store", "--json"]);
+    assert_ne!(output.status.code(), Some(0), "{out}{err}");
+    let result: Value = serde_json::from_str(&out).unwrap();
+    let reason = result["steps"][0]["reason"].as_str().unwrap();
+    assert!(reason.contains("--affinity") && reason.contains("8000"), "{reason}");
+}
+
 #[test]
 fn bad_scenarios_are_refused_by_name() {
     let dir = tempfile::tempdir().unwrap();

@@ -140,6 +140,25 @@ fn a_control_socket_that_cannot_be_had_is_told_before_anything_is_touched() {
 }
 
 #[test]
+fn a_seed_that_was_drawn_is_told_and_a_journal_ends_at_its_limit() {
+    let test = "a_seed_that_was_drawn_is_told_and_a_journal_ends_at_its_limit";
+    let Some(path) = Path::up(test, &["ping"]) else { return };
+    let (laws, journal) = (path.file("laws"), path.file("journal"));
+    std::fs::write(&laws, "schema = 'weir.impair/1'").unwrap();
+    let (laws, file) = (laws.to_str().unwrap(), journal.to_str().unwrap());
+    let emulator = path.emulator(&["--config", laws, "--journal", file, "--journal-limit", "4096"]);
+    let seed = path.stats()["impairment"]["config"]["seed"].as_str().unwrap().to_owned();
+    assert_ne!(seed, "0x0");
+    assert!(emulator.head.contains(&format!("seed {seed}\n")), "{seed}: {}", emulator.head);
+    let b = path.lab.host("b").unwrap().ipv4.to_string();
+    path.tool("a", &["ping", "-q", "-c", "100", "-i", "0.002", &b]).good();
+    let (code, stdout, stderr) = emulator.interrupt();
+    assert_eq!(code, Some(130), "{stderr}");
+    assert!(stdout.contains("MISSING: its limit was reached"), "{stdout}");
+    assert!(journal.metadata().unwrap().len() <= 4096);
+}
+
+#[test]
 fn an_interface_belongs_to_one_emulator() {
     let test = "an_interface_belongs_to_one_emulator";
     let Some(path) = Path::up(test, &["ip"]) else { return };

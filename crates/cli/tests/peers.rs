@@ -1,7 +1,7 @@
 //! iperf3 and ping on the same lab: they and Weir measure the same network, within their own spread.
 //!
 //! Each side measures several times, in turn, so that a disturbance of the machine meets both. What one side says of itself is
-//! the range of its figures, and the two must not be further apart.
+//! the range of its figures, or the middle of more and more of them, and the two must not be further apart.
 #![allow(clippy::unwrap_used)] // a helper outside #[test] that can't go on is a failed test
 
 mod common;
@@ -50,8 +50,11 @@ fn a_paced_rate_is_iperf3s() {
     assert!((ours / theirs - 1.0).abs() < 0.01, "weir {ours}, iperf3 {theirs} bit/s: {sender:?}");
 }
 
-/// How often each side measures.
+/// How often each side measures at least.
 const ROUNDS: usize = 3;
+
+/// How often at most, where a busy machine scatters what either measures.
+const MOST_ROUNDS: usize = 20;
 
 /// The middle one.
 fn median(figures: &[f64]) -> f64 {
@@ -66,15 +69,9 @@ fn spread(figures: &[f64]) -> f64 {
     figures.iter().copied().fold(0.0, f64::max) - least
 }
 
-/// Between the tenth and the ninetieth percentile: one stall does not widen it.
-fn inner_spread(figures: &[f64]) -> f64 {
-    let mut figures = figures.to_vec();
-    figures.sort_by(f64::total_cmp);
-    let tenth = figures.len() / 10;
-    figures[figures.len() - 1 - tenth] - figures[tenth]
-}
-
-/// TCP through a path of 50 Mbit/s in both directions: what decides is the path, and each side says what it carried.
+/// TCP through a path of 50 Mbit/s in both directions: what decides is the path, and each side says what it carried. Their
+/// middle figures come within 3 % of each other, at once on an idle machine; scatter takes more rounds, and a figure that is
+/// wrong by more never gets there.
 #[test]
 fn tcp_through_a_narrow_path_is_iperf3s() {
     let Some(mut bench) = Bench::up("tcp_through_a_narrow_path_is_iperf3s", &["iperf3", "tc"])
@@ -87,28 +84,22 @@ fn tcp_through_a_narrow_path_is_iperf3s() {
     }
     bench.serve(&[]);
     for direction in [&[][..], &["-R"]] {
-        // Without the first second, in which the queue fills.
-        let (mut ours, mut theirs, mut parts) = (vec![], vec![], vec![]);
-        for _ in 0..ROUNDS {
-            let words = [&["-t", "2", "-O", "1", "-i", "0.25"], direction].concat();
+        let (mut ours, mut theirs) = (vec![], vec![]);
+        loop {
+            // Without the first second, in which the queue fills.
+            let words = [&["-t", "2", "-O", "1"], direction].concat();
             let sum = &iperf3(&bench, &words)["end"]["sum_received"];
             theirs.push(number(&sum["bits_per_second"]));
-            let record = bench.test(&words);
-            let total = [record.total.forward.as_ref(), record.total.reverse.as_ref()];
-            let total = total.into_iter().flatten().next().unwrap();
-            ours.push(total.receiver.as_ref().unwrap().bits_per_second.unwrap());
-            for interval in record.intervals.iter().filter(|i| !i.omitted) {
-                let total = [interval.total.forward.as_ref(), interval.total.reverse.as_ref()];
-                let receiver = total.into_iter().flatten().next().unwrap().receiver.as_ref();
-                parts.extend(receiver.unwrap().bits_per_second);
+            let total = bench.test(&words).total;
+            let total = total.forward.or(total.reverse).unwrap();
+            ours.push(total.receiver.unwrap().bits_per_second.unwrap());
+            let ratio = median(&ours) / median(&theirs);
+            if ours.len() >= ROUNDS && (ratio - 1.0).abs() <= 0.03 {
+                break;
             }
+            let is_apart = ours.len() >= MOST_ROUNDS;
+            assert!(!is_apart, "{direction:?}: {ratio} of weir {ours:?}, iperf3 {theirs:?}");
         }
-        // Half a range lies to each side of a middle. iperf3's parts are whole writes, of which few go into one: its runs
-        // among each other tell more.
-        let (apart, own) =
-            (median(&ours) - median(&theirs), inner_spread(&parts) / 2.0 + spread(&theirs));
-        assert!(parts.len() >= 6 * ROUNDS, "{parts:?}");
-        assert!(apart.abs() <= own, "{direction:?}: weir {ours:?} of {parts:?}, iperf3 {theirs:?}");
     }
 }
 

@@ -289,6 +289,29 @@ fn a_journal_ends_at_its_limit_and_counts_what_is_beyond() {
 }
 
 #[test]
+fn configurations_beside_a_journal_are_within_its_limit() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("j");
+    let config = EmulatorConfig {
+        journal: Some(path.clone()),
+        journal_most_bytes: Some(4096),
+        ..config("none")
+    };
+    let (emulator, _a, _b) = start(config, 10);
+    for number in 0..40 {
+        let laws = if number % 2 == 0 { "loss 1%" } else { "none" };
+        emulator.remote().set_laws(None, Some(laws.parse().unwrap()), None).unwrap();
+    }
+    let told = emulator.finish("test").report.journal.unwrap();
+    let lines = std::fs::read_to_string(dir.path().join("j.configurations")).unwrap();
+    let length = path.metadata().unwrap().len() + lines.len() as u64;
+    assert!(length <= 4096, "{length}");
+    // A line that does not fit is left out whole.
+    assert!(lines.lines().all(|line| line.ends_with('}')), "{lines}");
+    assert!(told.dropped_records > 0 && !told.failed, "{told:?}");
+}
+
+#[test]
 fn which_flows_are_logged_is_told_where_there_is_a_journal() {
     let dir = tempfile::tempdir().unwrap();
     let with = EmulatorConfig { journal: Some(dir.path().join("j")), ..config("none") };
@@ -754,6 +777,39 @@ fn laws_set_where_laws_are_stopped_are_told_to_be_of_no_effect() {
     assert!(ask(&path, &seed).unwrap().get("note").is_none());
     ask(&path, &json!({ "verb": "start" })).unwrap();
     assert!(ask(&path, &set).unwrap().get("note").is_none());
+}
+
+#[test]
+fn only_laws_that_were_set_and_rest_are_told_to_be_of_no_effect() {
+    use serde_json::json;
+    let text =
+        "schema = 'weir.impair/1'\n[[flow]]\nname = 'x'\n[[flow]]\nname = 'y'\nrun = false\n";
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("socket");
+    let config = Impairment::parse(text).unwrap();
+    let (emulator, _a, _b) = start(EmulatorConfig::new("A", "B", config.clone()), 100);
+    let _socket = ControlSocket::listen(&path, emulator.remote().clone()).unwrap();
+    let note = |asked| ask(&path, &asked).unwrap()["note"].as_str().map(ToOwned::to_owned);
+    let set = |flow: &str| json!({ "verb": "set", "flow": flow, "both": "loss 100%" });
+    // Another rests: that is not what was set.
+    assert_eq!((note(set("x")), note(set("other"))), (None, None));
+    assert!(note(set("y")).unwrap().ends_with(": y"));
+    ask(&path, &json!({ "verb": "stop", "flow": "x" })).unwrap();
+    assert!(note(set("x")).unwrap().ends_with(": x"));
+    // Of a whole configuration all that rest are.
+    let whole = json!({ "verb": "set", "impairment": config });
+    assert!(note(whole).unwrap().ends_with(": x, y"));
+}
+
+#[test]
+fn whether_a_control_socket_can_be_had_is_found_out_and_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("socket");
+    ControlSocket::check(&path).unwrap();
+    assert!(!path.exists());
+    std::fs::write(&path, "mine").unwrap();
+    assert!(ControlSocket::check(&path).is_err());
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "mine");
 }
 
 #[test]

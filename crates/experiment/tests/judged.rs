@@ -199,6 +199,8 @@ fn a_sweep_without_axes_counts_in_the_sums_of_a_parallel_step() {
         let step = ended.experiment.steps[0].clone();
         let runs: Vec<f64> =
             step.runs.iter().filter_map(|r| r.metrics.get("sum packets").copied()).collect();
+        // The first run of each starts at a time given, and its first packet is set against the others'; later ones do not.
+        assert_eq!(step.together.unwrap().tests, 2);
         (runs, step.expectations[0].outcome)
     };
     assert_eq!(sums(""), (vec![400.0, 400.0], Outcome::Passed));

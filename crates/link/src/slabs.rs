@@ -405,6 +405,20 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
+    fn frames_that_fill_a_chunk_take_what_is_told_of_each() {
+        for (size, slots) in SLOT_BYTES.into_iter().zip(SLOTS_LOG2) {
+            let (len, count) = (size as usize, 1_u64 << slots);
+            let mut slabs = Slabs::new(1 << 20);
+            for _ in 0..count {
+                assert!(slabs.insert(&vec![0; len]).is_some(), "{len}");
+            }
+            let told = Slabs::taken_bytes(len).unwrap();
+            assert_eq!(slabs.usage().memory_bytes, count * told, "{len}");
+        }
+        assert_eq!(Slabs::taken_bytes(Slabs::MAX_FRAME_BYTES + 1), None);
+    }
+
+    #[test]
     fn a_million_small_packets_stay_below_300_mib() {
         let mut slabs = Slabs::new(300 << 20);
         for i in 0..1_000_000_u32 {

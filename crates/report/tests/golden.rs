@@ -247,3 +247,30 @@ fn content_that_was_verified_is_told_when_nothing_is_wrong_with_it() {
     // Not asked for, not measured.
     assert!(!told(None).contains("verified"));
 }
+
+#[test]
+fn the_loss_line_says_how_far_a_lost_end_had_told() {
+    let line = |record: &Record| {
+        let text = terminal(record, &TextOptions { width: 400, ..TextOptions::default() });
+        text.lines().find(|l| l.trim_start().starts_with("Loss")).unwrap().to_owned()
+    };
+    let whole = support::udp_loss();
+    assert!(!line(&whole).contains("not known"), "{}", line(&whole));
+    let [mut no_receiver, mut no_sender, mut silent] = [whole.clone(), whole.clone(), whole];
+    no_receiver.flows[0].receiver.as_mut().unwrap().reported_until_seconds = Some(3.0);
+    no_sender.flows[0].sender.as_mut().unwrap().reported_until_seconds = Some(3.0);
+    silent.flows[0].sender = None;
+    let until = line(&no_receiver);
+    assert!(until.contains("until 3.00 s; later not known"), "{until}");
+    for lost in [no_sender, silent] {
+        let arrived = line(&lost);
+        assert!(arrived.contains("how many more were sent is not known"), "{arrived}");
+    }
+    let mut many = support::thousand();
+    assert!(!line(&many).contains("not known"), "{}", line(&many));
+    for flow in &mut many.flows[..3] {
+        flow.receiver.as_mut().unwrap().reported_until_seconds = Some(3.0);
+    }
+    let of_many = line(&many);
+    assert!(of_many.contains("3 flows lost an end, their loss is not known"), "{of_many}");
+}

@@ -396,3 +396,34 @@ fn colours_have_contrast() {
         }
     }
 }
+
+/// What an end that was lost did not tell: a loss that was told until then is nowhere called the loss of the run.
+#[test]
+fn the_loss_of_a_run_that_lost_an_end_is_in_no_table_and_no_sentence() {
+    let mut whole = support::udp_loss();
+    let told = whole.flows[0].receiver.as_mut().unwrap();
+    (told.lost_packets, told.loss_ratio) = (Some(42_420), Some(0.457));
+    let sums = whole.total.forward.as_mut().unwrap().receiver.as_mut().unwrap();
+    (sums.lost_packets, sums.loss_ratio) = (Some(42_420), Some(0.457));
+    let [mut no_receiver, mut no_sender, mut silent] =
+        [whole.clone(), whole.clone(), whole.clone()];
+    no_receiver.flows[0].receiver.as_mut().unwrap().reported_until_seconds = Some(3.0);
+    no_sender.flows[0].sender.as_mut().unwrap().reported_until_seconds = Some(3.0);
+    silent.flows[0].sender = None;
+    let named = |text: &str| (text.matches("42 420").count(), text.matches("45.7").count());
+    let alone = |record: &Record| text_of(&html(&of_run(record)));
+    let beside =
+        |record: &Record| text_of(&html(&of_runs(&[support::tcp_bidir(), record.clone()])));
+    // A headline with its note, a sentence, the totals and the flows; a row of the comparison.
+    assert_eq!(named(&alone(&whole)), (4, 4), "{}", alone(&whole));
+    assert!(named(&beside(&whole)).0 > 0 && named(&beside(&whole)).1 > 0);
+    for lost in [no_receiver, no_sender, silent] {
+        let text = alone(&lost);
+        assert_eq!(named(&text), (0, 0), "{text}");
+        for wanted in ["not known: an end was lost", "the loss is not known, since an end was lost"]
+        {
+            assert!(text.contains(wanted), "{wanted:?} is not in the page:\n{text}");
+        }
+        assert_eq!(named(&beside(&lost)), (0, 0));
+    }
+}

@@ -10,7 +10,7 @@ use std::time::Duration;
 use faults_common::*;
 use weir_model::plan::{Connection, DataPorts, Direction, Transport};
 use weir_model::record::Status;
-use weir_model::units::ByteSize;
+use weir_model::units::{ByteSize, Span};
 use weir_traffic::{ClientConfig, Key, Limits, Patience, ServerConfig, ServerEvent, Stop, run};
 use weir_wire::control::{ClientMessage, ClockState, Hello, SenderTotal, ServerMessage};
 use weir_wire::datagram::{ControlDatagram, Kind, LEN, MAGIC};
@@ -487,9 +487,10 @@ fn patience(silence: u64, whole: u64) -> Patience {
     Patience { silence: ms(silence), whole: ms(whole) }
 }
 
-/// Stands before a server at 127.0.0.2 and drips what it sends once it is asked for its report: in so many pieces each
+/// Stands before a server at 127.0.0.2 and drips what it sends once it is sent a message of this type: in so many pieces each
 /// time something comes, 50 ms apart, and after so many of them nothing more.
-fn dripping(server: SocketAddr, pieces: usize, most: usize) {
+fn dripping(server: SocketAddr, asked_by: &str, pieces: usize, most: usize) {
+    let mark = format!("\"type\":\"{asked_by}\"");
     let listener = TcpListener::bind(("127.0.0.2", server.port())).unwrap();
     std::thread::spawn(move || {
         // The control connection and that of the data.
@@ -498,11 +499,11 @@ fn dripping(server: SocketAddr, pieces: usize, most: usize) {
             let (mut to_near, mut from_far) = (near.try_clone().unwrap(), far.try_clone().unwrap());
             let asked = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
             let is_asked = asked.clone();
+            let mark = mark.clone();
             std::thread::spawn(move || {
                 let mut buffer = [0; 65_536];
                 while let Ok(n @ 1..) = near.read(&mut buffer) {
-                    let mark = b"\"type\":\"report\"";
-                    if buffer[..n].windows(mark.len()).any(|w| w == mark) {
+                    if buffer[..n].windows(mark.len()).any(|w| w == mark.as_bytes()) {
                         asked.store(true, std::sync::atomic::Ordering::Relaxed);
                     }
                     if far.write_all(&buffer[..n]).is_err() {
@@ -539,7 +540,7 @@ fn dripped(
     report: Patience,
 ) -> Result<weir_model::record::Record, weir_traffic::Failure> {
     let server = Server::start(ServerConfig::default());
-    dripping(server.address, pieces, most);
+    dripping(server.address, "report", pieces, most);
     let tcp = Connection { bytes: Some(ByteSize(100_000)), ..Connection::default() };
     let mut p = plan(vec![tcp]);
     p.port = server.address.port();
@@ -572,6 +573,29 @@ fn a_report_that_drips_past_the_deadline_is_not_called_silence_and_silence_is() 
     lost((usize::MAX, 10), patience(500, 60_000), "nothing was heard of it for 0.5 s");
 }
 
+#[test]
+fn a_server_that_falls_silent_while_the_test_runs_is_given_up() {
+    let server = Server::start(ServerConfig::default());
+    dripping(server.address, "start", usize::MAX, 0);
+    // Longer than the silence, and not for ever: a client that does not give up ends, and otherwise.
+    let tcp = Connection {
+        rate: Some("1M".parse().unwrap()),
+        duration: Some(Span::from_seconds(5)),
+        ..Connection::default()
+    };
+    let mut p = plan(vec![tcp]);
+    p.port = server.address.port();
+    p.latency = false;
+    // What the server says of intervals stops, and the client asks for a sign of life each 2 s.
+    let silence = Duration::from_millis(700);
+    let config = ClientConfig { silence, ..ClientConfig::new(p, "127.0.0.2") };
+    let failure = run(config, Stop::new(), &mut |_| {}).unwrap_err();
+    assert_eq!(failure.error.exit_code(), 3);
+    let text = failure.to_string();
+    assert!(text.contains("nothing was heard of it for 0.7 s"), "{text}");
+    assert_eq!(failure.partial.unwrap().status, Status::Partial);
+}
+
 /// A session whose report is far larger than the buffers on its way, and asked for.
 fn large_report(server: &Server) -> (Raw, Vec<TcpStream>) {
     let many = Connection { count: FLOWS, ..Connection::default() };
@@ -602,12 +626,13 @@ fn closed_for(server: &Server, words: &str) {
 
 #[test]
 fn a_client_that_takes_its_report_slowly_gets_it() {
-    let server =
-        Server::start(limits(Limits { report: patience(4000, 60_000), ..Limits::default() }));
+    // Taking the report is a sign of life for the session, too.
+    let report = patience(4000, 60_000);
+    let server = Server::start(limits(Limits { report, silence_seconds: 4, ..Limits::default() }));
     let (mut raw, _held) = large_report(&server);
-    // Little, for longer than the silence: only what is acknowledged shows it.
-    for _ in 0..50 {
-        assert!(raw.take(350) > 0);
+    // Little, for longer than the silence: only what is acknowledged shows it, since no more is written before 8 KiB are.
+    for _ in 0..70 {
+        assert!(raw.take(150) > 0);
         std::thread::sleep(Duration::from_millis(100));
     }
     let mut flows = 0;

@@ -334,7 +334,8 @@ mod tests {
             wrong += u32::from(judged.outcome != Outcome::Inconclusive);
         }
         let share = f64::from(covered) / f64::from(campaigns);
-        assert!((0.935..=0.965).contains(&share), "{share}");
+        // Three of its standard errors: an interval too narrow by 5 % covers 94.3 times in a hundred.
+        assert!((0.9455..=0.9545).contains(&share), "{share}");
         assert_eq!(covered + wrong, campaigns as u32, "the verdict is the interval's");
     }
 

@@ -100,22 +100,7 @@ impl Queue {
             // SAFETY: the kernel handed the chunk over with the descriptor; it goes back by the fill ring below, when
             // the slice is gone. The sending half has other chunks.
             let bytes = unsafe { self.umem.bytes(frame.addr, frame.len as usize) };
-            // Parts of a frame in several chunks were not asked for; one would be half a frame. Asked before there is a
-            // slot for it, which nobody would give back.
-            let is_part = frame.options & libc::XDP_PKT_CONTD != 0;
-            match if is_part { None } else { slabs.allocate(bytes.len()) } {
-                None if is_part => statistics.unusable += 1,
-                None => statistics.slab_drops += 1,
-                Some((handle, to)) => {
-                    to.copy_from_slice(bytes);
-                    if complete_if_partial(to) {
-                        statistics.checksums_completed += 1;
-                    }
-                    statistics.frames += 1;
-                    statistics.bytes += u64::from(frame.len);
-                    out.push(Received { handle, len: frame.len, ingress_ns: now_ns });
-                }
-            }
+            store(bytes, frame.options, now_ns, slabs, statistics, out);
             // There is room: the ring holds as many entries as there are chunks, and this one is in no ring.
             self.fill.push(self.umem.chunk_of(frame.addr));
         }
@@ -130,6 +115,34 @@ impl Queue {
             );
         }
         count as usize
+    }
+}
+
+/// Copies what a descriptor told of into a slot.
+#[inline]
+fn store(
+    bytes: &[u8],
+    options: u32,
+    ingress_ns: u64,
+    slabs: &mut Slabs,
+    statistics: &mut ReceiveStatistics,
+    out: &mut Vec<Received>,
+) {
+    // Parts of a frame in several chunks were not asked for; one would be half a frame. Asked before there is a slot for it,
+    // which nobody would give back.
+    let is_part = options & libc::XDP_PKT_CONTD != 0;
+    match if is_part { None } else { slabs.allocate(bytes.len()) } {
+        None if is_part => statistics.unusable += 1,
+        None => statistics.slab_drops += 1,
+        Some((handle, to)) => {
+            to.copy_from_slice(bytes);
+            if complete_if_partial(to) {
+                statistics.checksums_completed += 1;
+            }
+            statistics.frames += 1;
+            statistics.bytes += bytes.len() as u64;
+            out.push(Received { handle, len: bytes.len() as u32, ingress_ns });
+        }
     }
 }
 
@@ -275,5 +288,24 @@ mod tests {
         assert_eq!(drops_of(&read(71, 3, 70), true), (73, 1));
         assert_eq!(drops_of(&read(5, 0, 9), true), (5, 0));
         assert_eq!(drops_of(&read(5, 1, 900), false), (6, 0));
+    }
+    #[test]
+    fn a_part_of_a_frame_takes_no_slot() {
+        let (mut slabs, mut statistics) = (Slabs::new(8 << 20), ReceiveStatistics::default());
+        let mut out = vec![];
+        let mut put = |options, slabs: &mut Slabs| {
+            store(&[7; 60], options, 5, slabs, &mut statistics, &mut out);
+            (statistics, out.len())
+        };
+        let (told, frames) = put(libc::XDP_PKT_CONTD, &mut slabs);
+        assert_eq!((told.unusable, told.frames, frames), (1, 0, 0));
+        assert_eq!(slabs.usage().packets, 0);
+        let (told, frames) = put(0, &mut slabs);
+        assert_eq!((told.unusable, told.frames, told.bytes, frames), (1, 1, 60, 1));
+        assert_eq!(slabs.usage().packets, 1);
+        assert_eq!(
+            (slabs.bytes(out[0].handle), out[0].len, out[0].ingress_ns),
+            (&[7; 60][..], 60, 5)
+        );
     }
 }

@@ -18,7 +18,7 @@ use weir_net::clock::Clock;
 
 use crate::TrafficError;
 use crate::key::Key;
-use crate::patience::Patience;
+use crate::patience::{Patience, SILENCE};
 use crate::stop::Stop;
 
 /// How a test is to run.
@@ -46,6 +46,8 @@ pub struct ClientConfig {
     pub nominal_auto: bool,
     /// Sending starts at this time of the clock, ns, or as soon as both ends are ready, when that is later.
     pub start_at_ns: Option<u64>,
+    /// A server of which nothing is heard for this long while the test runs is gone.
+    pub silence: Duration,
     /// How long the server's report is waited for.
     pub report: Patience,
     /// The clock; a test may inject one.
@@ -67,6 +69,7 @@ impl ClientConfig {
             spin: None,
             nominal_auto: false,
             start_at_ns: None,
+            silence: SILENCE,
             report: Patience::default(),
             clock: Clock::System,
         }

@@ -153,7 +153,7 @@ impl Raw {
     pub fn narrow_session(server: SocketAddr, plan: Plan) -> (Raw, Opened) {
         let socket =
             socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-        socket.set_recv_buffer_size(4096).unwrap();
+        socket.set_recv_buffer_size(1024).unwrap();
         socket.set_tcp_mss(536).unwrap();
         socket.connect(&server.into()).unwrap();
         Raw::over(socket.into()).greet().ask(plan)

@@ -108,3 +108,25 @@ pub(crate) fn refused(error: ScenarioError) -> CliError {
 pub(crate) fn read_text(path: &Path) -> Result<String, CliError> {
     scenario::read(path).map_err(refused)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_for_which_a_scenario_has_words_are_refused_by_name() {
+        let of = |line: &str| words(&line.split(' ').map(ToOwned::to_owned).collect::<Vec<_>>());
+        assert!(of("-u -b 1M").is_ok());
+        for (line, wanted) in [
+            ("--start-at monotonic:9", "--start-at: not in a scenario"),
+            ("--json", "--json: not in a scenario"),
+            ("--control-socket /x", "--control-socket: not in a scenario"),
+            ("--affinity 0", "set threads.affinity of the test"),
+            ("--scheduling normal", "set threads.scheduling of the test"),
+            ("--spin 60us", "set threads.spin of the test"),
+        ] {
+            let refused = of(line).unwrap_err();
+            assert!(refused.contains(wanted), "{line}: {refused}");
+        }
+    }
+}

@@ -172,6 +172,25 @@ mod tests {
     }
 
     #[test]
+    fn why_a_journal_lacks_verdicts_is_told() {
+        let told = |bytes: u64, limit: Option<u64>| {
+            let report = serde_json::json!({
+                "schema": "", "interfaces": ["", ""], "links": [], "seconds": 0.0, "directions": [],
+                "configurations": [], "impairment": { "config": Impairment::default(), "flows": [] },
+                "journal": {
+                    "path": "j", "records": 5, "dropped_records": 7, "failed": false, "bytes": bytes,
+                    "limit_bytes": limit,
+                },
+            });
+            table(&serde_json::from_value(report).unwrap(), &Style::PLAIN)
+        };
+        let of = |why| format!("journal j: 5 verdicts, 7 MISSING: {why}\n");
+        assert!(told(4040, Some(4096)).contains(&of("its limit was reached")));
+        assert!(told(4032, Some(4096)).contains(&of("it could not keep up")));
+        assert!(told(4040, None).contains(&of("it could not keep up")));
+    }
+
+    #[test]
     fn nothing_untrue_is_told_of_flows_that_do_not_run_or_are_too_many() {
         let flow = |i| {
             let loss = "{ loss = { percentage = 1 } }";

@@ -119,17 +119,27 @@ pub fn on_hosts(
     let mut rows = vec![clean];
     let once = &mut |case: &PathCase| hosts.judged(case, seconds, floor, &baseline);
     let may_repeat = &|| Instant::now() < until;
-    let ended = in_turns(cases, once, may_repeat, &mut rows, show);
+    in_turns(cases, once, may_repeat, &mut rows, show).map(|()| rows)
+}
+
+/// All cases once, then those that stayed open, in turn; each is final at the end, and shown as such.
+fn in_turns(
+    cases: impl Iterator<Item = PathCase>,
+    once: &mut dyn FnMut(&PathCase) -> Result<Outcome, DemoError>,
+    may_repeat: &dyn Fn() -> bool,
+    rows: &mut Vec<PathRow>,
+    show: &mut dyn FnMut(&PathRow),
+) -> Result<(), DemoError> {
+    let ended = turns(cases, once, may_repeat, rows, show);
     // Whatever kept the rest from being measured: what was measured is shown.
     for row in rows.iter_mut().filter(|row| !row.is_final) {
         row.is_final = true;
         show(row);
     }
-    ended.map(|()| rows)
+    ended
 }
 
-/// All cases once, then those that stayed open, in turn.
-fn in_turns(
+fn turns(
     cases: impl Iterator<Item = PathCase>,
     once: &mut dyn FnMut(&PathCase) -> Result<Outcome, DemoError>,
     may_repeat: &dyn Fn() -> bool,
@@ -430,10 +440,19 @@ mod tests {
         ended.unwrap();
         assert_eq!((asked.len(), told.iter().all(|row| row.1)), (3, true));
 
+        // Nor is there any before the last turn.
+        let (ended, asked, told, rows) = run([(); 3].map(|()| vec![bad(), bad()]), 4);
+        ended.unwrap();
+        assert_eq!(asked, [0, 1, 2, 0]);
+        assert_eq!(told[3..], [(a, true), (b, true), (c, true)]);
+        assert_eq!(verdicts(&rows), [open(), open(), open()]);
+
         // Interrupted: what was measured is there.
         let stop = || Err(DemoError::Interrupted);
-        let (ended, _, _, rows) = run([vec![bad(), stop()], vec![good()], vec![bad()]], 99);
+        let (ended, _, told, rows) = run([vec![bad(), stop()], vec![good()], vec![bad()]], 99);
         assert!(matches!(ended, Err(DemoError::Interrupted)));
+        // So is it told.
+        assert_eq!(told, [(a, false), (b, true), (c, false), (a, true), (c, true)]);
         assert_eq!(verdicts(&rows), [open(), Verdict::Passed, open()]);
         let (_, _, _, rows) = run([vec![bad()], vec![stop()], vec![]], 99);
         assert_eq!(rows.len(), 1);

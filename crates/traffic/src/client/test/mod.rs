@@ -30,7 +30,7 @@ use super::{ClientConfig, Event, Failure};
 use crate::channel::{ChannelError, Meter, Writer, clean};
 use crate::engine::{Engine, FlowEvent, NO_WAY, check_scheduling, lock};
 use crate::flows::{Flow, SessionFacts};
-use crate::patience::{Over, SILENCE, Waiting};
+use crate::patience::{Over, Waiting};
 use crate::reference::{self, Choice};
 use crate::stop::{Stop, StopReason};
 use crate::{START_NS, TrafficError, clock_identity, host};

@@ -150,11 +150,11 @@ impl Test<'_> {
                         return (fail(e), intervals);
                     }
                 }
-                () = tokio::time::sleep_until(heard + SILENCE) => {
+                () = tokio::time::sleep_until(heard + self.config.silence) => {
                     for flow in &self.flows {
                         flow.stop(&self.engine);
                     }
-                    return (fail(self.silent("the test", SILENCE)), intervals);
+                    return (fail(self.silent("the test", self.config.silence)), intervals);
                 }
                 () = give_up_due => {
                     let missing: Vec<u32> = self.specs.iter().map(|s| s.id).filter(|id| !self.receiver_done.contains(id)).collect();
