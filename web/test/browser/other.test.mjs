@@ -65,6 +65,31 @@ test('a scenario is picked, started and followed to its verdict', options, async
   site.quiet();
 });
 
+test('an experiment that was stopped is gone on with, once', options, async () => {
+  const page = await site.page({ hash: '#/scenarios' });
+  site.mock.experimentMs = 60_000;
+  await page.getByRole('button', { name: '▶ Start' }).click();
+  await page.getByRole('status').getByText('running').waitFor();
+  const goOn = page.getByRole('button', { name: '▶ Go on' });
+  assert.equal(await goOn.count(), 0, 'what runs can not be gone on with');
+  await page.getByRole('button', { name: '■ Stop' }).click();
+  await page.getByRole('status').getByText('ended').waitFor();
+  await page.getByText('interrupted: 2 of 5 runs were made').waitFor();
+  const first = new URL(page.url()).hash;
+  site.mock.experimentMs = 300;
+  await goOn.click();
+  await page.waitForFunction((hash) => location.hash !== hash, first);
+  await page.getByText('1.02 % ± 0.08 % is below 3 %').waitFor();
+  assert.equal(await goOn.count(), 0, 'what has come to its end can not be gone on with');
+  assert.equal(site.mock.calls.filter((one) => /^POST .*\/resume$/.test(one)).length, 1);
+  // Nor can the part of it that was stopped.
+  await page.goto(`${site.address}/${first}`);
+  await page.getByText('interrupted: 2 of 5 runs were made').waitFor();
+  assert.equal(await goOn.count(), 0);
+  site.mock.experimentMs = 700;
+  site.quiet();
+});
+
 test('a scenario that runs commands says what the server lacks', options, async () => {
   const page = await site.page({ hash: '#/scenarios' });
   await page.getByRole('button', { name: /Other tools/ }).click();
