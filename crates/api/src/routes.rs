@@ -57,6 +57,7 @@ pub(crate) fn routes() -> (Router<Shared>, Value) {
         .add(&Method::GET, "/comparison", get(runs::comparison), Operation::new("compareRuns", "runs", "Which figures moved between runs, and whether chance explains it.").query::<ComparisonQuery>().answers::<Diff>(200))
         .add(&Method::GET, "/scenarios", get(experiments::scenarios), Operation::new("listScenarios", "experiments", "Scenarios that can be picked.").answers::<ScenarioList>(200))
         .add(&Method::GET, "/scenarios/{name}", get(experiments::scenario), Operation::new("getScenario", "experiments", "A scenario.").answers::<ScenarioText>(200))
+        .add(&Method::GET, "/report", get(runs::report_of_several), Operation::new("getReportOfRuns", "runs", "Runs side by side as one report, as `weir report RUN RUN…` makes it: `?run=ID&run=ID`.").query::<RunsReportQuery>().answers_as::<String>(200, "text/html").answers_as::<String>(200, "text/markdown").answers_as::<String>(200, "text/csv").answers_as::<String>(200, "image/svg+xml"))
         .add(&Method::GET, "/experiments", get(experiments::list), Operation::new("listExperiments", "experiments", "Experiments of this server, newest first.").answers::<ExperimentList>(200))
         .add(&Method::POST, "/experiments", post(experiments::start), Operation::new("startExperiment", "experiments", "Runs a scenario.").body::<ExperimentRequest>().answers::<ExperimentState>(201))
         .add(&Method::GET, "/experiments/{id}", get(experiments::get), Operation::new("getExperiment", "experiments", "An experiment.").answers::<ExperimentState>(200))

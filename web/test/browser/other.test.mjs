@@ -41,6 +41,15 @@ test('two runs are found, looked into, tagged and compared', options, async () =
   assert.equal(await page.getByText('voice.jitter_seconds').count(), 0, 'what chance explains is shown as moved');
   await page.getByLabel('all figures').check();
   await page.getByText('voice.jitter_seconds').waitFor();
+  for (const format of ['html', 'md']) {
+    const started = page.waitForEvent('download');
+    await page.getByRole('button', { name: `Download as ${format.toUpperCase()}` }).click();
+    const report = await started;
+    assert.match(report.suggestedFilename(), new RegExp(`^weir-report-.*-and-1-more\\.${format}$`));
+    // All runs of the comparison, in its order.
+    const ids = decodeURIComponent(new URL(page.url()).hash.split('runs=')[1]).split(',');
+    assert.equal(readFileSync(await report.path(), 'utf8'), `${format} of ${ids.join(' ')}`);
+  }
   await page.getByRole('link', { name: /20260301/ }).click();
   await page.getByText('Loss ledger').waitFor();
   await page.getByText('remainder').waitFor();

@@ -493,6 +493,12 @@ export class Mock {
         const figure = (one, x, y, moved) => ({ name: one, better: one.includes('loss') ? 'lower' : 'higher', a: { value: x }, b: { value: y }, difference: y - x, difference_ratio: y / x - 1, moved, welch: { difference: y - x, low: (y - x) * 0.8, high: (y - x) * 1.2, t: 4, degrees_of_freedom: 18, p: 0.0002, p_adjusted: 0.0009 } });
         return { body: { schema: 'weir.runs-diff/1', a, b, confidence: 0.95, setup: [{ path: 'plan.connection[0].rate', a: ['50pps'], b: ['100pps'] }], figures: [figure('forward.throughput.bits_per_second', 19.6e6, 23.1e6, 'significant'), figure('voice.loss_ratio', 0.01, 0.02, 'significant'), figure('voice.jitter_seconds', 2e-5, 2.1e-5, 'not-significant')] } };
       }
+      case 'GET report': {
+        const ids = query.getAll('run');
+        const lacking = ids.find((one) => !this.records.has(one));
+        if (lacking !== undefined) throw new Refused(404, `no run ${lacking}`, [refuse('?run', lacking, 'the id of a run')]);
+        return { body: `${query.get('format')} of ${ids.join(' ')}`, type: query.get('format') === 'md' ? 'text/markdown' : 'text/html' };
+      }
       case 'GET scenarios': {
         const entry = { name: 'latency-under-load', title: 'Latency under load', method: 'Round trips before a TCP test and during it, in each direction, behind a link of 20 Mbit/s with a queue of 250 ms.', tags: ['latency'], steps: 1, needs_lab: true, runs_commands: false, variables: { seconds: 10, runs: 5 }, hosts: [] };
         const other = { ...entry, name: 'tools', title: 'Other tools over the same path', needs_lab: false, runs_commands: true, steps: 2, variables: {}, hosts: ['far'] };

@@ -592,6 +592,23 @@ export interface paths {
         head?: never;
         patch?: never;
         trace?: never;
+    "/api/v1/report": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Runs side by side as one report, as `weir report RUN RUN…` makes it: `?run=ID&run=ID`. */
+        get: operations["getReportOfRuns"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     };
     "/api/v1/runs/{id}/figures": {
         parameters: {
@@ -6780,6 +6797,37 @@ export interface operations {
             query?: {
                 /** @description With `svg`: which figure, by its id; absent: the first. */
                 figure?: string;
+    getReportOfRuns: {
+        parameters: {
+            query?: {
+                /** @description With `svg` and `csv`: which figure, by its id; absent: the first. */
+                figure?: string;
+                /** @description Its form; `csv` is the data of one figure, and there is no `json`. */
+                format?: components["schemas"]["ReportFormat"];
+                /** @description A run's id; 1 to 50 of them, in the order in which they are to stand. */
+                run?: string[];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description As asked. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "image/svg+xml": string;
+                    "text/csv": string;
+                    "text/html": string;
+                    "text/markdown": string;
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
                 /** @description Its form. */
                 format?: components["schemas"]["ReportFormat"];
             };
