@@ -140,6 +140,7 @@ pub(crate) fn assemble(
         emulators: Default::default(),
         clients: Clients::new(),
         calibrating: Default::default(),
+        demo: Default::default(),
         audit,
         rates: Rates::new(config.limits.requests_per_second),
         failures: Rates::new(1),

@@ -15,7 +15,15 @@ use served::{Served, serve_launched};
 
 /// A server whose programs are this script, which gets their arguments; it may write beside itself.
 fn with_script(script: &str) -> Served {
-    let directory = tempfile::tempdir().unwrap();
+    with_script_in(tempfile::tempdir().unwrap(), script, |_| {})
+}
+
+/// The same in a directory that something is in already; `change` may change how it runs.
+fn with_script_in(
+    directory: tempfile::TempDir,
+    script: &str,
+    change: impl FnOnce(&mut weir_api::Config),
+) -> Served {
     let program = directory.path().join("program");
     let text = format!("#!/bin/sh\nhere={}\n{script}\n", directory.path().display());
     // By another program: one that is forked here meanwhile would keep it open for writing.
@@ -24,7 +32,7 @@ fn with_script(script: &str) -> Served {
     let mut write = write.spawn().unwrap();
     write.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
     assert!(write.wait().unwrap().success());
-    serve_launched(directory, program)
+    serve_launched(directory, program, change)
 }
 
 fn plan() -> Value {
@@ -154,6 +162,73 @@ fn an_interrupted_experiment_is_gone_on_with() {
         "{list}"
     );
     ask(s.address, "POST", "/experiments/nobody/resume", &[], None).expect(404);
+}
+
+#[test]
+fn the_demo_is_started_watched_and_stopped_one_at_a_time() {
+    let s = with_script_in(
+        tempfile::tempdir().unwrap(),
+        "case \"$*\" in\n\
+         'demo --json --time=1') trap 'exit 130' INT; echo '  first row done' >&2; touch $here/begun; while :; do sleep 0.02; done;;\n\
+         'demo --json --time=2 --simulate') echo '  all rows' >&2; printf '{\\n\"schema\": \"weir.demo/1\",\\n\"paths\": [{\"name\": \"x\"}]\\n}\\n'; exit 5;;\n\
+         'demo --json --time=3 --simulate') echo '{\"error\":{\"message\":\"no lab here\"}}'; exit 4;;\n\
+         esac",
+        |config| config.may_make_labs = true,
+    );
+    let demo = || get(s.address, "/demo").expect(200);
+    let run = |body: Value| ask(s.address, "POST", "/demo", &[], Some(&body));
+    assert_eq!(demo(), json!({ "progress": [] }));
+    let mut events = Events::open(connect(s.address), "?topics=demo");
+    for (body, field) in [
+        (json!({ "seconds": 0 }), "/seconds"),
+        (json!({ "seconds": 61 }), "/seconds"),
+        (json!({ "second": 1 }), "/second"),
+    ] {
+        let refused = run(body).expect(422);
+        assert_eq!(refused["errors"][0]["field"], field, "{refused}");
+    }
+    // Nothing to stop is no error.
+    ask(s.address, "POST", "/demo/stop", &[], None).expect(202);
+    assert_eq!(run(json!({})).expect(202)["state"], "running");
+    run(json!({})).expect(409);
+    events.until("state", |e| e["kind"] == "demo" && e["step"] == "first row done");
+    assert_eq!(demo()["progress"], json!(["first row done"]));
+    let end = std::time::Instant::now() + http::LIMIT;
+    while !s.directory.path().join("begun").exists() {
+        assert!(std::time::Instant::now() < end, "the demo did not begin");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert_eq!(ask(s.address, "POST", "/demo/stop", &[], None).expect(202)["state"], "ending");
+    events.until("state", |e| e["state"] == "ended");
+    let stopped = demo();
+    assert_eq!(
+        (&stopped["exit_code"], &stopped["error"]),
+        (&json!(130), &Value::Null),
+        "{stopped}"
+    );
+    assert!(stopped["result"].is_null(), "{stopped}");
+    // Its result is what it printed, whatever its verdict.
+    run(json!({ "seconds": 2, "simulate": true })).expect(202);
+    events.until("state", |e| e["state"] == "ended");
+    let ended = demo();
+    assert_eq!((&ended["exit_code"], &ended["state"]), (&json!(5), &json!("ended")));
+    assert_eq!(ended["result"]["paths"][0]["name"], "x");
+    run(json!({ "seconds": 3, "simulate": true })).expect(202);
+    events.until("state", |e| e["state"] == "failed" && e["error"] == "no lab here");
+    assert!(demo()["result"].is_null(), "of the one before");
+}
+
+#[test]
+fn without_labs_the_demo_is_refused_before_it_begins_but_for_the_virtual_clock() {
+    let s = with_script("echo x >> $here/begun");
+    let refused = ask(s.address, "POST", "/demo", &[], Some(&json!({}))).expect(422);
+    assert_eq!(refused["errors"][0]["field"], "/simulate");
+    assert!(!s.directory.path().join("begun").exists());
+    ask(s.address, "POST", "/demo", &[], Some(&json!({ "simulate": true }))).expect(202);
+    // Without a launcher nothing begins, and nothing is left of it.
+    let s = served::serve(|_| {});
+    ask(s.address, "POST", "/demo", &[], Some(&json!({ "simulate": true }))).expect(503);
+    assert_eq!(get(s.address, "/demo").expect(200), json!({ "progress": [] }));
 }
 
 #[test]

@@ -122,6 +122,42 @@ test('the host is told: doctor, calibration, a lab made and removed', options, a
   site.quiet();
 });
 
+test('the demo is run, watched and stopped; its table tells asked, realised and measured', options, async () => {
+  const bodies = [];
+  const page = await site.page({ hash: '#/system' });
+  page.on('request', (request) => request.method() === 'POST' && request.url().endsWith('/demo') && bodies.push(request.postDataJSON()));
+  site.mock.experimentMs = 60_000;
+  await page.getByRole('tab', { name: 'Demo' }).click();
+  const run = page.getByRole('button', { name: '▶ Run the demo' });
+  await run.click();
+  await page.getByText('measuring this host’s noise floor').waitFor();
+  assert.equal(await run.count(), 0, 'two at once');
+  await page.getByRole('button', { name: '■ Stop' }).click();
+  await page.getByText('It was stopped before its end.').waitFor();
+  site.mock.experimentMs = 200;
+  await run.click();
+  const table = page.getByRole('table', { name: 'Asked, realised, measured' });
+  await table.waitFor();
+  const rows = (await table.getByRole('row').allInnerTexts()).map((row) => row.split('\t').map((cell) => cell.replace(/\s+/g, ' ').trim()));
+  assert.deepEqual(rows.slice(0, 6), [
+    ['Path', 'Figure', 'Asked', 'Realised', 'Measured', 'Tolerance', 'Verdict'],
+    ['loss loss 5%', 'lost', '50 pkt', '48 pkt', '48 pkt', '12 to 97', 'passed'],
+    ['fates', '1 000 pkt', '1 000 pkt', '1 000 pkt', 'exact', 'passed'],
+    ['rate 10M rate 10M queue 200ms the host was disturbed; measured 3 times', 'rate', '10.00 Mbit/s', '10.00 Mbit/s', '–', '± 100.0 kbit/s', 'undecided'],
+    ['fates', '900 pkt', '899 pkt', '–', 'exact', 'undecided'],
+    ['delay delay 20ms', 'the peer was lost', 'failed'],
+  ]);
+  await page.getByText('2 of 4 rows hold').waitFor();
+  await page.getByRole('row', { name: /^udp-paced/ }).getByText('0 of 1 000 pkt').waitFor();
+  await page.getByRole('checkbox', { name: /virtual clock/ }).check();
+  await run.click();
+  await page.getByText('On a plain link').waitFor({ state: 'detached' });
+  await page.getByText('1 of 3 rows hold').waitFor();
+  assert.deepEqual(bodies, [{ simulate: false }, { simulate: false }, { simulate: true }]);
+  site.mock.experimentMs = 700;
+  site.quiet();
+});
+
 test('a figure’s values can be read without seeing it', options, async () => {
   const page = await site.page({ hash: `#/runs/${[...site.mock.records.keys()][0]}` });
   const plot = page.getByRole('group', { name: 'Delay by size' });

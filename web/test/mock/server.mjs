@@ -107,7 +107,9 @@ export class Mock {
   labs = [];
   tags = { id: { campaign: 'spring' } };
   calls = [];
-  /** How long an experiment runs. */
+  demo = { progress: [] };
+  #demoEnds;
+  /** How long an experiment or a demo runs. */
   experimentMs = 700;
   speed = new SpeedMock();
   #number = 0;
@@ -343,6 +345,24 @@ export class Mock {
     return one;
   }
 
+  // -- demo --------------------------------------------------------------------------------------------------------
+
+  startDemo({ simulate = false }) {
+    const told = () => this.send('state', { kind: 'demo', id: 'demo', state: this.demo.state, step: this.demo.progress.at(-1) });
+    this.demo = { state: 'running', asked_at: new Date().toISOString(), progress: ['  measuring this host\u2019s noise floor'.trim()] };
+    const ended = (more) => {
+      clearTimeout(work);
+      this.#demoEnds = undefined;
+      this.demo = { ...this.demo, state: 'ended', ended_at: new Date().toISOString(), ...more };
+      told();
+    };
+    const work = setTimeout(() => ended({ exit_code: 5, result: { ...sample('demo'), simulated: simulate, ...(simulate && { clean: undefined }) } }), this.experimentMs);
+    this.#timers.add(work);
+    this.#demoEnds = () => ended({ exit_code: 130 });
+    told();
+    return this.demo;
+  }
+
   // -- answers -----------------------------------------------------------------------------------------------------
 
   async #serve(request, response) {
@@ -499,6 +519,12 @@ export class Mock {
         if (lacking !== undefined) throw new Refused(404, `no run ${lacking}`, [refuse('?run', lacking, 'the id of a run')]);
         return { body: `${query.get('format')} of ${ids.join(' ')}`, type: query.get('format') === 'md' ? 'text/markdown' : 'text/html' };
       }
+      case 'GET demo':
+        return { body: this.demo };
+      case 'POST demo':
+        if (id === 'stop') return this.#demoEnds?.(), { status: 202, body: this.demo };
+        if (this.demo.state === 'running') throw new Refused(409, 'a demo is running');
+        return { status: 202, body: this.startDemo(body) };
       case 'GET scenarios': {
         const entry = { name: 'latency-under-load', title: 'Latency under load', method: 'Round trips before a TCP test and during it, in each direction, behind a link of 20 Mbit/s with a queue of 250 ms.', tags: ['latency'], steps: 1, needs_lab: true, runs_commands: false, variables: { seconds: 10, runs: 5 }, hosts: [] };
         const other = { ...entry, name: 'tools', title: 'Other tools over the same path', needs_lab: false, runs_commands: true, steps: 2, variables: {}, hosts: ['far'] };

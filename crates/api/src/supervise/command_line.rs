@@ -178,6 +178,14 @@ pub(super) fn arguments(place: &Place, order: &Order) -> Result<CommandLine, Str
         }
         Order::Doctor {} => {
             add("doctor".into());
+        Order::Demo { seconds, simulate } => {
+            add("demo".into());
+            add("--json".into());
+            add(value("--time", &seconds.to_string())?);
+            if *simulate {
+                add("--simulate".into());
+            }
+        }
             add("--json".into());
         }
         Order::EndEmulator { .. } | Order::Stop { .. } => return Err("starts nothing".into()),

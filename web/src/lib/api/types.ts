@@ -73,6 +73,41 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/demo": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The demo that runs or was the latest: asked, realised, measured. */
+        get: operations["getDemo"];
+        put?: never;
+        /** Runs the demo, as `weir demo` does, in labs of its own that go with it; at most one at a time. */
+        post: operations["runDemo"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/demo/stop": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Stops the demo; the runs that it kept stay. */
+        post: operations["stopDemo"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/doctor": {
         parameters: {
             query?: never;
@@ -585,9 +620,9 @@ export interface paths {
         /** A run's record. */
         get: operations["getRun"];
         put?: never;
-        post?: never;
-        /** Removes a run for good. */
-        delete: operations["removeRun"];
+        /** Keeps a record from elsewhere, as `weir runs import` does; one whose id is there is left as it is (200). */
+        post: operations["importRun"];
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -603,7 +638,8 @@ export interface paths {
         get: operations["getReportOfRuns"];
         put?: never;
         post?: never;
-        delete?: never;
+        /** Removes a run for good. */
+        delete: operations["removeRun"];
         options?: never;
         head?: never;
         patch?: never;
@@ -1559,6 +1595,46 @@ export interface components {
              * @description 99th percentile of delay less minimum delay (RFC 5481 PDV).
              */
             pdv_p99_seconds?: number | null;
+        /** @description A demo to be run, as `weir demo` does. */
+        DemoRequest: {
+            /**
+             * Format: uint32
+             * @description Seconds that each test through the emulator sends, 1 to 60. Absent: 1, with which the whole takes about a minute.
+             * @default null
+             */
+            seconds: number | null;
+            /**
+             * @description The rows with the emulator in the middle on the virtual clock: no network, no rights, nothing kept.
+             * @default false
+             */
+            simulate: boolean;
+        };
+        /**
+         * @description The demo of this server that runs or was the latest: two hosts made of network namespaces, real tests between them, and what
+         *     was asked beside what was realised and what was measured.
+         */
+        DemoState: {
+            /** @description When it was asked for, RFC 3339, UTC. */
+            asked_at?: string | null;
+            /** @description When it ended. */
+            ended_at?: string | null;
+            /** @description Why it failed. */
+            error?: string | null;
+            /**
+             * Format: int32
+             * @description Exit code of its program: 0 every row holds, 1 one does not, 5 the host was too busy to tell.
+             */
+            exit_code?: number | null;
+            /** @description What it said on its way, latest last, 200 lines at most. */
+            progress: string[];
+            /**
+             * @description Its result, `weir.demo/1` (docs/formats.md): `verdict`, rows on a plain link in `clean`, rows with the emulator in the middle in
+             *     `paths`. Absent for one that did not come to its end.
+             */
+            result?: components["schemas"]["AnyJson"] | null;
+            /** @description How far it is; absent before the first one. */
+            state?: components["schemas"]["State"] | null;
+        };
         };
         /** @description All findings, by group, the gravest of each group first. */
         Diagnosis: {
@@ -3146,7 +3222,7 @@ export interface components {
             text: string;
         };
         /** @description A kind of object. */
-        Kind: "tests" | "experiments" | "emulators" | "clients" | "calibration" | "documents";
+        Kind: "tests" | "experiments" | "emulators" | "clients" | "calibration" | "demo" | "documents";
         /** @description A lab. */
         LabEntry: {
             /** @description Its hosts. */
@@ -5780,6 +5856,73 @@ export interface operations {
     };
     getDoctor: {
         parameters: {
+    getDemo: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description As asked. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DemoState"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    runDemo: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DemoRequest"];
+            };
+        };
+        responses: {
+            /** @description Begun. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DemoState"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    stopDemo: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Begun. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DemoState"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
             query?: never;
             header?: never;
             path?: never;
@@ -6170,7 +6313,7 @@ export interface operations {
                  */
                 samples?: string;
                 /**
-                 * @description Kinds separated by commas, of `tests`, `experiments`, `emulators`, `clients`, `calibration`, `documents`; one object as
+                 * @description Kinds separated by commas, of `tests`, `experiments`, `emulators`, `clients`, `calibration`, `demo`, `documents`; one object as
                  *     `KIND:ID`. Absent: all.
                  */
                 topics?: string;
