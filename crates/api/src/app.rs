@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::events::Hub;
 use crate::guard::{Known, Rates, Tokens};
 use crate::supervise::{
-    Calibrating, Clients, Demo, Emulators, Experiments, Launcher, Tests,
+    Calibrating, Clients, Demo, Earlier, Emulators, Experiments, Launcher, Tests,
 };
 use crate::types::Edited;
 
@@ -35,6 +35,8 @@ pub(crate) struct App {
     pub(crate) launcher: Launcher,
     pub(crate) tests: Tests,
     pub(crate) experiments: Experiments,
+    /// Those of an earlier server that still ran when this one began.
+    pub(crate) earlier: Earlier,
     pub(crate) emulators: Emulators,
     pub(crate) clients: Arc<Clients>,
     pub(crate) calibrating: Calibrating,

@@ -36,6 +36,7 @@ pub(super) fn arguments(place: &Place, order: &Order) -> Result<CommandLine, Str
         Order::Run { scenario, quick, simulate, hosts, key_file, seed } => {
             add("run".into());
             add("--json".into());
+            add("--by-api".into());
             for (flag, wanted) in [("--quick", quick), ("--simulate", simulate)] {
                 if *wanted {
                     add(flag.into());
@@ -72,6 +73,7 @@ pub(super) fn arguments(place: &Place, order: &Order) -> Result<CommandLine, Str
         } => {
             add("sweep".into());
             add("--json".into());
+            add("--by-api".into());
             add(value("--plan", &path(&inside(&place.directory, plan)?))?);
             for (flag, list) in [("--over", over), ("--metric", metrics), ("--expect", expect)] {
                 for one in list {
@@ -176,8 +178,6 @@ pub(super) fn arguments(place: &Place, order: &Order) -> Result<CommandLine, Str
                 add("--no-lab".into());
             }
         }
-        Order::Doctor {} => {
-            add("doctor".into());
         Order::Demo { seconds, simulate } => {
             add("demo".into());
             add("--json".into());
@@ -186,6 +186,8 @@ pub(super) fn arguments(place: &Place, order: &Order) -> Result<CommandLine, Str
                 add("--simulate".into());
             }
         }
+        Order::Doctor {} => {
+            add("doctor".into());
             add("--json".into());
         }
         Order::EndEmulator { .. } | Order::Stop { .. } => return Err("starts nothing".into()),

@@ -356,7 +356,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Experiments of this server, newest first. */
+        /** Experiments of this server, newest first, and those of earlier ones that did not come to their end. */
         get: operations["listExperiments"];
         put?: never;
         /** Runs a scenario. */
@@ -428,7 +428,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Goes on with an experiment of this server that did not come to its end (`can_go_on`): runs that are done are not made again. It becomes an experiment of its own in the list. */
+        /** Goes on with an experiment of this server, or of an earlier one, that did not come to its end (`can_go_on`): runs that are done are not made again. It becomes an experiment of its own in the list. */
         post: operations["resumeExperiment"];
         delete?: never;
         options?: never;
@@ -592,6 +592,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/report": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Runs side by side as one report, as `weir report RUN RUN…` makes it: `?run=ID&run=ID`. */
+        get: operations["getReportOfRuns"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/runs": {
         parameters: {
             query?: never;
@@ -620,23 +637,6 @@ export interface paths {
         /** A run's record. */
         get: operations["getRun"];
         put?: never;
-        /** Keeps a record from elsewhere, as `weir runs import` does; one whose id is there is left as it is (200). */
-        post: operations["importRun"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    "/api/v1/report": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** Runs side by side as one report, as `weir report RUN RUN…` makes it: `?run=ID&run=ID`. */
-        get: operations["getReportOfRuns"];
-        put?: never;
         post?: never;
         /** Removes a run for good. */
         delete: operations["removeRun"];
@@ -644,7 +644,6 @@ export interface paths {
         head?: never;
         patch?: never;
         trace?: never;
-    };
     };
     "/api/v1/runs/{id}/figures": {
         parameters: {
@@ -1595,6 +1594,7 @@ export interface components {
              * @description 99th percentile of delay less minimum delay (RFC 5481 PDV).
              */
             pdv_p99_seconds?: number | null;
+        };
         /** @description A demo to be run, as `weir demo` does. */
         DemoRequest: {
             /**
@@ -1634,7 +1634,6 @@ export interface components {
             result?: components["schemas"]["AnyJson"] | null;
             /** @description How far it is; absent before the first one. */
             state?: components["schemas"]["State"] | null;
-        };
         };
         /** @description All findings, by group, the gravest of each group first. */
         Diagnosis: {
@@ -2313,7 +2312,10 @@ export interface components {
             /** @description What is to be known of the whole, in words: sessions that were made by other programs, or on other hosts. */
             warnings?: string[];
         };
-        /** @description Experiments of this server, newest first. `outcome` is left out of a list. */
+        /**
+         * @description Experiments of this server, newest first, and those that an earlier one began and that did not come to their end. `outcome` is
+         *     left out of a list.
+         */
         ExperimentList: {
             /** @description Those that run and the latest that ended. */
             experiments: components["schemas"]["ExperimentState"][];
@@ -5854,8 +5856,6 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
-    getDoctor: {
-        parameters: {
     getDemo: {
         parameters: {
             query?: never;
@@ -5923,6 +5923,8 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
+    getDoctor: {
+        parameters: {
             query?: never;
             header?: never;
             path?: never;
@@ -6795,6 +6797,37 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
+    getReportOfRuns: {
+        parameters: {
+            query?: {
+                /** @description With `svg` and `csv`: which figure, by its id; absent: the first. */
+                figure?: string;
+                /** @description Its form; `csv` is the data of one figure, and there is no `json`. */
+                format?: components["schemas"]["ReportFormat"];
+                /** @description A run's id; 1 to 50 of them, in the order in which they are to stand. */
+                run?: string[];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description As asked. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "image/svg+xml": string;
+                    "text/csv": string;
+                    "text/html": string;
+                    "text/markdown": string;
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
     listRuns: {
         parameters: {
             query?: {
@@ -6940,37 +6973,6 @@ export interface operations {
             query?: {
                 /** @description With `svg`: which figure, by its id; absent: the first. */
                 figure?: string;
-    getReportOfRuns: {
-        parameters: {
-            query?: {
-                /** @description With `svg` and `csv`: which figure, by its id; absent: the first. */
-                figure?: string;
-                /** @description Its form; `csv` is the data of one figure, and there is no `json`. */
-                format?: components["schemas"]["ReportFormat"];
-                /** @description A run's id; 1 to 50 of them, in the order in which they are to stand. */
-                run?: string[];
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description As asked. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "image/svg+xml": string;
-                    "text/csv": string;
-                    "text/html": string;
-                    "text/markdown": string;
-                };
-            };
-            default: components["responses"]["Problem"];
-        };
-    };
                 /** @description Its form. */
                 format?: components["schemas"]["ReportFormat"];
             };
