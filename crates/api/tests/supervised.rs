@@ -202,6 +202,42 @@ fn outcome(id: &str, status: &str) -> String {
 }
 
 #[test]
+fn going_on_that_fails_leaves_what_the_next_try_needs() {
+    // The first try is killed before it tells anything, the second is taken off the list, the third comes to its end.
+    let s = with_script(
+        "case \"$1 $3\" in\n\
+         'run --resume=kept-1') echo x >> $here/tries; case $(wc -l < $here/tries) in\n\
+         1) kill -9 $$;; 2) cat $here/interrupted; exit 130;; *) cat $here/complete;; esac;;\n\
+         sweep*) cat $here/interrupted; exit 130;;\n\
+         esac",
+    );
+    let kept = weir_runs::Experiments::prepare(&served::place(s.directory.path())).unwrap();
+    std::fs::write(kept.journal("kept-1"), "x").unwrap();
+    for status in ["interrupted", "complete"] {
+        let text = outcome("kept-1", status);
+        std::fs::write(s.directory.path().join(status), text).unwrap();
+    }
+    let mut events = Events::open(connect(s.address), "");
+    let path = |one: &Value| format!("/experiments/{}", one["id"].as_str().unwrap());
+    let sweep = json!({ "host": "127.0.0.1", "plan": plan(), "over": ["rate=1M,2M"] });
+    let first = ask(s.address, "POST", "/sweeps", &[], Some(&sweep)).expect(201);
+    events.until("state", |e| e["id"] == first["id"] && e["state"] == "ended");
+    assert_eq!(left(&private(&s)).len(), 1);
+    let resume = || ask(s.address, "POST", &format!("{}/resume", path(&first)), &[], None);
+    let killed = resume().expect(201);
+    events.until("state", |e| e["id"] == killed["id"] && e["state"] == "failed");
+    assert_eq!(left(&private(&s)).len(), 1, "after a try that was killed");
+    let second = resume().expect(201);
+    events.until("state", |e| e["id"] == second["id"] && e["state"] == "ended");
+    ask(s.address, "DELETE", &path(&second), &[], None).expect(204);
+    assert_eq!(left(&private(&s)).len(), 1, "after a part of it was taken off the list");
+    let third = resume().expect(201);
+    events.until("state", |e| e["id"] == third["id"] && e["state"] == "ended");
+    assert_eq!(left(&private(&s)), Vec::<String>::new(), "at its end");
+    assert_eq!(get(s.address, &path(&first)).expect(200)["can_go_on"], false);
+}
+
+#[test]
 fn what_an_earlier_server_began_is_gone_on_with_and_nothing_else() {
     let directory = tempfile::tempdir().unwrap();
     let kept = weir_runs::Experiments::prepare(&served::place(directory.path())).unwrap();

@@ -431,6 +431,18 @@ fn a_journal_is_written_where_the_server_wants_it_and_goes_with_its_emulator() {
     m.ask("DELETE", &path, None).expect(204);
     m.ask("DELETE", &path, None).expect(404);
     assert_eq!(std::fs::read_dir(file.parent().unwrap()).unwrap().count(), 0);
+    // Those of emulators that were killed, whose sockets nobody listens on any more, make room like others.
+    let most = m.get("/system")["limits"]["emulators"].as_u64().unwrap();
+    for n in 0..most + 2 {
+        std::fs::write(file.with_file_name(format!("k{n}.packets")), "").unwrap();
+        let socket = dir.path().join(format!("runtime/impair-k{n}.socket"));
+        drop(std::os::unix::net::UnixListener::bind(socket).unwrap());
+    }
+    let made = start(json!({ "journal": true })).expect(201);
+    let left = std::fs::read_dir(file.parent().unwrap()).unwrap().flatten();
+    let left = left.filter(|e| e.file_name().as_encoded_bytes().starts_with(b"k")).count();
+    assert_eq!(left as u64, most - 1, "with the new one as many as there may be emulators");
+    m.ask("DELETE", &format!("/emulators/{}", made["id"].as_str().unwrap()), None).expect(204);
 }
 
 #[test]

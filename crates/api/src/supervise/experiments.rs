@@ -73,8 +73,10 @@ impl Experiments {
         match all.get_mut(id) {
             Some(entry) if !entry.state.state.is_over() => entry.is_forgotten = true,
             _ => {
-                if let Some(path) = all.remove(id).and_then(|e| e.made_of) {
-                    remove(&path);
+                let gone = all.remove(id);
+                let (kept, made_of) = gone.map_or((None, None), |e| (e.kept, e.made_of));
+                if let Some(path) = made_of {
+                    give_up(&mut all, kept.as_deref(), path);
                 }
             }
         }
@@ -113,6 +115,15 @@ impl Experiments {
             ended.iter().take(beyond).map(|e| e.state.id.clone()).collect()
         };
         over.iter().for_each(|id| self.forget(id));
+    }
+}
+
+/// What an experiment was made of is not needed for it any more: it goes, unless another part of the same one can be gone on with.
+fn give_up(all: &mut BTreeMap<String, Entry>, kept: Option<&str>, path: PathBuf) {
+    let is_part = |e: &&mut Entry| kept.is_some() && e.kept.as_deref() == kept && e.state.can_go_on;
+    match all.values_mut().find(|e| is_part(e)) {
+        Some(other) => other.made_of = Some(path),
+        None => remove(&path),
     }
 }
 
@@ -298,10 +309,15 @@ async fn watch(app: Shared, id: String, started: Started) {
         }
         entry.state.outcome = outcome;
         entry.state.can_go_on = can_go_on;
-        if let Some(path) = entry.made_of.take_if(|_| !can_go_on) {
-            remove(&path);
-        }
     });
+    {
+        let mut all = lock(&app.experiments.0);
+        let entry = all.get_mut(&id).filter(|_| !can_go_on);
+        let given_up = entry.and_then(|e| Some((e.kept.clone(), e.made_of.take()?)));
+        if let Some((kept, path)) = given_up {
+            give_up(&mut all, kept.as_deref(), path);
+        }
+    }
     tell(&app, &id);
     if lock(&app.experiments.0).get(&id).is_some_and(|e| e.is_forgotten) {
         app.experiments.forget(&id);
