@@ -57,7 +57,7 @@ test('a journal is begun with the emulator, flows are left out of it and taken i
   assert.equal(bodies[0].journal, true);
   const emulator = [...site.mock.emulators.values()].at(-1);
   await page.getByRole('tab', { name: 'Log', exact: true }).click();
-  await page.getByText(/Journal: [1-9][\d\u202f]* verdicts/).waitFor();
+  await page.getByText(/Journal: [1-9][\d\u202f]* verdicts, .* [KMG]?i?B of 1\.000 GiB at most/).waitFor();
   await log.click();
   await page.getByRole('button', { name: 'Log other', pressed: false }).waitFor();
   assert.deepEqual([...emulator.unlogged], ['other']);

@@ -85,6 +85,9 @@ test('an experiment that was stopped is gone on with, once', options, async () =
   await page.getByRole('status').getByText('ended').waitFor();
   await page.getByText('interrupted: 2 of 5 runs were made').waitFor();
   const first = new URL(page.url()).hash;
+  // The list tells it too.
+  await page.getByRole('link', { name: '← Scenarios' }).click();
+  await page.getByRole('row', { name: /open: can go on/ }).getByRole('link').click();
   site.mock.experimentMs = 300;
   await goOn.click();
   await page.waitForFunction((hash) => location.hash !== hash, first);

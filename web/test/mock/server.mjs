@@ -339,7 +339,7 @@ export class Mock {
       if (one.state === 'ended') return;
       clearTimeout(work);
       one.can_go_on = true;
-      ended(130, 'loss: skipped, interrupted', 'skipped', 'interrupted', [{ ...step, outcome: 'skipped', reason: 'interrupted: 2 of 5 runs were made', expectations: [] }]);
+      ended(130, 'loss: skipped, interrupted', 'skipped', 'interrupted', [{ ...step, outcome: 'skipped', reason: 'interrupted: 2 of 5 runs were made', expectations: [], points: step.points.map((point) => ({ ...point, runs: 2 })) }]);
     };
     for (const [name, value] of Object.entries({ kept: kept ?? one.id, stop })) Object.defineProperty(one, name, { value, enumerable: false });
     return one;
