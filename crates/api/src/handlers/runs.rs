@@ -25,7 +25,7 @@ const MOST_RUNS: u32 = 1000;
 const MOST_COMPARED: usize = 100;
 /// Most runs side by side, as of `weir report`; and most bytes of their records, which are all in memory at once.
 const MOST_REPORTED: usize = 50;
-const MOST_REPORTED_BYTES: u64 = 256 << 20;
+const MOST_REPORTED_BYTES: u64 = 64 << 20;
 
 /// What the store says, as a problem.
 fn of_store(error: StoreError) -> Problem {
