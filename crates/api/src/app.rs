@@ -12,7 +12,9 @@ use crate::bodies::Bodies;
 use crate::config::Config;
 use crate::events::Hub;
 use crate::guard::{Known, Rates, Tokens};
-use crate::supervise::{Calibrating, Clients, Emulators, Experiments, Launcher, Tests};
+use crate::supervise::{
+    Calibrating, Clients, Demo, Earlier, Emulators, Experiments, Launcher, Tests,
+};
 use crate::types::Edited;
 
 /// Shared by all handlers.
@@ -33,9 +35,12 @@ pub(crate) struct App {
     pub(crate) launcher: Launcher,
     pub(crate) tests: Tests,
     pub(crate) experiments: Experiments,
+    /// Those of an earlier server that still ran when this one began.
+    pub(crate) earlier: Earlier,
     pub(crate) emulators: Emulators,
     pub(crate) clients: Arc<Clients>,
     pub(crate) calibrating: Calibrating,
+    pub(crate) demo: Demo,
     pub(crate) audit: Audit,
     pub(crate) rates: Rates,
     /// Failed authentications that are logged.

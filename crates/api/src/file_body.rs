@@ -10,6 +10,7 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use http_body::{Frame, SizeHint};
+use rustix::fs::{Mode, OFlags};
 use tokio::sync::mpsc;
 
 use crate::problem::Problem;
@@ -39,14 +40,15 @@ pub(crate) async fn download(path: PathBuf, kind: &'static str) -> Result<Respon
     Ok(response)
 }
 
-/// A plain file, which is no link: under sudo its directory is another user's, who could have made one of it.
+/// A plain file of one name, which is no link: under sudo its directory is another user's, who could have made one of it, or a pipe
+/// of that name, which would be waited for.
 fn open(path: &std::path::Path) -> std::io::Result<(File, u64)> {
     use std::os::unix::fs::MetadataExt;
-    let named = std::fs::symlink_metadata(path)?;
-    let file = File::open(path)?;
+    let how = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, how, Mode::empty())?);
     let found = file.metadata()?;
-    if !found.is_file() || (named.dev(), named.ino()) != (found.dev(), found.ino()) {
-        return Err(std::io::Error::other("not a plain file"));
+    if !found.is_file() || found.nlink() != 1 {
+        return Err(std::io::Error::other("not a plain file of one name"));
     }
     Ok((file, found.len()))
 }
@@ -122,6 +124,13 @@ mod tests {
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(&path, &link).unwrap();
         assert_eq!(download(link, "x/y").await.unwrap_err().status, 500);
+        // Another name of somebody's file, and a pipe that nobody writes to.
+        let other = dir.path().join("other");
+        std::fs::hard_link(&path, &other).unwrap();
+        assert_eq!(download(other, "x/y").await.unwrap_err().status, 500);
+        let pipe = dir.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        assert_eq!(download(pipe, "x/y").await.unwrap_err().status, 500);
         assert_eq!(download(dir.path().join("none"), "x/y").await.unwrap_err().status, 404);
     }
 }

@@ -261,6 +261,23 @@ fn right_commands(
     Ok(!all.is_empty())
 }
 
+/// What keeps a scenario that an earlier server began from being gone on with here: its commands are those of scripts which that
+/// server had by their paths, and this one may have others, or none.
+pub(crate) fn right_kept(scenario: &Scenario, scripts: Option<&Path>) -> Result<(), String> {
+    for (_, program) in commands(&scenario.steps) {
+        let path = Path::new(&program);
+        let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+        let is_ours =
+            scripts.is_some_and(|d| is_plain(name) && d.join(name) == path && path.is_file());
+        if !is_ours {
+            return Err(format!(
+                "runs {program:?}, which is no script of this server's --allow-commands"
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// A document of a request, checked as far as can be without running it.
 pub(crate) fn of_request(
     root: &str,

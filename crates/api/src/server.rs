@@ -45,6 +45,10 @@ impl Server {
         }
         let address = config.address;
         let (router, app) = assemble(config, directory, launcher)?;
+        let looking = app.clone();
+        let look = move || crate::supervise::earlier::take_up(&looking);
+        // What can't be looked at is not offered; the server begins all the same.
+        let _ = tokio::task::spawn_blocking(look).await;
         let listener = TcpListener::bind(address)
             .await
             .map_err(|source| ApiError::Listen { address, source })?;
@@ -137,9 +141,11 @@ pub(crate) fn assemble(
         launcher,
         tests: Default::default(),
         experiments: Default::default(),
+        earlier: Default::default(),
         emulators: Default::default(),
         clients: Clients::new(),
         calibrating: Default::default(),
+        demo: Default::default(),
         audit,
         rates: Rates::new(config.limits.requests_per_second),
         failures: Rates::new(1),

@@ -312,3 +312,45 @@ fn every_refusal_names_a_field() {
     let looked = ask(s.address, "POST", "/validate/scenario", &[], Some(&document)).expect(200);
     assert_eq!(looked["errors"][0]["field"], "/step/0/wait/time", "{looked}");
 }
+
+#[test]
+fn runs_are_reported_side_by_side_in_the_order_in_which_they_were_named() {
+    let s = serve(|_| {});
+    for (id, title) in [("run-a", "first <b>"), ("run-b", "second"), ("run-c", "third")] {
+        keep(&s, id, title);
+    }
+    let html = get(s.address, "/report?run=run-b&run=run-a");
+    assert_eq!(html.header("content-type"), "text/html; charset=utf-8");
+    assert!(html.header("content-security-policy").contains("default-src 'none'"));
+    let page = html.text();
+    let (b, a) = (page.find("run-b").unwrap(), page.find("run-a").unwrap());
+    assert!(b < a && !page.contains("run-c"), "the order in which they were named");
+    assert!(page.contains("first &lt;b&gt;") && !page.contains("first <b>"));
+    let md = get(s.address, "/report?run=run-a&run=run-b&run=run-c&format=md");
+    assert_eq!(md.header("content-type"), "text/markdown; charset=utf-8");
+    assert!(["run-a", "run-b", "run-c"].iter().all(|id| md.text().contains(id)));
+    // The same page that the command line makes.
+    let store = weir_runs::Store::open_at(&served::place(s.directory.path())).unwrap();
+    let records = ["run-a", "run-b", "run-c"].map(|id| store.get(id).unwrap());
+    let made = weir_report::page::of_runs(&records);
+    assert_eq!(md.text(), weir_report::page::markdown(&made));
+    // One is its own report.
+    let one = get(s.address, "/report?run=run-a&format=md").text();
+    assert_eq!(one, get(s.address, "/runs/run-a/report?format=md").text());
+    let many = "&run=run-a".repeat(51);
+    for (query, field, words) in [
+        ("", "?run", "0 runs; accepted: 1 to 50"),
+        (&*format!("?{}", &many[1..]), "?run", "51 runs; accepted: 1 to 50"),
+        ("?run=run-a&format=json", "?format", "html, md, csv, svg"),
+        ("?run=run-a&run=run-b&format=svg&figure=none-such", "?figure", "none-such"),
+        ("?run=run-a&run=run-b&format=csv&figure=none-such", "?figure", "none-such"),
+        ("?runs=run-a", "?runs", ""),
+    ] {
+        let refused = get(s.address, &format!("/report{query}")).expect(422);
+        assert_eq!(refused["errors"][0]["field"], field, "{query}: {refused}");
+        assert!(refused["detail"].as_str().unwrap().contains(words), "{query}: {refused}");
+    }
+    let missing = get(s.address, "/report?run=run-a&run=nothing").expect(404);
+    assert_eq!(missing["errors"][0]["field"], "?run");
+    assert_eq!(missing["errors"][0]["given"], "nothing");
+}

@@ -12,10 +12,19 @@ use std::process::{Command, Stdio};
 use http::{Events, ask, connect, get};
 use serde_json::{Value, json};
 use served::{Served, serve_launched};
+use weir_experiment::scenario::journal::{Head, JOURNAL_SCHEMA, Journal};
 
 /// A server whose programs are this script, which gets their arguments; it may write beside itself.
 fn with_script(script: &str) -> Served {
-    let directory = tempfile::tempdir().unwrap();
+    with_script_in(tempfile::tempdir().unwrap(), script, |_| {})
+}
+
+/// The same in a directory that something is in already; `change` may change how it runs.
+fn with_script_in(
+    directory: tempfile::TempDir,
+    script: &str,
+    change: impl FnOnce(&mut weir_api::Config),
+) -> Served {
     let program = directory.path().join("program");
     // A shell that was started while SIGINT is ignored, as behind `&` in a script, could never trap it.
     let shell = "#!/usr/bin/env -S --default-signal=INT /bin/sh";
@@ -26,7 +35,7 @@ fn with_script(script: &str) -> Served {
     let mut write = write.spawn().unwrap();
     write.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
     assert!(write.wait().unwrap().success());
-    serve_launched(directory, program)
+    serve_launched(directory, program, change)
 }
 
 fn plan() -> Value {
@@ -156,6 +165,246 @@ fn an_interrupted_experiment_is_gone_on_with() {
         "{list}"
     );
     ask(s.address, "POST", "/experiments/nobody/resume", &[], None).expect(404);
+}
+
+/// The head of a journal as `weir run` begins one; `command` is what its one step runs.
+fn head(id: &str, command: Option<&Path>) -> Head {
+    let step = match command {
+        Some(program) => json!({ "command": { "run": [program] } }),
+        None => json!({ "wait": { "time": "1s" } }),
+    };
+    let scenario = json!({
+        "schema": "weir.scenario/1", "name": format!("of-{id}"), "title": "A title",
+        "host": { "b": { "address": "127.0.0.1" } }, "step": [step],
+    });
+    Head {
+        schema: JOURNAL_SCHEMA.into(),
+        id: id.into(),
+        started_at: "2026-11-22T10:00:00Z".into(),
+        scenario: scenario.to_string(),
+        quick: false,
+        set: Default::default(),
+        hosts: Default::default(),
+        seed: weir_model::units::Seed(7),
+        directory: "/nonexistent".into(),
+        files: Default::default(),
+        command: vec![],
+        by_api: true,
+        session: Default::default(),
+    }
+}
+
+fn outcome(id: &str, status: &str) -> String {
+    let outcome = json!({
+        "schema": "weir.experiment/1", "id": id, "version": "0", "name": "of",
+        "started_at": "2026-11-22T10:00:00Z", "seconds": 1.0, "status": status, "command": [],
+        "seed": "0x7", "steps": [], "outcome": "passed",
+    });
+    format!("{outcome}\n")
+}
+
+#[test]
+fn going_on_that_fails_leaves_what_the_next_try_needs() {
+    // The first try is killed before it tells anything, the second is taken off the list, the third comes to its end.
+    let s = with_script(
+        "case \"$1 $3\" in\n\
+         'run --resume=kept-1') echo x >> $here/tries; case $(wc -l < $here/tries) in\n\
+         1) kill -9 $$;; 2) cat $here/interrupted; exit 130;; *) cat $here/complete;; esac;;\n\
+         sweep*) cat $here/interrupted; exit 130;;\n\
+         esac",
+    );
+    let kept = weir_runs::Experiments::prepare(&served::place(s.directory.path())).unwrap();
+    std::fs::write(kept.journal("kept-1"), "x").unwrap();
+    for status in ["interrupted", "complete"] {
+        let text = outcome("kept-1", status);
+        std::fs::write(s.directory.path().join(status), text).unwrap();
+    }
+    let mut events = Events::open(connect(s.address), "");
+    let path = |one: &Value| format!("/experiments/{}", one["id"].as_str().unwrap());
+    let sweep = json!({ "host": "127.0.0.1", "plan": plan(), "over": ["rate=1M,2M"] });
+    let first = ask(s.address, "POST", "/sweeps", &[], Some(&sweep)).expect(201);
+    events.until("state", |e| e["id"] == first["id"] && e["state"] == "ended");
+    assert_eq!(left(&private(&s)).len(), 1);
+    let resume = || ask(s.address, "POST", &format!("{}/resume", path(&first)), &[], None);
+    let killed = resume().expect(201);
+    events.until("state", |e| e["id"] == killed["id"] && e["state"] == "failed");
+    assert_eq!(left(&private(&s)).len(), 1, "after a try that was killed");
+    let second = resume().expect(201);
+    events.until("state", |e| e["id"] == second["id"] && e["state"] == "ended");
+    ask(s.address, "DELETE", &path(&second), &[], None).expect(204);
+    assert_eq!(left(&private(&s)).len(), 1, "after a part of it was taken off the list");
+    let third = resume().expect(201);
+    events.until("state", |e| e["id"] == third["id"] && e["state"] == "ended");
+    assert_eq!(left(&private(&s)), Vec::<String>::new(), "at its end");
+    assert_eq!(get(s.address, &path(&first)).expect(200)["can_go_on"], false);
+}
+
+#[test]
+fn what_an_earlier_server_began_is_gone_on_with_and_nothing_else() {
+    let directory = tempfile::tempdir().unwrap();
+    let kept = weir_runs::Experiments::prepare(&served::place(directory.path())).unwrap();
+    let scripts = tempfile::tempdir().unwrap();
+    for name in ["ours", "theirs"] {
+        std::fs::write(scripts.path().join(name), "").unwrap();
+    }
+    std::fs::create_dir(scripts.path().join("deeper")).unwrap();
+    std::fs::write(scripts.path().join("deeper/ours"), "").unwrap();
+    let script = |name: &str| scripts.path().join(name);
+    let keep = |head: &Head| Journal::create(&kept.journal(&head.id), head).unwrap();
+    // Killed before it told anything, and stopped.
+    drop(keep(&head("1-killed", None)));
+    drop(keep(&head("2-stopped", None)));
+    kept.keep("2-stopped", &outcome("2-stopped", "interrupted")).unwrap();
+    // Of the command line, at its end, of another id than its name says, and no journal at all.
+    drop(keep(&Head { by_api: false, ..head("3-by-hand", None) }));
+    drop(keep(&head("4-done", None)));
+    kept.keep("4-done", &outcome("4-done", "complete")).unwrap();
+    drop(keep(&head("5-other", None)));
+    std::fs::rename(kept.journal("5-other"), kept.journal("5-named")).unwrap();
+    std::fs::write(kept.journal("6-nothing"), "x\n").unwrap();
+    // A link: under sudo the directory is another user's.
+    std::os::unix::fs::symlink(kept.journal("1-killed"), kept.journal("7-link")).unwrap();
+    // It runs commands; those that this server may start, and others.
+    drop(keep(&head("8-script", Some(&script("ours")))));
+    drop(keep(&head("8-deeper", Some(&script("deeper/ours")))));
+    drop(keep(&head("8-shell", Some(Path::new("/bin/sh")))));
+    let files = [("plan.toml".to_owned(), "00".to_owned())].into();
+    drop(keep(&Head { files, ..head("8-files", None) }));
+    // Some program still has it.
+    let running = keep(&head("9-running", None));
+    std::fs::write(directory.path().join("complete"), outcome("2-stopped", "complete")).unwrap();
+    let s = with_script_in(
+        directory,
+        "case \"$*\" in\n\
+         'run --json --resume=2-stopped') while [ ! -e $here/go ]; do sleep 0.02; done; cat $here/complete;;\n\
+         *) echo \"$*\" >> $here/others; exit 2;;\n\
+         esac",
+        |config| config.scripts = Some(scripts.path().into()),
+    );
+    let list = |s: &Served| -> Vec<(String, bool)> {
+        let list = get(s.address, "/experiments").expect(200);
+        let of = |e: &Value| (e["id"].as_str().unwrap().into(), e["can_go_on"] == true);
+        list["experiments"].as_array().unwrap().iter().map(of).collect()
+    };
+    let named = |all: &[(&str, bool)]| -> Vec<(String, bool)> {
+        all.iter().map(|(id, can)| ((*id).to_owned(), *can)).collect()
+    };
+    let first = [
+        ("8-shell", false),
+        ("8-script", true),
+        ("8-files", false),
+        ("8-deeper", false),
+        ("2-stopped", true),
+        ("1-killed", true),
+    ];
+    assert_eq!(list(&s), named(&first));
+    drop(running);
+    let then = [&[("9-running", true)][..], &first].concat();
+    assert_eq!(list(&s), named(&then));
+    assert_eq!(list(&s), named(&then), "it is taken up once");
+    let shell = get(s.address, "/experiments/8-shell").expect(200);
+    assert!(shell["error"].as_str().unwrap().contains("/bin/sh"), "{shell}");
+    let stopped = get(s.address, "/experiments/2-stopped").expect(200);
+    assert_eq!(stopped["outcome"]["status"], "interrupted");
+    assert_eq!((&stopped["name"], &stopped["title"]), (&json!("of-2-stopped"), &json!("A title")));
+    let resume = |id: &str| ask(s.address, "POST", &format!("/experiments/{id}/resume"), &[], None);
+    for id in ["8-shell", "8-deeper", "8-files"] {
+        resume(id).expect(409);
+    }
+    for id in ["3-by-hand", "4-done", "5-other", "5-named", "6-nothing", "7-link"] {
+        resume(id).expect(404);
+    }
+    // What is there now counts, not what was when the server began.
+    std::fs::remove_file(script("ours")).unwrap();
+    let refused = resume("8-script").expect(409);
+    assert!(refused["detail"].as_str().unwrap().contains("--allow-commands"), "{refused}");
+    let again = keep_again(&kept.journal("9-running"));
+    let refused = resume("9-running").expect(409);
+    assert!(refused["detail"].as_str().unwrap().contains("another program"), "{refused}");
+    drop(again);
+    let mut events = Events::open(connect(s.address), "");
+    let later = resume("2-stopped").expect(201);
+    let refused = resume("2-stopped").expect(409);
+    assert!(
+        refused["detail"].as_str().unwrap().contains(later["id"].as_str().unwrap()),
+        "{refused}"
+    );
+    std::fs::write(s.directory.path().join("go"), "").unwrap();
+    events.until("state", |e| e["id"] == later["id"] && e["state"] == "ended");
+    resume("2-stopped").expect(409);
+    assert_eq!(get(s.address, "/experiments/2-stopped").expect(200)["can_go_on"], false);
+    assert!(!s.directory.path().join("others").exists(), "a program was started for a refusal");
+}
+
+fn keep_again(path: &Path) -> Journal {
+    Journal::open(path, |_| false).unwrap().0
+}
+
+#[test]
+fn the_demo_is_started_watched_and_stopped_one_at_a_time() {
+    let s = with_script_in(
+        tempfile::tempdir().unwrap(),
+        "case \"$*\" in\n\
+         'demo --json --time=1') trap 'exit 130' INT; echo '  first row done' >&2; touch $here/begun; while :; do sleep 0.02; done;;\n\
+         'demo --json --time=2 --simulate') echo '  all rows' >&2; printf '{\\n\"schema\": \"weir.demo/1\",\\n\"paths\": [{\"name\": \"x\"}]\\n}\\n'; exit 5;;\n\
+         'demo --json --time=3 --simulate') echo '{\"error\":{\"message\":\"no lab here\"}}'; exit 4;;\n\
+         esac",
+        |config| config.may_make_labs = true,
+    );
+    let demo = || get(s.address, "/demo").expect(200);
+    let run = |body: Value| ask(s.address, "POST", "/demo", &[], Some(&body));
+    assert_eq!(demo(), json!({ "progress": [] }));
+    let mut events = Events::open(connect(s.address), "?topics=demo");
+    for (body, field) in [
+        (json!({ "seconds": 0 }), "/seconds"),
+        (json!({ "seconds": 61 }), "/seconds"),
+        (json!({ "second": 1 }), "/second"),
+    ] {
+        let refused = run(body).expect(422);
+        assert_eq!(refused["errors"][0]["field"], field, "{refused}");
+    }
+    // Nothing to stop is no error.
+    ask(s.address, "POST", "/demo/stop", &[], None).expect(202);
+    assert_eq!(run(json!({})).expect(202)["state"], "running");
+    run(json!({})).expect(409);
+    events.until("state", |e| e["kind"] == "demo" && e["step"] == "first row done");
+    assert_eq!(demo()["progress"], json!(["first row done"]));
+    let end = std::time::Instant::now() + http::LIMIT;
+    while !s.directory.path().join("begun").exists() {
+        assert!(std::time::Instant::now() < end, "the demo did not begin");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert_eq!(ask(s.address, "POST", "/demo/stop", &[], None).expect(202)["state"], "ending");
+    events.until("state", |e| e["state"] == "ended");
+    let stopped = demo();
+    assert_eq!(
+        (&stopped["exit_code"], &stopped["error"]),
+        (&json!(130), &Value::Null),
+        "{stopped}"
+    );
+    assert!(stopped["result"].is_null(), "{stopped}");
+    // Its result is what it printed, whatever its verdict.
+    run(json!({ "seconds": 2, "simulate": true })).expect(202);
+    events.until("state", |e| e["state"] == "ended");
+    let ended = demo();
+    assert_eq!((&ended["exit_code"], &ended["state"]), (&json!(5), &json!("ended")));
+    assert_eq!(ended["result"]["paths"][0]["name"], "x");
+    run(json!({ "seconds": 3, "simulate": true })).expect(202);
+    events.until("state", |e| e["state"] == "failed" && e["error"] == "no lab here");
+    assert!(demo()["result"].is_null(), "of the one before");
+}
+
+#[test]
+fn without_labs_the_demo_is_refused_before_it_begins_but_for_the_virtual_clock() {
+    let s = with_script("echo x >> $here/begun");
+    let refused = ask(s.address, "POST", "/demo", &[], Some(&json!({}))).expect(422);
+    assert_eq!(refused["errors"][0]["field"], "/simulate");
+    assert!(!s.directory.path().join("begun").exists());
+    ask(s.address, "POST", "/demo", &[], Some(&json!({ "simulate": true }))).expect(202);
+    // Without a launcher nothing begins, and nothing is left of it.
+    let s = served::serve(|_| {});
+    ask(s.address, "POST", "/demo", &[], Some(&json!({ "simulate": true }))).expect(503);
+    assert_eq!(get(s.address, "/demo").expect(200), json!({ "progress": [] }));
 }
 
 #[test]

@@ -431,6 +431,18 @@ fn a_journal_is_written_where_the_server_wants_it_and_goes_with_its_emulator() {
     m.ask("DELETE", &path, None).expect(204);
     m.ask("DELETE", &path, None).expect(404);
     assert_eq!(std::fs::read_dir(file.parent().unwrap()).unwrap().count(), 0);
+    // Those of emulators that were killed, whose sockets nobody listens on any more, make room like others.
+    let most = m.get("/system")["limits"]["emulators"].as_u64().unwrap();
+    for n in 0..most + 2 {
+        std::fs::write(file.with_file_name(format!("k{n}.packets")), "").unwrap();
+        let socket = dir.path().join(format!("runtime/impair-k{n}.socket"));
+        drop(std::os::unix::net::UnixListener::bind(socket).unwrap());
+    }
+    let made = start(json!({ "journal": true })).expect(201);
+    let left = std::fs::read_dir(file.parent().unwrap()).unwrap().flatten();
+    let left = left.filter(|e| e.file_name().as_encoded_bytes().starts_with(b"k")).count();
+    assert_eq!(left as u64, most - 1, "with the new one as many as there may be emulators");
+    m.ask("DELETE", &format!("/emulators/{}", made["id"].as_str().unwrap()), None).expect(204);
 }
 
 #[test]
@@ -479,4 +491,40 @@ fn a_reader_that_takes_nothing_does_not_hold_the_dead_man() {
         std::fs::read_to_string(&log).unwrap_or_default().contains("everything passes untouched")
     });
     m.ask("DELETE", &format!("/emulators/{id}"), None).expect(204);
+}
+
+#[test]
+fn an_experiment_outlives_its_server_and_is_gone_on_with_by_the_next() {
+    let dir = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let words = ["-p", &*port, "-B", "127.0.0.1"];
+    let sweep = json!({
+        "host": format!("127.0.0.1:{port}"), "plan": udp(100, "200pps"), "over": ["payload=100,200,300"], "runs": 2,
+    });
+    let first = Ui::start(dir.path(), None, &words);
+    first.ask("POST", "/sweeps", Some(sweep)).expect(201);
+    until("a run is done", || first.get("/runs")["total"].as_u64() >= Some(1));
+    drop(first);
+    let ui = Ui::start(dir.path(), None, &words);
+    let open = || -> Option<Value> {
+        let list = ui.get("/experiments");
+        list["experiments"].as_array().unwrap().iter().find(|e| e["can_go_on"] == true).cloned()
+    };
+    until("it is offered", || open().is_some());
+    let one = open().unwrap();
+    assert_eq!((&one["name"], &one["state"]), (&json!("sweep"), &json!("ended")), "{one}");
+    let mut events = ui.events("?topics=experiments");
+    let path = format!("/experiments/{}", one["id"].as_str().unwrap());
+    let later = ui.ask("POST", &format!("{path}/resume"), None).expect(201);
+    events.until("state", |e| e["id"] == later["id"] && e["state"] == "ended");
+    let ended = ui.get(&format!("/experiments/{}", later["id"].as_str().unwrap()));
+    assert_eq!(ended["outcome"]["status"], "complete", "{ended}");
+    // The same experiment, with all its runs; what was done was not made again.
+    assert_eq!(ended["outcome"]["id"], one["id"]);
+    assert_eq!(ended["outcome"]["steps"][0]["runs"].as_array().unwrap().len(), 6, "{ended}");
+    let oldest =
+        ui.get("/runs?limit=100")["runs"].as_array().unwrap().last().unwrap()["id"].clone();
+    let runs = ended["outcome"]["steps"][0]["runs"].as_array().unwrap();
+    assert!(runs.iter().any(|run| run["id"] == oldest), "{oldest} is of the first server: {ended}");
+    assert!(open().is_none(), "it has come to its end");
 }

@@ -171,7 +171,7 @@ impl Experiments {
         }
         let mut open = vec![];
         for id in all.into_iter().rev() {
-            if self.journal(&id).exists() && !self.is_complete(&id) {
+            if self.is_open(&id) {
                 open.push(id);
             }
             if open.len() as u64 > back as u64 {
@@ -182,6 +182,12 @@ impl Experiments {
             selector: selector.into(),
             path: self.directory.clone(),
         })
+    }
+
+    /// Whether it can be gone on with: it has a journal, and no result says that all was done. It may be running.
+    #[must_use]
+    pub fn is_open(&self, id: &str) -> bool {
+        self.journal(id).exists() && !self.is_complete(id)
     }
 
     /// Whether its result says that all was done.

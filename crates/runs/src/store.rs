@@ -249,6 +249,20 @@ impl Store {
         })
     }
 
+    /// Bytes of the JSON of the record that a word means: so much is read by [`Store::get`].
+    ///
+    /// # Errors
+    /// Those of [`Store::resolve`].
+    pub fn record_bytes(&self, selector: &str) -> Result<u64, StoreError> {
+        let id = self.resolve(selector)?;
+        let sql = "SELECT length(CAST(record AS BLOB)) FROM records WHERE run = ?";
+        let found = self.connection.query_row(sql, [&id], |r| r.get::<_, i64>(0)).optional();
+        let bytes = found
+            .map_err(self.fail("read a run"))?
+            .ok_or_else(|| StoreError::NotFound { selector: id, path: self.path.clone() })?;
+        Ok(bytes.unsigned_abs())
+    }
+
     /// The JSON of a kept record.
     fn text(&self, id: &str) -> Result<String, StoreError> {
         let sql = "SELECT record FROM records WHERE run = ?";

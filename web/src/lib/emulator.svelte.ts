@@ -116,6 +116,8 @@ export class Board {
   /** Somebody else changed it while changes are staged here. */
   conflict = $state.raw<Edited | undefined>();
   applying = $state(false);
+  /** Orders that were given here, so that what tells of them is asked for again. */
+  orders = $state(0);
   gone = $state(false);
   paces: ReadonlyMap<string, Pace> = $state.raw(NO_PACES);
   cpu = $state.raw<Record<string, number | undefined>>({});
@@ -330,6 +332,7 @@ export class Board {
   async run(on: boolean, name?: string): Promise<void> {
     const verb = on ? 'run' : 'stop';
     await post<Applied>(name === undefined ? path`/emulators/${this.id}/${verb}` : path`/emulators/${this.id}/flows/${name}/${verb}`);
+    this.orders += 1;
     await this.load();
   }
 
@@ -347,6 +350,7 @@ export class Board {
 
   async log(name: string, on: boolean): Promise<void> {
     await call('PUT', path`/emulators/${this.id}/flows/${name}/log`, { body: { on } });
+    this.orders += 1;
     this.take(await get<Report>(path`/emulators/${this.id}/counters`));
   }
 

@@ -40,6 +40,60 @@ test('an emulator is started between two interfaces', options, async () => {
   site.quiet();
 });
 
+test('a journal is begun with the emulator, flows are left out of it and taken in, and it is had as a file', options, async () => {
+  const bodies = [];
+  const page = await site.page({ hash: '#/emulator/new' });
+  page.on('request', (request) => request.method() === 'POST' && request.url().endsWith('/emulators') && bodies.push(request.postDataJSON()));
+  await page.getByLabel('A, the client’s side').selectOption('veth-a');
+  await page.getByLabel('B, the server’s side').selectOption('veth-b');
+  const box = page.getByRole('checkbox', { name: /^Journal/ });
+  assert.equal(await box.isChecked(), false, 'a journal that nobody asked for');
+  await page.getByText('1.000 GiB at most').waitFor();
+  await box.check();
+  await page.getByRole('button', { name: '▶ Start' }).click();
+  // All is logged from the start; the button says what the emulator tells, not what was pressed.
+  const log = page.getByRole('button', { name: 'Log other' });
+  await page.getByRole('button', { name: 'Log other', pressed: true }).waitFor();
+  assert.equal(bodies[0].journal, true);
+  const emulator = [...site.mock.emulators.values()].at(-1);
+  await page.getByRole('tab', { name: 'Log', exact: true }).click();
+  await page.getByText(/Journal: [1-9][\d\u202f]* verdicts, .* [KMG]?i?B of 1\.000 GiB at most/).waitFor();
+  await log.click();
+  await page.getByRole('button', { name: 'Log other', pressed: false }).waitFor();
+  assert.deepEqual([...emulator.unlogged], ['other']);
+  await page.getByText('log other off').waitFor();
+  await log.click();
+  await page.getByRole('button', { name: 'Log other', pressed: true }).waitFor();
+  assert.deepEqual([...emulator.unlogged], []);
+  for (const [link, file, words] of [['Download', `${emulator.entry.id}.packets`, /^weir\.packets of [1-9]\d* verdicts$/], ['Later configurations', `${emulator.entry.id}.packets.configurations`, /^$/]]) {
+    const started = page.waitForEvent('download');
+    await page.getByRole('link', { name: link, exact: true }).click();
+    const download = await started;
+    assert.equal(download.suggestedFilename(), file);
+    assert.match(readFileSync(await download.path(), 'utf8'), words);
+  }
+  // Whoever ends it is told that the journal goes too.
+  const asked = page.waitForEvent('dialog');
+  void page.getByRole('button', { name: 'End', exact: true }).click();
+  const dialog = await asked;
+  assert.match(dialog.message(), /journal/);
+  await dialog.dismiss();
+  site.quiet();
+});
+
+test('without a journal no flow can be logged, and the page says why', options, async () => {
+  const emulator = fresh();
+  const page = await site.page({ hash: `#/emulator/${emulator.entry.id}` });
+  const log = page.getByRole('button', { name: 'Log voice' });
+  await log.waitFor();
+  await page.getByTitle('This emulator was started without a journal').first().waitFor();
+  assert.ok(await log.isDisabled());
+  await page.getByRole('tab', { name: 'Log', exact: true }).click();
+  await page.getByText('No journal: flows are logged by an emulator').waitFor();
+  assert.equal(await page.getByRole('link', { name: 'Download' }).count(), 0);
+  site.quiet();
+});
+
 test('a law is previewed while it is edited, staged, applied with others at once, and undone', options, async () => {
   const emulator = fresh();
   const page = await site.page({ hash: `#/emulator/${emulator.entry.id}` });

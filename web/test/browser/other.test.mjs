@@ -41,6 +41,15 @@ test('two runs are found, looked into, tagged and compared', options, async () =
   assert.equal(await page.getByText('voice.jitter_seconds').count(), 0, 'what chance explains is shown as moved');
   await page.getByLabel('all figures').check();
   await page.getByText('voice.jitter_seconds').waitFor();
+  for (const format of ['html', 'md']) {
+    const started = page.waitForEvent('download');
+    await page.getByRole('button', { name: `Download as ${format.toUpperCase()}` }).click();
+    const report = await started;
+    assert.match(report.suggestedFilename(), new RegExp(`^weir-report-.*-and-1-more\\.${format}$`));
+    // All runs of the comparison, in its order.
+    const ids = decodeURIComponent(new URL(page.url()).hash.split('runs=')[1]).split(',');
+    assert.equal(readFileSync(await report.path(), 'utf8'), `${format} of ${ids.join(' ')}`);
+  }
   await page.getByRole('link', { name: /20260301/ }).click();
   await page.getByText('Loss ledger').waitFor();
   await page.getByText('remainder').waitFor();
@@ -65,6 +74,34 @@ test('a scenario is picked, started and followed to its verdict', options, async
   site.quiet();
 });
 
+test('an experiment that was stopped is gone on with, once', options, async () => {
+  const page = await site.page({ hash: '#/scenarios' });
+  site.mock.experimentMs = 60_000;
+  await page.getByRole('button', { name: '▶ Start' }).click();
+  await page.getByRole('status').getByText('running').waitFor();
+  const goOn = page.getByRole('button', { name: '▶ Go on' });
+  assert.equal(await goOn.count(), 0, 'what runs can not be gone on with');
+  await page.getByRole('button', { name: '■ Stop' }).click();
+  await page.getByRole('status').getByText('ended').waitFor();
+  await page.getByText('interrupted: 2 of 5 runs were made').waitFor();
+  const first = new URL(page.url()).hash;
+  // The list tells it too.
+  await page.getByRole('link', { name: '← Scenarios' }).click();
+  await page.getByRole('row', { name: /open: can go on/ }).getByRole('link').click();
+  site.mock.experimentMs = 300;
+  await goOn.click();
+  await page.waitForFunction((hash) => location.hash !== hash, first);
+  await page.getByText('1.02 % ± 0.08 % is below 3 %').waitFor();
+  assert.equal(await goOn.count(), 0, 'what has come to its end can not be gone on with');
+  assert.equal(site.mock.calls.filter((one) => /^POST .*\/resume$/.test(one)).length, 1);
+  // Nor can the part of it that was stopped.
+  await page.goto(`${site.address}/${first}`);
+  await page.getByText('interrupted: 2 of 5 runs were made').waitFor();
+  assert.equal(await goOn.count(), 0);
+  site.mock.experimentMs = 700;
+  site.quiet();
+});
+
 test('a scenario that runs commands says what the server lacks', options, async () => {
   const page = await site.page({ hash: '#/scenarios' });
   await page.getByRole('button', { name: /Other tools/ }).click();
@@ -85,6 +122,42 @@ test('the host is told: doctor, calibration, a lab made and removed', options, a
   await page.getByRole('button', { name: 'Remove' }).click();
   await page.getByRole('row', { name: /lab1/ }).waitFor({ state: 'detached' });
   assert.deepEqual(site.mock.labs, []);
+  site.quiet();
+});
+
+test('the demo is run, watched and stopped; its table tells asked, realised and measured', options, async () => {
+  const bodies = [];
+  const page = await site.page({ hash: '#/system' });
+  page.on('request', (request) => request.method() === 'POST' && request.url().endsWith('/demo') && bodies.push(request.postDataJSON()));
+  site.mock.experimentMs = 60_000;
+  await page.getByRole('tab', { name: 'Demo' }).click();
+  const run = page.getByRole('button', { name: '▶ Run the demo' });
+  await run.click();
+  await page.getByText('measuring this host’s noise floor').waitFor();
+  assert.equal(await run.count(), 0, 'two at once');
+  await page.getByRole('button', { name: '■ Stop' }).click();
+  await page.getByText('It was stopped before its end.').waitFor();
+  site.mock.experimentMs = 200;
+  await run.click();
+  const table = page.getByRole('table', { name: 'Asked, realised, measured' });
+  await table.waitFor();
+  const rows = (await table.getByRole('row').allInnerTexts()).map((row) => row.split('\t').map((cell) => cell.replace(/\s+/g, ' ').trim()));
+  assert.deepEqual(rows.slice(0, 6), [
+    ['Path', 'Figure', 'Asked', 'Realised', 'Measured', 'Tolerance', 'Verdict'],
+    ['loss loss 5%', 'lost', '50 pkt', '48 pkt', '48 pkt', '12 to 97', 'passed'],
+    ['fates', '1 000 pkt', '1 000 pkt', '1 000 pkt', 'exact', 'passed'],
+    ['rate 10M rate 10M queue 200ms the host was disturbed; measured 3 times', 'rate', '10.00 Mbit/s', '10.00 Mbit/s', '–', '± 100.0 kbit/s', 'undecided'],
+    ['fates', '900 pkt', '899 pkt', '–', 'exact', 'undecided'],
+    ['delay delay 20ms', 'the peer was lost', 'failed'],
+  ]);
+  await page.getByText('2 of 4 rows hold').waitFor();
+  await page.getByRole('row', { name: /^udp-paced/ }).getByText('0 of 1 000 pkt').waitFor();
+  await page.getByRole('checkbox', { name: /virtual clock/ }).check();
+  await run.click();
+  await page.getByText('On a plain link').waitFor({ state: 'detached' });
+  await page.getByText('1 of 3 rows hold').waitFor();
+  assert.deepEqual(bodies, [{ simulate: false }, { simulate: false }, { simulate: true }]);
+  site.mock.experimentMs = 700;
   site.quiet();
 });
 

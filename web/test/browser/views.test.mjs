@@ -16,6 +16,12 @@ before(async () => {
   site = await open();
   const emulator = site.mock.startEmulator({ interfaces: ['veth-a', 'veth-b'], configuration: { schema: 'weir.impair/1', flow: [{ name: 'voice', filter: { protocol: 'udp' }, a_to_b: { loss: { percentage: 1 } } }] } });
   const experiment = site.mock.startExperiment({ scenario: 'latency-under-load' });
+  const interrupted = site.mock.startExperiment({ scenario: 'latency-under-load' });
+  interrupted.stop();
+  const logged = site.mock.startEmulator({ interfaces: ['veth-c', 'veth-d'], journal: true });
+  site.mock.alarm(logged.entry.id, { kind: 'deadline-late', object: 'forward', at_seconds: 12, active: true, text: '3 packets left more than 1 ms late, the latest by 1.8 ms' });
+  site.mock.experimentMs = 0;
+  site.mock.startDemo({});
   const runs = [...site.mock.records.keys()];
   site.mock.startTest({ host: '192.0.2.10', plan: PLAN });
   const click = (name, role = 'tab') => async (page) => void (await page.getByRole(role, { name, exact: true }).click());
@@ -26,6 +32,7 @@ before(async () => {
     ['emulator', `#/emulator/${emulator.entry.id}`, 'Flows'],
     ['law', `#/emulator/${emulator.entry.id}`, 'Flows', async (page) => (await page.getByRole('button', { name: /^voice/ }).first().click(), await page.getByRole('group', { name: 'From A to B' }).getByRole('button', { name: /Loss and/ }).click(), void (await page.getByText('packets by the engine').waitFor()))],
     ['fidelity', `#/emulator/${emulator.entry.id}`, 'Flows', click('Fidelity')],
+    ['journal', `#/emulator/${logged.entry.id}`, 'Flows', click('Log')],
     ['new emulator', '#/emulator/new', 'Put an emulator'],
     ['runs', '#/runs', '2 kept'],
     ['run', `#/runs/${runs[0]}`, 'Loss ledger'],
@@ -33,8 +40,10 @@ before(async () => {
     ['scenarios', '#/scenarios', 'Latency under load'],
     ['sweep', '#/scenarios', 'Latency under load', click('New sweep', 'button')],
     ['experiment', `#/scenarios/${experiment.id}`, 'mean loss'],
+    ['interrupted', `#/scenarios/${interrupted.id}`, 'Go on'],
     ['system', '#/system', 'Limits'],
     ['doctor', '#/system', 'Limits', click('Doctor')],
+    ['demo', '#/system', 'Limits', async (page) => (await click('Demo')(page), void (await page.getByText('On a plain link').waitFor()))],
     ['calibration', '#/system', 'Limits', click('Calibration')],
     ['labs', '#/system', 'Limits', click('Labs')],
     ['keys', '', 'Test a path', click('? keys: keyboard shortcuts', 'button')],

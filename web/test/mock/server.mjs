@@ -107,6 +107,10 @@ export class Mock {
   labs = [];
   tags = { id: { campaign: 'spring' } };
   calls = [];
+  demo = { progress: [] };
+  #demoEnds;
+  /** How long an experiment or a demo runs. */
+  experimentMs = 700;
   speed = new SpeedMock();
   #number = 0;
   hertz;
@@ -261,6 +265,7 @@ export class Mock {
     const old = new Map(report.impairment.flows.map((flow) => [`${flow.name}/${flow.direction}`, flow]));
     const template = sample('emulator').impairment.flows[0];
     report.seconds += span;
+    const before = report.journal?.records ?? 0;
     report.impairment = {
       config: configuration,
       flows: [...(configuration.flow ?? []).map((flow) => flow.name), 'other'].flatMap((name) =>
@@ -278,10 +283,12 @@ export class Mock {
           // Counters that a test has invented.
           Object.assign(counters, this.counted);
           const logged = report.journal ? !emulator.unlogged.has(name) : undefined;
+          if (logged) report.journal.records += came;
           return { name, direction, active: true, counters, logged, asked: shown.laws === '{}' ? '' : shown.laws, realised: { loss_ratio: counters.received_packets > 0 ? counters.lost_packets / counters.received_packets : undefined, ...(shown.delay && { delay_min_seconds: shown.delay.min_seconds, delay_mean_seconds: shown.delay.mean_seconds, delay_max_seconds: shown.delay.max_seconds }) }, lateness: { ...template.lateness, count: counters.sent_packets, p50_seconds: 0.000012, p99_seconds: 0.000081 } };
         }),
       ),
     };
+    if (report.journal) report.journal.bytes += 52 * (report.journal.records - before);
     for (const one of report.directions) {
       const mine = report.impairment.flows.filter((flow) => flow.direction === one.direction);
       for (const key of ['received_packets', 'received_bytes', 'sent_packets', 'sent_bytes']) one[key] = mine.reduce((sum, flow) => sum + flow.counters[key], 0);
@@ -309,21 +316,51 @@ export class Mock {
 
   // -- experiments -------------------------------------------------------------------------------------------------
 
-  startExperiment({ scenario }) {
+  startExperiment({ scenario }, kept) {
     const step = { name: 'loss', action: 'sweep', outcome: 'passed', seconds: 4.2, axes: ['loss'], expectations: [{ text: 'mean loss < 3 %', outcome: 'passed', bound: 0.03, measured: 0.0102, count: 5, reason: '1.02 % ± 0.08 % is below 3 %', at: {} }], points: [{ at: { loss: '1%' }, runs: 5, disturbed: 0, failed: 0, metrics: { loss: { count: 5, mean: 0.0102, min: 0.009, max: 0.011, interval: { low: 0.0094, high: 0.011, confidence_ratio: 0.95 } } }, published: [] }], runs: [{ id: [...this.records.keys()][0], repetition: 1, disturbed: false, superseded: false, metrics: {}, warnings: [], at: {} }], found: [], steps: [] };
     const one = { id: `x${(this.#number += 1)}`, state: 'running', name: scenario, title: 'Latency under load', asked_at: new Date().toISOString(), progress: ['lab made'], can_go_on: false };
     this.experiments.unshift(one);
     this.#told('experiments', one);
-    const work = setTimeout(() => {
+    const ended = (code, words, outcome, status, steps) => {
       one.state = 'ended';
       one.ended_at = new Date().toISOString();
-      one.exit_code = 0;
-      one.progress.push('loss: passed');
-      one.outcome = { schema: 'weir.experiment/1', id: one.id, name: scenario, outcome: 'passed', status: 'complete', seconds: 4.2, seed: '0x7', started_at: one.asked_at, version: '0.1.0', method: 'Round trips before a test and during it.', steps: [step], variables: {}, tags: [], command: [], quick: true, simulated: false };
+      one.exit_code = code;
+      one.progress.push(words);
+      one.outcome = { schema: 'weir.experiment/1', id: one.id, name: scenario, outcome, status, seconds: 4.2, seed: '0x7', started_at: one.asked_at, version: '0.1.0', method: 'Round trips before a test and during it.', steps, variables: {}, tags: [], command: [], quick: true, simulated: false };
       this.#told('experiments', one);
-    }, 700);
+    };
+    const work = setTimeout(() => {
+      // Who goes on to the end leaves nothing of what was stopped to be gone on with.
+      for (const other of this.experiments) if (other.kept === one.kept) other.can_go_on = false;
+      ended(0, 'loss: passed', 'passed', 'complete', [step]);
+    }, this.experimentMs);
     this.#timers.add(work);
+    const stop = () => {
+      if (one.state === 'ended') return;
+      clearTimeout(work);
+      one.can_go_on = true;
+      ended(130, 'loss: skipped, interrupted', 'skipped', 'interrupted', [{ ...step, outcome: 'skipped', reason: 'interrupted: 2 of 5 runs were made', expectations: [], points: step.points.map((point) => ({ ...point, runs: 2 })) }]);
+    };
+    for (const [name, value] of Object.entries({ kept: kept ?? one.id, stop })) Object.defineProperty(one, name, { value, enumerable: false });
     return one;
+  }
+
+  // -- demo --------------------------------------------------------------------------------------------------------
+
+  startDemo({ simulate = false }) {
+    const told = () => this.send('state', { kind: 'demo', id: 'demo', state: this.demo.state, step: this.demo.progress.at(-1) });
+    this.demo = { state: 'running', asked_at: new Date().toISOString(), progress: ['  measuring this host\u2019s noise floor'.trim()] };
+    const ended = (more) => {
+      clearTimeout(work);
+      this.#demoEnds = undefined;
+      this.demo = { ...this.demo, state: 'ended', ended_at: new Date().toISOString(), ...more };
+      told();
+    };
+    const work = setTimeout(() => ended({ exit_code: 5, result: { ...sample('demo'), simulated: simulate, ...(simulate && { clean: undefined }) } }), this.experimentMs);
+    this.#timers.add(work);
+    this.#demoEnds = () => ended({ exit_code: 130 });
+    told();
+    return this.demo;
   }
 
   // -- answers -----------------------------------------------------------------------------------------------------
@@ -351,6 +388,7 @@ export class Mock {
       if (answer.cookie !== undefined) response.setHeader('Set-Cookie', `weir=${answer.cookie}; HttpOnly; SameSite=Strict; Path=/`);
       response.statusCode = answer.status ?? (answer.body === undefined ? 204 : 200);
       response.setHeader('Content-Type', answer.type ?? 'application/json');
+      if (answer.file !== undefined) response.setHeader('Content-Disposition', `attachment; filename="${answer.file}"`);
       response.end(answer.body === undefined ? undefined : typeof answer.body === 'string' ? answer.body : JSON.stringify(answer.body));
     } catch (error) {
       const problem = error instanceof Refused ? error.problem : { type: 'urn:weir:problem:mock', title: 'Mock', status: 500, detail: String(error.stack ?? error) };
@@ -475,6 +513,18 @@ export class Mock {
         const figure = (one, x, y, moved) => ({ name: one, better: one.includes('loss') ? 'lower' : 'higher', a: { value: x }, b: { value: y }, difference: y - x, difference_ratio: y / x - 1, moved, welch: { difference: y - x, low: (y - x) * 0.8, high: (y - x) * 1.2, t: 4, degrees_of_freedom: 18, p: 0.0002, p_adjusted: 0.0009 } });
         return { body: { schema: 'weir.runs-diff/1', a, b, confidence: 0.95, setup: [{ path: 'plan.connection[0].rate', a: ['50pps'], b: ['100pps'] }], figures: [figure('forward.throughput.bits_per_second', 19.6e6, 23.1e6, 'significant'), figure('voice.loss_ratio', 0.01, 0.02, 'significant'), figure('voice.jitter_seconds', 2e-5, 2.1e-5, 'not-significant')] } };
       }
+      case 'GET report': {
+        const ids = query.getAll('run');
+        const lacking = ids.find((one) => !this.records.has(one));
+        if (lacking !== undefined) throw new Refused(404, `no run ${lacking}`, [refuse('?run', lacking, 'the id of a run')]);
+        return { body: `${query.get('format')} of ${ids.join(' ')}`, type: query.get('format') === 'md' ? 'text/markdown' : 'text/html' };
+      }
+      case 'GET demo':
+        return { body: this.demo };
+      case 'POST demo':
+        if (id === 'stop') return this.#demoEnds?.(), { status: 202, body: this.demo };
+        if (this.demo.state === 'running') throw new Refused(409, 'a demo is running');
+        return { status: 202, body: this.startDemo(body) };
       case 'GET scenarios': {
         const entry = { name: 'latency-under-load', title: 'Latency under load', method: 'Round trips before a TCP test and during it, in each direction, behind a link of 20 Mbit/s with a queue of 250 ms.', tags: ['latency'], steps: 1, needs_lab: true, runs_commands: false, variables: { seconds: 10, runs: 5 }, hosts: [] };
         const other = { ...entry, name: 'tools', title: 'Other tools over the same path', needs_lab: false, runs_commands: true, steps: 2, variables: {}, hosts: ['far'] };
@@ -491,10 +541,10 @@ export class Mock {
       case 'POST experiments': {
         if (id === undefined) return { status: 201, body: this.startExperiment(body) };
         const one = this.experiments.find((other) => other.id === id);
-        if (part === 'resume') return { status: 201, body: this.startExperiment({ scenario: one.name }) };
-        one.state = 'ended';
-        this.#told('experiments', one);
-        return { status: 202, body: one };
+        if (one === undefined) throw missing();
+        if (part === 'stop') return one.stop(), { status: 202, body: one };
+        if (!one.can_go_on) throw new Refused(409, `experiment ${id} can't be gone on with: it has come to its end, or its journal is gone`);
+        return { status: 201, body: this.startExperiment({ scenario: one.name }, one.kept) };
       }
       case 'POST sweeps': {
         const errors = body.over.flatMap((one, index) => (/^\w+=[\w.,:*]+$/.test(one) ? [] : [refuse(`/over/${index}`, one, 'NAME=VALUES')]));
@@ -507,6 +557,11 @@ export class Mock {
         if (emulator === undefined) throw missing();
         if (part === 'configuration') return { body: emulator.configuration, etag: emulator.entry.etag };
         if (part === 'counters') return { body: emulator.report };
+        if (part === 'journal') {
+          if (emulator.entry.journal !== 'kept') throw new Refused(404, `emulator ${id} has no journal: start it with "journal": true`);
+          const more = name === 'configurations';
+          return { body: more ? '' : `weir.packets of ${emulator.report.journal.records} verdicts`, type: more ? 'application/x-ndjson' : 'application/octet-stream', file: `${id}.packets${more ? '.configurations' : ''}` };
+        }
         if (part === 'log') return { body: { alarms: emulator.report.alarms, lines: emulator.lines, changes: emulator.changes } };
         return { body: emulator.entry, etag: emulator.entry.etag };
       }
@@ -525,6 +580,7 @@ export class Mock {
         if (part === 'flows') {
           if (emulator.entry.journal === 'none') throw new Refused(409, `emulator ${id} has no journal`, [refuse('/on', String(body.on), 'an emulator that was started with a journal')]);
           emulator.unlogged[body.on ? 'delete' : 'add'](name);
+          emulator.changes.push({ at: new Date().toISOString(), by: '127.0.0.1', change: `log ${name} ${body.on ? 'on' : 'off'}` });
           this.#step(emulator, 0);
           return {};
         }

@@ -17,7 +17,7 @@ impl Topics {
             Problem::field(
                 field,
                 given,
-                "tests, experiments, emulators, clients, calibration, documents, or KIND:ID, separated by commas",
+                "tests, experiments, emulators, clients, calibration, demo, documents, or KIND:ID, separated by commas",
             )
         };
         let mut out = vec![];

@@ -60,8 +60,16 @@ pub(crate) fn looked_at(text: &str, config: &Config) -> Result<Vec<String>, Prob
     Ok([steps].into_iter().chain(extent.words()).collect())
 }
 
-pub(crate) async fn list(State(app): State<Shared>) -> Json200<ExperimentList> {
-    Json200(ExperimentList { experiments: app.experiments.list() })
+pub(crate) async fn list(State(app): State<Shared>) -> Answer<ExperimentList> {
+    if supervise::earlier::is_waiting(&app) {
+        let looking = app.clone();
+        heavy(&app, move || {
+            supervise::earlier::look_again(&looking);
+            Ok(())
+        })
+        .await?;
+    }
+    Ok(Json200(ExperimentList { experiments: app.experiments.list() }))
 }
 
 pub(crate) async fn start(

@@ -23,6 +23,9 @@ const RUNS: u32 = 100;
 const MOST_RUNS: u32 = 1000;
 /// Most runs of one side of a comparison.
 const MOST_COMPARED: usize = 100;
+/// Most runs side by side, as of `weir report`; and most bytes of their records, which are all in memory at once.
+const MOST_REPORTED: usize = 50;
+const MOST_REPORTED_BYTES: u64 = 64 << 20;
 
 /// What the store says, as a problem.
 fn of_store(error: StoreError) -> Problem {
@@ -217,19 +220,73 @@ pub(crate) async fn report(
     .await
 }
 
+/// Runs side by side.
+pub(crate) async fn report_of_several(
+    State(app): State<Shared>,
+    Query(query): Query<RunsReportQuery>,
+) -> Result<Response, Problem> {
+    let RunsReportQuery { run: ids, format, figure } = query;
+    if !(1..=MOST_REPORTED).contains(&ids.len()) {
+        let given = format!("{} runs", ids.len());
+        return Err(Problem::field(
+            "?run",
+            given,
+            format!("1 to {MOST_REPORTED} runs: run=ID&run=ID"),
+        ));
+    }
+    if format == ReportFormat::Json {
+        let accepted = "html, md, csv, svg; a record is at /runs/ID";
+        return Err(Problem::field("?format", "json", accepted));
+    }
+    with_store(&app, move |store| {
+        let (mut records, mut bytes) = (vec![], 0);
+        for id in &ids {
+            bytes += store.record_bytes(id).map_err(|e| in_query(of_store(e), id))?;
+            if bytes > MOST_REPORTED_BYTES {
+                let given = format!("records of more than {MOST_REPORTED_BYTES} bytes in all");
+                return Err(Problem::field("?run", given, "fewer runs, or weir report"));
+            }
+            records.push(store.get(id).map_err(|e| in_query(of_store(e), id))?);
+        }
+        let document = page::of_runs(&records);
+        match format {
+            ReportFormat::Csv => {
+                let found = figure_of(&document, figure.as_deref())?;
+                Ok(text("text/csv; charset=utf-8", found.csv()))
+            }
+            _ => rendered(&document, &ReportQuery { format, figure }),
+        }
+    })
+    .await
+}
+
+/// A run that a query names: so does the field.
+fn in_query(mut problem: Problem, id: &str) -> Problem {
+    for error in problem.errors.iter_mut().filter(|e| e.field == "id") {
+        error.field = "?run".into();
+        error.given = Some(id.into());
+    }
+    problem
+}
+
+/// A figure by its id, or the first.
+fn figure_of<'a>(
+    document: &'a Document,
+    wanted: Option<&str>,
+) -> Result<&'a plot::Figure, Problem> {
+    document.figures().find(|f| wanted.is_none_or(|w| w == f.id)).ok_or_else(|| {
+        let names: Vec<&str> = document.figures().map(|f| f.id.as_str()).collect();
+        Problem::field("?figure", wanted.unwrap_or("none"), names.join(", "))
+    })
+}
+
 /// A document in one of its forms.
 pub(crate) fn rendered(document: &Document, query: &ReportQuery) -> Result<Response, Problem> {
     match query.format {
         ReportFormat::Html => Ok(standing_alone(page::html(document))),
         ReportFormat::Md => Ok(text("text/markdown; charset=utf-8", page::markdown(document))),
         ReportFormat::Svg => {
-            let wanted = query.figure.as_deref();
-            let mut figures = document.figures();
-            let found = figures.find(|f| wanted.is_none_or(|w| w == f.id));
-            let figure = found.ok_or_else(|| {
-                let names: Vec<&str> = document.figures().map(|f| f.id.as_str()).collect();
-                Problem::field("?figure", wanted.unwrap_or("none"), names.join(", "))
-            })?;
+            let figure = figure_of(document, query.figure.as_deref())?;
             Ok(text("image/svg+xml", figure.svg()))
         }
         ReportFormat::Csv | ReportFormat::Json => {

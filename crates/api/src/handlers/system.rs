@@ -122,6 +122,31 @@ pub(crate) async fn calibrate(
     Ok(answer(StatusCode::ACCEPTED, &state(&app).await?, None))
 }
 
+pub(crate) async fn demo(State(app): State<Shared>) -> Json200<DemoState> {
+    Json200(app.demo.state())
+}
+
+pub(crate) async fn run_demo(
+    State(app): State<Shared>,
+    Json(request): Json<DemoRequest>,
+) -> Result<Response, Problem> {
+    let seconds = request.seconds.unwrap_or(1);
+    if !(1..=60).contains(&seconds) {
+        return Err(Problem::field("/seconds", seconds.to_string(), "1 to 60"));
+    }
+    if !request.simulate && app.launcher.is_there() && !app.config.may_make_labs {
+        let accepted = "true: this server may not make labs";
+        return Err(Problem::field("/simulate", "false", accepted));
+    }
+    supervise::demo::start(&app, seconds, request.simulate).await?;
+    Ok(answer(StatusCode::ACCEPTED, &app.demo.state(), None))
+}
+
+pub(crate) async fn stop_demo(State(app): State<Shared>) -> Response {
+    supervise::demo::stop(&app).await;
+    answer(StatusCode::ACCEPTED, &app.demo.state(), None)
+}
+
 pub(crate) async fn interfaces(State(app): State<Shared>) -> Answer<InterfaceList> {
     let look = || {
         let all = interface::interfaces().map_err(Problem::internal)?;

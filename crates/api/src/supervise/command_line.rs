@@ -36,6 +36,7 @@ pub(super) fn arguments(place: &Place, order: &Order) -> Result<CommandLine, Str
         Order::Run { scenario, quick, simulate, hosts, key_file, seed } => {
             add("run".into());
             add("--json".into());
+            add("--by-api".into());
             for (flag, wanted) in [("--quick", quick), ("--simulate", simulate)] {
                 if *wanted {
                     add(flag.into());
@@ -72,6 +73,7 @@ pub(super) fn arguments(place: &Place, order: &Order) -> Result<CommandLine, Str
         } => {
             add("sweep".into());
             add("--json".into());
+            add("--by-api".into());
             add(value("--plan", &path(&inside(&place.directory, plan)?))?);
             for (flag, list) in [("--over", over), ("--metric", metrics), ("--expect", expect)] {
                 for one in list {
@@ -174,6 +176,14 @@ pub(super) fn arguments(place: &Place, order: &Order) -> Result<CommandLine, Str
             add("--json".into());
             if *no_lab {
                 add("--no-lab".into());
+            }
+        }
+        Order::Demo { seconds, simulate } => {
+            add("demo".into());
+            add("--json".into());
+            add(value("--time", &seconds.to_string())?);
+            if *simulate {
+                add("--simulate".into());
             }
         }
         Order::Doctor {} => {

@@ -166,7 +166,16 @@ pub(crate) async fn start(
     let _place = Reserved::new(app, &id, list(app).await?)?;
     let journal_bytes = request.journal.then_some(app.config.limits.journal_bytes);
     if journal_bytes.is_some() {
-        let (app, running) = (app.clone(), ids()?);
+        let mut running = vec![];
+        for id in ids()? {
+            // One that was killed leaves its socket, where nobody listens: its journal is not for ever.
+            let is_gone =
+                matches!(ask(&id, json!({ "verb": "show" })).await, Err(p) if p.status == 404);
+            if !is_gone {
+                running.push(id);
+            }
+        }
+        let app = app.clone();
         let tidied = tokio::task::spawn_blocking(move || tidy_journals(&app, &running)).await;
         tidied.map_err(Problem::internal)?;
     }

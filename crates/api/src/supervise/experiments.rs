@@ -7,11 +7,13 @@ use std::sync::Mutex;
 use weir_model::experiment::Experiment;
 use weir_model::record::Status;
 
+use super::earlier;
 use super::launcher::Started;
 use super::orders::Order;
 use super::output::{Line, error_in, keep_words};
 use crate::app::{App, Shared, lock};
 use crate::clock;
+use crate::handlers::heavy;
 use crate::problem::Problem;
 use crate::types::{ExperimentState, Kind, State, StateEvent};
 
@@ -28,8 +30,10 @@ struct Entry {
     pid: Option<u32>,
     /// What it was made of, a directory or a file of its own; goes at its end.
     made_of: Option<PathBuf>,
-    /// The id of the kept experiment that it goes on with.
-    goes_on_with: Option<String>,
+    /// The id under which it is kept: of one that goes on, or that has told what came of it.
+    kept: Option<String>,
+    /// An earlier server began it.
+    is_of_earlier: bool,
     /// It is off the list, and gone as soon as it has ended.
     is_forgotten: bool,
 }
@@ -69,8 +73,10 @@ impl Experiments {
         match all.get_mut(id) {
             Some(entry) if !entry.state.state.is_over() => entry.is_forgotten = true,
             _ => {
-                if let Some(path) = all.remove(id).and_then(|e| e.made_of) {
-                    remove(&path);
+                let gone = all.remove(id);
+                let (kept, made_of) = gone.map_or((None, None), |e| (e.kept, e.made_of));
+                if let Some(path) = made_of {
+                    give_up(&mut all, kept.as_deref(), path);
                 }
             }
         }
@@ -79,9 +85,25 @@ impl Experiments {
     /// A kept experiment has come to its end: with no part of it that was interrupted can be gone on.
     fn settle(&self, kept: &str) {
         for entry in lock(&self.0).values_mut() {
-            if entry.state.outcome.as_ref().is_some_and(|outcome| outcome.id == kept) {
+            if entry.kept.as_deref() == Some(kept) {
                 entry.state.can_go_on = false;
             }
+        }
+    }
+
+    /// Takes up one that an earlier server began, unless it is here already.
+    pub(super) fn take_up(&self, state: ExperimentState, kept: String) {
+        let mut all = lock(&self.0);
+        if all.values().all(|e| e.kept.as_ref() != Some(&kept)) {
+            let entry = Entry {
+                pid: None,
+                made_of: None,
+                kept: Some(kept),
+                is_of_earlier: true,
+                is_forgotten: false,
+                state,
+            };
+            all.entry(entry.state.id.clone()).or_insert(entry);
         }
     }
 
@@ -93,6 +115,15 @@ impl Experiments {
             ended.iter().take(beyond).map(|e| e.state.id.clone()).collect()
         };
         over.iter().for_each(|id| self.forget(id));
+    }
+}
+
+/// What an experiment was made of is not needed for it any more: it goes, unless another part of the same one can be gone on with.
+fn give_up(all: &mut BTreeMap<String, Entry>, kept: Option<&str>, path: PathBuf) {
+    let is_part = |e: &&mut Entry| kept.is_some() && e.kept.as_deref() == kept && e.state.can_go_on;
+    match all.values_mut().find(|e| is_part(e)) {
+        Some(other) => other.made_of = Some(path),
+        None => remove(&path),
     }
 }
 
@@ -111,30 +142,32 @@ pub(crate) async fn start(
     begin(app, name, title, order, made_of, None).await
 }
 
-/// Goes on with an experiment that this server started and that did not come to its end. It is one of its own in the list; what
-/// it comes to holds the runs of both. Scenarios of others are not gone on with: nobody looked at what they would run.
+/// Goes on with an experiment that this server or an earlier one started and that did not come to its end. It is one of its own in
+/// the list; what it comes to holds the runs of both. Scenarios of others are not gone on with: nobody looked at what they would
+/// run.
 pub(crate) async fn resume(app: &Shared, id: &str) -> Result<ExperimentState, Problem> {
     let before = app.experiments.get(id)?;
     if !before.state.is_over() {
         return Err(Problem::conflict(format!("experiment {id} has not ended yet")));
     }
-    let why_not = match &before.outcome {
-        Some(outcome) if before.can_go_on => {
-            let (kept, order) = (outcome.id.clone(), Order::Resume { id: outcome.id.clone() });
-            let state = begin(app, &before.name, before.title, order, None, Some(kept)).await?;
-            // The files of its scenario are needed for as long as the later one can go on.
-            let mut all = lock(&app.experiments.0);
-            let made_of = all.get_mut(id).and_then(|entry| entry.made_of.take());
-            match (all.get_mut(&state.id), made_of) {
-                (Some(later), Some(path)) => later.made_of = Some(path),
-                (None, Some(path)) => remove(&path),
-                (_, None) => {}
+    let (kept, is_of_earlier) = {
+        let all = lock(&app.experiments.0);
+        all.get(id).map_or((None, false), |e| (e.kept.clone(), e.is_of_earlier))
+    };
+    let why_not = match (kept.filter(|_| before.can_go_on), &before.outcome) {
+        (Some(kept), _) => {
+            if is_of_earlier {
+                let (app, kept) = (app.clone(), kept.clone());
+                heavy(&app.clone(), move || earlier::check(&app, &kept)).await?;
             }
-            return Ok(state);
+            let order = Order::Resume { id: kept.clone() };
+            return begin(app, &before.name, before.title, order, None, Some(kept)).await;
         }
-        None => "failed before it had a result",
-        Some(outcome) if outcome.simulated => "ran on the virtual clock, and nothing of it is kept",
-        Some(_) => "has come to its end, or its journal is gone",
+        (None, None) => "failed before it had a result",
+        (None, Some(outcome)) if outcome.simulated => {
+            "ran on the virtual clock, and nothing of it is kept"
+        }
+        (None, Some(_)) => "has come to its end, or its journal is gone",
     };
     Err(Problem::conflict(format!("experiment {id} can't be gone on with: it {why_not}")))
 }
@@ -145,7 +178,7 @@ async fn begin(
     title: Option<String>,
     order: Order,
     made_of: Option<PathBuf>,
-    goes_on_with: Option<String>,
+    kept: Option<String>,
 ) -> Result<ExperimentState, Problem> {
     let limits = app.config.limits;
     app.experiments.tidy(limits.ended_kept);
@@ -153,7 +186,7 @@ async fn begin(
     {
         let mut all = lock(&app.experiments.0);
         let open = all.values().filter(|e| !e.state.state.is_over());
-        let is_same = |e: &Entry| goes_on_with.is_some() && e.goes_on_with == goes_on_with;
+        let is_same = |e: &Entry| kept.is_some() && e.kept == kept;
         if let Some(other) = open.clone().find(|e| is_same(e)) {
             let words = format!("experiment {} goes on with it already", other.state.id);
             return Err(Problem::conflict(words));
@@ -180,7 +213,14 @@ async fn begin(
             error: None,
             can_go_on: false,
         };
-        let entry = Entry { state, pid: None, made_of, goes_on_with, is_forgotten: false };
+        // Going on needs the files of the scenario for as long as the later part can be gone on with.
+        let parts = all.values_mut().filter(|e| kept.is_some() && e.kept == kept);
+        let (mut made_of, mut is_of_earlier) = (made_of, false);
+        for part in parts {
+            made_of = made_of.or_else(|| part.made_of.take());
+            is_of_earlier |= part.is_of_earlier;
+        }
+        let entry = Entry { state, pid: None, made_of, kept, is_of_earlier, is_forgotten: false };
         all.insert(id.clone(), entry);
     }
     match app.launcher.start(order).await {
@@ -251,6 +291,9 @@ async fn watch(app: Shared, id: String, started: Started) {
     }
     app.experiments.change(&id, |entry| {
         entry.pid = None;
+        if let Some(outcome) = &outcome {
+            entry.kept = Some(outcome.id.clone());
+        }
         entry.state.ended_at = Some(clock::now());
         entry.state.exit_code = exit.and_then(|e| e.code);
         entry.state.state = if outcome.is_some() { State::Ended } else { State::Failed };
@@ -266,10 +309,15 @@ async fn watch(app: Shared, id: String, started: Started) {
         }
         entry.state.outcome = outcome;
         entry.state.can_go_on = can_go_on;
-        if let Some(path) = entry.made_of.take_if(|_| !can_go_on) {
-            remove(&path);
-        }
     });
+    {
+        let mut all = lock(&app.experiments.0);
+        let entry = all.get_mut(&id).filter(|_| !can_go_on);
+        let given_up = entry.and_then(|e| Some((e.kept.clone(), e.made_of.take()?)));
+        if let Some((kept, path)) = given_up {
+            give_up(&mut all, kept.as_deref(), path);
+        }
+    }
     tell(&app, &id);
     if lock(&app.experiments.0).get(&id).is_some_and(|e| e.is_forgotten) {
         app.experiments.forget(&id);

@@ -3,6 +3,8 @@
 mod calibrating;
 mod clients;
 mod command_line;
+pub(crate) mod demo;
+pub(crate) mod earlier;
 pub(crate) mod emulators;
 mod experiments;
 mod launch;
@@ -22,6 +24,8 @@ use output::{Line, keep_words};
 pub(crate) use calibrating::{Calibrating, start as calibrate};
 pub(crate) use clients::Clients;
 pub use clients::ServerNews;
+pub(crate) use demo::Demo;
+pub(crate) use earlier::Earlier;
 pub(crate) use emulators::Emulators;
 pub(crate) use experiments::{
     Experiments, resume as resume_experiment, start as start_experiment, stop as stop_experiment,

@@ -91,6 +91,8 @@ pub(crate) enum Order {
     LabDown { name: String },
     /// A calibration.
     Calibrate { no_lab: bool },
+    /// The demo.
+    Demo { seconds: u32, simulate: bool },
     /// A look at this host.
     Doctor {},
     /// Asks a program that was started here to end.

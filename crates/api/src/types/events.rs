@@ -12,7 +12,7 @@ use super::{State, number};
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct EventsQuery {
-    /// Kinds separated by commas, of `tests`, `experiments`, `emulators`, `clients`, `calibration`, `documents`; one object as
+    /// Kinds separated by commas, of `tests`, `experiments`, `emulators`, `clients`, `calibration`, `demo`, `documents`; one object as
     /// `KIND:ID`. Absent: all.
     pub topics: Option<String>,
     /// Of which objects samples are wanted, in the same words. Absent: of all in `topics`. An emulator with a dead-man time goes on
@@ -40,6 +40,8 @@ pub enum Kind {
     Clients,
     /// The calibration.
     Calibration,
+    /// The demo.
+    Demo,
     /// A document: a plan (`plans/NAME`), an emulator's configuration (`emulators/ID/configuration`), a run's tags.
     Documents,
 }

@@ -164,7 +164,8 @@ pub struct ExperimentState {
     pub error: Option<String>,
 }
 
-/// Experiments of this server, newest first. `outcome` is left out of a list.
+/// Experiments of this server, newest first, and those that an earlier one began and that did not come to their end. `outcome` is
+/// left out of a list.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct ExperimentList {
     /// Those that run and the latest that ended.

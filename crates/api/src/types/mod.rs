@@ -2,6 +2,7 @@
 //!
 //! Plans, impairments, scenarios and records are `weir_model`'s own types. Requests refuse fields that they do not know.
 
+mod demo;
 mod emulators;
 mod events;
 mod experiments;
@@ -10,6 +11,7 @@ mod runs;
 mod system;
 mod tests;
 
+pub use demo::*;
 pub use emulators::*;
 pub use events::*;
 pub use experiments::*;

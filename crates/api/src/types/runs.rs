@@ -93,6 +93,19 @@ pub struct ReportQuery {
     pub figure: Option<String>,
 }
 
+/// Runs side by side on one page, as `weir report RUN RUN…` has them.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RunsReportQuery {
+    /// A run's id; 1 to 50 of them, in the order in which they are to stand.
+    #[serde(deserialize_with = "several")]
+    pub run: Vec<String>,
+    /// Its form; `csv` is the data of one figure, and there is no `json`.
+    pub format: ReportFormat,
+    /// With `svg` and `csv`: which figure, by its id; absent: the first.
+    pub figure: Option<String>,
+}
+
 /// What is compared.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

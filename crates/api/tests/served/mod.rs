@@ -57,8 +57,12 @@ pub(crate) fn serve_in(
 }
 
 /// A server with a launcher that starts this program in the place of Weir.
-pub(crate) fn serve_launched(directory: tempfile::TempDir, program: std::path::PathBuf) -> Served {
-    serve_with(directory, "127.0.0.1:0".parse().unwrap(), Some(program), |_| {})
+pub(crate) fn serve_launched(
+    directory: tempfile::TempDir,
+    program: std::path::PathBuf,
+    change: impl FnOnce(&mut Config),
+) -> Served {
+    serve_with(directory, "127.0.0.1:0".parse().unwrap(), Some(program), change)
 }
 
 fn serve_with(

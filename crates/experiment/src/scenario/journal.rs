@@ -46,6 +46,9 @@ pub struct Head {
     pub files: BTreeMap<String, String>,
     /// The command as it was given.
     pub command: Vec<String>,
+    /// The API of `weir serve --ui` began it: a later server may go on with it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_api: bool,
     /// Who began it.
     pub session: Session,
 }
@@ -159,6 +162,23 @@ pub struct Journal {
     failed: HashMap<String, Done>,
     sessions: Vec<Session>,
     seconds: f64,
+}
+
+/// The first line of a journal, and whether a program has it now. It is left as it is, and nobody is waited for.
+///
+/// # Errors
+/// Those of the file; `InvalidData` when its first line is not of a journal, or it is no plain file.
+pub fn look(path: &Path) -> io::Result<(Head, bool)> {
+    // Opening a pipe would wait for its other end.
+    if !path.symlink_metadata()?.is_file() {
+        return Err(invalid("it is no plain file"));
+    }
+    let file = File::open(path)?;
+    if !is_itself(&file, path)? {
+        return Err(invalid("it is a link"));
+    }
+    let (_, head) = head(&mut BufReader::new(&file))?;
+    Ok((head, LockedFile::lock(file).is_err()))
 }
 
 impl Journal {
@@ -444,6 +464,7 @@ mod tests {
             directory: "/".into(),
             files: [("plan.toml".to_owned(), "00".to_owned())].into(),
             command: vec![],
+            by_api: false,
             session: session("0.1.0", None, "one", "x"),
         }
     }
@@ -465,6 +486,28 @@ mod tests {
 
     fn run(value: f64) -> RunRef {
         RunRef { metrics: [("loss".to_owned(), value)].into(), ..RunRef::default() }
+    }
+
+    #[test]
+    fn a_look_tells_the_head_and_whether_somebody_has_it_and_changes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("j");
+        let begun = Head { by_api: true, ..head() };
+        let journal = Journal::create(&path, &begun).unwrap();
+        assert_eq!(look(&path).unwrap(), (begun.clone(), true));
+        drop(journal);
+        let mut more = File::options().append(true).open(&path).unwrap();
+        more.write_all(b"cut by a cra").unwrap();
+        let before = std::fs::read(&path).unwrap();
+        assert_eq!(look(&path).unwrap(), (begun, false));
+        assert_eq!(std::fs::read(&path).unwrap(), before);
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert_eq!(look(&link).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        // A journal of an earlier version says nothing of who began it.
+        let text = serde_json::to_string(&head()).unwrap();
+        assert!(!text.contains("by_api"), "{text}");
+        assert!(!serde_json::from_str::<Head>(&text).unwrap().by_api);
     }
 
     #[test]

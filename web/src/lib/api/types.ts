@@ -73,6 +73,41 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/demo": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The demo that runs or was the latest: asked, realised, measured. */
+        get: operations["getDemo"];
+        put?: never;
+        /** Runs the demo, as `weir demo` does, in labs of its own that go with it; at most one at a time. */
+        post: operations["runDemo"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/demo/stop": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Stops the demo; the runs that it kept stay. */
+        post: operations["stopDemo"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/doctor": {
         parameters: {
             query?: never;
@@ -321,7 +356,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Experiments of this server, newest first. */
+        /** Experiments of this server, newest first, and those of earlier ones that did not come to their end. */
         get: operations["listExperiments"];
         put?: never;
         /** Runs a scenario. */
@@ -393,7 +428,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Goes on with an experiment of this server that did not come to its end (`can_go_on`): runs that are done are not made again. It becomes an experiment of its own in the list. */
+        /** Goes on with an experiment of this server, or of an earlier one, that did not come to its end (`can_go_on`): runs that are done are not made again. It becomes an experiment of its own in the list. */
         post: operations["resumeExperiment"];
         delete?: never;
         options?: never;
@@ -549,6 +584,23 @@ export interface paths {
         };
         /** Presets for a flow's laws. */
         get: operations["listProfiles"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/report": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Runs side by side as one report, as `weir report RUN RUN…` makes it: `?run=ID&run=ID`. */
+        get: operations["getReportOfRuns"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1543,6 +1595,46 @@ export interface components {
              */
             pdv_p99_seconds?: number | null;
         };
+        /** @description A demo to be run, as `weir demo` does. */
+        DemoRequest: {
+            /**
+             * Format: uint32
+             * @description Seconds that each test through the emulator sends, 1 to 60. Absent: 1, with which the whole takes about a minute.
+             * @default null
+             */
+            seconds: number | null;
+            /**
+             * @description The rows with the emulator in the middle on the virtual clock: no network, no rights, nothing kept.
+             * @default false
+             */
+            simulate: boolean;
+        };
+        /**
+         * @description The demo of this server that runs or was the latest: two hosts made of network namespaces, real tests between them, and what
+         *     was asked beside what was realised and what was measured.
+         */
+        DemoState: {
+            /** @description When it was asked for, RFC 3339, UTC. */
+            asked_at?: string | null;
+            /** @description When it ended. */
+            ended_at?: string | null;
+            /** @description Why it failed. */
+            error?: string | null;
+            /**
+             * Format: int32
+             * @description Exit code of its program: 0 every row holds, 1 one does not, 5 the host was too busy to tell.
+             */
+            exit_code?: number | null;
+            /** @description What it said on its way, latest last, 200 lines at most. */
+            progress: string[];
+            /**
+             * @description Its result, `weir.demo/1` (docs/formats.md): `verdict`, rows on a plain link in `clean`, rows with the emulator in the middle in
+             *     `paths`. Absent for one that did not come to its end.
+             */
+            result?: components["schemas"]["AnyJson"] | null;
+            /** @description How far it is; absent before the first one. */
+            state?: components["schemas"]["State"] | null;
+        };
         /** @description All findings, by group, the gravest of each group first. */
         Diagnosis: {
             /** @description The findings. */
@@ -2220,7 +2312,10 @@ export interface components {
             /** @description What is to be known of the whole, in words: sessions that were made by other programs, or on other hosts. */
             warnings?: string[];
         };
-        /** @description Experiments of this server, newest first. `outcome` is left out of a list. */
+        /**
+         * @description Experiments of this server, newest first, and those that an earlier one began and that did not come to their end. `outcome` is
+         *     left out of a list.
+         */
         ExperimentList: {
             /** @description Those that run and the latest that ended. */
             experiments: components["schemas"]["ExperimentState"][];
@@ -3129,7 +3224,7 @@ export interface components {
             text: string;
         };
         /** @description A kind of object. */
-        Kind: "tests" | "experiments" | "emulators" | "clients" | "calibration" | "documents";
+        Kind: "tests" | "experiments" | "emulators" | "clients" | "calibration" | "demo" | "documents";
         /** @description A lab. */
         LabEntry: {
             /** @description Its hosts. */
@@ -5761,6 +5856,73 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
+    getDemo: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description As asked. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DemoState"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    runDemo: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DemoRequest"];
+            };
+        };
+        responses: {
+            /** @description Begun. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DemoState"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    stopDemo: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Begun. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DemoState"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
     getDoctor: {
         parameters: {
             query?: never;
@@ -6153,7 +6315,7 @@ export interface operations {
                  */
                 samples?: string;
                 /**
-                 * @description Kinds separated by commas, of `tests`, `experiments`, `emulators`, `clients`, `calibration`, `documents`; one object as
+                 * @description Kinds separated by commas, of `tests`, `experiments`, `emulators`, `clients`, `calibration`, `demo`, `documents`; one object as
                  *     `KIND:ID`. Absent: all.
                  */
                 topics?: string;
@@ -6630,6 +6792,37 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ProfileList"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    getReportOfRuns: {
+        parameters: {
+            query?: {
+                /** @description With `svg` and `csv`: which figure, by its id; absent: the first. */
+                figure?: string;
+                /** @description Its form; `csv` is the data of one figure, and there is no `json`. */
+                format?: components["schemas"]["ReportFormat"];
+                /** @description A run's id; 1 to 50 of them, in the order in which they are to stand. */
+                run?: string[];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description As asked. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "image/svg+xml": string;
+                    "text/csv": string;
+                    "text/html": string;
+                    "text/markdown": string;
                 };
             };
             default: components["responses"]["Problem"];

@@ -160,6 +160,7 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
                 files: scenario::files(&job.scenario, &files, &words).map_err(refused)?,
                 session: session(&started_at),
                 command: identity.command.clone(),
+                by_api: args.by_api,
             };
             let begun = begin(&head).inspect_err(|_| {
                 note("nothing was run: an experiment that can't be kept is not begun; --no-store runs without keeping");

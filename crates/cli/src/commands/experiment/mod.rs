@@ -42,6 +42,9 @@ pub(crate) struct ResultArgs {
     /// Don't keep the runs, nor a journal to go on from
     #[arg(long)]
     pub(crate) no_store: bool,
+    /// The API began it: its journal says so, and a later server may go on with it.
+    #[arg(long, hide = true)]
+    pub(crate) by_api: bool,
 }
 
 /// Reads flags of `weir test`, as a scenario's `args` hold them.

@@ -158,6 +158,7 @@ pub(crate) fn repeated(args: TestArgs, command: &[OsString]) -> Result<i32, CliE
         junit: None,
         html: None,
         svg: None,
+        by_api: false,
     };
     let sweep = GridArgs {
         runs: repeat.runs,

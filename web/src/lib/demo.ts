@@ -1,0 +1,104 @@
+// The demo's result (`weir.demo/1`) as lines of a table. A figure's unit is the end of its keys: `asked_seconds`.
+
+import { ABSENT, type Figure, byUnit, count, text } from './format';
+
+type Verdict = 'passed' | 'failed' | 'undecided';
+type Json = Record<string, unknown>;
+
+/** One figure of a row. */
+export interface DemoLine {
+  figure: string;
+  asked: string;
+  realised: string;
+  measured: string;
+  tolerance: string;
+  verdict: Verdict;
+  reason: string;
+}
+
+/** A row with the emulator in the middle. */
+export interface DemoRow {
+  name: string;
+  laws: string;
+  verdict: Verdict;
+  reason: string;
+  attempts: number;
+  lines: DemoLine[];
+}
+
+/** A row on a plain link. */
+export interface CleanRow {
+  name: string;
+  asked: string;
+  verdict: Verdict;
+  reason: string;
+  received: string;
+  lost: string;
+  delay: string;
+  jitter: string;
+}
+
+const list = (value: unknown): Json[] => (Array.isArray(value) ? (value as Json[]) : []);
+const words = (value: unknown): string => (typeof value === 'string' ? value : '');
+const number = (value: unknown): number | undefined => (typeof value === 'number' ? value : undefined);
+const shown = (unit: string, value: unknown): string => {
+  const found = number(value);
+  if (found === undefined) return ABSENT.number;
+  // Half a packet is the mean of a law.
+  const figure: Figure = unit === 'packets' && !Number.isInteger(found) ? { number: found.toFixed(1), unit: 'pkt' } : byUnit(unit, found);
+  return text(figure);
+};
+
+function lineOf(figure: Json, flows: boolean): DemoLine {
+  const unit = Object.keys(figure).find((key) => key.startsWith('asked_'))?.slice('asked_'.length) ?? '';
+  const least = number(figure['least_packets']);
+  const most = number(figure['most_packets']);
+  const by = figure[`tolerance_${unit}`];
+  return {
+    figure: flows ? `${words(figure['figure'])}, flow ${String(figure['flow'])}` : words(figure['figure']),
+    asked: shown(unit, figure[`asked_${unit}`]),
+    realised: shown(unit, figure[`realised_${unit}`]),
+    measured: shown(unit, figure[`measured_${unit}`]),
+    tolerance: least !== undefined && most !== undefined ? `${count(least)} to ${count(most)}` : by !== undefined ? `± ${shown(unit, by)}` : words(figure['tolerance']),
+    verdict: figure['verdict'] as Verdict,
+    reason: words(figure['reason']),
+  };
+}
+
+/** Rows with the emulator in the middle; the last line of each counts packets: sent, as predicted, told alike by both. */
+export function demoRows(result: unknown): DemoRow[] {
+  return list((result as Json | undefined)?.['paths']).map((row) => {
+    const figures = list(row['figures']);
+    const flows = new Set(figures.map((one) => one['flow'])).size > 1;
+    const lines = figures.map((one) => lineOf(one, flows));
+    const fates = row['fates'] as Json | undefined;
+    if (fates !== undefined) {
+      const [sent = 0, matched = 0, predicted = 0, unpredicted = 0, remainder = 0] = ['sent_packets', 'matched_packets', 'predicted', 'unpredicted', 'remainder_packets'].map((key) => number(fates[key]));
+      const stream = sent === 0 && predicted > 0;
+      const whole = matched === sent && remainder === 0 && unpredicted === 0;
+      lines.push({
+        figure: 'fates',
+        asked: shown('packets', stream ? predicted + unpredicted : sent),
+        realised: shown('packets', predicted),
+        measured: stream ? shown('packets', undefined) : shown('packets', matched),
+        tolerance: 'exact',
+        verdict: whole ? 'passed' : row['verdict'] === 'undecided' ? 'undecided' : 'failed',
+        reason: '',
+      });
+    }
+    return { name: words(row['name']), laws: words(row['laws']), verdict: row['verdict'] as Verdict, reason: words(row['reason']), attempts: number(row['attempts']) ?? 1, lines };
+  });
+}
+
+/** Rows on a plain link. */
+export const cleanRows = (result: unknown): CleanRow[] =>
+  list((result as Json | undefined)?.['clean']).map((row) => ({
+    name: words(row['name']),
+    asked: words(row['asked']),
+    verdict: row['verdict'] as Verdict,
+    reason: words(row['reason']),
+    received: shown('bits_per_second', row['received_bits_per_second']),
+    lost: row['lost_packets'] === undefined ? shown('packets', undefined) : `${count(number(row['lost_packets']))} of ${shown('packets', row['sent_packets'])}`,
+    delay: shown('seconds', row['delay_p50_seconds']),
+    jitter: shown('seconds', row['jitter_seconds']),
+  }));
