@@ -1,9 +1,9 @@
 // The page against the program itself: WEIR names it (built after `make web`, so that the page is in it). A plan is built and
 // run over loopback, watched, stopped, looked into, compared; an emulator in the middle of a lab is given a law whose preview the
-// engine made, and counts as it says.
+// engine made, counts as it says, writes a journal, and tells an alarm; the demo is run on the virtual clock.
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
@@ -133,6 +133,7 @@ test('an emulator in a lab: previewed, applied, counted as asked', options, asyn
     await page.getByLabel('Where').selectOption(LAB);
     await page.getByLabel('A, the client’s side').fill(ends[0]);
     await page.getByLabel('B, the server’s side').fill(ends[1]);
+    await page.getByRole('checkbox', { name: /^Journal/ }).check();
     await page.getByRole('button', { name: '▶ Start' }).click();
     await page.getByRole('group', { name: 'From A to B' }).getByRole('button', { name: /Delay and jitter/ }).click();
     const editor = page.getByRole('region', { name: /, settings/ });
@@ -150,11 +151,34 @@ test('an emulator in a lab: previewed, applied, counted as asked', options, asyn
     assert.equal(await page.getByText(/changed this emulator/).count(), 0);
     // A hundred pings through it: every fourth packet of one direction is lost, whatever else crosses the link.
     const host = (await api('GET', '/labs')).labs.find((lab) => lab.name === LAB).hosts.find((one) => one.name === 'b');
-    spawnSync(program, ['lab', 'exec', '--lab', LAB, 'a', '--', 'ping', '-q', '-c', '60', '-i', '0.02', host.ipv4], { env: { ...process.env, WEIR_RUNTIME_DIR: join(directory, 'run') }, encoding: 'utf8' });
+    const within = (name, ...words) => spawnSync(program, ['lab', 'exec', '--lab', LAB, name, '--', ...words], { env: { ...process.env, WEIR_RUNTIME_DIR: join(directory, 'run') }, encoding: 'utf8' });
+    within('a', 'ping', '-q', '-c', '60', '-i', '0.02', host.ipv4);
     const lane = page.getByRole('group', { name: 'From A to B' });
     await lane.getByText(/2[3-7]\.\d\d %/).first().waitFor();
     await page.getByRole('tab', { name: 'Fidelity' }).click();
     await page.getByRole('row', { name: /A → B/ }).getByText(/30\.\d+ ms/).first().waitFor();
+
+    // Its verdicts are a file: at least one of 24 bytes for each ping and answer that it saw.
+    await page.getByRole('tab', { name: 'Log', exact: true }).click();
+    await page.getByText(/Journal: [1-9][\d\u202f]* verdicts/).waitFor();
+    const started = page.waitForEvent('download');
+    await page.getByRole('link', { name: 'Download', exact: true }).click();
+    const journal = readFileSync(await (await started).path());
+    assert.ok(journal.includes('weir.packets/1') && journal.length > 100 * 24, `${journal.length} bytes`);
+    // Left out, a flow's packets make it no longer.
+    await page.getByRole('button', { name: 'Log other' }).click();
+    await page.getByRole('button', { name: 'Log other', pressed: false }).waitFor();
+    const verdicts = async () => /([\d\u202f]+) verdicts/.exec(await page.getByText(/Journal: .* verdicts/).innerText())[1];
+    const before = await verdicts();
+    within('a', 'ping', '-q', '-c', '20', '-i', '0.02', host.ipv4);
+    await page.waitForTimeout(1200);
+    assert.equal(await verdicts(), before, 'what is not logged is in the journal');
+
+    // The far host's link is taken down: an alarm, wherever one looks.
+    within('b', 'ip', 'link', 'set', 'dev', 'eth0', 'down');
+    await page.getByRole('status').getByText(/no carrier|down/).waitFor();
+    await page.getByRole('tab', { name: /Alarms/ }).click();
+    await page.getByRole('row', { name: /link-down/ }).getByText('active').waitFor();
     site.quiet();
     page.on('dialog', (dialog) => void dialog.accept());
     await page.getByRole('button', { name: 'End', exact: true }).click();
@@ -162,6 +186,27 @@ test('an emulator in a lab: previewed, applied, counted as asked', options, asyn
   } finally {
     await api('DELETE', `/labs/${LAB}`);
   }
+});
+
+test('the demo on the virtual clock: every row of the program’s own result has its place', options, async () => {
+  const page = await site.page({ hash: '#/system' });
+  await page.getByRole('tab', { name: 'Demo' }).click();
+  await page.getByRole('checkbox', { name: /virtual clock/ }).check();
+  await page.getByRole('button', { name: '▶ Run the demo' }).click();
+  const table = page.getByRole('table', { name: 'Asked, realised, measured' });
+  await table.waitFor({ timeout: 60_000 });
+  await page.getByText(/(\d+) of \1 rows hold/).waitFor();
+  const { result } = await api('GET', '/demo');
+  const rows = await table.getByRole('row').allInnerTexts();
+  assert.equal(rows.length - 1, result.paths.reduce((sum, row) => sum + row.figures.length + Number(row.fates !== undefined), 0));
+  for (const cells of rows.slice(1).map((row) => row.split('\t'))) assert.match(cells.at(-1), /passed/, cells.join(' '));
+  // A dash where there is a figure would be a key that the page does not know.
+  const text = await table.innerText();
+  const none = (figure) => ['asked_', 'realised_', 'measured_'].filter((part) => !Object.keys(figure).some((key) => key.startsWith(part))).length;
+  const dashes = result.paths.flatMap((row) => [...row.figures.map(none), Number(row.fates?.sent_packets === 0)]);
+  assert.equal(text.match(/–/g)?.length ?? 0, dashes.reduce((sum, one) => sum + one, 0), text);
+  assert.ok(!/undefined|NaN|null/.test(text), text);
+  site.quiet();
 });
 
 /** Starts the program in a host of a lab and waits for words of its. */
