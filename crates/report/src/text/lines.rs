@@ -126,7 +126,8 @@ impl Layout {
                     percent(lost as f64 / line.total_packets as f64)
                 ),
                 Some(lost) => format!("{lost}/0"),
-                None => format!("-/{}", line.total_packets),
+                None if line.total_packets > 0 => format!("-/{}", line.total_packets),
+                None => "-".into(),
             });
             out += &format!(
                 "  {:>8}  {:<20}",

@@ -125,7 +125,8 @@ fn flow_rows(flow: &Flow, layout: &Layout) -> String {
             bits_per_second: r.bits_per_second,
             jitter_seconds: r.jitter_seconds,
             lost_packets: lost,
-            total_packets: r.packets.saturating_add(lost.unwrap_or(0)),
+            // What arrived is no count of what was sent.
+            total_packets: lost.map_or(0, |lost| r.packets.saturating_add(lost)),
             note: format!("receiver{}", crossing(&[flow])),
             ..line()
         });
@@ -168,7 +169,10 @@ fn sum_line(
         udp: members.iter().any(|f| f.transport == Transport::Udp),
         retransmits: if receiver { None } else { sums.retransmits },
         lost_packets: lost,
-        total_packets: sums.packets.saturating_add(lost.unwrap_or(0)),
+        total_packets: match lost {
+            None if receiver => 0,
+            lost => sums.packets.saturating_add(lost.unwrap_or(0)),
+        },
         note,
         ..Default::default()
     }
