@@ -23,7 +23,7 @@ fn rules(which: &str) -> String {
     )
 }
 
-const LOSSY: [&str; 8] = ["-u", "-b", "4000pps", "-l", "200", "--loss-threshold", "300ms", "-k"];
+const LOSSY: [&str; 8] = ["-u", "-b", "4000pps", "-l", "200", "--loss-threshold", "1s", "-k"];
 
 /// Sent, received and lost of the only flow, after checks that hold whatever was dropped.
 fn counts(record: &Record) -> (u64, u64, u64) {
@@ -135,7 +135,7 @@ fn what_a_short_queue_drops_is_placed_there_at_either_end() {
     let shape = "qdisc add dev eth0 root tbf rate 8mbit burst 4kb limit 6000";
     for (host, side, more) in [("a", "local", None), ("b", "remote", Some("-R"))] {
         bench.tool(host, "tc", &shape.split(' ').collect::<Vec<_>>());
-        let words = ["-u", "-b", "4000pps", "-l", "500", "-k", "2000", "--loss-threshold", "300ms"];
+        let words = ["-u", "-b", "4000pps", "-l", "500", "-k", "2000", "--loss-threshold", "1s"];
         let words: Vec<&str> = words.into_iter().chain(more).collect();
         let record = bench.test(&words);
         let text = bench.tool(host, "tc", &["-s", "-j", "qdisc", "show", "dev", "eth0"]);

@@ -31,17 +31,21 @@ fn a_speed_test_shows_the_impairment() {
     });
     let b = path.lab.host("b").unwrap().ipv4.to_string();
     let client = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/speed_client.py");
-    let result: Value =
-        serde_json::from_str(&path.tool("a", &["python3", client, &b, "9349"]).good()).unwrap();
-
-    // On the wire 20 and 40 Mbit/s: with headers of Ethernet, IP and TCP on 1500 bytes a payload of 95 %.
-    for (direction, asked) in [("upload", 20e6), ("download", 40e6)] {
-        let measured = result[direction]["bits_per_second"].as_f64().unwrap();
-        assert!(
-            (0.9 * asked..=1.0 * asked).contains(&measured),
-            "{direction}: {measured} of {asked}"
-        );
-    }
+    // On the wire 20 and 40 Mbit/s: with headers of Ethernet, IP and TCP on 1500 bytes a payload of 95 %. A client that a busy
+    // machine starves takes less, and measures again; none takes more.
+    let mut tries = 0;
+    let result = loop {
+        let told = path.tool("a", &["python3", client, &b, "9349"]).good();
+        let result: Value = serde_json::from_str(&told).unwrap();
+        let rate = |direction: &str| result[direction]["bits_per_second"].as_f64().unwrap();
+        let (up, down) = (rate("upload"), rate("download"));
+        assert!(up <= 20e6 && down <= 40e6, "{up} up, {down} down");
+        if up >= 18e6 && down >= 36e6 {
+            break result;
+        }
+        tries += 1;
+        assert!(tries < 3, "{up} of 20e6 up, {down} of 40e6 down");
+    };
     let trips = &result["round_trips"];
     let idle = trips["idle"]["min_seconds"].as_f64().unwrap();
     assert!((0.020..0.040).contains(&idle), "{idle} s idle, 20 ms asked");
