@@ -262,7 +262,7 @@ impl Emulator {
         {
             error = error.or(Some(failure));
         }
-        let reason = error.as_ref().map_or_else(|| reason.to_owned(), ToString::to_string);
+        let reason = error.as_ref().map_or_else(|| reason.to_owned(), EmulatorError::with_causes);
         let report = self.remote.assemble(directions, Some(reason));
         self.end();
         Ending { report, error }

@@ -151,6 +151,20 @@ fn reasons(refusals: &[Refusal]) -> String {
 }
 
 impl EmulatorError {
+    /// The error and what it came of, on one line.
+    pub(crate) fn with_causes(&self) -> String {
+        let mut text = self.to_string();
+        let mut next = std::error::Error::source(self);
+        while let Some(cause) = next {
+            let words = cause.to_string();
+            if !text.ends_with(&words) {
+                text = format!("{text}: {words}");
+            }
+            next = cause.source();
+        }
+        text
+    }
+
     /// Whether an interface was removed under the emulator.
     #[must_use]
     pub fn is_gone(&self) -> bool {

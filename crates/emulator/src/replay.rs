@@ -138,7 +138,7 @@ impl Replay {
             ));
         }
         let end_reason = match &error {
-            Some(error) => error.to_string(),
+            Some(error) => error.with_causes(),
             None => "end of the capture".into(),
         };
         let report = Report {

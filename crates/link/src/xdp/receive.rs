@@ -289,6 +289,7 @@ mod tests {
         assert_eq!(drops_of(&read(5, 0, 9), true), (5, 0));
         assert_eq!(drops_of(&read(5, 1, 900), false), (6, 0));
     }
+
     #[test]
     fn a_part_of_a_frame_takes_no_slot() {
         let (mut slabs, mut statistics) = (Slabs::new(8 << 20), ReceiveStatistics::default());
