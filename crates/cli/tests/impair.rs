@@ -487,6 +487,24 @@ fn captures_and_profiles_need_no_rights() {
         assert_eq!(refused.status.code(), Some(2), "{journal}");
         assert!(refused.stderr.contains("--journal"), "{journal}");
     }
+    // Nor is what a journal has beside it, and removes, either of them.
+    let (beside, own) = (file("j.configurations"), file("j"));
+    std::fs::copy(&from, &beside).unwrap();
+    for (from, to) in [(&beside, &new), (&from, &beside)] {
+        let refused = weir(&["impair", "--pcap-in", from, "--pcap-out", to, "--journal", &own]);
+        assert_eq!(refused.status.code(), Some(2), "{}", refused.stderr);
+    }
+    assert_eq!(std::fs::read(&beside).unwrap(), bytes);
+    // A name that leads to nothing yet is what it leads to.
+    std::os::unix::fs::symlink("new", file("dangling")).unwrap();
+    let words = ["impair", "--pcap-in", &from, "--pcap-out", &file("dangling"), "--journal", &new];
+    assert_eq!(weir(&words).status.code(), Some(2));
+    // The laws are read, and not begun anew as a journal.
+    let laws = file("laws");
+    std::fs::write(&laws, "schema = 'weir.impair/1'").unwrap();
+    let refused = weir(&["impair", "a", "b", "--config", &laws, "--journal", &laws]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(refused.stderr.contains("--journal"), "{}", refused.stderr);
     assert_eq!((std::fs::read(&from).unwrap(), std::fs::read(&to).unwrap()), (bytes, out.clone()));
     assert!(!std::path::Path::new(&new).exists());
     // The same through pipes.

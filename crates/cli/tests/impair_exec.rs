@@ -188,23 +188,30 @@ fn sleeps_of_the_listener(process: u32) -> Option<u64> {
         .ok()
 }
 
+/// `weir impair exec`, held where it opens the way out until the file `go` is there.
+fn held(lab: &Lab, directory: &Path) -> Running {
+    let file = |name: &str| directory.join(name);
+    // Its nft is one that waits, for a minute at most: the test may fail.
+    let nft = "#!/bin/sh\ntouch $DIRECTORY/asked\n\
+               n=0; while [ ! -e $DIRECTORY/go ] && [ $n -lt 3000 ]; do sleep 0.02; n=$((n+1)); done; exit 1\n";
+    std::fs::write(file("nft"), nft).unwrap();
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(file("nft"), executable).unwrap();
+    let mut command = exec(lab, directory, &["sh", "-c", "touch $DIRECTORY/ready"]);
+    let path = std::env::var("PATH").unwrap();
+    command.env("PATH", format!("{}:{path}", directory.display()));
+    let running = Running::start(command);
+    until("it prepares", || file("asked").exists());
+    running
+}
+
 #[test]
 fn a_signal_while_it_starts_starts_nothing_and_leaves_nothing() {
     let test = "a_signal_while_it_starts_starts_nothing_and_leaves_nothing";
     let Some(lab) = world(test) else { return };
     let directory = tempfile::tempdir().unwrap();
     let file = |name: &str| directory.path().join(name);
-    // The start is held where it opens the way out: its nft is one that waits.
-    let nft = "#!/bin/sh\ntouch $DIRECTORY/asked\n\
-               while [ ! -e $DIRECTORY/go ]; do sleep 0.02; done; exit 1\n";
-    std::fs::write(file("nft"), nft).unwrap();
-    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(file("nft"), executable).unwrap();
-    let mut command = exec(&lab, directory.path(), &["sh", "-c", "touch $DIRECTORY/ready"]);
-    let path = std::env::var("PATH").unwrap();
-    command.env("PATH", format!("{}:{path}", directory.path().display()));
-    let running = Running::start(command);
-    until("it prepares", || file("asked").exists());
+    let running = held(&lab, directory.path());
     let id = running.child().id();
     let slept = sleeps_of_the_listener(id).unwrap();
     signal("TERM", running.child());
@@ -214,6 +221,37 @@ fn a_signal_while_it_starts_starts_nothing_and_leaves_nothing() {
     assert_eq!(ended.status.code(), Some(143), "{}", ended.stderr);
     assert!(ended.stderr.contains("before the command was started"), "{}", ended.stderr);
     assert!(!file("ready").exists() && !is_left(directory.path()));
+}
+
+#[test]
+fn the_third_signal_while_it_starts_ends_it_whatever_it_waits_for() {
+    let test = "the_third_signal_while_it_starts_ends_it_whatever_it_waits_for";
+    let Some(lab) = world(test) else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str| directory.path().join(name);
+    let mut running = held(&lab, directory.path());
+    let id = running.child().id();
+    for _ in 0..2 {
+        let slept = sleeps_of_the_listener(id).unwrap();
+        signal("TERM", running.child());
+        until("the signal is taken", || sleeps_of_the_listener(id) > Some(slept));
+    }
+    assert!(running.child_mut().try_wait().unwrap().is_none(), "two let it end in order");
+    signal("TERM", running.child());
+    until("it ends", || running.child_mut().try_wait().unwrap().is_some());
+    std::fs::write(file("go"), "").unwrap();
+    assert_eq!(running.finish().status.code(), Some(143));
+    // What it had begun ends by itself, as after SIGKILL: the lab is gone, and of the emulator what its next start takes away.
+    until("nothing runs", || {
+        let left = std::fs::read_dir(directory.path().join("runtime")).unwrap();
+        let mut names = left.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.all(|name| {
+            let parts = name.rsplit_once('.').and_then(|(stem, _)| stem.split_once('-'));
+            let id = parts.filter(|(kind, _)| ["impair", "offloads"].contains(kind));
+            id.is_some_and(|(_, id)| !Path::new("/proc").join(id).exists())
+        })
+    });
+    assert!(!file("ready").exists());
 }
 
 #[test]

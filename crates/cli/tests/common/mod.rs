@@ -278,6 +278,10 @@ impl Running {
         &self.child
     }
 
+    pub(crate) fn child_mut(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
     pub(crate) fn finish(mut self) -> Ended {
         let status = wait(&mut self.child, &self.name);
         let text =

@@ -2,13 +2,13 @@
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, IsTerminal, Read, Write, stdin, stdout};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use weir_emulator::Ending;
 use weir_emulator::replay::Replay;
 
 use super::args::RunArgs;
+use super::files::{self, Named};
 use super::{outcome, text};
 use crate::app::{note, style};
 use crate::error::CliError;
@@ -39,14 +39,19 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
         Box::new(File::open(from).map_err(CliError::io("read capture", from))?)
     };
     // What is written would be read, or written over: told before anything is cut to nothing.
-    if !piped_in && !piped_out && is_one_file(from, to) {
-        return Err(CliError::flag("--pcap-out", to.display().to_string(), "another file"));
+    let written = |flag, path| Named { flag, path, is_written: true };
+    let mut named =
+        vec![Named { flag: "--pcap-in", path: from, is_written: false }, written("--pcap-out", to)];
+    let beside;
+    if let Some(path) = &args.journal {
+        let (journal, configurations) = files::journal(path);
+        beside = configurations;
+        named.extend([journal, written("--journal", &beside)]);
     }
-    if let Some(journal) = &args.journal
-        && (!piped_in && is_one_file(journal, from) || !piped_out && is_one_file(journal, to))
-    {
-        return Err(CliError::flag("--journal", journal.display().to_string(), "another file"));
+    if let Some(path) = &args.laws.config {
+        named.insert(0, Named { flag: "--config", path, is_written: false });
     }
+    files::apart(&named)?;
     let output: Box<dyn Write> = if piped_out {
         Box::new(stdout().lock())
     } else {
@@ -80,16 +85,4 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
     out += &text::table(&report, &style());
     print(&out)?;
     outcome(error, false, 0)
-}
-
-/// Whether both name one file, by whatever name, which need not be there. Devices and pipes may be given twice.
-fn is_one_file(a: &Path, b: &Path) -> bool {
-    if let (Ok(a), Ok(b)) = (a.metadata(), b.metadata()) {
-        return a.is_file() && (a.dev(), a.ino()) == (b.dev(), b.ino());
-    }
-    let place = |path: &Path| -> Option<PathBuf> {
-        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        Some(directory.unwrap_or(Path::new(".")).canonicalize().ok()?.join(path.file_name()?))
-    };
-    place(a).is_some_and(|place_of_a| place(b) == Some(place_of_a))
 }

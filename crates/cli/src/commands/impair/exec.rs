@@ -6,6 +6,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -35,6 +37,7 @@ const RESOLVER: &str = "/etc/resolv.conf";
 
 /// Runs the command behind an emulator; its exit code is returned.
 pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
+    super::files::journal_apart(&args.laws, args.journal.as_deref())?;
     let impairment = args.laws.impairment()?;
     let Some((program, words)) = args.command.split_first() else {
         return Err(CliError::Usage("a command is needed".into()));
@@ -44,9 +47,17 @@ pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
         enter_user_namespace().map_err(weir_lab::Error::from)?;
     }
     let (sender, told) = channel();
-    // From here on there is something to take down. Nobody listens any more when the command has ended: then this program
-    // is about to end, too.
+    // From here on there is something to take down. Until the command runs, a third signal ends this program whatever it
+    // waits for; the lab and the emulator then end by themselves, as when it is killed. Once it runs, the command's end is
+    // what is waited for, and SIGKILL ends that.
+    let runs = Arc::new(AtomicBool::new(false));
+    let (is_running, mut count) = (runs.clone(), 0);
     signals::each(move |reason| {
+        count += 1;
+        if count >= 3 && !is_running.load(Ordering::Relaxed) {
+            std::process::exit(reason.exit_code());
+        }
+        // Nobody listens any more when the command has ended: then this program is about to end, too.
         let _ = sender.send(reason);
     })?;
     let lab = Lab::up(&LabSpec { topology: Topology::Middle, ..LabSpec::default() })?;
@@ -82,6 +93,7 @@ pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
         return Ok(reason.exit_code());
     }
     let started = command.spawn();
+    runs.store(true, Ordering::Relaxed);
     // With it goes this process's end of the pipe that tells of the mount.
     drop(command);
     if let Some(reason) = resolver.and_then(refusal) {

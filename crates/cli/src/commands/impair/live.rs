@@ -28,6 +28,7 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
     let (Some(a), Some(b)) = (&args.a, &args.b) else {
         return Err(CliError::Usage("two interfaces are needed: weir impair A B".into()));
     };
+    super::files::journal_apart(&args.laws, args.journal.as_deref())?;
     let scheduling = if args.no_real_time { Scheduling::Normal } else { Scheduling::Auto };
     // What opens the journal in a directory of another user (under sudo) is given up below.
     let opened = args.journal.as_deref().filter(|_| args.few_capabilities).map(journal_files);

@@ -6,6 +6,7 @@ mod capture;
 mod control;
 mod datagrams;
 mod exec;
+mod files;
 mod live;
 mod outward;
 mod relay;
