@@ -744,10 +744,19 @@ fn senders_that_start_together_are_summed_and_their_skew_is_told() {
         test("c")
     );
     let path = file(dir.path(), &text);
-    let (output, out, err) = run(dir.path(), &["run", &path, "--no-store", "--json"]);
+    let (output, out, err) = run(dir.path(), &["run", &path, "--json"]);
     assert_eq!(output.status.code(), Some(1), "{out}{err}");
     let result: Value = serde_json::from_str(&out).unwrap();
     let step = &result["steps"][0];
+    // They were told one time to start at.
+    let start = |i: usize| {
+        let id = step["steps"][i]["runs"][0]["id"].as_str().unwrap();
+        let (_, record, _) = run(dir.path(), &["runs", "show", id, "--json"]);
+        let record: Value = serde_json::from_str(&record).unwrap();
+        let words = record["command"].as_array().unwrap().iter().filter_map(|word| word.as_str());
+        words.map(String::from).find(|word| word.starts_with("--start-at="))
+    };
+    assert!(start(0).is_some() && start(0) == start(1), "{:?} {:?}", start(0), start(1));
     let judged: Vec<&str> = step["expectations"]
         .as_array()
         .unwrap()

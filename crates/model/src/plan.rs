@@ -499,9 +499,6 @@ impl Connection {
                 "a receiver that reads what it verifies: without discard (--skip-rx-copy)",
             );
         }
-        if self.verify && !matches!(self.transport, Transport::Udp | Transport::Tcp) {
-            return refuse("verify", "true".into(), "tcp or udp");
-        }
         if self.client_port == Some(0) {
             return refuse("client_port", "0".into(), "1 to 65535");
         }
