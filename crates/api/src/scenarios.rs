@@ -282,11 +282,12 @@ pub(crate) fn right_kept(scenario: &Scenario, scripts: Option<&Path>) -> Result<
 }
 
 /// The same of files. A request names none but keys, by their names, and the sockets of emulators, by their ids; what else there is is
-/// of a scenario of the server's directories, which has to be there as it was, with no variable that others gave.
+/// of a scenario of the server's directories, or of its `own` one, which has to be there as it was, with no variable that others gave.
 pub(crate) fn right_kept_files(
     head: &Head,
     scenario: &Scenario,
     config: &Config,
+    own: Option<&Path>,
 ) -> Result<(), String> {
     let is_key = |file: &str| {
         let path = Path::new(file);
@@ -308,7 +309,8 @@ pub(crate) fn right_kept_files(
     let Some((_, file)) = other else { return Ok(()) };
     let as_it_is = Scenario::parse(&head.scenario, head.quick, &Variables::new(), &head.hosts)
         .map(|s| files(&s));
-    let is_ours = all(&config.scenarios).iter().any(|found| {
+    let made: Vec<PathBuf> = own.map(PathBuf::from).into_iter().collect();
+    let is_ours = all(&config.scenarios).iter().chain(&all(&made)).any(|found| {
         let path = std::fs::canonicalize(&found.path).ok();
         let beside = path.as_deref().and_then(Path::parent);
         beside == Some(head.directory.as_path()) && found.text == head.scenario

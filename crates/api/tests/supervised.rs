@@ -120,7 +120,7 @@ fn an_interrupted_experiment_is_gone_on_with() {
     );
     let place = served::place(s.directory.path());
     let kept = weir_runs::Experiments::prepare(&place).unwrap();
-    std::fs::write(kept.journal("kept-1"), "x").unwrap();
+    drop(Journal::create(&kept.journal("kept-1"), &head("kept-1", None)).unwrap());
     for status in ["interrupted", "complete"] {
         let outcome = json!({
             "schema": "weir.experiment/1", "id": "kept-1", "version": "0", "name": "sweep",
@@ -143,6 +143,14 @@ fn an_interrupted_experiment_is_gone_on_with() {
     assert_eq!(ended(&first)["can_go_on"], true);
     let second = resume(&first).expect(201);
     assert_eq!(ended(&second)["can_go_on"], true);
+    // What stands in its journal is looked at: it may be in another user's directory.
+    let journal = kept.journal("kept-1");
+    let before = std::fs::read(&journal).unwrap();
+    std::fs::remove_file(&journal).unwrap();
+    drop(Journal::create(&journal, &head("kept-1", Some(Path::new("/bin/sh")))).unwrap());
+    let refused = resume(&first).expect(409);
+    assert!(refused["detail"].as_str().unwrap().contains("/bin/sh"), "{refused}");
+    std::fs::write(&journal, before).unwrap();
     let third = resume(&first).expect(201);
     assert_eq!(third["name"], "sweep");
     // One at a time, and none that runs.
@@ -214,7 +222,7 @@ fn going_on_that_fails_leaves_what_the_next_try_needs() {
          esac",
     );
     let kept = weir_runs::Experiments::prepare(&served::place(s.directory.path())).unwrap();
-    std::fs::write(kept.journal("kept-1"), "x").unwrap();
+    drop(Journal::create(&kept.journal("kept-1"), &head("kept-1", None)).unwrap());
     for status in ["interrupted", "complete"] {
         let text = outcome("kept-1", status);
         std::fs::write(s.directory.path().join(status), text).unwrap();
@@ -276,7 +284,7 @@ fn what_an_earlier_server_began_is_gone_on_with_and_nothing_else() {
     let s = with_script_in(
         directory,
         "case \"$*\" in\n\
-         'run --json --resume=2-stopped') while [ ! -e $here/go ]; do sleep 0.02; done; cat $here/complete;;\n\
+         'run --json --resume=2-stopped --head='*) while [ ! -e $here/go ]; do sleep 0.02; done; cat $here/complete;;\n\
          *) echo \"$*\" >> $here/others; exit 2;;\n\
          esac",
         |config| config.scripts = Some(scripts.path().into()),

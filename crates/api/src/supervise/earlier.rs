@@ -164,16 +164,20 @@ fn read(app: &App, id: &str) -> Option<(Head, bool, Scenario)> {
 /// Whether this server would run it: it may have been started with other rights than the one that began it.
 fn right(app: &App, head: &Head, scenario: &Scenario) -> Result<(), String> {
     scenarios::right_kept(scenario, app.config.scripts.as_deref())?;
-    scenarios::right_kept_files(head, scenario, &app.config)?;
+    // What this server made for it stands in a directory of its own.
+    let private = app.directory.path().canonicalize().ok();
+    let is_private = private.is_some() && head.directory.parent() == private.as_deref();
+    let own = is_private.then_some(head.directory.as_path());
+    scenarios::right_kept_files(head, scenario, &app.config, own)?;
     if !head.files.is_empty() && !head.directory.is_dir() {
         return Err("names files that were set beside it by a server that has ended".into());
     }
     Ok(())
 }
 
-/// Looks at a kept experiment once more, before it is gone on with; what an earlier server began also for whether this one would
-/// run it.
-pub(crate) fn check(app: &App, kept: &str, is_of_earlier: bool) -> Result<(), Problem> {
+/// Looks at a kept experiment once more, before it is gone on with, whoever began it: under sudo its journal is in another user's
+/// directory. What was looked at, to be told to the program that reads it again.
+pub(crate) fn check(app: &App, kept: &str, is_of_earlier: bool) -> Result<String, Problem> {
     let refuse = |words: &str| {
         Problem::conflict(format!("experiment {kept} can't be gone on with: it {words}"))
     };
@@ -181,13 +185,14 @@ pub(crate) fn check(app: &App, kept: &str, is_of_earlier: bool) -> Result<(), Pr
         settle(app, kept);
         return Err(refuse("has come to its end, or its journal is gone"));
     }
-    if !is_of_earlier {
-        return Ok(());
-    }
     match read(app, kept) {
         None => Err(refuse("has no journal any more that this server can read")),
-        Some((_, true, _)) => Err(refuse("is being run by another program")),
-        Some((head, false, scenario)) => right(app, &head, &scenario).map_err(|w| refuse(&w)),
+        // The lock of a program that has just ended here may outlive it for a moment: the next one waits for it.
+        Some((_, true, _)) if is_of_earlier => Err(refuse("is being run by another program")),
+        Some((head, _, scenario)) => {
+            right(app, &head, &scenario).map_err(|words| refuse(&words))?;
+            head.digest().map_err(Problem::internal)
+        }
     }
 }
 

@@ -199,8 +199,9 @@ pub(crate) async fn resume(app: &Shared, id: &str) -> Result<ExperimentState, Pr
         (Some(kept), _) => {
             refuse_twice(&lock(&app.experiments.0), &kept)?;
             let (looking, looked_at) = (app.clone(), kept.clone());
-            heavy(app, move || earlier::check(&looking, &looked_at, is_of_earlier)).await?;
-            let order = Order::Resume { id: kept.clone() };
+            let head =
+                heavy(app, move || earlier::check(&looking, &looked_at, is_of_earlier)).await?;
+            let order = Order::Resume { id: kept.clone(), head };
             return begin(app, &before.name, before.title, order, None, Some(kept)).await;
         }
         (None, Some(outcome)) if outcome.simulated => {

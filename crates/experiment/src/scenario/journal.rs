@@ -54,6 +54,16 @@ pub struct Head {
     pub session: Session,
 }
 
+impl Head {
+    /// SHA-256 of all that it says: who looked at an experiment before it goes on names what was looked at by this.
+    ///
+    /// # Errors
+    /// A value that is no JSON.
+    pub fn digest(&self) -> io::Result<String> {
+        Ok(super::sha256(&serde_json::to_vec(self)?))
+    }
+}
+
 /// The schema of the first line.
 pub const JOURNAL_SCHEMA: &str = "weir.journal/1";
 
@@ -488,6 +498,11 @@ mod tests {
         assert_eq!(look(&pipe).unwrap_err().kind(), io::ErrorKind::InvalidData);
         let opened = Journal::open(&pipe, |_| false).unwrap_err();
         assert_eq!(opened.kind(), io::ErrorKind::InvalidData);
+        // One that was read is what was written, and another is not.
+        let (read, _) = look(&path).unwrap();
+        let begun = Head { by_api: true, ..head() };
+        assert_eq!(read.digest().unwrap(), begun.digest().unwrap());
+        assert_ne!(head().digest().unwrap(), begun.digest().unwrap());
         // A journal of an earlier version says nothing of who began it.
         let text = serde_json::to_string(&head()).unwrap();
         assert!(!text.contains("by_api"), "{text}");
