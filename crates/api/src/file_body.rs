@@ -10,7 +10,6 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use http_body::{Frame, SizeHint};
-use rustix::fs::{Mode, OFlags};
 use tokio::sync::mpsc;
 
 use crate::problem::Problem;
@@ -44,11 +43,10 @@ pub(crate) async fn download(path: PathBuf, kind: &'static str) -> Result<Respon
 /// of that name, which would be waited for.
 fn open(path: &std::path::Path) -> std::io::Result<(File, u64)> {
     use std::os::unix::fs::MetadataExt;
-    let how = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::open(path, how, Mode::empty())?);
+    let file = weir_net::plain_file::read(path)?;
     let found = file.metadata()?;
-    if !found.is_file() || found.nlink() != 1 {
-        return Err(std::io::Error::other("not a plain file of one name"));
+    if found.nlink() != 1 {
+        return Err(std::io::Error::other("not a file of one name"));
     }
     Ok((file, found.len()))
 }

@@ -6,15 +6,18 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use weir_experiment::scenario::extent::Extent;
+use weir_experiment::scenario::journal::Head;
 use weir_experiment::scenario::{Files, check};
 use weir_model::experiment::{
     Action, CollectStep, EmulatorSpec, HostSpec, ImpairStep, Impairing, Published, Scenario, Step,
     TestStep, Variables,
 };
 
-use crate::config::Words;
+use crate::config::{Config, Words};
 use crate::handlers::file_name;
+use crate::handlers::tests::key_paths;
 use crate::problem::Problem;
+use crate::supervise::{socket_name, word};
 use crate::types::ScenarioEntry;
 
 /// Longest file, and most of them.
@@ -276,6 +279,57 @@ pub(crate) fn right_kept(scenario: &Scenario, scripts: Option<&Path>) -> Result<
         }
     }
     Ok(())
+}
+
+/// The same of files. A request names none but keys, by their names, and the sockets of emulators, by their ids; what else there is is
+/// of a scenario of the server's directories, or of its `own` one, which has to be there as it was, with no variable that others gave.
+pub(crate) fn right_kept_files(
+    head: &Head,
+    scenario: &Scenario,
+    config: &Config,
+    own: Option<&Path>,
+) -> Result<(), String> {
+    let is_key = |file: &str| {
+        let path = Path::new(file);
+        path.is_absolute() && key_paths(&config.keys).iter().any(|key| key == path)
+    };
+    for (host, spec) in &head.hosts {
+        if let Some(file) = spec.key_file.as_deref().filter(|file| !is_key(file)) {
+            return Err(format!(
+                "names {file:?} for host {host}, which is no key of this server's"
+            ));
+        }
+    }
+    let given = files(scenario);
+    let other = given.iter().find(|(at, file)| match at.rsplit_once('/') {
+        Some((_, "key_file")) => !is_key(file),
+        Some((_, "control_socket")) => !is_emulators_socket(Path::new(file)),
+        _ => true,
+    });
+    let Some((_, file)) = other else { return Ok(()) };
+    let as_it_is = Scenario::parse(&head.scenario, head.quick, &Variables::new(), &head.hosts)
+        .map(|s| files(&s));
+    let made: Vec<PathBuf> = own.map(PathBuf::from).into_iter().collect();
+    let is_ours = all(&config.scenarios).iter().chain(&all(&made)).any(|found| {
+        let path = std::fs::canonicalize(&found.path).ok();
+        let beside = path.as_deref().and_then(Path::parent);
+        beside == Some(head.directory.as_path()) && found.text == head.scenario
+    });
+    if is_ours && as_it_is.is_ok_and(|files| files == given) {
+        return Ok(());
+    }
+    Err(format!(
+        "names {file:?}, as no request may, and is no scenario of this server's directories as it is there now"
+    ))
+}
+
+/// Whether a path is that of a control socket in this user's runtime directory, as a request names it by an emulator's id.
+fn is_emulators_socket(path: &Path) -> bool {
+    let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+    let id = name.strip_prefix("impair-").and_then(|n| n.strip_suffix(".socket"));
+    let is_id = id.is_some_and(|id| word(id, 64).is_ok() && socket_name(id) == name);
+    let there = weir_lab::runtime_directory();
+    is_id && there.is_ok_and(|directory| directory.join(name) == path)
 }
 
 /// A document of a request, checked as far as can be without running it.

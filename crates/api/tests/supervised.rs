@@ -120,7 +120,7 @@ fn an_interrupted_experiment_is_gone_on_with() {
     );
     let place = served::place(s.directory.path());
     let kept = weir_runs::Experiments::prepare(&place).unwrap();
-    std::fs::write(kept.journal("kept-1"), "x").unwrap();
+    drop(Journal::create(&kept.journal("kept-1"), &head("kept-1", None)).unwrap());
     for status in ["interrupted", "complete"] {
         let outcome = json!({
             "schema": "weir.experiment/1", "id": "kept-1", "version": "0", "name": "sweep",
@@ -143,6 +143,14 @@ fn an_interrupted_experiment_is_gone_on_with() {
     assert_eq!(ended(&first)["can_go_on"], true);
     let second = resume(&first).expect(201);
     assert_eq!(ended(&second)["can_go_on"], true);
+    // What stands in its journal is looked at: it may be in another user's directory.
+    let journal = kept.journal("kept-1");
+    let before = std::fs::read(&journal).unwrap();
+    std::fs::remove_file(&journal).unwrap();
+    drop(Journal::create(&journal, &head("kept-1", Some(Path::new("/bin/sh")))).unwrap());
+    let refused = resume(&first).expect(409);
+    assert!(refused["detail"].as_str().unwrap().contains("/bin/sh"), "{refused}");
+    std::fs::write(&journal, before).unwrap();
     let third = resume(&first).expect(201);
     assert_eq!(third["name"], "sweep");
     // One at a time, and none that runs.
@@ -214,7 +222,7 @@ fn going_on_that_fails_leaves_what_the_next_try_needs() {
          esac",
     );
     let kept = weir_runs::Experiments::prepare(&served::place(s.directory.path())).unwrap();
-    std::fs::write(kept.journal("kept-1"), "x").unwrap();
+    drop(Journal::create(&kept.journal("kept-1"), &head("kept-1", None)).unwrap());
     for status in ["interrupted", "complete"] {
         let text = outcome("kept-1", status);
         std::fs::write(s.directory.path().join(status), text).unwrap();
@@ -276,7 +284,7 @@ fn what_an_earlier_server_began_is_gone_on_with_and_nothing_else() {
     let s = with_script_in(
         directory,
         "case \"$*\" in\n\
-         'run --json --resume=2-stopped') while [ ! -e $here/go ]; do sleep 0.02; done; cat $here/complete;;\n\
+         'run --json --resume=2-stopped --head='*) while [ ! -e $here/go ]; do sleep 0.02; done; cat $here/complete;;\n\
          *) echo \"$*\" >> $here/others; exit 2;;\n\
          esac",
         |config| config.scripts = Some(scripts.path().into()),
@@ -300,6 +308,7 @@ fn what_an_earlier_server_began_is_gone_on_with_and_nothing_else() {
     assert_eq!(list(&s), named(&first));
     drop(running);
     let then = [&[("9-running", true)][..], &first].concat();
+    until("what has stopped is taken up", || list(&s).len() > first.len());
     assert_eq!(list(&s), named(&then));
     assert_eq!(list(&s), named(&then), "it is taken up once");
     let shell = get(s.address, "/experiments/8-shell").expect(200);
@@ -308,9 +317,16 @@ fn what_an_earlier_server_began_is_gone_on_with_and_nothing_else() {
     assert_eq!(stopped["outcome"]["status"], "interrupted");
     assert_eq!((&stopped["name"], &stopped["title"]), (&json!("of-2-stopped"), &json!("A title")));
     let resume = |id: &str| ask(s.address, "POST", &format!("/experiments/{id}/resume"), &[], None);
-    for id in ["8-shell", "8-deeper", "8-files"] {
-        resume(id).expect(409);
+    for (id, words) in [
+        ("8-shell", "it runs \"/bin/sh\", which is no script of this server's --allow-commands"),
+        ("8-deeper", "deeper/ours\", which is no script of this server's --allow-commands"),
+        ("8-files", "it names files that were set beside it by a server that has ended"),
+    ] {
+        let refused = resume(id).expect(409);
+        assert!(refused["detail"].as_str().unwrap().contains(words), "{refused}");
     }
+    let none = get(s.address, "/experiments/1-killed/report").expect(409);
+    assert!(none["detail"].as_str().unwrap().contains("before it told"), "{none}");
     for id in ["3-by-hand", "4-done", "5-other", "5-named", "6-nothing", "7-link"] {
         resume(id).expect(404);
     }
@@ -334,6 +350,138 @@ fn what_an_earlier_server_began_is_gone_on_with_and_nothing_else() {
     resume("2-stopped").expect(409);
     assert_eq!(get(s.address, "/experiments/2-stopped").expect(200)["can_go_on"], false);
     assert!(!s.directory.path().join("others").exists(), "a program was started for a refusal");
+}
+
+/// Waits for what is looked at beside the request that asks.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = std::time::Instant::now() + http::LIMIT;
+    while !is_so() {
+        assert!(std::time::Instant::now() < end, "{what}: it did not come");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_journal_names_no_file_that_this_server_would_not_take() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().canonicalize().unwrap().join(name);
+    let kept = weir_runs::Experiments::prepare(&served::place(directory.path())).unwrap();
+    for name in ["scenarios", "elsewhere", "keys"] {
+        std::fs::create_dir(at(name)).unwrap();
+    }
+    std::fs::write(at("keys/ours.key"), "").unwrap();
+    std::fs::write(at("secret"), "").unwrap();
+    let path = |name: &str| at(name).display().to_string();
+    let with = |change: &dyn Fn(&mut Value)| -> String {
+        let mut scenario = serde_json::from_str(&head("x", None).scenario).unwrap();
+        change(&mut scenario);
+        scenario.to_string()
+    };
+    let collects = |file: &str| with(&|s| s["step"][0] = json!({ "collect": { "file": file } }));
+    // One of the server's, whose variable is its file.
+    let ours = with(&|s| {
+        s["variables"] = json!({ "f": "beside" });
+        s["step"][0] = json!({ "collect": { "file": "{f}" } });
+    });
+    for name in ["scenarios/ours.json", "scenarios/later.json", "elsewhere/ours.json"] {
+        std::fs::write(at(name), &ours).unwrap();
+    }
+    std::fs::write(at("scenarios/later.json"), collects("later")).unwrap();
+    let keyed = |file: &str| with(&|s| s["host"]["b"]["key_file"] = file.into());
+    let socket = |path: &Path| {
+        let path = path.display().to_string();
+        with(&|s| s["emulator"] = json!({ "e": { "control_socket": path } }))
+    };
+    let runtime = weir_lab::runtime_directory().unwrap();
+    let of = |text: &str, directory: &str| Head {
+        scenario: text.into(),
+        directory: at(directory),
+        ..head("x", None)
+    };
+    let hosted = |key: &str, text: &str| {
+        let host = weir_model::experiment::HostSpec {
+            address: "127.0.0.1".into(),
+            key_file: Some(key.into()),
+            ..Default::default()
+        };
+        Head { hosts: [("b".to_owned(), host)].into(), ..of(text, "scenarios") }
+    };
+    let set = Head {
+        set: [("f".to_owned(), json!(path("secret")))].into_iter().collect(),
+        ..of(&ours, "scenarios")
+    };
+    let all = [
+        ("a-planted", of(&collects(&path("secret")), "elsewhere"), Some("secret")),
+        ("b-beside-others", of(&collects("x"), "scenarios"), Some("\"x\"")),
+        ("c-ours", of(&ours, "scenarios"), None),
+        ("d-ours-elsewhere", of(&ours, "elsewhere"), Some("beside")),
+        ("e-ours-with-another-file", set, Some("secret")),
+        ("f-later", of(&collects("later"), "scenarios"), None),
+        ("g-key", hosted(&path("keys/ours.key"), &with(&|_| {})), None),
+        ("h-no-key", hosted(&path("secret"), &with(&|_| {})), Some("secret")),
+        ("i-no-key-for-ours", hosted(&path("keys/../secret"), &ours), Some("../secret")),
+        ("j-key-within", of(&keyed(&path("keys/ours.key")), "elsewhere"), None),
+        ("k-no-key-within", of(&keyed("keys/ours.key"), "."), Some("keys/ours.key")),
+        ("l-emulator", of(&socket(&runtime.join("impair-x.socket")), "elsewhere"), None),
+        ("m-socket", of(&socket(&at("impair-x.socket")), "elsewhere"), Some("impair-x.socket")),
+        ("n-other-name", of(&socket(&runtime.join("x.socket")), "elsewhere"), Some("x.socket")),
+        ("o-deeper", of(&socket(&runtime.join("impair-../x.socket")), "elsewhere"), Some("..")),
+    ];
+    for (id, head, _) in &all {
+        let head = Head { id: (*id).into(), ..head.clone() };
+        drop(Journal::create(&kept.journal(id), &head).unwrap());
+    }
+    let begun = at("begun");
+    let s = with_script_in(directory, "echo \"$*\" >> $here/begun; exit 2", |config| {
+        config.keys = config.keys.parent().unwrap().canonicalize().unwrap().join("keys");
+    });
+    let resume = |id: &str| ask(s.address, "POST", &format!("/experiments/{id}/resume"), &[], None);
+    for (id, _, refused) in &all {
+        let one = get(s.address, &format!("/experiments/{id}")).expect(200);
+        assert_eq!(one["can_go_on"], refused.is_none(), "{one}");
+        if let Some(words) = refused {
+            assert!(one["error"].as_str().unwrap().contains(words), "{one}");
+            let refused = resume(id).expect(409);
+            assert!(refused["detail"].as_str().unwrap().contains(words), "{refused}");
+        }
+    }
+    // What is there now counts.
+    std::fs::write(s.directory.path().join("scenarios/later.json"), &ours).unwrap();
+    let refused = resume("f-later").expect(409);
+    assert!(refused["detail"].as_str().unwrap().contains("as it is there now"), "{refused}");
+    assert!(!begun.exists(), "a program was started for a refusal");
+    resume("c-ours").expect(201);
+    until("the program is started", || begun.exists());
+}
+
+#[test]
+fn what_came_to_its_end_by_another_program_is_not_run_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let kept = weir_runs::Experiments::prepare(&served::place(directory.path())).unwrap();
+    for id in ["1-read", "2-listed", "3-gone", "4-open"] {
+        drop(Journal::create(&kept.journal(id), &head(id, None)).unwrap());
+        kept.keep(id, &outcome(id, "interrupted")).unwrap();
+    }
+    let s = with_script_in(directory, "echo x >> $here/begun", |_| {});
+    let can_go_on = || -> Vec<bool> {
+        let list = get(s.address, "/experiments").expect(200);
+        list["experiments"].as_array().unwrap().iter().map(|e| e["can_go_on"] == true).collect()
+    };
+    assert_eq!(can_go_on(), [true; 4]);
+    let resume = |id: &str| ask(s.address, "POST", &format!("/experiments/{id}/resume"), &[], None);
+    // Whoever asks to go on is told, whether it was looked at meanwhile or not.
+    kept.keep("1-read", &outcome("1-read", "complete")).unwrap();
+    let refused = resume("1-read").expect(409);
+    assert!(refused["detail"].as_str().unwrap().contains("has come to its end"), "{refused}");
+    kept.keep("2-listed", &outcome("2-listed", "complete")).unwrap();
+    until("the list tells", || can_go_on() == [true, true, false, false]);
+    std::fs::remove_file(kept.journal("3-gone")).unwrap();
+    until("the list tells", || can_go_on() == [true, false, false, false]);
+    for id in ["1-read", "2-listed", "3-gone"] {
+        let refused = resume(id).expect(409);
+        assert!(refused["detail"].as_str().unwrap().contains("has come to its end"), "{refused}");
+    }
+    assert!(!s.directory.path().join("begun").exists());
 }
 
 fn keep_again(path: &Path) -> Journal {

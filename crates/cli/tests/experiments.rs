@@ -887,6 +887,10 @@ fn an_experiment_does_not_go_on_with_other_files() {
     let path = file(dir.path(), text);
     assert_eq!(run(dir.path(), &["run", &path]).0.status.code(), Some(3));
     write(2);
+    // Nor where its journal is another than the API looked at: nothing is begun.
+    let (output, _, err) = run(dir.path(), &["run", "--resume", "last", "--head", "00"]);
+    assert_eq!(output.status.code(), Some(2), "{err}");
+    assert!(err.contains("its journal is not the one that was looked at, 00: it is "), "{err}");
     let (output, _, err) = run(dir.path(), &["run", "--resume", "last"]);
     assert_eq!(output.status.code(), Some(2), "{err}");
     assert!(err.contains("plan.toml is not what it was when the experiment began"), "{err}");

@@ -502,10 +502,14 @@ fn dripping(server: SocketAddr, asked_by: &str, pieces: usize, most: usize) {
             let mark = mark.clone();
             std::thread::spawn(move || {
                 let mut buffer = [0; 65_536];
+                // A message may come in two pieces: what may be the beginning of the mark is kept.
+                let mut read = vec![];
                 while let Ok(n @ 1..) = near.read(&mut buffer) {
-                    if buffer[..n].windows(mark.len()).any(|w| w == mark.as_bytes()) {
+                    read.extend_from_slice(&buffer[..n]);
+                    if read.windows(mark.len()).any(|w| w == mark.as_bytes()) {
                         asked.store(true, std::sync::atomic::Ordering::Relaxed);
                     }
+                    read.drain(..read.len().saturating_sub(mark.len() - 1));
                     if far.write_all(&buffer[..n]).is_err() {
                         return;
                     }

@@ -61,14 +61,7 @@ pub(crate) fn looked_at(text: &str, config: &Config) -> Result<Vec<String>, Prob
 }
 
 pub(crate) async fn list(State(app): State<Shared>) -> Answer<ExperimentList> {
-    if supervise::earlier::is_waiting(&app) {
-        let looking = app.clone();
-        heavy(&app, move || {
-            supervise::earlier::look_again(&looking);
-            Ok(())
-        })
-        .await?;
-    }
+    supervise::earlier::look_beside(&app);
     Ok(Json200(ExperimentList { experiments: app.experiments.list() }))
 }
 

@@ -96,8 +96,17 @@ pub(crate) fn key_file(directory: &Path, name: Option<&str>) -> Result<Option<Pa
         };
         return Err(Problem::field("/key_name", name, accepted));
     }
+    Ok(Some(key_path(directory, name)))
+}
+
+fn key_path(directory: &Path, name: &str) -> PathBuf {
     let plain = directory.join(name);
-    Ok(Some(if plain.is_file() { plain } else { directory.join(format!("{name}.key")) }))
+    if plain.is_file() { plain } else { directory.join(format!("{name}.key")) }
+}
+
+/// The files of all keys, as [`key_file`] has them.
+pub(crate) fn key_paths(directory: &Path) -> Vec<PathBuf> {
+    key_names(directory).iter().map(|name| key_path(directory, name)).collect()
 }
 
 /// Names of the keys in the key directory.

@@ -52,10 +52,11 @@ pub(super) fn arguments(place: &Place, order: &Order) -> Result<CommandLine, Str
             add("--".into());
             add(path(scenario));
         }
-        Order::Resume { id } => {
+        Order::Resume { id, head } => {
             add("run".into());
             add("--json".into());
             add(value("--resume", &word(id, 64)?)?);
+            add(value("--head", &word(head, 64)?)?);
         }
         Order::Sweep {
             host: to,
@@ -256,14 +257,16 @@ mod tests {
             emulator("a", "..", "1"),
             emulator("a", "c", "../x"),
             emulator("a", "c", ".."),
-            Order::Resume { id: "../x".into() },
-            Order::Resume { id: "--no-store".into() },
-            Order::Resume { id: String::new() },
+            Order::Resume { id: "../x".into(), head: "0".into() },
+            Order::Resume { id: "--no-store".into(), head: "0".into() },
+            Order::Resume { id: String::new(), head: "0".into() },
+            Order::Resume { id: "x".into(), head: "0 --no-store".into() },
         ] {
             assert!(arguments(&place(), &order).is_err(), "{order:?}");
         }
-        let (_, line) = arguments(&place(), &Order::Resume { id: "x-1".into() }).unwrap();
-        assert_eq!(line, ["run", "--json", "--resume=x-1"]);
+        let (_, line) =
+            arguments(&place(), &Order::Resume { id: "x-1".into(), head: "0a".into() }).unwrap();
+        assert_eq!(line, ["run", "--json", "--resume=x-1", "--head=0a"]);
         let (_, line) = arguments(&place(), &emulator("a", "c", "x-1")).unwrap();
         assert_eq!(line[line.len() - 3..], ["--", "a", "b"]);
         assert!(line.contains(&"--dead-man=3s".to_owned()), "{line:?}");

@@ -1,6 +1,6 @@
 //! Experiments that run: `weir run` and `weir sweep` programs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Mutex;
 
@@ -34,6 +34,8 @@ struct Entry {
     kept: Option<String>,
     /// An earlier server began it.
     is_of_earlier: bool,
+    /// Nothing of it is left to be gone on with.
+    has_ended: bool,
     /// It is off the list, and gone as soon as it has ended.
     is_forgotten: bool,
 }
@@ -57,6 +59,9 @@ impl Experiments {
         let state = self.get(id)?;
         state.outcome.ok_or_else(|| match state.state {
             State::Failed => Problem::conflict("the experiment failed before it had a result"),
+            state if state.is_over() => {
+                Problem::conflict("the experiment was ended before it told a result")
+            }
             _ => Problem::conflict("the experiment has not ended yet"),
         })
     }
@@ -82,13 +87,33 @@ impl Experiments {
         }
     }
 
-    /// A kept experiment has come to its end: with no part of it that was interrupted can be gone on.
-    fn settle(&self, kept: &str) {
-        for entry in lock(&self.0).values_mut() {
-            if entry.kept.as_deref() == Some(kept) {
-                entry.state.can_go_on = false;
+    /// A kept experiment has come to its end, in a way to be told of where it did so elsewhere: with no part of it that was
+    /// interrupted can be gone on. The ids of these parts.
+    pub(super) fn settle(&self, kept: &str, words: Option<&str>) -> Vec<String> {
+        let mut changed = vec![];
+        let mut all = lock(&self.0);
+        if words.is_some() && goes_on(&all, kept).is_some() {
+            // It is about to tell its end itself.
+            return changed;
+        }
+        for (id, entry) in all.iter_mut() {
+            if entry.kept.as_deref() != Some(kept) || !entry.state.state.is_over() {
+                continue;
+            }
+            entry.has_ended = true;
+            if std::mem::take(&mut entry.state.can_go_on) {
+                entry.state.progress.extend(words.map(Into::into));
+                changed.push(id.clone());
             }
         }
+        changed
+    }
+
+    /// The ids under which those are kept that can be gone on with.
+    pub(super) fn offered(&self) -> BTreeSet<String> {
+        let all = lock(&self.0);
+        let open = all.values().filter(|e| e.state.can_go_on && !e.is_forgotten);
+        open.filter_map(|e| e.kept.clone()).collect()
     }
 
     /// Takes up one that an earlier server began, unless it is here already.
@@ -100,6 +125,7 @@ impl Experiments {
                 made_of: None,
                 kept: Some(kept),
                 is_of_earlier: true,
+                has_ended: false,
                 is_forgotten: false,
                 state,
             };
@@ -116,6 +142,18 @@ impl Experiments {
         };
         over.iter().for_each(|id| self.forget(id));
     }
+}
+
+/// The one in the list that has this kept experiment now.
+fn goes_on<'a>(all: &'a BTreeMap<String, Entry>, kept: &str) -> Option<&'a str> {
+    let is_it = |e: &&Entry| !e.state.state.is_over() && e.kept.as_deref() == Some(kept);
+    all.values().find(is_it).map(|e| e.state.id.as_str())
+}
+
+fn refuse_twice(all: &BTreeMap<String, Entry>, kept: &str) -> Result<(), Problem> {
+    goes_on(all, kept).map_or(Ok(()), |other| {
+        Err(Problem::conflict(format!("experiment {other} goes on with it already")))
+    })
 }
 
 /// What an experiment was made of is not needed for it any more: it goes, unless another part of the same one can be gone on with.
@@ -150,24 +188,27 @@ pub(crate) async fn resume(app: &Shared, id: &str) -> Result<ExperimentState, Pr
     if !before.state.is_over() {
         return Err(Problem::conflict(format!("experiment {id} has not ended yet")));
     }
-    let (kept, is_of_earlier) = {
+    let (kept, is_of_earlier, has_ended) = {
         let all = lock(&app.experiments.0);
-        all.get(id).map_or((None, false), |e| (e.kept.clone(), e.is_of_earlier))
+        let known = |e: &Entry| (e.kept.clone(), e.is_of_earlier, e.has_ended);
+        all.get(id).map_or((None, false, false), known)
     };
-    let why_not = match (kept.filter(|_| before.can_go_on), &before.outcome) {
+    // Of an earlier server's it is looked at now, whatever was found when this one began: the refusal tells what is found.
+    let may_go_on = before.can_go_on || (is_of_earlier && !has_ended);
+    let why_not = match (kept.filter(|_| may_go_on), &before.outcome) {
         (Some(kept), _) => {
-            if is_of_earlier {
-                let (app, kept) = (app.clone(), kept.clone());
-                heavy(&app.clone(), move || earlier::check(&app, &kept)).await?;
-            }
-            let order = Order::Resume { id: kept.clone() };
+            refuse_twice(&lock(&app.experiments.0), &kept)?;
+            let (looking, looked_at) = (app.clone(), kept.clone());
+            let head =
+                heavy(app, move || earlier::check(&looking, &looked_at, is_of_earlier)).await?;
+            let order = Order::Resume { id: kept.clone(), head };
             return begin(app, &before.name, before.title, order, None, Some(kept)).await;
         }
-        (None, None) => "failed before it had a result",
         (None, Some(outcome)) if outcome.simulated => {
             "ran on the virtual clock, and nothing of it is kept"
         }
-        (None, Some(_)) => "has come to its end, or its journal is gone",
+        (None, None) if !has_ended => "failed before it had a result",
+        (None, _) => "has come to its end, or its journal is gone",
     };
     Err(Problem::conflict(format!("experiment {id} can't be gone on with: it {why_not}")))
 }
@@ -186,11 +227,7 @@ async fn begin(
     {
         let mut all = lock(&app.experiments.0);
         let open = all.values().filter(|e| !e.state.state.is_over());
-        let is_same = |e: &Entry| kept.is_some() && e.kept == kept;
-        if let Some(other) = open.clone().find(|e| is_same(e)) {
-            let words = format!("experiment {} goes on with it already", other.state.id);
-            return Err(Problem::conflict(words));
-        }
+        kept.as_ref().map_or(Ok(()), |kept| refuse_twice(&all, kept))?;
         let running = open.count();
         if running >= limits.experiments {
             if let Some(path) = made_of {
@@ -220,7 +257,15 @@ async fn begin(
             made_of = made_of.or_else(|| part.made_of.take());
             is_of_earlier |= part.is_of_earlier;
         }
-        let entry = Entry { state, pid: None, made_of, kept, is_of_earlier, is_forgotten: false };
+        let entry = Entry {
+            state,
+            pid: None,
+            made_of,
+            kept,
+            is_of_earlier,
+            has_ended: false,
+            is_forgotten: false,
+        };
         all.insert(id.clone(), entry);
     }
     match app.launcher.start(order).await {
@@ -246,7 +291,7 @@ async fn begin(
     }
 }
 
-fn tell(app: &App, id: &str) {
+pub(super) fn tell(app: &App, id: &str) {
     let Some(state) = lock(&app.experiments.0).get(id).map(|e| e.state.clone()) else { return };
     app.hub.state(&StateEvent {
         kind: Kind::Experiments,
@@ -287,12 +332,13 @@ async fn watch(app: Shared, id: String, started: Started) {
         outcome.status != Status::Complete && kept.journal(&outcome.id).exists()
     });
     if let Some(done) = outcome.as_ref().filter(|_| !can_go_on) {
-        app.experiments.settle(&done.id);
+        app.experiments.settle(&done.id, None);
     }
     app.experiments.change(&id, |entry| {
         entry.pid = None;
         if let Some(outcome) = &outcome {
             entry.kept = Some(outcome.id.clone());
+            entry.has_ended = !can_go_on;
         }
         entry.state.ended_at = Some(clock::now());
         entry.state.exit_code = exit.and_then(|e| e.code);

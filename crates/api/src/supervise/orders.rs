@@ -47,7 +47,11 @@ pub(crate) enum Order {
         seed: Option<String>,
     },
     /// Goes on with a kept experiment.
-    Resume { id: String },
+    Resume {
+        id: String,
+        /// The digest of the journal's head that was looked at.
+        head: String,
+    },
     /// A sweep.
     Sweep {
         host: Option<String>,

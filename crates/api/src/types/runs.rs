@@ -96,14 +96,24 @@ pub struct ReportQuery {
 /// Runs side by side on one page, as `weir report RUN RUN…` has them.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+// Read with a default, so that the handler's words refuse a query without runs.
+#[schemars(transform = required_run)]
 pub struct RunsReportQuery {
     /// A run's id; 1 to 50 of them, in the order in which they are to stand.
     #[serde(deserialize_with = "several")]
+    #[schemars(length(min = 1, max = 50))]
     pub run: Vec<String>,
     /// Its form; `csv` is the data of one figure, and there is no `json`.
     pub format: ReportFormat,
     /// With `svg` and `csv`: which figure, by its id; absent: the first.
     pub figure: Option<String>,
+}
+
+fn required_run(schema: &mut schemars::Schema) {
+    schema.insert("required".into(), serde_json::json!(["run"]));
+    if let Some(run) = schema.pointer_mut("/properties/run").and_then(|run| run.as_object_mut()) {
+        run.remove("default");
+    }
 }
 
 /// What is compared.

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use weir_model::experiment::RunRef;
+use weir_net::plain_file;
 
 /// A journal is read up to this many bytes a line and so many lines.
 const MOST_LINE_BYTES: u64 = 256 << 20;
@@ -51,6 +52,16 @@ pub struct Head {
     pub by_api: bool,
     /// Who began it.
     pub session: Session,
+}
+
+impl Head {
+    /// SHA-256 of all that it says: who looked at an experiment before it goes on names what was looked at by this.
+    ///
+    /// # Errors
+    /// A value that is no JSON.
+    pub fn digest(&self) -> io::Result<String> {
+        Ok(super::sha256(&serde_json::to_vec(self)?))
+    }
 }
 
 /// The schema of the first line.
@@ -167,16 +178,9 @@ pub struct Journal {
 /// The first line of a journal, and whether a program has it now. It is left as it is, and nobody is waited for.
 ///
 /// # Errors
-/// Those of the file; `InvalidData` when its first line is not of a journal, or it is no plain file.
+/// Those of the file; `InvalidData` when its first line is not of a journal, or it is no plain file, or a link.
 pub fn look(path: &Path) -> io::Result<(Head, bool)> {
-    // Opening a pipe would wait for its other end.
-    if !path.symlink_metadata()?.is_file() {
-        return Err(invalid("it is no plain file"));
-    }
-    let file = File::open(path)?;
-    if !is_itself(&file, path)? {
-        return Err(invalid("it is a link"));
-    }
+    let file = plain_file::read(path)?;
     let (_, head) = head(&mut BufReader::new(&file))?;
     Ok((head, LockedFile::lock(file).is_err()))
 }
@@ -212,7 +216,7 @@ impl Journal {
     /// to end too (a child between its fork and its exec has a copy of the lock): that is waited for, 10 s at most.
     ///
     /// # Errors
-    /// Those of the file; `InvalidData` when its first line is not of a journal, or it is a link; `ResourceBusy` while another
+    /// Those of the file; `InvalidData` when its first line is not of a journal, or it is no plain file; `ResourceBusy` while another
     /// program has it, whose process is named.
     pub fn open(path: &Path, is_gone: impl Fn(&Session) -> bool) -> io::Result<(Journal, Head)> {
         let deadline = Instant::now() + PATIENCE;
@@ -239,10 +243,8 @@ impl Journal {
 
     /// What is in it; without its file while another program has locked that.
     fn read(path: &Path) -> io::Result<(Journal, Head)> {
-        let file = OpenOptions::new().read(true).append(true).open(path)?;
-        if !is_itself(&file, path)? {
-            return Err(invalid("it is a link"));
-        }
+        // Root writes none of its own files for a user who put a link there.
+        let file = plain_file::open(path, OpenOptions::new().read(true).append(true))?;
         let locked = LockedFile::lock(file);
         let mut reader = BufReader::new(locked.as_ref().map_or_else(|other| other, |own| &own.0));
         let (first, head) = head(&mut reader)?;
@@ -433,20 +435,6 @@ impl Drop for LockedFile {
     }
 }
 
-/// Whether an open file is the one that has this name itself, and not what a link of this name leads to: root writes none of
-/// its own files for a user who put a link there.
-#[cfg(unix)]
-fn is_itself(file: &File, path: &Path) -> io::Result<bool> {
-    use std::os::unix::fs::MetadataExt;
-    let (opened, named) = (file.metadata()?, path.symlink_metadata()?);
-    Ok((opened.dev(), opened.ino()) == (named.dev(), named.ino()))
-}
-
-#[cfg(not(unix))]
-fn is_itself(_: &File, _: &Path) -> io::Result<bool> {
-    Ok(true)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -504,6 +492,17 @@ mod tests {
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(&path, &link).unwrap();
         assert_eq!(look(&link).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        // Neither a look nor going on waits for a pipe's other end.
+        let pipe = dir.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        assert_eq!(look(&pipe).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        let opened = Journal::open(&pipe, |_| false).unwrap_err();
+        assert_eq!(opened.kind(), io::ErrorKind::InvalidData);
+        // One that was read is what was written, and another is not.
+        let (read, _) = look(&path).unwrap();
+        let begun = Head { by_api: true, ..head() };
+        assert_eq!(read.digest().unwrap(), begun.digest().unwrap());
+        assert_ne!(head().digest().unwrap(), begun.digest().unwrap());
         // A journal of an earlier version says nothing of who began it.
         let text = serde_json::to_string(&head()).unwrap();
         assert!(!text.contains("by_api"), "{text}");

@@ -378,7 +378,7 @@ export interface paths {
         get: operations["getExperiment"];
         put?: never;
         post?: never;
-        /** Stops an experiment and takes it off the list; its runs stay. */
+        /** Stops an experiment and takes it off the list; its runs and its journal stay, so that one which did not come to its end is in the list again when the server begins anew. */
         delete: operations["forgetExperiment"];
         options?: never;
         head?: never;
@@ -6799,13 +6799,13 @@ export interface operations {
     };
     getReportOfRuns: {
         parameters: {
-            query?: {
+            query: {
                 /** @description With `svg` and `csv`: which figure, by its id; absent: the first. */
                 figure?: string;
                 /** @description Its form; `csv` is the data of one figure, and there is no `json`. */
                 format?: components["schemas"]["ReportFormat"];
                 /** @description A run's id; 1 to 50 of them, in the order in which they are to stand. */
-                run?: string[];
+                run: string[];
             };
             header?: never;
             path?: never;

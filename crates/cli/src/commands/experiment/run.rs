@@ -55,6 +55,9 @@ pub(crate) struct RunArgs {
     /// Go on with an experiment: its id, or last for the newest that did not end; runs that are done are not made again
     #[arg(long, value_name = "ID", conflicts_with = "file")]
     resume: Option<String>,
+    /// Go on only if the journal's first line is still this: the API looked at it.
+    #[arg(long, value_name = "SHA256", requires = "resume", hide = true)]
+    head: Option<String>,
     #[command(flatten)]
     result: ResultArgs,
 }
@@ -62,7 +65,7 @@ pub(crate) struct RunArgs {
 /// Runs the command.
 pub(crate) fn run(args: &RunArgs, command: &[OsString]) -> Result<i32, CliError> {
     if let Some(id) = &args.resume {
-        return resume(id, &args.result, command);
+        return resume(id, args.head.as_deref(), &args.result, command);
     }
     let Some(path) = &args.file else {
         return Err(CliError::Usage("FILE or --resume ID".into()));
@@ -134,7 +137,12 @@ fn is_gone(session: &Session) -> bool {
     here.is_some() && here == session.boot_id && process_start_time(session.pid).is_none()
 }
 
-fn resume(selector: &str, args: &ResultArgs, command: &[OsString]) -> Result<i32, CliError> {
+fn resume(
+    selector: &str,
+    looked_at: Option<&str>,
+    args: &ResultArgs,
+    command: &[OsString],
+) -> Result<i32, CliError> {
     let place = Place::of_this_user().map_err(RunsError::from)?;
     let experiments = Experiments::of(&place);
     let id = experiments.unfinished(selector).map_err(RunsError::from)?;
@@ -143,6 +151,14 @@ fn resume(selector: &str, args: &ResultArgs, command: &[OsString]) -> Result<i32
         ErrorKind::ResourceBusy => CliError::Unavailable(format!("experiment {id}: {error}")),
         _ => CliError::io("read journal", &path)(error),
     })?;
+    if let Some(looked_at) = looked_at {
+        let digest = head.digest().map_err(CliError::io("read journal", &path))?;
+        if digest != looked_at {
+            return Err(CliError::Usage(format!(
+                "experiment {id}: its journal is not the one that was looked at, {looked_at}: it is {digest}"
+            )));
+        }
+    }
     let scenario = Scenario::parse(&head.scenario, head.quick, &head.set, &head.hosts)
         .map_err(|error| CliError::Plan { path: path.clone(), error })?;
     let job = Job {
