@@ -94,11 +94,12 @@ pub(crate) fn run(args: &RunArgs, command: &[OsString]) -> Result<i32, CliError>
     if args.check {
         let files = Files::new(directory);
         let extent = check(&scenario, &files, &words).map_err(refused)?;
-        let much = extent.words().unwrap_or_else(|| format!("at least {} runs", extent.runs));
+        let plural = if scenario.steps.len() == 1 { "" } else { "s" };
         return print(&format!(
-            "{}: {} steps, nothing is wrong with it\n{much}\n",
+            "{}: {} step{plural}, nothing is wrong with it\n{}\n",
             scenario.name,
-            scenario.steps.len()
+            scenario.steps.len(),
+            extent.words(None)
         ));
     }
     let job = Job {
@@ -143,7 +144,7 @@ fn resume(selector: &str, args: &ResultArgs, command: &[OsString]) -> Result<i32
         ErrorKind::ResourceBusy => CliError::Unavailable(format!("experiment {id}: {error}")),
         _ => CliError::io("read journal", &path)(error),
     })?;
-    let scenario = Scenario::parse(&head.scenario, head.quick, &head.set, &head.hosts)
+    let scenario = Scenario::parse_kept(&head.scenario, head.quick, &head.set, &head.hosts)
         .map_err(|error| CliError::Plan { path: path.clone(), error })?;
     let job = Job {
         scenario,
