@@ -726,7 +726,8 @@ mod tests {
         let told = |line: &str| {
             let command = line.split(' ').map(Into::into).collect();
             let experiment = Experiment { command, ..experiment(sweep(&[], &[])) };
-            crate::page::markdown(&of_experiment(&experiment))
+            let document = of_experiment(&experiment);
+            crate::page::markdown(&document) + &crate::page::html(&document)
         };
         let page = told("weir run --json --by-api -- /tmp/weir-ui-x/1/scenario.json");
         assert!(!page.contains("To repeat") && !page.contains("--by-api"), "{page}");

@@ -357,15 +357,17 @@ fn clocks(clock: &weir_model::record::ClockRelation) -> String {
 pub(super) fn what_ran(record: &Record) -> Section {
     let mut blocks = vec![];
     if let Some(line) = repeating(&record.command, &record.id) {
-        blocks.push(Block::Command(line));
         let mut text =
             "A program ran it, with a plan in a file that was gone afterwards; ".to_owned();
-        text += match is_kept(&record.command) {
-            true => "this takes the plan from the kept run.",
-            false => {
-                "the run was not kept, and the plan below, written to the file that this names, stands in for it."
-            }
-        };
+        if is_kept(&record.command) {
+            blocks.push(Block::Command(line));
+            text += "this takes the plan from the kept run.";
+        } else {
+            // Without that file it is no command that can be given.
+            text += &format!(
+                "the run was not kept. With the plan below in the file that this names: {line}."
+            );
+        }
         if let Some(experiment) = record.labels.get("experiment") {
             text += &format!(
                 " It is a run of experiment {experiment}, whose hosts may be gone as well; where that was kept, \
@@ -493,9 +495,9 @@ mod tests {
         // Nothing shows the plan of a run that was not kept, but the page itself.
         let mut unkept = words;
         unkept.insert(4, "--no-store".into());
-        let told = markdown(&record(&unkept));
-        assert!(told.contains(&format!("To repeat: `{again}`")), "{told}");
-        assert!(told.contains("the plan below"), "{told}");
+        assert!(!markdown(&record(&unkept)).contains("To repeat"));
+        let page = crate::page::html(&crate::page::of_run(&record(&unkept)));
+        assert!(page.contains("With the plan below") && page.contains(again), "{page}");
         let server = "weir test --json-stream --plan=/tmp/weir-ui-y/1.plan --control-socket=/tmp/weir-ui-y/1.sock -- h";
         let server: Vec<String> = server.split(' ').map(Into::into).collect();
         let line = "weir runs show id --plan > id.plan.json && weir test --plan=id.plan.json -- h";
