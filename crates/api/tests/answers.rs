@@ -113,6 +113,11 @@ fn a_wrong_value_is_refused_beside_its_field() {
     );
     let looked = ask(s.address, "POST", "/validate/scenario", &[], Some(&json!({}))).expect(200);
     assert_eq!(looked["valid"], false);
+    let wait = json!({
+        "schema": "weir.scenario/1", "name": "x", "step": [{ "wait": { "time": "5s" } }],
+    });
+    let looked = ask(s.address, "POST", "/validate/scenario", &[], Some(&wait)).expect(200);
+    assert_eq!(looked["notes"], json!(["1 step", "no runs, 5 s of pauses"]), "{looked}");
 }
 
 #[test]

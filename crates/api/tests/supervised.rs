@@ -270,6 +270,16 @@ fn what_an_earlier_server_began_is_gone_on_with_and_nothing_else() {
     drop(keep(&head("5-other", None)));
     std::fs::rename(kept.journal("5-other"), kept.journal("5-named")).unwrap();
     std::fs::write(kept.journal("6-nothing"), "x\n").unwrap();
+    // Of an earlier version, whose rules took it; and what no version did.
+    let kept_text = |id: &str, from: &str, to: &str| {
+        let head = head(id, None);
+        assert!(head.scenario.contains(from));
+        drop(keep(&Head { scenario: head.scenario.replace(from, to), ..head }));
+    };
+    let wait = "\"wait\":{\"time\":\"1s\"}";
+    let rules = "\"expect\":[\"loss < 1\"],\"sweep\":{\"over\":[\"size=64..256\"],\"test\":{}}";
+    kept_text("2-rules", wait, rules);
+    kept_text("2-unread", wait, "\"dance\":{}");
     // A link: under sudo the directory is another user's.
     std::os::unix::fs::symlink(kept.journal("1-killed"), kept.journal("7-link")).unwrap();
     // It runs commands; those that this server may start, and others.
@@ -302,7 +312,9 @@ fn what_an_earlier_server_began_is_gone_on_with_and_nothing_else() {
         ("8-script", true),
         ("8-files", false),
         ("8-deeper", false),
+        ("2-unread", false),
         ("2-stopped", true),
+        ("2-rules", true),
         ("1-killed", true),
     ];
     assert_eq!(list(&s), named(&first));
@@ -313,6 +325,10 @@ fn what_an_earlier_server_began_is_gone_on_with_and_nothing_else() {
     assert_eq!(list(&s), named(&then), "it is taken up once");
     let shell = get(s.address, "/experiments/8-shell").expect(200);
     assert!(shell["error"].as_str().unwrap().contains("/bin/sh"), "{shell}");
+    let unread = get(s.address, "/experiments/2-unread").expect(200);
+    assert_eq!(unread["name"], "2-unread");
+    let why = unread["error"].as_str().unwrap();
+    assert!(why.contains("it has a scenario that this version does not take: "), "{unread}");
     let stopped = get(s.address, "/experiments/2-stopped").expect(200);
     assert_eq!(stopped["outcome"]["status"], "interrupted");
     assert_eq!((&stopped["name"], &stopped["title"]), (&json!("of-2-stopped"), &json!("A title")));
@@ -321,6 +337,7 @@ fn what_an_earlier_server_began_is_gone_on_with_and_nothing_else() {
         ("8-shell", "it runs \"/bin/sh\", which is no script of this server's --allow-commands"),
         ("8-deeper", "deeper/ours\", which is no script of this server's --allow-commands"),
         ("8-files", "it names files that were set beside it by a server that has ended"),
+        ("2-unread", "it has a scenario that this version does not take: "),
     ] {
         let refused = resume(id).expect(409);
         assert!(refused["detail"].as_str().unwrap().contains(words), "{refused}");

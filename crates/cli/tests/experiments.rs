@@ -305,7 +305,11 @@ fn bad_scenarios_are_refused_by_name() {
         ("[[step]]\ntest = { args = \"{x}\" }", "{x} is no variable"),
         ("[[step]]\nsweep = { over = [\"colour=red\"], test = {} }", "colour"),
         ("[[step]]\nsweep = { over = [\"size=5..1\"], test = {} }", "A..B:STEP"),
-        ("[[step]]\nsweep = { over = [\"size=64..256\"], test = {} }", "64..256:32 for one in 32"),
+        ("[[step]]\nsweep = { over = [\"size=64..256\"], test = {} }", "64..256:32 for every 32nd"),
+        (
+            "[[step]]\nexpect = [\"loss < 1 %\"]\nsweep = { over = [\"size=64..256\"], test = {} }",
+            "step[0].sweep.over size: ",
+        ),
         ("[[step]]\ntest = { args = \"-u\" }\nexpect = [\"loss < 1\"]", "1 % or 100 %"),
         ("[[step]]\nimpair = { both = \"loss 1%\" }", "an [emulator.NAME]"),
         ("[[step]]\ncommand = { run = [\"id\"], host = \"b\" }", "nothing runs commands elsewhere"),
@@ -340,6 +344,41 @@ fn a_sweep_says_how_much_it_will_be() {
     assert_eq!(err.lines().next(), Some("8 runs at 4 points"), "{err}");
     let (_, out, err) = run(dir.path(), &["run", "--check", &path]);
     assert!(out.contains("8 runs at 4 points, 24 s of sending;"), "{out}{err}");
+    for (step, wanted) in [
+        ("wait = { time = 5 }", "s: 1 step, nothing is wrong with it\nno runs, 5 s of pauses\n"),
+        ("test = { args = \"-t 3 -O 1\" }", "\n1 run, 4 s of sending; what it needs"),
+        (
+            "sweep = { over = [\"size=64,128\"], pause = 20, test = { args = \"-u -t 3\" } }",
+            "\n2 runs at 2 points, 6 s of sending and 40 s of pauses; what each",
+        ),
+    ] {
+        let text = format!("schema = \"weir.scenario/1\"\nname = \"s\"\n[lab]\n[[step]]\n{step}\n");
+        let path = file(dir.path(), &text);
+        let (_, out, err) = run(dir.path(), &["run", "--check", &path]);
+        assert!(out.contains(wanted), "{out}{err}");
+    }
+}
+
+/// What an earlier version began and this one would refuse to begin is gone on with, as it was meant.
+#[test]
+fn an_experiment_of_earlier_rules_is_gone_on_with() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "schema = \"weir.scenario/1\"\nname = \"s\"\n[host.b]\naddress = \"127.0.0.1\"\nport = 1\n\
+                [[step]]\nexpect = [\"loss < 0.01\"]\nsweep = { over = [\"size=64..256\"], test = { args = \"-u\" } }\n";
+    let today = text.replace("0.01", "1 %").replace("..256", "..256:64");
+    let path = file(dir.path(), &today);
+    assert_eq!(run(dir.path(), &["run", &path]).0.status.code(), Some(3), "nobody is there");
+    let entry = std::fs::read_dir(dir.path().join("weir/experiments")).unwrap();
+    let mut paths = entry.map(|e| e.unwrap().path());
+    let journal = paths.find(|p| p.extension().is_some_and(|e| e == "journal")).unwrap();
+    let lines = std::fs::read_to_string(&journal).unwrap();
+    let (first, _) = lines.split_once('\n').unwrap();
+    let mut head: Value = serde_json::from_str(first).unwrap();
+    head["scenario"] = text.into();
+    std::fs::write(&journal, format!("{head}\n")).unwrap();
+    let (output, out, err) = run(dir.path(), &["run", "--resume", "last", "--json"]);
+    assert_eq!(output.status.code(), Some(3), "still nobody: {out}{err}");
+    assert!(err.contains("193 runs (of which 0 are done) at 193 points"), "{err}");
 }
 
 /// Whoever reads a first line alone (`| head -1`) takes nothing from the experiment: it goes on to its own verdict, and panics nowhere.
@@ -429,6 +468,7 @@ fn a_killed_sweep_goes_on_where_it_was() {
     assert!(matches!(output.status.code(), Some(0 | 5)), "{out}{err}");
     let result: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(err.matches("(done before)").count(), before, "{err}");
+    assert!(err.contains(&format!("8 runs (of which {before} are done) at 2 points, ")), "{err}");
     // The command is that which repeats it.
     let command = result["command"].to_string();
     assert!(command.contains("sweep") && !command.contains("--resume"), "{command}");

@@ -1,5 +1,7 @@
 //! Every preset does what its line says, in both directions at once: below its rate its delay and its loss, above it its rate.
 
+#![allow(clippy::unwrap_used)] // a helper outside #[test] that can't go on is a failed test
+
 use weir_laws::{DelayLaw, LossLaw};
 use weir_model::impairment::profiles::PROFILES;
 use weir_model::impairment::{Impairment, Laws, Other};

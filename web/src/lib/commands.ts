@@ -6,14 +6,22 @@ export function quoted(words: string[]): string {
 // What belonged to one run: where it told of itself, when it started, what it was labelled.
 const OWN = ['--json-stream', '--no-store', '--label=', '--control-socket=', '--start-at='];
 
+// Directories that an experiment and a server make for themselves, and remove.
+const PLACES = ['weir-run-', 'weir-ui-'];
+
 /**
- * The command that repeats a run. One that another program started had its plan in a file that was gone with the run: the store's
- * plan stands in for it, as on the run's page of `weir report`.
+ * The command that repeats a run. One that another program of ours started had its plan in such a directory, which nothing else tells
+ * from a plan of a person's own: the store's plan stands in for it, as on the run's page of `weir report` (`repeating` of
+ * crates/report/src/page/run.rs). Of a run that was not kept there is only the plan of its record, to be put into the file named.
  */
 export function repeating(words: string[], id: string): string {
-  if (!words.includes('--json-stream') || !words.some((word) => word.startsWith('--plan='))) return quoted(words);
-  const again = words
-    .filter((word) => !OWN.some((own) => word.startsWith(own)))
-    .map((word) => (word.startsWith('--plan=') ? '--plan=plan.json' : word));
-  return `${quoted([words[0] ?? 'weir', 'runs', 'show', id, '--plan'])} > plan.json && ${quoted(again)}`;
+  const plan = words.find((word) => word.startsWith('--plan='))?.slice('--plan='.length) ?? '';
+  const place = plan.split('/').at(-2) ?? '';
+  if (!PLACES.some((own) => place.startsWith(own))) return quoted(words);
+  const file = `${id}.plan.json`;
+  const again = quoted(
+    words.filter((word) => !OWN.some((own) => word.startsWith(own))).map((word) => (word.startsWith('--plan=') ? `--plan=${file}` : word)),
+  );
+  if (words.includes('--no-store')) return again;
+  return `${quoted([words[0] ?? 'weir', 'runs', 'show', id, '--plan'])} > ${quoted([file])} && ${again}`;
 }

@@ -56,8 +56,8 @@ pub(crate) fn looked_at(text: &str, config: &Config) -> Result<Vec<String>, Prob
     let scenario = scenarios::of_request("", text, &set, &hosts, false, scripts)?;
     let nowhere = PathBuf::from("/nonexistent");
     let extent = scenarios::checked("", &scenario, nowhere, config.words)?;
-    let steps = format!("{} steps, at least {} runs", scenario.steps.len(), extent.runs);
-    Ok([steps].into_iter().chain(extent.words()).collect())
+    let plural = if scenario.steps.len() == 1 { "" } else { "s" };
+    Ok(vec![format!("{} step{plural}", scenario.steps.len()), extent.words(None)])
 }
 
 pub(crate) async fn list(State(app): State<Shared>) -> Answer<ExperimentList> {

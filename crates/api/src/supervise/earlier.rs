@@ -131,13 +131,14 @@ fn look_at(app: &App, id: &str) -> Found {
     };
     let text = kept.read(id).ok().flatten();
     let outcome = text.and_then(|text| serde_json::from_str(&text).ok());
-    let why_not = right(app, &head, &scenario).err();
-    let name = scenario.name;
+    let why_not = scenario.as_ref().map_err(Clone::clone).and_then(|s| right(app, &head, s)).err();
+    // One that this version can't read is told of all the same.
+    let (name, title) = scenario.map_or_else(|_| (id.into(), None), |s| (s.name, s.title));
     Found::Open(Box::new(ExperimentState {
         id: id.into(),
         state: State::Ended,
         name,
-        title: scenario.title,
+        title,
         asked_at: head.started_at,
         ended_at: None,
         progress: vec![
@@ -150,14 +151,15 @@ fn look_at(app: &App, id: &str) -> Found {
     }))
 }
 
-/// The head of a journal that the API began, whether a program has it, and its scenario.
-fn read(app: &App, id: &str) -> Option<(Head, bool, Scenario)> {
+/// The head of a journal that the API began, whether a program has it, and its scenario, or in words why that can't be read.
+fn read(app: &App, id: &str) -> Option<(Head, bool, Result<Scenario, String>)> {
     let path = weir_runs::Experiments::of(&app.config.place).journal(id);
     let (head, is_running) = look(&path).ok()?;
     if !head.by_api || head.id != id {
         return None;
     }
-    let scenario = Scenario::parse(&head.scenario, head.quick, &head.set, &head.hosts).ok()?;
+    let scenario = Scenario::parse_kept(&head.scenario, head.quick, &head.set, &head.hosts)
+        .map_err(|error| format!("has a scenario that this version does not take: {error}"));
     Some((head, is_running, scenario))
 }
 
@@ -190,7 +192,7 @@ pub(crate) fn check(app: &App, kept: &str, is_of_earlier: bool) -> Result<String
         // The lock of a program that has just ended here may outlive it for a moment: the next one waits for it.
         Some((_, true, _)) if is_of_earlier => Err(refuse("is being run by another program")),
         Some((head, _, scenario)) => {
-            right(app, &head, &scenario).map_err(|words| refuse(&words))?;
+            scenario.and_then(|s| right(app, &head, &s)).map_err(|words| refuse(&words))?;
             head.digest().map_err(Problem::internal)
         }
     }

@@ -4,7 +4,7 @@
 //! time together, or the beginning of a later session. A line is written whole and synchronised before the next run begins; one
 //! that was cut by a crash is dropped when the file is read again. The runs themselves are in the store.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -323,6 +323,17 @@ impl Journal {
         self.done.len()
     }
 
+    /// Runs that are done, each once however often it was made again; each trial of a search is one.
+    #[must_use]
+    pub fn repetitions(&self) -> u64 {
+        let place = |key: &'_ str| -> String {
+            let (place, number) = key.rsplit_once('#').unwrap_or((key, ""));
+            let repetition = number.split_once('.').map_or(number, |(repetition, _)| repetition);
+            format!("{place}#{repetition}")
+        };
+        self.done.keys().map(|key| place(key)).collect::<HashSet<_>>().len() as u64
+    }
+
     /// Whether no run is done.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -614,6 +625,16 @@ mod tests {
         journal.keep("a#1", &run(0.2), 1.0).unwrap();
         drop(journal);
         assert!(Journal::open(&path, |_| false).unwrap().0.done("a#1").is_some());
+    }
+
+    #[test]
+    fn a_run_that_was_made_again_counts_once() {
+        let mut journal = Journal::default();
+        for key in ["a|size=1#1.0", "a|size=1#1.1", "a|size=1#2.0", "a|size=2#1.0", "b#1", "b#2"] {
+            journal.keep(key, &run(0.1), 1.0).unwrap();
+        }
+        journal.keep("c#1", &failed(), 1.0).unwrap();
+        assert_eq!((journal.len(), journal.repetitions()), (6, 5));
     }
 
     #[test]

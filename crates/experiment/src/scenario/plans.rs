@@ -139,7 +139,13 @@ fn all(
     files: &Files,
     words: Words<'_>,
 ) -> Result<Extent, ScenarioError> {
-    steps.iter().try_fold(Extent::default(), |sum, step| Ok(sum + one(step, around, files, words)?))
+    let each: Vec<Extent> =
+        steps.iter().map(|step| one(step, around, files, words)).collect::<Result<_, _>>()?;
+    // What follows a test in the background is done while that runs.
+    Ok(steps.iter().zip(each).rev().fold(Extent::default(), |rest, (step, own)| {
+        let is_beside = step.test.as_ref().is_some_and(|test| test.background);
+        if is_beside { own.beside(rest) } else { own + rest }
+    }))
 }
 
 fn one(step: &Step, around: &At, files: &Files, words: Words<'_>) -> Result<Extent, ScenarioError> {
@@ -182,7 +188,7 @@ fn one(step: &Step, around: &At, files: &Files, words: Words<'_>) -> Result<Exte
             });
             Extent {
                 points: once.points,
-                sending: whole.sending.saturating_add(pauses),
+                waiting: pauses,
                 is_least: whole.is_least
                     || sweep.precision_percentage.is_some()
                     || sweep.repeat_disturbed > 0,
@@ -199,7 +205,8 @@ fn one(step: &Step, around: &At, files: &Files, words: Words<'_>) -> Result<Exte
             }
             let points = all.len() as u64;
             // How many trials it takes is what it finds out.
-            Extent { points, runs: points, sending: Duration::ZERO, is_least: true }
+            let open = Extent { is_least: true, has_searches: true, ..Extent::default() };
+            Extent { points, runs: points, ..open }
         }
         Some(Action::Compare(compare)) => {
             for published in &compare.published {
@@ -210,7 +217,7 @@ fn one(step: &Step, around: &At, files: &Files, words: Words<'_>) -> Result<Exte
             for at in &all {
                 let load = super::steps::compared(compare, at, name)?;
                 let sending = Duration::from_secs(load.seconds.into());
-                once += Extent { points: 1, runs: 1, sending, is_least: false };
+                once += Extent { points: 1, runs: 1, sending, ..Extent::default() };
             }
             for tool in &compare.tools {
                 if tool != "weir" && !super::tools::TOOLS.iter().any(|t| t.name == tool) {
@@ -250,13 +257,10 @@ fn one(step: &Step, around: &At, files: &Files, words: Words<'_>) -> Result<Exte
             }
             once.times(repeat.times.unwrap_or(1).into())
         }
-        Some(
-            Action::Wait(_)
-            | Action::Start(_)
-            | Action::Stop(_)
-            | Action::Command(_)
-            | Action::Collect(_),
-        )
+        Some(Action::Wait(wait)) => {
+            Extent::pause(wait.time.map_or(Duration::ZERO, |time| Duration::from_nanos(time.0)))
+        }
+        Some(Action::Start(_) | Action::Stop(_) | Action::Command(_) | Action::Collect(_))
         | None => Extent::default(),
     })
 }
@@ -308,6 +312,34 @@ mod tests {
         assert_eq!(of("loss < 100 % where transport=udp", &at("tcp"), &tcp), Ok(()));
         assert_eq!(of("loss < 100 %", &at("both"), &both), Ok(()));
         assert_eq!(of("throughput > 1M", &vec![], &tcp), Ok(()));
+    }
+
+    #[test]
+    fn pauses_and_waits_are_told_beside_what_sends() {
+        let of = |steps: &str| {
+            let text = format!("schema = \"weir.scenario/1\"\nname = \"s\"\n[lab]\n{steps}");
+            let scenario =
+                Scenario::parse(&text, false, &Variables::new(), &Default::default()).unwrap();
+            let words = |_: &[String]| Err("no words".to_owned());
+            let extent = check(&scenario, &Files::new("/nonexistent"), &words).unwrap();
+            (extent.runs, extent.sending.as_secs(), extent.waiting.as_secs())
+        };
+        let test = "test = { plan = { omit = \"1s\", connection = [{ duration = \"2s\" }] } }";
+        let sweep = format!(
+            "[[step]]\nsweep = {{ over = [\"length=100,200\"], runs = 2, pause = \"5s\", {test} }}\n"
+        );
+        assert_eq!(of(&sweep), (4, 12, 20));
+        let wait = "[[step]]\nwait = { time = \"7s\" }\n";
+        assert_eq!(of(wait), (0, 0, 7));
+        let repeat = format!(
+            "[[step]]\nrepeat = {{ times = 3, step = [{{ {test} }}, {{ wait = {{ time = \"7s\" }} }}] }}\n"
+        );
+        assert_eq!(of(&repeat), (3, 9, 21));
+        // The test in the background is about to send for 3 s while it is waited for 7.
+        let background = test.replace("plan =", "background = true, plan =");
+        let behind = format!("[[step]]\n{background}\n{wait}");
+        assert_eq!(of(&behind), (1, 3, 4));
+        assert_eq!(of(&format!("{wait}[[step]]\n{background}\n")), (1, 3, 7));
     }
 
     #[test]

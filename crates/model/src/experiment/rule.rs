@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{Metric, expand_words};
+use super::{Metric, Unit, expand_words};
 use crate::ModelError;
 
 /// How a figure has to stand to its bound.
@@ -78,6 +78,54 @@ impl Rule {
     }
 }
 
+/// An expectation's words.
+struct Parts<'t> {
+    metric: &'t str,
+    sign: &'static str,
+    comparison: Comparison,
+    bound: &'t str,
+    /// Behind `where`.
+    at: Option<&'t str>,
+}
+
+impl Parts<'_> {
+    /// Absent without a comparison.
+    fn of(text: &str) -> Option<Parts<'_>> {
+        let (head, at) = match text.split_once(" where ") {
+            Some((head, tail)) => (head, Some(tail)),
+            None => (text, None),
+        };
+        // The earliest sign, and of those that begin there the longest.
+        let (place, sign, comparison) = COMPARISONS
+            .iter()
+            .filter_map(|(sign, comparison)| Some((head.find(sign)?, *sign, *comparison)))
+            .min_by_key(|(place, sign, _)| (*place, usize::MAX - sign.len()))?;
+        let bound = head[place + sign.len()..].trim();
+        Some(Parts { metric: &head[..place], sign, comparison, bound, at })
+    }
+}
+
+impl Rule {
+    /// An expectation whose bound is a bare share of 1, as they were once written, with it in per cent: `loss < 0.01` is
+    /// `loss < 1 %`. Absent for others.
+    pub(super) fn share_in_percent(text: &str) -> Option<String> {
+        let Parts { metric: name, sign, bound, at, .. } = Parts::of(text)?;
+        let metric: Metric = name.parse().ok()?;
+        let share: f64 = bound.parse().ok().filter(|s: &f64| s.is_finite())?;
+        if metric.unit() != Unit::Ratio {
+            return None;
+        }
+        // Without the last digits that 0.07 × 100 has too many, where they are too many.
+        let rounded = format!("{} %", (share * 1e14).round() / 1e12);
+        let bound = match Unit::Ratio.read(&rounded) {
+            Some(read) if read == share => rounded,
+            _ => format!("{} %", share * 100.0),
+        };
+        let at = at.map_or_else(String::new, |at| format!(" where {at}"));
+        Some(format!("{name}{sign} {bound}{at}"))
+    }
+}
+
 impl FromStr for Rule {
     type Err = ModelError;
     fn from_str(text: &str) -> Result<Self, ModelError> {
@@ -88,18 +136,10 @@ impl FromStr for Rule {
             given,
             accepted: accepted.into(),
         };
-        let (head, at) = match text.split_once(" where ") {
-            Some((head, tail)) => (head, expand_words(tail).map_err(|e| refuse(e, "NAME=VALUE"))?),
-            None => (text, vec![]),
-        };
-        // The earliest sign, and of those that begin there the longest.
-        let (place, sign, comparison) = COMPARISONS
-            .iter()
-            .filter_map(|(sign, comparison)| Some((head.find(sign)?, *sign, *comparison)))
-            .min_by_key(|(place, sign, _)| (*place, usize::MAX - sign.len()))
-            .ok_or_else(|| refuse("no comparison".into(), FORM))?;
-        let metric: Metric = head[..place].parse()?;
-        let given = head[place + sign.len()..].trim();
+        let Parts { metric, comparison, bound: given, at, .. } =
+            Parts::of(text).ok_or_else(|| refuse("no comparison".into(), FORM))?;
+        let at = at.map_or(Ok(vec![]), expand_words).map_err(|e| refuse(e, "NAME=VALUE"))?;
+        let metric: Metric = metric.parse()?;
         let unit = metric.unit();
         let bound =
             unit.read(given).ok_or_else(|| refuse(format!("'{given}'"), unit.accepted()))?;

@@ -163,7 +163,7 @@ pub fn ranges(name: &str, text: &str) -> Result<Vec<String>, ModelError> {
         let (to, step, factor) = match (rest.split_once(':'), rest.split_once('*')) {
             (Some((to, step)), _) => (to, Some(step), None),
             (None, Some((to, factor))) => (to, None, Some(factor)),
-            (None, None) => (rest, Some("1"), None),
+            (None, None) => (rest, None, None),
         };
         let bad = || refuse(word, FORM);
         let (first, unit) = number(from).ok_or_else(bad)?;
@@ -171,18 +171,10 @@ pub fn ranges(name: &str, text: &str) -> Result<Vec<String>, ModelError> {
         if unit != last_unit || last < first {
             return Err(bad());
         }
-        if step == Some("1") && rest == to {
+        if step.is_none() && factor.is_none() {
             let count = (last - first) / 10i128.pow(PLACES as u32) + 1;
             if count > MOST_STEPLESS {
-                // Some nine values, by a step that people would take too.
-                let wide = (count.unsigned_abs() / 8).next_power_of_two();
-                return Err(refuse(
-                    word,
-                    &format!(
-                        "a step: {word}:{wide}{unit} for one in {wide}, {word}:1{unit} for all {count} values; without one up to \
-                         {MOST_STEPLESS}"
-                    ),
-                ));
+                return Err(refuse(word, &stepped(word, unit, count.unsigned_abs(), out.len())));
             }
         }
         let mut value = first;
@@ -216,6 +208,48 @@ pub fn ranges(name: &str, text: &str) -> Result<Vec<String>, ModelError> {
         return Err(refuse(twice, "each value once"));
     }
     Ok(out)
+}
+
+/// What is told instead of a range without a step that has `count` values: ranges that are taken, behind `before` other values.
+fn stepped(word: &str, unit: &str, count: u128, before: usize) -> String {
+    // Some nine values, by a step that people would take too.
+    let wide = (count / 8).next_power_of_two();
+    let all = if count.saturating_add(before as u128) <= MOST_VALUES as u128 {
+        format!("{word}:1{unit} for all {count} values")
+    } else {
+        format!("at most {MOST_VALUES} values")
+    };
+    format!(
+        "a step: {word}:{wide}{unit} for every {}, {all}; without one up to {MOST_STEPLESS}",
+        nth(wide)
+    )
+}
+
+/// `32nd`.
+fn nth(number: u128) -> String {
+    let end = match (number % 100, number % 10) {
+        (11..=13, _) => "th",
+        (_, 1) => "st",
+        (_, 2) => "nd",
+        (_, 3) => "rd",
+        _ => "th",
+    };
+    format!("{number}{end}")
+}
+
+/// Whether these are a range without a step; names in braces stand for numbers.
+pub(super) fn is_stepless(word: &str) -> bool {
+    let mut probe = String::new();
+    let mut rest = word;
+    while let Some((before, (_, after))) =
+        rest.split_once('{').and_then(|(before, tail)| Some((before, tail.split_once('}')?)))
+    {
+        probe += before;
+        probe.push('1');
+        rest = after;
+    }
+    probe += rest;
+    probe.split_once("..").is_some_and(|(a, b)| number(a).is_some() && number(b).is_some())
 }
 
 /// `1.5M` as billionths and the unit behind it.
@@ -278,14 +312,41 @@ mod tests {
     fn a_long_range_names_its_step() {
         let refusal = |text: &str| ranges("size", text).unwrap_err().to_string();
         let told = refusal("64..256");
-        assert!(told.contains("64..256:32 for one in 32, 64..256:1 for all 193 values"), "{told}");
+        assert!(told.contains("64..256:32 for every 32nd, 64..256:1 for all 193 values"), "{told}");
         assert!(refusal("5,1ms..1s").contains("A..B:STEP"), "of two units");
-        assert!(refusal("5,1ms..40ms").contains("1ms..40ms:8ms for one in 8, 1ms..40ms:1ms"));
+        assert!(refusal("5,1ms..40ms").contains("1ms..40ms:8ms for every 8th, 1ms..40ms:1ms"));
         assert!(refusal("0.5..33").contains("for all 33 values"));
         assert_eq!(values("64..256:32").len(), 7);
         assert_eq!(values("64..256:1").len(), 193, "whoever names the step means it");
         assert_eq!(values("1ms..40ms:1ms").len(), 40);
         assert_eq!((values("1..32").len(), values("64..256*2").len()), (32, 3));
+    }
+
+    /// Each range that a refusal names is one that is taken.
+    #[test]
+    fn what_is_advised_is_taken() {
+        for text in [
+            "64..256",
+            "1..100000",
+            "0..9999",
+            "0..10000",
+            "1..9,10..10005",
+            "1s..900s",
+            "1..999999999999",
+        ] {
+            let told = ranges("size", text).unwrap_err().to_string();
+            let advised = told.split_once("a step: ").unwrap().1;
+            let head = text.rsplit_once(',').map_or(String::new(), |(head, _)| format!("{head},"));
+            let all = advised.split([' ', ';']).filter(|word| word.contains(".."));
+            let all: Vec<String> = all.map(|word| format!("{head}{word}")).collect();
+            assert!(!all.is_empty(), "{told}");
+            for range in all {
+                assert!(ranges("size", &range).is_ok(), "{range}: {told}");
+            }
+        }
+        let told = ranges("size", "1..100000").unwrap_err().to_string();
+        assert!(told.contains("for every 16384th, at most 10000 values"), "{told}");
+        assert_eq!([1, 2, 4, 11, 32, 512].map(nth), ["1st", "2nd", "4th", "11th", "32nd", "512th"]);
     }
 
     fn expanded(value: Value, later: &[&str]) -> Result<Value, ModelError> {

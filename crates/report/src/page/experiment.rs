@@ -91,7 +91,7 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
         ..Section::new(
             "what-ran",
             "What ran",
-            vec![Block::Command(super::run::command(&experiment.command)), Block::Facts(facts)],
+            vec![beginning(&experiment.command, &experiment.id), Block::Facts(facts)],
         )
     });
     // The runs of a parallel step are sums over those inside of it.
@@ -122,6 +122,20 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
         sections,
         generator: generator(),
     }
+}
+
+/// How it is begun again: the command, or in words where a server began it with a document of its own, of which no command is left.
+fn beginning(command: &[String], id: &str) -> Block {
+    // What the server's start adds (`ResultArgs::by_api` of the program).
+    if command.iter().any(|word| word == "--by-api") {
+        return Block::Text(format!(
+            "The API of weir serve --ui began it, with a scenario or a plan in a file that was gone afterwards: no command repeats it. \
+             Where it was kept, its scenario is \"scenario\" in the first line of experiments/{id}.journal in the directory of kept \
+             runs: written to a file, weir run runs it, with the seed below; hosts that the request named stand there under \
+             \"hosts\"."
+        ));
+    }
+    Block::Command(super::run::command(command))
 }
 
 /// The same, where nothing may have been expected: then nothing was passed.
@@ -704,6 +718,23 @@ mod tests {
             figures[0].series[0].points.iter().map(|p| (p.x, p.y, p.low)).collect();
         assert_eq!(points, [(100.0, 2.0, Some(1.0)), (200.0, 4.0, Some(3.0))]);
         assert!(figures[0].caption.contains("95 %"));
+    }
+
+    /// A command that can't be given again is none.
+    #[test]
+    fn what_the_api_began_is_told_in_words() {
+        let told = |line: &str| {
+            let command = line.split(' ').map(Into::into).collect();
+            let experiment = Experiment { command, ..experiment(sweep(&[], &[])) };
+            let document = of_experiment(&experiment);
+            crate::page::markdown(&document) + &crate::page::html(&document)
+        };
+        let page = told("weir run --json --by-api -- /tmp/weir-ui-x/1/scenario.json");
+        assert!(!page.contains("To repeat") && !page.contains("--by-api"), "{page}");
+        assert!(!page.contains("/tmp/weir-ui-"), "{page}");
+        assert!(page.contains("experiments/e.journal"), "{page}");
+        let page = told("weir run --json -- scenario.json");
+        assert!(page.contains("To repeat: `weir run --json -- scenario.json`"), "{page}");
     }
 
     /// Such as that a precision was not reached, or that a tool was left out: also where expectations have the table's rows.

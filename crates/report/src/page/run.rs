@@ -357,12 +357,21 @@ fn clocks(clock: &weir_model::record::ClockRelation) -> String {
 pub(super) fn what_ran(record: &Record) -> Section {
     let mut blocks = vec![];
     if let Some(line) = repeating(&record.command, &record.id) {
-        blocks.push(Block::Command(line));
-        let mut text = "A program ran it, with a plan in a file that was gone afterwards; this takes the plan from the kept run.".to_owned();
+        let mut text =
+            "A program ran it, with a plan in a file that was gone afterwards; ".to_owned();
+        if is_kept(&record.command) {
+            blocks.push(Block::Command(line));
+            text += "this takes the plan from the kept run.";
+        } else {
+            // Without that file it is no command that can be given.
+            text += &format!(
+                "the run was not kept. With the plan below in the file that this names: {line}."
+            );
+        }
         if let Some(experiment) = record.labels.get("experiment") {
             text += &format!(
-                " It is a run of experiment {experiment}, whose hosts may be gone as well: weir report {experiment} has the command that \
-                 repeats all of it."
+                " It is a run of experiment {experiment}, whose hosts may be gone as well; where that was kept, \
+                 weir report {experiment} tells how all of it was begun."
             );
         }
         blocks.push(Block::Text(text));
@@ -396,24 +405,42 @@ pub(super) fn what_ran(record: &Record) -> Section {
     Section { background: true, ..Section::new("what-ran", "What ran", blocks) }
 }
 
-/// How a run is repeated that another program started ([`weir_model::record::Record::command`] then names a plan that was there as long
-/// as the run): with the plan that the store has of it, by the same host, key and threads. Absent for what a person started.
+/// How a run is repeated that another program of ours started: with the plan that the store has of it, by the same host, key and
+/// threads. Absent for what a person started.
+///
+/// Its plan was in a directory that an experiment (`weir-run-…`) or a server (`weir-ui-…`) made for itself and removed: nothing else
+/// tells it from a plan of a person's own, who may ask for `--json-stream` too. `web/src/lib/commands.ts` does the same.
 fn repeating(words: &[String], id: &str) -> Option<String> {
     // What belonged to that one run: where it told of itself, when it started, what it was labelled.
     const OWN: [&str; 5] =
         ["--json-stream", "--no-store", "--label=", "--control-socket=", "--start-at="];
+    const PLACES: [&str; 2] = ["weir-run-", "weir-ui-"];
     let (program, _) = words.split_first()?;
-    if !words.iter().any(|w| w == OWN[0]) || !words.iter().any(|w| w.starts_with("--plan=")) {
+    let plan = words.iter().find_map(|word| word.strip_prefix("--plan="))?;
+    let place = plan.rsplit('/').nth(1)?;
+    if !PLACES.iter().any(|own| place.starts_with(own)) {
         return None;
     }
+    let file = format!("{id}.plan.json");
     let left = words.iter().filter(|word| !OWN.iter().any(|own| word.starts_with(own)));
-    let again: Vec<String> =
-        left.map(|word| {
-            if word.starts_with("--plan=") { "--plan=plan.json".into() } else { word.clone() }
-        })
+    let again: Vec<String> = left
+        .map(
+            |word| {
+                if word.starts_with("--plan=") { format!("--plan={file}") } else { word.clone() }
+            },
+        )
         .collect();
+    let again = command(&again);
+    if !is_kept(words) {
+        return Some(again);
+    }
     let show = [program.as_str(), "runs", "show", id, "--plan"].map(String::from);
-    Some(format!("{} > plan.json && {}", command(&show), command(&again)))
+    Some(format!("{} > {} && {again}", command(&show), command(&[file])))
+}
+
+/// Whether the run was to be kept in the store.
+fn is_kept(words: &[String]) -> bool {
+    !words.iter().any(|word| word == "--no-store")
 }
 
 /// The words of a command as a shell takes them.
@@ -446,11 +473,11 @@ mod tests {
 
     #[test]
     fn a_run_that_a_program_started_is_repeated_without_its_lost_file() {
-        let words = "weir test --json-stream --plan=/tmp/weir-run-x/.tmpQ --key-file=k --port=1 --label=experiment=e --no-store \
+        let words = "weir test --json-stream --plan=/tmp/weir-run-x/.tmpQ --key-file=k --port=1 --label=experiment=e \
                      --control-socket=/tmp/s --start-at=monotonic:5 --spin=1ms -- 192.0.2.1";
         let words: Vec<String> = words.split(' ').map(Into::into).collect();
-        let line = "weir runs show id --plan > plan.json && \
-                    weir test --plan=plan.json --key-file=k --port=1 --spin=1ms -- 192.0.2.1";
+        let again = "weir test --plan=id.plan.json --key-file=k --port=1 --spin=1ms -- 192.0.2.1";
+        let line = format!("weir runs show id --plan > id.plan.json && {again}");
         let record = |command: &[String]| Record {
             id: "id".into(),
             command: command.to_vec(),
@@ -462,13 +489,28 @@ mod tests {
         assert!(told.contains(&format!("To repeat: `{line}`")), "{told}");
         let page = crate::page::html(&crate::page::of_run(&record(&words)));
         assert!(
-            page.contains("weir report e has the command") && !page.contains(".tmpQ"),
+            page.contains("weir report e tells how all of it was begun") && !page.contains(".tmpQ"),
             "{page}"
         );
+        // Nothing shows the plan of a run that was not kept, but the page itself.
+        let mut unkept = words;
+        unkept.insert(4, "--no-store".into());
+        assert!(!markdown(&record(&unkept)).contains("To repeat"));
+        let page = crate::page::html(&crate::page::of_run(&record(&unkept)));
+        assert!(page.contains("With the plan below") && page.contains(again), "{page}");
+        let server = "weir test --json-stream --plan=/tmp/weir-ui-y/1.plan --control-socket=/tmp/weir-ui-y/1.sock -- h";
+        let server: Vec<String> = server.split(' ').map(Into::into).collect();
+        let line = "weir runs show id --plan > id.plan.json && weir test --plan=id.plan.json -- h";
+        assert_eq!(repeating(&server, "id").as_deref(), Some(line));
         // As a person gave it.
-        for own in ["weir test h --plan=mine.toml", "weir test h --json-stream"] {
+        for own in [
+            "weir test h --plan=mine.toml",
+            "weir test h --json-stream",
+            "weir test --json-stream --plan=mine.toml --label=experiment=mine h",
+            "weir test --json-stream --plan=/home/me/plans/mine.toml h",
+        ] {
             let words: Vec<String> = own.split(' ').map(Into::into).collect();
-            assert!(markdown(&record(&words)).contains(&format!("To repeat: `{own}`")));
+            assert!(markdown(&record(&words)).contains(&format!("To repeat: `{own}`")), "{own}");
         }
     }
 }

@@ -134,6 +134,7 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
         ),
     };
     let files = Files::new(&job.directory);
+    let is_resumed = job.earlier.is_some();
     let (journal, experiments) = match job.earlier {
         Some((mut journal, head)) => {
             let now = scenario::files(&job.scenario, &files, &words).map_err(refused)?;
@@ -193,9 +194,10 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
         tell: &tell,
         monotonic_ns: &monotonic_ns,
     };
+    let much = extent_words(&extent, job.simulate, is_resumed.then(|| journal.repetitions()));
     if !args.json {
-        print(&head(&job.scenario, &options, &extent))?;
-    } else if let Some(words) = extent_words(&extent, job.simulate) {
+        print(&head(&job.scenario, &options, much.as_deref()))?;
+    } else if let Some(words) = much {
         note(&words);
     }
     let Ended { experiment, error } =

@@ -97,11 +97,12 @@ pub(crate) fn run(args: &RunArgs, command: &[OsString]) -> Result<i32, CliError>
     if args.check {
         let files = Files::new(directory);
         let extent = check(&scenario, &files, &words).map_err(refused)?;
-        let much = extent.words().unwrap_or_else(|| format!("at least {} runs", extent.runs));
+        let plural = if scenario.steps.len() == 1 { "" } else { "s" };
         return print(&format!(
-            "{}: {} steps, nothing is wrong with it\n{much}\n",
+            "{}: {} step{plural}, nothing is wrong with it\n{}\n",
             scenario.name,
-            scenario.steps.len()
+            scenario.steps.len(),
+            extent.words(None)
         ));
     }
     let job = Job {
@@ -159,7 +160,7 @@ fn resume(
             )));
         }
     }
-    let scenario = Scenario::parse(&head.scenario, head.quick, &head.set, &head.hosts)
+    let scenario = Scenario::parse_kept(&head.scenario, head.quick, &head.set, &head.hosts)
         .map_err(|error| CliError::Plan { path: path.clone(), error })?;
     let job = Job {
         scenario,

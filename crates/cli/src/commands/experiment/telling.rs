@@ -21,19 +21,27 @@ pub(super) fn cleaned(text: &str) -> String {
 }
 
 /// What is about to be done.
-pub(super) fn head(scenario: &Scenario, options: &Options<'_>, extent: &Extent) -> String {
-    cleaned(&heading(scenario, options, extent))
+pub(super) fn head(scenario: &Scenario, options: &Options<'_>, much: Option<&str>) -> String {
+    cleaned(&heading(scenario, options, much))
 }
 
-/// How much is about to be done; the virtual clock has a time of its own.
-pub(super) fn extent_words(extent: &Extent, is_simulated: bool) -> Option<String> {
-    let sending = if is_simulated { Duration::ZERO } else { extent.sending };
-    Extent { sending, ..*extent }.words()
+/// How much is about to be done, and how many runs of it are done where it is gone on with; the virtual clock has a time of its
+/// own. Absent for one run, which is what was asked for.
+pub(super) fn extent_words(
+    extent: &Extent,
+    is_simulated: bool,
+    done: Option<u64>,
+) -> Option<String> {
+    let mut extent = *extent;
+    if is_simulated {
+        (extent.sending, extent.waiting) = (Duration::ZERO, Duration::ZERO);
+    }
+    extent.is_worth_telling().then(|| extent.words(done))
 }
 
-fn heading(scenario: &Scenario, options: &Options<'_>, extent: &Extent) -> String {
+fn heading(scenario: &Scenario, options: &Options<'_>, much: Option<&str>) -> String {
     let mut out = format!("{}\n", scenario.title.as_ref().unwrap_or(&scenario.name));
-    if let Some(words) = extent_words(extent, options.simulate) {
+    if let Some(words) = much {
         out += &format!("{words}\n");
     }
     if let Some(method) = &scenario.method {

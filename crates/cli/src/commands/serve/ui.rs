@@ -132,6 +132,7 @@ pub(super) fn run(
             note(&told_once);
         }
     }
+    // Pages of runs know by this name that a plan in it is gone.
     let directory = tempfile::Builder::new()
         .prefix("weir-ui-")
         .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700))

@@ -98,6 +98,7 @@ impl<'a> World<'a> {
                 Some(Lab::up(&spec)?)
             }
         };
+        // Pages of runs know by this name that the plan is gone.
         let directory =
             tempfile::Builder::new().prefix("weir-run-").tempdir().map_err(|source| {
                 let path = std::env::temp_dir();

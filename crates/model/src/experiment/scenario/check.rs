@@ -182,7 +182,7 @@ impl Scenario {
                     "sums of parallel alone, such as 'sum throughput >= 1 Gbit/s', and others of the tests in it",
                 );
             }
-            check_where(&rule, action, axes, &format!("{at}.expect"))?;
+            check_where(&rule, action, axes, at)?;
         }
         let is_test = matches!(action, Action::Test(test) if !test.background);
         if !step.published.is_empty() && !is_parallel && !is_test {
@@ -466,16 +466,17 @@ fn most_runs(steps: &[Step]) -> Result<u64, ModelError> {
 
 /// What an expectation's `where` names has to be there: else nothing would be judged, and nothing could fail.
 fn check_where(rule: &Rule, action: Action<'_>, around: &Axes, at: &str) -> Result<(), ModelError> {
+    let own = |over| check_axes(over, &format!("{at}.{}", action.name()));
     let mut axes = match action {
-        Action::Sweep(sweep) => with(around, check_axes(&sweep.over, at)?),
-        Action::Compare(compare) => with(around, check_axes(&compare.over, at)?),
+        Action::Sweep(sweep) => with(around, own(&sweep.over)?),
+        Action::Compare(compare) => with(around, own(&compare.over)?),
         _ => around.clone(),
     };
     if let Action::Compare(compare) = action {
         axes.insert("tool".into(), compare.tools.clone());
     }
     for (name, value) in &rule.at {
-        let place = format!("{at}: where {name}={value}");
+        let place = format!("{at}.expect: where {name}={value}");
         let hint = |given: &str, known: &[&str]| {
             let near = nearest(given, known.iter().copied());
             let near = near.map_or_else(String::new, |n| format!(" (did you mean {n}?)"));

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
+use super::kept::respelt;
 use super::nearest::read;
 use super::{HostSpec, SCENARIO_SCHEMA, Scenario, Step, nearest, refuse};
 use crate::ModelError;
@@ -22,6 +23,30 @@ impl Scenario {
         is_quick: bool,
         set: &Variables,
         hosts: &BTreeMap<String, HostSpec>,
+    ) -> Result<Scenario, ModelError> {
+        Self::parse_by(text, is_quick, set, hosts, &|_| {})
+    }
+
+    /// The same for a text that a journal has kept, maybe of an earlier version: what that took and [`Scenario::parse`] refuses
+    /// (a long range without a step, a share without its per cent) means what it meant.
+    ///
+    /// # Errors
+    /// As [`Scenario::parse`].
+    pub fn parse_kept(
+        text: &str,
+        is_quick: bool,
+        set: &Variables,
+        hosts: &BTreeMap<String, HostSpec>,
+    ) -> Result<Scenario, ModelError> {
+        Self::parse_by(text, is_quick, set, hosts, &respelt)
+    }
+
+    fn parse_by(
+        text: &str,
+        is_quick: bool,
+        set: &Variables,
+        hosts: &BTreeMap<String, HostSpec>,
+        spell: &dyn Fn(&mut Value),
     ) -> Result<Scenario, ModelError> {
         let document = |reason: String| ModelError::Document {
             document: SCENARIO_SCHEMA,
@@ -81,6 +106,9 @@ impl Scenario {
             }
         }
         let mut expanded = expand(&raw, &variables, &BTreeSet::new(), "")?;
+        if let Some(steps) = expanded.get_mut("step") {
+            spell(steps);
+        }
         if let Some(fields) = expanded.as_object_mut()
             && !variables.is_empty()
         {
