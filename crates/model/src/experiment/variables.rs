@@ -136,7 +136,7 @@ pub(super) fn expand_words(text: &str) -> Result<Vec<(String, String)>, String> 
         .collect()
 }
 
-/// The values of an axis: `tcp,udp`, `128..1408:128` (both ends belong to it), `1M..1G*10`, or a list of such. The unit
+/// The values of an axis: `tcp,udp`, `128..1408:128` (both ends belong to it), `1M..1000M*10`, or a list of such. The unit
 /// stands behind every number alike (`1ms..5ms:1ms`), or behind the ends only. A range without a step goes by 1, up to 32 values.
 ///
 /// # Errors
@@ -148,7 +148,7 @@ pub fn ranges(name: &str, text: &str) -> Result<Vec<String>, ModelError> {
         accepted: accepted.into(),
     };
     const FORM: &str =
-        "A..B:STEP or A..B*FACTOR with numbers of one unit, such as 128..1408:128 or 1M..1G*10";
+        "A..B:STEP or A..B*FACTOR with numbers of one unit, such as 128..1408:128 or 1M..1000M*10";
     let mut out: Vec<String> = vec![];
     for word in text.split(',').map(str::trim) {
         if word.is_empty() {
@@ -168,8 +168,11 @@ pub fn ranges(name: &str, text: &str) -> Result<Vec<String>, ModelError> {
         let bad = || refuse(word, FORM);
         let (first, unit) = number(from).ok_or_else(bad)?;
         let (last, last_unit) = number(to).ok_or_else(bad)?;
-        if unit != last_unit || last < first {
+        if unit != last_unit {
             return Err(bad());
+        }
+        if last < first {
+            return Err(refuse(word, "a range from its smaller end to its larger one"));
         }
         if step.is_none() && factor.is_none() {
             let count = (last - first) / 10i128.pow(PLACES as u32) + 1;
@@ -181,14 +184,20 @@ pub fn ranges(name: &str, text: &str) -> Result<Vec<String>, ModelError> {
         let advance: Box<dyn Fn(i128) -> Option<i128>> = if let Some(factor) = factor {
             let (factor, none) = number(factor).ok_or_else(bad)?;
             let one = 10i128.pow(PLACES as u32);
-            if !none.is_empty() || factor <= one || first <= 0 {
+            if !none.is_empty() {
                 return Err(bad());
+            }
+            if factor <= one || first <= 0 {
+                return Err(refuse(word, "a factor above 1, and a beginning above 0"));
             }
             Box::new(move |v| v.checked_mul(factor).map(|v| (v + one / 2) / one))
         } else {
             let (step, step_unit) = number(step.unwrap_or("1")).ok_or_else(bad)?;
-            if step <= 0 || !(step_unit == unit || step_unit.is_empty()) {
+            if !(step_unit == unit || step_unit.is_empty()) {
                 return Err(bad());
+            }
+            if step <= 0 {
+                return Err(refuse(word, "a step above 0"));
             }
             Box::new(move |v| v.checked_add(step))
         };
@@ -305,6 +314,15 @@ mod tests {
             ["5..1", "1..5:0", "1M..5G:1M", "1..5*1", "0..5*2", "1,,2", "1..100000", "1,1", ""]
         {
             assert!(ranges("size", text).is_err(), "{text}");
+        }
+        for (text, why) in [
+            ("5..1", "from its smaller end"),
+            ("1..5:0", "a step above 0"),
+            ("1..5*1", "a factor above 1"),
+            ("1M..1G*10", "of one unit, such as 128..1408:128 or 1M..1000M*10"),
+        ] {
+            let told = ranges("size", text).unwrap_err().to_string();
+            assert!(told.contains(why), "{told}");
         }
     }
 

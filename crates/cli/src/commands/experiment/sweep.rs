@@ -30,7 +30,7 @@ use crate::key::KeyArgs;
                         weir sweep HOST --over transport=tcp,udp --over connections=1,16 -t 5\n  \
                         weir sweep --lab --over loss=0,0.5,1 --both \"delay 20ms, loss {loss}%\" -t 2\n\
                         A name is a parameter of the plan (size, rate, connections, transport, family, mss, window, …; of one\n\
-                        connection NAME.rate), or one that the laws hold as {NAME}. Ranges hold both ends: 1M..1G*10 multiplies.\n\
+                        connection NAME.rate), or one that the laws hold as {NAME}. Ranges hold both ends: 1M..1000M*10 multiplies.\n\
                         An interrupted sweep goes on with weir run --resume."
 )]
 pub(crate) struct SweepArgs {
@@ -72,7 +72,7 @@ pub(crate) struct GridArgs {
     #[arg(long, value_name = "PERCENT", value_parser = percentage, requires = "most_runs")]
     precision: Option<f64>,
     /// Most repetitions of a point with --precision
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", requires = "precision", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     most_runs: Option<u32>,
     /// What is tabulated: throughput, loss, 'p99 one_way_delay', …; may be repeated
     /// [default: throughput, packet_rate, loss, jitter]
@@ -187,6 +187,13 @@ fn scenario(grid: GridArgs, test: TestArgs, name: &str) -> Result<Scenario, CliE
         b_to_a: grid.b_to_a.clone(),
         ..Impairing::default()
     };
+    if impairing.is_empty() && grid.emulator.is_some() {
+        return Err(CliError::flag(
+            "--emulator",
+            "no laws to give it",
+            "--both, --a-to-b or --b-to-a with it",
+        ));
+    }
     if !impairing.is_empty() && !grid.lab && grid.emulator.is_none() {
         return Err(CliError::flag(
             "--both",
