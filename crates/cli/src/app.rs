@@ -183,11 +183,18 @@ pub(crate) fn tell(error: &CliError, form: ErrorForm) {
     if error.exit_code() == 0 {
         return;
     }
-    let _ = match form {
-        ErrorForm::Text => writeln!(stderr(), "error: {}", error.chain()),
-        ErrorForm::Json => writeln!(stdout(), "{}", error.body().json()),
-        ErrorForm::Stream => writeln!(stdout(), "{}", error.body().event()),
+    let told = match form {
+        ErrorForm::Text => return note(&format!("error: {}", error.chain())),
+        ErrorForm::Json => error.body().json(),
+        ErrorForm::Stream => error.body().event(),
     };
+    let mut out = stdout();
+    // What stdout does not take may be the very error.
+    let is_gone = |e: std::io::Error| e.kind() == std::io::ErrorKind::BrokenPipe;
+    let written = writeln!(out, "{told}").and_then(|()| out.flush());
+    if written.is_err_and(|e| !is_gone(e)) {
+        note(&format!("error: {}", error.chain()));
+    }
 }
 
 /// A line to stderr that must not end the program when stderr is gone, as `eprintln!` would.
@@ -237,13 +244,23 @@ fn tip(refusal: &clap::Error, words: &[OsString]) -> Option<String> {
             of_another_tool(command, flag).map(Into::into).or_else(|| {
                 // A flag that looks like it is the better tip.
                 let has_better = refusal.get(ContextKind::SuggestedArg).is_some();
-                let is_known = command_line().find_subcommand(command).is_some();
-                let of = if is_known { format!("{command} ") } else { String::new() };
+                let line = command_line();
+                let known = line.find_subcommand(command);
+                let verb = words.get(2).and_then(|verb| known?.find_subcommand(verb.to_str()?));
+                let names =
+                    [known, verb].into_iter().flatten().map(|c| format!("{} ", c.get_name()));
+                let of: String = names.collect();
                 (!has_better && flag.starts_with('-'))
                     .then(|| format!("weir {of}--help lists the flags"))
             })
         }
         ErrorKind::MissingRequiredArgument if command == "impair" => {
+            let Some(ContextValue::Strings(missing)) = refusal.get(ContextKind::InvalidArg) else {
+                return None;
+            };
+            if !missing.iter().any(|name| name == "<A>" || name == "<B>") {
+                return None;
+            }
             let word = words.get(2)?.to_str().filter(|word| !word.starts_with('-'))?;
             let verbs = ["set", "show", "start", "stop", "log", "stats", "save", "exec"];
             // Whoever wrote a command lacks something else.
@@ -342,6 +359,7 @@ mod tests {
             (&["weir", "serve", "-q"], "weir serve --help"),
             (&["weir", "impair", "shw"], "weir impair show"),
             (&["weir", "impair", "eth0"], "weir impair A B"),
+            (&["weir", "runs", "list", "-q"], "weir runs list --help"),
         ] {
             let line: Vec<OsString> = words.iter().map(OsString::from).collect();
             let refusal = Cli::try_parse_from(&line).unwrap_err();
@@ -353,6 +371,10 @@ mod tests {
             assert!(text.contains("\n\nUsage: weir "), "{text}");
         }
         let line: Vec<OsString> = ["weir", "test", "h", "--udpp"].iter().map(Into::into).collect();
+        assert_eq!(tip(&Cli::try_parse_from(&line).unwrap_err(), &line), None);
+        // Its interfaces are there.
+        let words = ["weir", "impair", "a", "b", "--journal-limit", "10"];
+        let line: Vec<OsString> = words.iter().map(Into::into).collect();
         assert_eq!(tip(&Cli::try_parse_from(&line).unwrap_err(), &line), None);
         let line: Vec<OsString> = ["weir", "impair", "exec"].iter().map(Into::into).collect();
         assert_eq!(tip(&Cli::try_parse_from(&line).unwrap_err(), &line), None);

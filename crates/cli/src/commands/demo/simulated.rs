@@ -10,9 +10,12 @@ use super::summary::Summary;
 use crate::app::style;
 use crate::error::CliError;
 use crate::output::print;
+use crate::signals;
 
 /// Runs the rows; 0 all hold, 1 one does not.
 pub(super) fn run(seconds: u32, json: bool) -> Result<i32, CliError> {
+    // There is nothing to take down; and whoever was started with SIGINT ignored, as by a shell's `&`, ends all the same.
+    signals::each(|reason| std::process::exit(reason.exit_code()))?;
     let begun = Instant::now();
     let internal =
         |what: &str, e: &dyn std::fmt::Display| CliError::Internal(format!("demo row {what}: {e}"));

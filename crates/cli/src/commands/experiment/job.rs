@@ -112,11 +112,16 @@ fn same_files(
 
 /// Runs it and tells of it; the exit code by contract.
 pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Result<i32, CliError> {
+    // First of all: many points take seconds to be checked.
+    let stop = Stop::new();
+    signals::listen(&stop)?;
     let files = Files::new(job.directory.clone());
     // Before anything of it is kept.
     let extent = check(&job.scenario, &files, &words).map_err(refused)?;
-    let stop = Stop::new();
-    signals::listen(&stop)?;
+    if let Some(reason) = stop.reason() {
+        note(&format!("{}; nothing was run", reason.text()));
+        return Ok(reason.exit_code());
+    }
     let now = since_epoch(SystemTime::now());
     let identity = Identity::new(command, Default::default(), now, random::u64());
     // A seed that people can type, and that JSON keeps.
