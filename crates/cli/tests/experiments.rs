@@ -359,6 +359,20 @@ fn a_sweep_says_how_much_it_will_be() {
     }
 }
 
+/// A flag that would do nothing is refused.
+#[test]
+fn flags_that_lack_what_they_are_for_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    for (words, wanted) in
+        [(["--emulator", "/nonexistent"], "--both"), (["--most-runs", "3"], "--precision")]
+    {
+        let words = [&["sweep", "127.0.0.1", "--over", "size=64"], &words[..]].concat();
+        let (output, _, err) = run(dir.path(), &words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {err}");
+        assert!(err.contains(wanted), "{words:?}: {err}");
+    }
+}
+
 /// What an earlier version began and this one would refuse to begin is gone on with, as it was meant.
 #[test]
 fn an_experiment_of_earlier_rules_is_gone_on_with() {

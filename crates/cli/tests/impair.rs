@@ -487,6 +487,18 @@ fn captures_and_profiles_need_no_rights() {
         assert_eq!(refused.status.code(), Some(2), "{journal}");
         assert!(refused.stderr.contains("--journal"), "{journal}");
     }
+    // What is no capture, and a journal that cannot be, leave an earlier result as it was.
+    std::fs::write(file("nonsense"), "nonsense").unwrap();
+    let directory = dir.path().to_str().unwrap();
+    for (input, more) in [
+        (file("nonsense"), &[][..]),
+        (directory.to_owned(), &[]),
+        (from.clone(), &["--journal", "/nonexistent/j"]),
+    ] {
+        let words = [&["impair", "--pcap-in", &input, "--pcap-out", &to], more].concat();
+        assert_eq!(weir(&words).status.code(), Some(2), "{words:?}");
+        assert_eq!(std::fs::read(&to).unwrap(), out, "{words:?}");
+    }
     // Nor is what a journal has beside it, and removes, either of them.
     let (beside, own) = (file("j.configurations"), file("j"));
     std::fs::copy(&from, &beside).unwrap();
@@ -517,6 +529,12 @@ fn captures_and_profiles_need_no_rights() {
     assert_eq!(piped.stdout, out, "nothing but the capture");
     assert!(String::from_utf8_lossy(&piped.stderr).starts_with("stdin → stdout, seed"));
     assert_eq!(weir(&["impair", "--pcap-in", &from]).status.code(), Some(2));
+    let both = weir(&["impair", "a", "b", "--pcap-out", &new]);
+    assert_eq!(both.status.code(), Some(2), "{}", both.stderr);
+    assert!(both.stderr.contains("--pcap-out"), "{}", both.stderr);
+    let flag = weir(&["impair", "exec", "--both", "loss 1%", "--quiet", "--", "true"]);
+    assert_eq!(flag.status.code(), Some(2), "{}", flag.stderr);
+    assert!(flag.stderr.contains("--quiet: no flag of weir impair exec"), "{}", flag.stderr);
     assert_eq!(weir(&["impair", "a", "b", "--both", "loss 200%"]).status.code(), Some(2));
     let list = weir(&["profiles"]).good();
     assert!(list.contains("3g-good") && list.contains("[1]"), "{list}");

@@ -168,10 +168,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FILE", requires = "pcap_out", conflicts_with_all = ["a", "b", "link", "duration", "force", "ring", "control_socket", "no_real_time", "dead_man", "journal_limit"])]
     pub(crate) pcap_in: Option<PathBuf>,
     /// Where the impaired capture goes (- is stdout; the report then goes to stderr)
-    #[arg(long, value_name = "FILE", requires = "pcap_in")]
+    #[arg(long, value_name = "FILE", requires = "pcap_in", conflicts_with_all = ["a", "b"])]
     pub(crate) pcap_out: Option<PathBuf>,
     /// In a capture: frames from this address enter at A, all others at B
-    #[arg(long, value_name = "MAC", requires = "pcap_in", value_parser = mac)]
+    #[arg(long, value_name = "MAC", requires = "pcap_in", conflicts_with_all = ["a", "b"], value_parser = mac)]
     pub(crate) a_mac: Option<[u8; 6]>,
 }
 

@@ -1,8 +1,8 @@
 //! `weir impair --pcap-in F --pcap-out F`: the same engine on a capture's own clock.
 
 use std::fs::File;
-use std::io::{BufReader, BufWriter, IsTerminal, Read, Write, stdin, stdout};
-use std::path::Path;
+use std::io::{BufReader, BufWriter, ErrorKind, IsTerminal, Read, Write, stdin, stdout};
+use std::path::{Path, PathBuf};
 
 use weir_emulator::Ending;
 use weir_emulator::replay::Replay;
@@ -55,7 +55,7 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
     let output: Box<dyn Write> = if piped_out {
         Box::new(stdout().lock())
     } else {
-        Box::new(File::create(to).map_err(CliError::io("write capture", to))?)
+        Box::new(Untouched::open(to).map_err(CliError::io("write capture", to))?)
     };
     let name = |path: &Path, pipe, of_pipe: &str| match pipe {
         true => of_pipe.to_owned(),
@@ -85,4 +85,52 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
     out += &text::table(&report, &style());
     print(&out)?;
     outcome(error, false, 0)
+}
+
+/// A file that stays what it is until something is written: an input that is no capture costs nobody an earlier result.
+enum Untouched {
+    /// There already, as it was.
+    Before(File),
+    /// Not there yet.
+    Absent(PathBuf),
+    /// Written to.
+    Begun(File),
+}
+
+impl Untouched {
+    fn open(path: &Path) -> std::io::Result<Untouched> {
+        match File::options().write(true).open(path) {
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(Untouched::Absent(path.into())),
+            file => file.map(Untouched::Before),
+        }
+    }
+
+    fn begun(&mut self) -> std::io::Result<&mut File> {
+        let file = match self {
+            Untouched::Begun(file) => return Ok(file),
+            Untouched::Absent(path) => File::create(path)?,
+            Untouched::Before(file) => {
+                // A device or a pipe has no length to cut.
+                if file.metadata()?.is_file() {
+                    file.set_len(0)?;
+                }
+                file.try_clone()?
+            }
+        };
+        *self = Untouched::Begun(file);
+        self.begun()
+    }
+}
+
+impl Write for Untouched {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.begun()?.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        match self {
+            Untouched::Begun(file) => file.flush(),
+            Untouched::Before(_) | Untouched::Absent(_) => Ok(()),
+        }
+    }
 }

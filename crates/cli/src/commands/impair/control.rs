@@ -168,7 +168,9 @@ fn the_only_one() -> Result<PathBuf, CliError> {
         1 => Ok(alive.remove(0)),
         0 => Err(CliError::Control {
             path: directory,
-            reason: "no emulator of this user runs (weir impair A B starts one)".into(),
+            reason: "no emulator of this user listens there (weir impair A B starts one; one with a --control-socket of its own is \
+                     named by --socket)"
+                .into(),
             exit_code: 3,
         }),
         _ => {

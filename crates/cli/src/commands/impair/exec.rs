@@ -42,6 +42,13 @@ pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
     let Some((program, words)) = args.command.split_first() else {
         return Err(CliError::Usage("a command is needed".into()));
     };
+    if program.to_string_lossy().starts_with('-') {
+        return Err(CliError::flag(
+            &program.to_string_lossy(),
+            "no flag of weir impair exec",
+            "its flags (weir impair exec --help), then -- and the command",
+        ));
+    }
     if effective_user_id() != 0 {
         // Before there are threads; threads of ours then may enter the lab's namespaces.
         enter_user_namespace().map_err(weir_lab::Error::from)?;

@@ -48,8 +48,8 @@ fn outcome(error: Option<EmulatorError>, json: bool, code: i32) -> Result<i32, C
 pub(crate) fn exit_code(error: &EmulatorError) -> i32 {
     use EmulatorError as E;
     let of_system = |errno: Option<i32>| match errno {
-        // ENODEV: an interface that is not there is a mistyped argument.
-        Some(19) => 2,
+        // ENODEV, EISDIR: an interface that is not there, or a directory for a file, is a mistyped argument.
+        Some(19 | 21) => 2,
         _ => 4,
     };
     match error {
