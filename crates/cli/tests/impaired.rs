@@ -132,7 +132,7 @@ fn what_a_short_queue_drops_is_placed_there_at_either_end() {
     let test = "what_a_short_queue_drops_is_placed_there_at_either_end";
     let Some(mut bench) = Bench::up(test, &["tc"]) else { return };
     bench.serve(&[]);
-    let shape = "qdisc add dev eth0 root tbf rate 8mbit burst 4kb limit 6000";
+    let shape = "qdisc add dev eth0 root tbf rate 2mbit burst 4kb limit 6000";
     for (host, side, more) in [("a", "local", None), ("b", "remote", Some("-R"))] {
         bench.tool(host, "tc", &shape.split(' ').collect::<Vec<_>>());
         let words = ["-u", "-b", "4000pps", "-l", "500", "-k", "2000", "--loss-threshold", "1s"];
