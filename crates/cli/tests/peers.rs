@@ -29,19 +29,27 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("not a number: {value}"))
 }
 
+/// How often iperf3 may lose packets of its own, or not send them, in a path that loses none.
+const MOST_DISTURBED: usize = 6;
+
 #[test]
 fn a_paced_rate_is_iperf3s() {
     let Some(mut bench) = Bench::up("a_paced_rate_is_iperf3s", &["iperf3"]) else { return };
     bench.serve(&[]);
-    let words = ["-u", "-b", "50M", "-l", "1400", "-t", "2"];
-    let theirs = &iperf3(&bench, &words)["end"]["sum"];
+    // Its socket has the default buffer, which a stall of a busy machine fills: at 10 Mbit/s one of 100 ms, and then again.
+    let words = ["-u", "-b", "10M", "-l", "1400", "-t", "2"];
+    // What a stall at the end kept it from sending is not made up for either.
+    let whole = |sum: &Value| {
+        number(&sum["lost_packets"]) < 0.01 * number(&sum["packets"])
+            && number(&sum["bits_per_second"]) > 0.99 * 10e6
+    };
+    let mut sums = (0..MOST_DISTURBED).map(|_| iperf3(&bench, &words)["end"]["sum"].clone());
+    let theirs = sums.find(whole).expect("iperf3 lost or kept back 1 % each time");
+    drop(sums);
     let record = bench.test(&words);
     let total = record.total.forward.as_ref().unwrap();
     let ours = total.receiver.as_ref().unwrap();
     assert_eq!(ours.lost_packets, Some(0));
-    // Its socket has the default buffer, which a stall of a busy machine fills.
-    let (lost, all) = (number(&theirs["lost_packets"]), number(&theirs["packets"]));
-    assert!(lost < 0.01 * all, "iperf3 lost {lost} of {all}");
     // A slot that a busy machine made us miss is skipped and counted; iperf3 sends it late.
     let sender = record.flows[0].sender.as_ref().unwrap();
     let slots = sender.packets + sender.missed_slots.unwrap();
