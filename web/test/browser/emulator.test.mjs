@@ -74,10 +74,11 @@ test('a journal is begun with the emulator, flows are left out of it and taken i
   }
   // Whoever ends it is told that the journal goes too.
   const asked = page.waitForEvent('dialog');
-  void page.getByRole('button', { name: 'End', exact: true }).click();
+  const clicked = page.getByRole('button', { name: 'End', exact: true }).click();
   const dialog = await asked;
   assert.match(dialog.message(), /journal/);
   await dialog.dismiss();
+  await clicked;
   site.quiet();
 });
 
