@@ -85,9 +85,10 @@ impl<'d> Inner<'d, '_, '_> {
         let reason = out.reason.take();
         self.close(out);
         out.reason = out.reason.take().or(reason);
-        if done < of && out.outcome != Outcome::Error {
-            out.outcome = Outcome::Error;
-            out.reason = Some(self.unmade(done, of));
+        if out.outcome != Outcome::Error
+            && let Some(reason) = self.unmade(&out.runs, of)
+        {
+            (out.outcome, out.reason) = (Outcome::Error, Some(reason));
         }
         Ok(())
     }

@@ -332,20 +332,61 @@ struct Inner<'d, 'r, 'a> {
     rules: Vec<Rule>,
 }
 
-/// Why a step made fewer runs than it was to make.
-fn unmade(done: u64, of: u64, is_stopped: bool, is_late: bool) -> String {
-    let why = match (is_stopped, is_late) {
-        (true, _) => "interrupted: ",
-        (_, true) => "its time was over: ",
-        _ => "",
+/// What ended a step before its runs were made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cut {
+    /// The experiment was stopped.
+    Stopped,
+    /// Its time was over.
+    Late,
+}
+
+/// Whether the newest run was cut short by what ended its step.
+fn is_cut_short(runs: &[RunRef], cut: Option<Cut>) -> bool {
+    cut.is_some() && runs.last().is_some_and(|run| run.error.is_some())
+}
+
+/// Why a step made fewer runs than it was to make: those that are whole, the one that was cut short, and those that failed by
+/// themselves are told apart.
+fn unmade(runs: &[RunRef], of: u64, cut: Option<Cut>) -> String {
+    let why = match cut {
+        Some(Cut::Stopped) => "interrupted: ",
+        Some(Cut::Late) => "its time was over: ",
+        None => "",
     };
-    format!("{why}{done} of {of} runs were made")
+    let counted = || runs.iter().filter(|run| !run.superseded);
+    let whole = counted().filter(|run| run.error.is_none()).count();
+    let is_short = is_cut_short(runs, cut);
+    // The attempt before one that was cut short was to be made again, and is in no figures.
+    let is_counted = is_short && runs.last().is_some_and(|run| !run.superseded);
+    let failed = counted().count() - whole - usize::from(is_counted);
+    let mut words = format!("{why}{whole} of {of} runs were made");
+    if is_short {
+        words += ", 1 was cut short";
+    }
+    if failed > 0 {
+        words += &format!(", {failed} failed");
+    }
+    words
 }
 
 impl<'d> Inner<'d, '_, '_> {
-    fn unmade(&self, done: u64, of: u64) -> String {
-        let is_late = self.until.is_some_and(|until| Instant::now() >= until);
-        unmade(done, of, self.doing.is_stopped(), is_late)
+    /// What ended the step, if something did.
+    fn cut(&self) -> Option<Cut> {
+        let is_late = || self.until.is_some_and(|until| Instant::now() >= until);
+        match self.doing.is_stopped() {
+            true => Some(Cut::Stopped),
+            false => is_late().then_some(Cut::Late),
+        }
+    }
+
+    /// Why fewer runs than `of` were made whole where something ended the step before its time; absent where so many came to
+    /// their ends, whatever those were.
+    fn unmade(&self, runs: &[RunRef], of: u64) -> Option<String> {
+        let ended = runs.iter().filter(|run| !run.superseded).count() as u64;
+        let cut = self.cut();
+        let is_short = is_cut_short(runs, cut);
+        (ended < of || is_short).then(|| unmade(runs, of, cut))
     }
 
     fn act<'s>(
@@ -367,9 +408,10 @@ impl<'d> Inner<'d, '_, '_> {
             Action::Test(test) if test.background => self.begin(test, scope),
             Action::Test(test) => {
                 self.tests(test, out)?;
-                let (made, wanted) = (out.runs.len(), test.runs.unwrap_or(1));
-                if (made as u64) < u64::from(wanted) {
-                    let reason = self.unmade(made as u64, wanted.into());
+                let wanted = test.runs.unwrap_or(1);
+                // The one run of a test says best itself why it has no whole result.
+                let is_told = wanted == 1 && !out.runs.is_empty();
+                if let Some(reason) = self.unmade(&out.runs, wanted.into()).filter(|_| !is_told) {
                     return Err(ScenarioError::program(self.name, &reason));
                 }
                 match published {
@@ -515,12 +557,31 @@ struct OneRun<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::unmade;
+    use super::*;
 
     #[test]
-    fn runs_that_were_not_made_have_a_reason() {
-        assert_eq!(unmade(28, 40, true, true), "interrupted: 28 of 40 runs were made");
-        assert_eq!(unmade(28, 40, false, true), "its time was over: 28 of 40 runs were made");
-        assert_eq!(unmade(8, 40, false, false), "8 of 40 runs were made", "the rest failed");
+    fn runs_that_were_not_made_have_a_reason_and_one_that_was_cut_short_is_not_whole() {
+        let whole = RunRef::default();
+        let failed = RunRef { error: Some("no".into()), ..RunRef::default() };
+        let again = RunRef { superseded: true, ..failed.clone() };
+        let (stopped, late) = (Some(Cut::Stopped), Some(Cut::Late));
+        for (runs, cut, wanted) in [
+            (vec![&whole, &whole], stopped, "interrupted: 2 of 40 runs were made"),
+            (vec![&whole, &failed], stopped, "interrupted: 1 of 40 runs were made, 1 was cut short"),
+            (vec![&whole, &failed], late, "its time was over: 1 of 40 runs were made, 1 was cut short"),
+            (vec![&failed, &whole], late, "its time was over: 1 of 40 runs were made, 1 failed"),
+            (vec![&again, &whole], late, "its time was over: 1 of 40 runs were made"),
+            (vec![&whole, &again], stopped, "interrupted: 1 of 40 runs were made, 1 was cut short"),
+            (
+                vec![&failed, &whole, &failed, &failed],
+                stopped,
+                "interrupted: 1 of 40 runs were made, 1 was cut short, 2 failed",
+            ),
+            (vec![&whole, &failed], None, "1 of 40 runs were made, 1 failed"),
+            (vec![], stopped, "interrupted: 0 of 40 runs were made"),
+        ] {
+            let runs: Vec<RunRef> = runs.into_iter().cloned().collect();
+            assert_eq!(unmade(&runs, 40, cut), wanted);
+        }
     }
 }

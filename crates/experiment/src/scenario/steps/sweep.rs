@@ -122,9 +122,10 @@ impl<'d> Inner<'d, '_, '_> {
             let failed = out.reason.take();
             out.reason = Some(failed.into_iter().chain([words]).collect::<Vec<_>>().join("; "));
         }
-        if done < of && out.outcome != Outcome::Error {
-            out.outcome = Outcome::Error;
-            out.reason = Some(self.unmade(done, of));
+        if out.outcome != Outcome::Error
+            && let Some(reason) = self.unmade(&out.runs, of)
+        {
+            (out.outcome, out.reason) = (Outcome::Error, Some(reason));
         }
         Ok(())
     }
