@@ -163,6 +163,9 @@ pub struct RunRef {
     /// Why there is no record, or only a part of one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// The peer was not reached, refused the test, or was lost on the way: the error says how.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub peer_lost: bool,
 }
 
 /// When the first packet of a test that starts together with others arrived.

@@ -208,12 +208,14 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
     let Ended { experiment, error } =
         scenario::run(&job.scenario, &options, journal).map_err(refused)?;
     let written = finish(&experiment, args, experiments.as_ref());
+    let to_go_on = (experiments.is_some() && experiment.status != Status::Complete)
+        .then(|| format!("to go on: weir run --resume {id}"));
     if !args.json {
         let mut closing = text::closing(&experiment);
-        if experiments.is_some() && experiment.status != Status::Complete {
-            closing += &format!("to go on: weir run --resume {id}\n");
-        }
+        closing.extend(to_go_on.map(|line| line + "\n"));
         print(&cleaned(&closing))?;
+    } else if let Some(line) = to_go_on {
+        note(&line);
     }
     match error.map(refused).map_or(written, Err) {
         Ok(()) => Ok(exit_code(&experiment, &stop)),

@@ -1,5 +1,6 @@
 //! Tests that run while other steps do.
 
+use super::runs::no_record;
 use super::*;
 
 impl<'d> Inner<'d, '_, '_> {
@@ -217,9 +218,14 @@ impl Doing<'_> {
     }
 
     /// The one run of a test in the background. One that was ended on purpose may be as long as it is.
-    fn measured(&self, ended: Result<Tested, String>, metrics: &[Metric], is_cut: bool) -> RunRef {
+    fn measured(
+        &self,
+        ended: Result<Tested, NoRecord>,
+        metrics: &[Metric],
+        is_cut: bool,
+    ) -> RunRef {
         let run = match ended {
-            Ok(Tested { record, unkept }) => {
+            Ok(Tested { record, peer_lost, unkept }) => {
                 if let Some(reason) = unkept {
                     self.unkept(&reason);
                 }
@@ -228,9 +234,9 @@ impl Doing<'_> {
                     "" => "it ended early".into(),
                     reason => reason.to_owned(),
                 });
-                RunRef { error, ..run_ref(&record, metrics) }
+                RunRef { error, peer_lost, ..run_ref(&record, metrics) }
             }
-            Err(reason) => RunRef { error: Some(reason), ..RunRef::default() },
+            Err(failed) => no_record(&failed),
         };
         RunRef { repetition: 1, ..run }
     }

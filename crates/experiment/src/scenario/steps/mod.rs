@@ -23,7 +23,7 @@ use super::journal::{Journal, Kept};
 use super::judge::{Intervals, judge, run_ref, summaries};
 use super::repetition::Repetition;
 use super::tools::{Load, TOOLS};
-use super::world::{Job, Progress, Tested, World, control};
+use super::world::{Job, NoRecord, Progress, Tested, World, control};
 use super::{Happening, Options, ScenarioError, plans, published};
 
 mod background;
@@ -59,7 +59,7 @@ struct Background {
 #[derive(Default)]
 struct BackgroundState {
     progress: Progress,
-    ended: Option<Result<Result<Tested, String>, ScenarioError>>,
+    ended: Option<Result<Result<Tested, NoRecord>, ScenarioError>>,
 }
 
 /// Steps at the same time, whose runs are kept together.
@@ -567,8 +567,16 @@ mod tests {
         let (stopped, late) = (Some(Cut::Stopped), Some(Cut::Late));
         for (runs, cut, wanted) in [
             (vec![&whole, &whole], stopped, "interrupted: 2 of 40 runs were made"),
-            (vec![&whole, &failed], stopped, "interrupted: 1 of 40 runs were made, 1 was cut short"),
-            (vec![&whole, &failed], late, "its time was over: 1 of 40 runs were made, 1 was cut short"),
+            (
+                vec![&whole, &failed],
+                stopped,
+                "interrupted: 1 of 40 runs were made, 1 was cut short",
+            ),
+            (
+                vec![&whole, &failed],
+                late,
+                "its time was over: 1 of 40 runs were made, 1 was cut short",
+            ),
             (vec![&failed, &whole], late, "its time was over: 1 of 40 runs were made, 1 failed"),
             (vec![&again, &whole], late, "its time was over: 1 of 40 runs were made"),
             (vec![&whole, &again], stopped, "interrupted: 1 of 40 runs were made, 1 was cut short"),

@@ -12,11 +12,13 @@ impl<'d> Inner<'d, '_, '_> {
         let begun = Instant::now();
         let tested = self.record(run)?;
         let unkept = tested.as_ref().ok().and_then(|t| t.unkept.clone());
-        let record = tested.map(|t| t.record);
-        let mut found = match &record {
-            Ok(record) => run_ref(record, run.metrics),
-            Err(reason) => RunRef { error: Some(reason.clone()), ..RunRef::default() },
+        let mut found = match &tested {
+            Ok(tested) => {
+                RunRef { peer_lost: tested.peer_lost, ..run_ref(&tested.record, run.metrics) }
+            }
+            Err(failed) => no_record(failed),
         };
+        let record = tested.map(|t| t.record);
         if let Ok(record) = &record
             && record.status != weir_model::record::Status::Complete
         {
@@ -42,12 +44,17 @@ impl<'d> Inner<'d, '_, '_> {
         Ok((found, false))
     }
 
-    pub(super) fn record(&self, run: &OneRun<'_>) -> Result<Result<Tested, String>, ScenarioError> {
+    pub(super) fn record(
+        &self,
+        run: &OneRun<'_>,
+    ) -> Result<Result<Tested, NoRecord>, ScenarioError> {
         let doing = self.doing;
         let plan = plans::seeded(run.plan.clone(), doing.options.seed.0, &run.key);
         match &doing.place {
             Place::Virtual(emulators) => {
-                Ok(simulated(plan, &lock(emulators)).map(|record| Tested { record, unkept: None }))
+                let made = simulated(plan, &lock(emulators));
+                let whole = |record| Tested { record, peer_lost: false, unkept: None };
+                Ok(made.map(whole).map_err(|reason| NoRecord { reason, peer_lost: false }))
             }
             Place::Real(world) => {
                 let stopped = || doing.is_stopped();
@@ -141,11 +148,14 @@ impl<'d> Inner<'d, '_, '_> {
                 format!("{} of {} runs gave no whole result: {first}", errors.len(), out.runs.len())
             }
         };
+        // One that was made again, and reached its peer then, lost nothing.
+        let peer_lost = out.runs.iter().any(|r| r.peer_lost && !r.superseded);
         out.outcome = match (is_virtual, is_all) {
             // A network would have done it: nothing is wrong with the scenario.
             (true, true) => Outcome::Skipped,
             (true, false) => out.outcome,
             (false, true) => out.outcome.and(Outcome::Error),
+            (false, false) if peer_lost => out.outcome.and(Outcome::Error),
             (false, false) => out.outcome.and(Outcome::Inconclusive),
         };
         out.reason = Some(reason);
@@ -212,6 +222,11 @@ impl<'d> Inner<'d, '_, '_> {
         out.outcome = judged.iter().fold(out.outcome, |all, j| all.and(j.outcome));
         out.expectations.append(&mut judged);
     }
+}
+
+/// A run without a record.
+pub(super) fn no_record(failed: &NoRecord) -> RunRef {
+    RunRef { error: Some(failed.reason.clone()), peer_lost: failed.peer_lost, ..RunRef::default() }
 }
 
 /// A label for each tag, since a label has one value: `tag.NAME`.

@@ -16,6 +16,8 @@ impl<'d> Inner<'d, '_, '_> {
         let metrics = self.metrics(&sweep.metrics)?;
         let repeat = Repetition::of(sweep, doing.confidence());
         let (mut done, mut fresh, begun) = (0u64, 0u32, Instant::now());
+        // Runs in a row that did not reach their peer, or lost it.
+        let mut lost = 0;
         let first = metrics.first().map(ToString::to_string).unwrap_or_default();
         let mut series = vec![repeat.series(); all.len()];
         // Runs of all points, as far as it is known.
@@ -76,10 +78,17 @@ impl<'d> Inner<'d, '_, '_> {
                         let at = &run.at;
                         (options.tell)(&Happening::Planned { step: self.name, at, words: &words });
                     }
+                    if is_last {
+                        lost = if run.peer_lost { lost + 1 } else { 0 };
+                    }
                     out.runs.push(run);
                     if is_last || doing.is_stopped() {
                         break;
                     }
+                }
+                // Where the points change the path, one that carries nothing is a point like another.
+                if lost == FAILURES && sweep.impair.is_none() {
+                    break 'all;
                 }
                 // What is not on the virtual clock is no failure of it.
                 if !options.simulate
@@ -121,6 +130,12 @@ impl<'d> Inner<'d, '_, '_> {
             }
             let failed = out.reason.take();
             out.reason = Some(failed.into_iter().chain([words]).collect::<Vec<_>>().join("; "));
+        }
+        if lost >= FAILURES && done < of {
+            let lost = format!("{lost} in a row did not have their peer");
+            let reason = out.reason.take().into_iter();
+            let rest = format!("{lost}: the other {} were not tried", of - done);
+            out.reason = Some(reason.chain([rest]).collect::<Vec<_>>().join("; "));
         }
         if out.outcome != Outcome::Error
             && let Some(reason) = self.unmade(&out.runs, of)

@@ -22,7 +22,7 @@ use super::{Options, ScenarioError};
 use crate::process::{Died, KILL, MOST_WORDS_BYTES, Running, hear};
 
 use emulators::Emulator;
-pub(super) use test::{Job, Progress, Tested, control};
+pub(super) use test::{Job, NoRecord, Progress, Tested, control};
 
 /// How long a program may take to end when it was asked to.
 const END: Duration = Duration::from_secs(10);

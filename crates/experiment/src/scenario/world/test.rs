@@ -36,9 +36,23 @@ pub(in crate::scenario) struct Job {
 /// How a test says that its record could not be kept.
 const NOT_KEPT: &str = "warning: the result was not kept: ";
 
+/// The exit code that a test's error names where its peer was not reached, refused it, or was lost.
+const PEER_LOST: i32 = 3;
+
+/// A test that gave no record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::scenario) struct NoRecord {
+    /// Why, in its own words where it had some.
+    pub(in crate::scenario) reason: String,
+    /// Its peer was not reached, refused it, or was lost.
+    pub(in crate::scenario) peer_lost: bool,
+}
+
 /// A test that gave a record.
 pub(in crate::scenario) struct Tested {
     pub(in crate::scenario) record: Box<Record>,
+    /// Its peer was lost on the way: the record is a part of one.
+    pub(in crate::scenario) peer_lost: bool,
     /// Why it is not in the store, though it was to be.
     pub(in crate::scenario) unkept: Option<String>,
 }
@@ -51,13 +65,13 @@ pub(in crate::scenario) struct Progress {
 }
 
 impl World<'_> {
-    /// Runs a test to its end. The inner error is one that ended without figures.
+    /// Runs a test to its end. The inner error is of one that ended without figures.
     pub(in crate::scenario) fn test(
         &self,
         job: &Job,
         is_stopped: &dyn Fn() -> bool,
         progress: &dyn Fn(Progress),
-    ) -> Result<Result<Tested, String>, ScenarioError> {
+    ) -> Result<Result<Tested, NoRecord>, ScenarioError> {
         let what = format!("weir test of step {}", job.step);
         let is_ipv6 = job.plan.family == Some(weir_model::plan::Family::Ipv6);
         let target = self.target(job.to.as_deref(), is_ipv6)?;
@@ -90,6 +104,7 @@ impl World<'_> {
         let words = read_all(running.child.stderr.take(), MOST_WORDS_BYTES);
         let mut record: Option<Box<Record>> = None;
         let mut error: Option<String> = None;
+        let mut peer_lost = false;
         let mut so_far = Progress::default();
         let mut asked = false;
         let mut latest = job.until;
@@ -109,6 +124,7 @@ impl World<'_> {
                     }
                     Ok(Line { event, data }) if event == "error" => {
                         error = data["message"].as_str().map(Into::into);
+                        peer_lost = data["exit_code"] == PEER_LOST;
                     }
                     _ => {}
                 },
@@ -139,16 +155,15 @@ impl World<'_> {
                     record.end_reason = error;
                 }
                 let unkept = words.lines().find_map(|line| line.strip_prefix(NOT_KEPT));
-                Ok(Ok(Tested { record, unkept: unkept.map(Into::into) }))
+                Ok(Ok(Tested { record, peer_lost, unkept: unkept.map(Into::into) }))
             }
-            _ => Ok(Err(error.unwrap_or_else(|| {
-                let said = without_head(&words);
-                if said.is_empty() {
-                    "it ended without a result".into()
-                } else {
-                    said.chars().take(300).collect()
-                }
-            }))),
+            _ => {
+                let reason = error.unwrap_or_else(|| match without_head(&words) {
+                    said if said.is_empty() => "it ended without a result".into(),
+                    said => said.chars().take(300).collect(),
+                });
+                Ok(Err(NoRecord { reason, peer_lost }))
+            }
         }
     }
 }

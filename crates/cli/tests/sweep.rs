@@ -1,0 +1,110 @@
+//! Sweeps and their like from outside, without a lab: servers that go away, what is refused before the first run, and in which
+//! words.
+#![allow(clippy::unwrap_used)] // a helper outside #[test] that can't go on is a failed test
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+fn weir(home: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.args(words).env("XDG_DATA_HOME", home).env("HOME", home).env("NO_COLOR", "1");
+    command.env_remove("SUDO_UID").env_remove("WEIR_KEY").stdin(Stdio::null());
+    command
+}
+
+/// Exit code, standard output and standard error.
+fn run(home: &Path, words: &[&str]) -> (Option<i32>, String, String) {
+    let output = weir(home, words).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+/// A port that was free a moment ago.
+fn free_port() -> String {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string()
+}
+
+/// A server on loopback that dies with this.
+struct Server(Child);
+
+impl Server {
+    fn at(port: &str) -> Server {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        command.args(["serve", "-B", "127.0.0.1", "-p", port]).env_remove("WEIR_KEY");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.contains("listening"), "{line}");
+        Server(child)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Lines of the one journal that is kept in a home.
+fn journal_lines(home: &Path) -> usize {
+    let entries = std::fs::read_dir(home.join("weir/experiments"));
+    let mut paths = entries.into_iter().flatten().filter_map(|e| Some(e.ok()?.path()));
+    let journal = paths.find(|path: &PathBuf| path.extension().is_some_and(|x| x == "journal"));
+    journal.and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default().lines().count()
+}
+
+/// A server that dies in the middle of a sweep: exit code 3, what was measured is kept, the rest is not tried for ever, and the
+/// last line says how to go on, which makes what is missing.
+#[test]
+fn a_server_that_dies_ends_a_sweep_with_3_and_the_words_to_go_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let server = Server::at(&port);
+    let words = ["sweep", "127.0.0.1", "-p", &port, "--over", "size=100,200", "--runs", "4"];
+    let words = [&words[..], &["-u", "-b", "500pps", "-k", "100", "--no-latency"]].concat();
+    let mut command = weir(dir.path(), &words);
+    let sweep = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let end = Instant::now() + Duration::from_secs(60);
+    // The first line names the experiment, each other one a run.
+    while journal_lines(dir.path()) < 3 && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    drop(server);
+    let output = sweep.wait_with_output().unwrap();
+    let out = String::from_utf8_lossy(&output.stdout).into_owned();
+    let err = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(3), "{out}{err}");
+    let go_on = out.lines().last().unwrap();
+    assert!(go_on.starts_with("to go on: weir run --resume "), "{out}");
+    let id = go_on.rsplit(' ').next().unwrap();
+    let kept = dir.path().join(format!("weir/experiments/{id}.json"));
+    let kept: Value = serde_json::from_str(&std::fs::read_to_string(kept).unwrap()).unwrap();
+    assert_eq!((&kept["status"], &kept["outcome"]), (&"partial".into(), &"error".into()), "{kept}");
+    let runs = kept["steps"][0]["runs"].as_array().unwrap();
+    let whole = runs.iter().filter(|r| r["error"].is_null()).count();
+    assert!(whole >= 2, "{kept}");
+    // Three in a row, and no more is tried.
+    assert_eq!(runs.iter().filter(|r| r["peer_lost"] == true).count(), 3, "{kept}");
+    assert_eq!(runs.len(), whole + 3, "{kept}");
+    let reason = kept["steps"][0]["reason"].as_str().unwrap();
+    if whole + 3 < 8 {
+        let rest = format!("the other {} were not tried", 8 - whole - 3);
+        assert!(reason.contains(&rest), "{reason}");
+    }
+    // As one object on standard output, the words beside it.
+    let (code, out, err) = run(dir.path(), &["run", "--resume", id, "--json"]);
+    assert_eq!(code, Some(3), "nobody is there: {out}{err}");
+    assert!(err.contains(&format!("to go on: weir run --resume {id}")), "{err}");
+    assert!(serde_json::from_str::<Value>(&out).is_ok(), "{out}");
+    let _server = Server::at(&port);
+    let (code, out, err) = run(dir.path(), &["run", "--resume", id]);
+    assert_eq!(code, Some(0), "{out}{err}");
+    assert_eq!(err.matches("(done before)").count(), whole, "{err}");
+    assert!(!out.contains("to go on"), "{out}");
+}
