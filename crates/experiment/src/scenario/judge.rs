@@ -82,21 +82,43 @@ impl From<f64> for Intervals {
     }
 }
 
+/// What a figure by this name can be in the mean; without ends where it is no [`Metric`].
+fn range_of(metric: &str) -> (f64, f64) {
+    metric.parse().map_or((f64::NEG_INFINITY, f64::INFINITY), |m: Metric| m.range())
+}
+
 /// Repetitions summed up, in the order in which they ran; absent without any. The interval's deviation is that of the `first`
 /// ones; absent: of all.
+///
+/// An end of the interval that lies outside of `range`, which is what the mean can be, is put to the range's end: Student's t
+/// knows nothing of it, and the true mean is not there, so that what is left covers it exactly as often. An end of the range that
+/// a value itself lies beyond (a link that carries more than its nominal rate) is none.
 #[must_use]
-pub fn summary(values: &[f64], confidence: f64, first: Option<usize>) -> Option<Summary> {
+pub fn summary(
+    values: &[f64],
+    confidence: f64,
+    first: Option<usize>,
+    range: (f64, f64),
+) -> Option<Summary> {
     let sample = Sample::of(values)?;
     let first = first.map(|first| first.min(values.len()));
     let basis = match first {
         Some(first) => Sample::of(&values[..first])?,
         None => sample,
     };
-    let interval = basis.half_width_over(sample.count, confidence).map(|half| Confidence {
-        low: sample.mean - half,
-        high: sample.mean + half,
-        confidence_ratio: confidence,
-        first_stage_count: first.map(|first| first as u64),
+    let min = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let max = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let least = if min < range.0 { f64::NEG_INFINITY } else { range.0 };
+    let greatest = if max > range.1 { f64::INFINITY } else { range.1 };
+    let interval = basis.half_width_over(sample.count, confidence).map(|half| {
+        let (low, high) = (sample.mean - half, sample.mean + half);
+        Confidence {
+            low: low.max(least),
+            high: high.min(greatest),
+            confidence_ratio: confidence,
+            cut: low < least || high > greatest,
+            first_stage_count: first.map(|first| first as u64),
+        }
     });
     Some(Summary {
         count: sample.count,
@@ -104,8 +126,8 @@ pub fn summary(values: &[f64], confidence: f64, first: Option<usize>) -> Option<
         variance: sample.variance,
         deviation: sample.standard_deviation(),
         interval,
-        min: values.iter().copied().fold(f64::INFINITY, f64::min),
-        max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        min,
+        max,
     })
 }
 
@@ -124,7 +146,7 @@ pub fn summaries<'a>(
     }
     let summed = values.into_iter();
     let one = |values: &[f64], name: &str| {
-        summary(values, intervals.confidence, intervals.first_of(name))
+        summary(values, intervals.confidence, intervals.first_of(name), range_of(name))
     };
     summed.filter_map(|(name, values)| Some((name.clone(), one(&values, &name)?))).collect()
 }
@@ -160,7 +182,8 @@ pub fn judge(
         judged.reason = format!("{name} was measured in {} of {} runs", values.len(), runs.len());
         return judged;
     }
-    let Some(summed) = summary(&values, intervals.confidence, intervals.first_of(&name)) else {
+    let (first, range) = (intervals.first_of(&name), rule.metric.range());
+    let Some(summed) = summary(&values, intervals.confidence, first, range) else {
         judged.reason = match runs.len() {
             0 => format!("{name} was not measured: nothing ran"),
             _ => format!("{name} was not measured"),
@@ -237,6 +260,9 @@ pub fn judge(
 mod tests {
     use super::*;
 
+    const ANY: (f64, f64) = (f64::NEG_INFINITY, f64::INFINITY);
+    const SHARE: (f64, f64) = (0.0, 1.0);
+
     fn runs(values: &[f64], disturbed: bool) -> Vec<RunRef> {
         let run = |v: &f64| RunRef {
             metrics: BTreeMap::from([("throughput".to_owned(), *v)]),
@@ -286,13 +312,13 @@ mod tests {
         let values = [95e6, 96e6, 97e6, 96e6, 96e6, 96e6, 96e6, 96e6, 96e6];
         let first_stage = Some(("throughput".to_owned(), 3));
         let intervals = Intervals { confidence: 0.95, first_stage };
-        let of_two = summary(&values, 0.95, Some(3)).unwrap();
-        let of_all = summary(&values, 0.95, None).unwrap();
+        let of_two = summary(&values, 0.95, Some(3), ANY).unwrap();
+        let of_all = summary(&values, 0.95, None, ANY).unwrap();
         assert_eq!((of_two.mean, of_two.deviation), (of_all.mean, of_all.deviation));
         // A program is told of which runs the width is.
         let stage = |s: Summary| s.interval.unwrap().first_stage_count;
         assert_eq!((stage(of_two), stage(of_all)), (Some(3), None));
-        let short = summary(&values[..2], 0.95, Some(3)).unwrap();
+        let short = summary(&values[..2], 0.95, Some(3), ANY).unwrap();
         assert_eq!(stage(short), Some(2), "as many of them as there are");
         // t of 2 degrees of freedom is 4.303; s is 1e6, n is 9.
         let half = |s: Summary| s.interval.map(|i| (i.high - i.low) / 2.0).unwrap();
@@ -353,12 +379,43 @@ mod tests {
         let all = summaries(runs.iter(), intervals.clone());
         assert_eq!(
             all["loss"].interval,
-            summary(&[0.0, 0.0, 0.0, 0.0, 0.05], 0.95, None).unwrap().interval
+            summary(&[0.0, 0.0, 0.0, 0.0, 0.05], 0.95, None, SHARE).unwrap().interval
         );
         let runs: Vec<&RunRef> = runs.iter().collect();
         for rule in ["loss <= 1.1 %", "loss <= 0.9 %"] {
             let judged = judge(&rule.parse().unwrap(), &BTreeMap::new(), &runs, intervals.clone());
             assert_eq!(judged.outcome, Outcome::Inconclusive, "{rule}");
+        }
+    }
+
+    /// Ends by scipy.stats.t.interval(0.95, n - 1, mean, sem), 1.17.
+    #[test]
+    fn an_interval_ends_where_the_figure_does() {
+        for (values, low, high, is_cut) in [
+            (&[0.0, 0.0, 0.0, 0.0, 0.05][..], 0.0, 0.037_764_451_051_977_94, true),
+            (&[0.99, 1.0, 0.97], 0.948_720_836_330_699, 1.0, true),
+            (&[0.2, 0.4, 0.3], 0.051_586_228_824_967_02, 0.548_413_771_175_033_1, false),
+            // More than can be was measured: the nominal rate is wrong, and 1 is no end.
+            (&[1.02, 0.97, 0.99], 0.930_817_238_539_575_4, 1.055_849_428_127_091_1, false),
+        ] {
+            for metric in ["loss", "link_usage", "local_cpu"] {
+                let run = |value: &f64| RunRef {
+                    metrics: [(metric.to_owned(), *value)].into(),
+                    ..RunRef::default()
+                };
+                let runs: Vec<RunRef> = values.iter().map(run).collect();
+                let summed = summaries(runs.iter(), 0.95)[metric];
+                let interval = summed.interval.unwrap();
+                assert!((interval.low - low).abs() < 1e-9, "{metric} {values:?}: {interval:?}");
+                assert!((interval.high - high).abs() < 1e-9, "{metric} {values:?}: {interval:?}");
+                assert_eq!(interval.cut, is_cut, "{metric} {values:?}");
+                assert!(interval.low <= summed.mean && summed.mean <= interval.high);
+                // A verdict rests on the interval that the table shows.
+                let runs: Vec<&RunRef> = runs.iter().collect();
+                let rule = format!("{metric} >= 0 %").parse().unwrap();
+                let judged = judge(&rule, &BTreeMap::new(), &runs, 0.95);
+                assert_eq!((judged.interval, judged.outcome), (Some(interval), Outcome::Passed));
+            }
         }
     }
 

@@ -143,8 +143,11 @@ fn row(
     let mark = if point.disturbed > 0 && summary.is_some() { "*" } else { "" };
     cells.push(show(summary.map(|s| s.mean)) + mark);
     if repeated {
-        let half = summary.and_then(|s| s.interval).map(|i| (i.high - i.low) / 2.0);
-        cells.push(show(half));
+        cells.push(summary.and_then(|s| s.interval).map_or(ABSENT.into(), |i| match i.cut {
+            // The mean is not its middle.
+            true => format!("{} to {}", unit.show(i.low), unit.show(i.high)),
+            false => unit.show((i.high - i.low) / 2.0),
+        }));
         cells.push(show(summary.and_then(|s| s.deviation)));
         cells.push(summary.and_then(|s| s.variance).map_or(ABSENT.into(), |v| format!("{v:.3e}")));
         cells.push(show(summary.map(|s| s.min)));

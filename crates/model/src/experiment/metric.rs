@@ -173,6 +173,19 @@ impl Metric {
         self.quantity.unit
     }
 
+    /// What its mean can't be below and can't be above: a share is 0 to 1, rates, counts and spans of time are not negative. Delays
+    /// and their differences rest on clocks that are off by some error, and have no such end.
+    #[must_use]
+    pub fn range(&self) -> (f64, f64) {
+        match self.quantity.unit {
+            Unit::Ratio => (0.0, 1.0),
+            Unit::Seconds if matches!(self.quantity.name, "one_way_delay" | "ipdv_p99") => {
+                (f64::NEG_INFINITY, f64::INFINITY)
+            }
+            _ => (0.0, f64::INFINITY),
+        }
+    }
+
     /// Whether more of it is better, as with a rate; else less is, or neither.
     #[must_use]
     pub fn is_rate(&self) -> bool {
@@ -483,6 +496,21 @@ mod tests {
         assert_eq!(metric.part().summed(), Some(metric));
         for text in ["sum loss", "sum p99 one_way_delay", "sum sum packets", "sum"] {
             assert!(text.parse::<Metric>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_mean_is_within_what_the_figure_can_be() {
+        let range = |name: &str| name.parse::<Metric>().unwrap().range();
+        for share in ["loss", "loss of reverse", "link_usage", "remote_cpu"] {
+            assert_eq!(range(share), (0.0, 1.0), "{share}");
+        }
+        for positive in ["throughput", "sum packets", "jitter", "p99 round_trip", "pdv_p99"] {
+            assert_eq!(range(positive), (0.0, f64::INFINITY), "{positive}");
+        }
+        // Clocks that are off make a delay negative.
+        for any in ["mean one_way_delay", "ipdv_p99"] {
+            assert_eq!(range(any), (f64::NEG_INFINITY, f64::INFINITY), "{any}");
         }
     }
 

@@ -241,7 +241,8 @@ pub struct Summary {
     /// Standard deviation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deviation: Option<f64>,
-    /// The confidence interval of the mean (Student's t; of runs until a precision by the first stage's deviation).
+    /// The confidence interval of the mean (Student's t, within what the figure can be; of runs until a precision by the first
+    /// stage's deviation).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<Confidence>,
     /// Least.
@@ -259,6 +260,10 @@ pub struct Confidence {
     pub high: f64,
     /// Confidence, such as 0.95.
     pub confidence_ratio: f64,
+    /// An end of it is the end of what the figure can be (a share: 0 to 1; rates, counts and times: from 0), since Student's t put
+    /// it beyond that: the mean is not its middle, and its confidence is the same.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cut: bool,
     /// The first so many repetitions alone gave the width its deviation, by Student's t of one less: those of the first stage,
     /// where their deviation decided how many were to be made (Stein 1945). Absent: all repetitions did.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -472,7 +472,8 @@ fn figures(step: &StepOutcome, number: usize) -> Vec<Figure> {
             };
             figure = figure.with(series.points(points));
         }
-        let interval = step.points.iter().find_map(|p| p.metrics.get(metric)?.interval);
+        let intervals = || step.points.iter().filter_map(|p| p.metrics.get(metric)?.interval);
+        let interval = intervals().next();
         let mut caption = vec![];
         if let Some(interval) = interval {
             // 95 % is whole, 99.9 % is not.
@@ -480,6 +481,9 @@ fn figures(step: &StepOutcome, number: usize) -> Vec<Figure> {
             caption.push(format!(
                 "Means of the repetitions; error bars are {percentage} % confidence intervals of the mean."
             ));
+            if intervals().any(|i| i.cut) {
+                caption.push("They end where the figure's own range does.".into());
+            }
         }
         if step.points.iter().any(|p| p.disturbed > 0 && p.metrics.contains_key(metric)) {
             caption.push("Hollow circles: tool or host shaped runs of the point.".into());
@@ -604,7 +608,7 @@ mod tests {
                         low: mean - 1.0,
                         high: mean + 1.0,
                         confidence_ratio: 0.95,
-                        first_stage_count: None,
+                        ..Confidence::default()
                     }),
                     ..Summary::default()
                 },

@@ -115,7 +115,7 @@ impl<E> Searching<'_, E> {
                 Some((low, high)) if low > 0.0 && high.is_finite() => {
                     let confidence_ratio = terms.confidence;
                     found.interval =
-                        Some(Confidence { low, high, confidence_ratio, first_stage_count: None });
+                        Some(Confidence { low, high, confidence_ratio, ..Confidence::default() });
                 }
                 Some(_) => open.push("its interval reaches beyond the rates that were sent".into()),
                 None => said.push("no interval from one run at each rate".to_owned()),
@@ -185,7 +185,8 @@ impl<E> Searching<'_, E> {
         let disturbed = level.trials.iter().any(|t| t.disturbed);
         let mut push = |name: &str, unit: &str, of: &dyn Fn(&Trial) -> Option<f64>| {
             let values: Option<Vec<f64>> = level.trials.iter().map(of).collect();
-            let summed = summary(&values.unwrap_or_default(), terms.confidence, None);
+            let range = (0.0, if unit == "ratio" { 1.0 } else { f64::INFINITY });
+            let summed = summary(&values.unwrap_or_default(), terms.confidence, None, range);
             out.push(Found {
                 at: at.clone(),
                 value: summed.map(|s| s.mean),
