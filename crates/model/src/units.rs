@@ -20,6 +20,11 @@ fn split_number(text: &str) -> (&str, &str) {
 
 /// Multiplies a decimal number by a whole factor exactly, rounds to nearest, and refuses overflow.
 fn scaled(number: &str, factor: u64) -> Option<u64> {
+    product(number, factor).map(|(value, _)| value)
+}
+
+/// A decimal number times a whole factor, rounded to nearest, and whether it is whole without rounding; absent on overflow.
+fn product(number: &str, factor: u64) -> Option<(u64, bool)> {
     let (whole, part) = number.split_once('.').unwrap_or((number, ""));
     if (whole.is_empty() && part.is_empty()) || part.len() > 18 {
         return None;
@@ -30,8 +35,10 @@ fn scaled(number: &str, factor: u64) -> Option<u64> {
     // 2^64 × 10^12 and 10^18 × 10^14 both fit 128 bits.
     let factor = u128::from(factor);
     let unit = 10u128.pow(part.len() as u32);
-    let value = digits(whole)? * factor + (digits(part)? * factor + unit / 2) / unit;
-    u64::try_from(value).ok().filter(|v| *v < 1 << 63)
+    let part = digits(part)? * factor;
+    let value = digits(whole)? * factor + (part + unit / 2) / unit;
+    let value = u64::try_from(value).ok().filter(|v| *v < 1 << 63)?;
+    Some((value, part.is_multiple_of(unit)))
 }
 
 macro_rules! string_serde {
@@ -138,11 +145,11 @@ string_serde!(
     |v| { (0.0..9.2e18).contains(&v).then_some(BitRate(v as u64)) }
 );
 
-/// A size in bytes. `K M G T` are powers of 1024 in either case.
+/// A size in bytes, which are whole: `1.5K` is 1536, and `0.5` is none. `K M G T` are powers of 1024 in either case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct ByteSize(pub u64);
 
-const SIZE_FORM: &str = "bytes such as 1460, 64K or 1M (K is 1024)";
+const SIZE_FORM: &str = "whole bytes such as 1460, 64K or 1M (K is 1024)";
 
 impl FromStr for ByteSize {
     type Err = ModelError;
@@ -157,7 +164,8 @@ impl FromStr for ByteSize {
             "t" | "T" => 1 << 40,
             _ => return Err(bad()),
         };
-        scaled(number, factor).map(ByteSize).ok_or_else(bad)
+        let (bytes, is_whole) = product(number, factor).ok_or_else(bad)?;
+        is_whole.then_some(ByteSize(bytes)).ok_or_else(bad)
     }
 }
 
@@ -172,9 +180,12 @@ impl fmt::Display for ByteSize {
     }
 }
 
-string_serde!(ByteSize, "bytes such as 1460, 64K or 1M (K is 1024)", ["1M", "1460", "64K"], |v| {
-    (0.0..9.2e18).contains(&v).then_some(ByteSize(v as u64))
-});
+string_serde!(
+    ByteSize,
+    "whole bytes such as 1460, 64K or 1M (K is 1024)",
+    ["1M", "1460", "64K"],
+    |v| { ((0.0..9.2e18).contains(&v) && v.fract() == 0.0).then_some(ByteSize(v as u64)) }
+);
 
 /// A length of time in nanoseconds. Written with `ns us µs ms s m h d`; a bare number is seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -457,6 +468,17 @@ mod tests {
         assert_eq!("64K".parse::<ByteSize>().unwrap(), ByteSize(65_536));
         assert_eq!("1.5M".parse::<ByteSize>().unwrap(), ByteSize(1_572_864));
         assert_eq!("1MiB".parse::<ByteSize>().unwrap(), ByteSize(1 << 20));
+        // Bytes are whole, however they are written.
+        assert_eq!("1.5K".parse::<ByteSize>().unwrap(), ByteSize(1536));
+        assert_eq!("8.0".parse::<ByteSize>().unwrap(), ByteSize(8));
+        for part in ["0.1", "0.5", "1.5", "0.3K", "1.0001K"] {
+            let error = part.parse::<ByteSize>().unwrap_err().to_string();
+            assert!(error.contains(part) && error.contains("expected whole bytes"), "{error}");
+        }
+        assert_eq!(serde_json::from_str::<ByteSize>("1536").unwrap(), ByteSize(1536));
+        assert!(serde_json::from_str::<ByteSize>("0.5").is_err());
+        // Rates and times have parts that round.
+        assert_eq!("0.3K".parse::<BitRate>().unwrap(), BitRate(300));
     }
 
     #[test]
