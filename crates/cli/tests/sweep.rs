@@ -108,3 +108,71 @@ fn a_server_that_dies_ends_a_sweep_with_3_and_the_words_to_go_on() {
     assert_eq!(err.matches("(done before)").count(), whole, "{err}");
     assert!(!out.contains("to go on"), "{out}");
 }
+
+/// Who wrote a flag reads of the flag: what was given, and what is accepted.
+#[test]
+fn what_flags_made_is_refused_in_words_of_flags() {
+    let dir = tempfile::tempdir().unwrap();
+    let sweep = ["sweep", "127.0.0.1", "-p", "1"];
+    let compare = ["compare", "127.0.0.1"];
+    for (command, words, wanted) in [
+        (
+            &sweep[..],
+            &["--over", "size=0.1"][..],
+            "--over size: '0.1'; accepted: whole bytes such as 1460",
+        ),
+        (&sweep, &["--over", "size=x"], "--over size: 'x'; accepted: whole bytes"),
+        (
+            &sweep,
+            &["-u", "--over", "size=70000"],
+            "--over size: 70000; accepted: 0 to 65507 bytes for UDP",
+        ),
+        (&sweep, &["--over", "connections=x"], "--over connections: 'x'; accepted: a whole number"),
+        (
+            &sweep,
+            &["--over", "size=5..1"],
+            "--over size: '5..1'; accepted: a range from its smaller end",
+        ),
+        (&sweep, &["--over", "size"], "--over: size; accepted: NAME=VALUES"),
+        (&sweep, &["--over", "sise=5"], "--over sise: no parameter of a plan; accepted: "),
+        (&sweep, &["--over", "sise=5"], "(did you mean size?)"),
+        (
+            &sweep,
+            &["--over", "size=5", "--expect", "loss<1"],
+            "--expect: expectation 'loss<1': '1'",
+        ),
+        (&sweep, &["--over", "size=5", "--metric", "speed"], "--metric: metric: 'speed'"),
+        (
+            &sweep,
+            &["--over", "size=5", "--runs", "abc"],
+            "'abc' for '--runs <N>': expected a whole number, 1 to 10000",
+        ),
+        (
+            &sweep,
+            &["--over", "size=5", "--confidence", "200%"],
+            "expected a percentage from 50 to below 100",
+        ),
+        (&sweep, &["--over", "time=1,2", "-t", "5"], "-t: given beside --over time"),
+        (&sweep, &["--over", "size=1,2", "-l", "5"], "-l: given beside --over size"),
+        (&sweep, &["--over", "time=1", "-l", "0.5"], "expected whole bytes such as 1460"),
+        (
+            &compare,
+            &["--over", "sise=5"],
+            "--over sise: nothing that all tools know; accepted: transport, size,",
+        ),
+        (&compare, &["--over", "size=0.1"], "--over size: '0.1'; accepted: whole bytes"),
+        (&compare, &["--over", "seconds=1,2", "-t", "5"], "-t: given beside --over seconds"),
+        (
+            &compare,
+            &["--over", "size=5", "--runs", "x"],
+            "'x' for '--runs <N>': expected a whole number, 1 to 10000",
+        ),
+        (&compare, &["-P", "0"], "expected a whole number, 1 to 128"),
+        (&["test", "127.0.0.1", "-p", "1"], &["-l", "0.5"], "'0.5' for '--length <SIZE>'"),
+    ] {
+        let (code, out, err) = run(dir.path(), &[command, words].concat());
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{words:?}: {err}");
+        assert!(err.contains(wanted), "{words:?}\n  said: {err}\n  wanted: {wanted}");
+        assert!(!err.contains("step[0]") && !err.contains("invalid digit"), "{err}");
+    }
+}

@@ -8,8 +8,8 @@ use weir_model::units::{BitRate, ByteSize, RateLimit, SendRate, Span};
 
 /// What a condition may be about and how it is written.
 const FORM: &str = "NAME=VALUE, or !=, <, <=, >, >= for numbers; of a connection of the plan: \
-transport (tcp, udp), direction (forward, reverse), family (ipv4, ipv6), payload (1460, 64K), rate (10M, 50000pps; 0 is \
-unlimited), duration (10s); of the run: connections (how many), throughput (10M, of either direction), \
+transport (tcp, udp), direction (forward, reverse), family (ipv4, ipv6), size or payload (1460, 64K), rate (10M, \
+50000pps; 0 is unlimited), time or duration (10s); of the run: connections (how many), throughput (10M, of either direction), \
 forward_throughput, reverse_throughput, loss (0.1% or 0.001), warnings (how many), status (complete, partial, \
 interrupted)";
 
@@ -106,17 +106,19 @@ fn read(name: &str, value: &str) -> Option<(Column, Value)> {
         "direction" => return word(Column::Direction, &["forward", "reverse"]),
         "family" => return word(Column::Family, &["ipv4", "ipv6"]),
         "status" => return word(Column::Status, &["complete", "partial", "interrupted"]),
-        "payload" | "payload_bytes" => {
+        "size" | "length" | "payload" | "payload_bytes" => {
             let bytes = i64::try_from(value.parse::<ByteSize>().ok()?.0).ok()?;
             (Column::Payload, Value::Integer(bytes))
         }
-        "rate" => match value.parse::<SendRate>().ok()? {
+        "rate" | "bitrate" => match value.parse::<SendRate>().ok()? {
             SendRate { burst: 2.., .. } => return None,
             SendRate { limit: RateLimit::Unlimited, .. } => (Column::Unlimited, Value::Null),
             SendRate { limit: RateLimit::Bits(b), .. } => (Column::Rate, Value::Real(b.0 as f64)),
             SendRate { limit: RateLimit::Packets(p), .. } => (Column::PacketRate, Value::Real(p)),
         },
-        "duration" => (Column::Duration, Value::Real(value.parse::<Span>().ok()?.seconds())),
+        "time" | "seconds" | "duration" => {
+            (Column::Duration, Value::Real(value.parse::<Span>().ok()?.seconds()))
+        }
         "connections" => (Column::Connections, count()?),
         "warnings" => (Column::Warnings, count()?),
         "throughput" => (Column::Throughput, bits()?),
@@ -193,6 +195,9 @@ mod tests {
             ("rate>=10M", "connections.rate_bits_per_second >= ?", Value::Real(1e7)),
             ("rate<50000pps", "connections.rate_packets_per_second < ?", Value::Real(5e4)),
             ("payload==64K", "connections.payload_bytes = ?", Value::Integer(65536)),
+            // As an axis of a sweep names them.
+            ("size=160", "connections.payload_bytes = ?", Value::Integer(160)),
+            ("time<=2", "connections.duration_seconds <= ?", Value::Real(2.0)),
             ("duration>90s", "connections.duration_seconds > ?", Value::Real(90.0)),
             ("loss<=0.1%", "runs.loss_ratio <= ?", Value::Real(0.001)),
             ("loss>0.5", "runs.loss_ratio > ?", Value::Real(0.5)),
@@ -219,6 +224,7 @@ mod tests {
             "rate>0",
             "rate=10M/32",
             "rate=fast",
+            "size=0.1",
             "loss=2",
             "loss=-1%",
             "loss=nan",

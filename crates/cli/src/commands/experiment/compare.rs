@@ -9,9 +9,11 @@ use weir_experiment::scenario::tools::TOOLS;
 use weir_model::experiment::{CompareStep, HostSpec, LabSetup, SCENARIO_SCHEMA, Scenario, Step};
 use weir_model::units::{BitRate, ByteSize, Seed};
 
-use super::sweep::percentage;
+use super::flags::refuse_beside_axes;
+use super::sweep::{MOST_RUNS, confidence};
 use super::{Job, ResultArgs, execute};
 use crate::commands::test::target::Target;
+use crate::commands::values::whole;
 use crate::error::CliError;
 use crate::output::print;
 
@@ -47,19 +49,19 @@ pub(crate) struct CompareArgs {
     #[arg(short = 'M', long, value_name = "BYTES")]
     set_mss: Option<u32>,
     /// Connections, 1 to 128 [default: 1]
-    #[arg(short = 'P', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=128))]
+    #[arg(short = 'P', long, value_name = "N", value_parser = whole(1_u32..=128))]
     parallel: Option<u32>,
     /// UDP rate, bit/s [default: as fast as it goes]
     #[arg(short = 'b', long, value_name = "RATE", requires = "udp")]
     bitrate: Option<BitRate>,
-    /// Whole seconds of a run
-    #[arg(short = 't', long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=86_400))]
-    time: u32,
+    /// Whole seconds of a run [default: 10]
+    #[arg(short = 't', long, value_name = "SECONDS", value_parser = whole(1_u32..=86_400))]
+    time: Option<u32>,
     /// Repetitions
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = whole(1_u32..=MOST_RUNS))]
     runs: u32,
     /// Confidence of the intervals, 50 to below 100 % [default: 95%]
-    #[arg(long, value_name = "PERCENT", value_parser = percentage)]
+    #[arg(long, value_name = "PERCENT", value_parser = confidence)]
     confidence: Option<f64>,
     /// Seed of the order [default: a fresh one, printed]
     #[arg(long, value_name = "SEED")]
@@ -77,8 +79,16 @@ pub(crate) fn run(args: CompareArgs, command: &[OsString]) -> Result<i32, CliErr
         });
         return print(&lines.collect::<String>());
     }
+    let given = [
+        ("duration", args.time.is_some()),
+        ("payload", args.length.is_some()),
+        ("mss", args.set_mss.is_some()),
+        ("count", args.parallel.is_some()),
+        ("rate", args.bitrate.is_some()),
+    ];
+    refuse_beside_axes(&args.over, &[], &given)?;
     let mut with: BTreeMap<String, Value> = BTreeMap::from([
-        ("seconds".to_owned(), args.time.into()),
+        ("seconds".to_owned(), args.time.unwrap_or(10).into()),
         ("transport".to_owned(), if args.udp { "udp" } else { "tcp" }.into()),
     ]);
     let mut put = |name: &str, value: Option<Value>| {

@@ -7,15 +7,17 @@ use std::sync::Mutex;
 use std::time::SystemTime;
 
 use weir_experiment::scenario::journal::{Head, JOURNAL_SCHEMA, Journal, Session};
-use weir_experiment::scenario::{self, Ended, Files, Happening, Options, check, text};
-use weir_model::experiment::{Experiment, HostSpec, Outcome, Scenario, Variables};
+use weir_experiment::scenario::{
+    self, Ended, Files, Happening, Options, ScenarioError, check, text,
+};
+use weir_model::experiment::{Action, Experiment, HostSpec, Outcome, Scenario, Variables};
 use weir_model::record::Status;
 use weir_model::units::Seed;
 use weir_runs::{Experiments, Place};
 
 use super::result::finish;
 use super::telling::{cleaned, extent_words, head, told};
-use super::{ResultArgs, refused, words};
+use super::{ResultArgs, flags, refused, words};
 use crate::app::note;
 use crate::commands::runs::RunsError;
 use crate::engine::{Stop, StopReason};
@@ -38,6 +40,8 @@ pub(crate) struct Job {
     pub(crate) seed: Option<Seed>,
     /// The journal of an earlier session.
     pub(crate) earlier: Option<(Journal, Head)>,
+    /// The axes that flags name, where they made the scenario: what is wrong with it is told by flags then.
+    pub(crate) axes: Option<Vec<String>>,
 }
 
 impl Job {
@@ -47,8 +51,9 @@ impl Job {
         let text =
             serde_json::to_string(scenario).map_err(|e| CliError::Internal(e.to_string()))?;
         let set = Variables::new();
-        let scenario =
-            Scenario::parse(&text, false, &set, &BTreeMap::new()).map_err(CliError::Model)?;
+        let axes = axes_of(scenario);
+        let scenario = Scenario::parse(&text, false, &set, &BTreeMap::new())
+            .map_err(|e| CliError::Model(flags::named(e, &axes)))?;
         let directory = std::env::current_dir().map_err(CliError::io("find", "this directory"))?;
         Ok(Job {
             seed: scenario.seed,
@@ -60,8 +65,32 @@ impl Job {
             set,
             hosts: BTreeMap::new(),
             earlier: None,
+            axes: Some(axes),
         })
     }
+
+    /// What is wrong with it, by the flags that made it.
+    fn refused(&self, error: ScenarioError) -> CliError {
+        refused(match (&self.axes, error) {
+            (Some(axes), ScenarioError::Model(error)) => {
+                ScenarioError::Model(flags::named(error, axes))
+            }
+            (Some(axes), ScenarioError::Refused { field, reason }) => {
+                ScenarioError::Refused { field: flags::flag_of(&field, axes), reason }
+            }
+            (_, error) => error,
+        })
+    }
+}
+
+/// Names of the axes of a scenario that flags made: those of its one step.
+fn axes_of(scenario: &Scenario) -> Vec<String> {
+    let over = scenario.steps.iter().flat_map(|step| match step.action() {
+        Some(Action::Sweep(sweep)) => sweep.over.clone(),
+        Some(Action::Compare(compare)) => compare.over.clone(),
+        _ => vec![],
+    });
+    over.filter_map(|axis| Some(axis.split_once('=')?.0.trim().to_owned())).collect()
 }
 
 /// The kept experiments of this user, to be written.
@@ -117,7 +146,7 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
     signals::listen(&stop)?;
     let files = Files::new(job.directory.clone());
     // Before anything of it is kept.
-    let extent = check(&job.scenario, &files, &words).map_err(refused)?;
+    let extent = check(&job.scenario, &files, &words).map_err(|e| job.refused(e))?;
     if let Some(reason) = stop.reason() {
         note(&format!("{}; nothing was run", reason.text()));
         return Ok(reason.exit_code());

@@ -2,6 +2,7 @@
 //! how flags of `weir test` in a scenario are read. `job` runs an experiment, `telling` tells of it, `result` keeps it.
 
 pub(crate) mod compare;
+mod flags;
 mod job;
 mod result;
 pub(crate) mod run;

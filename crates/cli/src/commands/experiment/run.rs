@@ -115,6 +115,7 @@ pub(crate) fn run(args: &RunArgs, command: &[OsString]) -> Result<i32, CliError>
         hosts,
         seed: args.seed,
         earlier: None,
+        axes: None,
     };
     execute(job, &args.result, command)
 }
@@ -172,6 +173,7 @@ fn resume(
         hosts: head.hosts.clone(),
         seed: Some(head.seed),
         earlier: Some((journal, head)),
+        axes: None,
     };
     execute(job, args, command)
 }

@@ -13,13 +13,14 @@ use weir_model::plan::Plan;
 use weir_model::threads::Threads;
 use weir_model::units::{Seed, Span};
 
+use super::flags::refuse_beside_axes;
 use super::{Job, ResultArgs, execute};
 use crate::commands::test::TestArgs;
 use crate::commands::test::args::{
     GeneralArgs, LaterArgs, MeasureArgs, OutputArgs, RateArgs, SocketArgs, TrafficArgs,
 };
 use crate::commands::test::plan as test_plan;
-use crate::commands::values::Cpus;
+use crate::commands::values::{Cpus, whole};
 use crate::error::CliError;
 use crate::key::KeyArgs;
 
@@ -62,17 +63,17 @@ pub(crate) struct GridArgs {
     #[arg(long, value_name = "NAME=VALUES", required = true)]
     over: Vec<String>,
     /// Repetitions of each point [default: 1; with --precision 10, the first stage]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", value_parser = whole(1_u32..=MOST_RUNS))]
     runs: Option<u32>,
     /// Confidence of the intervals, 50 to below 100 % [default: 95%]
-    #[arg(long, value_name = "PERCENT", value_parser = percentage)]
+    #[arg(long, value_name = "PERCENT", value_parser = confidence)]
     confidence: Option<f64>,
     /// Repeat each point until the interval of its first metric is within this share of the mean, as often as the deviation
     /// of its first runs says (Stein's two stages), at most --most-runs times
     #[arg(long, value_name = "PERCENT", value_parser = percentage, requires = "most_runs")]
     precision: Option<f64>,
     /// Most repetitions of a point with --precision
-    #[arg(long, value_name = "N", requires = "precision", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", requires = "precision", value_parser = whole(1_u32..=MOST_RUNS))]
     most_runs: Option<u32>,
     /// What is tabulated: throughput, loss, 'p99 one_way_delay', …; may be repeated
     /// [default: throughput, packet_rate, loss, jitter]
@@ -85,7 +86,7 @@ pub(crate) struct GridArgs {
     #[arg(long)]
     in_order: bool,
     /// Make a disturbed run again, so often at most [default: 0]
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true, value_parser = whole(0_u32..=100))]
     repeat_disturbed: u32,
     /// Rest between two runs
     #[arg(long, value_name = "TIME")]
@@ -113,8 +114,17 @@ pub(crate) struct GridArgs {
 pub(crate) fn percentage(text: &str) -> Result<f64, String> {
     let number = text.trim().trim_end_matches('%').trim();
     let value = number.parse().ok().filter(|p: &f64| *p > 0.0 && *p <= 100.0);
-    value.ok_or_else(|| "a percentage above 0, such as 95%".into())
+    value.ok_or_else(|| "expected a percentage above 0 to 100, such as 2.5%".into())
 }
+
+/// The confidence of intervals.
+pub(crate) fn confidence(text: &str) -> Result<f64, String> {
+    let value = percentage(text).ok().filter(|p| (50.0..100.0).contains(p));
+    value.ok_or_else(|| "expected a percentage from 50 to below 100, such as 95%".into())
+}
+
+/// Most repetitions of a point, as of a scenario's.
+pub(crate) const MOST_RUNS: u32 = 10_000;
 
 /// Runs the command.
 pub(crate) fn run(args: SweepArgs, command: &[OsString]) -> Result<i32, CliError> {
@@ -201,6 +211,23 @@ fn scenario(grid: GridArgs, test: TestArgs, name: &str) -> Result<Scenario, CliE
             "--lab, or --emulator SOCKET",
         ));
     }
+    let laws = [&grid.both, &grid.a_to_b, &grid.b_to_a];
+    let laws: Vec<&str> = laws.into_iter().flatten().map(String::as_str).collect();
+    let (traffic, socket) = (&test.traffic, &test.socket);
+    let given = [
+        ("duration", traffic.time.is_some()),
+        ("payload", test.rate.length.is_some()),
+        ("count", traffic.parallel.is_some()),
+        ("rate", test.rate.bitrate.is_some()),
+        ("bytes", traffic.bytes.is_some()),
+        ("packets", traffic.packets.is_some()),
+        ("mss", socket.set_mss.is_some()),
+        ("window", socket.window.is_some()),
+        ("congestion", socket.congestion.is_some()),
+        ("tos", socket.tos.is_some()),
+        ("ttl", socket.ttl.is_some()),
+    ];
+    refuse_beside_axes(&grid.over, &laws, &given)?;
     let general = &test.general;
     // The hosts of a lab are this host too.
     general.affinity.as_ref().map_or(Ok(()), Cpus::check)?;

@@ -20,8 +20,8 @@ pub(super) struct SearchArgs {
     /// Only runs that started until then; of a day, all of it.
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
-    /// Only runs whose plan or result is so: transport=udp, rate>=10M, payload=1472, loss<0.1%, throughput>1G,
-    /// warnings>0, status!=complete; also direction, family, duration, connections. May be repeated: all of them;
+    /// Only runs whose plan or result is so: transport=udp, rate>=10M, size=1472, loss<0.1%, throughput>1G,
+    /// warnings>0, status!=complete; also direction, family, time, connections. May be repeated: all of them;
     /// what is said of a connection holds for one and the same.
     #[arg(long = "where", value_name = "CONDITION")]
     conditions: Vec<Condition>,

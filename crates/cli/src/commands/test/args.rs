@@ -312,10 +312,10 @@ pub(crate) struct OutputArgs {
 #[command(next_help_heading = "Repetition")]
 pub(crate) struct LaterArgs {
     /// Run the test so often: mean, variance and confidence interval; with --precision the first stage [default there: 10]
-    #[arg(long, value_name = "N", value_parser = values::whole(1_u32..=100_000))]
+    #[arg(long, value_name = "N", value_parser = values::whole(1_u32..=crate::commands::experiment::sweep::MOST_RUNS))]
     pub(crate) runs: Option<u32>,
     /// Confidence of the interval, 50 to below 100 % [default: 95%]
-    #[arg(long, value_name = "PERCENT", value_parser = crate::commands::experiment::sweep::percentage)]
+    #[arg(long, value_name = "PERCENT", value_parser = crate::commands::experiment::sweep::confidence)]
     pub(crate) confidence: Option<f64>,
     /// Run the test until the interval of its throughput is within this share of the mean, as often as the deviation of the
     /// first runs says (Stein's two stages), 100 times at most

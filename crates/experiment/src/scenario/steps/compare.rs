@@ -1,5 +1,7 @@
 //! Other tools and Weir over the same path.
 
+use weir_model::experiment::{nearest, parameter_of};
+
 use super::*;
 
 impl<'d> Inner<'d, '_, '_> {
@@ -180,7 +182,16 @@ pub(in crate::scenario) fn compared(
                 accepted: accepted.into(),
             })
         };
-        match name.as_str() {
+        let unknown = || {
+            let near = nearest(&name, LOADS.iter().copied());
+            let hint = near.map_or_else(String::new, |near| format!(" (did you mean {near}?)"));
+            ScenarioError::Model(weir_model::ModelError::Field {
+                field: format!("{place}.{name}"),
+                given: "nothing that all tools know".into(),
+                accepted: format!("{}{hint}", LOADS.join(", ")),
+            })
+        };
+        match parameter_of(&name) {
             "transport" => {
                 load.is_udp = match value.as_str() {
                     "udp" => true,
@@ -188,21 +199,26 @@ pub(in crate::scenario) fn compared(
                     _ => return Err(refuse("tcp or udp")),
                 }
             }
-            "size" => load.size = Some(value.parse::<weir_model::units::ByteSize>()?.0.max(1)),
-            "mss" => load.mss = Some(value.parse().map_err(|_| refuse("bytes"))?),
-            "connections" => {
+            "payload" => {
+                let size = value.parse::<weir_model::units::ByteSize>();
+                load.size = Some(size.map_err(|e| refuse(&expected(&e)))?.0.max(1));
+            }
+            "mss" => load.mss = Some(value.parse().map_err(|_| refuse("whole bytes"))?),
+            "count" => {
                 let count = value.parse().ok().filter(|n| (1..=128).contains(n));
                 load.connections = count.ok_or_else(|| refuse("1 to 128"))?;
             }
             "rate" => {
-                load.rate = Some(value.parse::<weir_model::units::BitRate>()?.0).filter(|r| *r > 0)
+                let rate = value.parse::<weir_model::units::BitRate>();
+                let rate = rate.map_err(|e| refuse(&expected(&e)))?;
+                load.rate = Some(rate.0).filter(|r| *r > 0);
             }
-            "seconds" => {
+            "duration" => {
                 let seconds = value.parse().ok().filter(|n| (1..=86_400).contains(n));
                 load.seconds = seconds.ok_or_else(|| refuse("1 to 86400, whole seconds"))?;
             }
             TOOL => {}
-            _ => return Err(refuse("of transport, size, mss, connections, rate and seconds")),
+            _ => return Err(unknown()),
         }
     }
     if !load.is_udp && load.rate.is_some() {
@@ -216,6 +232,17 @@ pub(in crate::scenario) fn compared(
         return Err(ScenarioError::refused(&format!("{place}.mss"), "it is TCP's: not with UDP"));
     }
     Ok(load)
+}
+
+/// What the load of a comparison is told in.
+const LOADS: &[&str] = &["transport", "size", "mss", "connections", "rate", "seconds"];
+
+/// What a unit accepts.
+fn expected(error: &weir_model::ModelError) -> String {
+    match error {
+        weir_model::ModelError::Value { accepted, .. } => (*accepted).to_owned(),
+        other => other.to_string(),
+    }
 }
 
 /// The plan of Weir for the load of the others.

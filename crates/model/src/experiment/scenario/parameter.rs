@@ -28,16 +28,6 @@ pub fn test_plan(plan: &Value) -> Result<Plan, ModelError> {
 /// # Errors
 /// [`ModelError::Field`] for a name that no plan has or a value that it does not take.
 pub fn set_parameter(plan: &Plan, name: &str, value: &str) -> Result<Plan, ModelError> {
-    const SHORT: &[(&str, &str)] = &[
-        ("size", "payload"),
-        ("length", "payload"),
-        ("connections", "count"),
-        ("parallel", "count"),
-        ("time", "duration"),
-        ("seconds", "duration"),
-        ("bitrate", "rate"),
-        ("cc", "congestion"),
-    ];
     let fail = |reason: String| ModelError::Document {
         document: crate::plan::PLAN_SCHEMA,
         field: String::new(),
@@ -48,19 +38,7 @@ pub fn set_parameter(plan: &Plan, name: &str, value: &str) -> Result<Plan, Model
         Some((connection, field)) => (Some(connection), field),
         None => (None, name),
     };
-    let field = SHORT.iter().find(|(short, _)| *short == field).map_or(field, |(_, long)| long);
-    let of_plan = [
-        "family",
-        "interval",
-        "omit",
-        "data_ports",
-        "loss_threshold",
-        "latency",
-        "nominal",
-        "seed",
-        "bind",
-        "device",
-    ];
+    let field = parameter_of(field);
     // As a number or a boolean where it reads as one; fields with units take both.
     let number: Value = match value {
         "true" => Value::Bool(true),
@@ -68,7 +46,7 @@ pub fn set_parameter(plan: &Plan, name: &str, value: &str) -> Result<Plan, Model
         _ => value.parse::<u64>().map_or_else(|_| Value::String(value.into()), Into::into),
     };
     let mut found = false;
-    if only.is_none() && of_plan.contains(&field) {
+    if only.is_none() && OF_PLAN.contains(&field) {
         raw[field] = number;
         found = true;
     } else if let Some(connections) = raw.get_mut("connection").and_then(Value::as_array_mut) {
@@ -87,20 +65,137 @@ pub fn set_parameter(plan: &Plan, name: &str, value: &str) -> Result<Plan, Model
         });
     }
     let plan: Plan = read(&raw).map_err(|e| match e {
-        ModelError::Document { reason, .. } => {
-            // What is asked for most has a short name, which no list of the plan's fields shows.
-            let short = SHORT.iter().map(|(short, _)| *short);
-            let hint = crate::experiment::nearest(name, short)
-                .filter(|_| reason.contains("unknown field") && !reason.contains("did you mean"))
-                .map_or_else(String::new, |near| format!(" (did you mean {near}?)"));
-            ModelError::Field {
-                field: name.into(),
-                given: format!("'{value}'"),
-                accepted: format!("a parameter of the plan{hint}: {reason}"),
+        ModelError::Document { field: place, reason, .. } => {
+            let reason = reason.strip_prefix(&format!("{place}: ")).unwrap_or(&reason);
+            match reason.strip_prefix("unknown field ") {
+                Some(_) => ModelError::Field {
+                    field: name.into(),
+                    given: "no parameter of a plan".into(),
+                    accepted: known(name, reason),
+                },
+                None => ModelError::Field {
+                    field: name.into(),
+                    given: format!("'{value}'"),
+                    accepted: accepted(reason),
+                },
             }
         }
         other => other,
     })?;
-    plan.check().map_err(|e| inside(name, e))?;
+    plan.check().map_err(|e| match e {
+        // By the name that was used for it.
+        ModelError::Field { field: place, given, accepted }
+            if place.rsplit('.').next() == Some(field) =>
+        {
+            ModelError::Field { field: name.into(), given, accepted }
+        }
+        other => inside(name, other),
+    })?;
     Ok(plan)
+}
+
+/// Short names of the flags, and the fields of a connection that they set.
+const SHORT: &[(&str, &str)] = &[
+    ("size", "payload"),
+    ("length", "payload"),
+    ("connections", "count"),
+    ("parallel", "count"),
+    ("time", "duration"),
+    ("seconds", "duration"),
+    ("bitrate", "rate"),
+    ("cc", "congestion"),
+];
+
+/// Fields of the plan itself; all others are of its connections.
+const OF_PLAN: &[&str] = &[
+    "family",
+    "interval",
+    "omit",
+    "data_ports",
+    "loss_threshold",
+    "latency",
+    "nominal",
+    "seed",
+    "bind",
+    "device",
+];
+
+/// The parameter of a plan that a name of an axis or of a flag means: `payload` for `size`; other names mean themselves.
+#[must_use]
+pub fn parameter_of(name: &str) -> &str {
+    SHORT.iter().find(|(short, _)| *short == name).map_or(name, |(_, long)| long)
+}
+
+/// What a parameter may be called, by serde's words of an unknown field (which list the fields of a connection).
+fn known(name: &str, reason: &str) -> String {
+    let fields = reason.split('`').skip(3).step_by(2);
+    // What is asked for most has a short name, which is the flag's.
+    let called = |field: &str| {
+        let short = SHORT.iter().find(|(_, long)| *long == field);
+        // Where the plan's own name is a flag's too, it says as much.
+        let short = short.filter(|_| !matches!(field, "rate" | "congestion"));
+        short.map_or_else(|| field.to_owned(), |(short, _)| (*short).to_owned())
+    };
+    let fields = fields.filter(|field| *field != "name").map(called);
+    let names: Vec<String> = fields.chain(OF_PLAN.iter().map(|n| (*n).to_owned())).collect();
+    let all = names.iter().map(String::as_str).chain(SHORT.iter().map(|(short, _)| *short));
+    let hint = crate::experiment::nearest(name, all)
+        .map_or_else(String::new, |near| format!(" (did you mean {near}?)"));
+    format!("{}{hint}", names.join(", "))
+}
+
+/// What a field accepts, by the words that refused a value of it.
+fn accepted(reason: &str) -> String {
+    let Some((_, expected)) = reason.split_once("expected ") else { return reason.into() };
+    let (expected, hint) = match expected.split_once(" (did you mean ") {
+        Some((expected, hint)) => (expected, format!(" (did you mean {hint}")),
+        None => (expected, String::new()),
+    };
+    let whole = |most: u64| format!("a whole number, 0 to {most}");
+    let words = match expected {
+        "u8" => whole(u8::MAX.into()),
+        "u16" => whole(u16::MAX.into()),
+        "u32" => whole(u32::MAX.into()),
+        "u64" | "usize" => "a whole number".into(),
+        "a boolean" => "true or false".into(),
+        other => other.replace('`', ""),
+    };
+    words + &hint
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_value_is_told_by_the_name_that_was_used_and_what_is_accepted() {
+        let plan = test_plan(&serde_json::json!({ "connection": [{ "transport": "udp" }] }));
+        let plan = plan.unwrap();
+        let refused = |name, value| set_parameter(&plan, name, value).unwrap_err().to_string();
+        for (name, value, wanted) in [
+            (
+                "size",
+                "abc",
+                "size: 'abc'; accepted: whole bytes such as 1460, 64K or 1M (K is 1024)",
+            ),
+            (
+                "size",
+                "0.1",
+                "size: '0.1'; accepted: whole bytes such as 1460, 64K or 1M (K is 1024)",
+            ),
+            ("length", "70000", "length: 70000; accepted: 0 to 65507 bytes for UDP"),
+            ("connections", "0", "connections: 0; accepted: 1 to 100000"),
+            ("connections", "x", "connections: 'x'; accepted: a whole number, 0 to 4294967295"),
+            ("tos", "300", "tos: '300'; accepted: a whole number, 0 to 255"),
+            ("transport", "xcp", "transport: 'xcp'; accepted: tcp or udp (did you mean tcp?)"),
+            ("verify", "maybe", "verify: 'maybe'; accepted: true or false"),
+        ] {
+            assert_eq!(refused(name, value), wanted);
+        }
+        let unknown = refused("sise", "3");
+        assert!(unknown.starts_with("sise: no parameter of a plan; accepted: "), "{unknown}");
+        assert!(unknown.ends_with(" (did you mean size?)"), "{unknown}");
+        assert!(unknown.contains("size, rate, time,") && unknown.contains("family"), "{unknown}");
+        assert!(!unknown.contains("payload") && !unknown.contains('`'), "{unknown}");
+    }
 }

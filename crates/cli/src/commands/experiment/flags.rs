@@ -1,0 +1,141 @@
+//! What is wrong with a scenario that flags made, by the flags: nobody who wrote `--over size=…` has seen `step[0].sweep.over`.
+
+use weir_model::ModelError;
+use weir_model::experiment::parameter_of;
+
+use crate::error::CliError;
+
+/// Fields of a scenario, of its one step and of what that does, and the flags that set them.
+const FLAGS: &[(&str, &str)] = &[
+    ("over", "--over"),
+    ("expect", "--expect"),
+    ("metrics", "--metric"),
+    ("runs", "--runs"),
+    ("most_runs", "--most-runs"),
+    ("precision_percentage", "--precision"),
+    ("confidence_percentage", "--confidence"),
+    ("repeat_disturbed", "--repeat-disturbed"),
+    ("pause", "--pause"),
+    ("tools", "--tools"),
+    ("both", "--both"),
+    ("a_to_b", "--a-to-b"),
+    ("b_to_a", "--b-to-a"),
+    ("key_file", "--key-file"),
+    ("address", "HOST"),
+];
+
+/// The flags whose values are parameters of a plan.
+const OF_PLANS: &[(&str, &str)] = &[
+    ("duration", "-t"),
+    ("payload", "-l"),
+    ("count", "-P"),
+    ("rate", "-b"),
+    ("bytes", "-n"),
+    ("packets", "-k"),
+    ("mss", "-M"),
+    ("window", "-w"),
+    ("congestion", "-C"),
+    ("tos", "-S"),
+    ("ttl", "--ttl"),
+];
+
+/// An error with the flag in the place of the field.
+pub(super) fn named(error: ModelError, axes: &[String]) -> ModelError {
+    match error {
+        ModelError::Field { field, given, accepted } => {
+            ModelError::Field { field: flag_of(&field, axes), given, accepted }
+        }
+        other => other,
+    }
+}
+
+/// The flag of a field: `--over size` for a parameter that is an axis. A field without a flag keeps its name.
+pub(super) fn flag_of(field: &str, axes: &[String]) -> String {
+    // Behind the path of a field is what is wrong inside of it.
+    let end = field.find([' ', ':']).unwrap_or(field.len());
+    let (path, rest) = field.split_at(end);
+    let (around, last) = path.rsplit_once('.').unwrap_or(("", path));
+    let is_of_scenario = path.starts_with("step[") || path == "confidence_percentage";
+    let is_of_step = ["sweep", "compare", "test"].contains(&around);
+    if axes.iter().any(|axis| axis == path || is_of_step && axis == last) {
+        return format!("--over {last}{rest}");
+    }
+    let flag = |table: &[(&str, &'static str)], name: &str| {
+        table.iter().find(|(field, _)| *field == name).map(|(_, flag)| *flag)
+    };
+    let found = match (is_of_scenario || path.starts_with("sweep.impair"), is_of_step) {
+        (true, _) => flag(FLAGS, last),
+        (_, true) => flag(OF_PLANS, parameter_of(last)).or_else(|| flag(FLAGS, last)),
+        _ => None,
+    };
+    found.map_or_else(|| field.to_owned(), |flag| format!("{flag}{rest}"))
+}
+
+/// Refuses a flag whose parameter is an axis: the axis sets it at each point, and the flag would do nothing. `given` are parameters
+/// of a plan whose flags are there; names that the emulator's laws hold as `{NAME}` are none.
+pub(super) fn refuse_beside_axes(
+    over: &[String],
+    laws: &[&str],
+    given: &[(&str, bool)],
+) -> Result<(), CliError> {
+    for axis in over.iter().filter_map(|axis| Some(axis.split_once('=')?.0.trim())) {
+        if laws.iter().any(|laws| laws.contains(&format!("{{{axis}}}"))) {
+            continue;
+        }
+        let parameter = parameter_of(axis);
+        let is_given = given.iter().any(|(name, is_given)| *is_given && *name == parameter);
+        if let (true, Some((_, flag))) =
+            (is_given, OF_PLANS.iter().find(|(name, _)| *name == parameter))
+        {
+            return Err(CliError::flag(
+                flag,
+                format!("given beside --over {axis}, which sets the same at each point"),
+                "one of them",
+            ));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_is_told_by_the_flag_that_set_it() {
+        let axes = ["size".to_owned(), "loss".to_owned()];
+        for (field, flag) in [
+            ("step[0].sweep.over size", "--over size"),
+            ("step[0].sweep.over", "--over"),
+            ("step[0].expect: expectation 'loss<1'", "--expect: expectation 'loss<1'"),
+            ("step[0].sweep.metrics: metric", "--metric: metric"),
+            ("step[0].compare.runs", "--runs"),
+            ("confidence_percentage", "--confidence"),
+            ("step[0].sweep.impair.both", "--both"),
+            ("size", "--over size"),
+            ("size: connection[0].payload", "--over size: connection[0].payload"),
+            ("compare.size", "--over size"),
+            ("compare.rate", "-b"),
+            ("compare.seconds", "-t"),
+            ("sweep.both", "--both"),
+            ("elsewhere.rate", "elsewhere.rate"),
+        ] {
+            assert_eq!(flag_of(field, &axes), flag, "{field}");
+        }
+    }
+
+    #[test]
+    fn a_flag_that_an_axis_overrules_is_refused() {
+        let of = |axis: &str, laws: &[&str], given: &[(&str, bool)]| {
+            refuse_beside_axes(&[axis.to_owned()], laws, given).map_err(|e| e.to_string())
+        };
+        let time = [("duration", true), ("payload", false)];
+        for axis in ["time=1,2", "seconds=1", " duration = 1s"] {
+            let refused = of(axis, &[], &time).unwrap_err();
+            assert!(refused.starts_with("-t: given beside --over "), "{refused}");
+        }
+        assert_eq!(of("size=1", &[], &time), Ok(()));
+        assert_eq!(of("video.time=1", &[], &time), Ok(()), "of one connection alone");
+        assert_eq!(of("time=1", &["delay {time}ms"], &time), Ok(()), "the laws' own");
+    }
+}
