@@ -176,3 +176,23 @@ fn what_flags_made_is_refused_in_words_of_flags() {
         assert!(!err.contains("step[0]") && !err.contains("invalid digit"), "{err}");
     }
 }
+
+/// A scenario with an emulator in its lab, and a host from elsewhere.
+#[test]
+fn a_host_from_elsewhere_leaves_the_lab_s_emulator_out_or_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let scenarios = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+    let of = |name: &str| scenarios.join(name).display().to_string();
+    // As their own words say.
+    for name in ["saturation.toml", "rfc2544.toml"] {
+        let words = ["run", "--check", "--quick", &of(name), "--host", "b=192.0.2.1"];
+        let (code, out, err) = run(dir.path(), &words);
+        assert_eq!(code, Some(0), "{name}: {out}{err}");
+        assert!(err.contains("without the lab there is no emulator "), "{name}: {err}");
+    }
+    let words = ["run", "--check", &of("emulator-throughput.toml"), "--host", "b=192.0.2.1"];
+    let (code, _, err) = run(dir.path(), &words);
+    assert_eq!(code, Some(2), "{err}");
+    assert!(err.contains("--host: emulator m, which step "), "{err}");
+    assert!(err.contains("accepted: a scenario whose emulators have interfaces"), "{err}");
+}

@@ -15,6 +15,7 @@ use weir_net::namespace::{boot_id, process_start_time};
 use weir_runs::{Experiments, Place};
 
 use super::{Job, ResultArgs, execute, refused, words};
+use crate::app::note;
 use crate::commands::runs::RunsError;
 use crate::commands::test::target::Target;
 use crate::error::CliError;
@@ -90,8 +91,16 @@ pub(crate) fn run(args: &RunArgs, command: &[OsString]) -> Result<i32, CliError>
             HostSpec { address: target.host, port: target.port, key_file },
         );
     }
-    let scenario = Scenario::parse(&text, args.quick, &set, &hosts)
-        .map_err(|error| CliError::Plan { path: path.clone(), error })?;
+    let parse = |hosts| {
+        Scenario::parse(&text, args.quick, &set, hosts)
+            .map_err(|error| CliError::Plan { path: path.clone(), error })
+    };
+    let scenario = parse(&hosts)?;
+    if !hosts.is_empty() {
+        // Whoever gives a host may think of the laws that the lab's path has.
+        let gone = parse(&BTreeMap::new()).map(|whole| left_out(&whole, &scenario));
+        gone.unwrap_or_default().iter().for_each(|words| note(words));
+    }
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let directory = std::fs::canonicalize(parent).map_err(CliError::io("find", parent))?;
     if args.check {
@@ -118,6 +127,18 @@ pub(crate) fn run(args: &RunArgs, command: &[OsString]) -> Result<i32, CliError>
         axes: None,
     };
     execute(job, &args.result, command)
+}
+
+/// What `--host` leaves out of a scenario with its lab, in words.
+fn left_out(whole: &Scenario, left: &Scenario) -> Option<String> {
+    let gone = whole.emulators.keys().filter(|name| !left.emulators.contains_key(*name));
+    let gone: Vec<&str> = gone.map(String::as_str).collect();
+    (!gone.is_empty()).then(|| {
+        format!(
+            "--host: without the lab there is no emulator {}: its laws are not on this path",
+            gone.join(", ")
+        )
+    })
 }
 
 /// A number or a boolean where it reads as one.

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::kept::respelt;
 use super::nearest::read;
-use super::{HostSpec, SCENARIO_SCHEMA, Scenario, Step, nearest, refuse};
+use super::{Action, EmulatorSpec, HostSpec, SCENARIO_SCHEMA, Scenario, Step, nearest, refuse};
 use crate::ModelError;
 use crate::experiment::{Variables, expand};
 use crate::names::is_variable;
@@ -14,7 +14,8 @@ use crate::names::is_variable;
 impl Scenario {
     /// Reads a scenario from TOML, or from JSON when it begins with `{`, replaces its variables (`--quick` and `set` win
     /// over the file's) and checks all that needs no file and no host. `hosts` replace those of the file; with one of them there
-    /// is no lab: tests then run from this machine.
+    /// is no lab: tests then run from this machine, and emulators between the hosts of the lab are left out with it. A step that
+    /// needs one of those is refused.
     ///
     /// # Errors
     /// [`ModelError`] with line, or with the path of the field, what was given and what is accepted.
@@ -116,8 +117,30 @@ impl Scenario {
         }
         let mut scenario: Scenario = read(&expanded)?;
         scenario.name_steps();
+        if !hosts.is_empty() {
+            scenario.leave_out_emulators()?;
+        }
         scenario.check()?;
         Ok(scenario)
+    }
+
+    /// Leaves out emulators that were between the hosts of a lab, where there is none: the path to a host elsewhere is its own.
+    fn leave_out_emulators(&mut self) -> Result<(), ModelError> {
+        let is_elsewhere = |e: &EmulatorSpec| e.interfaces.is_some() || e.control_socket.is_some();
+        let gone = self.emulators.iter().filter(|(_, e)| !is_elsewhere(e));
+        let gone: Vec<String> = gone.map(|(name, _)| name.clone()).collect();
+        if let Some((step, emulator)) = first_that_needs(&self.steps, &gone, self.emulators.len()) {
+            return refuse(
+                "--host",
+                &format!(
+                    "emulator {emulator}, which step {step} needs, is between the hosts of the lab, \
+                     and with a host from elsewhere there is no lab"
+                ),
+                "a scenario whose emulators have interfaces or a control_socket of their own, or this one without --host",
+            );
+        }
+        self.emulators.retain(|name, _| !gone.contains(name));
+        Ok(())
     }
 
     fn name_steps(&mut self) {
@@ -139,5 +162,64 @@ impl Scenario {
             }
         }
         name(&mut self.steps, &mut BTreeMap::new());
+    }
+}
+
+/// The first step that is about one of these emulators, and which; where a step names none, the only one of `count` is meant.
+fn first_that_needs(steps: &[Step], gone: &[String], count: usize) -> Option<(String, String)> {
+    let meant = |named: Option<&str>| match named {
+        Some(name) => gone.iter().find(|g| *g == name).cloned(),
+        None => gone.first().filter(|_| count == 1).cloned(),
+    };
+    steps.iter().find_map(|step| {
+        let own = match step.action()? {
+            Action::Impair(impair) => meant(impair.emulator.as_deref()),
+            Action::Sweep(sweep) => {
+                sweep.impair.as_ref().and_then(|impair| meant(impair.emulator.as_deref()))
+            }
+            Action::Collect(collect) => {
+                collect.emulator.as_deref().and_then(|name| meant(Some(name)))
+            }
+            Action::Parallel(inner) => return first_that_needs(inner, gone, count),
+            Action::Repeat(repeat) => return first_that_needs(&repeat.steps, gone, count),
+            _ => None,
+        };
+        Some((step.name.clone().unwrap_or_default(), own?))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_host(steps: &str) -> Result<Scenario, ModelError> {
+        let text = format!(
+            "schema = \"weir.scenario/1\"\nname = \"s\"\n[lab]\nmiddle = true\n[emulator.link]\nboth = \"rate 10M\"\n{steps}"
+        );
+        let host = HostSpec { address: "192.0.2.1".into(), port: None, key_file: None };
+        Scenario::parse(&text, false, &Variables::new(), &[("b".to_owned(), host)].into())
+    }
+
+    /// The path to a host elsewhere is what it is.
+    #[test]
+    fn an_emulator_of_the_lab_is_left_out_with_it_unless_a_step_needs_it() {
+        let scenario = with_host("[[step]]\ntest = { to = \"b\" }").unwrap();
+        assert!(scenario.lab.is_none() && scenario.emulators.is_empty());
+        for step in [
+            "name = \"x\"\nimpair = { both = \"loss 1%\" }",
+            "name = \"x\"\ncollect = { emulator = \"link\" }",
+            "repeat = { times = 2, step = [{ name = \"x\", impair = { emulator = \"link\", both = \"loss 1%\" } }] }",
+            "parallel = [{ name = \"x\", sweep = { over = [\"loss=1,2\"], impair = { both = \"loss {loss}%\" }, test = {} } }]",
+        ] {
+            let refused = with_host(&format!("[[step]]\n{step}")).unwrap_err().to_string();
+            assert!(
+                refused.starts_with("--host: emulator link, which step x needs, "),
+                "{refused}"
+            );
+            assert!(
+                refused.contains("accepted: a scenario whose emulators have interfaces"),
+                "{refused}"
+            );
+        }
     }
 }
