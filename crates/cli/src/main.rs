@@ -4,6 +4,7 @@ mod app;
 mod commands;
 mod engine;
 mod error;
+mod files;
 mod kept;
 mod key;
 mod output;

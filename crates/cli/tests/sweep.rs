@@ -109,6 +109,77 @@ fn a_server_that_dies_ends_a_sweep_with_3_and_the_words_to_go_on() {
     assert!(!out.contains("to go on"), "{out}");
 }
 
+/// Nothing is measured where the result could not be written.
+#[test]
+fn outputs_that_can_not_be_written_are_refused_before_the_first_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let of = |name: &str| dir.path().join(name).display().to_string();
+    std::fs::write(of("file"), "old").unwrap();
+    std::fs::create_dir(of("sub")).unwrap();
+    let scenario = of("s.toml");
+    let text = "schema = \"weir.scenario/1\"\nname = \"s\"\n[host.b]\naddress = \"127.0.0.1\"\nport = 1\n[[step]]\ntest = {}\n";
+    std::fs::write(&scenario, text).unwrap();
+    let commands: [&[&str]; 4] = [
+        &["sweep", "127.0.0.1", "-p", "1", "--over", "size=1"],
+        &["run", &scenario],
+        &["compare", "127.0.0.1", "--tools", "weir"],
+        &["test", "127.0.0.1", "-p", "1", "--runs", "2"],
+    ];
+    for command in commands {
+        for (flag, path) in [
+            ("--csv", of("sub")),
+            ("--csv", of("none/x.csv")),
+            ("--html", of("none/x.html")),
+            ("--junit", of("file/x.xml")),
+            ("--svg", of("file")),
+            ("--svg", of("file/charts")),
+        ] {
+            if command[0] == "test" && flag != "--csv" {
+                continue;
+            }
+            let (code, out, err) = run(dir.path(), &[command, &[flag, &path]].concat());
+            assert_eq!((code, out.as_str()), (Some(2), ""), "{command:?} {flag} {path}: {err}");
+            assert!(err.starts_with(&format!("error: {flag}: {path}")), "{command:?}: {err}");
+        }
+    }
+    let both = ["run", &scenario, "--csv", &of("x"), "--junit", &of("x")];
+    let (code, _, err) = run(dir.path(), &both);
+    assert_eq!(code, Some(2), "{err}");
+    assert!(
+        err.contains("which --csv names too") || err.contains("which --junit names too"),
+        "{err}"
+    );
+    // Nothing was begun, and nothing is left of the looking.
+    assert!(!dir.path().join("weir").exists());
+    assert_eq!(std::fs::read_to_string(of("file")).unwrap(), "old");
+    assert_eq!(std::fs::read_dir(of("sub")).unwrap().count(), 0);
+}
+
+/// What is named is replaced, whole, and a device stays one.
+#[test]
+fn files_that_are_named_are_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let of = |name: &str| dir.path().join(name).display().to_string();
+    std::fs::write(of("x.csv"), "old").unwrap();
+    let text = "schema = \"weir.scenario/1\"\nname = \"s\"\n[lab]\n[[step]]\n\
+                sweep = { over = [\"size=64,128\"], test = { args = \"-u -b 100k -t 1\" } }\n";
+    std::fs::write(of("s.toml"), text).unwrap();
+    let run =
+        |more: &[&str]| run(dir.path(), &[&["run", "--simulate", &of("s.toml")], more].concat());
+    let (code, out, err) =
+        run(&["--csv", &of("x.csv"), "--html", "/dev/null", "--svg", &of("a/b")]);
+    assert_eq!(code, Some(0), "{out}{err}");
+    assert!(std::fs::read_to_string(of("x.csv")).unwrap().starts_with("step,"));
+    use std::os::unix::fs::FileTypeExt;
+    assert!(std::fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+    assert!(std::fs::read_dir(of("a/b")).unwrap().count() > 0);
+    // Through the link of standard output, which stays where it is.
+    let (code, out, err) = run(&["--csv", "/dev/stdout", "--json"]);
+    assert_eq!(code, Some(0), "{err}");
+    assert!(out.contains("\nstep,size,"), "{out}");
+    assert!(Path::new("/dev/stdout").is_symlink());
+}
+
 /// Who wrote a flag reads of the flag: what was given, and what is accepted.
 #[test]
 fn what_flags_made_is_refused_in_words_of_flags() {

@@ -15,7 +15,7 @@ use weir_model::record::Status;
 use weir_model::units::Seed;
 use weir_runs::{Experiments, Place};
 
-use super::result::finish;
+use super::result::{check_outputs, finish};
 use super::telling::{cleaned, extent_words, head, told};
 use super::{ResultArgs, flags, refused, words};
 use crate::app::note;
@@ -144,6 +144,7 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
     // First of all: many points take seconds to be checked.
     let stop = Stop::new();
     signals::listen(&stop)?;
+    check_outputs(args)?;
     let files = Files::new(job.directory.clone());
     // Before anything of it is kept.
     let extent = check(&job.scenario, &files, &words).map_err(|e| job.refused(e))?;

@@ -1,18 +1,33 @@
 //! What is written of an experiment at its end.
 
-use std::io::Write;
-use std::path::Path;
-
 use weir_model::experiment::Experiment;
 use weir_model::json::to_line;
 use weir_report::experiment_csv;
 use weir_report::page::{html, of_experiment};
-use weir_runs::{Experiments, new_beside};
+use weir_runs::Experiments;
 
 use super::ResultArgs;
 use crate::commands::runs::RunsError;
 use crate::error::CliError;
+use crate::files::{check, check_directory, write};
 use crate::output::print;
+
+/// Refuses what could not be written at the end, before anything is measured.
+pub(super) fn check_outputs(args: &ResultArgs) -> Result<(), CliError> {
+    let files = [("--junit", &args.junit), ("--csv", &args.csv), ("--html", &args.html)];
+    let named = || files.iter().filter_map(|(flag, path)| Some((*flag, path.as_deref()?)));
+    for (flag, path) in named() {
+        // Devices and pipes take what several write.
+        let is_plain = !path.exists() || path.is_file();
+        let other = named().find(|(other, its)| *other != flag && *its == path);
+        if let (true, Some((other, _))) = (is_plain, other) {
+            let given = format!("{}, which {other} names too", path.display());
+            return Err(CliError::flag(flag, given, "a file of its own"));
+        }
+        check(flag, path)?;
+    }
+    args.svg.as_ref().map_or(Ok(()), |directory| check_directory("--svg", directory))
+}
 
 /// Prints JSON where it was asked for, keeps the result beside its journal, and writes the files that were asked for. What
 /// can be written is, whatever becomes of the rest; the first failure is returned.
@@ -35,39 +50,26 @@ pub(super) fn finish(
         done(kept.keep(&experiment.id, &line).map_err(|e| RunsError::from(e).into()));
     }
     if let Some(path) = &args.junit {
-        done(write(path, &weir_experiment::scenario::junit::junit(experiment)));
+        done(write("--junit: write", path, &weir_experiment::scenario::junit::junit(experiment)));
     }
     if let Some(path) = &args.csv {
-        done(write(path, &experiment_csv(experiment)));
+        done(write("--csv: write", path, &experiment_csv(experiment)));
     }
     if args.html.is_some() || args.svg.is_some() {
         let page = of_experiment(experiment);
         if let Some(path) = &args.html {
-            done(write(path, &html(&page)));
+            done(write("--html: write", path, &html(&page)));
         }
         if let Some(directory) = &args.svg {
             done(
                 std::fs::create_dir_all(directory)
-                    .map_err(CliError::io("make directory", directory)),
+                    .map_err(CliError::io("--svg: make directory", directory)),
             );
             for figure in page.figures() {
-                done(write(&directory.join(format!("{}.svg", figure.id)), &figure.svg()));
+                let path = directory.join(format!("{}.svg", figure.id));
+                done(write("--svg: write", &path, &figure.svg()));
             }
         }
     }
     first
-}
-
-/// By a new file and its name: a full disk leaves what was there, and no link of a guessed name is followed.
-fn write(path: &Path, text: &str) -> Result<(), CliError> {
-    let fail = CliError::io("write", path);
-    let (mut file, beside) = match new_beside(path, false) {
-        Ok(made) => made,
-        Err(e) => return Err(fail(e)),
-    };
-    let written = file.write_all(text.as_bytes()).and_then(|()| std::fs::rename(&beside, path));
-    written.map_err(|e| {
-        let _ = std::fs::remove_file(&beside);
-        fail(e)
-    })
 }

@@ -53,9 +53,7 @@ pub(super) fn run(verb: &Verb) -> Result<i32, CliError> {
             let toml = answer["toml"].as_str().unwrap_or_default();
             match file {
                 None => print(toml),
-                Some(path) => {
-                    std::fs::write(path, toml).map_err(CliError::io("write", path)).map(|()| 0)
-                }
+                Some(path) => crate::files::write("write", path, toml).map(|()| 0),
             }
         }
         // Dispatched before.

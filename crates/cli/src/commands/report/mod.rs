@@ -3,8 +3,6 @@
 mod subject;
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -14,6 +12,7 @@ use weir_report::plot::Figure;
 
 use crate::app::note;
 use crate::error::CliError;
+use crate::files;
 use crate::output::print;
 use subject::Subject;
 
@@ -33,13 +32,14 @@ pub(crate) struct ReportArgs {
     #[arg(long, value_enum, default_value_t = Format::Html)]
     format: Format,
     /// Where to write: a file (html, md), a directory (csv, svg), or - for stdout. Without it: weir-report-ID.html or the
-    /// directory weir-report-ID here; Markdown goes to stdout.
+    /// directory weir-report-ID here; Markdown goes to stdout. What is there is replaced once all is written, but without
+    /// --output only with --force.
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
     /// Only this chart (csv, svg), to stdout or to the file --output; an unknown name is answered with the list.
     #[arg(long, value_name = "NAME")]
     figure: Option<String>,
-    /// Replace files that are there.
+    /// Replace files that are there by the names that Weir gives them, without --output.
     #[arg(long)]
     force: bool,
 }
@@ -67,6 +67,8 @@ pub(crate) fn run(args: &ReportArgs) -> Result<i32, CliError> {
     }
     let document = subject.document();
     let to_stdout = args.output.as_deref() == Some(Path::new("-"));
+    // What the user names is the user's to replace.
+    let may_replace = args.force || args.output.is_some();
     match (args.format, &args.figure) {
         (Format::Html | Format::Md, _) => {
             let text =
@@ -77,7 +79,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<i32, CliError> {
                 output => {
                     let named = || PathBuf::from(format!("{}.html", subject.file_name()));
                     let path = output.clone().unwrap_or_else(named);
-                    write(&path, &text, args.force)?;
+                    write(&path, &text, may_replace)?;
                     note(&format!("wrote {} ({})", path.display(), size(text.len())));
                     Ok(0)
                 }
@@ -92,7 +94,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<i32, CliError> {
             };
             match &args.output {
                 Some(path) if !to_stdout => {
-                    write(path, &text, args.force)?;
+                    write(path, &text, may_replace)?;
                     Ok(0)
                 }
                 _ => print(&text),
@@ -111,7 +113,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<i32, CliError> {
                 (Subject::Experiment(experiment), Format::Csv) => Some(experiment_csv(experiment)),
                 _ => None,
             };
-            charts(&document, format, table, &directory, args.force)
+            charts(&document, format, table, &directory, may_replace)
         }
     }
 }
@@ -122,7 +124,7 @@ fn charts(
     format: Format,
     table: Option<String>,
     directory: &Path,
-    force: bool,
+    may_replace: bool,
 ) -> Result<i32, CliError> {
     let end = if format == Format::Svg { "svg" } else { "csv" };
     let mut files: Vec<(PathBuf, String)> = document
@@ -139,13 +141,14 @@ fn charts(
     }
     // All or nothing, as far as can be told before.
     if let Some((path, _)) =
-        files.iter().find(|(path, _)| !force && path.symlink_metadata().is_ok())
+        files.iter().find(|(path, _)| !may_replace && path.symlink_metadata().is_ok())
     {
         return Err(exists(path));
     }
+    files::check_directory("--output", directory)?;
     std::fs::create_dir_all(directory).map_err(CliError::io("make directory", directory))?;
     for (path, text) in &files {
-        write(path, text, force)?;
+        write(path, text, may_replace)?;
     }
     note(&format!("wrote {} files into {}", files.len(), directory.display()));
     Ok(0)
@@ -175,45 +178,15 @@ fn exists(path: &Path) -> CliError {
     CliError::flag(
         "--output",
         format!("{} is there already", path.display()),
-        "another path, or --force to replace it",
+        "--force to replace it, or another path",
     )
 }
 
-/// Writes a file; one that is there is replaced only by `force`, once all is written. What is no plain file (a device, a
-/// pipe) is written to.
-fn write(path: &Path, text: &str, force: bool) -> Result<(), CliError> {
-    if path.metadata().is_ok_and(|m| !m.is_file() && !m.is_dir()) {
-        let mut file =
-            File::options().write(true).open(path).map_err(CliError::io("write", path))?;
-        return match file.write_all(text.as_bytes()) {
-            // A reader that has enough is no failure.
-            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            done => done.map_err(CliError::io("write", path)),
-        };
-    }
-    if !force && path.symlink_metadata().is_ok() {
+/// Writes a file by the rule of [`files`]; one that is there only where it may be replaced.
+fn write(path: &Path, text: &str, may_replace: bool) -> Result<(), CliError> {
+    if !may_replace && path.symlink_metadata().is_ok() {
         return Err(exists(path));
     }
-    let mut part = path.file_name().map(OsString::from).unwrap_or_default();
-    part.push(format!(".{}.part", std::process::id()));
-    let part = path.with_file_name(part);
-    let done = File::options()
-        .write(true)
-        .create_new(true)
-        .open(&part)
-        .and_then(|mut file| file.write_all(text.as_bytes()))
-        .and_then(|()| match force {
-            true => std::fs::rename(&part, path),
-            // A link is refused where a name was taken meanwhile, which a rename would replace; some file systems have none.
-            false => std::fs::hard_link(&part, path).or_else(|e| match e.kind() {
-                io::ErrorKind::AlreadyExists => Err(e),
-                _ => std::fs::rename(&part, path),
-            }),
-        });
-    // After a rename there is nothing left; the first error is the one to tell.
-    let _ = std::fs::remove_file(&part);
-    match done {
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(exists(path)),
-        done => done.map_err(CliError::io("write", path)),
-    }
+    files::check("--output", path)?;
+    files::write("--output: write", path, text)
 }

@@ -11,6 +11,7 @@ use weir_runs::{Place, Store, StoreError, TABLE_FILES, Tables};
 
 use super::search::SearchArgs;
 use super::{RunsError, existing};
+use crate::files;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
@@ -66,7 +67,7 @@ pub(super) fn run(
     }
     match &args.output {
         None => write_runs(&store, &ids, args.format, out),
-        Some(path) => replace(path, |file| write_runs(&store, &ids, args.format, file))
+        Some(path) => files::replace(path, |file| write_runs(&store, &ids, args.format, file))
             .map_err(|error| of_file(path, error)),
     }
 }
@@ -139,26 +140,6 @@ fn write_tables(store: &Store, ids: &[String], directory: &Path) -> Result<u64, 
     if done.is_err() {
         // The first error is the one to tell.
         parts.iter().for_each(|part| drop(std::fs::remove_file(part)));
-    }
-    done
-}
-
-/// Writes a file beside `path` and moves it there when all went well; what is no plain file (`/dev/stdout`) is written to.
-fn replace(
-    path: &Path,
-    write: impl FnOnce(&mut dyn Write) -> Result<(), RunsError>,
-) -> Result<(), RunsError> {
-    if path.metadata().is_ok_and(|m| !m.is_file()) || path.is_symlink() {
-        return write(&mut File::options().write(true).truncate(true).open(path)?);
-    }
-    let part = part_of(path);
-    let mut file = File::options().write(true).create_new(true).open(&part)?;
-    let done = write(&mut file)
-        .and_then(|()| Ok(file.sync_all()?))
-        .and_then(|()| Ok(std::fs::rename(&part, path)?));
-    if done.is_err() {
-        // The first error is the one to tell.
-        let _ = std::fs::remove_file(&part);
     }
     done
 }

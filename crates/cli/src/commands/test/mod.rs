@@ -24,6 +24,7 @@ use crate::app::{ErrorForm, note, tell};
 use crate::commands::values::Cpus;
 use crate::engine::{self, ClientConfig, Event, Failure, Stop, StopReason};
 use crate::error::{CliError, chain};
+use crate::files;
 use crate::kept;
 use crate::random;
 use crate::signals;
@@ -70,7 +71,8 @@ fn prepare(args: &TestArgs, words: &[OsString]) -> Result<Option<Job>, CliError>
     args.general.affinity.as_ref().map_or(Ok(()), Cpus::check)?;
     if let Some(path) = &args.general.save_plan {
         let text = plan.to_toml().map_err(CliError::Model)?;
-        std::fs::write(path, text).map_err(CliError::io("--save-plan: write", path))?;
+        files::check("--save-plan", path)?;
+        files::write("--save-plan: write", path, &text)?;
     }
     let Some(host) = host else { return Ok(None) };
     warnings.iter().for_each(|w| note(&format!("warning: {w}")));
