@@ -97,9 +97,13 @@ fn a_server_that_dies_ends_a_sweep_with_3_and_the_words_to_go_on() {
         let rest = format!("the other {} were not tried", 8 - whole - 3);
         assert!(reason.contains(&rest), "{reason}");
     }
-    // As one object on standard output, the words beside it.
-    let (code, out, err) = run(dir.path(), &["run", "--resume", id, "--json"]);
+    // As one object on standard output, the words beside it; which experiment goes on is told first.
+    let (code, out, err) = run(dir.path(), &["run", "--resume", "last", "--json"]);
     assert_eq!(code, Some(3), "nobody is there: {out}{err}");
+    let first = format!("going on with experiment {id}: sweep, begun ");
+    assert!(err.starts_with(&first), "{err}");
+    let done = format!(", {whole} runs done");
+    assert!(err.lines().next().unwrap().ends_with(&done), "{err}");
     assert!(err.contains(&format!("to go on: weir run --resume {id}")), "{err}");
     assert!(serde_json::from_str::<Value>(&out).is_ok(), "{out}");
     let _server = Server::at(&port);

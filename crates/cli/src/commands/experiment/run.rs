@@ -14,6 +14,7 @@ use weir_model::units::Seed;
 use weir_net::namespace::{boot_id, process_start_time};
 use weir_runs::{Experiments, Place};
 
+use super::telling::cleaned;
 use super::{Job, ResultArgs, execute, refused, words};
 use crate::app::note;
 use crate::commands::runs::RunsError;
@@ -184,6 +185,13 @@ fn resume(
     }
     let scenario = Scenario::parse_kept(&head.scenario, head.quick, &head.set, &head.hosts)
         .map_err(|error| CliError::Plan { path: path.clone(), error })?;
+    note(&cleaned(&format!(
+        "going on with experiment {id}: {}, begun {}, {} run{} done",
+        scenario.title.as_ref().unwrap_or(&scenario.name),
+        head.started_at,
+        journal.repetitions(),
+        if journal.repetitions() == 1 { "" } else { "s" },
+    )));
     let job = Job {
         scenario,
         text: head.scenario.clone(),
