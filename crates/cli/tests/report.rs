@@ -199,6 +199,21 @@ fn what_can_not_be_written_is_named() {
     assert_eq!(files(dir.path()), ["weir-report-....x..y.html"]);
 }
 
+/// A comparison with itself would show that nothing differs.
+#[test]
+fn a_run_is_not_compared_with_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = std::fs::read_to_string(record("udp_loss.json")).unwrap();
+    assert_eq!(weir(dir.path(), &["runs", "import", "-"], &text).code, 0);
+    let file = record("udp_loss.json");
+    for words in [["last", "last"], ["last", file.to_str().unwrap()]] {
+        let refused = weir(dir.path(), &["report", words[0], words[1], "-o", "-"], "");
+        assert_eq!((refused.code, refused.stdout.as_str()), (2, ""), "{}", refused.stderr);
+        let wanted = "run 20261121-203009-ab12cd twice, which would be compared with itself";
+        assert!(refused.stderr.contains(wanted), "{}", refused.stderr);
+    }
+}
+
 /// Keeps an experiment as `weir run` does, and a journal without a result.
 fn keep_experiments(dir: &Path) {
     let kept = dir.join("data/experiments");

@@ -71,7 +71,14 @@ impl Subject {
                 Err(CliError::flag("RUN", "an experiment and runs", "one experiment, or runs"))
             }
             Some(experiment) => Ok(Subject::Experiment(experiment)),
-            None => Ok(Subject::Runs(runs)),
+            None => match twice(&runs) {
+                Some(id) => Err(CliError::flag(
+                    "RUN",
+                    format!("run {id} twice, which would be compared with itself"),
+                    "each run once; last~1 is the one before last",
+                )),
+                None => Ok(Subject::Runs(runs)),
+            },
         }
     }
 
@@ -106,6 +113,13 @@ impl Subject {
             _ => None,
         }
     }
+}
+
+/// The id of a run that is there more than once; what has no id is not told apart.
+fn twice(runs: &[Record]) -> Option<&str> {
+    let mut seen = std::collections::BTreeSet::new();
+    let ids = runs.iter().map(|run| run.id.as_str()).filter(|id| !id.is_empty());
+    ids.into_iter().find(|id| !seen.insert(*id))
 }
 
 /// What is kept for this user.
