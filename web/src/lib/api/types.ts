@@ -1050,7 +1050,7 @@ export interface components {
             target: string;
         };
         /**
-         * @description bytes such as 1460, 64K or 1M (K is 1024)
+         * @description whole bytes such as 1460, 64K or 1M (K is 1024)
          * @example 1M
          * @example 1460
          * @example 64K
@@ -1278,6 +1278,11 @@ export interface components {
              * @description Confidence, such as 0.95.
              */
             confidence_ratio: number;
+            /**
+             * @description An end of it is the end of what the figure can be (a share: 0 to 1; rates, counts and times: from 0), since Student's t put
+             *     it beyond that: the mean is not its middle, and its confidence is the same.
+             */
+            cut?: boolean;
             /**
              * Format: uint64
              * @description The first so many repetitions alone gave the width its deviation, by Student's t of one less: those of the first stage,
@@ -4439,6 +4444,8 @@ export interface components {
             metrics: {
                 [key: string]: number;
             };
+            /** @description The peer was not reached, refused the test, or was lost on the way: the error says how. */
+            peer_lost?: boolean;
             /**
              * Format: uint32
              * @description Which repetition, from 1.
@@ -5062,7 +5069,10 @@ export interface components {
              * @description Standard deviation.
              */
             deviation?: number | null;
-            /** @description The confidence interval of the mean (Student's t; of runs until a precision by the first stage's deviation). */
+            /**
+             * @description The confidence interval of the mean (Student's t, within what the figure can be; of runs until a precision by the first
+             *     stage's deviation).
+             */
             interval?: components["schemas"]["Confidence"] | null;
             /**
              * Format: double
