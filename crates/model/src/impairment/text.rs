@@ -14,6 +14,8 @@ const DUPLICATE: &str = "duplicate P%";
 const DELAY: &str = "delay T [±T [normal|uniform|exponential [most T]]] [allow|fifo-release|max], or delay MIN..MAX [allow|fifo-release|max], such as delay 20ms, delay 20ms ±5ms or delay 100us..2ms";
 /// tc takes a bare number for microseconds, flags for seconds, people for milliseconds.
 const UNIT: &str = "times with their unit (ns, us, ms, s, m, h), such as delay 10ms, delay 100us or delay 20ms ±5ms";
+const SHARE: &str =
+    "shares in per cent, with the sign, such as loss 5%, duplicate 0.1% or corrupt 1% repair";
 const RATE: &str = "rate R [queue T|B|Npackets] [overhead N], such as rate 10M, rate 2.5G or rate 100Mbit (bits per second)";
 const CORRUPT: &str = "corrupt P% [repair|leave|checksum] [flip N] [at l2|l3|l4|payload]";
 const ORDER: &str = "order STAGE…, of loss rate delay content";
@@ -41,9 +43,19 @@ impl<'a> Words<'a> {
         word.parse().map_err(|_| self.bad())
     }
 
+    /// A share, never without its sign: 5 may be meant as 5 % or as all.
     fn percent(&mut self) -> Result<f64, ModelError> {
         let word = self.next()?;
-        word.strip_suffix('%').unwrap_or(word).parse().map_err(|_| self.bad())
+        let number = word.strip_suffix('%');
+        let value: f64 = number.unwrap_or(word).parse().map_err(|_| self.bad())?;
+        if number.is_none() && value != 0.0 {
+            return Err(ModelError::Value {
+                what: "impairment",
+                given: self.term.clone(),
+                accepted: SHARE,
+            });
+        }
+        Ok(value)
     }
 
     /// A time, as a word or a part of one: never without its unit.
@@ -410,6 +422,24 @@ mod tests {
         for hundred in ["rate 100Mbit", "rate 100mbit", "rate 0.1gbit"] {
             assert_eq!(back(hundred), "rate 100M");
         }
+    }
+
+    #[test]
+    fn a_share_without_its_sign_is_refused() {
+        for given in [
+            "loss 5",
+            "loss 0.05",
+            "loss 5 run 4",
+            "loss ge 1% to-good 25",
+            "loss ge 1% bad 50% good 1",
+            "duplicate 1",
+            "corrupt 1 repair",
+        ] {
+            let error = given.parse::<Laws>().unwrap_err().to_string();
+            assert!(error.contains(given) && error.contains("loss 5%"), "{error}");
+        }
+        // None is none in any unit.
+        assert_eq!(back("loss 0"), "loss 0%");
     }
 
     #[test]
