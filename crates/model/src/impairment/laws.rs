@@ -53,7 +53,7 @@ impl Stage {
 
 /// The laws of one direction of a flow; an absent slot does nothing.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, remote = "Self")]
 pub struct Laws {
     /// Loss and duplication.
     #[serde(skip_serializing_if = "Option::is_none")]

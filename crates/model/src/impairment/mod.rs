@@ -15,6 +15,7 @@
 mod counters;
 mod laws;
 pub mod profiles;
+mod reading;
 mod text;
 mod value;
 
@@ -82,7 +83,8 @@ pub enum FlowDirection {
 
 /// A flow of the emulator.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, remote = "Self")]
+#[schemars(transform = reading::and_both)]
 pub struct ImpairFlow {
     /// Name, used once; not `other`.
     pub name: String,
@@ -106,9 +108,11 @@ pub struct ImpairFlow {
     pub profile: Option<String>,
     /// Laws from A to B.
     #[serde(skip_serializing_if = "Laws::is_nothing")]
+    #[schemars(schema_with = "reading::one_way")]
     pub a_to_b: Laws,
     /// Laws from B to A.
     #[serde(skip_serializing_if = "Laws::is_nothing")]
+    #[schemars(schema_with = "reading::one_way")]
     pub b_to_a: Laws,
 }
 
@@ -132,16 +136,19 @@ fn is_both(direction: &FlowDirection) -> bool {
 
 /// What no filter matches.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, remote = "Self")]
+#[schemars(transform = reading::and_both)]
 pub struct Other {
     /// A preset for the slots that the laws below leave empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
     /// Laws from A to B.
     #[serde(skip_serializing_if = "Laws::is_nothing")]
+    #[schemars(schema_with = "reading::one_way")]
     pub a_to_b: Laws,
     /// Laws from B to A.
     #[serde(skip_serializing_if = "Laws::is_nothing")]
+    #[schemars(schema_with = "reading::one_way")]
     pub b_to_a: Laws,
 }
 
@@ -159,15 +166,18 @@ impl Laws {
 
 /// Consecutive flows that share one rate and queue, and one delay law, in each direction.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, remote = "Self")]
+#[schemars(transform = reading::and_both)]
 pub struct Aggregate {
     /// Names of the flows, as they follow each other.
     pub flows: Vec<String>,
     /// Rate and delay from A to B.
     #[serde(skip_serializing_if = "Laws::is_nothing")]
+    #[schemars(schema_with = "reading::one_way")]
     pub a_to_b: Laws,
     /// Rate and delay from B to A.
     #[serde(skip_serializing_if = "Laws::is_nothing")]
+    #[schemars(schema_with = "reading::one_way")]
     pub b_to_a: Laws,
 }
 

@@ -100,6 +100,74 @@ fn refusals_name_the_field() {
     assert!(refused("schema = \"weir.impair/1\"\nmemory = 5").contains("memory"));
 }
 
+/// A flow, what no filter matches and an aggregate, each with these laws.
+fn everywhere(laws: &str) -> String {
+    format!(
+        "schema = \"weir.impair/1\"\n[[flow]]\nname = \"v\"\n{laws}\n[other]\n{laws}\n\
+         [[flow]]\nname = \"w\"\n[[aggregate]]\nflows = [\"w\"]\n{laws}\n"
+    )
+}
+
+#[test]
+fn laws_in_one_line_are_the_tables_they_stand_for() {
+    let tables = "{ rate = { bits = \"1M\" }, delay = { constant = \"40ms\" } }";
+    let detailed = Impairment::parse(&everywhere(&format!("a_to_b = {tables}\nb_to_a = {tables}")));
+    let detailed = detailed.unwrap();
+    assert_eq!(detailed.other.b_to_a.to_string(), "rate 1M, delay 40ms");
+    for short in [
+        "both = \"delay 40ms, rate 1M\"",
+        "a_to_b = \"delay 40ms, rate 1M\"\nb_to_a = \"rate 1M, delay 40ms\"",
+        &format!("b_to_a = \"rate 1M, delay 40ms\"\na_to_b = {tables}"),
+    ] {
+        let read = Impairment::parse(&everywhere(short)).unwrap();
+        assert_eq!(read, detailed, "{short}");
+        // What a file says is one thing, however it was written.
+        assert_eq!(read.to_toml().unwrap(), detailed.to_toml().unwrap());
+    }
+    let json = r#"{"schema":"weir.impair/1","other":{"profile":"3g-good","both":"loss 1%"}}"#;
+    let read = Impairment::parse(json).unwrap().other;
+    assert_eq!(read.profile.as_deref(), Some("3g-good"));
+    assert_eq!(
+        (read.a_to_b.to_string(), read.b_to_a.to_string()),
+        ("loss 1%".into(), "loss 1%".into())
+    );
+    let one = Impairment::parse(&everywhere("a_to_b = \"rate 9k\"")).unwrap();
+    assert_eq!(one.other.b_to_a, Laws::default());
+}
+
+#[test]
+fn a_line_is_refused_where_it_stands_and_never_beside_another() {
+    // Line 4 is the first of the laws.
+    for (laws, line, named) in [
+        ("both = \"loss 1%\"\na_to_b = \"loss 1%\"", 4, "both: a direction's laws given twice"),
+        (
+            "b_to_a = { loss = { every_nth = 9 } }\nboth = \"none\"",
+            5,
+            "both: a direction's laws given twice",
+        ),
+        ("both = \"loss 1\"", 4, "loss 5%"),
+        ("a_to_b = \"delay 5\"", 4, "unit"),
+        ("both = { loss = { percentage = 1 } }", 4, "tables belong to a_to_b and b_to_a"),
+        ("both = 3", 4, "laws in one line such as"),
+        ("b_to_a = 3", 4, "laws in one line such as"),
+        ("b_to_a = { speed = 1 }", 4, "unknown field `speed`"),
+        ("both = \"loss 1%\"\nspeed = 1", 5, "unknown field `speed`"),
+    ] {
+        let error = flow(laws);
+        assert!(error.contains(named), "{laws}\n{error}");
+        assert!(error.contains(&format!("line {line}")), "{laws}\n{error}");
+    }
+    // JSON has an order, and may say a key twice.
+    for keys in [
+        r#""both":"loss 1%","both":"none""#,
+        r#""both":"loss 1%","b_to_a":"none""#,
+        r#""a_to_b":{},"both":"none""#,
+    ] {
+        let error = refused(&format!(r#"{{"schema":"weir.impair/1","other":{{{keys}}}}}"#));
+        assert!(error.contains("given twice; accepted: both alone"), "{keys}: {error}");
+    }
+}
+
 #[test]
 fn a_preset_fills_the_empty_slots() {
     let text = "schema = \"weir.impair/1\"\n[other]\nprofile = \"3g-good\"\na_to_b = { loss = { percentage = 3 } }";

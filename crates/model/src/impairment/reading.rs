@@ -1,0 +1,195 @@
+//! How laws are read from a file: as tables, or in one line; of each direction, or of both at once.
+//!
+//! What is read is the same in either form, so that nothing behind this file knows which one it was.
+
+use std::fmt;
+
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde::de::value::{MapAccessDeserializer, StrDeserializer};
+use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, IntoDeserializer, Visitor};
+use serde::forward_to_deserialize_any;
+use serde::ser::{Serialize, Serializer};
+
+use super::{Aggregate, ImpairFlow, Laws, Other};
+
+const FORM: &str = "laws in one line such as \"delay 40ms, loss 0.5%\"";
+const TWICE: &str = "a direction's laws given twice; accepted: both alone, or a_to_b and b_to_a";
+
+/// The schema of a direction's laws: their tables, or one line.
+pub(super) fn one_way(generator: &mut SchemaGenerator) -> Schema {
+    let tables = generator.subschema_for::<Laws>();
+    json_schema!({ "anyOf": [tables, { "type": "string", "examples": ["rate 10M, delay 40ms"] }] })
+}
+
+/// Adds `both` to a table that has `a_to_b` and `b_to_a`.
+pub(super) fn and_both(schema: &mut Schema) {
+    let both = json_schema!({
+        "description": "Laws of either direction, in one line; in the place of `a_to_b` and `b_to_a`, not beside them.",
+        "type": "string",
+        "examples": ["rate 10M, delay 40ms"],
+    });
+    if let Some(properties) = schema.get_mut("properties").and_then(|p| p.as_object_mut()) {
+        properties.insert("both".into(), both.to_value());
+    }
+}
+
+impl Serialize for Laws {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Laws::serialize(self, serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Laws {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct LineOrTables;
+        impl<'de> Visitor<'de> for LineOrTables {
+            type Value = Laws;
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                write!(f, "{FORM}, or a table")
+            }
+            fn visit_str<E: de::Error>(self, line: &str) -> Result<Laws, E> {
+                line.parse().map_err(E::custom)
+            }
+            fn visit_map<M: de::MapAccess<'de>>(self, map: M) -> Result<Laws, M::Error> {
+                Laws::deserialize(MapAccessDeserializer::new(map))
+            }
+        }
+        deserializer.deserialize_any(LineOrTables)
+    }
+}
+
+/// A table in which `both` stands for the two directions: the fields are read as derived, but for that one.
+macro_rules! with_both {
+    ($($name:ident)*) => { $(
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                $name::serialize(self, serializer)
+            }
+        }
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                $name::deserialize(Table(deserializer))
+            }
+        }
+    )* };
+}
+with_both!(ImpairFlow Other Aggregate);
+
+/// A deserializer of such a table.
+struct Table<D>(D);
+
+impl<'de, D: Deserializer<'de>> Deserializer<'de> for Table<D> {
+    type Error = D::Error;
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        self.0.deserialize_map(Fields(visitor))
+    }
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
+        newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any
+    }
+}
+
+/// The visitor of its fields.
+struct Fields<V>(V);
+
+impl<'de, V: Visitor<'de>> Visitor<'de> for Fields<V> {
+    type Value = V::Value;
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        self.0.expecting(f)
+    }
+    fn visit_map<M: de::MapAccess<'de>>(self, map: M) -> Result<V::Value, M::Error> {
+        self.0.visit_map(Unfolding { map, both: None, told: 0, one_way: false })
+    }
+}
+
+/// The entries of a table; `both` is told as `a_to_b` and then as `b_to_a`.
+struct Unfolding<M> {
+    map: M,
+    /// The line of `both`, once its value was asked for.
+    both: Option<String>,
+    /// Which of its two entries was told last; 0 before there is one.
+    told: u8,
+    /// Whether a direction had laws of its own.
+    one_way: bool,
+}
+
+impl<'de, M: de::MapAccess<'de>> de::MapAccess<'de> for Unfolding<M> {
+    type Error = M::Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, M::Error> {
+        if self.told == 1 {
+            self.told = 2;
+            return seed.deserialize("b_to_a".into_deserializer()).map(Some);
+        }
+        let Unfolding { map, told, one_way, .. } = self;
+        map.next_key_seed(Key { seed, told, one_way })
+    }
+
+    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, M::Error> {
+        match (self.told, self.both.take()) {
+            (1, None) => self.map.next_value_seed(Line { seed, line: &mut self.both }),
+            (2, Some(line)) => seed.deserialize(line.as_str().into_deserializer()),
+            _ => self.map.next_value_seed(seed),
+        }
+    }
+}
+
+/// A key as the derived fields know it. Both are read within the file's own deserializer, which knows the place of a refusal.
+struct Key<'a, K> {
+    seed: K,
+    told: &'a mut u8,
+    one_way: &'a mut bool,
+}
+
+impl<'de, K: DeserializeSeed<'de>> DeserializeSeed<'de> for Key<'_, K> {
+    type Value = K::Value;
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<K::Value, D::Error> {
+        deserializer.deserialize_identifier(self)
+    }
+}
+
+impl<'de, K: DeserializeSeed<'de>> Visitor<'de> for Key<'_, K> {
+    type Value = K::Value;
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("a field")
+    }
+    fn visit_str<E: de::Error>(self, key: &str) -> Result<K::Value, E> {
+        let (both, one_way) = (key == "both", matches!(key, "a_to_b" | "b_to_a"));
+        if (both && (*self.one_way || *self.told > 0)) || (one_way && *self.told > 0) {
+            return Err(E::custom(format_args!("{key}: {TWICE}")));
+        }
+        *self.one_way |= one_way;
+        if both {
+            *self.told = 1;
+        }
+        let key: StrDeserializer<E> = if both { "a_to_b" } else { key }.into_deserializer();
+        self.seed.deserialize(key)
+    }
+}
+
+/// The line of `both`: read as the laws of one direction, and kept for the other.
+struct Line<'a, S> {
+    seed: S,
+    line: &'a mut Option<String>,
+}
+
+impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Line<'_, S> {
+    type Value = S::Value;
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<S::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl<'de, S: DeserializeSeed<'de>> Visitor<'de> for Line<'_, S> {
+    type Value = S::Value;
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{FORM}; tables belong to a_to_b and b_to_a")
+    }
+    fn visit_str<E: de::Error>(self, line: &str) -> Result<S::Value, E> {
+        *self.line = Some(line.into());
+        self.seed.deserialize(line.into_deserializer())
+    }
+}
