@@ -945,9 +945,14 @@ export interface components {
         /** @description Consecutive flows that share one rate and queue, and one delay law, in each direction. */
         Aggregate: {
             /** @description Rate and delay from A to B. */
-            a_to_b?: components["schemas"]["Laws"];
+            a_to_b?: components["schemas"]["Laws"] | string;
             /** @description Rate and delay from B to A. */
-            b_to_a?: components["schemas"]["Laws"];
+            b_to_a?: components["schemas"]["Laws"] | string;
+            /**
+             * @description Laws of either direction, in one line; in the place of `a_to_b` and `b_to_a`, not beside them.
+             * @example rate 10M, delay 40ms
+             */
+            both?: string;
             /**
              * @description Names of the flows, as they follow each other.
              * @default []
@@ -2871,9 +2876,14 @@ export interface components {
         /** @description A flow of the emulator. */
         ImpairFlow: {
             /** @description Laws from A to B. */
-            a_to_b?: components["schemas"]["Laws"];
+            a_to_b?: components["schemas"]["Laws"] | string;
             /** @description Laws from B to A. */
-            b_to_a?: components["schemas"]["Laws"];
+            b_to_a?: components["schemas"]["Laws"] | string;
+            /**
+             * @description Laws of either direction, in one line; in the place of `a_to_b` and `b_to_a`, not beside them.
+             * @example rate 10M, delay 40ms
+             */
+            both?: string;
             /** @description Directions in which the filter is tried. */
             direction?: components["schemas"]["FlowDirection"];
             /** @description What belongs to the flow, as seen from A to B; for B to A source and destination change places. */
@@ -3549,9 +3559,14 @@ export interface components {
         /** @description What no filter matches. */
         Other: {
             /** @description Laws from A to B. */
-            a_to_b?: components["schemas"]["Laws"];
+            a_to_b?: components["schemas"]["Laws"] | string;
             /** @description Laws from B to A. */
-            b_to_a?: components["schemas"]["Laws"];
+            b_to_a?: components["schemas"]["Laws"] | string;
+            /**
+             * @description Laws of either direction, in one line; in the place of `a_to_b` and `b_to_a`, not beside them.
+             * @example rate 10M, delay 40ms
+             */
+            both?: string;
             /** @description A preset for the slots that the laws below leave empty. */
             profile?: string | null;
         };
