@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use weir_laws::Direction;
 use weir_link::capture::{CaptureFormat, CaptureReader, CaptureWriter, LINK_TYPE_ETHERNET};
+use weir_model::counted;
 use weir_model::impairment::Impairment;
 
 use crate::emulator::Ending;
@@ -129,12 +130,14 @@ impl Replay {
         let mut notes = Vec::new();
         if stepped_back > 0 {
             notes.push(format!(
-                "{stepped_back} frames have times before those of earlier frames; they were taken as of then"
+                "{} with times before those of earlier frames, taken as of then",
+                counted(stepped_back, "frame")
             ));
         }
         if cut > 0 {
             notes.push(format!(
-                "{cut} frames were cut when they were captured; rates count what is there"
+                "{} cut when captured; rates count what is there",
+                counted(cut, "frame")
             ));
         }
         let end_reason = match &error {

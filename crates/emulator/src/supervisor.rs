@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use weir_model::counted;
 use weir_net::interface;
 
 use crate::alarm::AlarmKind;
@@ -47,7 +48,7 @@ impl Remote {
             alarms.set(AlarmKind::MemoryCapNear, name, near, now, || {
                 let beyond = match refused {
                     0 => String::new(),
-                    count => format!("; {count} frames found no slot so far"),
+                    count => format!("; {} found no slot so far", counted(count, "frame")),
                 };
                 format!("{name} holds {held} of {most} bytes; what comes beyond is dropped{beyond}")
             });
@@ -60,7 +61,11 @@ impl Remote {
             });
             alarms.set(AlarmKind::DeadlineLate, name, grown[1], now, || {
                 let count = late - seen[1];
-                format!("{name}: {count} packets left more than {} ms late", LATE_NS / 1_000_000)
+                format!(
+                    "{name}: {} left more than {} ms late",
+                    counted(count, "packet"),
+                    LATE_NS / 1_000_000
+                )
             });
             alarms.set(AlarmKind::ClockStepped, name, grown[2], now, || {
                 format!(
@@ -77,7 +82,7 @@ impl Remote {
                 "journal",
                 dropped > *journal_dropped,
                 now,
-                || format!("{} verdicts are missing in the journal", dropped - *journal_dropped),
+                || format!("the journal lacks {}", counted(dropped - *journal_dropped, "verdict")),
             );
             *journal_dropped = dropped;
         }

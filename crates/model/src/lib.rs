@@ -36,4 +36,6 @@ pub mod units;
 pub mod warning;
 
 mod error;
+mod words;
 pub use error::ModelError;
+pub use words::counted;

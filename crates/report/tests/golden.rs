@@ -275,5 +275,5 @@ fn the_loss_line_says_how_far_a_lost_end_had_told() {
         flow.receiver.as_mut().unwrap().reported_until_seconds = Some(3.0);
     }
     let of_many = line(&many);
-    assert!(of_many.contains("3 flows lost an end, their loss is not known"), "{of_many}");
+    assert!(of_many.contains("3 flows lost an end, with a loss that is not known"), "{of_many}");
 }

@@ -9,6 +9,7 @@ use clap::Args;
 use weir_experiment::calibrate::{Calibration, Options, calibrate, rfc3339};
 use weir_experiment::demo::path::{self, Floor, PathRow, SEED};
 use weir_experiment::demo::{self, Row, Verdict};
+use weir_model::counted;
 use weir_model::record::Record;
 use weir_report::duration;
 
@@ -216,7 +217,7 @@ pub(crate) fn run(args: &DemoArgs, words: &[OsString]) -> Result<i32, CliError> 
     out += &format!("{passed} of {all} rows hold; the labs are gone; {seconds:.0} s\n");
     if keeper.count > 0 {
         let (count, id) = (keeper.count, &identity.id);
-        out += &format!("{count} runs kept (weir runs list --label demo={id})\n");
+        out += &format!("{} kept (weir runs list --label demo={id})\n", counted(count, "run"));
     }
     print(&out)?;
     Ok(exit_code)

@@ -7,6 +7,7 @@ mod host;
 mod sending;
 mod times;
 
+use weir_model::counted;
 use weir_model::plan::Transport;
 use weir_model::record::{Flow, LossLedger, Receiver, Record, Triangulation};
 
@@ -130,8 +131,8 @@ fn pps(value: f64) -> String {
 
 fn triangulation(items: &mut Items, joined: &Triangulation) {
     let mut text = format!(
-        "{} packets' fates agree with the emulator's, {} do not; {} of {} as predicted",
-        joined.matched_packets,
+        "the fates of {} agree with the emulator's, of {} not; {} of {} as predicted",
+        counted(joined.matched_packets, "packet"),
         joined.disagreeing_packets,
         joined.predicted_fates,
         joined.predicted_fates + joined.unpredicted_fates,
@@ -155,7 +156,7 @@ fn loss_ledger(items: &mut Items, ledger: &LossLedger) {
     {
         return;
     }
-    items.item("Loss ledger", &format!("{} packets missing", ledger.missing_packets));
+    items.item("Loss ledger", &format!("{} missing", counted(ledger.missing_packets, "packet")));
     let mut table = Table::new([
         ("stage", Align::Left),
         ("side", Align::Left),

@@ -3,6 +3,7 @@
 use weir_experiment::demo::Verdict;
 use weir_experiment::demo::path::{Judgement, Line, PathCase, Tolerance, Value};
 use weir_experiment::triangulation::quantile;
+use weir_model::counted;
 use weir_model::record::LossLedger;
 use weir_report::{Align, Style, Table, Units, duration, volume};
 
@@ -163,7 +164,10 @@ fn ledger(rows: &[Shown<'_>]) -> Option<String> {
     let places: Vec<String> =
         stages.iter().map(|(stage, packets)| format!("{packets} by {stage}")).collect();
     let places = if places.is_empty() { String::new() } else { format!(": {}", places.join(", ")) };
-    Some(format!("loss ledger: {missing} packets missing{places}; remainder {remainder}\n"))
+    Some(format!(
+        "loss ledger: {} missing{places}; remainder {remainder}\n",
+        counted(missing, "packet")
+    ))
 }
 
 /// Reasons and sums.

@@ -1,6 +1,7 @@
 //! What the emulator tells people: what was taken, which laws, and at the end the counters.
 
 use weir_emulator::Report;
+use weir_model::counted;
 use weir_model::impairment::{Impairment, Laws};
 use weir_model::plan::Direction;
 use weir_report::{Align, Style, Table, duration};
@@ -18,7 +19,7 @@ pub(super) fn laws(config: &Impairment) -> String {
     }
     if config.flows.len() > MOST_TOLD {
         // Of their laws nothing is said: they have some.
-        out += &format!("  … and {} more flows\n", config.flows.len() - MOST_TOLD);
+        out += &format!("  … and {} more\n", counted((config.flows.len() - MOST_TOLD), "flow"));
     }
     for aggregate in config.aggregates.iter().take(16) {
         let mut names = aggregate.flows.iter().take(4).cloned().collect::<Vec<_>>().join(", ");
@@ -28,7 +29,7 @@ pub(super) fn laws(config: &Impairment) -> String {
         out += &ways(&format!("together, {names}"), &aggregate.a_to_b, &aggregate.b_to_a);
     }
     if config.aggregates.len() > 16 {
-        out += &format!("  … and {} aggregates\n", config.aggregates.len() - 16);
+        out += &format!("  … and {} more\n", counted((config.aggregates.len() - 16), "aggregate"));
     }
     let name = if config.flows.is_empty() { "everything" } else { "other" };
     let other = &config.other;
@@ -123,12 +124,12 @@ pub(super) fn table(report: &Report, style: &Style) -> String {
             (link.super_packets, "came in merged and were cut"),
         ] {
             if count > 0 {
-                out += &format!("{name}: {count} frames {what}\n");
+                out += &format!("{name}: {} {what}\n", counted(count, "frame"));
             }
         }
     }
     if let Some(journal) = &report.journal {
-        out += &format!("journal {}: {} verdicts", journal.path, journal.records);
+        out += &format!("journal {}: {}", journal.path, counted(journal.records, "verdict"));
         if journal.dropped_records > 0 {
             let why = match journal.limit_bytes {
                 // The next record is 64 bytes.

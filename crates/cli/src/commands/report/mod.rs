@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use weir_model::counted;
 use weir_report::experiment_csv;
 use weir_report::page::{Document, html, markdown};
 use weir_report::plot::Figure;
@@ -150,7 +151,7 @@ fn charts(
     for (path, text) in &files {
         write(path, text, may_replace)?;
     }
-    note(&format!("wrote {} files into {}", files.len(), directory.display()));
+    note(&format!("wrote {} into {}", counted(files.len(), "file"), directory.display()));
     Ok(0)
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use weir_model::counted;
 use weir_model::plan::{Direction, Transport};
 use weir_model::record::{Flow, Receiver, Record, Sums};
 
@@ -37,7 +38,7 @@ pub(super) fn loss(items: &mut Items, record: &Record) {
     let tell = |lost: u64, received: u64, ratio: Option<f64>, runs: &BTreeMap<String, u64>| {
         let sent = received.saturating_add(lost);
         let ratio = ratio.unwrap_or(if sent == 0 { 0.0 } else { lost as f64 / sent as f64 });
-        let mut text = format!("{lost} of {sent} packets lost ({})", percent(ratio));
+        let mut text = format!("{lost} of {} lost ({})", counted(sent, "packet"), percent(ratio));
         if !runs.is_empty() {
             text += &format!("; {}", run_lengths(runs));
         }
@@ -85,7 +86,7 @@ pub(super) fn loss(items: &mut Items, record: &Record) {
             }
             let mut text = tell(lost, received, None, &runs);
             if ambiguous > 0 {
-                text += &format!("; {ambiguous} flows ambiguous");
+                text += &format!("; {} ambiguous", counted(ambiguous, "flow"));
             }
             // A stream has no loss of its own that could be known.
             let cut = |f: &&Flow| f.transport == Transport::Udp && f.lost_an_end();
@@ -93,7 +94,8 @@ pub(super) fn loss(items: &mut Items, record: &Record) {
                 0 => {}
                 n => {
                     text += &format!(
-                        " as far as was told; {n} flows lost an end, their loss is not known"
+                        " as far as was told; {} lost an end, with a loss that is not known",
+                        counted(n, "flow")
                     )
                 }
             }
@@ -133,7 +135,7 @@ pub(super) fn verified(items: &mut Items, flows: &[Flow]) {
             && r.truncated_packets.unwrap_or(0) == 0;
         is_clean.then_some(r.bytes)
     };
-    let told = |bytes: u64| format!("{bytes} bytes, no bit errors");
+    let told = |bytes: u64| format!("{}, no bit errors", counted(bytes, "byte"));
     items.per_flow(
         "Content verified",
         flows,
@@ -173,7 +175,7 @@ pub(super) fn arrivals(items: &mut Items, flows: &[Flow]) {
             let r = f.receiver.as_ref()?;
             let mut text = tell(counts(r))?;
             if let Some(extent) = r.reordering_extent_max.filter(|e| *e > 0) {
-                text += &format!("; reordering extent up to {extent} packets");
+                text += &format!("; reordering extent up to {}", counted(extent, "packet"));
             }
             Some(text)
         },

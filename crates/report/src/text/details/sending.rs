@@ -1,5 +1,6 @@
 //! How it was sent: TCP, pacing, ways through the kernel.
 
+use weir_model::counted;
 use weir_model::record::Flow;
 
 use super::{Items, pps, spread};
@@ -12,7 +13,7 @@ pub(super) fn tcp(items: &mut Items, flows: &[Flow]) {
         flows,
         |f| {
             let t = f.tcp.as_ref()?;
-            let mut text = format!("{} segments retransmitted", t.retransmits);
+            let mut text = format!("{} retransmitted", counted(t.retransmits, "segment"));
             if let Some(bytes) = t.retransmitted_bytes.filter(|b| *b > 0) {
                 text += &format!(" ({})", volume(bytes));
             }
@@ -39,7 +40,8 @@ pub(super) fn tcp(items: &mut Items, flows: &[Flow]) {
             let all = || flows.iter().filter_map(|f| f.tcp.as_ref());
             let rtt = spread(all().map(|t| t.rtt_seconds), duration)?;
             let retransmits = all().fold(0u64, |sum, t| sum.saturating_add(t.retransmits));
-            Some(format!("{retransmits} segments retransmitted, rtt {rtt}"))
+            let segments = counted(retransmits, "segment");
+            Some(format!("{segments} retransmitted, rtt {rtt}"))
         },
     );
 }
@@ -136,7 +138,7 @@ pub(super) fn ways(items: &mut Items, flows: &[Flow]) {
                buffer: Option<u64>| {
         let mut text = format!("{what} by {}", clean(method));
         if let Some(calls) = calls {
-            text += &format!(", {calls} calls");
+            text += &format!(", {}", counted(calls, "call"));
         }
         if let Some(segments) = segments {
             text += &format!(", {} datagrams a message", significant(segments));

@@ -1,5 +1,6 @@
 //! Times: jitter and delay variation, delays, round trips under load.
 
+use weir_model::counted;
 use weir_model::record::{Delay, Flow, Receiver, Record};
 
 use super::{Items, receivers, spread};
@@ -68,7 +69,10 @@ fn delay(d: &Delay, verbose: bool) -> String {
     }
     let mut text = parts.join(", ");
     if let Some(n) = d.negative_samples.filter(|n| *n > 0) {
-        text += &format!("; {n} samples below zero: the clocks differ by more than the bound");
+        text += &format!(
+            "; {} below zero: the clocks differ by more than the bound",
+            counted(n, "sample")
+        );
     }
     text
 }
@@ -132,7 +136,7 @@ pub(super) fn latency(items: &mut Items, record: &Record) {
         text += &format!("; {} round trips a minute", significant(rpm));
     }
     if latency.lost > 0 {
-        text += &format!("; {} of {} probes lost", latency.lost, latency.sent);
+        text += &format!("; {} of {} lost", latency.lost, counted(latency.sent, "probe"));
     }
     text += &format!(" ({} probes)", clean(&latency.method));
     items.item("Under load", &text);

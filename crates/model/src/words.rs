@@ -1,0 +1,19 @@
+//! Words that go with numbers.
+
+use std::fmt::Display;
+
+/// So many of a thing: `1 packet`, `0 packets`, `12 packets`. For nouns whose plural ends in s.
+#[must_use]
+pub fn counted<N: Display + From<u8> + PartialEq>(count: N, noun: &str) -> String {
+    let plural = if count == N::from(1) { "" } else { "s" };
+    format!("{count} {noun}{plural}")
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn one_is_one_thing() {
+        let told: Vec<String> = [0_u64, 1, 2].map(|n| super::counted(n, "packet")).into();
+        assert_eq!(told, ["0 packets", "1 packet", "2 packets"]);
+    }
+}
