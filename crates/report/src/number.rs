@@ -16,15 +16,12 @@ impl Units {
     /// Bits per second, the prefix chosen by size.
     pub const ADAPTIVE: Units = Units { bytes: false, power: None };
 
-    /// A rate, such as `9.41 Gbits/sec`. Without a figure (not finite): `-`.
+    /// A rate, such as `9.41 Gbit/s` or `1.12 GiB/s`. Without a figure (not finite): `-`.
     pub fn rate(&self, bits_per_second: f64) -> String {
         let (value, names) = if self.bytes {
-            (
-                bits_per_second / 8.0,
-                ["Bytes/sec", "KBytes/sec", "MBytes/sec", "GBytes/sec", "TBytes/sec"],
-            )
+            (bits_per_second / 8.0, ["B/s", "KiB/s", "MiB/s", "GiB/s", "TiB/s"])
         } else {
-            (bits_per_second, ["bits/sec", "Kbits/sec", "Mbits/sec", "Gbits/sec", "Tbits/sec"])
+            (bits_per_second, ["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"])
         };
         scaled(value, if self.bytes { 1024.0 } else { 1000.0 }, self.power, names)
     }
@@ -33,9 +30,8 @@ impl Units {
     pub(crate) fn rate_width(&self) -> usize {
         match (self.power, self.bytes) {
             // A fixed small unit makes long numbers.
-            (Some(_), _) => 18,
-            (None, true) => 15,
-            (None, false) => 14,
+            (Some(_), _) => 15,
+            (None, _) => 11,
         }
     }
 }
@@ -62,9 +58,9 @@ impl FromStr for Units {
     }
 }
 
-/// A volume in bytes with powers of 1024, such as `1.25 MBytes`.
+/// A volume in bytes with powers of 1024, such as `1.25 MiB`.
 pub fn volume(bytes: u64) -> String {
-    scaled(bytes as f64, 1024.0, None, ["Bytes", "KBytes", "MBytes", "GBytes", "TBytes"])
+    scaled(bytes as f64, 1024.0, None, ["B", "KiB", "MiB", "GiB", "TiB"])
 }
 
 fn scaled(value: f64, kilo: f64, power: Option<u8>, names: [&str; 5]) -> String {
@@ -140,24 +136,24 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn rates_read_as_in_iperf3() {
+    fn rates_have_the_units_of_every_other_output() {
         let a = Units::ADAPTIVE;
-        assert_eq!(a.rate(9.41e9), "9.41 Gbits/sec");
-        assert_eq!(a.rate(94.14e6), "94.1 Mbits/sec");
-        assert_eq!(a.rate(941.4e3), "941 Kbits/sec");
-        assert_eq!(a.rate(0.0), "0.00 bits/sec");
+        assert_eq!(a.rate(9.41e9), "9.41 Gbit/s");
+        assert_eq!(a.rate(94.14e6), "94.1 Mbit/s");
+        assert_eq!(a.rate(941.4e3), "941 kbit/s");
+        assert_eq!(a.rate(0.0), "0.00 bit/s");
         assert_eq!(a.rate(f64::NAN), "-");
-        assert_eq!("k".parse::<Units>().unwrap().rate(1e9), "1000000 Kbits/sec");
-        assert_eq!("M".parse::<Units>().unwrap().rate(8.0 * 1048576.0), "1.00 MBytes/sec");
-        assert_eq!("A".parse::<Units>().unwrap().rate(8.0 * 1023.0 * 1024.0), "1023 KBytes/sec");
+        assert_eq!("k".parse::<Units>().unwrap().rate(1e9), "1000000 kbit/s");
+        assert_eq!("M".parse::<Units>().unwrap().rate(8.0 * 1048576.0), "1.00 MiB/s");
+        assert_eq!("A".parse::<Units>().unwrap().rate(8.0 * 1023.0 * 1024.0), "1023 KiB/s");
         assert!("x".parse::<Units>().is_err() && "".parse::<Units>().is_err());
         assert!("kk".parse::<Units>().is_err());
     }
 
     #[test]
     fn volumes_are_powers_of_1024() {
-        assert_eq!(volume(1_310_720), "1.25 MBytes");
-        assert_eq!(volume(1023), "1023 Bytes");
+        assert_eq!(volume(1_310_720), "1.25 MiB");
+        assert_eq!(volume(1023), "1023 B");
     }
 
     #[test]
@@ -197,7 +193,7 @@ mod tests {
         fn what_is_printed_is_within_half_a_percent(bits in 1.0f64..9.9e14) {
             let text = Units::ADAPTIVE.rate(bits);
             let (number, unit) = text.split_once(' ').unwrap();
-            let power = ["b", "K", "M", "G", "T"].iter().position(|p| unit.starts_with(p)).unwrap();
+            let power = ["b", "k", "M", "G", "T"].iter().position(|p| unit.starts_with(p)).unwrap();
             let back = number.parse::<f64>().unwrap() * 1000f64.powi(power as i32);
             prop_assert!((back / bits - 1.0).abs() <= 0.0051, "{} for {}", text, bits);
         }

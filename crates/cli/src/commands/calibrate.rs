@@ -177,7 +177,7 @@ mod tests {
             "lab one way delay p99: 12.3 µs"
         );
         assert_eq!(both("wakeup_late_max_seconds", 2.5e-3), "wakeup late max: 2.50 ms");
-        assert_eq!(both("lab_tcp_bits_per_second", 9.41e9), "lab tcp: 9.41 Gbits/sec");
+        assert_eq!(both("lab_tcp_bits_per_second", 9.41e9), "lab tcp: 9.41 Gbit/s");
         assert_eq!(
             both("lab_udp_cut_packets_per_second", 450_000.0),
             "lab udp cut: 450000 packets/s"

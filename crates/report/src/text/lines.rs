@@ -74,10 +74,10 @@ impl Layout {
         if self.both_directions {
             out += "[Role]";
         }
-        out += " Interval           Transfer     ";
+        out += " Interval           Transfer  ";
         out += &format!("{:<width$}", "Bitrate", width = self.options.units.rate_width());
         if self.tcp {
-            out += "   Retr         Cwnd       RTT";
+            out += "   Retr      Cwnd       RTT";
         }
         if self.udp {
             out += "    Jitter  Lost/Total Datagrams";
@@ -97,7 +97,7 @@ impl Layout {
             };
         }
         out += &format!(
-            " {:>6.2}-{:<6.2} sec  {:>11}  {:>width$}",
+            " {:>6.2}-{:<6.2} sec  {:>8}  {:>width$}",
             line.start_seconds,
             line.end_seconds,
             volume(line.bytes),
@@ -110,7 +110,7 @@ impl Layout {
         let tcp = line.tcp && line.end != Some(End::Receiver);
         if self.tcp {
             out += &format!(
-                "  {:>5}  {:>11}  {:>8}",
+                "  {:>5}  {:>8}  {:>8}",
                 cell(tcp, line.retransmits.map(|r| r.to_string())),
                 cell(tcp && line.id.is_some(), line.cwnd_bytes.map(volume)),
                 cell(tcp && line.id.is_some(), line.rtt_seconds.map(duration)),

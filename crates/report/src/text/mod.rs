@@ -8,6 +8,7 @@ mod wrap;
 pub use lines::IntervalTable;
 pub use summary::summary;
 
+use weir_model::counted;
 use weir_model::plan::{Direction, Transport};
 use weir_model::units::{BitRate, RateLimit, SendRate, Span};
 use weir_model::warning::{Severity, Warning};
@@ -118,17 +119,20 @@ pub(crate) fn rate_in_words(rate: &str) -> String {
     };
     let mut text = match limit {
         RateLimit::Unlimited => "unlimited".into(),
-        RateLimit::Packets(packets) => format!("{packets} packets/s"),
-        RateLimit::Bits(bits) => {
-            let text = bits.to_string();
-            let digits = text.trim_end_matches(char::is_alphabetic);
-            format!("{digits} {}bit/s", &text[digits.len()..])
-        }
+        RateLimit::Packets(packets) => format!("{}/s", counted(packets, "packet")),
+        RateLimit::Bits(bits) => bits_in_words(bits),
     };
     if burst > 1 {
         text += &format!(" in bursts of {burst}");
     }
     text
+}
+
+/// A rate that was given, exactly as given: `100M` as `100 Mbit/s`, 1 234 567 bit/s as `1234567 bit/s`.
+pub(crate) fn bits_in_words(bits: BitRate) -> String {
+    let text = bits.to_string();
+    let digits = text.trim_end_matches(char::is_alphabetic);
+    format!("{digits} {}bit/s", &text[digits.len()..])
 }
 
 /// How long and with what left out.
@@ -140,8 +144,8 @@ fn length(start: &Start) -> String {
         .connections
         .iter()
         .map(|c| match (c.duration, c.bytes, c.packets) {
-            (_, Some(bytes), _) => format!("{bytes} bytes"),
-            (_, _, Some(packets)) => format!("{packets} packets"),
+            (_, Some(bytes), _) => counted(bytes.0, "byte"),
+            (_, _, Some(packets)) => counted(packets, "packet"),
             (Some(Span(0)), ..) => "until stopped".into(),
             (Some(d), ..) => d.to_string(),
             _ => "10s".into(),
@@ -159,8 +163,8 @@ fn length(start: &Start) -> String {
     if plan.interval.0 > 0 {
         parts.push(format!("interval {}", plan.interval));
     }
-    if let Some(BitRate(nominal)) = plan.nominal {
-        parts.push(format!("nominal {}bit/s", BitRate(nominal)));
+    if let Some(nominal) = plan.nominal {
+        parts.push(format!("nominal {}", bits_in_words(nominal)));
     }
     parts.join(", ")
 }
@@ -190,6 +194,7 @@ mod tests {
             ("10M/10", "10 Mbit/s in bursts of 10"),
             ("2.5G", "2.5 Gbit/s"),
             ("999", "999 bit/s"),
+            ("64k", "64 kbit/s"),
             ("500pps", "500 packets/s"),
             ("1000pps/4", "1000 packets/s in bursts of 4"),
             ("0/8", "unlimited in bursts of 8"),

@@ -52,7 +52,7 @@ fn list_show_and_rm() {
     let lines: Vec<&str> = out.lines().collect();
     assert_eq!(lines.len(), 3, "{out}");
     assert!(lines[1].starts_with("20261121-203240-000001") && lines[1].contains("partial"));
-    assert!(lines[2].contains("11.8 Mbits/sec") && lines[2].contains("0.12%"), "{out}");
+    assert!(lines[2].contains("11.8 Mbit/s") && lines[2].contains("0.12%"), "{out}");
     let (_, one, rest) = weir(dir.path(), &["list", "-n", "1"]);
     assert_eq!((one.lines().count(), rest.as_str()), (2, "1 of 2 runs; -n 0 lists all\n"));
     for all in ["0", "2"] {
@@ -65,7 +65,7 @@ fn list_show_and_rm() {
     assert!(out.contains("12 of 10000 packets lost") && out.contains("warning: "), "{out}");
     assert!(!out.contains("1.00-2.00"), "intervals only when verbose");
     assert!(weir(dir.path(), &["show", "20261121-203009", "-V"]).1.contains("1.00-2.00"));
-    assert!(weir(dir.path(), &["show", "20261121-203009", "-f", "k"]).1.contains("Kbits/sec"));
+    assert!(weir(dir.path(), &["show", "20261121-203009", "-f", "k"]).1.contains("kbit/s"));
     assert_eq!(weir(dir.path(), &["show", "20261121-203009", "--json"]).1, UDP);
     assert_eq!(weir(dir.path(), &["rm", "20261121"]).0.unwrap_err().exit_code(), 2);
     assert_eq!(weir(dir.path(), &["rm", "last"]).2, "removed 20261121-203240-000001\n");
@@ -227,7 +227,7 @@ fn runs_are_compared() {
     assert_eq!(code.unwrap(), 0);
     assert!(out.contains("plan.connection[0].rate  1000pps  2000pps"), "{out}");
     let line = out.lines().find(|l| l.starts_with("forward throughput")).unwrap();
-    assert!(line.contains("11.8 Mbits/sec") && line.contains("+100%"), "{line}");
+    assert!(line.contains("11.8 Mbit/s") && line.contains("+100%"), "{line}");
     assert!(line.ends_with("too few"), "three intervals tell nothing: {line}");
     assert!(out.contains("not tested"), "{out}");
 

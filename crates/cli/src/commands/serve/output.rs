@@ -161,7 +161,7 @@ mod tests {
         assert!(!telling(false, false).lines(&event).contains("received"));
         let verbose = telling(false, true).lines(&event);
         assert!(verbose.starts_with("session 3: 192.0.2.1:40000 ended: complete\n"), "{verbose}");
-        assert!(verbose.contains("received 1.00 MBytes, 1.00 Mbits/sec, lost 3"), "{verbose}");
+        assert!(verbose.contains("received 1.00 MiB, 1.00 Mbit/s, lost 3"), "{verbose}");
         let line = telling(true, false).lines(&event);
         assert_eq!(line.lines().count(), 1);
         let line: Value = serde_json::from_str(&line).unwrap();

@@ -1,11 +1,13 @@
 //! The hosts and the link: processors, link usage, clocks, noise floor.
 
+use weir_model::counted;
 use weir_model::record::{CpuEnd, Record};
 use weir_model::units::BitRate;
 
 use super::{Items, pps};
 use crate::number::{duration, percent, significant};
 use crate::style::clean;
+use crate::text::bits_in_words;
 
 pub(super) fn cpu(items: &mut Items, record: &Record) {
     let Some(cpu) = &record.cpu else { return };
@@ -43,13 +45,13 @@ pub(super) fn link(items: &mut Items, record: &Record) {
     items.item(
         "Link usage",
         &format!(
-            "{}: payload {}, IP {}, Ethernet {}, wire {} of {}bit/s ({})",
+            "{}: payload {}, IP {}, Ethernet {}, wire {} of {} ({})",
             usage.direction,
             percent(usage.payload_ratio),
             percent(usage.ip_ratio),
             percent(usage.ethernet_ratio),
             percent(usage.wire_ratio),
-            BitRate(usage.nominal_bits_per_second),
+            bits_in_words(BitRate(usage.nominal_bits_per_second)),
             clean(&usage.source)
         ),
     );
@@ -78,14 +80,14 @@ pub(super) fn clocks(items: &mut Items, record: &Record) {
             );
             let mut text = match clock.source.as_deref() {
                 None | Some("probes") => format!(
-                    "{method}: offset {offset}, skew {} ppm, ± {error} from {} probes",
+                    "{method}: offset {offset}, skew {} ppm, ± {error} from {}",
                     significant(clock.skew_ratio * 1e6),
-                    clock.samples
+                    counted(clock.samples, "probe")
                 ),
                 Some(service) => format!(
-                    "{method}: offset {offset}, ± {error} by {} at both ends, tighter than {} probes and not against them",
+                    "{method}: offset {offset}, ± {error} by {} at both ends, tighter than {} and not against them",
                     clean(service),
-                    clock.samples
+                    counted(clock.samples, "probe")
                 ),
             };
             if let Some(min) = clock.min_round_trip_seconds {
