@@ -435,6 +435,28 @@ mod tests {
         assert_eq!(verdicts(&rows), [open(), Verdict::Passed, Verdict::Passed]);
         assert_eq!(rows.iter().map(|row| row.attempts).collect::<Vec<_>>(), [3, 2, 1]);
 
+        // The last try decides, whatever it gives, and is shown as final when it is made.
+        let busy = |why: &str| Ok(measured(Verdict::Undecided(why.into()), &of));
+        let lost = || Verdict::Failed("lost".into());
+        let (ended, asked, told, rows) = run(
+            [
+                vec![busy("first"), busy("second"), busy("third")],
+                vec![bad(), bad(), Ok(measured(lost(), &of))],
+                vec![bad(), busy("again"), good()],
+            ],
+            99,
+        );
+        ended.unwrap();
+        assert_eq!(asked, [0, 1, 2, 0, 1, 2, 0, 1, 2]);
+        assert_eq!(told[3..], [(a, true), (b, true), (c, true)]);
+        let last = Verdict::Undecided("third".into());
+        assert_eq!(verdicts(&rows), [last, lost(), Verdict::Passed]);
+        assert_eq!(rows.iter().map(|row| row.attempts).collect::<Vec<_>>(), [3, 3, 3]);
+        // Shown at its last try, not when all is over.
+        let (_, _, told, _) =
+            run([vec![bad(), bad(), bad()], vec![bad(), bad(), good()], vec![good()]], 99);
+        assert_eq!(told[3..], [(a, true), (b, true)]);
+
         // No time left: what is open is final, and nobody is promised another try.
         let (ended, asked, told, _) = run([vec![bad()], vec![bad()], vec![good()]], 1);
         ended.unwrap();
