@@ -945,13 +945,20 @@ fn an_experiment_does_not_go_on_with_other_files() {
     assert_eq!(run(dir.path(), &["run", &path]).0.status.code(), Some(3));
     write(2);
     // Nor where its journal is another than the API looked at: nothing is begun.
-    let (output, _, err) = run(dir.path(), &["run", "--resume", "last", "--head", "00"]);
+    let (output, _, refused) = run(dir.path(), &["run", "--resume", "last", "--head", "00"]);
+    let err = &refused;
     assert_eq!(output.status.code(), Some(2), "{err}");
     assert!(err.contains("its journal is not the one that was looked at, 00: it is "), "{err}");
     let (output, _, err) = run(dir.path(), &["run", "--resume", "last"]);
     assert_eq!(output.status.code(), Some(2), "{err}");
     assert!(err.contains("plan.toml is not what it was when the experiment began"), "{err}");
     write(1);
+    // That which it is, is gone on with.
+    let head = refused.rsplit_once("it is ").unwrap().1.trim();
+    assert!(head.len() == 64 && head.bytes().all(|b| b.is_ascii_hexdigit()), "{refused}");
+    let words = ["run", "--resume", "last", "--head", head, "--json"];
+    let (output, out, err) = run(dir.path(), &words);
+    assert_eq!(output.status.code(), Some(3), "nobody is there: {out}{err}");
     let (output, out, err) = run(dir.path(), &["run", "--resume", "last", "--json"]);
     assert_eq!(output.status.code(), Some(3), "nobody is there: {out}{err}");
     assert!(!err.contains("(done before)"), "{err}");

@@ -98,7 +98,7 @@ pub fn points(step: &StepOutcome) -> String {
             head.extend([
                 interval,
                 "deviation".into(),
-                "variance".into(),
+                squared(unit).into(),
                 "min".into(),
                 "max".into(),
                 "runs".into(),
@@ -125,6 +125,18 @@ pub fn points(step: &StepOutcome) -> String {
         out.push('\n');
     }
     out
+}
+
+/// The name of a variance's column: its figures have the square of the SI unit, without a prefix.
+fn squared(unit: Unit) -> &'static str {
+    match unit {
+        Unit::BitsPerSecond => "variance, (bit/s)²",
+        Unit::PacketsPerSecond => "variance, (packets/s)²",
+        Unit::Bytes => "variance, B²",
+        Unit::Seconds => "variance, s²",
+        Unit::PerMinute => "variance, (per minute)²",
+        Unit::Ratio | Unit::Count => "variance",
+    }
 }
 
 fn row(
