@@ -346,6 +346,23 @@ mod tests {
         command_line().debug_assert();
     }
 
+    /// A line that is longer than a narrow terminal is a paragraph, which the parser wraps; one that was cut by hand would be
+    /// wrapped twice there, into lines of which every other has a few words.
+    #[test]
+    fn help_is_wrapped_once() {
+        fn look(command: &clap::Command) {
+            let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let lines: Vec<&str> = text.lines().collect();
+            for (i, line) in lines.iter().enumerate() {
+                let cut = line.chars().count() > 78 && !line.ends_with(['.', ':', ')', '"']);
+                let goes_on = lines.get(i + 1).is_some_and(|next| !next.is_empty());
+                assert!(!(cut && goes_on), "{}: {line}", command.get_name());
+            }
+            command.get_subcommands().for_each(look);
+        }
+        look(&command_line());
+    }
+
     #[test]
     fn flags_of_other_tools_get_a_tip() {
         for (words, wanted) in [

@@ -46,7 +46,7 @@ const FLOOR_ATTEMPTS: u32 = 3;
 /// realised and what was measured
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit codes: 0 every row holds, 1 one does not, 4 not permitted, 5 the host was too busy to tell (the row\n\
+    after_help = "Exit codes: 0 every row holds, 1 one does not, 4 not permitted, 5 the host was too busy to tell (the row \
                   was measured three times), 130 interrupted, 143 terminated."
 )]
 pub(crate) struct DemoArgs {

@@ -25,8 +25,8 @@ use crate::output::print;
 /// Run a scenario: steps, expectations, verdict
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit codes: 0 all expectations met, 1 one was not, 2 the scenario does not hold, 3 a step could not be\n\
-                        done, 4 not permitted or not available, 5 inconclusive (tool or host was the limit, or an interval\n\
+    after_help = "Exit codes: 0 all expectations met, 1 one was not, 2 the scenario does not hold, 3 a step could not be \
+                        done, 4 not permitted or not available, 5 inconclusive (tool or host was the limit, or an interval \
                         spans its bound), 130 interrupted, 143 terminated. What was measured is kept; --resume goes on."
 )]
 pub(crate) struct RunArgs {

@@ -30,7 +30,7 @@ use crate::key::KeyArgs;
     after_help = "Examples:\n  weir sweep HOST --over size=128..1408:128 --runs 25 -u -b 0 -t 1\n  \
                         weir sweep HOST --over transport=tcp,udp --over connections=1,16 -t 5\n  \
                         weir sweep --lab --over loss=0,0.5,1 --both \"delay 20ms, loss {loss}%\" -t 2\n\
-                        A name is a parameter of the plan (size, rate, connections, transport, family, mss, window, …; of one\n\
+                        A name is a parameter of the plan (size, rate, connections, transport, family, mss, window, …; of one \
                         connection NAME.rate), or one that the laws hold as {NAME}. Ranges hold both ends: 1M..1000M*10 multiplies.\n\
                         An interrupted sweep goes on with weir run --resume."
 )]
