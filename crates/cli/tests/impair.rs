@@ -139,6 +139,34 @@ fn a_control_socket_that_cannot_be_had_is_told_before_anything_is_touched() {
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
 }
 
+/// Between the look at its path and its use there are interfaces to be taken: what comes there meanwhile is left alone, and the
+/// emulator does not run where nobody could steer it.
+#[test]
+fn a_control_socket_that_is_lost_meanwhile_ends_it_and_gives_everything_back() {
+    let test = "a_control_socket_that_is_lost_meanwhile_ends_it_and_gives_everything_back";
+    let Some(path) = Path::up(test, &["ip", "mkfifo"]) else { return };
+    let before = ["to-a", "to-b"].map(|i| path.offloads(i));
+    // It waits where it opens its journal, until somebody reads that.
+    let (journal, socket) = (path.file("journal"), path.file("socket"));
+    path.tool("m", &["mkfifo", journal.to_str().unwrap()]).good();
+    let mut command =
+        path.weir("m", &["impair", "to-a", "to-b", "--both", "delay 1ms", "--duration", "2s"]);
+    command.arg("--journal").arg(&journal).arg("--control-socket").arg(&socket);
+    let running = Running::start(command);
+    // The note of offloads is made behind the look at the path.
+    let note = path.file("runtime").join(format!("offloads-{}.restoration", running.child().id()));
+    until("the path was looked at", || note.exists());
+    std::fs::write(&socket, "mine").unwrap();
+    let reader = std::thread::spawn(move || std::fs::read(journal).unwrap());
+    let ended = running.finish();
+    assert_eq!(ended.status.code(), Some(2), "{}{}", ended.stdout, ended.stderr);
+    assert!(ended.stderr.contains(socket.to_str().unwrap()), "{}", ended.stderr);
+    assert_eq!(std::fs::read_to_string(&socket).unwrap(), "mine");
+    until("settings as before", || ["to-a", "to-b"].map(|i| path.offloads(i)) == before);
+    assert!(!note.exists());
+    reader.join().unwrap();
+}
+
 #[test]
 fn a_seed_that_was_drawn_is_told_and_a_journal_ends_at_its_limit() {
     let test = "a_seed_that_was_drawn_is_told_and_a_journal_ends_at_its_limit";
@@ -487,6 +515,22 @@ fn captures_and_profiles_need_no_rights() {
         assert_eq!(refused.status.code(), Some(2), "{journal}");
         assert!(refused.stderr.contains("--journal"), "{journal}");
     }
+    // A journal is a file, and has another beside it.
+    for journal in ["-", dir.path().to_str().unwrap()] {
+        for words in [
+            &["impair", "--pcap-in", &from, "--pcap-out", &to][..],
+            &["impair", "a", "b"],
+            &["impair", "exec"],
+        ] {
+            let mut words = [words, &["--journal", journal]].concat();
+            words.extend(words[1].eq("exec").then_some(["--", "true"]).into_iter().flatten());
+            let refused = weir(&words);
+            assert_eq!(refused.status.code(), Some(2), "{words:?}");
+            let wanted = format!("--journal: {journal}");
+            assert!(refused.stderr.contains(&wanted), "{words:?}: {}", refused.stderr);
+            assert_eq!(refused.stdout, "", "{words:?}");
+        }
+    }
     // What is no capture, and a journal that cannot be, leave an earlier result as it was.
     std::fs::write(file("nonsense"), "nonsense").unwrap();
     let directory = dir.path().to_str().unwrap();
@@ -532,9 +576,9 @@ fn captures_and_profiles_need_no_rights() {
     let both = weir(&["impair", "a", "b", "--pcap-out", &new]);
     assert_eq!(both.status.code(), Some(2), "{}", both.stderr);
     assert!(both.stderr.contains("--pcap-out"), "{}", both.stderr);
-    let flag = weir(&["impair", "exec", "--both", "loss 1%", "--quiet", "--", "true"]);
+    let flag = weir(&["impair", "exec", "--both", "loss 1%", "--silent", "--", "true"]);
     assert_eq!(flag.status.code(), Some(2), "{}", flag.stderr);
-    assert!(flag.stderr.contains("--quiet: no flag of weir impair exec"), "{}", flag.stderr);
+    assert!(flag.stderr.contains("--silent: no flag of weir impair exec"), "{}", flag.stderr);
     assert_eq!(weir(&["impair", "a", "b", "--both", "loss 200%"]).status.code(), Some(2));
     let list = weir(&["profiles"]).good();
     assert!(list.contains("3g-good") && list.contains("[1]"), "{list}");

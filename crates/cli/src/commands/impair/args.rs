@@ -21,15 +21,16 @@ use crate::random;
     override_usage = "weir impair [OPTIONS] A B\n       weir impair [OPTIONS] --pcap-in FILE --pcap-out FILE\n       weir impair exec [OPTIONS] -- COMMAND\n       weir impair set|show|start|stop|log|stats|save …",
     after_help = "Laws are comma-separated terms, in one line:\n\
                   loss P% [run N]   loss every N   duplicate P%   rate R [queue T|B|Npackets]\n\
-                  delay T [±T [normal|uniform|exponential]] [allow|fifo-release|max]   delay MIN..MAX\n\
-                  corrupt P% [repair|leave|checksum] [flip N]        +- may stand for ±\n\
-                  T is a time with its unit: 100us, 20ms, 1.5s. R is in bits per second, K, M, G powers of ten:\n\
-                  10M, 2.5G, 100Mbit; Mbps is bits, too, as with iperf3 (tc means bytes by it). B is bytes: 64K\n\
-                  (K is 1024). delay T ±J alone means normal, J being the deviation, and fifo-release, which\n\
-                  keeps the order.\n\
-                  `weir profiles` lists presets. The first SIGINT lets what is held leave (2 s at most), the\n\
-                  second ends at once. Exit codes: 0 done, 2 bad input or an interface that is refused, 3 an\n\
-                  interface was removed, 4 not permitted or not available, 130 interrupted, 143 terminated."
+                  delay T [±T [normal|uniform|exponential]] [allow|fifo-release|max]\n\
+                  delay MIN..MAX   corrupt P% [repair|leave|checksum] [flip N]\n\
+                  P is in per cent, with the sign; +- may stand for ±. T is a time with its unit: 100us, 20ms, 1.5s. \
+                  R is in bits per second, K, M, G powers of ten: 10M, 2.5G, 100Mbit; Mbps is bits, too, as with iperf3 \
+                  (tc means bytes by it). B is bytes: 64K (K is 1024). delay T ±J alone means normal, J being the \
+                  deviation, and fifo-release, which keeps the order.\n\
+                  `weir profiles` lists presets. The first SIGINT lets what is held leave (2 s at most), the second ends \
+                  at once.\n\
+                  Exit codes: 0 done, 2 bad input or an interface that is refused, 3 an interface was removed, 4 not \
+                  permitted or not available, 130 interrupted, 143 terminated."
 )]
 pub(crate) struct ImpairArgs {
     #[command(subcommand)]
@@ -197,6 +198,9 @@ pub(crate) enum Verb {
     },
     /// Print the configuration in force, the interfaces and the links
     Show {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         socket: SocketArgs,
     },
@@ -216,11 +220,9 @@ pub(crate) enum Verb {
     },
     /// Write a flow's verdicts to the journal, or no longer
     Log {
-        /// on or off
-        #[arg(value_parser = ["on", "off"])]
-        state: String,
-        /// Its name; without a name all
-        flow: Option<String>,
+        /// on or off, and the flow's name; without a name all
+        #[arg(required = true, num_args = 1..=2, value_names = ["on|off", "FLOW"])]
+        words: Vec<String>,
         #[command(flatten)]
         socket: SocketArgs,
     },
@@ -246,10 +248,11 @@ pub(crate) enum Verb {
 #[derive(Debug, Args)]
 #[command(
     override_usage = "weir impair exec [OPTIONS] -- COMMAND…",
-    after_help = "The exit code is the command's (128 and a signal's number when one ended it); 126 it could\n\
-                  not be run, 127 it is not there; 130 interrupted, 143 terminated; 3 or 70 the emulator\n\
-                  ended before the command; 2, 4 nothing was started. SIGTERM, SIGHUP and a SIGINT that is\n\
-                  not the terminal's are passed on to the command; a second one, or 10 s, end it by SIGKILL."
+    after_help = "The exit code is the command's (128 and a signal's number when one ended it); 126 it could not be run, \
+                  127 it is not there; 130 interrupted, 143 terminated; 3 or 70 the emulator ended before the command; \
+                  2, 4 nothing was started.\n\
+                  SIGTERM, SIGHUP and a SIGINT that is not the terminal's are passed on to the command; a second one, or \
+                  10 s, end it by SIGKILL."
 )]
 pub(crate) struct ExecArgs {
     #[command(flatten)]
@@ -257,6 +260,9 @@ pub(crate) struct ExecArgs {
     /// Write each packet's verdict into a file (weir.packets/1)
     #[arg(long, value_name = "FILE")]
     pub(crate) journal: Option<PathBuf>,
+    /// Say only what goes wrong: no laws before the command, no report behind it
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
     /// Command and its arguments, after `--`
     #[arg(
         required = true,

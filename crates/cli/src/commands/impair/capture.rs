@@ -44,6 +44,7 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
         vec![Named { flag: "--pcap-in", path: from, is_written: false }, written("--pcap-out", to)];
     let beside;
     if let Some(path) = &args.journal {
+        files::journal_is_file(path)?;
         let (journal, configurations) = files::journal(path);
         beside = configurations;
         named.extend([journal, written("--journal", &beside)]);

@@ -32,13 +32,20 @@ pub(super) fn run(verb: &Verb) -> Result<i32, CliError> {
         }
         Verb::Start { flow, socket } => told(&talk(socket, &named("start", flow))?),
         Verb::Stop { flow, socket } => told(&talk(socket, &named("stop", flow))?),
-        Verb::Log { state, flow, socket } => {
-            let mut request = named("log", flow);
-            request["on"] = Value::Bool(state == "on");
+        Verb::Log { words, socket } => {
+            let (on, flow) = switched(words)?;
+            let mut request = named("log", &flow);
+            request["on"] = Value::Bool(on);
             talk(socket, &request)?;
             Ok(0)
         }
-        Verb::Show { socket } => show(&talk(socket, &json!({ "verb": "show" }))?),
+        Verb::Show { json, socket } => {
+            let answer = talk(socket, &json!({ "verb": "show" }))?;
+            if *json {
+                return print(&shown(answer));
+            }
+            show(&answer)
+        }
         Verb::Stats { json, socket } => {
             let answer = talk(socket, &json!({ "verb": "stats" }))?;
             let report = &answer["report"];
@@ -88,6 +95,25 @@ fn changes(laws: &LawArgs, flow: Option<&str>) -> Result<Value, CliError> {
     put("profile", laws.profile.clone());
     put("seed", laws.seed.map(|seed| seed.to_string()));
     Ok(request.into())
+}
+
+/// `on` or `off` and a flow's name, in either order: what could be both is the state where it stands first.
+fn switched(words: &[String]) -> Result<(bool, Option<String>), CliError> {
+    let state = words.iter().position(|word| matches!(word.as_str(), "on" | "off"));
+    let Some(state) = state else {
+        let accepted = "on or off, and the flow's name: weir impair log off other";
+        return Err(CliError::flag("log", words.join(" "), accepted));
+    };
+    let flow = words.iter().enumerate().find(|(i, _)| *i != state).map(|(_, word)| word.clone());
+    Ok((words[state] == "on", flow))
+}
+
+/// The answer to `show` as an object of its own; that it is one goes without saying.
+fn shown(mut answer: Value) -> String {
+    if let Some(fields) = answer.as_object_mut() {
+        fields.remove("ok");
+    }
+    format!("{answer:#}\n")
 }
 
 fn told(answer: &Value) -> Result<i32, CliError> {
@@ -226,6 +252,31 @@ mod tests {
             r#"{"both":"loss 1%","flow":"voice","seed":"0x7","verb":"set"}"#
         );
         assert_eq!(changes(&LawArgs::default(), None).unwrap_err().exit_code(), 2);
+    }
+
+    #[test]
+    fn a_state_and_a_name_come_in_either_order() {
+        let read = |line: &str| {
+            let words: Vec<String> = line.split(' ').map(Into::into).collect();
+            switched(&words)
+        };
+        let other = Some("other".to_owned());
+        assert_eq!(read("off other").unwrap(), (false, other.clone()));
+        assert_eq!(read("other off").unwrap(), (false, other));
+        assert_eq!(read("on").unwrap(), (true, None));
+        // A flow of that name is reached in the order of the help.
+        assert_eq!(read("off on").unwrap(), (false, Some("on".to_owned())));
+        let error = read("other").unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        assert!(error.chain().contains("other; accepted: on or off"), "{}", error.chain());
+    }
+
+    #[test]
+    fn what_is_shown_as_json_is_the_answer() {
+        let answer =
+            json!({ "ok": true, "interfaces": ["a", "b"], "stopped": [], "journal": null });
+        let shown: Value = serde_json::from_str(&shown(answer)).unwrap();
+        assert_eq!(shown, json!({ "interfaces": ["a", "b"], "stopped": [], "journal": null }));
     }
 
     /// An emulator's socket that gives one answer.

@@ -6,18 +6,18 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use weir_lab::{Lab, LabSpec, Topology};
-use weir_net::namespace::{ChildSetup, effective_user_id, enter_user_namespace};
+use weir_net::namespace::{ChildSetup, Process, effective_user_id, enter_user_namespace};
 use weir_net::thread::raise_descriptor_limit;
 
 use super::args::ExecArgs;
 use super::outward::Outward;
-use super::spawn::{Spawned, TERMINATE, tell};
+use super::spawn::{KILL, Spawned, TERMINATE, tell};
 use super::{outward, relay, spawn};
 use crate::app::note;
 use crate::engine::StopReason;
@@ -28,9 +28,8 @@ use crate::signals;
 const LOOK: Duration = Duration::from_millis(20);
 /// How long the command may take to end once it was told to.
 const GRACE: Duration = Duration::from_secs(10);
-/// SIGINT and SIGKILL, as every Unix numbers them.
+/// SIGINT, as every Unix numbers it.
 const INTERRUPT: i32 = 2;
-const KILL: i32 = 9;
 /// Descriptors that the ways to services and out may need: two for a connection, two for an exchange of datagrams.
 const DESCRIPTORS: u64 = 8192;
 const RESOLVER: &str = "/etc/resolv.conf";
@@ -55,13 +54,16 @@ pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
     }
     let (sender, told) = channel();
     // From here on there is something to take down. Until the command runs, a third signal ends this program whatever it
-    // waits for; the lab and the emulator then end by themselves, as when it is killed. Once it runs, the command's end is
+    // waits for; the lab then ends by itself, as when it is killed, and the emulator's socket is taken away. Once it runs, the command's end is
     // what is waited for, and SIGKILL ends that.
     let runs = Arc::new(AtomicBool::new(false));
-    let (is_running, mut count) = (runs.clone(), 0);
+    let emulators: Arc<OnceLock<Process>> = Arc::default();
+    let (is_running, begun, mut count) = (runs.clone(), emulators.clone(), 0);
     signals::each(move |reason| {
         count += 1;
         if count >= 3 && !is_running.load(Ordering::Relaxed) {
+            // On a thread of its own, not within a signal handler: it may do what threads may.
+            begun.get().into_iter().for_each(spawn::abandon);
             std::process::exit(reason.exit_code());
         }
         // Nobody listens any more when the command has ended: then this program is about to end, too.
@@ -72,24 +74,30 @@ pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
     if let Some(path) = &args.journal {
         more.extend(["--journal".into(), path.as_os_str().to_owned()]);
     }
-    let mut emulator = spawn::start(lab.command("m", spawn::OWN_PROGRAM)?, &impairment, &more)?;
+    let command = lab.command("m", spawn::OWN_PROGRAM)?;
+    let mut emulator = spawn::start_known(command, &impairment, &more, &emulators)?;
     let relay = relay::start(&lab, "b")?;
-    note(emulator.head.trim_end());
+    let chat = |words: &str| {
+        if !args.quiet {
+            note(words)
+        }
+    };
+    chat(emulator.head.trim_end());
     let b = lab.host("b")?;
     let text = std::fs::read(RESOLVER).map(|text| String::from_utf8_lossy(&text).into_owned());
     let names = outward::names_to_relay(text.as_deref().unwrap_or_default());
     let outward = outward::open(&lab, "a", "b", names);
-    let (services, way) = match &outward {
-        Ok(_) => (
-            "TCP and UDP",
-            "; TCP and UDP over IPv4 go out too, by sockets of this program".to_owned(),
-        ),
-        Err(reason) => ("TCP", format!("; there is no way out ({reason})")),
-    };
-    note(&format!(
-        "A is the command's side; this host's {services} services answer at {} ($WEIR_HOST), TCP also at {}{way}",
-        b.ipv4, b.ipv6
+    let services = if outward.is_ok() { "TCP and UDP" } else { "TCP" };
+    let way = "; TCP and UDP over IPv4 go out too, by sockets of this program";
+    chat(&format!(
+        "A is the command's side; this host's {services} services answer at {} ($WEIR_HOST), TCP also at {}{}",
+        b.ipv4,
+        b.ipv6,
+        if outward.is_ok() { way } else { "" }
     ));
+    if let Err(reason) = &outward {
+        note(&format!("there is no way out ({reason})"));
+    }
     let mut command = lab.command("a", program)?;
     command.args(words).env("WEIR_HOST", b.ipv4.to_string());
     let resolver = resolver(&mut command, &outward, names, text, b.ipv4)?;
@@ -118,7 +126,7 @@ pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
     let lost = outward.as_ref().ok().and_then(Outward::lost);
     drop((relay, outward));
     let ended = emulator.finish();
-    note(ended.report.trim_end());
+    chat(ended.report.trim_end());
     if let Some(lost) = lost {
         note(&lost);
     }

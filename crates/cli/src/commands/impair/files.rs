@@ -49,12 +49,28 @@ pub(super) fn journal(path: &Path) -> (Named<'_>, PathBuf) {
     (Named { flag: "--journal", path, is_written: true }, beside.into())
 }
 
-/// Refuses a journal, or what stands beside it, that is the file of laws.
+/// Refuses a journal that is no file with a place for its second one, or a directory.
 ///
 /// # Errors
-/// As [`apart`].
+/// [`CliError::Flag`] with what was given.
+pub(super) fn journal_is_file(path: &Path) -> Result<(), CliError> {
+    let given = match path.as_os_str() == "-" {
+        true => "-".into(),
+        false if path.is_dir() => format!("{} is a directory", path.display()),
+        false => return Ok(()),
+    };
+    let accepted = "a file; later configurations are written beside it, into FILE.configurations";
+    Err(CliError::flag("--journal", given, accepted))
+}
+
+/// Refuses a journal that is no file, and one that is, itself or by what stands beside it, the file of laws.
+///
+/// # Errors
+/// As [`journal_is_file`] and [`apart`].
 pub(super) fn journal_apart(laws: &LawArgs, path: Option<&Path>) -> Result<(), CliError> {
-    let (Some(config), Some(path)) = (&laws.config, path) else { return Ok(()) };
+    let Some(path) = path else { return Ok(()) };
+    journal_is_file(path)?;
+    let Some(config) = &laws.config else { return Ok(()) };
     let (journal, beside) = journal(path);
     let config = Named { flag: "--config", path: config, is_written: false };
     apart(&[config, journal, Named { flag: "--journal", path: &beside, is_written: true }])
@@ -136,6 +152,21 @@ mod tests {
         assert!(apart(&[read(&path("file")), written(&path("new"))]).is_ok());
         let null = Path::new("/dev/null");
         assert!(apart(&[read(null), written(null)]).is_ok(), "a device");
+    }
+
+    #[test]
+    fn a_journal_is_a_file_whether_or_not_there_is_one_of_laws() {
+        let dir = tempfile::tempdir().unwrap();
+        let laws = LawArgs::default();
+        for (given, word) in [(Path::new("-"), "--journal: -;"), (dir.path(), "is a directory")] {
+            let error = journal_apart(&laws, Some(given)).unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+            assert!(error.chain().contains(word), "{}", error.chain());
+            assert!(error.chain().contains("accepted: a file"), "{}", error.chain());
+        }
+        assert!(journal_apart(&laws, Some(&dir.path().join("new"))).is_ok());
+        // A name with a directory is one like others.
+        assert!(journal_apart(&laws, Some(Path::new("./-"))).is_ok());
     }
 
     #[test]

@@ -3,12 +3,14 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
 use weir_model::impairment::Impairment;
 use weir_net::namespace::{ChildSetup, Process, process_start_time};
 
+use super::control;
 use crate::app::note;
 use crate::error::CliError;
 
@@ -16,6 +18,8 @@ use crate::error::CliError;
 const MIDDLE: [&str; 2] = ["to-a", "to-b"];
 /// SIGTERM, as every Unix numbers it.
 pub(super) const TERMINATE: i32 = 15;
+/// SIGKILL, likewise.
+pub(super) const KILL: i32 = 9;
 /// How long it may take to end: what it holds leaves within 2 s, and its journal is written out.
 const END: Duration = Duration::from_secs(10);
 /// How long what a dead process said may take to be read.
@@ -57,7 +61,28 @@ pub(crate) fn start(
     impairment: &Impairment,
     more: &[std::ffi::OsString],
 ) -> Result<Spawned, CliError> {
-    start_telling(command, impairment, more, note)
+    start_telling(command, impairment, more, note, &OnceLock::new())
+}
+
+/// The same; `born` has its process as soon as there is one, for whoever may not wait until it works.
+pub(super) fn start_known(
+    command: Command,
+    impairment: &Impairment,
+    more: &[std::ffi::OsString],
+    born: &OnceLock<Process>,
+) -> Result<Spawned, CliError> {
+    start_telling(command, impairment, more, note, born)
+}
+
+/// Ends an emulator that nobody will wait for, and takes away what it cannot any more: its control socket.
+pub(super) fn abandon(emulator: &Process) {
+    let _ = emulator.signal(KILL);
+    // Else it could still make what is taken away.
+    let _ = emulator.wait(READ);
+    if let Ok(directory) = weir_lab::runtime_directory() {
+        let name = format!("{}{}{}", control::PREFIX, emulator.pid(), control::SUFFIX);
+        let _ = std::fs::remove_file(directory.join(name));
+    }
 }
 
 fn start_telling(
@@ -65,6 +90,7 @@ fn start_telling(
     impairment: &Impairment,
     more: &[std::ffi::OsString],
     alarm: fn(&str),
+    born: &OnceLock<Process>,
 ) -> Result<Spawned, CliError> {
     let internal = |what: &str, e: &dyn std::fmt::Display| {
         CliError::Internal(format!("{what} the emulator: {e}"))
@@ -80,6 +106,11 @@ fn start_telling(
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.env("NO_COLOR", "1");
     let mut child = command.spawn().map_err(|e| internal("start", &e))?;
+    // Not waited for yet, so that its number is its own.
+    let process = process_start_time(child.id()).map(|at| Process::open(child.id(), at));
+    if let Some(Ok(Some(process))) = process {
+        let _ = born.set(process);
+    }
     let config = serde_json::to_vec(impairment).map_err(|e| internal("configure", &e))?;
     if let Some(mut stdin) = child.stdin.take() {
         // One that died of something else tells it on stderr.
@@ -222,7 +253,7 @@ mod tests {
     fn in_its_place(script: &str) -> Spawned {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("cat >/dev/null; {script}")]);
-        start_telling(command, &Impairment::default(), &[], |_| {}).unwrap()
+        start_telling(command, &Impairment::default(), &[], |_| {}, &OnceLock::new()).unwrap()
     }
 
     /// A test that would hang fails instead.
