@@ -19,7 +19,7 @@ pub(super) fn laws(config: &Impairment) -> String {
     }
     if config.flows.len() > MOST_TOLD {
         // Of their laws nothing is said: they have some.
-        out += &format!("  … and {} more\n", counted((config.flows.len() - MOST_TOLD), "flow"));
+        out += &format!("  … and {}\n", counted(config.flows.len() - MOST_TOLD, "further flow"));
     }
     for aggregate in config.aggregates.iter().take(16) {
         let mut names = aggregate.flows.iter().take(4).cloned().collect::<Vec<_>>().join(", ");
@@ -29,7 +29,7 @@ pub(super) fn laws(config: &Impairment) -> String {
         out += &ways(&format!("together, {names}"), &aggregate.a_to_b, &aggregate.b_to_a);
     }
     if config.aggregates.len() > 16 {
-        out += &format!("  … and {} more\n", counted((config.aggregates.len() - 16), "aggregate"));
+        out += &format!("  … and {}\n", counted(config.aggregates.len() - 16, "further aggregate"));
     }
     let name = if config.flows.is_empty() { "everything" } else { "other" };
     let other = &config.other;
@@ -203,7 +203,7 @@ mod tests {
         let lines: Vec<&str> = told.lines().collect();
         assert!(lines[0].starts_with("  f0 (run = false, passes untouched): A to B: loss 1%"));
         assert!(lines[1].starts_with("  f1: A to B: loss 1%"));
-        assert_eq!(lines[16], "  … and 2 more flows");
+        assert_eq!(lines[16], "  … and 2 further flows");
     }
 
     #[test]
