@@ -80,9 +80,11 @@ export function resolve(root: Schema, schema: Schema): Schema {
 function withoutNull(root: Schema, schema: Schema): [Schema, boolean] {
   const options = schema.anyOf ?? (schema.oneOf?.some((one) => one.type === 'null') ? schema.oneOf : undefined);
   if (options !== undefined) {
-    const rest = options.filter((one) => one.type !== 'null');
+    // A line that may stand for a table says nothing that the table's form does not.
+    const hasTable = options.some((one) => resolve(root, one).properties !== undefined);
+    const rest = options.filter((one) => one.type !== 'null' && !(hasTable && one.type === 'string'));
     const [only] = rest;
-    if (rest.length === 1 && only !== undefined) return [resolve(root, only), rest.length < options.length];
+    if (rest.length === 1 && only !== undefined) return [resolve(root, only), options.some((one) => one.type === 'null')];
   }
   if (schema.allOf?.length === 1 && schema.allOf[0] !== undefined) return [resolve(root, schema.allOf[0]), false];
   const found = resolve(root, schema);
