@@ -1,7 +1,6 @@
 //! `weir lab`: hosts in network namespaces.
 
 use std::ffi::OsString;
-use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,12 +11,14 @@ use weir_model::impairment::{Impairment, Laws};
 use weir_model::units::Seed;
 
 use super::impair::{LawArgs, spawn};
+use crate::app::note;
 use crate::error::CliError;
+use crate::output::print;
 
 /// Flags of `weir lab`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Labs are found again by what is kept in $WEIR_RUNTIME_DIR, else (root) /run/weir, else $XDG_RUNTIME_DIR/weir,\n\
+    after_help = "Labs are found again by what is kept in $WEIR_RUNTIME_DIR, else (root) /run/weir, else $XDG_RUNTIME_DIR/weir, \
                   else weir-UID in the temporary directory."
 )]
 pub(crate) struct LabArgs {
@@ -172,7 +173,8 @@ fn up(args: UpArgs) -> Result<i32, CliError> {
         format!("--lab {} ", lab.name())
     };
     text += &format!("run a program inside: weir lab exec {flag}a -- CMD\n");
-    print(&text);
+    // The lab is up, whoever reads of it.
+    let _ = print(&text);
     Ok(0)
 }
 
@@ -213,14 +215,15 @@ fn exec(args: ExecArgs) -> Result<i32, Error> {
     Err(Error::Program { program: program.to_string_lossy().into_owned(), source: error })
 }
 
-fn list(as_json: bool) -> Result<i32, Error> {
+fn list(as_json: bool) -> Result<i32, CliError> {
     let labs = Registry::open()?.list()?;
-    if as_json {
+    Ok(if as_json {
         // By hand in this order, which is easier to read: name first, a before b.
         let labs: Vec<_> = labs.iter().map(lab_json).collect();
-        print(&format!("{{\"labs\":[{}]}}\n", labs.join(",")));
+        print(&format!("{{\"labs\":[{}]}}\n", labs.join(",")))?
     } else if labs.is_empty() {
-        eprintln!("no lab is up (weir lab up makes one)");
+        note("no lab is up (weir lab up makes one)");
+        0
     } else {
         let text: String = labs
             .iter()
@@ -233,9 +236,8 @@ fn list(as_json: bool) -> Result<i32, Error> {
                 )
             })
             .collect();
-        print(&text);
-    }
-    Ok(0)
+        print(&text)?
+    })
 }
 
 fn lab_json(lab: &JoinedLab) -> String {
@@ -260,10 +262,6 @@ fn down_all() -> Result<i32, Error> {
 }
 
 /// A reader that closed the pipe is no error.
-fn print(text: &str) {
-    let _ = io::stdout().lock().write_all(text.as_bytes());
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

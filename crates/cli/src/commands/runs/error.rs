@@ -65,7 +65,7 @@ impl RunsError {
         match self {
             // A reader that had enough (`| head`) is no failure of ours.
             RunsError::Output(e) if e.kind() == io::ErrorKind::BrokenPipe => 0,
-            RunsError::Output(_) => 70,
+            RunsError::Output(e) => file_exit_code(e.kind()),
             RunsError::Nothing { .. }
             | RunsError::Flag { .. }
             | RunsError::NoRuns { .. }
