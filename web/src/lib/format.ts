@@ -47,6 +47,13 @@ export const packetRate = (value: Maybe): Figure => scaled(value, 'pkt/s');
 /** A volume in bytes, in powers of 1024 as the reports have it. */
 export const bytes = (value: Maybe): Figure => scaled(value, 'B', 4, 1024, ['', 'Ki', 'Mi', 'Gi', 'Ti', 'Pi']);
 
+/** The greatest length of an IP packet, bytes. */
+const PACKET = 65_535;
+
+/** A value of an axis of bytes that ends at `most`: lengths of packets in bytes, as they are spoken of (`1200 B`), greater ones as volumes. */
+export const axisBytes = (value: Maybe, most: number): Figure =>
+  Math.abs(most) <= PACKET + 1 && isFigure(value) ? { number: Number.isInteger(value) ? count(value) : significant(value), unit: 'B' } : bytes(value);
+
 /** A send rate as a plan writes it (`10M`, `50kpps`, `10M/32`), with its unit. */
 export function askedRate(text: string): string {
   const [, number = '', prefix = '', packets, burst = ''] = /^(\d+(?:\.\d+)?)([kKMGT]?)(pps)?(\/\d+)?$/.exec(text.trim()) ?? [];

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { askedBytes, askedRate, bitRate, byUnit, bytes, count, elapsed, milliseconds, percent, seconds, text, unitOf } from '../../src/lib/format';
+import { askedBytes, askedRate, axisBytes, bitRate, byUnit, bytes, count, elapsed, milliseconds, percent, seconds, text, unitOf } from '../../src/lib/format';
 import { isLossKnown, lostAnEnd, middleOf } from '../../src/lib/figures';
 
 describe('figures', () => {
@@ -9,6 +9,12 @@ describe('figures', () => {
     expect(text(bitRate(999))).toBe('999 bit/s');
     expect(text(bytes(1500))).toBe('1.465 KiB');
     expect(text(bytes(1_310_720))).toBe('1.250 MiB');
+  });
+
+  it('have lengths of packets in bytes on an axis', () => {
+    expect([0, 1200, 1500, 0.5].map((value) => text(axisBytes(value, 2048)))).toEqual(['0 B', '1\u202f200 B', '1\u202f500 B', '0.5000 B']);
+    expect(text(axisBytes(1200, 1_000_000))).toBe('1.172 KiB');
+    expect(text(axisBytes(undefined, 2048))).toBe(text(bytes(undefined)));
   });
 
   it('tell absent from zero', () => {

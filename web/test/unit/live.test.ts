@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { byPlace, errorsBelow, path } from '../../src/lib/api/client';
 import { alignedOf } from '../../src/lib/charts/aligned';
-import { marksOf, rowsOf as valuesOf } from '../../src/lib/charts/marks';
+import { baselineOf, marksOf, rowsOf as valuesOf } from '../../src/lib/charts/marks';
 import { Series } from '../../src/lib/live/series';
 import { backoff, EventParser } from '../../src/lib/live/sse';
 import type { JsonObject } from '../../src/lib/schema/model';
@@ -104,6 +104,9 @@ describe('what a figure has beside its lines', () => {
   const figure = (more: object, one: object = {}) => ({ x: axis(), y: axis(), references: [], shades: [], series: [series(one)], ...more });
 
   it('is intervals, which the axes hold', () => {
+    // A level's name keeps inside the plot: the plot begins at 20, and letters are 11 high.
+    expect([60, 35, 34, 20].map((line) => baselineOf(line, 20, 1))).toEqual([56, 31, 47, 33]);
+    expect(baselineOf(60, 40, 2)).toBe(86);
     const marks = marksOf(figure({}, { low: [8, null, 25], high: [15, null, 90] }));
     expect(marks.whiskers).toEqual([{ series: 0, x: 1, low: 8, high: 15 }, { series: 0, x: 3, low: 25, high: 90 }]);
     expect([marks.least.y, marks.most.y]).toEqual([8, 90]);

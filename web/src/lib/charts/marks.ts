@@ -18,6 +18,12 @@ export interface Marks {
 
 const is = (value: number | null | undefined): value is number => typeof value === 'number' && Number.isFinite(value);
 
+/** Where a level's name stands, all in pixels from the top: above its line, or below it where it would reach beyond the plot. */
+export function baselineOf(line: number, top: number, ratio: number): number {
+  const above = line - 4 * ratio;
+  return above - 11 * ratio < top ? line + 13 * ratio : above;
+}
+
 /** All marks, and how far they reach: what the axes have to hold beside the values. */
 export function marksOf(figure: Shown): Marks & { least: { x: number; y: number }; most: { x: number; y: number } } {
   const log = { x: figure.x.scale === 'log', y: figure.y.scale === 'log' };
