@@ -56,6 +56,8 @@ pub mod restoration;
 #[cfg(target_os = "linux")]
 pub mod tcp;
 pub mod thread;
+#[cfg(target_os = "linux")]
+pub mod trust;
 pub mod udp;
 #[cfg(target_os = "linux")]
 pub mod waiting;

@@ -1,0 +1,231 @@
+//! Files that give rights: who may change one of them, or put another in its place, has these rights too.
+//!
+//! The rule is that of OpenSSH for its own files (`StrictModes`): nobody but root and the effective user may write the file, or a
+//! directory on the way to it. In a directory with the sticky bit (`/tmp`) nobody can take another's file away, so that it may be
+//! written by all.
+
+use std::fs::{File, Metadata};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+
+use crate::namespace::effective_user_id;
+use crate::plain_file;
+
+/// Permission bits: writable by the group, by all others, and the sticky bit.
+const GROUP_WRITES: u32 = 0o020;
+const OTHERS_WRITE: u32 = 0o002;
+const STICKY: u32 = 0o1000;
+
+/// Why a file is not trusted.
+#[derive(Debug, thiserror::Error)]
+pub enum Distrust {
+    /// Somebody else may change it.
+    #[error("{} {why}", path.display())]
+    Writable {
+        /// The file, or the directory on the way to it.
+        path: PathBuf,
+        /// Who, in words.
+        why: String,
+    },
+    /// It can't be looked at.
+    #[error("look at {}: {source}", path.display())]
+    Io {
+        /// What.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+}
+
+/// Most links that one path leads through, as the kernel has it.
+const MOST_LINKS: u32 = 40;
+
+/// Looks at a file or directory, at every directory on the way to it, and at every link there and where it leads.
+///
+/// # Errors
+/// [`Distrust`], which names what may be changed by whom.
+pub fn trusted(path: &Path) -> Result<(), Distrust> {
+    let absolute = std::path::absolute(path);
+    let absolute = absolute.map_err(|source| Distrust::Io { path: path.into(), source })?;
+    walk(&absolute, effective_user_id(), MOST_LINKS).map(drop)
+}
+
+/// Opens a plain file to be read. A link is followed only where nobody else can have put it there: root would read for others what
+/// they may not.
+///
+/// # Errors
+/// As [`plain_file::read`].
+pub fn read(path: &Path) -> io::Result<File> {
+    match trusted(path) {
+        Ok(()) => plain_file::read(&std::fs::canonicalize(path)?),
+        Err(_) => plain_file::read(path),
+    }
+}
+
+/// Goes an absolute path from the root, and returns where it ends.
+fn walk(path: &Path, user: u32, links: u32) -> Result<PathBuf, Distrust> {
+    let mut at = PathBuf::new();
+    for part in path.components() {
+        match part {
+            // What was gone through is no link any more.
+            Component::ParentDir => drop(at.pop()),
+            part => at.push(part),
+        }
+        let io = |source| Distrust::Io { path: at.clone(), source };
+        let found = at.symlink_metadata().map_err(io)?;
+        if let Some(who) = changed_by(found.uid(), found.mode(), Kind::of(&found), user) {
+            let why = match who {
+                Who::Owner => format!("belongs to {}, who may change it", name_of(found.uid())),
+                Who::Group => "may be written by its group (chmod g-w)".into(),
+                Who::All => "may be written by everybody (chmod o-w)".into(),
+            };
+            return Err(Distrust::Writable { path: at, why });
+        }
+        if found.is_symlink() {
+            let target = std::fs::read_link(&at).map_err(io)?;
+            let left = links.checked_sub(1).ok_or_else(|| io(ErrorKind::InvalidInput.into()))?;
+            at.pop();
+            at = walk(&at.join(target), user, left)?;
+        }
+    }
+    Ok(at)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Link,
+    Directory,
+    Other,
+}
+
+impl Kind {
+    fn of(found: &Metadata) -> Kind {
+        match (found.is_symlink(), found.is_dir()) {
+            (true, _) => Kind::Link,
+            (false, true) => Kind::Directory,
+            (false, false) => Kind::Other,
+        }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Who {
+    Owner,
+    Group,
+    All,
+}
+
+/// Who but root and `user` may change what has this owner and these permissions. Those of a link say nothing.
+fn changed_by(owner: u32, mode: u32, kind: Kind, user: u32) -> Option<Who> {
+    if owner != 0 && owner != user {
+        return Some(Who::Owner);
+    }
+    if kind == Kind::Link || (kind == Kind::Directory && mode & STICKY != 0) {
+        return None;
+    }
+    match (mode & OTHERS_WRITE != 0, mode & GROUP_WRITES != 0) {
+        (true, _) => Some(Who::All),
+        (false, true) => Some(Who::Group),
+        (false, false) => None,
+    }
+}
+
+/// A user's name and number, the number alone where no name is known.
+fn name_of(user: u32) -> String {
+    let all = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    match name_in(&all, user) {
+        Some(name) => format!("{name} (user {user})"),
+        None => format!("user {user}"),
+    }
+}
+
+fn name_in(passwd: &str, user: u32) -> Option<&str> {
+    passwd.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let (name, number) = (fields.next()?, fields.nth(1)?);
+        (number.parse() == Ok(user)).then_some(name)
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn nobody_but_root_and_the_user_may_write() {
+        use Kind::{Directory, Link, Other};
+        for (owner, mode, kind, expected) in [
+            (0, 0o644, Other, None),
+            (1000, 0o600, Other, None),
+            (1001, 0o600, Other, Some(Who::Owner)),
+            (1000, 0o664, Other, Some(Who::Group)),
+            (0, 0o666, Other, Some(Who::All)),
+            (0, 0o777, Directory, Some(Who::All)),
+            (0, 0o1777, Directory, None),
+            // The sticky bit of a file protects nothing, and a directory's owner is not bound by it.
+            (0, 0o1777, Other, Some(Who::All)),
+            (1001, 0o1777, Directory, Some(Who::Owner)),
+            (1000, 0o777, Link, None),
+            (1001, 0o777, Link, Some(Who::Owner)),
+        ] {
+            let found = changed_by(owner, mode, kind, 1000);
+            assert_eq!(found, expected, "{owner} {mode:o} {kind:?}");
+        }
+        // As root the calling user's files are somebody else's.
+        assert_eq!(changed_by(1000, 0o600, Other, 0), Some(Who::Owner));
+    }
+
+    #[test]
+    fn names_of_users() {
+        let passwd =
+            "root:x:0:0:root:/root:/bin/sh\nbroken\nanna:x:1000:1000::/home/anna:/bin/sh\n";
+        assert_eq!(name_in(passwd, 1000), Some("anna"));
+        assert_eq!(name_in(passwd, 7), None);
+    }
+
+    #[test]
+    fn what_stands_on_the_way_counts_and_is_named() {
+        let dir = std::env::temp_dir().join(format!("weir-trust-{}", std::process::id()));
+        let within = dir.join("a/b");
+        std::fs::create_dir_all(&within).unwrap();
+        std::fs::write(within.join("file"), "").unwrap();
+        let mode = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        for path in [&dir, &dir.join("a"), &within] {
+            mode(path, 0o755);
+        }
+        mode(&within.join("file"), 0o644);
+        std::fs::create_dir(dir.join("links")).unwrap();
+        mode(&dir.join("links"), 0o755);
+        let link = dir.join("links/link");
+        std::os::unix::fs::symlink("../a/b/../b/file", &link).unwrap();
+        std::os::unix::fs::symlink("round", dir.join("round")).unwrap();
+        let all = [trusted(&within.join("file")).is_ok(), trusted(&link).is_ok()];
+        mode(&dir.join("a"), 0o777);
+        let file = [within.join("file"), link.clone()].map(|path| trusted(&path));
+        mode(&dir.join("a"), 0o755);
+        // Who may put another link there may have another file taken.
+        let followed = read(&link).is_ok();
+        mode(&dir.join("links"), 0o775);
+        let by_link = trusted(&link);
+        let not_followed = read(&link);
+        let others = [trusted(&dir.join("none")), trusted(&dir.join("round"))];
+        std::fs::remove_dir_all(&dir).unwrap();
+        assert_eq!(all, [true, true]);
+        assert!(followed);
+        assert_eq!(not_followed.unwrap_err().kind(), ErrorKind::InvalidData);
+        for error in file {
+            let words = error.unwrap_err().to_string();
+            assert!(words.ends_with("/a may be written by everybody (chmod o-w)"), "{words}");
+        }
+        let words = by_link.unwrap_err().to_string();
+        assert!(words.ends_with("/links may be written by its group (chmod g-w)"), "{words}");
+        for gone in others {
+            assert!(matches!(gone, Err(Distrust::Io { .. })), "{gone:?}");
+        }
+    }
+}
