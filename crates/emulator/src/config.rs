@@ -66,6 +66,8 @@ pub struct EmulatorConfig {
     pub ring_frames: Option<u32>,
     /// Gives up, for the calling thread and its own, the capabilities that only setting up needs; `keep_for_setting_up` comes before.
     pub few_capabilities: bool,
+    /// The namespace of a lab that it runs in, `LAB/NODE`, as whoever started it there says; told by the control socket.
+    pub lab: Option<String>,
 }
 
 impl EmulatorConfig {
@@ -84,6 +86,7 @@ impl EmulatorConfig {
             force: false,
             ring_frames: None,
             few_capabilities: false,
+            lab: None,
         }
     }
 }

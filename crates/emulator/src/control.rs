@@ -272,6 +272,7 @@ fn obey(request: Request, remote: &Remote) -> Result<Value, EmulatorError> {
             let (config, stopped) = remote.wanted();
             json!({
                 "interfaces": remote.interfaces(),
+                "lab": remote.lab(),
                 "links": remote.links(),
                 "notes": remote.notes(),
                 "real_time": remote.is_real_time(),

@@ -187,6 +187,7 @@ impl Emulator {
                 clock,
                 started_ns,
                 interfaces: config.interfaces,
+                lab: config.lab,
                 links: descriptions.to_vec(),
                 stamped,
                 mailboxes: [first.mailbox, second.mailbox],

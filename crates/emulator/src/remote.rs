@@ -45,6 +45,7 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) started_ns: u64,
     pub(crate) interfaces: [String; 2],
+    pub(crate) lab: Option<String>,
     pub(crate) links: Vec<String>,
     /// Whether arrivals are stamped by whoever took them in, not by this process.
     pub(crate) stamped: bool,
@@ -135,6 +136,12 @@ impl Remote {
     #[must_use]
     pub fn interfaces(&self) -> &[String; 2] {
         &self.shared.interfaces
+    }
+
+    /// The namespace of a lab that it runs in, `LAB/NODE`.
+    #[must_use]
+    pub fn lab(&self) -> Option<&str> {
+        self.shared.lab.as_deref()
     }
 
     /// What the links are made of, and why.

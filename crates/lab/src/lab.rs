@@ -76,7 +76,7 @@ impl Lab {
 
     /// A command prepared to run inside `node`. The command keeps the namespace alive while it lives.
     pub fn command(&self, node: &str, program: impl AsRef<OsStr>) -> Result<Command, Error> {
-        command_inside(self.namespace(node)?, program.as_ref())
+        command_inside(self.namespace(node)?, None, program.as_ref())
     }
 
     /// Runs `work` on a fresh thread inside `node`; see [`NetNamespace::run_in`], also for what an
@@ -117,8 +117,26 @@ impl Drop for Lab {
     }
 }
 
-pub(crate) fn command_inside(namespace: &NetNamespace, program: &OsStr) -> Result<Command, Error> {
+/// The variable that tells a program in which namespace of which lab it was started, as `LAB/NODE`. A lab without a name has none.
+const PLACE: &str = "WEIR_LAB_NODE";
+
+/// Where this program was started in a lab with a name: `LAB/NODE`.
+#[must_use]
+pub fn place_of_this_program() -> Option<String> {
+    std::env::var(PLACE).ok().filter(|place| !place.is_empty())
+}
+
+/// A command inside a namespace, told of its `place`, or of none where it has none.
+pub(crate) fn command_inside(
+    namespace: &NetNamespace,
+    place: Option<&str>,
+    program: &OsStr,
+) -> Result<Command, Error> {
     let mut command = Command::new(program);
+    match place {
+        Some(place) => command.env(PLACE, place),
+        None => command.env_remove(PLACE),
+    };
     ChildSetup::new().namespace(namespace).apply(&mut command)?;
     Ok(command)
 }

@@ -30,6 +30,6 @@ pub mod fuzz;
 pub use directory::runtime_directory;
 pub use error::{Error, ErrorClass};
 pub use holder::hold;
-pub use lab::{Host, Lab};
+pub use lab::{Host, Lab, place_of_this_program};
 pub use registry::{JoinedLab, Registry};
 pub use spec::{LabName, LabSpec, MOST_HOSTS, Topology};

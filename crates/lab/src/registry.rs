@@ -342,7 +342,8 @@ impl JoinedLab {
 
     /// A command prepared to run inside `node`, by `spawn` or by `exec`.
     pub fn command(&self, node: &str, program: impl AsRef<OsStr>) -> Result<Command, Error> {
-        command_inside(&self.namespace(node)?, program.as_ref())
+        let place = format!("{}/{node}", self.entry.name);
+        command_inside(&self.namespace(node)?, Some(&place), program.as_ref())
     }
 
     fn holder(&self) -> Result<Option<Process>, Error> {

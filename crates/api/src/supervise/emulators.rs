@@ -119,6 +119,7 @@ pub(crate) async fn show(app: &App, id: &str) -> Result<Shown, Problem> {
     let entry = EmulatorEntry {
         id: id.into(),
         interfaces,
+        lab: answer["lab"].as_str().map(Into::into),
         links: texts(&answer["links"]),
         notes: texts(&answer["notes"]),
         real_time: answer["real_time"] == Value::Bool(true),

@@ -60,6 +60,9 @@ pub struct EmulatorEntry {
     pub id: String,
     /// Interface A and interface B.
     pub interfaces: [String; 2],
+    /// The namespace of a lab that it runs in, `LAB/NODE`, as `lab` of a request has it; absent outside of labs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lab: Option<String>,
     /// What the links are made of, A first.
     pub links: Vec<String>,
     /// What could not be had, in words.

@@ -132,6 +132,9 @@ fn show(answer: &Value) -> Result<i32, CliError> {
     };
     let mut out = list(&answer["interfaces"]).join(" ⇄ ");
     out += &format!(", seed {}\n", config.seed);
+    if let Some(place) = answer["lab"].as_str() {
+        out += &format!("  in lab {place}\n");
+    }
     for link in list(&answer["links"]) {
         out += &format!("  {link}\n");
     }

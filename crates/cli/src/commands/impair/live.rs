@@ -49,6 +49,7 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
         force: args.force,
         ring_frames: args.ring,
         few_capabilities: args.few_capabilities,
+        lab: weir_lab::place_of_this_program(),
         ..EmulatorConfig::new(a, b, impairment.clone())
     };
     // Before interfaces are taken and a journal is begun anew.
