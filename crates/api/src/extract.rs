@@ -15,6 +15,7 @@ use http_body::Body as _;
 use crate::app::Shared;
 use crate::bodies::{NoRoom, Share, weight};
 use crate::problem::{FieldError, Problem};
+use crate::said;
 
 /// A body as JSON.
 pub(crate) struct Json<T>(pub(crate) T);
@@ -118,12 +119,7 @@ pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
             _ => StatusCode::BAD_REQUEST,
         };
         let detail = if field.is_empty() { message.clone() } else { format!("{field}: {message}") };
-        Problem::new(status, detail).with(FieldError {
-            field,
-            given: None,
-            accepted: None,
-            message,
-        })
+        Problem::new(status, detail).with(said::of_parser(&field, &message))
     })?;
     deserializer.end().map_err(|e| Problem::new(StatusCode::BAD_REQUEST, e.to_string()))?;
     Ok(parsed)
@@ -182,7 +178,7 @@ pub(crate) fn query<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
         let message = error.into_inner().to_string();
         let field = if path == "." { "?".into() } else { format!("?{path}") };
         Problem::new(StatusCode::UNPROCESSABLE_ENTITY, format!("{field}: {message}"))
-            .with(FieldError { field, given: None, accepted: None, message })
+            .with(said::of_parser(&field, &message))
     })
 }
 
@@ -324,6 +320,9 @@ mod tests {
         assert!(problem.errors[0].message.contains("fast"), "{problem:?}");
         let problem = parse::<Plan>(br#"{"schema":"weir.plan/1","connections":[]}"#).unwrap_err();
         assert!(problem.detail.contains("unknown field `connections`"), "{problem:?}");
+        let error = &problem.errors[0];
+        assert_eq!(error.given.as_deref(), Some("a field connections"));
+        assert!(error.accepted.as_deref().unwrap().contains("connection"), "{error:?}");
         assert_eq!(parse::<Plan>(b"{").unwrap_err().status, 400);
         assert_eq!(parse::<Value>(b"{} x").unwrap_err().status, 400);
     }

@@ -38,6 +38,7 @@ mod patient;
 mod preview;
 mod problem;
 mod routes;
+mod said;
 mod scenarios;
 mod serve;
 mod server;
@@ -52,6 +53,12 @@ pub use guard::make_token_file;
 pub use problem::{FieldError, Problem};
 pub use server::{ClientNews, Server};
 pub use supervise::{LaunchError, ServerNews, launch};
+
+/// Whether the page is in this program: it was there when the program was built.
+#[must_use]
+pub fn has_page() -> bool {
+    handlers::page::state().built
+}
 
 /// The OpenAPI document.
 #[must_use]

@@ -3,17 +3,16 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use weir_lab::Registry;
+use weir_lab::{LabName, LabSpec, Registry, Topology};
+use weir_model::impairment::Laws;
 
 use super::{Answer, Json200, answer, heavy, short};
 use crate::app::Shared;
 use crate::extract::{Json, Part};
-use crate::problem::{FieldError, Problem};
+use crate::problem::{FieldError, Problem, field_of};
+use crate::said;
 use crate::supervise::{self, Order};
 use crate::types::*;
-
-/// Longest name of a lab.
-const MOST_NAME: usize = 32;
 
 async fn labs(app: &Shared) -> Result<Vec<LabEntry>, Problem> {
     heavy(app, || {
@@ -42,14 +41,19 @@ pub(crate) async fn make(
     State(app): State<Shared>,
     Json(request): Json<LabRequest>,
 ) -> Result<Response, Problem> {
-    lab_name(&request.name)?;
-    request.impair.as_deref().map_or(Ok(()), |laws| short("/impair", laws))?;
+    check(&request)?;
     // From the count to the new lab nobody else makes one through this server.
     let _one = app.labs.lock().await;
     let most = app.config.limits.labs;
-    let there = labs(&app).await?.len();
-    if there >= most {
-        return Err(Problem::conflict(format!("{there} labs are there, the limit is {most}")));
+    let there = labs(&app).await?;
+    if there.len() >= most {
+        let words = format!("{} labs are there, the limit is {most}", there.len());
+        return Err(Problem::conflict(words));
+    }
+    if there.iter().any(|lab| lab.name == request.name) {
+        let mut problem = Problem::field("/name", request.name, "a name that no lab has");
+        problem.detail = "a lab of that name is there already".into();
+        return Err(problem);
     }
     let name = request.name.clone();
     let order = Order::LabUp {
@@ -60,39 +64,59 @@ pub(crate) async fn make(
         middle: request.middle,
         impair: request.impair,
     };
-    supervise::finish(&app, order).await.map_err(named)?;
+    supervise::finish(&app, order).await.map_err(|problem| said::of_program(problem, FLAGS))?;
     let made = labs(&app).await?.into_iter().find(|l| l.name == name);
     let made = made.ok_or_else(|| Problem::internal("the lab is gone again"))?;
     Ok(answer(StatusCode::CREATED, &made, None))
 }
 
-/// A lab's name, as the launcher takes it.
-fn lab_name(name: &str) -> Result<(), Problem> {
-    supervise::word(name, MOST_NAME)
-        .map(drop)
-        .map_err(|_| Problem::field("/name", name, "1 to 32 letters, digits, '-', '_' and '.'"))
+/// Flags of `weir lab up`, and the fields that they are here.
+const FLAGS: said::Flags<'_> = &[
+    ("--lab", "/name"),
+    ("--hosts", "/hosts"),
+    ("--mtu", "/mtu_bytes"),
+    ("--cut", "/cut"),
+    ("--middle", "/middle"),
+    ("--impair", "/impair"),
+];
+
+/// All that can be known before there is a lab.
+fn check(request: &LabRequest) -> Result<(), Problem> {
+    request.name.parse::<LabName>().map_err(refused)?;
+    let hosts = request.hosts.unwrap_or(2);
+    let has_middle = request.middle || request.impair.is_some();
+    if has_middle && hosts != 2 {
+        return Err(Problem::field(
+            "/hosts",
+            hosts.to_string(),
+            "2 together with middle or impair",
+        ));
+    }
+    let topology = match (has_middle, hosts) {
+        (true, _) => Topology::Middle,
+        (false, 2) => Topology::Pair,
+        (false, hosts) => Topology::Switch(hosts as usize),
+    };
+    let spec = LabSpec { topology, mtu_bytes: request.mtu_bytes, ..LabSpec::default() };
+    spec.check().map_err(refused)?;
+    let Some(laws) = &request.impair else { return Ok(()) };
+    short("/impair", laws)?;
+    laws.parse::<Laws>().map(drop).map_err(|error| {
+        let field = FieldError { field: "/impair".into(), ..field_of("/impair", &error) };
+        Problem::new(StatusCode::UNPROCESSABLE_ENTITY, format!("impair: {error}")).with(field)
+    })
 }
 
-/// The program's words name a flag; the field has its name.
-fn named(mut problem: Problem) -> Problem {
-    for (flag, field) in [
-        ("--lab", "/name"),
-        ("--hosts", "/hosts"),
-        ("--mtu", "/mtu_bytes"),
-        ("--impair", "/impair"),
-        ("--middle", "/middle"),
-    ] {
-        if problem.status == 422 && problem.detail.contains(flag) {
-            let message = problem.detail.clone();
-            problem = problem.with(FieldError {
-                field: field.into(),
-                given: None,
-                accepted: None,
-                message,
-            });
+/// What the lab's own rules refuse.
+fn refused(error: weir_lab::Error) -> Problem {
+    match error {
+        weir_lab::Error::Invalid { flag, given, accepted } => {
+            let field =
+                FLAGS.iter().find(|(name, _)| *name == flag).map_or("", |(_, field)| *field);
+            Problem::field(field, given, accepted)
         }
+        other => Problem::new(StatusCode::UNPROCESSABLE_ENTITY, other.to_string()),
     }
-    problem
 }
 
 pub(crate) async fn remove(
@@ -104,4 +128,34 @@ pub(crate) async fn remove(
     }
     supervise::finish(&app, Order::LabDown { name }).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    #[test]
+    fn a_lab_that_can_not_be_is_refused_by_its_fields() {
+        for (body, field, given) in [
+            (r#"{"name":"a b"}"#, "/name", "\"a b\""),
+            (r#"{"name":"a.b"}"#, "/name", "\"a.b\""),
+            (r#"{"name":"x","hosts":17}"#, "/hosts", "17"),
+            (r#"{"name":"x","hosts":1}"#, "/hosts", "1"),
+            (r#"{"name":"x","hosts":3,"middle":true}"#, "/hosts", "3"),
+            (r#"{"name":"x","mtu_bytes":20}"#, "/mtu_bytes", "20"),
+            (r#"{"name":"x","impair":"loss 300%"}"#, "/impair", "300"),
+        ] {
+            let problem = check(&serde_json::from_str(body).unwrap()).unwrap_err();
+            let error = &problem.errors[0];
+            assert_eq!((problem.status, error.field.as_str()), (422, field), "{body}");
+            assert!(error.given.as_deref().unwrap().contains(given), "{body}: {error:?}");
+            assert!(error.accepted.is_some(), "{body}: {error:?}");
+            assert!(!problem.detail.contains("--"), "{body}: {problem:?}");
+        }
+        for body in
+            [r#"{"name":"a_b","impair":"loss 1%, delay 20ms"}"#, r#"{"name":"x","hosts":16}"#]
+        {
+            assert!(check(&serde_json::from_str(body).unwrap()).is_ok(), "{body}");
+        }
+    }
 }
