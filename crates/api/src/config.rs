@@ -95,6 +95,16 @@ pub enum ApiError {
         /// Which line.
         line: usize,
     },
+    /// A file or directory that gives rights, and that others may change.
+    #[error(
+        "{flag}: {source}; accepted: what root or the user that runs this alone may change, with all that it stands in"
+    )]
+    Untrusted {
+        /// By which flag it was named.
+        flag: &'static str,
+        /// What of it, and who.
+        source: weir_net::trust::Distrust,
+    },
     /// The launcher.
     #[error("start the launcher: {0}")]
     Launcher(std::io::Error),

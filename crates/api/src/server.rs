@@ -17,7 +17,7 @@ use crate::bodies::Bodies;
 use crate::config::{ApiError, Config};
 use crate::guard::{self, Rates, Tokens};
 use crate::handlers::page;
-use crate::supervise::{Clients, Launcher, ServerNews};
+use crate::supervise::{Clients, Launcher, ServerNews, earlier};
 use crate::types::{Kind, State, StateEvent};
 use crate::{clock, routes, serve};
 
@@ -45,10 +45,7 @@ impl Server {
         }
         let address = config.address;
         let (router, app) = assemble(config, directory, launcher)?;
-        let looking = app.clone();
-        let look = move || crate::supervise::earlier::take_up(&looking);
-        // What can't be looked at is not offered; the server begins all the same.
-        let _ = tokio::task::spawn_blocking(look).await;
+        earlier::take_up_within(&app, earlier::PATIENCE).await;
         let listener = TcpListener::bind(address)
             .await
             .map_err(|source| ApiError::Listen { address, source })?;
@@ -124,6 +121,10 @@ pub(crate) fn assemble(
     launcher: Option<UnixStream>,
 ) -> Result<(Router, Shared), ApiError> {
     let tokens = config.token_file.as_deref().map(Tokens::read).transpose()?;
+    if let Some(scripts) = &config.scripts {
+        let untrusted = |source| ApiError::Untrusted { flag: "--allow-commands", source };
+        weir_net::trust::trusted(scripts).map_err(untrusted)?;
+    }
     let (routes, document) = routes::routes();
     let launcher = Launcher::new(launcher, directory.path())?;
     let audit = Audit::new(audit_path(&config));

@@ -5,9 +5,10 @@ mod common;
 #[path = "../../api/tests/http/mod.rs"]
 mod http;
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use common::{WEIR, skip, until, wait};
@@ -50,8 +51,9 @@ impl<'a> Ui<'a> {
         let address = loop {
             let mut line = String::new();
             assert!(stdout.read_line(&mut line).unwrap() > 0, "weir serve --ui ended");
-            if let Some(at) = line.trim().strip_prefix("page and API on http://") {
-                break at.trim_end_matches('/').parse().unwrap();
+            // With the page in the program or without.
+            if let Some((_, at)) = line.split_once("API on http://") {
+                break at.split('/').next().unwrap().trim().parse().unwrap();
             }
         };
         Ui { child, address, lab, _stdout: stdout }
@@ -341,6 +343,7 @@ fn an_emulator_in_the_middle_does_what_was_asked_and_outlives_its_server() {
     let again = Ui::start(dir.path(), Some((&lab, "m")), &["-p", "9350"]);
     assert_eq!(again.get(&path)["stopped_flows"], json!(["weir"]));
     assert_eq!(again.get("/emulators")["emulators"].as_array().unwrap().len(), 1);
+    assert!(again.get(&path)["lab"].is_null(), "its lab has no name");
     again.ask("DELETE", &path, None).expect(204);
     assert_eq!(again.get("/emulators")["emulators"], json!([]));
     // What it is refused is said in its words.
@@ -446,6 +449,80 @@ fn a_journal_is_written_where_the_server_wants_it_and_goes_with_its_emulator() {
 }
 
 #[test]
+fn a_named_lab_and_its_emulator_are_told_of_by_their_names() {
+    const TEST: &str = "a_named_lab_and_its_emulator_are_told_of_by_their_names";
+    if effective_user_id() != 0 {
+        return skip(TEST, "needs root");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let words = ["-p", &*port, "-B", "127.0.0.1"];
+    let ui = Ui::start(dir.path(), None, &words);
+    let lab = json!({ "name": "the_lab", "middle": true });
+    ui.ask("POST", "/labs", Some(lab.clone())).expect(201);
+    // What was made goes, whatever is found.
+    let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let refused = ui.ask("POST", "/labs", Some(lab)).expect(422);
+        assert_eq!(refused["errors"][0]["field"], "/name", "{refused}");
+        let wrong = json!({ "interfaces": ["to-a", "to-z"], "lab": "the_lab/m" });
+        let refused = ui.ask("POST", "/emulators", Some(wrong)).expect(422);
+        assert_eq!(refused["errors"][0]["field"], "/interfaces/1", "{refused}");
+        let wanted = json!({ "interfaces": ["to-a", "to-b"], "lab": "the_lab/m" });
+        let made = ui.ask("POST", "/emulators", Some(wanted)).expect(201);
+        assert_eq!(made["lab"], "the_lab/m");
+        // Another server knows it too.
+        let other = Ui::start(dir.path(), None, &["-p", &free_port(), "-B", "127.0.0.1"]);
+        let path = format!("/emulators/{}", made["id"].as_str().unwrap());
+        assert_eq!(other.get(&path)["lab"], "the_lab/m");
+    }));
+    ui.ask("DELETE", "/labs/the_lab", None).expect(204);
+    if let Err(why) = found {
+        std::panic::resume_unwind(why);
+    }
+}
+
+/// The network namespaces, other than this program's, of what was started with this directory: processes by their environment.
+fn namespaces_of(directory: &Path) -> BTreeSet<PathBuf> {
+    let own = std::fs::read_link("/proc/self/ns/net").unwrap();
+    let mark = format!("WEIR_DATA_DIR={}", directory.join("data").display());
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    let is_of = |path: &Path| {
+        let words = std::fs::read(path.join("environ")).unwrap_or_default();
+        words.split(|byte| *byte == 0).any(|word| word == mark.as_bytes())
+    };
+    // One that ends meanwhile is none.
+    let found = all.map(|entry| entry.path()).filter(|path| is_of(path));
+    found
+        .filter_map(|path| std::fs::read_link(path.join("ns/net")).ok())
+        .filter(|at| *at != own)
+        .collect()
+}
+
+#[test]
+fn the_demo_that_is_stopped_leaves_nothing_behind() {
+    const TEST: &str = "the_demo_that_is_stopped_leaves_nothing_behind";
+    if effective_user_id() != 0 {
+        return skip(TEST, "needs root");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let ui = Ui::start(dir.path(), None, &["-p", &free_port(), "-B", "127.0.0.1"]);
+    let mut events = ui.events("?topics=demo");
+    ui.ask("POST", "/demo", Some(json!({}))).expect(202);
+    until("its hosts are there", || !namespaces_of(dir.path()).is_empty());
+    ui.ask("POST", "/demo/stop", None).expect(202);
+    events.until("state", |e| e["kind"] == "demo" && e["state"] == "interrupted");
+    until("its hosts are gone", || namespaces_of(dir.path()).is_empty());
+    let demo = ui.get("/demo");
+    assert_eq!(
+        (&demo["state"], &demo["exit_code"]),
+        (&json!("interrupted"), &json!(130)),
+        "{demo}"
+    );
+    assert!(demo["result"].is_null(), "{demo}");
+    assert_eq!(ui.get("/labs")["labs"], json!([]));
+}
+
+#[test]
 fn a_dead_man_lets_everything_pass() {
     const TEST: &str = "a_dead_man_lets_everything_pass";
     if effective_user_id() != 0 {
@@ -503,8 +580,10 @@ fn an_experiment_outlives_its_server_and_is_gone_on_with_by_the_next() {
     });
     // Half a second each, so that no server is slow enough to see their end: it is stopped here.
     let first = Ui::start(dir.path(), None, &words);
-    first.ask("POST", "/sweeps", Some(sweep)).expect(201);
-    until("a run is done", || first.get("/runs")["total"].as_u64() >= Some(1));
+    let begun = first.ask("POST", "/sweeps", Some(sweep)).expect(201);
+    // Its runs are found by its id while it runs.
+    let label = format!("/runs?tag=experiment={}", begun["id"].as_str().unwrap());
+    until("a run is done", || first.get(&label)["total"].as_u64() >= Some(1));
     drop(first);
     let ui = Ui::start(dir.path(), None, &words);
     let open = || -> Option<Value> {
@@ -513,16 +592,17 @@ fn an_experiment_outlives_its_server_and_is_gone_on_with_by_the_next() {
     };
     until("it is offered", || open().is_some());
     let one = open().unwrap();
-    assert_eq!((&one["name"], &one["state"]), (&json!("sweep"), &json!("ended")), "{one}");
+    assert_eq!((&one["name"], &one["state"]), (&json!("sweep"), &json!("interrupted")), "{one}");
     let mut events = ui.events("?topics=experiments");
     let path = format!("/experiments/{}", one["id"].as_str().unwrap());
-    let later = ui.ask("POST", &format!("{path}/resume"), None).expect(201);
-    let path = format!("/experiments/{}", later["id"].as_str().unwrap());
+    assert_eq!(one["id"], begun["id"], "the id that it was begun with");
+    let later = ui.ask("POST", &format!("{path}/resume"), None).expect(202);
+    assert_eq!(later["id"], one["id"]);
     let total = || ui.get("/runs")["total"].as_u64();
     let before = total();
     until("it goes on", || total() > before);
     ui.ask("POST", &format!("{path}/stop"), None).expect(202);
-    events.until("state", |e| e["id"] == later["id"] && e["state"] == "ended");
+    events.until("state", |e| e["id"] == later["id"] && e["state"] == "interrupted");
     let ended = ui.get(&path);
     assert_eq!(
         (&ended["outcome"]["status"], &ended["can_go_on"]),

@@ -4,6 +4,7 @@ import { ApiError, byPlace, call, errorsBelow, get, path, post, remove } from '.
 import type { Alarm, Applied, Edited, EmulatorEntry, EmulatorList, Report, Validation } from './api/shapes';
 import { stream } from './live/stream.svelte';
 import { at, changes, fieldOf, type Json, type JsonObject, lawsOf, put, resolve, same, type Schema } from './schema/model';
+import { isOver } from './states';
 
 /** Packets and bits a second of one flow and direction, from two reports. */
 export interface Pace {
@@ -139,7 +140,7 @@ export class Board {
       hello: () => void this.load().catch(() => {}),
       sample: (event) => event.kind === 'emulators' && event.id === id && event.emulator && this.take(event.emulator),
       state: (event) => {
-        if (event.kind === 'emulators' && event.id === id && (event.state === 'ended' || event.state === 'failed')) this.gone = true;
+        if (event.kind === 'emulators' && event.id === id && isOver(event.state)) this.gone = true;
       },
       alarm: (event) => event.id === id && this.#alarm(event.alarm),
       edited: (event) => event.document === `emulators/${id}/configuration` && void this.#edited(event).catch(() => {}),

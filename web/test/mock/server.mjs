@@ -316,32 +316,30 @@ export class Mock {
 
   // -- experiments -------------------------------------------------------------------------------------------------
 
-  startExperiment({ scenario }, kept) {
+  startExperiment({ scenario }, before) {
     const step = { name: 'loss', action: 'sweep', outcome: 'passed', seconds: 4.2, axes: ['loss'], expectations: [{ text: 'mean loss < 3 %', outcome: 'passed', bound: 0.03, measured: 0.0102, count: 5, reason: '1.02 % ± 0.08 % is below 3 %', at: {} }], points: [{ at: { loss: '1%' }, runs: 5, disturbed: 0, failed: 0, metrics: { loss: { count: 5, mean: 0.0102, min: 0.009, max: 0.011, interval: { low: 0.0094, high: 0.011, confidence_ratio: 0.95 } } }, published: [] }], runs: [{ id: [...this.records.keys()][0], repetition: 1, disturbed: false, superseded: false, metrics: {}, warnings: [], at: {} }], found: [], steps: [] };
-    const one = { id: `x${(this.#number += 1)}`, state: 'running', name: scenario, title: 'Latency under load', asked_at: new Date().toISOString(), progress: ['lab made'], can_go_on: false };
-    this.experiments.unshift(one);
+    const one = before ?? { id: `x${(this.#number += 1)}`, name: scenario, title: 'Latency under load', asked_at: new Date().toISOString(), progress: ['lab made'] };
+    if (before === undefined) this.experiments.unshift(one);
+    Object.assign(one, { state: 'running', can_go_on: false, ended_at: undefined, exit_code: undefined, verdict: undefined, outcome: undefined });
     this.#told('experiments', one);
     const ended = (code, words, outcome, status, steps) => {
-      one.state = 'ended';
+      one.state = status === 'complete' ? 'ended' : status;
+      one.verdict = outcome;
       one.ended_at = new Date().toISOString();
       one.exit_code = code;
       one.progress.push(words);
       one.outcome = { schema: 'weir.experiment/1', id: one.id, name: scenario, outcome, status, seconds: 4.2, seed: '0x7', started_at: one.asked_at, version: '0.1.0', method: 'Round trips before a test and during it.', steps, variables: {}, tags: [], command: [], quick: true, simulated: false };
       this.#told('experiments', one);
     };
-    const work = setTimeout(() => {
-      // Who goes on to the end leaves nothing of what was stopped to be gone on with.
-      for (const other of this.experiments) if (other.kept === one.kept) other.can_go_on = false;
-      ended(0, 'loss: passed', 'passed', 'complete', [step]);
-    }, this.experimentMs);
+    const work = setTimeout(() => ended(0, 'loss: passed', 'passed', 'complete', [step]), this.experimentMs);
     this.#timers.add(work);
     const stop = () => {
-      if (one.state === 'ended') return;
+      if (one.state !== 'running') return;
       clearTimeout(work);
       one.can_go_on = true;
       ended(130, 'loss: skipped, interrupted', 'skipped', 'interrupted', [{ ...step, outcome: 'skipped', reason: 'interrupted: 2 of 5 runs were made', expectations: [], points: step.points.map((point) => ({ ...point, runs: 2 })) }]);
     };
-    for (const [name, value] of Object.entries({ kept: kept ?? one.id, stop })) Object.defineProperty(one, name, { value, enumerable: false });
+    Object.defineProperty(one, 'stop', { value: stop, enumerable: false, configurable: true });
     return one;
   }
 
@@ -353,7 +351,7 @@ export class Mock {
     const ended = (more) => {
       clearTimeout(work);
       this.#demoEnds = undefined;
-      this.demo = { ...this.demo, state: 'ended', ended_at: new Date().toISOString(), ...more };
+      this.demo = { ...this.demo, state: more.result === undefined ? 'interrupted' : 'ended', ended_at: new Date().toISOString(), ...more };
       told();
     };
     const work = setTimeout(() => ended({ exit_code: 5, result: { ...sample('demo'), simulated: simulate, ...(simulate && { clean: undefined }) } }), this.experimentMs);
@@ -544,7 +542,7 @@ export class Mock {
         if (one === undefined) throw missing();
         if (part === 'stop') return one.stop(), { status: 202, body: one };
         if (!one.can_go_on) throw new Refused(409, `experiment ${id} can't be gone on with: it has come to its end, or its journal is gone`);
-        return { status: 201, body: this.startExperiment({ scenario: one.name }, one.kept) };
+        return { status: 202, body: this.startExperiment({ scenario: one.name }, one) };
       }
       case 'POST sweeps': {
         const errors = body.over.flatMap((one, index) => (/^\w+=[\w.,:*]+$/.test(one) ? [] : [refuse(`/over/${index}`, one, 'NAME=VALUES')]));

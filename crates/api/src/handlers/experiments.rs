@@ -91,7 +91,8 @@ pub(crate) async fn start(
         move || prepare(&app, name, document, &set.into_iter().collect(), &hosts, quick)
     };
     let ready = heavy(&app, work).await?;
-    let order = Order::Run {
+    let order = |id| Order::Run {
+        id,
         scenario: ready.path,
         quick: request.quick,
         simulate: request.simulate,
@@ -135,7 +136,9 @@ fn prepare(
             let beside = found.path.parent().map(PathBuf::from).unwrap_or_default();
             scenarios::checked("/scenario", &scenario, beside.clone(), app.config.words)?;
             let runs_commands = scenarios::described(&found).0.runs_commands;
-            let (path, directory) = if set.is_empty() && !runs_commands {
+            // Read again by its name only where nobody else can have changed it by then.
+            let as_it_is = set.is_empty() && !runs_commands && found.distrust.is_none();
+            let (path, directory) = if as_it_is {
                 (std::fs::canonicalize(&found.path).map_err(failed)?, None)
             } else {
                 // The scenario as it was looked at, and beside it what was beside it.
@@ -220,7 +223,8 @@ pub(crate) async fn sweep(
     let text = weir_model::plan::Plan { host: None, ..request.plan.clone() };
     let text = serde_json::to_vec(&text).map_err(Problem::internal)?;
     let path = app.write_private(&plan, &text).map_err(Problem::internal)?;
-    let order = Order::Sweep {
+    let order = |id| Order::Sweep {
+        id,
         host,
         plan,
         over: request.over,
@@ -240,7 +244,7 @@ pub(crate) async fn sweep(
 }
 
 pub(crate) async fn get(State(app): State<Shared>, Part(id): Part) -> Answer<ExperimentState> {
-    app.experiments.get(&id).map(Json200)
+    supervise::experiment(&app, &id).await.map(Json200)
 }
 
 pub(crate) async fn forget(
@@ -259,7 +263,7 @@ pub(crate) async fn stop(State(app): State<Shared>, Part(id): Part) -> Result<Re
 
 pub(crate) async fn resume(State(app): State<Shared>, Part(id): Part) -> Result<Response, Problem> {
     let state = supervise::resume_experiment(&app, &id).await?;
-    Ok(answer(StatusCode::CREATED, &state, None))
+    Ok(answer(StatusCode::ACCEPTED, &state, None))
 }
 
 pub(crate) async fn report(
@@ -267,7 +271,7 @@ pub(crate) async fn report(
     Part(id): Part,
     Query(query): Query<ReportQuery>,
 ) -> Result<Response, Problem> {
-    let outcome = app.experiments.outcome(&id)?;
+    let outcome = supervise::experiment_outcome(&app, &id).await?;
     heavy(&app, move || match query.format {
         ReportFormat::Json => Ok(answer(StatusCode::OK, &outcome, None)),
         _ => rendered(&page::of_experiment(&outcome), &query),
@@ -276,6 +280,6 @@ pub(crate) async fn report(
 }
 
 pub(crate) async fn figures(State(app): State<Shared>, Part(id): Part) -> Answer<FigureList> {
-    let outcome = app.experiments.outcome(&id)?;
+    let outcome = supervise::experiment_outcome(&app, &id).await?;
     heavy(&app, move || Ok(data_of(&page::of_experiment(&outcome)))).await.map(Json200)
 }

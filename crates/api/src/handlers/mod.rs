@@ -173,8 +173,12 @@ mod unit {
         }
         assert_eq!(app.heavy.available_permits(), all - 1);
         drop(go);
-        while app.heavy.available_permits() < all {
-            tokio::task::yield_now().await;
-        }
+        let given_back = async {
+            while app.heavy.available_permits() < all {
+                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+            }
+        };
+        let limit = std::time::Duration::from_secs(60);
+        tokio::time::timeout(limit, given_back).await.expect("the place is not given back");
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use super::orders::Order;
-use super::output::{Line, error_in, keep_words};
+use super::output::told;
 use crate::app::{Shared, lock};
 use crate::problem::Problem;
 use crate::types::{Kind, State, StateEvent};
@@ -45,24 +45,12 @@ pub(crate) async fn start(app: &Shared, no_lab: bool) -> Result<(), Problem> {
     tell(app, State::Running, None);
     let app = app.clone();
     tokio::spawn(async move {
-        let mut words = String::new();
-        if let Some(output) = started.output {
-            let mut lines = output.lines();
-            while let Some(line) = lines.recv().await {
-                match line {
-                    Line::Words(line) => {
-                        keep_words(&mut words, &line);
-                        lock(&app.calibrating.0).step = Some(line);
-                    }
-                    Line::Out(line) if line.starts_with("{\"error\"") => {
-                        keep_words(&mut words, &error_in(&line));
-                    }
-                    Line::Out(_) => {}
-                }
-            }
-        }
-        let code = started.exit.await.ok().and_then(|e| e.code);
-        let error = (code != Some(0)).then(|| words.trim().to_owned());
+        let told = told(started, |line| {
+            lock(&app.calibrating.0).step = Some(line.chars().take(1000).collect());
+        })
+        .await;
+        let is_done = told.exit.and_then(|e| e.code) == Some(0);
+        let error = (!is_done).then(|| told.why());
         *lock(&app.calibrating.0) = Progress { error: error.clone(), ..Progress::default() };
         tell(&app, if error.is_some() { State::Failed } else { State::Ended }, error);
     });

@@ -33,10 +33,10 @@ pub(super) fn arguments(place: &Place, order: &Order) -> Result<CommandLine, Str
             test.words()?.iter().for_each(|w| add(w.to_string_lossy().into_owned()));
             at.clone_from(from);
         }
-        Order::Run { scenario, quick, simulate, hosts, key_file, seed } => {
+        Order::Run { id, scenario, quick, simulate, hosts, key_file, seed } => {
             add("run".into());
             add("--json".into());
-            add("--by-api".into());
+            add(value("--by-api", &word(id, 64)?)?);
             for (flag, wanted) in [("--quick", quick), ("--simulate", simulate)] {
                 if *wanted {
                     add(flag.into());
@@ -59,6 +59,7 @@ pub(super) fn arguments(place: &Place, order: &Order) -> Result<CommandLine, Str
             add(value("--head", &word(head, 64)?)?);
         }
         Order::Sweep {
+            id,
             host: to,
             plan,
             over,
@@ -74,7 +75,7 @@ pub(super) fn arguments(place: &Place, order: &Order) -> Result<CommandLine, Str
         } => {
             add("sweep".into());
             add("--json".into());
-            add("--by-api".into());
+            add(value("--by-api", &word(id, 64)?)?);
             add(value("--plan", &path(&inside(&place.directory, plan)?))?);
             for (flag, list) in [("--over", over), ("--metric", metrics), ("--expect", expect)] {
                 for one in list {
@@ -267,6 +268,18 @@ mod tests {
         let (_, line) =
             arguments(&place(), &Order::Resume { id: "x-1".into(), head: "0a".into() }).unwrap();
         assert_eq!(line, ["run", "--json", "--resume=x-1", "--head=0a"]);
+        let run = |id: &str| Order::Run {
+            id: id.into(),
+            scenario: "/s.json".into(),
+            quick: false,
+            simulate: false,
+            hosts: Default::default(),
+            key_file: None,
+            seed: None,
+        };
+        let (_, line) = arguments(&place(), &run("x-1")).unwrap();
+        assert_eq!(line, ["run", "--json", "--by-api=x-1", "--", "/s.json"]);
+        assert!(arguments(&place(), &run("../x")).is_err());
         let (_, line) = arguments(&place(), &emulator("a", "c", "x-1")).unwrap();
         assert_eq!(line[line.len() - 3..], ["--", "a", "b"]);
         assert!(line.contains(&"--dead-man=3s".to_owned()), "{line:?}");

@@ -4,9 +4,8 @@ use std::sync::Mutex;
 
 use serde_json::Value;
 
-use super::MOST_PRINTED_BYTES;
 use super::orders::Order;
-use super::output::{Line, error_in, keep_words};
+use super::output::told;
 use crate::app::{Shared, lock};
 use crate::clock;
 use crate::problem::Problem;
@@ -92,32 +91,18 @@ pub(crate) async fn start(app: &Shared, seconds: u32, simulate: bool) -> Result<
 }
 
 async fn watch(app: Shared, started: super::launcher::Started) {
-    let (mut words, mut printed) = (String::new(), String::new());
-    if let Some(output) = started.output {
-        let mut lines = output.lines();
-        while let Some(line) = lines.recv().await {
-            match line {
-                Line::Words(line) => {
-                    keep_words(&mut words, &line);
-                    let line: String = line.trim().chars().take(1000).collect();
-                    app.demo.change(|demo| {
-                        if demo.progress.len() >= MOST_LINES {
-                            demo.progress.remove(0);
-                        }
-                        demo.progress.push(line);
-                    });
-                    tell(&app);
-                }
-                Line::Out(line) if printed.len() < MOST_PRINTED_BYTES => {
-                    printed.push_str(&line);
-                    printed.push('\n');
-                }
-                Line::Out(_) => {}
+    let told = told(started, |line| {
+        let line: String = line.trim().chars().take(1000).collect();
+        app.demo.change(|demo| {
+            if demo.progress.len() >= MOST_LINES {
+                demo.progress.remove(0);
             }
-        }
-    }
-    let exit = started.exit.await.ok();
-    let found: Option<Value> = serde_json::from_str(&printed).ok();
+            demo.progress.push(line);
+        });
+        tell(&app);
+    })
+    .await;
+    let found: Option<Value> = serde_json::from_str(&told.printed).ok();
     let result = found.filter(|value| value["schema"] == SCHEMA);
     {
         let mut inner = lock(&app.demo.0);
@@ -125,19 +110,13 @@ async fn watch(app: Shared, started: super::launcher::Started) {
         let is_stopped = inner.is_stopped;
         if let Some(demo) = &mut inner.latest {
             demo.ended_at = Some(clock::now());
-            demo.exit_code = exit.and_then(|e| e.code);
-            demo.state = Some(State::Ended);
-            if result.is_none() && !is_stopped {
-                demo.state = Some(State::Failed);
-                let told = [error_in(&printed), words.trim().into()];
-                let told = told.into_iter().find(|words: &String| !words.is_empty());
-                demo.error = Some(match (told, exit.and_then(|e| e.signal)) {
-                    (_, Some(signal)) => format!("its program was killed by signal {signal}"),
-                    (told, None) => {
-                        told.unwrap_or_else(|| "its program ended without a word".into())
-                    }
-                });
-            }
+            demo.exit_code = told.exit.and_then(|e| e.code);
+            demo.state = Some(match (&result, is_stopped) {
+                (Some(_), _) => State::Ended,
+                (None, true) => State::Interrupted,
+                (None, false) => State::Failed,
+            });
+            demo.error = (demo.state == Some(State::Failed)).then(|| told.why());
             demo.result = result.map(AnyJson);
         }
     }

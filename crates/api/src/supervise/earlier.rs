@@ -1,29 +1,37 @@
-//! Experiments that an earlier server began and that did not come to their end: their journals stand beside the runs.
+//! Experiments that are kept beside the runs: their journals and their results. An earlier server or the command line began them.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use serde::Deserialize;
 use weir_experiment::scenario::journal::{Head, look};
-use weir_model::experiment::Scenario;
+use weir_model::experiment::{Experiment, Outcome, Scenario};
+use weir_model::record::Status;
 
-use super::experiments::tell;
+use super::experiments::{reason_of, state_of, tell};
 use super::orders::word;
 use crate::app::{App, Shared, lock};
+use crate::clock;
 use crate::handlers::heavy;
 use crate::problem::Problem;
 use crate::scenarios;
 use crate::types::{ExperimentState, State};
 
-/// Most journals that are looked at when a server begins, and most experiments that it takes up: the newest.
+/// Most experiments that are looked at when a server begins, the newest; and most that it takes up of those that it might go on with,
+/// and of all others.
 const MOST_LOOKED_AT: usize = 1000;
 const MOST_TAKEN_UP: usize = 50;
+/// How long a server that begins waits for this look. A directory can be slow, and its results long; the look goes on beside then, and
+/// what it finds comes into the list, and to the stream's readers, as it is found.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What is known of kept experiments, and may be otherwise when it is looked at again.
 #[derive(Debug, Default)]
 pub(crate) struct Earlier {
-    /// Those that were still running: of another server, or about to end with the one before.
+    /// Those that were still running: of another program, or about to end with the server before.
     waiting: Mutex<Vec<String>>,
     /// The results of those that can be gone on with, as they were when they were read last.
     seen: Mutex<BTreeMap<String, Option<Stamp>>>,
@@ -38,27 +46,51 @@ type Stamp = (u64, u64, i64, i64);
 enum Found {
     /// It can be gone on with, or could be.
     Open(Box<ExperimentState>),
+    /// It has come to its end, or is somebody else's to go on with.
+    Closed(Box<ExperimentState>),
     /// Some program has it now.
     Running,
-    /// It has come to its end, or the API did not begin it.
+    /// Nothing that can be read.
     Other,
 }
 
-/// Looks at the newest journals; to be called before anything is started here.
-pub(crate) fn take_up(app: &App) {
+/// Takes up what is kept, and waits for that no longer than this.
+pub(crate) async fn take_up_within(app: &Shared, patience: Duration) {
+    let app = app.clone();
+    let looking = tokio::spawn(async move {
+        let all = app.clone();
+        // What can't be looked at is not in the list; the server begins all the same.
+        let _ = heavy(&app, move || {
+            take_up(&all);
+            Ok(())
+        })
+        .await;
+    });
+    let _ = tokio::time::timeout(patience, looking).await;
+}
+
+/// Looks at what is kept, the newest first.
+fn take_up(app: &App) {
     let kept = weir_runs::Experiments::of(&app.config.place);
-    let mut taken = 0;
+    let (mut open, mut closed) = (0, 0);
     for id in kept.ids().unwrap_or_default().into_iter().rev().take(MOST_LOOKED_AT) {
-        match look_at(app, &id) {
-            Found::Open(state) => {
-                app.experiments.take_up(*state, id);
-                taken += 1;
-            }
-            Found::Running => lock(&app.earlier.waiting).push(id),
-            Found::Other => {}
+        // One that this server has begun meanwhile is its own to tell of.
+        if (open >= MOST_TAKEN_UP && closed >= MOST_TAKEN_UP) || app.experiments.knows(&id) {
+            continue;
         }
-        if taken >= MOST_TAKEN_UP {
-            return;
+        let (state, count) = match look_at(app, &id) {
+            Found::Open(state) => (state, &mut open),
+            Found::Closed(state) => (state, &mut closed),
+            Found::Running => {
+                lock(&app.earlier.waiting).push(id);
+                continue;
+            }
+            Found::Other => continue,
+        };
+        if *count < MOST_TAKEN_UP {
+            *count += 1;
+            app.experiments.take_up(*state);
+            tell(app, &id);
         }
     }
 }
@@ -87,8 +119,8 @@ fn look_again(app: &App) {
     let waiting = std::mem::take(&mut *lock(&app.earlier.waiting));
     for id in waiting {
         match look_at(app, &id) {
-            Found::Open(state) => {
-                app.experiments.take_up(*state, id.clone());
+            Found::Open(state) | Found::Closed(state) => {
+                app.experiments.take_up(*state);
                 tell(app, &id);
             }
             Found::Running => lock(&app.earlier.waiting).push(id),
@@ -113,49 +145,106 @@ fn look_again(app: &App) {
     }
 }
 
-/// With no part of it can be gone on any more.
-fn settle(app: &App, kept: &str) {
-    let words = "it has come to its end by another program, or its journal is gone";
-    app.experiments.settle(kept, Some(words)).iter().for_each(|id| tell(app, id));
+/// It can't be gone on with any more.
+fn settle(app: &App, id: &str) {
+    let (found, words) = match look_at(app, id) {
+        Found::Closed(found) => (Some(*found), "it has come to its end by another program"),
+        _ => (None, "its journal is gone"),
+    };
+    if app.experiments.settle(id, found, words) {
+        tell(app, id);
+    }
+}
+
+/// What a list needs of a result, whose runs and points are not kept in memory.
+#[derive(Deserialize)]
+struct Summary {
+    id: String,
+    name: String,
+    title: Option<String>,
+    started_at: String,
+    status: Status,
+    outcome: Outcome,
+    steps: Vec<StepSummary>,
+}
+
+#[derive(Deserialize)]
+struct StepSummary {
+    outcome: Outcome,
+    reason: Option<String>,
+}
+
+/// What came of a kept experiment, its latest session's.
+pub(super) fn outcome(app: &App, id: &str) -> Option<Experiment> {
+    let text = weir_runs::Experiments::of(&app.config.place).read(id).ok().flatten()?;
+    serde_json::from_str(&text).ok().filter(|found: &Experiment| found.id == id)
 }
 
 fn look_at(app: &App, id: &str) -> Found {
-    let kept = weir_runs::Experiments::of(&app.config.place);
-    if word(id, 64).is_err() || !kept.is_open(id) {
+    if word(id, 64).is_err() {
         return Found::Other;
+    }
+    let kept = weir_runs::Experiments::of(&app.config.place);
+    let text = kept.read(id).ok().flatten();
+    let result: Option<Summary> = text.and_then(|text| serde_json::from_str(&text).ok());
+    let result = result.filter(|found| found.id == id);
+    let ended_at = || kept.result(id).metadata().and_then(|m| m.modified()).ok().map(clock::of);
+    let of_result = |found: &Summary| ExperimentState {
+        id: id.into(),
+        state: state_of(found.status),
+        name: found.name.clone(),
+        title: found.title.clone(),
+        asked_at: found.started_at.clone(),
+        ended_at: ended_at(),
+        progress: vec![],
+        verdict: Some(found.outcome),
+        outcome: None,
+        exit_code: None,
+        can_go_on: false,
+        error: (found.status == Status::Partial)
+            .then(|| reason_of(found.steps.iter().map(|s| (s.outcome, s.reason.as_deref())))),
+    };
+    let is_complete = |found: &Summary| found.status == Status::Complete;
+    if let Some(done) = result.as_ref().filter(|found| is_complete(found)) {
+        return Found::Closed(Box::new(of_result(done)));
     }
     let (head, scenario) = match read(app, id) {
         Some((head, false, scenario)) => (head, scenario),
         Some((_, true, _)) => return Found::Running,
-        None => return Found::Other,
+        // It can't be gone on with, and what it measured is there all the same.
+        None => return result.map_or(Found::Other, |r| Found::Closed(Box::new(of_result(&r)))),
     };
-    let text = kept.read(id).ok().flatten();
-    let outcome = text.and_then(|text| serde_json::from_str(&text).ok());
     let why_not = scenario.as_ref().map_err(Clone::clone).and_then(|s| right(app, &head, s)).err();
-    // One that this version can't read is told of all the same.
-    let (name, title) = scenario.map_or_else(|_| (id.into(), None), |s| (s.name, s.title));
-    Found::Open(Box::new(ExperimentState {
-        id: id.into(),
-        state: State::Ended,
-        name,
-        title,
-        asked_at: head.started_at,
-        ended_at: None,
-        progress: vec![
-            "begun by an earlier start of this server, and did not come to its end".into(),
-        ],
-        outcome,
-        exit_code: None,
-        can_go_on: why_not.is_none(),
-        error: why_not.map(|words| format!("it can't be gone on with: it {words}")),
-    }))
+    let mut state = match &result {
+        Some(found) => of_result(found),
+        // Killed before it told any result. One that this version can't read is told of all the same.
+        None => ExperimentState {
+            id: id.into(),
+            state: State::Interrupted,
+            name: scenario.as_ref().map_or_else(|_| id.into(), |s| s.name.clone()),
+            title: scenario.ok().and_then(|s| s.title),
+            asked_at: head.started_at,
+            ended_at: None,
+            progress: vec!["its program was gone before it came to its end".into()],
+            verdict: None,
+            outcome: None,
+            exit_code: None,
+            can_go_on: false,
+            error: None,
+        },
+    };
+    state.can_go_on = why_not.is_none();
+    let why_not = why_not.map(|words| format!("it can't be gone on with: it {words}"));
+    let told: Vec<String> = state.error.take().into_iter().chain(why_not).collect();
+    state.error = (!told.is_empty()).then(|| told.join("; "));
+    if head.by_api { Found::Open(Box::new(state)) } else { Found::Closed(Box::new(state)) }
 }
 
-/// The head of a journal that the API began, whether a program has it, and its scenario, or in words why that can't be read.
+/// The head of a journal, whether a program has it, and its scenario, or in words why that can't be read.
 fn read(app: &App, id: &str) -> Option<(Head, bool, Result<Scenario, String>)> {
     let path = weir_runs::Experiments::of(&app.config.place).journal(id);
     let (head, is_running) = look(&path).ok()?;
-    if !head.by_api || head.id != id {
+    if head.id != id {
         return None;
     }
     let scenario = Scenario::parse_kept(&head.scenario, head.quick, &head.set, &head.hosts)
@@ -165,6 +254,9 @@ fn read(app: &App, id: &str) -> Option<(Head, bool, Result<Scenario, String>)> {
 
 /// Whether this server would run it: it may have been started with other rights than the one that began it.
 fn right(app: &App, head: &Head, scenario: &Scenario) -> Result<(), String> {
+    if !head.by_api {
+        return Err("was begun on the command line, and nobody looked at what it runs: weir run --resume goes on with it".into());
+    }
     scenarios::right_kept(scenario, app.config.scripts.as_deref())?;
     // What this server made for it stands in a directory of its own.
     let private = app.directory.path().canonicalize().ok();
@@ -216,7 +308,7 @@ mod tests {
         });
         let running =
             Journal::create(&kept.journal("1-x"), &serde_json::from_value(head).unwrap()).unwrap();
-        take_up(&app);
+        take_up_within(&app, LIMIT).await;
         assert_eq!(*lock(&app.earlier.waiting), ["1-x"]);
         let all = app.heavy.clone().acquire_many_owned(4).await.unwrap();
         let list = || crate::handlers::experiments::list(State(app.clone()));
@@ -229,9 +321,38 @@ mod tests {
         }
         // It is looked at once there is a place.
         drop((running, all));
-        while app.experiments.list().is_empty() {
-            tokio::task::yield_now().await;
-        }
+        listed(&app).await;
         assert!(app.experiments.list()[0].can_go_on);
+    }
+
+    #[tokio::test]
+    async fn a_look_that_takes_long_holds_no_server_up_and_is_heard_of_later() {
+        let (_, app) = crate::server::for_tests();
+        let kept = weir_runs::Experiments::prepare(&app.config.place).unwrap();
+        let done = serde_json::json!({
+            "schema": "weir.experiment/1", "id": "1-x", "version": "0", "name": "x", "started_at": "T",
+            "seconds": 1.0, "status": "complete", "command": [], "seed": "0x7", "steps": [], "outcome": "failed",
+        });
+        kept.keep("1-x", &done.to_string()).unwrap();
+        // Nobody gets to look while these are taken.
+        let all = app.heavy.clone().acquire_many_owned(4).await.unwrap();
+        let waited = tokio::time::timeout(LIMIT, take_up_within(&app, Duration::from_millis(1)));
+        assert!(waited.await.is_ok(), "the server waits");
+        assert!(app.experiments.list().is_empty());
+        drop(all);
+        listed(&app).await;
+        assert_eq!(app.experiments.list()[0].verdict, Some(Outcome::Failed));
+    }
+
+    /// Ends a broken test; no good one comes near it.
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    async fn listed(app: &Shared) {
+        let coming = async {
+            while app.experiments.list().is_empty() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(LIMIT, coming).await.expect("it does not come into the list");
     }
 }

@@ -1,16 +1,16 @@
-//! Experiments that run: `weir run` and `weir sweep` programs.
+//! Experiments that run: `weir run` and `weir sweep` programs. Each has one id: here, where it is kept, and as the label of its runs.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use weir_model::experiment::Experiment;
+use weir_model::experiment::{Experiment, Outcome};
 use weir_model::record::Status;
 
 use super::earlier;
-use super::launcher::Started;
+use super::launcher::{Exit, Started};
 use super::orders::Order;
-use super::output::{Line, error_in, keep_words};
+use super::output::{Line, follow, keep_words, why};
 use crate::app::{App, Shared, lock};
 use crate::clock;
 use crate::handlers::heavy;
@@ -30,10 +30,10 @@ struct Entry {
     pid: Option<u32>,
     /// What it was made of, a directory or a file of its own; goes at its end.
     made_of: Option<PathBuf>,
-    /// The id under which it is kept: of one that goes on, or that has told what came of it.
-    kept: Option<String>,
-    /// An earlier server began it.
+    /// It was found among what is kept: an earlier server or the command line began it.
     is_of_earlier: bool,
+    /// What came of it is read from where it is kept when it is asked for: it may have megabytes.
+    is_outcome_kept: bool,
     /// Nothing of it is left to be gone on with.
     has_ended: bool,
     /// It is off the list, and gone as soon as it has ended.
@@ -48,22 +48,15 @@ impl Experiments {
         shown.map(|e| ExperimentState { outcome: None, ..e.state.clone() }).collect()
     }
 
-    pub(crate) fn get(&self, id: &str) -> Result<ExperimentState, Problem> {
+    /// One of them; what came of it is there only where this server saw it come.
+    fn get(&self, id: &str) -> Result<ExperimentState, Problem> {
         let all = lock(&self.0);
         let found = all.get(id).filter(|e| !e.is_forgotten).map(|e| e.state.clone());
         found.ok_or_else(|| Problem::missing("experiment", id))
     }
 
-    /// What came of one that has ended.
-    pub(crate) fn outcome(&self, id: &str) -> Result<Experiment, Problem> {
-        let state = self.get(id)?;
-        state.outcome.ok_or_else(|| match state.state {
-            State::Failed => Problem::conflict("the experiment failed before it had a result"),
-            state if state.is_over() => {
-                Problem::conflict("the experiment was ended before it told a result")
-            }
-            _ => Problem::conflict("the experiment has not ended yet"),
-        })
+    pub(super) fn knows(&self, id: &str) -> bool {
+        lock(&self.0).contains_key(id)
     }
 
     fn change(&self, id: &str, change: impl FnOnce(&mut Entry)) {
@@ -78,59 +71,50 @@ impl Experiments {
         match all.get_mut(id) {
             Some(entry) if !entry.state.state.is_over() => entry.is_forgotten = true,
             _ => {
-                let gone = all.remove(id);
-                let (kept, made_of) = gone.map_or((None, None), |e| (e.kept, e.made_of));
-                if let Some(path) = made_of {
-                    give_up(&mut all, kept.as_deref(), path);
-                }
+                let made_of = all.remove(id).and_then(|e| e.made_of);
+                made_of.iter().for_each(|path| remove(path));
             }
         }
     }
 
-    /// A kept experiment has come to its end, in a way to be told of where it did so elsewhere: with no part of it that was
-    /// interrupted can be gone on. The ids of these parts.
-    pub(super) fn settle(&self, kept: &str, words: Option<&str>) -> Vec<String> {
-        let mut changed = vec![];
+    /// A kept experiment can't be gone on with any more, since it has come to its end elsewhere (`found` tells how) or what it goes on
+    /// from is gone. Whether that is news.
+    pub(super) fn settle(&self, id: &str, found: Option<ExperimentState>, words: &str) -> bool {
         let mut all = lock(&self.0);
-        if words.is_some() && goes_on(&all, kept).is_some() {
-            // It is about to tell its end itself.
-            return changed;
+        // One that runs tells its end itself.
+        let Some(entry) = all.get_mut(id).filter(|e| e.state.state.is_over()) else { return false };
+        entry.has_ended = true;
+        let is_news = std::mem::take(&mut entry.state.can_go_on);
+        if let Some(found) = found.filter(|_| is_news) {
+            let progress = std::mem::take(&mut entry.state.progress);
+            entry.state = ExperimentState { progress, can_go_on: false, ..found };
+            entry.is_outcome_kept = true;
         }
-        for (id, entry) in all.iter_mut() {
-            if entry.kept.as_deref() != Some(kept) || !entry.state.state.is_over() {
-                continue;
-            }
-            entry.has_ended = true;
-            if std::mem::take(&mut entry.state.can_go_on) {
-                entry.state.progress.extend(words.map(Into::into));
-                changed.push(id.clone());
-            }
+        if is_news {
+            entry.state.progress.push(words.into());
         }
-        changed
+        is_news
     }
 
-    /// The ids under which those are kept that can be gone on with.
+    /// Those that can be gone on with.
     pub(super) fn offered(&self) -> BTreeSet<String> {
         let all = lock(&self.0);
-        let open = all.values().filter(|e| e.state.can_go_on && !e.is_forgotten);
-        open.filter_map(|e| e.kept.clone()).collect()
+        let open = all.iter().filter(|(_, e)| e.state.can_go_on && !e.is_forgotten);
+        open.map(|(id, _)| id.clone()).collect()
     }
 
-    /// Takes up one that an earlier server began, unless it is here already.
-    pub(super) fn take_up(&self, state: ExperimentState, kept: String) {
-        let mut all = lock(&self.0);
-        if all.values().all(|e| e.kept.as_ref() != Some(&kept)) {
-            let entry = Entry {
-                pid: None,
-                made_of: None,
-                kept: Some(kept),
-                is_of_earlier: true,
-                has_ended: false,
-                is_forgotten: false,
-                state,
-            };
-            all.entry(entry.state.id.clone()).or_insert(entry);
-        }
+    /// Takes up one that is kept, unless it is here already.
+    pub(super) fn take_up(&self, state: ExperimentState) {
+        let entry = Entry {
+            pid: None,
+            made_of: None,
+            is_of_earlier: true,
+            is_outcome_kept: state.verdict.is_some(),
+            has_ended: state.state == State::Ended,
+            is_forgotten: false,
+            state,
+        };
+        lock(&self.0).entry(entry.state.id.clone()).or_insert(entry);
     }
 
     fn tidy(&self, most: usize) {
@@ -144,98 +128,77 @@ impl Experiments {
     }
 }
 
-/// The one in the list that has this kept experiment now.
-fn goes_on<'a>(all: &'a BTreeMap<String, Entry>, kept: &str) -> Option<&'a str> {
-    let is_it = |e: &&Entry| !e.state.state.is_over() && e.kept.as_deref() == Some(kept);
-    all.values().find(is_it).map(|e| e.state.id.as_str())
-}
-
-fn refuse_twice(all: &BTreeMap<String, Entry>, kept: &str) -> Result<(), Problem> {
-    goes_on(all, kept).map_or(Ok(()), |other| {
-        Err(Problem::conflict(format!("experiment {other} goes on with it already")))
-    })
-}
-
-/// What an experiment was made of is not needed for it any more: it goes, unless another part of the same one can be gone on with.
-fn give_up(all: &mut BTreeMap<String, Entry>, kept: Option<&str>, path: PathBuf) {
-    let is_part = |e: &&mut Entry| kept.is_some() && e.kept.as_deref() == kept && e.state.can_go_on;
-    match all.values_mut().find(|e| is_part(e)) {
-        Some(other) => other.made_of = Some(path),
-        None => remove(&path),
-    }
-}
-
-fn remove(path: &std::path::Path) {
+fn remove(path: &Path) {
     let _ = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
 }
 
-/// Starts an experiment and watches it; what it is `made_of` goes at its end, or when nobody can go on with it any more.
+/// An experiment with what came of it.
+pub(crate) async fn get(app: &Shared, id: &str) -> Result<ExperimentState, Problem> {
+    let mut state = app.experiments.get(id)?;
+    let is_kept = lock(&app.experiments.0).get(id).is_some_and(|e| e.is_outcome_kept);
+    if state.outcome.is_none() && is_kept {
+        let (app, id) = (app.clone(), id.to_owned());
+        state.outcome = heavy(&app.clone(), move || Ok(earlier::outcome(&app, &id))).await?;
+    }
+    Ok(state)
+}
+
+/// What came of one that has ended.
+pub(crate) async fn outcome(app: &Shared, id: &str) -> Result<Experiment, Problem> {
+    let state = get(app, id).await?;
+    state.outcome.ok_or_else(|| match state.state {
+        State::Failed => Problem::conflict("the experiment failed before it had a result"),
+        State::Ended => Problem::conflict("the experiment's result is not where it was kept"),
+        State::Interrupted => Problem::conflict("the experiment was ended before it told a result"),
+        _ => Problem::conflict("the experiment has not ended yet"),
+    })
+}
+
+/// How an experiment stands whose result says this.
+pub(super) fn state_of(status: Status) -> State {
+    match status {
+        Status::Complete => State::Ended,
+        Status::Partial => State::Failed,
+        Status::Interrupted => State::Interrupted,
+    }
+}
+
+/// Why one did not come to its end by itself: the step that could not be done, in its words.
+pub(super) fn reason_of<'a>(mut steps: impl Iterator<Item = (Outcome, Option<&'a str>)>) -> String {
+    let step = steps.find(|(outcome, _)| *outcome == Outcome::Error);
+    step.and_then(|(_, reason)| reason).unwrap_or("a step could not be done").into()
+}
+
+/// Refuses more than may run at the same time.
+fn refuse_too_many(all: &BTreeMap<String, Entry>, most: usize) -> Result<(), Problem> {
+    let running = all.values().filter(|e| !e.state.state.is_over()).count();
+    if running < most {
+        return Ok(());
+    }
+    let words = format!("{running} experiments are running, which is the limit");
+    Err(Problem::conflict(words))
+}
+
+/// Starts an experiment and watches it; `order` makes the order for the id that it gets. What it is `made_of` goes at its end, or when
+/// nobody can go on with it any more.
 pub(crate) async fn start(
     app: &Shared,
     name: &str,
     title: Option<String>,
-    order: Order,
+    order: impl FnOnce(String) -> Order,
     made_of: Option<PathBuf>,
-) -> Result<ExperimentState, Problem> {
-    begin(app, name, title, order, made_of, None).await
-}
-
-/// Goes on with an experiment that this server or an earlier one started and that did not come to its end. It is one of its own in
-/// the list; what it comes to holds the runs of both. Scenarios of others are not gone on with: nobody looked at what they would
-/// run.
-pub(crate) async fn resume(app: &Shared, id: &str) -> Result<ExperimentState, Problem> {
-    let before = app.experiments.get(id)?;
-    if !before.state.is_over() {
-        return Err(Problem::conflict(format!("experiment {id} has not ended yet")));
-    }
-    let (kept, is_of_earlier, has_ended) = {
-        let all = lock(&app.experiments.0);
-        let known = |e: &Entry| (e.kept.clone(), e.is_of_earlier, e.has_ended);
-        all.get(id).map_or((None, false, false), known)
-    };
-    // Of an earlier server's it is looked at now, whatever was found when this one began: the refusal tells what is found.
-    let may_go_on = before.can_go_on || (is_of_earlier && !has_ended);
-    let why_not = match (kept.filter(|_| may_go_on), &before.outcome) {
-        (Some(kept), _) => {
-            refuse_twice(&lock(&app.experiments.0), &kept)?;
-            let (looking, looked_at) = (app.clone(), kept.clone());
-            let head =
-                heavy(app, move || earlier::check(&looking, &looked_at, is_of_earlier)).await?;
-            let order = Order::Resume { id: kept.clone(), head };
-            return begin(app, &before.name, before.title, order, None, Some(kept)).await;
-        }
-        (None, Some(outcome)) if outcome.simulated => {
-            "ran on the virtual clock, and nothing of it is kept"
-        }
-        (None, None) if !has_ended => "failed before it had a result",
-        (None, _) => "has come to its end, or its journal is gone",
-    };
-    Err(Problem::conflict(format!("experiment {id} can't be gone on with: it {why_not}")))
-}
-
-async fn begin(
-    app: &Shared,
-    name: &str,
-    title: Option<String>,
-    order: Order,
-    made_of: Option<PathBuf>,
-    kept: Option<String>,
 ) -> Result<ExperimentState, Problem> {
     let limits = app.config.limits;
     app.experiments.tidy(limits.ended_kept);
-    let id = clock::new_id();
-    {
+    let id = {
         let mut all = lock(&app.experiments.0);
-        let open = all.values().filter(|e| !e.state.state.is_over());
-        kept.as_ref().map_or(Ok(()), |kept| refuse_twice(&all, kept))?;
-        let running = open.count();
-        if running >= limits.experiments {
-            if let Some(path) = made_of {
-                remove(&path);
-            }
-            return Err(Problem::conflict(format!(
-                "{running} experiments are running, which is the limit"
-            )));
+        if let Err(problem) = refuse_too_many(&all, limits.experiments) {
+            made_of.iter().for_each(|path| remove(path));
+            return Err(problem);
+        }
+        let mut id = clock::new_id();
+        while all.contains_key(&id) {
+            id = clock::new_id();
         }
         let state = ExperimentState {
             id: id.clone(),
@@ -245,50 +208,107 @@ async fn begin(
             asked_at: clock::now(),
             ended_at: None,
             progress: vec![],
+            verdict: None,
             outcome: None,
             exit_code: None,
             error: None,
             can_go_on: false,
         };
-        // Going on needs the files of the scenario for as long as the later part can be gone on with.
-        let parts = all.values_mut().filter(|e| kept.is_some() && e.kept == kept);
-        let (mut made_of, mut is_of_earlier) = (made_of, false);
-        for part in parts {
-            made_of = made_of.or_else(|| part.made_of.take());
-            is_of_earlier |= part.is_of_earlier;
-        }
         let entry = Entry {
             state,
             pid: None,
             made_of,
-            kept,
-            is_of_earlier,
+            is_of_earlier: false,
+            is_outcome_kept: false,
             has_ended: false,
             is_forgotten: false,
         };
         all.insert(id.clone(), entry);
-    }
-    match app.launcher.start(order).await {
-        Ok(started) => {
-            let mut is_forgotten = false;
-            app.experiments.change(&id, |e| {
-                e.pid = Some(started.pid);
-                e.state.state = State::Running;
-                is_forgotten = e.is_forgotten;
-            });
-            if is_forgotten {
-                let _ = app.launcher.order(Order::Stop { pid: started.pid }).await;
-            }
-            tell(app, &id);
-            tokio::spawn(watch(app.clone(), id.clone(), started));
-            app.experiments.get(&id)
-        }
+        id
+    };
+    match app.launcher.start(order(id.clone())).await {
+        Ok(started) => begun(app, id, started).await,
         Err(problem) => {
             app.experiments.change(&id, |e| e.state.state = State::Failed);
             app.experiments.forget(&id);
             Err(problem)
         }
     }
+}
+
+/// Goes on with an experiment that this server or an earlier one started and that did not come to its end; what it comes to holds the
+/// runs of all its sessions. Scenarios of others are not gone on with: nobody looked at what they would run.
+pub(crate) async fn resume(app: &Shared, id: &str) -> Result<ExperimentState, Problem> {
+    let before = app.experiments.get(id)?;
+    if !before.state.is_over() {
+        return Err(Problem::conflict(format!("experiment {id} has not ended yet")));
+    }
+    let (is_of_earlier, has_ended) = {
+        let all = lock(&app.experiments.0);
+        all.get(id).map_or((false, false), |e| (e.is_of_earlier, e.has_ended))
+    };
+    // Of an earlier server's it is looked at now, whatever was found when this one began: the refusal tells what is found.
+    if !before.can_go_on && (has_ended || !is_of_earlier) {
+        let why_not = match &before.outcome {
+            Some(outcome) if outcome.simulated => {
+                "ran on the virtual clock, and nothing of it is kept"
+            }
+            None if !has_ended => "failed before it had a result",
+            _ => "has come to its end, or its journal is gone",
+        };
+        let words = format!("experiment {id} can't be gone on with: it {why_not}");
+        return Err(Problem::conflict(words));
+    }
+    let (looking, looked_at) = (app.clone(), id.to_owned());
+    let head = heavy(app, move || earlier::check(&looking, &looked_at, is_of_earlier)).await?;
+    let before = {
+        let mut all = lock(&app.experiments.0);
+        refuse_too_many(&all, app.config.limits.experiments)?;
+        // It may have been taken off the list, or been gone on with, while its journal was looked at.
+        let entry = all.get_mut(id).filter(|e| !e.is_forgotten);
+        let entry = entry.ok_or_else(|| Problem::missing("experiment", id))?;
+        if !entry.state.state.is_over() {
+            return Err(Problem::conflict(format!("experiment {id} has not ended yet")));
+        }
+        let before = (entry.state.clone(), entry.is_outcome_kept);
+        entry.is_outcome_kept = false;
+        entry.state = ExperimentState {
+            state: State::Starting,
+            ended_at: None,
+            verdict: None,
+            outcome: None,
+            exit_code: None,
+            error: None,
+            can_go_on: false,
+            ..entry.state.clone()
+        };
+        add_line(&mut entry.state.progress, format!("gone on with at {}", clock::now()));
+        before
+    };
+    match app.launcher.start(Order::Resume { id: id.into(), head }).await {
+        Ok(started) => begun(app, id.into(), started).await,
+        Err(problem) => {
+            app.experiments.change(id, |e| (e.state, e.is_outcome_kept) = before);
+            Err(problem)
+        }
+    }
+}
+
+/// Its program is there.
+async fn begun(app: &Shared, id: String, started: Started) -> Result<ExperimentState, Problem> {
+    let pid = started.pid;
+    let mut is_forgotten = false;
+    app.experiments.change(&id, |e| {
+        e.pid = Some(pid);
+        e.state.state = State::Running;
+        is_forgotten = e.is_forgotten;
+    });
+    if is_forgotten {
+        let _ = app.launcher.order(Order::Stop { pid }).await;
+    }
+    tell(app, &id);
+    tokio::spawn(watch(app.clone(), id.clone(), started));
+    app.experiments.get(&id)
 }
 
 pub(super) fn tell(app: &App, id: &str) {
@@ -303,71 +323,77 @@ pub(super) fn tell(app: &App, id: &str) {
     });
 }
 
+fn add_line(progress: &mut Vec<String>, line: String) {
+    if progress.len() >= MOST_LINES {
+        progress.remove(0);
+    }
+    progress.push(line);
+}
+
 async fn watch(app: Shared, id: String, started: Started) {
     let mut words = String::new();
     let mut printed = String::new();
-    if let Some(output) = started.output {
-        let mut lines = output.lines();
-        while let Some(line) = lines.recv().await {
-            match line {
-                Line::Out(line) => printed = line,
-                Line::Words(line) => {
-                    keep_words(&mut words, &line);
-                    app.experiments.change(&id, |entry| {
-                        let progress = &mut entry.state.progress;
-                        if progress.len() >= MOST_LINES {
-                            progress.remove(0);
-                        }
-                        progress.push(line.chars().take(1000).collect());
-                    });
-                    tell(&app, &id);
-                }
-            }
+    let exit = follow(started, |line| match line {
+        Line::Out(line) => printed = line,
+        Line::Words(line) => {
+            keep_words(&mut words, &line);
+            let line = line.chars().take(1000).collect();
+            app.experiments.change(&id, |entry| add_line(&mut entry.state.progress, line));
+            tell(&app, &id);
         }
-    }
-    let exit = started.exit.await.ok();
+    })
+    .await;
     let outcome: Option<Experiment> = serde_json::from_str(&printed).ok();
     let kept = weir_runs::Experiments::of(&app.config.place);
-    let can_go_on = outcome.as_ref().is_some_and(|outcome| {
-        outcome.status != Status::Complete && kept.journal(&outcome.id).exists()
-    });
-    if let Some(done) = outcome.as_ref().filter(|_| !can_go_on) {
-        app.experiments.settle(&done.id, None);
-    }
+    let left = {
+        let id = id.clone();
+        // A journal without a whole result can be gone on from, also that of a program which was killed.
+        tokio::task::spawn_blocking(move || (kept.is_open(&id), kept.result(&id).exists())).await
+    };
+    let (is_open, has_result) = left.unwrap_or_default();
+    let is_complete = outcome.as_ref().is_some_and(|o| o.status == Status::Complete);
+    let can_go_on = is_open && !is_complete;
+    let mut given_up = None;
     app.experiments.change(&id, |entry| {
         entry.pid = None;
-        if let Some(outcome) = &outcome {
-            entry.kept = Some(outcome.id.clone());
-            entry.has_ended = !can_go_on;
+        entry.has_ended = !can_go_on && (outcome.is_some() || entry.is_of_earlier);
+        // That of an earlier session, where this one told none.
+        entry.is_outcome_kept = outcome.is_none() && has_result;
+        let state = &mut entry.state;
+        state.ended_at = Some(clock::now());
+        state.exit_code = exit.and_then(|e| e.code);
+        state.can_go_on = can_go_on;
+        state.verdict = outcome.as_ref().map(|o| o.outcome);
+        (state.state, state.error) = ended(outcome.as_ref(), exit, can_go_on, &printed, &words);
+        state.outcome = outcome;
+        if !can_go_on {
+            given_up = entry.made_of.take();
         }
-        entry.state.ended_at = Some(clock::now());
-        entry.state.exit_code = exit.and_then(|e| e.code);
-        entry.state.state = if outcome.is_some() { State::Ended } else { State::Failed };
-        if outcome.is_none() {
-            let message = Some(error_in(&printed)).filter(|m| !m.is_empty());
-            let said = words.trim().trim_start_matches("error: ").to_owned();
-            entry.state.error = Some(match (message, exit.and_then(|e| e.signal)) {
-                (Some(message), _) => message,
-                (None, Some(signal)) => format!("its program was killed by signal {signal}"),
-                (None, None) if said.is_empty() => "its program ended without a word".into(),
-                (None, None) => said,
-            });
-        }
-        entry.state.outcome = outcome;
-        entry.state.can_go_on = can_go_on;
     });
-    {
-        let mut all = lock(&app.experiments.0);
-        let entry = all.get_mut(&id).filter(|_| !can_go_on);
-        let given_up = entry.and_then(|e| Some((e.kept.clone(), e.made_of.take()?)));
-        if let Some((kept, path)) = given_up {
-            give_up(&mut all, kept.as_deref(), path);
-        }
-    }
+    given_up.iter().for_each(|path| remove(path));
     tell(&app, &id);
     if lock(&app.experiments.0).get(&id).is_some_and(|e| e.is_forgotten) {
         app.experiments.forget(&id);
     }
+}
+
+/// How it ended, and why it did not come to its end.
+fn ended(
+    outcome: Option<&Experiment>,
+    exit: Option<Exit>,
+    can_go_on: bool,
+    printed: &str,
+    words: &str,
+) -> (State, Option<String>) {
+    let Some(outcome) = outcome else {
+        // Killed, and not refused: no exit code tells of that.
+        let is_killed = exit.and_then(|e| e.code).is_none();
+        let state = if is_killed && can_go_on { State::Interrupted } else { State::Failed };
+        return (state, Some(why(printed, words, exit)));
+    };
+    let state = state_of(outcome.status);
+    let steps = outcome.steps.iter().map(|s| (s.outcome, s.reason.as_deref()));
+    (state, (state == State::Failed).then(|| reason_of(steps)))
 }
 
 /// Asks an experiment to end.

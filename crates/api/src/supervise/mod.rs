@@ -19,7 +19,7 @@ use axum::http::StatusCode;
 
 use crate::app::Shared;
 use crate::problem::Problem;
-use output::{Line, keep_words};
+use output::{Line, follow, keep_words};
 
 pub(crate) use calibrating::{Calibrating, start as calibrate};
 pub(crate) use clients::Clients;
@@ -28,7 +28,8 @@ pub(crate) use demo::Demo;
 pub(crate) use earlier::Earlier;
 pub(crate) use emulators::Emulators;
 pub(crate) use experiments::{
-    Experiments, resume as resume_experiment, start as start_experiment, stop as stop_experiment,
+    Experiments, get as experiment, outcome as experiment_outcome, resume as resume_experiment,
+    start as start_experiment, stop as stop_experiment,
 };
 pub use launch::{LaunchError, launch};
 pub(crate) use launcher::Launcher;
@@ -102,16 +103,11 @@ pub(crate) async fn answer_tests(
 ) -> Result<tokio::task::JoinHandle<Option<i32>>, Problem> {
     let started = app.launcher.start(Order::Serve {}).await?;
     Ok(tokio::spawn(async move {
-        if let Some(output) = started.output {
-            let mut lines = output.lines();
-            while let Some(found) = lines.recv().await {
-                match found {
-                    Line::Out(text) => line(&text),
-                    Line::Words(text) => eprintln_quietly(&text),
-                }
-            }
-        }
-        started.exit.await.ok().and_then(|e| e.code)
+        let exit = follow(started, |found| match found {
+            Line::Out(text) => line(&text),
+            Line::Words(text) => eprintln_quietly(&text),
+        });
+        exit.await.and_then(|e| e.code)
     }))
 }
 

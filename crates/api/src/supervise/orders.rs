@@ -39,6 +39,8 @@ pub(crate) enum Order {
     },
     /// A scenario.
     Run {
+        /// The id that it gets.
+        id: String,
         scenario: PathBuf,
         quick: bool,
         simulate: bool,
@@ -54,6 +56,8 @@ pub(crate) enum Order {
     },
     /// A sweep.
     Sweep {
+        /// The id that it gets.
+        id: String,
         host: Option<String>,
         plan: String,
         over: Vec<String>,

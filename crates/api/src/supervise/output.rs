@@ -7,6 +7,9 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 
+use super::MOST_PRINTED_BYTES;
+use super::launcher::{Exit, Started};
+
 /// Time for the launcher to connect.
 const CONNECT: Duration = Duration::from_secs(5);
 /// Longest line that is taken: the record of a test of many flows.
@@ -62,6 +65,63 @@ pub(crate) enum Line {
     Words(String),
 }
 
+/// Hands on what a program prints until it has closed its output; how it ended, where the launcher is there to tell.
+pub(super) async fn follow(started: Started, mut take: impl FnMut(Line)) -> Option<Exit> {
+    if let Some(output) = started.output {
+        let mut lines = output.lines();
+        while let Some(line) = lines.recv().await {
+            take(line);
+        }
+    }
+    started.exit.await.ok()
+}
+
+/// What a program came to that prints one result.
+pub(super) struct Told {
+    /// What it printed, its beginning.
+    pub(super) printed: String,
+    /// What it said on standard error, its end.
+    pub(super) words: String,
+    pub(super) exit: Option<Exit>,
+}
+
+impl Told {
+    /// Why it failed.
+    pub(super) fn why(&self) -> String {
+        why(&self.printed, &self.words, self.exit)
+    }
+}
+
+/// Follows such a program to its end; `say` gets what it says on its way.
+pub(super) async fn told(started: Started, mut say: impl FnMut(&str)) -> Told {
+    let (mut printed, mut words) = (String::new(), String::new());
+    let exit = follow(started, |line| match line {
+        Line::Words(line) => {
+            keep_words(&mut words, &line);
+            say(&line);
+        }
+        Line::Out(line) if printed.len() < MOST_PRINTED_BYTES => {
+            printed.push_str(&line);
+            printed.push('\n');
+        }
+        Line::Out(_) => {}
+    })
+    .await;
+    Told { printed, words, exit }
+}
+
+/// Why a program failed: the signal that killed it, or the error that it printed as `--json` has it, or what it said.
+pub(super) fn why(printed: &str, words: &str, exit: Option<Exit>) -> String {
+    let message = error_message(printed).unwrap_or_default();
+    let said = words.trim().trim_start_matches("error: ");
+    match exit.and_then(|e| e.signal) {
+        Some(signal) => format!("its program was killed by signal {signal}"),
+        None if !message.is_empty() => message,
+        None if said.is_empty() => "its program ended without a word".into(),
+        None => said.into(),
+    }
+}
+
 async fn read(stream: UnixStream, lines: &mpsc::Sender<Line>, of: fn(String) -> Line) {
     let mut reader = BufReader::with_capacity(64 << 10, stream);
     loop {
@@ -92,7 +152,10 @@ pub(crate) fn keep_words(words: &mut String, line: &str) {
 
 /// The words of an error, as text or as `--json` has it.
 pub(crate) fn error_in(line: &str) -> String {
-    let parsed: Option<serde_json::Value> = serde_json::from_str(line).ok();
-    let message = parsed.and_then(|v| v["error"]["message"].as_str().map(str::to_owned));
-    message.unwrap_or_else(|| line.trim().trim_start_matches("error: ").to_owned())
+    error_message(line).unwrap_or_else(|| line.trim().trim_start_matches("error: ").to_owned())
+}
+
+fn error_message(text: &str) -> Option<String> {
+    let parsed: Option<serde_json::Value> = serde_json::from_str(text).ok();
+    parsed.and_then(|v| v["error"]["message"].as_str().map(str::to_owned))
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use weir_model::experiment::{Experiment as Outcome, Scenario};
+use weir_model::experiment::{Experiment as Outcome, Outcome as Verdict, Scenario};
 use weir_model::plan::Plan;
 use weir_model::units::Seed;
 
@@ -135,39 +135,43 @@ pub struct SweepRequest {
 /// An experiment that runs or has ended.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct ExperimentState {
-    /// Id here.
+    /// Its id: here, where it is kept (`weir report ID`, `weir run --resume ID`), and as the label `experiment` of its runs, from its
+    /// beginning on.
     pub id: String,
-    /// How far it is.
+    /// How far it is: `interrupted` where it was stopped or killed, `failed` where it was refused or a step could not be done.
     pub state: State,
     /// The scenario's name, or `sweep`.
     pub name: String,
     /// Title.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// When it was asked for, RFC 3339, UTC.
+    /// When it was asked for, RFC 3339, UTC; of one that this server did not begin, when it began.
     pub asked_at: String,
-    /// When it ended.
+    /// When it ended; of one whose end this server did not see, when its result was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<String>,
     /// What it said on its way, latest last, 200 lines at most.
     pub progress: Vec<String>,
+    /// The verdict; absent while it runs and where it told none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
     /// What came of it, verdicts included.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
     /// It was interrupted, or a step could not be done, and what it measured is kept: `…/resume` goes on with it.
     pub can_go_on: bool,
-    /// Exit code of its program.
+    /// Exit code of its program, where this server saw its end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// Why it failed.
+    /// Why it did not come to its end, or why it can't be gone on with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Experiments of this server, newest first, and those that an earlier one began and that did not come to their end. `outcome` is
-/// left out of a list.
+/// Experiments of this server and those that are kept, newest first: the newest 50 that came to their end or that the command line
+/// began, and the newest 50 that an earlier server began and that did not come to their end. `outcome` is left out of a list.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct ExperimentList {
-    /// Those that run and the latest that ended.
+    /// Those that run and those that ended.
     pub experiments: Vec<ExperimentState>,
 }

@@ -44,7 +44,10 @@ pub enum State {
     Ending,
     /// It ended, and what it measured is there.
     Ended,
-    /// It ended without a result; the error tells why.
+    /// An experiment or a demo was stopped, or its program killed, before it came to its end; a test that was stopped has ended, since
+    /// what it measured until then is a whole run.
+    Interrupted,
+    /// It ended without a result, or with what was measured before something could not be done; the error tells why.
     Failed,
 }
 
@@ -52,7 +55,7 @@ impl State {
     /// Whether its program is gone.
     #[must_use]
     pub fn is_over(self) -> bool {
-        matches!(self, State::Ended | State::Failed)
+        matches!(self, State::Ended | State::Interrupted | State::Failed)
     }
 }
 

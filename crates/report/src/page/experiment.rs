@@ -127,7 +127,7 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
 /// How it is begun again: the command, or in words where a server began it with a document of its own, of which no command is left.
 fn beginning(command: &[String], id: &str) -> Block {
     // What the server's start adds (`ResultArgs::by_api` of the program).
-    if command.iter().any(|word| word == "--by-api") {
+    if command.iter().any(|word| word.starts_with("--by-api")) {
         return Block::Text(format!(
             "The API of weir serve --ui began it, with a scenario or a plan in a file that was gone afterwards: no command repeats it. \
              Where it was kept, its scenario is \"scenario\" in the first line of experiments/{id}.journal in the directory of kept \
@@ -733,7 +733,7 @@ mod tests {
             let document = of_experiment(&experiment);
             crate::page::markdown(&document) + &crate::page::html(&document)
         };
-        let page = told("weir run --json --by-api -- /tmp/weir-ui-x/1/scenario.json");
+        let page = told("weir run --json --by-api=e -- /tmp/weir-ui-x/1/scenario.json");
         assert!(!page.contains("To repeat") && !page.contains("--by-api"), "{page}");
         assert!(!page.contains("/tmp/weir-ui-"), "{page}");
         assert!(page.contains("experiments/e.journal"), "{page}");

@@ -2,6 +2,7 @@
 
 import { BASE, onUnauthorized } from '../api/client';
 import type { AlarmEvent, Edited, Hello, SampleEvent, StateEvent, WarningEvent } from '../api/shapes';
+import { isOver } from '../states';
 import { Ages } from './ages';
 import { backoff, EventParser } from './sse';
 
@@ -126,7 +127,7 @@ class Stream {
     }
     if (name === 'state') {
       const { kind, id, state } = event as StateEvent;
-      if (state === 'ended' || state === 'failed') this.#ages.forget(`${kind}:${id}`);
+      if (isOver(state)) this.#ages.forget(`${kind}:${id}`);
       this.behind = this.#ages.oldest;
     }
     for (const one of this.#listeners) {

@@ -4,6 +4,7 @@
 import { call, get, path } from '../api/client';
 import type { Interval, IntervalCount, Test, TestList, Warning } from '../api/shapes';
 import { Series } from './series';
+import { isOver } from '../states';
 import { stream } from './stream.svelte';
 
 /** What is shown of a flow or a total: the receiver's, but for what was sent and a stream's round trip. */
@@ -31,7 +32,7 @@ export function lossOf(receivers: readonly (IntervalCount | null | undefined)[])
 }
 
 const LENGTH = 600;
-const STATES = ['starting', 'running', 'ending', 'ended', 'failed'];
+const STATES = ['starting', 'running', 'ending', 'ended', 'interrupted', 'failed'];
 
 /** A far end that has told nothing for so long is said to be silent, s: its figures come within one. */
 const SILENT_SECONDS = 2;
@@ -143,7 +144,7 @@ export class LiveTest {
   }
 
   get over(): boolean {
-    return this.test.state === 'ended' || this.test.state === 'failed';
+    return isOver(this.test.state);
   }
 }
 

@@ -162,7 +162,7 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
             (head.id.clone(), head.started_at.clone(), head.seed, head.command.clone())
         }
         None => (
-            identity.id.clone(),
+            args.by_api.clone().unwrap_or_else(|| identity.id.clone()),
             identity.started_at.clone(),
             job.seed.or(job.scenario.seed).unwrap_or(drawn),
             identity.command.clone(),
@@ -196,7 +196,7 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
                 files: scenario::files(&job.scenario, &files, &words).map_err(refused)?,
                 session: session(&started_at),
                 command: identity.command.clone(),
-                by_api: args.by_api,
+                by_api: args.by_api.is_some(),
             };
             let begun = begin(&head).inspect_err(|_| {
                 note("nothing was run: an experiment that can't be kept is not begun; --no-store runs without keeping");

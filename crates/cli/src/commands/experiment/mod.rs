@@ -43,9 +43,18 @@ pub(crate) struct ResultArgs {
     /// Don't keep the runs, nor a journal to go on from
     #[arg(long)]
     pub(crate) no_store: bool,
-    /// The API began it: its journal says so, and a later server may go on with it.
-    #[arg(long, hide = true)]
-    pub(crate) by_api: bool,
+    /// The API began it, under this id: its journal says so, and a later server may go on with it.
+    #[arg(long, value_name = "ID", value_parser = new_id, hide = true)]
+    pub(crate) by_api: Option<String>,
+}
+
+/// An id that becomes the name of a file.
+fn new_id(text: &str) -> Result<String, String> {
+    let right = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    if text.is_empty() || text.len() > 64 || !text.chars().all(right) {
+        return Err("expected letters, digits and '-', at most 64".into());
+    }
+    Ok(text.into())
 }
 
 /// Reads flags of `weir test`, as a scenario's `args` hold them.
@@ -116,6 +125,14 @@ pub(crate) fn read_text(path: &Path) -> Result<String, CliError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_id_is_no_path() {
+        assert_eq!(new_id("20261122-203009-ab12cd").as_deref(), Ok("20261122-203009-ab12cd"));
+        for text in ["", "../x", "a/b", ".", "a b", &"x".repeat(65)] {
+            assert!(new_id(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn flags_for_which_a_scenario_has_words_are_refused_by_name() {

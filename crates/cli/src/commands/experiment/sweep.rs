@@ -168,7 +168,7 @@ pub(crate) fn repeated(args: TestArgs, command: &[OsString]) -> Result<i32, CliE
         junit: None,
         html: None,
         svg: None,
-        by_api: false,
+        by_api: None,
     };
     let sweep = GridArgs {
         runs: repeat.runs,

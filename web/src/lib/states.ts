@@ -1,0 +1,11 @@
+// How far tests, experiments, emulators and the demo are, as the API tells it.
+
+import type { StateEvent } from './api/shapes';
+
+export type State = StateEvent['state'];
+
+/** Whether the program behind it is gone. */
+export const isOver = (state: State | null | undefined): boolean => state === 'ended' || state === 'interrupted' || state === 'failed';
+
+/** The look of its tag. */
+export const toneOf = (state: State | null | undefined): string => (state === 'running' ? 'good' : state === 'interrupted' ? 'warn' : state === 'failed' ? 'bad' : '');
