@@ -115,7 +115,7 @@ class Server:
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, env={**os.environ, **places, "NO_COLOR": "1"})
         found = None
         for line in self.popen.stdout:
-            if found := re.match(r"page and API on http://([\d.]+):(\d+)/", line):
+            if found := re.match(r"(?:page and )?API on http://([\d.]+):(\d+)/", line):
                 break
         if not found:
             raise Failed("weir serve --ui ended before it told where its page is")

@@ -38,7 +38,7 @@ export WEIR_DATA_DIR=$work/data WEIR_CONFIG_DIR=$work/config WEIR_RUNTIME_DIR=$w
 "$weir" serve --ui=127.0.0.1:0 -B 127.0.0.1 -p "${WEIR_PORT:-19347}" >"$work/out" 2>"$work/err" &
 server=$!
 for _ in $(seq 100); do
-    url=$(sed -n 's|^page and API on \(http://[^/]*\)/|\1|p' "$work/out")
+    url=$(sed -n 's|^\(page and \)\{0,1\}API on \(http://[^/]*\)/.*|\2|p' "$work/out")
     [ -n "$url" ] && break
     sleep 0.1
 done

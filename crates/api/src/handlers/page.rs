@@ -18,7 +18,7 @@ struct File {
 include!(concat!(env!("OUT_DIR"), "/page.rs"));
 
 /// What is said where the page would be.
-const MISSING: &str = "the page is not in this program: it was built where web/dist was missing (make web builds it). The API is here: /api/v1/openapi.json";
+const MISSING: &str = "the page is not in this program: it was built where web/dist was missing (make web makes it, and the program built after that has it). The API is here: /api/v1/openapi.json";
 
 /// Whether there is a page.
 pub(crate) fn state() -> PageState {

@@ -101,7 +101,9 @@ impl From<ApiError> for CliError {
     fn from(error: ApiError) -> Self {
         let words = error.to_string();
         match error {
-            ApiError::Open(_) | ApiError::Tokens { .. } => CliError::Usage(words),
+            ApiError::Open(_) | ApiError::Tokens { .. } | ApiError::Untrusted { .. } => {
+                CliError::Usage(words)
+            }
             ApiError::File { operation, path, source } => CliError::Io { operation, path, source },
             _ => CliError::Unavailable(words),
         }
@@ -174,11 +176,7 @@ pub(super) fn run(
     let ended: Result<Option<i32>, CliError> = runtime.block_on(async {
         let server = Server::bind(config, directory, Some(ours)).await?;
         let at = server.address()?;
-        head += &if telling.json {
-            format!("{}\n", serde_json::json!({ "event": "ui", "data": { "address": at } }))
-        } else {
-            format!("page and API on http://{at}/\n")
-        };
+        head += &head_line(at, weir_api::has_page(), telling.json);
         let news = server.clients();
         let mut opening = Some(head);
         let answering = server
@@ -230,6 +228,20 @@ pub(super) fn run(
         (Some(reason), _) => reason.exit_code(),
         (None, code) => code.unwrap_or(0),
     })
+}
+
+/// Where it listens, and for what.
+fn head_line(at: SocketAddr, has_page: bool, json: bool) -> String {
+    match (json, has_page) {
+        (true, _) => {
+            let data = serde_json::json!({ "address": at, "page": has_page });
+            format!("{}\n", serde_json::json!({ "event": "ui", "data": data }))
+        }
+        (false, true) => format!("page and API on http://{at}/\n"),
+        (false, false) => format!(
+            "API on http://{at}/api/v1; this program was built without the page: make web, then build it anew\n"
+        ),
+    }
 }
 
 /// The one line that ever tells a token.
@@ -430,6 +442,18 @@ mod tests {
         assert_eq!(address("[::1]:7").unwrap().to_string(), "[::1]:7");
         assert_eq!(address("::1").unwrap().to_string(), "[::1]:9348");
         assert!(address("example.org:80").is_err() && address("").is_err());
+    }
+
+    #[test]
+    fn a_page_that_is_not_there_is_not_named() {
+        let at = "127.0.0.1:9348".parse().unwrap();
+        assert_eq!(head_line(at, true, false), "page and API on http://127.0.0.1:9348/\n");
+        let without = head_line(at, false, false);
+        assert!(without.starts_with("API on http://127.0.0.1:9348/api/v1; "), "{without}");
+        assert!(without.contains("make web"), "{without}");
+        let json: Value = serde_json::from_str(&head_line(at, false, true)).unwrap();
+        let data = serde_json::json!({ "address": "127.0.0.1:9348", "page": false });
+        assert_eq!((&json["event"], &json["data"]), (&"ui".into(), &data));
     }
 
     #[test]
