@@ -2,6 +2,7 @@
 //! and start no command but the scripts of `--allow-commands`.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -12,6 +13,7 @@ use weir_model::experiment::{
     Action, CollectStep, EmulatorSpec, HostSpec, ImpairStep, Impairing, Published, Scenario, Step,
     TestStep, Variables,
 };
+use weir_net::trust::{self, trusted};
 
 use crate::config::{Config, Words};
 use crate::handlers::file_name;
@@ -30,6 +32,8 @@ pub(crate) struct Found {
     pub(crate) name: String,
     pub(crate) path: PathBuf,
     pub(crate) text: String,
+    /// Who else may change it, in words: it is then held to what a request may name.
+    pub(crate) distrust: Option<String>,
 }
 
 /// All scenarios of these directories, by name; the first directory wins.
@@ -42,14 +46,21 @@ pub(crate) fn all(directories: &[PathBuf]) -> Vec<Found> {
             let file = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
             let name = file.strip_suffix(".toml").or_else(|| file.strip_suffix(".json"));
             let Some(name) = name.filter(|n| file_name(n).is_ok()) else { continue };
-            if path.metadata().is_ok_and(|m| m.is_file() && m.len() <= MOST_BYTES)
-                && let Ok(text) = std::fs::read_to_string(&path)
-            {
-                out.entry(name.into()).or_insert(Found { name: name.into(), path, text });
+            let distrust = trusted(&path).err().map(|e| e.to_string());
+            if let Some(text) = text_of(&path) {
+                let name = name.to_owned();
+                out.entry(name.clone()).or_insert(Found { name, path, text, distrust });
             }
         }
     }
     out.into_values().collect()
+}
+
+/// The text of a scenario.
+fn text_of(path: &Path) -> Option<String> {
+    let mut text = String::new();
+    let length = trust::read(path).ok()?.take(MOST_BYTES + 1).read_to_string(&mut text).ok()?;
+    (length as u64 <= MOST_BYTES).then_some(text)
 }
 
 /// One of them.
@@ -89,9 +100,17 @@ pub(crate) fn described(found: &Found) -> (ScenarioEntry, Option<Scenario>) {
             entry.runs_commands = !commands(&scenario.steps).is_empty();
             entry.variables = scenario.variables.clone().into_iter().collect();
             entry.hosts = scenario.hosts.keys().cloned().collect();
+            entry.error = too_much(found, &scenario);
             (entry, Some(scenario))
         }
     }
+}
+
+/// Why a scenario that others may change is not run: it names what no request may.
+fn too_much(found: &Found, scenario: &Scenario) -> Option<String> {
+    let distrust = found.distrust.as_ref()?;
+    let (_, file) = files(scenario).into_iter().next()?;
+    Some(format!("it names {file:?}, as no request may, and others may change it: {distrust}"))
 }
 
 /// Steps, those inside of others included, with their paths.
@@ -260,6 +279,11 @@ fn right_commands(
             let accepted = format!("the name of a script in {}", directory.display());
             return Err(Problem::field(field, program.as_str(), accepted));
         }
+        trusted(&directory.join(program)).map_err(|distrust| {
+            let given = format!("{program}: {distrust}");
+            let accepted = "a script that root or the user that runs this server alone may change";
+            Problem::field(field, given, accepted)
+        })?;
     }
     Ok(!all.is_empty())
 }
@@ -277,6 +301,7 @@ pub(crate) fn right_kept(scenario: &Scenario, scripts: Option<&Path>) -> Result<
                 "runs {program:?}, which is no script of this server's --allow-commands"
             ));
         }
+        trusted(path).map_err(|distrust| format!("runs what others may change: {distrust}"))?;
     }
     Ok(())
 }
@@ -313,7 +338,9 @@ pub(crate) fn right_kept_files(
     let is_ours = all(&config.scenarios).iter().chain(&all(&made)).any(|found| {
         let path = std::fs::canonicalize(&found.path).ok();
         let beside = path.as_deref().and_then(Path::parent);
-        beside == Some(head.directory.as_path()) && found.text == head.scenario
+        beside == Some(head.directory.as_path())
+            && found.text == head.scenario
+            && found.distrust.is_none()
     });
     if is_ours && as_it_is.is_ok_and(|files| files == given) {
         return Ok(());
@@ -364,6 +391,10 @@ pub(crate) fn of_server(
 ) -> Result<Scenario, Problem> {
     let parse = |set: &Variables| Scenario::parse(&found.text, quick, set, hosts);
     let scenario = parse(set).map_err(|e| Problem::of_model("/set", &e))?;
+    if let Some(words) = too_much(found, &scenario) {
+        let accepted = "one that names no files, sockets or tools of this host, or that root or the user that runs this server alone may change";
+        return Err(Problem::field("/scenario", format!("{}: {words}", found.name), accepted));
+    }
     if !set.is_empty() {
         let before = parse(&Variables::new()).map_err(|e| Problem::of_model("", &e))?;
         if files(&scenario) != files(&before) {
@@ -516,12 +547,24 @@ mod tests {
         let text = format!("{HEAD}[variables]\nf = \"a.txt\"\nt = \"1s\"\n[[step]]\ncollect = {{ file = \"{{f}}\" }}\n[[step]]\nwait = {{ time = \"{{t}}\" }}\n")
             .replace("[host.b]\naddress = \"127.0.0.1\"\n", "")
             + "[host.b]\naddress = \"127.0.0.1\"\n";
-        let found = Found { name: "x".into(), path: "x.toml".into(), text };
+        let found = Found { name: "x".into(), path: "x.toml".into(), text, distrust: None };
         let run = |name: &str, value: &str| {
             let set: Variables = [(name.to_owned(), Value::from(value))].into_iter().collect();
             of_server(&found, &set, &BTreeMap::new(), false, None)
         };
         assert!(run("t", "2s").is_ok());
         assert_eq!(run("f", "/etc/shadow").unwrap_err().errors[0].field, "/set");
+        // One that others may change is held to what a request may name.
+        let of = |text: &str| {
+            let distrust = Some("x.toml belongs to user 7, who may change it".into());
+            let text = text.to_owned();
+            let found = Found { name: "x".into(), path: "x.toml".into(), text, distrust };
+            let refused = of_server(&found, &Variables::new(), &BTreeMap::new(), false, None).err();
+            assert_eq!(described(&found).0.error.is_some(), refused.is_some());
+            refused.map(|problem| problem.errors[0].given.clone().unwrap())
+        };
+        let given = of(&found.text).unwrap();
+        assert!(given.contains("\"a.txt\"") && given.contains("user 7"), "{given}");
+        assert_eq!(of(&found.text.replace("[[step]]\ncollect = { file = \"{f}\" }\n", "")), None);
     }
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use axum::http::{HeaderMap, header};
 use sha2::{Digest, Sha256};
+use weir_net::trust::trusted;
 
 use crate::config::ApiError;
 
@@ -24,6 +25,8 @@ impl Tokens {
     pub(crate) fn read(path: &Path) -> Result<Tokens, ApiError> {
         let failed =
             |source| ApiError::File { operation: "read token file", path: path.into(), source };
+        let untrusted = |source| ApiError::Untrusted { flag: "--ui-token-file", source };
+        trusted(path).map_err(untrusted)?;
         if path.metadata().map_err(failed)?.len() > MOST_BYTES {
             return Err(ApiError::Tokens { path: path.into(), line: 0 });
         }
@@ -85,8 +88,10 @@ pub(crate) fn cookie(token: Option<&str>) -> String {
 /// Makes a new token file with one token, which is returned and nowhere kept.
 ///
 /// # Errors
-/// The file is there already or can't be written; no randomness.
+/// The file is there already or can't be written; others may change what it would stand in; no randomness.
 pub fn make_token_file(path: &Path, name: &str) -> Result<String, ApiError> {
+    let beside = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    trusted(beside).map_err(|source| ApiError::Untrusted { flag: "--ui-token-file", source })?;
     let mut bits = [0u8; 32];
     getrandom::fill(&mut bits).map_err(|e| ApiError::System {
         operation: "get random bits",
@@ -150,6 +155,30 @@ mod tests {
         assert_eq!(tokens.user_of(&headers).as_deref(), Some("anna"));
         headers.insert("authorization", "Bearer wrong".parse().unwrap());
         assert_eq!(tokens.user_of(&headers), None, "what is said first counts");
+    }
+
+    #[test]
+    fn what_others_may_change_lets_nobody_in() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let mode = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        let path = dir.path().join("tokens");
+        make_token_file(&path, "anna").unwrap();
+        let words = |path: &Path| Tokens::read(path).unwrap_err().to_string();
+        mode(&path, 0o620);
+        let told = words(&path);
+        let expected = format!("--ui-token-file: {} may be written by its group", path.display());
+        assert!(told.starts_with(&expected), "{told}");
+        mode(&path, 0o600);
+        assert!(Tokens::read(&path).is_ok());
+        mode(dir.path(), 0o777);
+        let told = words(&path);
+        assert!(told.contains("may be written by everybody"), "{told}");
+        let made = make_token_file(&dir.path().join("other"), "b");
+        assert!(matches!(made, Err(ApiError::Untrusted { .. })), "{made:?}");
+        assert!(!dir.path().join("other").exists());
     }
 
     #[test]

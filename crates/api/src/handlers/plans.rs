@@ -1,5 +1,6 @@
 //! Kept plans: files of `weir.plan/1`, and looks at documents.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use axum::extract::State;
@@ -29,16 +30,18 @@ fn path(app: &Shared, name: &str) -> Result<PathBuf, Problem> {
 
 /// The text of a plan's file; absent when there is none.
 fn read(path: &Path) -> Result<Option<String>, Problem> {
-    match std::fs::metadata(path) {
-        Ok(metadata) if metadata.len() > MOST_BYTES => {
-            Err(Problem::internal(format!("{} is longer than 16 MiB", path.display())))
-        }
-        Ok(_) => std::fs::read_to_string(path)
-            .map(Some)
-            .map_err(|e| Problem::internal(format!("read {}: {e}", path.display()))),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(Problem::internal(format!("read {}: {e}", path.display()))),
+    let failed = |e: std::io::Error| Problem::internal(format!("read {}: {e}", path.display()));
+    // Under sudo the directory is the calling user's: no link is followed to what that user may not read.
+    let file = match weir_net::trust::read(path) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        file => file.map_err(failed)?,
+    };
+    let mut text = String::new();
+    let length = file.take(MOST_BYTES + 1).read_to_string(&mut text).map_err(failed)?;
+    if length as u64 > MOST_BYTES {
+        return Err(Problem::internal(format!("{} is longer than 16 MiB", path.display())));
     }
+    Ok(Some(text))
 }
 
 fn entry(name: &str, path: &Path, text: &str) -> PlanEntry {

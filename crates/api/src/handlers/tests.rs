@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use weir_net::trust::trusted;
 
 use super::{Answer, Json200, answer};
 use crate::app::Shared;
@@ -75,7 +76,8 @@ fn right_tags(field: &str, tags: TagMap) -> Result<TagMap, Problem> {
 
 /// `LAB/HOST`.
 pub(crate) fn lab_node(field: &str, text: &str) -> Result<LabNode, Problem> {
-    let right = |t: &str| !t.is_empty() && t.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+    let is_right = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    let right = |t: &str| !t.is_empty() && t.chars().all(is_right);
     match text.split_once('/') {
         Some((lab, node)) if right(lab) && right(node) && !text.starts_with('-') => {
             Ok(LabNode { lab: lab.into(), node: node.into() })
@@ -112,12 +114,16 @@ pub(crate) fn key_paths(directory: &Path) -> Vec<PathBuf> {
 /// Names of the keys in the key directory.
 pub(crate) fn key_names(directory: &Path) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(directory) else { return vec![] };
+    // Under sudo it is the calling user's: a link there could lead to a key of somebody else.
+    let are_links_taken = trusted(directory).is_ok();
     let mut names: Vec<String> = entries
         .filter_map(|e| {
             let entry = e.ok()?;
             let name = entry.file_name().to_str()?.to_owned();
             let name = name.strip_suffix(".key").unwrap_or(&name).to_owned();
-            (entry.path().is_file() && super::file_name(&name).is_ok()).then_some(name)
+            let is_link = entry.file_type().ok()?.is_symlink();
+            let is_taken = entry.path().is_file() && (are_links_taken || !is_link);
+            (is_taken && super::file_name(&name).is_ok()).then_some(name)
         })
         .take(1000)
         .collect();
