@@ -356,7 +356,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Experiments of this server, newest first, and those of earlier ones that did not come to their end. */
+        /** Experiments of this server and kept ones, newest first. */
         get: operations["listExperiments"];
         put?: never;
         /** Runs a scenario. */
@@ -378,7 +378,7 @@ export interface paths {
         get: operations["getExperiment"];
         put?: never;
         post?: never;
-        /** Stops an experiment and takes it off the list; its runs and its journal stay, so that one which did not come to its end is in the list again when the server begins anew. */
+        /** Stops an experiment and takes it off the list; its runs, its journal and its result stay, so that it is in the list again when the server begins anew. */
         delete: operations["forgetExperiment"];
         options?: never;
         head?: never;
@@ -428,7 +428,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Goes on with an experiment of this server, or of an earlier one, that did not come to its end (`can_go_on`): runs that are done are not made again. It becomes an experiment of its own in the list. */
+        /** Goes on with an experiment of this server, or of an earlier one, that did not come to its end (`can_go_on`): runs that are done are not made again. It is the same experiment, by the same id; what it comes to holds the runs of all its sessions. */
         post: operations["resumeExperiment"];
         delete?: never;
         options?: never;
@@ -1856,6 +1856,8 @@ export interface components {
             interfaces: string[];
             /** @description Where its journal is; without one no flow can be logged. */
             journal: components["schemas"]["JournalPlace"];
+            /** @description The namespace of a lab that it runs in, `LAB/NODE`, as `lab` of a request has it; absent outside of labs. */
+            lab?: string | null;
             /** @description What the links are made of, A first. */
             links: string[];
             /** @description What could not be had, in words. */
@@ -2323,11 +2325,11 @@ export interface components {
             warnings?: string[];
         };
         /**
-         * @description Experiments of this server, newest first, and those that an earlier one began and that did not come to their end. `outcome` is
-         *     left out of a list.
+         * @description Experiments of this server and those that are kept, newest first: the newest 50 that came to their end or that the command line
+         *     began, and the newest 50 that an earlier server began and that did not come to their end. `outcome` is left out of a list.
          */
         ExperimentList: {
-            /** @description Those that run and the latest that ended. */
+            /** @description Those that run and those that ended. */
             experiments: components["schemas"]["ExperimentState"][];
         };
         /** @description An experiment to be run: a scenario by its name, or one in the request. */
@@ -2379,20 +2381,23 @@ export interface components {
         };
         /** @description An experiment that runs or has ended. */
         ExperimentState: {
-            /** @description When it was asked for, RFC 3339, UTC. */
+            /** @description When it was asked for, RFC 3339, UTC; of one that this server did not begin, when it began. */
             asked_at: string;
             /** @description It was interrupted, or a step could not be done, and what it measured is kept: `…/resume` goes on with it. */
             can_go_on: boolean;
-            /** @description When it ended. */
+            /** @description When it ended; of one whose end this server did not see, when its result was written. */
             ended_at?: string | null;
-            /** @description Why it failed. */
+            /** @description Why it did not come to its end, or why it can't be gone on with. */
             error?: string | null;
             /**
              * Format: int32
-             * @description Exit code of its program.
+             * @description Exit code of its program, where this server saw its end.
              */
             exit_code?: number | null;
-            /** @description Id here. */
+            /**
+             * @description Its id: here, where it is kept (`weir report ID`, `weir run --resume ID`), and as the label `experiment` of its runs, from its
+             *     beginning on.
+             */
             id: string;
             /** @description The scenario's name, or `sweep`. */
             name: string;
@@ -2400,10 +2405,12 @@ export interface components {
             outcome?: components["schemas"]["Experiment"] | null;
             /** @description What it said on its way, latest last, 200 lines at most. */
             progress: string[];
-            /** @description How far it is. */
+            /** @description How far it is: `interrupted` where it was stopped or killed, `failed` where it was refused or a step could not be done. */
             state: components["schemas"]["State"];
             /** @description Title. */
             title?: string | null;
+            /** @description The verdict; absent while it runs and where it told none. */
+            verdict?: components["schemas"]["Outcome"] | null;
         };
         /** @description An exponential delay: `min` and an exponential part of mean `mean` − `min`. */
         Exponential: {
@@ -4949,7 +4956,7 @@ export interface components {
         /** @description The stages of the path through the emulator. */
         Stage: "loss" | "rate" | "delay" | "content";
         /** @description How far something is. */
-        State: "starting" | "running" | "ending" | "ended" | "failed";
+        State: "starting" | "running" | "ending" | "ended" | "interrupted" | "failed";
         /** @description An object's life moved on. A reader that was slow gets the latest state only. */
         StateEvent: {
             /** @description Why it failed. */
@@ -6517,8 +6524,8 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Made. */
-            201: {
+            /** @description Begun. */
+            202: {
                 headers: {
                     [name: string]: unknown;
                 };
