@@ -99,7 +99,7 @@ test('an experiment that was stopped is gone on with, once', options, async () =
   assert.equal(await goOn.count(), 0, 'what has come to its end can not be gone on with');
   assert.equal(site.mock.calls.filter((one) => /^POST .*\/resume$/.test(one)).length, 1);
   await page.getByRole('link', { name: '← Scenarios' }).click();
-  await page.getByRole('row', { name: /^ended passed/ }).waitFor();
+  await page.getByRole('row', { name: /^ended passed/ }).first().waitFor();
   assert.equal(await page.getByRole('row', { name: /can go on/ }).count(), 0);
   site.mock.experimentMs = 700;
   site.quiet();
