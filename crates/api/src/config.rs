@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use weir_model::plan::Plan;
+use weir_net::trust::Origin;
 use weir_runs::Place;
 
 use crate::types::ServerLimits;
@@ -28,6 +29,8 @@ pub struct Config {
     pub plans: PathBuf,
     /// Directories of scenarios.
     pub scenarios: Vec<PathBuf>,
+    /// Whether the user named these directories.
+    pub scenarios_origin: Origin,
     /// Directory of key files: `NAME` or `NAME.key`.
     pub keys: PathBuf,
     /// Scripts that scenarios may run, by their names.
@@ -97,7 +100,7 @@ pub enum ApiError {
     },
     /// A file or directory that gives rights, and that others may change.
     #[error(
-        "{flag}: {source}; accepted: what root or the user that runs this alone may change, with all that it stands in"
+        "{flag}: {source}; accepted: what not everybody may change, in a directory of that kind"
     )]
     Untrusted {
         /// By which flag it was named.

@@ -13,7 +13,7 @@ use weir_model::experiment::{
     Action, CollectStep, EmulatorSpec, HostSpec, ImpairStep, Impairing, Published, Scenario, Step,
     TestStep, Variables,
 };
-use weir_net::trust::{self, trusted};
+use weir_net::trust::{self, Origin, trusted};
 
 use crate::config::{Config, Words};
 use crate::handlers::file_name;
@@ -37,7 +37,7 @@ pub(crate) struct Found {
 }
 
 /// All scenarios of these directories, by name; the first directory wins.
-pub(crate) fn all(directories: &[PathBuf]) -> Vec<Found> {
+pub(crate) fn all(directories: &[PathBuf], origin: Origin) -> Vec<Found> {
     let mut out: BTreeMap<String, Found> = BTreeMap::new();
     for directory in directories {
         let Ok(entries) = std::fs::read_dir(directory) else { continue };
@@ -46,8 +46,8 @@ pub(crate) fn all(directories: &[PathBuf]) -> Vec<Found> {
             let file = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
             let name = file.strip_suffix(".toml").or_else(|| file.strip_suffix(".json"));
             let Some(name) = name.filter(|n| file_name(n).is_ok()) else { continue };
-            let distrust = trusted(&path).err().map(|e| e.to_string());
-            if let Some(text) = text_of(&path) {
+            let distrust = trusted(&path, origin).err().map(|e| e.to_string());
+            if let Some(text) = text_of(&path, origin) {
                 let name = name.to_owned();
                 out.entry(name.clone()).or_insert(Found { name, path, text, distrust });
             }
@@ -57,15 +57,21 @@ pub(crate) fn all(directories: &[PathBuf]) -> Vec<Found> {
 }
 
 /// The text of a scenario.
-fn text_of(path: &Path) -> Option<String> {
+fn text_of(path: &Path, origin: Origin) -> Option<String> {
     let mut text = String::new();
-    let length = trust::read(path).ok()?.take(MOST_BYTES + 1).read_to_string(&mut text).ok()?;
+    let file = trust::read(path, origin).ok()?;
+    let length = file.take(MOST_BYTES + 1).read_to_string(&mut text).ok()?;
     (length as u64 <= MOST_BYTES).then_some(text)
 }
 
+/// All scenarios of this server's directories.
+pub(crate) fn of_config(config: &Config) -> Vec<Found> {
+    all(&config.scenarios, config.scenarios_origin)
+}
+
 /// One of them.
-pub(crate) fn named(directories: &[PathBuf], name: &str) -> Result<Found, Problem> {
-    all(directories)
+pub(crate) fn named(config: &Config, name: &str) -> Result<Found, Problem> {
+    of_config(config)
         .into_iter()
         .find(|f| f.name == name)
         .ok_or_else(|| Problem::missing("scenario", name))
@@ -279,9 +285,9 @@ fn right_commands(
             let accepted = format!("the name of a script in {}", directory.display());
             return Err(Problem::field(field, program.as_str(), accepted));
         }
-        trusted(&directory.join(program)).map_err(|distrust| {
+        trusted(&directory.join(program), Origin::Named).map_err(|distrust| {
             let given = format!("{program}: {distrust}");
-            let accepted = "a script that root or the user that runs this server alone may change";
+            let accepted = "a script that not everybody may change";
             Problem::field(field, given, accepted)
         })?;
     }
@@ -301,7 +307,8 @@ pub(crate) fn right_kept(scenario: &Scenario, scripts: Option<&Path>) -> Result<
                 "runs {program:?}, which is no script of this server's --allow-commands"
             ));
         }
-        trusted(path).map_err(|distrust| format!("runs what others may change: {distrust}"))?;
+        trusted(path, Origin::Named)
+            .map_err(|distrust| format!("runs what others may change: {distrust}"))?;
     }
     Ok(())
 }
@@ -335,7 +342,7 @@ pub(crate) fn right_kept_files(
     let as_it_is = Scenario::parse(&head.scenario, head.quick, &Variables::new(), &head.hosts)
         .map(|s| files(&s));
     let made: Vec<PathBuf> = own.map(PathBuf::from).into_iter().collect();
-    let is_ours = all(&config.scenarios).iter().chain(&all(&made)).any(|found| {
+    let is_ours = of_config(config).iter().chain(&all(&made, Origin::Found)).any(|found| {
         let path = std::fs::canonicalize(&found.path).ok();
         let beside = path.as_deref().and_then(Path::parent);
         beside == Some(head.directory.as_path())
@@ -392,7 +399,8 @@ pub(crate) fn of_server(
     let parse = |set: &Variables| Scenario::parse(&found.text, quick, set, hosts);
     let scenario = parse(set).map_err(|e| Problem::of_model("/set", &e))?;
     if let Some(words) = too_much(found, &scenario) {
-        let accepted = "one that names no files, sockets or tools of this host, or that root or the user that runs this server alone may change";
+        let accepted =
+            "one that names no files, sockets or tools of this host, or that others may not change";
         return Err(Problem::field("/scenario", format!("{}: {words}", found.name), accepted));
     }
     if !set.is_empty() {

@@ -10,6 +10,7 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use weir_net::trust::{Origin, trusted};
 
 use crate::app::{App, Shared};
 use crate::audit::Audit;
@@ -123,7 +124,7 @@ pub(crate) fn assemble(
     let tokens = config.token_file.as_deref().map(Tokens::read).transpose()?;
     if let Some(scripts) = &config.scripts {
         let untrusted = |source| ApiError::Untrusted { flag: "--allow-commands", source };
-        weir_net::trust::trusted(scripts).map_err(untrusted)?;
+        trusted(scripts, Origin::Named).map_err(untrusted)?;
     }
     let (routes, document) = routes::routes();
     let launcher = Launcher::new(launcher, directory.path())?;
@@ -183,6 +184,7 @@ pub(crate) fn for_tests() -> (Router, Shared) {
         place: weir_runs::Place::in_directory(at("data")),
         plans: at("plans"),
         scenarios: vec![],
+        scenarios_origin: Origin::Found,
         keys: at("keys"),
         scripts: None,
         words: |_| Err(String::new()),

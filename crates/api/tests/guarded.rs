@@ -98,6 +98,7 @@ fn an_address_that_others_reach_needs_a_token() {
         place: served::place(s.directory.path()),
         plans: s.directory.path().into(),
         scenarios: vec![],
+        scenarios_origin: weir_net::trust::Origin::Found,
         keys: s.directory.path().into(),
         scripts: None,
         words: |_| Err(String::new()),

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use axum::http::{HeaderMap, header};
 use sha2::{Digest, Sha256};
-use weir_net::trust::trusted;
+use weir_net::trust::{Origin, trusted};
 
 use crate::config::ApiError;
 
@@ -26,7 +26,7 @@ impl Tokens {
         let failed =
             |source| ApiError::File { operation: "read token file", path: path.into(), source };
         let untrusted = |source| ApiError::Untrusted { flag: "--ui-token-file", source };
-        trusted(path).map_err(untrusted)?;
+        trusted(path, Origin::Named).map_err(untrusted)?;
         if path.metadata().map_err(failed)?.len() > MOST_BYTES {
             return Err(ApiError::Tokens { path: path.into(), line: 0 });
         }
@@ -91,7 +91,8 @@ pub(crate) fn cookie(token: Option<&str>) -> String {
 /// The file is there already or can't be written; others may change what it would stand in; no randomness.
 pub fn make_token_file(path: &Path, name: &str) -> Result<String, ApiError> {
     let beside = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    trusted(beside).map_err(|source| ApiError::Untrusted { flag: "--ui-token-file", source })?;
+    trusted(beside, Origin::Named)
+        .map_err(|source| ApiError::Untrusted { flag: "--ui-token-file", source })?;
     let mut bits = [0u8; 32];
     getrandom::fill(&mut bits).map_err(|e| ApiError::System {
         operation: "get random bits",
@@ -167,9 +168,9 @@ mod tests {
         let path = dir.path().join("tokens");
         make_token_file(&path, "anna").unwrap();
         let words = |path: &Path| Tokens::read(path).unwrap_err().to_string();
-        mode(&path, 0o620);
+        mode(&path, 0o602);
         let told = words(&path);
-        let expected = format!("--ui-token-file: {} may be written by its group", path.display());
+        let expected = format!("--ui-token-file: {} may be written by everybody", path.display());
         assert!(told.starts_with(&expected), "{told}");
         mode(&path, 0o600);
         assert!(Tokens::read(&path).is_ok());

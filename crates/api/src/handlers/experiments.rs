@@ -26,12 +26,12 @@ use crate::types::*;
 const MOST_HOSTS: usize = 64;
 
 pub(crate) async fn scenarios(State(app): State<Shared>) -> Answer<ScenarioList> {
-    let directories = app.config.scenarios.clone();
+    let of = app.clone();
     heavy(&app, move || {
-        let found = scenarios::all(&directories);
+        let found = scenarios::of_config(&of.config);
         Ok(ScenarioList {
             scenarios: found.iter().map(|f| scenarios::described(f).0).collect(),
-            directories: directories.iter().map(|d| d.display().to_string()).collect(),
+            directories: of.config.scenarios.iter().map(|d| d.display().to_string()).collect(),
         })
     })
     .await
@@ -39,9 +39,9 @@ pub(crate) async fn scenarios(State(app): State<Shared>) -> Answer<ScenarioList>
 }
 
 pub(crate) async fn scenario(State(app): State<Shared>, Part(name): Part) -> Answer<ScenarioText> {
-    let directories = app.config.scenarios.clone();
+    let of = app.clone();
     heavy(&app, move || {
-        let found = scenarios::named(&directories, &name)?;
+        let found = scenarios::named(&of.config, &name)?;
         let (entry, scenario) = scenarios::described(&found);
         Ok(ScenarioText { entry, text: found.text, scenario })
     })
@@ -131,7 +131,7 @@ fn prepare(
     let failed = |e: std::io::Error| Problem::internal(format!("write the scenario: {e}"));
     match (name, document) {
         (Some(name), None) => {
-            let found = scenarios::named(&app.config.scenarios, &name)?;
+            let found = scenarios::named(&app.config, &name)?;
             let scenario = scenarios::of_server(&found, set, &hosts, quick, scripts)?;
             let beside = found.path.parent().map(PathBuf::from).unwrap_or_default();
             scenarios::checked("/scenario", &scenario, beside.clone(), app.config.words)?;

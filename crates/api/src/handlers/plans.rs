@@ -9,6 +9,7 @@ use axum::response::Response;
 use serde_json::value::RawValue;
 use weir_model::impairment::Impairment;
 use weir_model::plan::{Family, Plan};
+use weir_net::trust::{self, Origin};
 
 use super::{Answer, Json200, answer, file_name, fresh, heavy};
 use crate::app::Shared;
@@ -32,7 +33,7 @@ fn path(app: &Shared, name: &str) -> Result<PathBuf, Problem> {
 fn read(path: &Path) -> Result<Option<String>, Problem> {
     let failed = |e: std::io::Error| Problem::internal(format!("read {}: {e}", path.display()));
     // Under sudo the directory is the calling user's: no link is followed to what that user may not read.
-    let file = match weir_net::trust::read(path) {
+    let file = match trust::read(path, Origin::Found) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         file => file.map_err(failed)?,
     };

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use weir_net::trust::trusted;
+use weir_net::trust::{Origin, trusted};
 
 use super::{Answer, Json200, answer};
 use crate::app::Shared;
@@ -115,7 +115,7 @@ pub(crate) fn key_paths(directory: &Path) -> Vec<PathBuf> {
 pub(crate) fn key_names(directory: &Path) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(directory) else { return vec![] };
     // Under sudo it is the calling user's: a link there could lead to a key of somebody else.
-    let are_links_taken = trusted(directory).is_ok();
+    let are_links_taken = trusted(directory, Origin::Found).is_ok();
     let mut names: Vec<String> = entries
         .filter_map(|e| {
             let entry = e.ok()?;

@@ -15,6 +15,7 @@ use serde_json::Value;
 use weir_api::{ApiError, ClientNews, Config, Server, ServerNews};
 use weir_net::capability::{UserNamespaces, capabilities, user_namespaces};
 use weir_net::namespace::ChildSetup;
+use weir_net::trust::Origin;
 use weir_runs::Place;
 
 use super::args::ServeArgs;
@@ -406,6 +407,7 @@ fn config(args: &ServeArgs, address: SocketAddr) -> Result<Config, CliError> {
             return Err(CliError::flag("--scenarios", given, "a directory"));
         }
     }
+    let scenarios_origin = if scenarios.is_empty() { Origin::Found } else { Origin::Named };
     if scenarios.is_empty() {
         scenarios.push(directory.join("scenarios"));
         // Those that were installed with the program.
@@ -421,6 +423,7 @@ fn config(args: &ServeArgs, address: SocketAddr) -> Result<Config, CliError> {
         version: VERSION.into(),
         plans: directory.join("plans"),
         scenarios,
+        scenarios_origin,
         keys: directory.join("keys"),
         scripts: scripts.transpose()?,
         words: scenario_words,
