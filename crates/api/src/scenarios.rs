@@ -9,6 +9,7 @@ use serde_json::Value;
 use weir_experiment::scenario::extent::Extent;
 use weir_experiment::scenario::journal::Head;
 use weir_experiment::scenario::{Files, check};
+use weir_model::ModelError;
 use weir_model::experiment::{
     Action, CollectStep, EmulatorSpec, HostSpec, ImpairStep, Impairing, Published, Scenario, Step,
     TestStep, Variables,
@@ -110,6 +111,24 @@ pub(crate) fn described(found: &Found) -> (ScenarioEntry, Option<Scenario>) {
             (entry, Some(scenario))
         }
     }
+}
+
+/// A scenario of the server's that can't be run so, by the field of the request that made it so: the request has none of its own.
+fn refused(error: &ModelError, set: &Variables, hosts: &BTreeMap<String, HostSpec>) -> Problem {
+    let named = match error {
+        ModelError::Field { field, .. } => field.as_str(),
+        _ => "",
+    };
+    let by = match named {
+        "--set" => "/set",
+        "--host" => "/hosts",
+        _ if !set.is_empty() => "/set",
+        _ if !hosts.is_empty() => "/hosts",
+        _ => "/scenario",
+    };
+    let mut problem = Problem::of_model("", error);
+    problem.errors.iter_mut().for_each(|e| e.field = by.into());
+    problem
 }
 
 /// Why a scenario that others may change is not run: it names what no request may.
@@ -397,7 +416,7 @@ pub(crate) fn of_server(
     scripts: Option<&Path>,
 ) -> Result<Scenario, Problem> {
     let parse = |set: &Variables| Scenario::parse(&found.text, quick, set, hosts);
-    let scenario = parse(set).map_err(|e| Problem::of_model("/set", &e))?;
+    let scenario = parse(set).map_err(|e| refused(&e, set, hosts))?;
     if let Some(words) = too_much(found, &scenario) {
         let accepted =
             "one that names no files, sockets or tools of this host, or that others may not change";
@@ -556,6 +575,17 @@ mod tests {
             .replace("[host.b]\naddress = \"127.0.0.1\"\n", "")
             + "[host.b]\naddress = \"127.0.0.1\"\n";
         let found = Found { name: "x".into(), path: "x.toml".into(), text, distrust: None };
+        // Each refusal stands at the field that the request has.
+        let by = |set: &[(&str, &str)], host: Option<&str>| {
+            let set = set.iter().map(|(n, v)| ((*n).to_owned(), Value::from(*v))).collect();
+            let spec = || HostSpec { address: "192.0.2.1".into(), port: None, key_file: None };
+            let hosts = host.map(|name| (name.to_owned(), spec())).into_iter().collect();
+            let problem = of_server(&found, &set, &hosts, false, None).unwrap_err();
+            (problem.errors[0].field.clone(), problem.errors[0].given.clone().unwrap_or_default())
+        };
+        assert_eq!(by(&[("x", "1")], None), ("/set".into(), "'x'".into()));
+        assert_eq!(by(&[], Some("c")), ("/hosts".into(), "'c'".into()));
+        assert_eq!(by(&[("t", "never")], None).0, "/set");
         let run = |name: &str, value: &str| {
             let set: Variables = [(name.to_owned(), Value::from(value))].into_iter().collect();
             of_server(&found, &set, &BTreeMap::new(), false, None)

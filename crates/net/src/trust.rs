@@ -47,8 +47,9 @@ pub enum Origin {
     /// The program looked for it by itself: the rule of ssh for the file, every directory on the way to it, and every link there
     /// and where it leads.
     Found,
-    /// Whoever started the program named it by a flag, and so decided whose it may be (under sudo one's own, or a group's). A
-    /// directory, or a file and the directory that it stands in, has to be what not everybody may write.
+    /// Whoever started the program named it by a flag, and so decided whose it may be: under sudo one's own, or a group's. What not
+    /// everybody may write, in a directory of which not everybody may take it away, is trusted; so is the directory of the name
+    /// itself, where that is a link. The directories further up are the caller's business.
     Named,
 }
 
@@ -64,17 +65,25 @@ pub fn trusted(path: &Path, origin: Origin) -> Result<(), Distrust> {
             walk(&absolute, effective_user_id(), MOST_LINKS).map(drop)
         }
         Origin::Named => {
-            let at = std::fs::canonicalize(path).map_err(io)?;
-            let looked_at = if at.is_dir() { 1 } else { 2 };
-            at.ancestors().take(looked_at).try_for_each(|at| {
-                let found =
-                    at.metadata().map_err(|source| Distrust::Io { path: at.into(), source })?;
-                match is_written_by_all(found.mode(), Kind::of(&found)) {
-                    true => Err(Distrust::Writable { path: at.into(), why: Who::All.words(0) }),
-                    false => Ok(()),
-                }
-            })
+            let given = std::path::absolute(path).map_err(io)?;
+            let leads_to = std::fs::canonicalize(path).map_err(io)?;
+            let is_link = given.symlink_metadata().map_err(io)?.is_symlink();
+            let beside = given.parent().filter(|_| is_link);
+            let within = leads_to.parent().filter(|_| !leads_to.is_dir());
+            [Some(leads_to.as_path()), within, beside]
+                .into_iter()
+                .flatten()
+                .try_for_each(not_everybodys)
         }
+    }
+}
+
+/// Refuses what everybody may write, or take away from there.
+fn not_everybodys(at: &Path) -> Result<(), Distrust> {
+    let found = at.metadata().map_err(|source| Distrust::Io { path: at.into(), source })?;
+    match is_written_by_all(found.mode(), Kind::of(&found)) {
+        true => Err(Distrust::Writable { path: at.into(), why: Who::All.words(0) }),
+        false => Ok(()),
     }
 }
 
@@ -269,6 +278,9 @@ mod tests {
         let in_everybodys = trusted(&link, Origin::Named);
         mode(&within, 0o1777);
         let in_sticky = trusted(&link, Origin::Named).is_ok();
+        // Whoever can put another link there chooses what it leads to.
+        mode(&dir.join("links"), 0o777);
+        let by_everybodys_link = trusted(&link, Origin::Named);
         mode(&within.join("file"), 0o646);
         let everybodys = trusted(&link, Origin::Named);
         let others =
@@ -276,7 +288,9 @@ mod tests {
         std::fs::remove_dir_all(&dir).unwrap();
         assert_eq!(all, [true, true]);
         assert!(followed && named && in_sticky);
-        for (refused, at) in [(in_everybodys, "/a/b"), (everybodys, "/a/b/file")] {
+        for (refused, at) in
+            [(in_everybodys, "/a/b"), (everybodys, "/a/b/file"), (by_everybodys_link, "/links")]
+        {
             let words = refused.unwrap_err().to_string();
             assert!(
                 words.ends_with(&format!("{at} may be written by everybody (chmod o-w)")),

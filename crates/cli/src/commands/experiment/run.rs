@@ -67,6 +67,13 @@ pub(crate) struct RunArgs {
 /// Runs the command.
 pub(crate) fn run(args: &RunArgs, command: &[OsString]) -> Result<i32, CliError> {
     if let Some(id) = &args.resume {
+        if args.result.no_store {
+            return Err(CliError::flag(
+                "--no-store",
+                "with --resume",
+                "--resume without it: what goes on is kept where it began",
+            ));
+        }
         return resume(id, args.head.as_deref(), &args.result, command);
     }
     let Some(path) = &args.file else {

@@ -134,6 +134,11 @@ impl<'d> Inner<'d, '_, '_> {
 
     /// What runs without figures make of a step.
     pub(super) fn close(&self, out: &mut StepOutcome) {
+        self.close_on(out, false);
+    }
+
+    /// The same of points of which some `change` the path: one that carries nothing is a point like another, and no peer is lost.
+    pub(super) fn close_on(&self, out: &mut StepOutcome, change: bool) {
         let errors: Vec<&String> = out.runs.iter().filter_map(|r| r.error.as_ref()).collect();
         let Some(first) = errors.first() else { return };
         let is_all = errors.len() == out.runs.len();
@@ -149,7 +154,7 @@ impl<'d> Inner<'d, '_, '_> {
             }
         };
         // One that was made again, and reached its peer then, lost nothing.
-        let peer_lost = out.runs.iter().any(|r| r.peer_lost && !r.superseded);
+        let peer_lost = !change && out.runs.iter().any(|r| r.peer_lost && !r.superseded);
         out.outcome = match (is_virtual, is_all) {
             // A network would have done it: nothing is wrong with the scenario.
             (true, true) => Outcome::Skipped,

@@ -3,6 +3,38 @@
 use super::runs::by_point;
 use super::*;
 
+/// Runs that did not reach their peer, or lost it.
+struct Losses {
+    /// Of all points: whether a run of it was whole.
+    had: Vec<bool>,
+    /// How many lost it one after the other.
+    in_a_row: u64,
+    /// One of these is of a point that had its peer before.
+    had_before: bool,
+}
+
+impl Losses {
+    fn of(points: usize) -> Losses {
+        Losses { had: vec![false; points], in_a_row: 0, had_before: false }
+    }
+
+    fn ran(&mut self, point: usize, run: &RunRef) {
+        if run.peer_lost {
+            self.in_a_row += 1;
+            self.had_before |= self.had[point];
+        } else {
+            (self.in_a_row, self.had_before) = (0, false);
+            self.had[point] |= run.error.is_none();
+        }
+    }
+
+    /// The peer is gone: it was there for one of these points, or never for any. Points that never have it, as those of an
+    /// address family that is not there, say nothing of the others.
+    fn is_gone(&self) -> bool {
+        self.in_a_row >= FAILURES && (self.had_before || !self.had.contains(&true))
+    }
+}
+
 impl<'d> Inner<'d, '_, '_> {
     pub(super) fn sweep(
         &self,
@@ -16,8 +48,7 @@ impl<'d> Inner<'d, '_, '_> {
         let metrics = self.metrics(&sweep.metrics)?;
         let repeat = Repetition::of(sweep, doing.confidence());
         let (mut done, mut fresh, begun) = (0u64, 0u32, Instant::now());
-        // Runs in a row that did not reach their peer, or lost it.
-        let mut lost = 0;
+        let (mut losses, mut given_up) = (Losses::of(all.len()), false);
         let first = metrics.first().map(ToString::to_string).unwrap_or_default();
         let mut series = vec![repeat.series(); all.len()];
         // Runs of all points, as far as it is known.
@@ -79,7 +110,7 @@ impl<'d> Inner<'d, '_, '_> {
                         (options.tell)(&Happening::Planned { step: self.name, at, words: &words });
                     }
                     if is_last {
-                        lost = if run.peer_lost { lost + 1 } else { 0 };
+                        losses.ran(i, &run);
                     }
                     out.runs.push(run);
                     if is_last || doing.is_stopped() {
@@ -87,7 +118,8 @@ impl<'d> Inner<'d, '_, '_> {
                     }
                 }
                 // Where the points change the path, one that carries nothing is a point like another.
-                if lost == FAILURES && sweep.impair.is_none() {
+                if losses.is_gone() && sweep.impair.is_none() {
+                    given_up = true;
                     break 'all;
                 }
                 // What is not on the virtual clock is no failure of it.
@@ -113,7 +145,7 @@ impl<'d> Inner<'d, '_, '_> {
             let table = published::read(figures, &options.files)?;
             published::beside(figures, &table, &mut out.points);
         }
-        self.close(out);
+        self.close_on(out, sweep.impair.is_some());
         // What is not on the virtual clock is neither reached nor missed.
         let named: Vec<_> = all
             .iter()
@@ -131,10 +163,13 @@ impl<'d> Inner<'d, '_, '_> {
             let failed = out.reason.take();
             out.reason = Some(failed.into_iter().chain([words]).collect::<Vec<_>>().join("; "));
         }
-        if lost >= FAILURES && done < of {
-            let lost = format!("{lost} in a row did not have their peer");
+        if given_up && done < of {
+            let lost = format!("{} in a row did not have their peer", losses.in_a_row);
             let reason = out.reason.take().into_iter();
-            let rest = format!("{lost}: the other {} were not tried", of - done);
+            let rest = match of - done {
+                1 => format!("{lost}: the one that is left was not tried"),
+                left => format!("{lost}: the other {left} were not tried"),
+            };
             out.reason = Some(reason.chain([rest]).collect::<Vec<_>>().join("; "));
         }
         if out.outcome != Outcome::Error
@@ -164,5 +199,34 @@ impl<'d> Inner<'d, '_, '_> {
             }
         });
         each.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first run, counted from 1, at which the peer counts as gone; of points by letter, lost ones in capitals.
+    fn gone_at(runs: &str) -> Option<usize> {
+        let mut losses = Losses::of(26);
+        runs.bytes().zip(1..).find_map(|(point, n)| {
+            let peer_lost = point.is_ascii_uppercase();
+            let error = peer_lost.then(|| "no hello".to_owned());
+            let run = RunRef { peer_lost, error, ..RunRef::default() };
+            losses.ran(usize::from(point.to_ascii_lowercase() - b'a'), &run);
+            losses.is_gone().then_some(n)
+        })
+    }
+
+    #[test]
+    fn a_peer_is_gone_where_it_was_before_or_never_was() {
+        assert_eq!(gone_at("ABC"), Some(3));
+        assert_eq!(gone_at("abABC"), Some(5));
+        // Points that never have it: others do.
+        assert_eq!(gone_at("abcDEFabcDEFabc"), None);
+        assert_eq!(gone_at("abcDEFabcDEFABC"), Some(13));
+        // One that is heard of again is not gone.
+        assert_eq!(gone_at("aAAaAAa"), None);
+        assert_eq!(gone_at("aBCdA"), None);
     }
 }

@@ -11,6 +11,9 @@ use crate::ModelError;
 use crate::experiment::{Variables, expand};
 use crate::names::is_variable;
 
+/// Most hosts of a lab, by the letters of their names.
+const MOST_LAB_HOSTS: u64 = 16;
+
 impl Scenario {
     /// Reads a scenario from TOML, or from JSON when it begins with `{`, replaces its variables (`--quick` and `set` win
     /// over the file's) and checks all that needs no file and no host. `hosts` replace those of the file; with one of them there
@@ -61,6 +64,14 @@ impl Scenario {
         };
         let mut raw = raw;
         if let (false, Some(fields)) = (hosts.is_empty(), raw.as_object_mut()) {
+            let known = host_names(fields);
+            let strange = hosts.keys().find(|name| !known.is_empty() && !known.contains(name));
+            if let Some(name) = strange {
+                let near = nearest(name, known.iter().map(String::as_str));
+                let hint = near.map_or_else(String::new, |n| format!(" (did you mean {n}?)"));
+                let known = format!("the scenario's hosts: {}{hint}", known.join(", "));
+                return Err(refuse_host(name, known));
+            }
             fields.remove("lab");
             let given = fields.entry("host").or_insert_with(|| Value::Object(Default::default()));
             if !given.is_object() {
@@ -85,7 +96,10 @@ impl Scenario {
                 return Err(ModelError::Field {
                     field: "--set".into(),
                     given: format!("'{name}'"),
-                    accepted: format!("the scenario's variables: {}{hint}", known.join(", ")),
+                    accepted: match known.is_empty() {
+                        true => "nothing: the scenario has no variables".into(),
+                        false => format!("the scenario's variables: {}{hint}", known.join(", ")),
+                    },
                 });
             }
             variables.insert(name.clone(), value.clone());
@@ -188,6 +202,22 @@ fn first_that_needs(steps: &[Step], gone: &[String], count: usize) -> Option<(St
     })
 }
 
+/// The hosts of a scenario as it is written: its tables, and those of its lab (`a`, `b`, …); none where it has neither.
+fn host_names(fields: &serde_json::Map<String, Value>) -> Vec<String> {
+    let tables = fields.get("host").and_then(Value::as_object);
+    // A number that a variable gives is not known yet.
+    let count = fields.get("lab").map_or(0, |lab| match lab.get("hosts") {
+        None => 2,
+        Some(count) => count.as_u64().map_or(MOST_LAB_HOSTS, |n| n.min(MOST_LAB_HOSTS)),
+    });
+    let lab = (b'a'..).take(count as usize).map(|c| char::from(c).to_string());
+    tables.into_iter().flat_map(|t| t.keys().cloned()).chain(lab).collect()
+}
+
+fn refuse_host(name: &str, accepted: String) -> ModelError {
+    ModelError::Field { field: "--host".into(), given: format!("'{name}'"), accepted }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -198,6 +228,31 @@ mod tests {
         );
         let host = HostSpec { address: "192.0.2.1".into(), port: None, key_file: None };
         Scenario::parse(&text, false, &Variables::new(), &[("b".to_owned(), host)].into())
+    }
+
+    /// Else another host than the one that was named would be measured.
+    #[test]
+    fn a_host_that_the_scenario_has_not_is_refused() {
+        let host = || HostSpec { address: "192.0.2.1".into(), port: None, key_file: None };
+        let given = |text: &str, name: &str| {
+            let text = format!(
+                "schema = \"weir.scenario/1\"\nname = \"s\"\n{text}\n[[step]]\ntest = {{}}\n"
+            );
+            let hosts = [(name.to_owned(), host())].into();
+            Scenario::parse(&text, false, &Variables::new(), &hosts).map_err(|e| e.to_string())
+        };
+        let far = "[host.far]\naddress = \"192.0.2.7\"";
+        for (text, name, accepted) in [
+            (far, "fra", "the scenario's hosts: far (did you mean far?)"),
+            ("[lab]", "c", "the scenario's hosts: a, b"),
+        ] {
+            let refused = given(text, name).unwrap_err();
+            assert!(refused.starts_with(&format!("--host: '{name}'")), "{refused}");
+            assert!(refused.contains(accepted), "{refused}");
+        }
+        for (text, name) in [(far, "far"), ("[lab]", "b"), ("[lab]\nhosts = 3", "c"), ("", "x")] {
+            assert!(given(text, name).is_ok(), "{text} {name}");
+        }
     }
 
     /// The path to a host elsewhere is what it is.
