@@ -66,7 +66,7 @@ fn a_server_that_dies_ends_a_sweep_with_3_and_the_words_to_go_on() {
     let dir = tempfile::tempdir().unwrap();
     let port = free_port();
     let server = Server::at(&port);
-    let words = ["sweep", "127.0.0.1", "-p", &port, "--over", "size=100,200", "--runs", "4"];
+    let words = ["sweep", "127.0.0.1", "-p", &port, "--over", "size=100,200", "--runs", "10"];
     let words = [&words[..], &["-u", "-b", "500pps", "-k", "100", "--no-latency"]].concat();
     let mut command = weir(dir.path(), &words);
     let sweep = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -93,8 +93,8 @@ fn a_server_that_dies_ends_a_sweep_with_3_and_the_words_to_go_on() {
     assert_eq!(runs.iter().filter(|r| r["peer_lost"] == true).count(), 3, "{kept}");
     assert_eq!(runs.len(), whole + 3, "{kept}");
     let reason = kept["steps"][0]["reason"].as_str().unwrap();
-    if whole + 3 < 8 {
-        let rest = format!("the other {} were not tried", 8 - whole - 3);
+    if whole + 3 < 20 {
+        let rest = format!("the other {} were not tried", 20 - whole - 3);
         assert!(reason.contains(&rest), "{reason}");
     }
     // As one object on standard output, the words beside it; which experiment goes on is told first.

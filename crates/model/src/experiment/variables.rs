@@ -201,6 +201,7 @@ pub fn ranges(name: &str, text: &str) -> Result<Vec<String>, ModelError> {
             }
             Box::new(move |v| v.checked_add(step))
         };
+        let before = out.len();
         while value <= last {
             if out.len() >= MOST_VALUES {
                 return Err(refuse(word, "at most 10000 values"));
@@ -211,12 +212,24 @@ pub fn ranges(name: &str, text: &str) -> Result<Vec<String>, ModelError> {
                 _ => break,
             }
         }
+        if out.len() - before == 1 && last > first && (step.is_some() || factor.is_some()) {
+            return Err(refuse(word, &second(unit, step)));
+        }
     }
     let mut seen = BTreeSet::new();
     if let Some(twice) = out.iter().find(|v| !seen.insert(v.as_str())) {
         return Err(refuse(twice, "each value once"));
     }
     Ok(out)
+}
+
+/// What a range of one value is refused for: a bare step has the unit of the range, which may not have been meant.
+fn second(unit: &str, step: Option<&str>) -> String {
+    let reach = "a step or a factor that reaches a second value";
+    match step.filter(|step| !unit.is_empty() && !step.ends_with(unit)) {
+        Some(step) => format!("{reach}; a step without a unit has that of its range: {step}{unit}"),
+        None => reach.into(),
+    }
 }
 
 /// What is told instead of a range without a step that has `count` values: ranges that are taken, behind `before` other values.
@@ -295,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_hold_both_ends_and_their_unit() {
+    fn ranges_hold_what_their_steps_reach_and_their_unit() {
         assert_eq!(values("128..512:128"), ["128", "256", "384", "512"]);
         assert_eq!(values("128..500:128"), ["128", "256", "384"]);
         assert_eq!(values("1M..1000M*10"), ["1M", "10M", "100M", "1000M"]);
@@ -319,6 +332,9 @@ mod tests {
             ("5..1", "from its smaller end"),
             ("1..5:0", "a step above 0"),
             ("1..5*1", "a factor above 1"),
+            ("128..512:1000", "a step or a factor that reaches a second value"),
+            ("2..3*2", "a step or a factor that reaches a second value"),
+            ("1K..2K:512", "a step without a unit has that of its range: 512K"),
             ("1M..1G*10", "of one unit, such as 128..1408:128 or 1M..1000M*10"),
         ] {
             let told = ranges("size", text).unwrap_err().to_string();
