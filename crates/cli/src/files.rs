@@ -1,40 +1,23 @@
 //! Files that a flag names for output: refused before anything is measured where they can't be written, and replaced whole.
 //!
 //! One rule for all: what the user names is the user's to replace. A plain file is replaced by a new one once that is whole, so
-//! that a full disk leaves what was there; what is none (a device, a pipe) is written to. Names that Weir makes up replace
-//! nothing without `--force` (`weir report`), and a key is never replaced (`weir keygen`).
+//! that a full disk leaves what was there; where no other can take its name (one that is mounted there, another's in `/tmp`, in
+//! a directory that may not be written) it is written anew where it is. What is none (a device, a pipe) is written to, and a
+//! descriptor (`/dev/stdout`) goes on behind what is in it. Names that Weir makes up replace nothing without `--force`
+//! (`weir report`), and a key is never replaced (`weir keygen`).
 
-use std::fs::File;
+mod way;
+
+use std::fs::{File, Metadata, Permissions};
 use std::io::{self, BufWriter, ErrorKind, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use weir_runs::new_beside;
 
 use crate::error::CliError;
-
-/// How a path is written.
-#[derive(Debug, PartialEq, Eq)]
-enum Way {
-    /// A new file beside it takes its name.
-    Replaced,
-    /// It is written to as it is: a device, a pipe, or what a link leads to.
-    Through,
-}
-
-/// How a path is written. A link is followed where root or this user put it: as root under sudo, none of the user's is.
-fn way(path: &Path) -> io::Result<Way> {
-    let found = match path.symlink_metadata() {
-        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Way::Replaced),
-        found => found?,
-    };
-    if found.is_symlink() {
-        let own = weir_net::namespace::effective_user_id();
-        let is_ours = found.uid() == 0 || found.uid() == own;
-        return Ok(if is_ours { Way::Through } else { Way::Replaced });
-    }
-    Ok(if found.is_file() { Way::Replaced } else { Way::Through })
-}
+use way::{Way, directory_of, is_fixed, is_one, must_stay, open_there, way};
 
 /// Refuses a file that could not be written, by the flag that names it. Nothing of it is left, nor changed.
 ///
@@ -49,19 +32,26 @@ pub(crate) fn check(flag: &'static str, path: &Path) -> Result<(), CliError> {
     if path.file_name().is_none() {
         return refuse(format!("'{}' names no file", path.display()));
     }
-    let directory = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory = directory_of(path);
     if !directory.is_dir() {
         return refuse(format!("{}: {} is no directory", path.display(), directory.display()));
     }
     let fail = |e| CliError::io(flag, path)(e);
-    if way(path).map_err(fail)? == Way::Through {
+    let checked = match way(path).map_err(fail)? {
         // Opening a pipe would wait for its reader, or tell it of an end.
-        return match path.metadata().map_err(fail)?.is_file() {
-            true => File::options().append(true).open(path).map(drop).map_err(fail),
+        Way::Through(_) | Way::Descriptor(1 | 2) => Ok(()),
+        Way::Followed | Way::Descriptor(_) => match path.metadata().map_err(fail)?.is_file() {
+            true => File::options().append(true).open(path).map(drop),
             false => Ok(()),
-        };
-    }
-    probe(path).map_err(fail)
+        },
+        Way::Replaced(None) => probe(path),
+        Way::Replaced(Some(there)) => match probe(path) {
+            Ok(()) if is_fixed(path, &there) => open_there(path, &there).map(drop),
+            Err(e) if must_stay(&e) => open_there(path, &there).map(drop).map_err(|_| e),
+            probed => probed,
+        },
+    };
+    checked.map_err(fail)
 }
 
 /// The same of a directory, which is made with those around it where it is missing.
@@ -89,7 +79,8 @@ fn probe(path: &Path) -> io::Result<()> {
     std::fs::remove_file(beside)
 }
 
-/// Writes a file by the rule of this module; `write` gives it what is in it. After a failure what was there is there.
+/// Writes a file by the rule of this module; `write` gives it what is in it. After a failure what was there is there, unless
+/// it had to be written where it is.
 ///
 /// # Errors
 /// Those of `write`, and of the file system.
@@ -97,24 +88,108 @@ pub(crate) fn replace<E: From<io::Error>>(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> Result<(), E>,
 ) -> Result<(), E> {
-    if way(path)? == Way::Through {
-        let mut file = BufWriter::new(File::options().write(true).truncate(true).open(path)?);
-        let done = write(&mut file).and_then(|()| Ok(file.flush()?));
-        // What is left in the buffer after a failure is not tried again.
-        drop(file.into_parts());
-        return done;
-    }
+    let there = match way(path)? {
+        Way::Descriptor(number) => return filled(&descriptor(number, path)?, write),
+        Way::Through(there) => return filled(&open_there(path, &there)?, write),
+        Way::Followed => {
+            let file = File::options().write(true).open(path)?;
+            if file.metadata()?.is_file() {
+                file.set_len(0)?;
+            }
+            return filled(&file, write);
+        }
+        Way::Replaced(there) => there.filter(Metadata::is_file),
+    };
+    let (file, beside) = match (new_beside(path, there.is_some()), &there) {
+        (Err(e), Some(there)) if must_stay(&e) => {
+            let file = open_there(path, there).map_err(|_| e)?;
+            file.set_len(0)?;
+            return filled(&file, write);
+        }
+        (made, _) => made?,
+    };
+    let done = filled(&file, write)
+        .and_then(|()| Ok(there.as_ref().map_or(Ok(()), |there| keep_access(&file, there))?))
+        .and_then(|()| Ok(file.sync_all()?))
+        .and_then(|()| Ok(rename(&file, &beside, path, there.as_ref())?));
+    // After a rename there is nothing left; the first error is the one to tell.
+    let _ = std::fs::remove_file(&beside);
+    done
+}
+
+/// Writes a text into a new file, whole or not at all, and never over another: by a name that Weir made up.
+///
+/// # Errors
+/// [`ErrorKind::AlreadyExists`] where something has the name, and those of the file system.
+pub(crate) fn write_new(path: &Path, text: &str) -> io::Result<()> {
     let (file, beside) = new_beside(path, false)?;
+    let done = filled(&file, |file| file.write_all(text.as_bytes()))
+        .and_then(|()| file.sync_all())
+        .and_then(|()| match std::fs::hard_link(&beside, path) {
+            // Some file systems have no links. There the name is taken by an empty file, which nothing else can have then.
+            Err(e) if e.kind() != ErrorKind::AlreadyExists => {
+                File::create_new(path).and_then(|_| std::fs::rename(&beside, path))
+            }
+            linked => linked,
+        });
+    let _ = std::fs::remove_file(&beside);
+    done
+}
+
+/// Gives an open file what is in it.
+fn filled<E: From<io::Error>>(
+    file: &File,
+    write: impl FnOnce(&mut dyn Write) -> Result<(), E>,
+) -> Result<(), E> {
     let mut file = BufWriter::new(file);
-    let done = write(&mut file)
-        .and_then(|()| Ok(file.flush()?))
-        .and_then(|()| Ok(std::fs::rename(&beside, path)?));
-    if done.is_err() {
-        // The first error is the one to tell.
-        let _ = std::fs::remove_file(&beside);
-    }
+    let done = write(&mut file).and_then(|()| Ok(file.flush()?));
+    // What is left in the buffer after a failure is not tried again.
     drop(file.into_parts());
     done
+}
+
+/// A descriptor of this process to write to, by its number and a path that names it. Standard output and error go on where
+/// they are, those of others at the end: what was written before is not touched.
+fn descriptor(number: u32, path: &Path) -> io::Result<File> {
+    match number {
+        1 => {
+            let mut stdout = io::stdout();
+            stdout.flush()?;
+            stdout.as_fd().try_clone_to_owned().map(File::from)
+        }
+        2 => io::stderr().as_fd().try_clone_to_owned().map(File::from),
+        _ => File::options().append(true).open(path),
+    }
+}
+
+/// Gives a new file the owner, the group and the permission bits of the one that it replaces, as far as is permitted. Nobody
+/// may do with it what he could not before: without its group, the group may what all others may.
+fn keep_access(file: &File, there: &Metadata) -> io::Result<()> {
+    let made = file.metadata()?;
+    let mut mode = there.mode() & 0o777;
+    if (made.uid(), made.gid()) != (there.uid(), there.gid()) {
+        let kept = fchown(file, Some(there.uid()), Some(there.gid()));
+        if kept.or_else(|_| fchown(file, None, Some(there.gid()))).is_err() {
+            mode &= 0o707 | (mode & 0o007) << 3;
+        }
+    }
+    file.set_permissions(Permissions::from_mode(mode))
+}
+
+/// Gives a file that is whole its name. Where that is refused, what is in it is written into the file that has the name.
+fn rename(file: &File, beside: &Path, path: &Path, there: Option<&Metadata>) -> io::Result<()> {
+    let (refusal, there) = match (std::fs::rename(beside, path), there) {
+        (Err(e), Some(there)) if must_stay(&e) => (e, there),
+        (done, _) => return done,
+    };
+    let Ok(to) = open_there(path, there) else { return Err(refusal) };
+    // The bits of the other may forbid to read it.
+    file.set_permissions(Permissions::from_mode(0o600))?;
+    let mut from = File::options().read(true).custom_flags(libc::O_NOFOLLOW).open(beside)?;
+    is_one(&from, &file.metadata()?)?;
+    to.set_len(0)?;
+    io::copy(&mut from, &mut &to)?;
+    to.sync_all()
 }
 
 /// Writes a text by the rule of this module. A reader of a pipe that has enough is no failure.
@@ -130,7 +205,7 @@ pub(crate) fn write(operation: &'static str, path: &Path, text: &str) -> Result<
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::symlink;
 
     use super::*;
 
@@ -213,7 +288,91 @@ mod tests {
         assert_eq!(names(dir.path()), ["x"]);
     }
 
-    /// A device stays a device, and what a link leads to is written: `/dev/stdout` is such a link.
+    /// A file that was for its user's eyes stays so; one that is new is as the user's others.
+    #[test]
+    fn a_replaced_file_keeps_who_may_read_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x");
+        let of = || {
+            let found = path.metadata().unwrap();
+            (found.ino(), found.mode() & 0o7777, found.uid(), found.gid())
+        };
+        for mode in [0o600, 0o640, 0o755, 0o444] {
+            std::fs::write(&path, "old").unwrap();
+            std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            if weir_net::namespace::effective_user_id() == 0 {
+                fchown(File::open(&path).unwrap(), Some(1234), Some(2345)).unwrap();
+            }
+            let before = of();
+            write("--csv: write", &path, "new").unwrap();
+            let after = of();
+            assert_ne!(before.0, after.0, "another file");
+            assert_eq!((before.1, before.2, before.3), (after.1, after.2, after.3), "{mode:o}");
+            std::fs::remove_file(&path).unwrap();
+        }
+        assert_eq!(names(dir.path()).len(), 0);
+    }
+
+    /// Who may write a file, but not beside it, writes it where it is; who may do neither is told so before anything is measured.
+    /// Root may do both everywhere.
+    #[test]
+    fn a_file_in_a_closed_directory_is_written_where_it_is() {
+        if weir_net::namespace::effective_user_id() == 0 {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let (path, closed) = (dir.path().join("x"), dir.path().join("y"));
+        std::fs::write(&path, "something longer").unwrap();
+        std::fs::write(&closed, "old").unwrap();
+        std::fs::set_permissions(&closed, Permissions::from_mode(0o400)).unwrap();
+        std::fs::set_permissions(dir.path(), Permissions::from_mode(0o500)).unwrap();
+        check("--csv", &path).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "something longer");
+        write("--csv: write", &path, "new").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
+        assert_eq!(check("--csv", &closed).unwrap_err().exit_code(), 4);
+        assert_eq!(write("--csv: write", &closed, "new").unwrap_err().exit_code(), 4);
+        assert_eq!(std::fs::read_to_string(&closed).unwrap(), "old");
+        std::fs::set_permissions(dir.path(), Permissions::from_mode(0o700)).unwrap();
+        assert_eq!(names(dir.path()), ["x", "y"]);
+    }
+
+    /// What is written into the file that has the name, when no other can take it, is what was written beside it.
+    #[test]
+    fn a_refused_rename_is_made_up_for_by_the_one_file_that_was_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, other) = (dir.path().join("x"), dir.path().join("other"));
+        std::fs::write(&path, "something longer").unwrap();
+        std::fs::write(&other, "other").unwrap();
+        let there = path.metadata().unwrap();
+        open_there(&path, &there).unwrap();
+        std::fs::rename(&other, &path).unwrap();
+        let refused = open_there(&path, &there).unwrap_err();
+        assert!(refused.to_string().contains("meanwhile"), "{refused}");
+        symlink(&path, &other).unwrap();
+        let link = other.symlink_metadata().unwrap();
+        assert_eq!(open_there(&other, &link).unwrap_err().kind(), ErrorKind::PermissionDenied);
+        assert!(open_there(&other, &path.metadata().unwrap()).is_err(), "a link has the name");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "other");
+    }
+
+    #[test]
+    fn a_name_that_is_made_up_is_never_taken_from_another() {
+        let dir = tempfile::tempdir().unwrap();
+        let of = |name: &str| dir.path().join(name);
+        std::fs::write(of("file"), "old").unwrap();
+        symlink(of("nowhere"), of("dangling")).unwrap();
+        for name in ["file", "dangling"] {
+            let refused = write_new(&of(name), "new").unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::AlreadyExists, "{name}");
+        }
+        write_new(&of("new"), "new").unwrap();
+        assert_eq!(std::fs::read_to_string(of("file")).unwrap(), "old");
+        assert_eq!(std::fs::read_to_string(of("new")).unwrap(), "new");
+        assert_eq!(names(dir.path()), ["dangling", "file", "new"]);
+    }
+
+    /// A device stays a device, and what a link leads to is written.
     #[test]
     fn what_is_no_plain_file_is_written_to() {
         let dir = tempfile::tempdir().unwrap();

@@ -146,13 +146,22 @@ fn outputs_that_can_not_be_written_are_refused_before_the_first_run() {
             assert!(err.starts_with(&format!("error: {flag}: {path}")), "{command:?}: {err}");
         }
     }
-    let both = ["run", &scenario, "--csv", &of("x"), "--junit", &of("x")];
-    let (code, _, err) = run(dir.path(), &both);
-    assert_eq!(code, Some(2), "{err}");
-    assert!(
-        err.contains("which --csv names too") || err.contains("which --junit names too"),
-        "{err}"
-    );
+    std::fs::hard_link(of("file"), of("hard")).unwrap();
+    std::os::unix::fs::symlink("new", of("soft")).unwrap();
+    for (csv, junit) in [
+        (of("x"), of("x")),
+        (of("x"), of("./x")),
+        (of("file"), of("hard")),
+        (of("soft"), of("new")),
+    ] {
+        let both = ["run", &scenario, "--csv", &csv, "--junit", &junit];
+        let (code, _, err) = run(dir.path(), &both);
+        assert_eq!(code, Some(2), "{err}");
+        assert!(
+            err.contains("--csv: ") && err.contains("another file than that of --junit"),
+            "{err}"
+        );
+    }
     // Nothing was begun, and nothing is left of the looking.
     assert!(!dir.path().join("weir").exists());
     assert_eq!(std::fs::read_to_string(of("file")).unwrap(), "old");
@@ -182,6 +191,86 @@ fn files_that_are_named_are_replaced() {
     assert_eq!(code, Some(0), "{err}");
     assert!(out.contains("\nstep,size,"), "{out}");
     assert!(Path::new("/dev/stdout").is_symlink());
+}
+
+/// The path of a scenario of no traffic, run on the virtual clock.
+fn simulated(dir: &Path) -> String {
+    let path = dir.join("s.toml").display().to_string();
+    let text = "schema = \"weir.scenario/1\"\nname = \"s\"\n[lab]\n[[step]]\n\
+                sweep = { over = [\"size=64\"], test = { args = \"-u -b 100k -t 1\" } }\n";
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+/// Standard output that goes into a file is written on where it is: what stands there before, and what the program prints, stay.
+#[test]
+fn descriptors_are_written_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let scenario = simulated(dir.path());
+    let all = dir.path().join("all");
+    let shell = |redirected: &str, path: &str, more: &str| {
+        std::fs::write(&all, "before\n").unwrap();
+        let line = format!(
+            "{{ echo first; \"$0\" run --no-store --simulate \"$1\" --csv {path} {more}; echo last; }} {redirected}"
+        );
+        let done = Command::new("sh")
+            .args(["-c", &line, env!("CARGO_BIN_EXE_weir"), &scenario])
+            .current_dir(dir.path())
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        std::fs::read_to_string(&all).unwrap()
+    };
+    for path in ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"] {
+        for redirected in [">all", ">>all"] {
+            let text = shell(redirected, path, "--json");
+            let lines: Vec<&str> = text.lines().collect();
+            let begin = if redirected == ">all" { 0 } else { 1 };
+            assert_eq!(lines[..begin], ["before"][..begin], "{redirected} {path}: {text}");
+            assert_eq!(lines[begin], "first", "{redirected} {path}: {text}");
+            assert!(lines[begin + 1].starts_with('{'), "{redirected} {path}: {text}");
+            assert!(lines[begin + 2].starts_with("step,size,"), "{redirected} {path}: {text}");
+            assert_eq!(*lines.last().unwrap(), "last", "{redirected} {path}: {text}");
+            assert!(!text.contains('\0'), "{redirected} {path}: {text}");
+        }
+    }
+    let text = shell("2>>all", "/dev/stderr", "--json");
+    assert!(text.starts_with("before\n") && text.contains("\nstep,size,"), "{text}");
+    let text = shell("3>>all", "/dev/fd/3", "--json");
+    assert!(text.starts_with("before\nstep,size,"), "{text}");
+}
+
+/// A file that is mounted by its name (as containers have it) keeps it: it is written anew where it is.
+#[test]
+fn a_mounted_file_is_written_where_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let scenario = simulated(dir.path());
+    std::fs::write(dir.path().join("source"), "old\n".repeat(10_000)).unwrap();
+    std::fs::write(dir.path().join("x.csv"), "under it").unwrap();
+    let line = "mount --bind source x.csv && \"$0\" run --no-store --simulate \"$1\" --csv x.csv --json >json";
+    let done = Command::new("unshare")
+        .args([
+            "--user",
+            "--map-root-user",
+            "--mount",
+            "sh",
+            "-c",
+            line,
+            env!("CARGO_BIN_EXE_weir"),
+            &scenario,
+        ])
+        .current_dir(dir.path())
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
+    let text = read("source");
+    assert!(text.starts_with("step,size,") && !text.contains("old"), "{text}");
+    assert_eq!(read("x.csv"), "under it");
+    let mut names: Vec<_> =
+        std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["json", "s.toml", "source", "x.csv"]);
 }
 
 /// Who wrote a flag reads of the flag: what was given, and what is accepted.

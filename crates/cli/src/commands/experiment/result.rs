@@ -1,5 +1,7 @@
 //! What is written of an experiment at its end.
 
+use std::path::Path;
+
 use weir_model::experiment::Experiment;
 use weir_model::json::to_line;
 use weir_report::experiment_csv;
@@ -7,6 +9,7 @@ use weir_report::page::{html, of_experiment};
 use weir_runs::Experiments;
 
 use super::ResultArgs;
+use crate::commands::impair::files::{Named, apart};
 use crate::commands::runs::RunsError;
 use crate::error::CliError;
 use crate::files::{check, check_directory, write};
@@ -15,17 +18,16 @@ use crate::output::print;
 /// Refuses what could not be written at the end, before anything is measured.
 pub(super) fn check_outputs(args: &ResultArgs) -> Result<(), CliError> {
     let files = [("--junit", &args.junit), ("--csv", &args.csv), ("--html", &args.html)];
-    let named = || files.iter().filter_map(|(flag, path)| Some((*flag, path.as_deref()?)));
-    for (flag, path) in named() {
-        // Devices and pipes take what several write.
-        let is_plain = !path.exists() || path.is_file();
-        let other = named().find(|(other, its)| *other != flag && *its == path);
-        if let (true, Some((other, _))) = (is_plain, other) {
-            let given = format!("{}, which {other} names too", path.display());
-            return Err(CliError::flag(flag, given, "a file of its own"));
-        }
-        check(flag, path)?;
-    }
+    let given: Vec<_> =
+        files.iter().filter_map(|(flag, path)| Some((*flag, path.as_deref()?))).collect();
+    // Devices and pipes take what several write; a file of this name is no stream here.
+    let named = given.iter().map(|(flag, path)| Named {
+        flag,
+        path: if path.as_os_str() == "-" { Path::new("./-") } else { path },
+        is_written: true,
+    });
+    apart(&named.collect::<Vec<_>>())?;
+    given.iter().try_for_each(|(flag, path)| check(flag, path))?;
     args.svg.as_ref().map_or(Ok(()), |directory| check_directory("--svg", directory))
 }
 

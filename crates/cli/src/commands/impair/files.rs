@@ -22,11 +22,11 @@ enum Identity {
 }
 
 /// A file that is named on the command line; `-` is a stream.
-pub(super) struct Named<'a> {
-    pub(super) flag: &'static str,
-    pub(super) path: &'a Path,
+pub(crate) struct Named<'a> {
+    pub(crate) flag: &'static str,
+    pub(crate) path: &'a Path,
     /// Whether it is begun anew, or taken away.
-    pub(super) is_written: bool,
+    pub(crate) is_written: bool,
 }
 
 impl Named<'_> {
@@ -80,7 +80,7 @@ pub(super) fn journal_apart(laws: &LawArgs, path: Option<&Path>) -> Result<(), C
 ///
 /// # Errors
 /// [`CliError::Flag`] that names the later flag and both files.
-pub(super) fn apart(files: &[Named<'_>]) -> Result<(), CliError> {
+pub(crate) fn apart(files: &[Named<'_>]) -> Result<(), CliError> {
     let identities: Vec<_> = files.iter().map(Named::identity).collect();
     for (later, named) in files.iter().enumerate() {
         for (earlier, other) in files[..later].iter().enumerate() {

@@ -6,7 +6,7 @@ mod capture;
 mod control;
 mod datagrams;
 mod exec;
-mod files;
+pub(crate) mod files;
 mod live;
 mod outward;
 mod relay;

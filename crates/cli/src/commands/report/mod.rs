@@ -3,6 +3,7 @@
 mod subject;
 
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -189,5 +190,12 @@ fn write(path: &Path, text: &str, may_replace: bool) -> Result<(), CliError> {
         return Err(exists(path));
     }
     files::check("--output", path)?;
-    files::write("--output: write", path, text)
+    if may_replace {
+        return files::write("--output: write", path, text);
+    }
+    // The name may have been taken since.
+    files::write_new(path, text).map_err(|e| match e.kind() {
+        ErrorKind::AlreadyExists => exists(path),
+        _ => CliError::io("--output: write", path)(e),
+    })
 }
