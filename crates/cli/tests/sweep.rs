@@ -360,3 +360,28 @@ fn a_host_from_elsewhere_leaves_the_lab_s_emulator_out_or_is_refused() {
     assert!(err.contains("--host: emulator m, which step "), "{err}");
     assert!(err.contains("accepted: a scenario whose emulators have interfaces"), "{err}");
 }
+
+/// Nothing is written over what it is read from, whatever it is called there.
+#[test]
+fn what_is_read_is_not_written_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let of = |name: &str| dir.path().join(name).display().to_string();
+    let text = "schema = \"weir.scenario/1\"\nname = \"s\"\n[lab]\n[[step]]\ntest = { args = \"-u -k 9 -b 900pps\" }\n";
+    std::fs::write(of("s.toml"), text).unwrap();
+    std::os::unix::fs::symlink(of("s.toml"), of("link")).unwrap();
+    std::fs::create_dir(of("sub")).unwrap();
+    for other in ["s.toml", "link", "sub/../s.toml"] {
+        let (code, _, err) =
+            run(dir.path(), &["run", &of("s.toml"), "--simulate", "--csv", &of(other)]);
+        assert_eq!(code, Some(2), "{err}");
+        assert!(err.contains("--csv") && err.contains("another file than that of FILE"), "{err}");
+        assert_eq!(std::fs::read_to_string(of("s.toml")).unwrap(), text);
+    }
+    let (code, out, err) = run(dir.path(), &["run", &of("s.toml"), "--simulate", "--json"]);
+    assert_eq!(code, Some(0), "{err}");
+    std::fs::write(of("r.json"), &out).unwrap();
+    let (code, _, err) = run(dir.path(), &["report", &of("r.json"), "-o", &of("sub/../r.json")]);
+    assert_eq!(code, Some(2), "{err}");
+    assert!(err.contains("another file than that of RUN"), "{err}");
+    assert_eq!(std::fs::read_to_string(of("r.json")).unwrap(), out);
+}

@@ -112,6 +112,13 @@ impl Files {
         Files { directory: directory.into(), read: Arc::default() }
     }
 
+    /// The files that were read so far.
+    #[must_use]
+    pub fn paths(&self) -> Vec<PathBuf> {
+        let known = self.read.lock().unwrap_or_else(|e| e.into_inner());
+        known.keys().map(|name| self.path(name)).collect()
+    }
+
     /// A path beside the scenario.
     fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)

@@ -15,7 +15,7 @@ use weir_model::record::Status;
 use weir_model::units::Seed;
 use weir_runs::{Experiments, Place};
 
-use super::result::{check_outputs, finish};
+use super::result::{check_inputs, check_outputs, finish};
 use super::telling::{cleaned, extent_words, head, told};
 use super::{ResultArgs, flags, refused, words};
 use crate::app::note;
@@ -30,6 +30,8 @@ use crate::{random, signals};
 /// What is to be done.
 pub(crate) struct Job {
     pub(crate) scenario: Scenario,
+    /// Its file, where it was named.
+    pub(crate) file: Option<PathBuf>,
     /// Its text, for the journal.
     pub(crate) text: String,
     pub(crate) directory: PathBuf,
@@ -58,6 +60,7 @@ impl Job {
         Ok(Job {
             seed: scenario.seed,
             scenario,
+            file: None,
             text,
             directory,
             quick: false,
@@ -67,6 +70,15 @@ impl Job {
             earlier: None,
             axes: Some(axes),
         })
+    }
+
+    /// The files that it was read from.
+    fn inputs(&self, files: &Files) -> Vec<(&'static str, PathBuf)> {
+        let keys = self.hosts.values().chain(self.scenario.hosts.values());
+        let keys = keys.filter_map(|host| host.key_file.as_deref()).map(|k| self.directory.join(k));
+        let keys = keys.map(|path| ("a host's key", path));
+        let read = files.paths().into_iter().map(|path| ("the scenario's files", path));
+        self.file.iter().map(|file| ("FILE", file.clone())).chain(read).chain(keys).collect()
     }
 
     /// What is wrong with it, by the flags that made it.
@@ -148,6 +160,7 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
     let files = Files::new(job.directory.clone());
     // Before anything of it is kept.
     let extent = check(&job.scenario, &files, &words).map_err(|e| job.refused(e))?;
+    check_inputs(args, &job.inputs(&files))?;
     if let Some(reason) = stop.reason() {
         note(&format!("{}; nothing was run", reason.text()));
         return Ok(reason.exit_code());

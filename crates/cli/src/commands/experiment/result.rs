@@ -1,6 +1,6 @@
 //! What is written of an experiment at its end.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use weir_model::experiment::Experiment;
 use weir_model::json::to_line;
@@ -15,19 +15,35 @@ use crate::error::CliError;
 use crate::files::{check, check_directory, write};
 use crate::output::print;
 
+/// The files that are written at the end, by their flags.
+fn outputs(args: &ResultArgs) -> Vec<Named<'_>> {
+    let files = [("--junit", &args.junit), ("--csv", &args.csv), ("--html", &args.html)];
+    let named = files.into_iter().filter_map(|(flag, path)| Some((flag, path.as_deref()?)));
+    named
+        .map(|(flag, path)| Named {
+            flag,
+            // A file of this name is no stream here.
+            path: if path.as_os_str() == "-" { Path::new("./-") } else { path },
+            is_written: true,
+        })
+        .collect()
+}
+
+/// Refuses what would be written over a file that the experiment is read from.
+pub(super) fn check_inputs(
+    args: &ResultArgs,
+    inputs: &[(&'static str, PathBuf)],
+) -> Result<(), CliError> {
+    let read = inputs.iter().map(|(flag, path)| Named { flag, path, is_written: false });
+    apart(&read.chain(outputs(args)).collect::<Vec<_>>())
+}
+
 /// Refuses what could not be written at the end, before anything is measured.
 pub(super) fn check_outputs(args: &ResultArgs) -> Result<(), CliError> {
-    let files = [("--junit", &args.junit), ("--csv", &args.csv), ("--html", &args.html)];
-    let given: Vec<_> =
-        files.iter().filter_map(|(flag, path)| Some((*flag, path.as_deref()?))).collect();
-    // Devices and pipes take what several write; a file of this name is no stream here.
-    let named = given.iter().map(|(flag, path)| Named {
-        flag,
-        path: if path.as_os_str() == "-" { Path::new("./-") } else { path },
-        is_written: true,
-    });
-    apart(&named.collect::<Vec<_>>())?;
-    given.iter().try_for_each(|(flag, path)| check(flag, path))?;
+    // Devices and pipes take what several write.
+    let given = outputs(args);
+    apart(&given)?;
+    given.iter().try_for_each(|named| check(named.flag, named.path))?;
     args.svg.as_ref().map_or(Ok(()), |directory| check_directory("--svg", directory))
 }
 

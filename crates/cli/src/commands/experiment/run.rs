@@ -124,6 +124,7 @@ pub(crate) fn run(args: &RunArgs, command: &[OsString]) -> Result<i32, CliError>
     }
     let job = Job {
         scenario,
+        file: Some(path.clone()),
         text,
         directory,
         quick: args.quick,
@@ -201,6 +202,7 @@ fn resume(
     )));
     let job = Job {
         scenario,
+        file: None,
         text: head.scenario.clone(),
         directory: head.directory.clone(),
         quick: head.quick,

@@ -13,6 +13,7 @@ use weir_report::page::{Document, html, markdown};
 use weir_report::plot::Figure;
 
 use crate::app::note;
+use crate::commands::impair::files::{Named, apart};
 use crate::error::CliError;
 use crate::files;
 use crate::output::print;
@@ -63,6 +64,11 @@ pub(crate) fn run(args: &ReportArgs) -> Result<i32, CliError> {
     if let (Some(_), Format::Html | Format::Md) = (&args.figure, args.format) {
         return Err(CliError::flag("--figure", "with a page", "--format svg or csv"));
     }
+    let read =
+        subject::files(&args.runs).map(|path| Named { flag: "RUN", path, is_written: false });
+    let output = args.output.as_deref();
+    let written = output.map(|path| Named { flag: "--output", path, is_written: true });
+    apart(&read.chain(written).collect::<Vec<_>>())?;
     let subject = Subject::read(&args.runs)?;
     if let Some(id) = subject.experiment_of_last(&args.runs) {
         note(&format!("this run is part of an experiment: weir report {id} shows all of it"));

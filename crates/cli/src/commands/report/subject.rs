@@ -196,6 +196,11 @@ impl Kept {
     }
 }
 
+/// Those of the words that name files.
+pub(super) fn files(words: &[OsString]) -> impl Iterator<Item = &Path> {
+    words.iter().map(Path::new).filter(|path| path.as_os_str() != "-" && is_file(path))
+}
+
 /// Whether a word names a file and not a run: it says where, or looks like one, or is there. Ids have no such form.
 fn is_file(path: &Path) -> bool {
     let json = path.extension().is_some_and(|e| e == "json" || e == "jsonl");
