@@ -247,22 +247,23 @@ fn a_mounted_file_is_written_where_it_is() {
     let scenario = simulated(dir.path());
     std::fs::write(dir.path().join("source"), "old\n".repeat(10_000)).unwrap();
     std::fs::write(dir.path().join("x.csv"), "under it").unwrap();
-    let line = "mount --bind source x.csv && \"$0\" run --no-store --simulate \"$1\" --csv x.csv --json >json";
-    let done = Command::new("unshare")
-        .args([
-            "--user",
-            "--map-root-user",
-            "--mount",
-            "sh",
-            "-c",
-            line,
-            env!("CARGO_BIN_EXE_weir"),
-            &scenario,
-        ])
-        .current_dir(dir.path())
-        .output()
-        .unwrap();
+    let inside = |line: &str| {
+        Command::new("unshare")
+            .args(["--user", "--map-root-user", "--mount", "sh", "-c", line])
+            .args([env!("CARGO_BIN_EXE_weir"), &scenario])
+            .current_dir(dir.path())
+            .output()
+            .unwrap()
+    };
+    let weir = "\"$0\" run --no-store --simulate \"$1\" --csv x.csv";
+    let done = inside(&format!("mount --bind source x.csv && {weir} --json >json"));
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    // One that may not be written either is refused before anything is measured.
+    let read_only = "mount --bind source x.csv && mount -o remount,bind,ro x.csv";
+    let refused = inside(&format!("{read_only} && {weir}"));
+    let text = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && refused.stdout.is_empty(), "{text}");
+    assert!(text.starts_with("error: --csv x.csv: Read-only file system"), "{text}");
     let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
     let text = read("source");
     assert!(text.starts_with("step,size,") && !text.contains("old"), "{text}");
