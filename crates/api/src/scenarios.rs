@@ -553,6 +553,29 @@ mod tests {
     }
 
     #[test]
+    fn no_scenario_comes_by_a_link_that_others_may_have_put_there() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        for name in ["secret", "config"] {
+            std::fs::create_dir(at(name)).unwrap();
+        }
+        std::fs::write(at("secret/x.toml"), HEAD).unwrap();
+        std::os::unix::fs::symlink(at("secret"), at("config/scenarios")).unwrap();
+        let names = || -> Vec<String> {
+            all(&[at("config/scenarios")], Origin::Found).into_iter().map(|f| f.name).collect()
+        };
+        let mode = |mode| {
+            let mode = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(at("config"), mode).unwrap();
+        };
+        mode(0o755);
+        assert_eq!(names(), ["x"], "a link of one's own is followed");
+        mode(0o777);
+        assert_eq!(names(), [""; 0]);
+    }
+
+    #[test]
     fn documents_of_requests_name_no_files() {
         for step in [
             "collect = { file = \"/etc/shadow\" }",

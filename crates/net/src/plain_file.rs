@@ -3,7 +3,9 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Component, Path};
+
+use rustix::fs::{Mode, OFlags};
 
 /// Opens the plain file of this name with these options (which may not create it). What it is, is asked of the open file: between a
 /// look at a name and its opening a link or a pipe can come there.
@@ -13,7 +15,12 @@ use std::path::Path;
 /// end. Otherwise the system's.
 pub fn open(path: &Path, how: &mut OpenOptions) -> io::Result<File> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    let file = how.custom_flags(flags).open(path).map_err(|error| match error.raw_os_error() {
+    checked(how.custom_flags(flags).open(path))
+}
+
+/// What was opened, or was not, without following a link at its end.
+fn checked(opened: io::Result<File>) -> io::Result<File> {
+    let file = opened.map_err(|error| match error.raw_os_error() {
         Some(libc::ELOOP) => io::Error::new(ErrorKind::InvalidData, "it is a link"),
         // A socket, or a pipe that is to be written to and that nobody reads.
         Some(libc::ENXIO) => not_plain(),
@@ -31,6 +38,40 @@ pub fn open(path: &Path, how: &mut OpenOptions) -> io::Result<File> {
 /// Those of [`open`].
 pub fn read(path: &Path) -> io::Result<File> {
     open(path, OpenOptions::new().read(true))
+}
+
+/// Opens the plain file that is at `rest` within a directory, to be read. No part of `rest` may be a link: each is opened in the
+/// directory before it, which stays the same whatever comes to stand at its name. Links on the way to `directory` are followed.
+///
+/// # Errors
+/// Those of [`open`], and `InvalidData` where a part on the way is a link or no directory.
+pub fn read_within(directory: &Path, rest: &Path) -> io::Result<File> {
+    // Not to be read: a directory that one may only go through will do.
+    #[cfg(target_os = "linux")]
+    let only_through = OFlags::PATH;
+    #[cfg(not(target_os = "linux"))]
+    let only_through = OFlags::empty();
+    let through = OFlags::DIRECTORY | OFlags::CLOEXEC | only_through;
+    let mut at = rustix::fs::open(directory, through, Mode::empty())?;
+    let mut parts = rest.components().filter(|part| *part != Component::CurDir).peekable();
+    while let Some(part) = parts.next() {
+        let name = part.as_os_str();
+        if parts.peek().is_none() {
+            let how = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            let opened = rustix::fs::openat(&at, name, how, Mode::empty());
+            return checked(opened.map(File::from).map_err(io::Error::from));
+        }
+        at = rustix::fs::openat(&at, name, through | OFlags::NOFOLLOW, Mode::empty()).map_err(
+            |error| match error {
+                rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP => {
+                    let words = format!("{} is a link, or no directory", name.display());
+                    io::Error::new(ErrorKind::InvalidData, words)
+                }
+                other => other.into(),
+            },
+        )?;
+    }
+    Err(not_plain())
 }
 
 fn not_plain() -> io::Error {
@@ -67,5 +108,38 @@ mod tests {
         let wrong = Err(ErrorKind::InvalidData);
         assert_eq!(kinds, [wrong, wrong, wrong, wrong, wrong, Err(ErrorKind::NotFound)]);
         assert_eq!(to_write.unwrap_err().kind(), ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn no_part_within_a_directory_is_a_link() {
+        let name = format!("weir-plain-file-within-{}", std::process::id());
+        let dir = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(dir.join("a/b")).unwrap();
+        std::fs::write(dir.join("a/b/file"), "text").unwrap();
+        let link = |to: &str, at: &str| std::os::unix::fs::symlink(to, dir.join(at)).unwrap();
+        link("b", "a/link");
+        link("file", "a/b/link");
+        link("a", "way");
+        let kind = |from: &str, rest: &str| {
+            read_within(&dir.join(from), Path::new(rest)).map(drop).map_err(|e| e.kind())
+        };
+        let found = [
+            kind("", "a/b/file"),
+            kind("", "a/b/../b/file"),
+            // The way to the directory is its caller's.
+            kind("way", "b/file"),
+            kind("", "way/b/file"),
+            kind("", "a/link/file"),
+            kind("", "a/b/link"),
+            kind("", "a/b/file/x"),
+            kind("", "a/b"),
+            kind("", ""),
+            kind("", "a/none/file"),
+        ];
+        std::fs::remove_dir_all(&dir).unwrap();
+        let wrong = Err(ErrorKind::InvalidData);
+        assert_eq!(found[..3], [Ok(()); 3]);
+        assert_eq!(found[3..9], [wrong; 6]);
+        assert_eq!(found[9], Err(ErrorKind::NotFound));
     }
 }

@@ -88,15 +88,53 @@ fn not_everybodys(at: &Path) -> Result<(), Distrust> {
 }
 
 /// Opens a plain file to be read. A link is followed only where nobody else can have put it there: root would read for others what
-/// they may not.
+/// they may not. Of what was named, the directory is what the name leads to.
 ///
 /// # Errors
-/// As [`plain_file::read`].
+/// As [`plain_file::read`] and [`plain_file::read_within`].
 pub fn read(path: &Path, origin: Origin) -> io::Result<File> {
-    match trusted(path, origin) {
-        Ok(()) => plain_file::read(&std::fs::canonicalize(path)?),
-        Err(_) => plain_file::read(path),
+    match (trusted(path, origin), origin) {
+        (Ok(()), _) => plain_file::read(&std::fs::canonicalize(path)?),
+        (Err(_), Origin::Named) => plain_file::read(path),
+        (Err(_), Origin::Found) => {
+            let (sure, rest) = parted(path)?;
+            plain_file::read_within(&sure, &rest)
+        }
     }
+}
+
+/// Whether somebody else can have made this path lead where it does: a part of it is a link that stands where others may write, or
+/// that can't be looked at.
+#[must_use]
+pub fn leads_astray(path: &Path) -> bool {
+    let Ok((mut at, rest)) = parted(path) else { return true };
+    rest.components().any(|part| {
+        at.push(part);
+        at.symlink_metadata().map_or(true, |found| found.is_symlink())
+    })
+}
+
+/// A path as far as it is trusted, with its links followed, and what comes after. A link that nobody else can have put there is
+/// followed also where what it leads to is another's.
+fn parted(path: &Path) -> io::Result<(PathBuf, PathBuf)> {
+    let mut path = std::path::absolute(path)?;
+    for _ in 0..MOST_LINKS {
+        let sure = path.ancestors().find(|part| trusted(part, Origin::Found).is_ok());
+        let sure = sure.unwrap_or(Path::new("/"));
+        let rest = path.strip_prefix(sure).map_err(io::Error::other)?.to_owned();
+        let sure = std::fs::canonicalize(sure)?;
+        let mut parts = rest.components();
+        let next = parts.next().map(|part| sure.join(part)).unwrap_or_default();
+        let is_ours = next.symlink_metadata().is_ok_and(|found| {
+            let user = effective_user_id();
+            found.is_symlink() && changed_by(found.uid(), found.mode(), Kind::Link, user).is_none()
+        });
+        if !is_ours || trusted(&sure, Origin::Found).is_err() {
+            return Ok((sure, rest));
+        }
+        path = sure.join(std::fs::read_link(&next)?).join(parts);
+    }
+    Err(ErrorKind::InvalidInput.into())
 }
 
 /// Goes an absolute path from the root, and returns where it ends.
@@ -270,6 +308,16 @@ mod tests {
         // Who may put another link there may have another file taken.
         let followed = read(&link, Origin::Found).is_ok();
         mode(&dir.join("links"), 0o775);
+        // Neither is a link on the way: by the way to itself it leads to the same file.
+        std::os::unix::fs::symlink("../a", dir.join("links/way")).unwrap();
+        std::os::unix::fs::symlink("links", dir.join("ours")).unwrap();
+        std::fs::create_dir(dir.join("links/plain")).unwrap();
+        std::fs::write(dir.join("links/plain/file"), "").unwrap();
+        let on_the_way = read(&dir.join("links/way/b/file"), Origin::Found);
+        let plain = ["links/plain/file", "ours/plain/file"]
+            .map(|name| read(&dir.join(name), Origin::Found).is_ok());
+        let astray = ["links", "links/plain", "ours/plain", "a/b", "links/way", "links/way/b"]
+            .map(|name| leads_astray(&dir.join(name)));
         let by_link = trusted(&link, Origin::Found);
         let not_followed = read(&link, Origin::Found);
         // What was named may be a group's, and stand in what is; but not everybody's.
@@ -287,6 +335,9 @@ mod tests {
             [trusted(&dir.join("none"), Origin::Found), trusted(&dir.join("round"), Origin::Found)];
         std::fs::remove_dir_all(&dir).unwrap();
         assert_eq!(all, [true, true]);
+        assert_eq!(on_the_way.unwrap_err().kind(), ErrorKind::InvalidData);
+        assert_eq!(plain, [true, true], "a link of one's own is followed");
+        assert_eq!(astray, [false, false, false, false, true, true]);
         assert!(followed && named && in_sticky);
         for (refused, at) in
             [(in_everybodys, "/a/b"), (everybodys, "/a/b/file"), (by_everybodys_link, "/links")]

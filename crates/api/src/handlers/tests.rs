@@ -1,11 +1,12 @@
 //! Tests: started, watched, stopped.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use weir_net::trust::{Origin, trusted};
+use weir_net::trust::{Origin, leads_astray, trusted};
 
 use super::{Answer, Json200, answer};
 use crate::app::Shared;
@@ -16,6 +17,8 @@ use crate::types::*;
 
 /// Most tags of a test.
 const MOST_TAGS: usize = 64;
+/// Most keys that are found.
+const MOST_KEYS: usize = 1000;
 
 pub(crate) async fn list(State(app): State<Shared>) -> Json200<TestList> {
     Json200(TestList { tests: app.tests.list() })
@@ -50,7 +53,7 @@ pub(crate) fn right_host(field: &str, host: &str) -> Result<String, Problem> {
         .map_err(|_| Problem::field(field, host, "NAME, ADDRESS, NAME:PORT or [V6ADDRESS]:PORT"))
 }
 
-type TagMap = std::collections::BTreeMap<String, String>;
+type TagMap = BTreeMap<String, String>;
 
 fn right_tags(field: &str, tags: TagMap) -> Result<TagMap, Problem> {
     if tags.len() > MOST_TAGS {
@@ -89,47 +92,53 @@ pub(crate) fn lab_node(field: &str, text: &str) -> Result<LabNode, Problem> {
 /// The file of a key by its name.
 pub(crate) fn key_file(directory: &Path, name: Option<&str>) -> Result<Option<PathBuf>, Problem> {
     let Some(name) = name else { return Ok(None) };
-    let names = key_names(directory);
-    if !names.iter().any(|n| n == name) {
-        let accepted = if names.is_empty() {
+    let mut all = keys(directory);
+    all.remove(name).map(Some).ok_or_else(|| {
+        let accepted = if all.is_empty() {
             format!("none: there are no keys in {}", directory.display())
         } else {
-            names.join(", ")
+            all.into_keys().collect::<Vec<_>>().join(", ")
         };
-        return Err(Problem::field("/key_name", name, accepted));
-    }
-    Ok(Some(key_path(directory, name)))
-}
-
-fn key_path(directory: &Path, name: &str) -> PathBuf {
-    let plain = directory.join(name);
-    if plain.is_file() { plain } else { directory.join(format!("{name}.key")) }
+        Problem::field("/key_name", name, accepted)
+    })
 }
 
 /// The files of all keys, as [`key_file`] has them.
 pub(crate) fn key_paths(directory: &Path) -> Vec<PathBuf> {
-    key_names(directory).iter().map(|name| key_path(directory, name)).collect()
+    keys(directory).into_values().collect()
 }
 
 /// Names of the keys in the key directory.
 pub(crate) fn key_names(directory: &Path) -> Vec<String> {
-    let Ok(entries) = std::fs::read_dir(directory) else { return vec![] };
-    // Under sudo it is the calling user's: a link there could lead to a key of somebody else.
+    keys(directory).into_keys().collect()
+}
+
+/// The keys in the key directory: those very files that were looked at, by their names without `.key`.
+fn keys(directory: &Path) -> BTreeMap<String, PathBuf> {
+    // Under sudo it is the calling user's: a link there, or on the way there, could lead to a key of somebody else.
     let are_links_taken = trusted(directory, Origin::Found).is_ok();
-    let mut names: Vec<String> = entries
-        .filter_map(|e| {
-            let entry = e.ok()?;
-            let name = entry.file_name().to_str()?.to_owned();
-            let name = name.strip_suffix(".key").unwrap_or(&name).to_owned();
-            let is_link = entry.file_type().ok()?.is_symlink();
-            let is_taken = entry.path().is_file() && (are_links_taken || !is_link);
-            (is_taken && super::file_name(&name).is_ok()).then_some(name)
-        })
-        .take(1000)
-        .collect();
-    names.sort();
-    names.dedup();
-    names
+    if !are_links_taken && leads_astray(directory) {
+        return BTreeMap::new();
+    }
+    let Ok(entries) = std::fs::read_dir(directory) else { return BTreeMap::new() };
+    let found = entries.filter_map(|entry| {
+        let entry = entry.ok()?;
+        let file = entry.file_name().to_str()?.to_owned();
+        let name = file.strip_suffix(".key").unwrap_or(&file).to_owned();
+        let path = entry.path();
+        let is_link = entry.file_type().ok()?.is_symlink();
+        let is_taken = path.is_file() && (are_links_taken || !is_link);
+        (is_taken && super::file_name(&name).is_ok()).then_some((name, path))
+    });
+    let mut keys: BTreeMap<String, PathBuf> = BTreeMap::new();
+    for (name, path) in found.take(MOST_KEYS) {
+        // `NAME` before `NAME.key`.
+        let is_first = path.file_name().is_some_and(|file| *file == *name);
+        if is_first || !keys.contains_key(&name) {
+            keys.insert(name, path);
+        }
+    }
+    keys
 }
 
 pub(crate) async fn get(State(app): State<Shared>, Part(id): Part) -> Answer<Test> {
@@ -174,4 +183,41 @@ pub(crate) async fn stop_connection(
     Parts2(id, name): Parts2,
 ) -> Answer<Test> {
     supervise::connection(&app, &id, "stop", &name).await.map(Json200)
+}
+
+#[cfg(test)]
+mod key_tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn a_key_is_the_very_file_that_was_looked_at() {
+        let dir = tempfile::tempdir().unwrap();
+        let made = |name: &str, mode: u32| {
+            let path = dir.path().join(name);
+            std::fs::create_dir(&path).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            path
+        };
+        // Whose it is, is told by who may write it: a test has one user.
+        let (secret, others) = (made("secret", 0o700), made("others", 0o777));
+        let keys = made("others/keys", 0o755);
+        std::fs::write(secret.join("root"), "secret").unwrap();
+        std::fs::write(keys.join("a.key"), "a").unwrap();
+        std::fs::write(keys.join("b.key"), "b.key").unwrap();
+        std::fs::write(keys.join("b"), "b").unwrap();
+        symlink(secret.join("root"), keys.join("a")).unwrap();
+        symlink(secret.join("root"), keys.join("c")).unwrap();
+        symlink(&secret, others.join("link")).unwrap();
+        let file = |directory: &Path, name| key_file(directory, Some(name)).ok().flatten();
+        assert_eq!(key_names(&keys), ["a", "b"]);
+        assert_eq!(file(&keys, "a"), Some(keys.join("a.key")), "not what the link leads to");
+        assert_eq!(file(&keys, "b"), Some(keys.join("b")));
+        assert_eq!(file(&keys, "c"), None);
+        assert_eq!(key_paths(&keys), [keys.join("a.key"), keys.join("b")]);
+        // By a directory that others may have put there, none.
+        assert_eq!(key_names(&others.join("link")), [""; 0]);
+        assert_eq!(file(&others.join("link"), "root"), None);
+        assert_eq!(file(&secret, "root"), Some(secret.join("root")));
+    }
 }
