@@ -273,15 +273,25 @@ fn going_on_that_fails_leaves_what_the_next_try_needs() {
     let path = format!("/experiments/{}", first["id"].as_str().unwrap());
     events.until("state", |e| e["id"] == first["id"] && e["state"] == "interrupted");
     assert_eq!(left(&private(&s)).len(), 1);
-    for (state, after) in
-        [("interrupted", "a try that was killed"), ("failed", "one that was refused")]
-    {
+    // Not while its journal is another program's.
+    let kept = weir_runs::Experiments::of(&served::place(s.directory.path()));
+    let elsewhere = keep_again(&kept.journal(first["id"].as_str().unwrap()));
+    let refused = ask(s.address, "POST", &format!("{path}/resume"), &[], None).expect(409);
+    assert!(refused["detail"].as_str().unwrap().contains("another program"), "{refused}");
+    drop(elsewhere);
+    for (words, after) in [
+        ("its program was killed by signal 9", "a try that was killed"),
+        ("not now", "one that was refused"),
+    ] {
         ask(s.address, "POST", &format!("{path}/resume"), &[], None).expect(202);
-        events.until("state", |e| e["id"] == first["id"] && e["state"] == state);
+        events.until("state", |e| e["id"] == first["id"] && e["state"] == "interrupted");
         let one = get(s.address, &path).expect(200);
         assert_eq!(one["can_go_on"], true, "after {after}: {one}");
         // What the session before it came to is there.
-        assert_eq!(one["outcome"]["status"], "interrupted", "after {after}");
+        let told = (&one["state"], &one["verdict"], &one["outcome"]["status"]);
+        let stood = (&json!("interrupted"), &json!("passed"), &json!("interrupted"));
+        assert_eq!(told, stood, "after {after}");
+        assert_eq!(one["error"], format!("it could not be gone on with: {words}"));
         assert_eq!(left(&private(&s)).len(), 1, "after {after}");
     }
     ask(s.address, "POST", &format!("{path}/resume"), &[], None).expect(202);
@@ -562,6 +572,35 @@ fn what_came_to_its_end_by_another_program_is_not_run_again() {
         assert!(refused["detail"].as_str().unwrap().contains("has come to its end"), "{refused}");
     }
     assert!(!s.directory.path().join("begun").exists());
+}
+
+#[test]
+fn what_the_command_line_began_and_brought_to_its_end_has_ended() {
+    let directory = tempfile::tempdir().unwrap();
+    let kept = weir_runs::Experiments::prepare(&served::place(directory.path())).unwrap();
+    for id in ["1-listed", "2-asked", "3-failed"] {
+        let head = Head { by_api: false, ..head(id, None) };
+        drop(Journal::create(&kept.journal(id), &head).unwrap());
+        kept.keep(id, &outcome(id, "interrupted")).unwrap();
+    }
+    let s = with_script_in(directory, "echo x >> $here/begun", |_| {});
+    let list = || -> Vec<Value> {
+        let list = get(s.address, "/experiments").expect(200);
+        let list = list["experiments"].as_array().unwrap();
+        list.iter().rev().map(|e| json!([e["state"], e["verdict"]])).collect()
+    };
+    let stood = json!(["interrupted", "passed"]);
+    assert_eq!(list(), [stood.clone(), stood.clone(), stood]);
+    kept.keep("2-asked", &outcome("2-asked", "complete")).unwrap();
+    // Also where nobody asked for the list since.
+    let asked = get(s.address, "/experiments/2-asked").expect(200);
+    let told = (&asked["state"], &asked["outcome"]["status"]);
+    assert_eq!(told, (&json!("ended"), &json!("complete")), "{asked}");
+    kept.keep("1-listed", &outcome("1-listed", "complete")).unwrap();
+    kept.keep("3-failed", &outcome("3-failed", "partial")).unwrap();
+    let ended = json!(["ended", "passed"]);
+    let now = [ended.clone(), ended, json!(["failed", "error"])];
+    until("the list tells", || list() == now);
 }
 
 fn keep_again(path: &Path) -> Journal {

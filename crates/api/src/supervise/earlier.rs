@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use weir_experiment::scenario::journal::{Head, look};
@@ -28,13 +28,16 @@ const MOST_TAKEN_UP: usize = 50;
 /// what it finds comes into the list, and to the stream's readers, as it is found.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
+/// How long the lock of a program that this server ran may outlive it: a child of it between its fork and its exec has a copy.
+const LINGER: Duration = Duration::from_secs(1);
+
 /// What is known of kept experiments, and may be otherwise when it is looked at again.
 #[derive(Debug, Default)]
 pub(crate) struct Earlier {
     /// Those that were still running: of another program, or about to end with the server before.
     waiting: Mutex<Vec<String>>,
-    /// The results of those that can be gone on with, as they were when they were read last.
-    seen: Mutex<BTreeMap<String, Option<Stamp>>>,
+    /// The results of those that can be gone on with, as they were when they were read last, and whether there was a journal.
+    seen: Mutex<BTreeMap<String, (Option<Stamp>, bool)>>,
     /// Somebody looks.
     is_looking: AtomicBool,
 }
@@ -95,10 +98,10 @@ fn take_up(app: &App) {
     }
 }
 
-/// Looks once more at what may have changed since, beside whoever asks: at those that were running, and at those that can be gone
-/// on with, since `weir run --resume` may have done so. Readers of the stream hear of what is found.
+/// Looks once more at what may have changed since, beside whoever asks: at those that were running, and at those that did not come to
+/// their end, since `weir run --resume` may have gone on with them. Readers of the stream hear of what is found.
 pub(crate) fn look_beside(app: &Shared) {
-    let is_idle = lock(&app.earlier.waiting).is_empty() && app.experiments.offered().is_empty();
+    let is_idle = lock(&app.earlier.waiting).is_empty() && app.experiments.unsettled().is_empty();
     if is_idle || app.earlier.is_looking.swap(true, Ordering::Relaxed) {
         return;
     }
@@ -128,20 +131,27 @@ fn look_again(app: &App) {
         }
     }
     let kept = weir_runs::Experiments::of(&app.config.place);
-    let offered = app.experiments.offered();
-    lock(&app.earlier.seen).retain(|id, _| offered.contains(id));
-    for id in offered {
+    let unsettled = app.experiments.unsettled();
+    lock(&app.earlier.seen).retain(|id, _| unsettled.contains(id));
+    for id in unsettled {
         let found = kept.result(&id).symlink_metadata().ok();
         let stamp = found.map(|f| (f.ino(), f.len(), f.mtime(), f.mtime_nsec()));
+        let now = (stamp, kept.journal(&id).exists());
         // A result can have megabytes: it is read again when it was written again.
-        if lock(&app.earlier.seen).get(&id) == Some(&stamp) && kept.journal(&id).exists() {
-            continue;
+        if lock(&app.earlier.seen).insert(id.clone(), now) != Some(now) {
+            renew(app, &id);
         }
-        if kept.is_open(&id) {
-            lock(&app.earlier.seen).insert(id, stamp);
-        } else {
-            settle(app, &id);
-        }
+    }
+}
+
+/// Looks at one that another program may have gone on with, or have brought to its end.
+pub(super) fn renew(app: &App, id: &str) {
+    if !weir_runs::Experiments::of(&app.config.place).is_open(id) {
+        settle(app, id);
+    } else if let Found::Open(found) | Found::Closed(found) = look_at(app, id)
+        && app.experiments.renew(*found)
+    {
+        tell(app, id);
     }
 }
 
@@ -279,10 +289,16 @@ pub(crate) fn check(app: &App, kept: &str, is_of_earlier: bool) -> Result<String
         settle(app, kept);
         return Err(refuse("has come to its end, or its journal is gone"));
     }
-    match read(app, kept) {
+    let mut found = read(app, kept);
+    // The lock of a program that has just ended here may outlive it for a moment.
+    let end = Instant::now() + LINGER;
+    while !is_of_earlier && matches!(found, Some((_, true, _))) && Instant::now() < end {
+        std::thread::sleep(LINGER / 20);
+        found = read(app, kept);
+    }
+    match found {
         None => Err(refuse("has no journal any more that this server can read")),
-        // The lock of a program that has just ended here may outlive it for a moment: the next one waits for it.
-        Some((_, true, _)) if is_of_earlier => Err(refuse("is being run by another program")),
+        Some((_, true, _)) => Err(refuse("is being run by another program")),
         Some((head, _, scenario)) => {
             scenario.and_then(|s| right(app, &head, &s)).map_err(|words| refuse(&words))?;
             head.digest().map_err(Problem::internal)

@@ -36,8 +36,25 @@ struct Entry {
     is_outcome_kept: bool,
     /// Nothing of it is left to be gone on with.
     has_ended: bool,
+    /// How it stood before it was gone on with, and whether what came of it was kept: that stands where the next session tells nothing.
+    before: Option<(ExperimentState, bool)>,
     /// It is off the list, and gone as soon as it has ended.
     is_forgotten: bool,
+}
+
+impl Entry {
+    /// Whether a result that was found came to something else than what stands here.
+    fn differs(&self, found: &ExperimentState) -> bool {
+        found.verdict.is_some()
+            && (found.state, found.verdict) != (self.state.state, self.state.verdict)
+    }
+
+    /// Takes what was found in place of what stood here, all but its progress.
+    fn renew(&mut self, found: ExperimentState) {
+        let progress = std::mem::take(&mut self.state.progress);
+        self.state = ExperimentState { progress, ..found };
+        self.is_outcome_kept = true;
+    }
 }
 
 impl Experiments {
@@ -77,6 +94,20 @@ impl Experiments {
         }
     }
 
+    /// Nobody could begin to go on with it: it stands as before, or is gone where it was forgotten meanwhile.
+    fn not_begun(&self, id: &str) {
+        let mut is_forgotten = false;
+        self.change(id, |entry| {
+            if let Some(before) = entry.before.take() {
+                (entry.state, entry.is_outcome_kept) = before;
+            }
+            is_forgotten = entry.is_forgotten;
+        });
+        if is_forgotten {
+            self.forget(id);
+        }
+    }
+
     /// A kept experiment can't be gone on with any more, since it has come to its end elsewhere (`found` tells how) or what it goes on
     /// from is gone. Whether that is news.
     pub(super) fn settle(&self, id: &str, found: Option<ExperimentState>, words: &str) -> bool {
@@ -84,11 +115,11 @@ impl Experiments {
         // One that runs tells its end itself.
         let Some(entry) = all.get_mut(id).filter(|e| e.state.state.is_over()) else { return false };
         entry.has_ended = true;
-        let is_news = std::mem::take(&mut entry.state.can_go_on);
-        if let Some(found) = found.filter(|_| is_news) {
-            let progress = std::mem::take(&mut entry.state.progress);
-            entry.state = ExperimentState { progress, can_go_on: false, ..found };
-            entry.is_outcome_kept = true;
+        let could_go_on = std::mem::take(&mut entry.state.can_go_on);
+        let found = found.filter(|found| could_go_on || entry.differs(found));
+        let is_news = could_go_on || found.is_some();
+        if let Some(found) = found {
+            entry.renew(ExperimentState { can_go_on: false, ..found });
         }
         if is_news {
             entry.state.progress.push(words.into());
@@ -96,10 +127,23 @@ impl Experiments {
         is_news
     }
 
-    /// Those that can be gone on with.
-    pub(super) fn offered(&self) -> BTreeSet<String> {
+    /// The kept result of one that can be gone on with was written anew elsewhere. Whether that is news.
+    pub(super) fn renew(&self, found: ExperimentState) -> bool {
+        let mut all = lock(&self.0);
+        let entry = all.get_mut(&found.id).filter(|e| e.state.state.is_over());
+        let Some(entry) = entry.filter(|e| e.differs(&found)) else { return false };
+        entry.renew(found);
+        true
+    }
+
+    /// Those that can be gone on with, here or, where the command line began them, by `weir run --resume`.
+    pub(super) fn unsettled(&self) -> BTreeSet<String> {
         let all = lock(&self.0);
-        let open = all.iter().filter(|(_, e)| e.state.can_go_on && !e.is_forgotten);
+        let is_open = |e: &Entry| {
+            let is_elsewhere = e.is_of_earlier && e.state.state.is_over();
+            e.state.can_go_on || (is_elsewhere && e.state.state != State::Ended)
+        };
+        let open = all.iter().filter(|(_, e)| is_open(e) && !e.is_forgotten);
         open.map(|(id, _)| id.clone()).collect()
     }
 
@@ -111,6 +155,7 @@ impl Experiments {
             is_of_earlier: true,
             is_outcome_kept: state.verdict.is_some(),
             has_ended: state.state == State::Ended,
+            before: None,
             is_forgotten: false,
             state,
         };
@@ -137,8 +182,18 @@ pub(crate) async fn get(app: &Shared, id: &str) -> Result<ExperimentState, Probl
     let mut state = app.experiments.get(id)?;
     let is_kept = lock(&app.experiments.0).get(id).is_some_and(|e| e.is_outcome_kept);
     if state.outcome.is_none() && is_kept {
-        let (app, id) = (app.clone(), id.to_owned());
-        state.outcome = heavy(&app.clone(), move || Ok(earlier::outcome(&app, &id))).await?;
+        let (looking, kept) = (app.clone(), id.to_owned());
+        let told = (state.state, state.verdict);
+        let outcome = heavy(app, move || {
+            let found = earlier::outcome(&looking, &kept);
+            // Another program has gone on with it since.
+            if found.as_ref().is_some_and(|o| (state_of(o.status), Some(o.outcome)) != told) {
+                earlier::renew(&looking, &kept);
+            }
+            Ok(found)
+        });
+        let outcome = outcome.await?;
+        state = ExperimentState { outcome, ..app.experiments.get(id)? };
     }
     Ok(state)
 }
@@ -221,6 +276,7 @@ pub(crate) async fn start(
             is_of_earlier: false,
             is_outcome_kept: false,
             has_ended: false,
+            before: None,
             is_forgotten: false,
         };
         all.insert(id.clone(), entry);
@@ -261,7 +317,7 @@ pub(crate) async fn resume(app: &Shared, id: &str) -> Result<ExperimentState, Pr
     }
     let (looking, looked_at) = (app.clone(), id.to_owned());
     let head = heavy(app, move || earlier::check(&looking, &looked_at, is_of_earlier)).await?;
-    let before = {
+    {
         let mut all = lock(&app.experiments.0);
         refuse_too_many(&all, app.config.limits.experiments)?;
         // It may have been taken off the list, or been gone on with, while its journal was looked at.
@@ -270,7 +326,7 @@ pub(crate) async fn resume(app: &Shared, id: &str) -> Result<ExperimentState, Pr
         if !entry.state.state.is_over() {
             return Err(Problem::conflict(format!("experiment {id} has not ended yet")));
         }
-        let before = (entry.state.clone(), entry.is_outcome_kept);
+        entry.before = Some((entry.state.clone(), entry.is_outcome_kept));
         entry.is_outcome_kept = false;
         entry.state = ExperimentState {
             state: State::Starting,
@@ -283,12 +339,11 @@ pub(crate) async fn resume(app: &Shared, id: &str) -> Result<ExperimentState, Pr
             ..entry.state.clone()
         };
         add_line(&mut entry.state.progress, format!("gone on with at {}", clock::now()));
-        before
-    };
+    }
     match app.launcher.start(Order::Resume { id: id.into(), head }).await {
         Ok(started) => begun(app, id.into(), started).await,
         Err(problem) => {
-            app.experiments.change(id, |e| (e.state, e.is_outcome_kept) = before);
+            app.experiments.not_begun(id);
             Err(problem)
         }
     }
@@ -359,13 +414,22 @@ async fn watch(app: Shared, id: String, started: Started) {
         entry.has_ended = !can_go_on && (outcome.is_some() || entry.is_of_earlier);
         // That of an earlier session, where this one told none.
         entry.is_outcome_kept = outcome.is_none() && has_result;
+        let before = entry.before.take();
         let state = &mut entry.state;
-        state.ended_at = Some(clock::now());
-        state.exit_code = exit.and_then(|e| e.code);
-        state.can_go_on = can_go_on;
-        state.verdict = outcome.as_ref().map(|o| o.outcome);
-        (state.state, state.error) = ended(outcome.as_ref(), exit, can_go_on, &printed, &words);
-        state.outcome = outcome;
+        let (how, error) = ended(outcome.as_ref(), exit, can_go_on, &printed, &words);
+        // It was refused, or killed before it told anything: what stood before stands.
+        if let Some((before, _)) = before.filter(|_| outcome.is_none()) {
+            let progress = std::mem::take(&mut state.progress);
+            let error = error.map(|why| not_gone_on(before.error.as_deref(), &why));
+            *state = ExperimentState { progress, can_go_on, error, ..before };
+        } else {
+            state.ended_at = Some(clock::now());
+            state.exit_code = exit.and_then(|e| e.code);
+            state.can_go_on = can_go_on;
+            state.verdict = outcome.as_ref().map(|o| o.outcome);
+            (state.state, state.error) = (how, error);
+            state.outcome = outcome;
+        }
         if !can_go_on {
             given_up = entry.made_of.take();
         }
@@ -375,6 +439,14 @@ async fn watch(app: Shared, id: String, started: Started) {
     if lock(&app.experiments.0).get(&id).is_some_and(|e| e.is_forgotten) {
         app.experiments.forget(&id);
     }
+}
+
+/// What is told of a try to go on that came to nothing, behind what was told of the experiment; the latest try alone.
+fn not_gone_on(told: Option<&str>, why: &str) -> String {
+    const TRIED: &str = "it could not be gone on with: ";
+    let told = told.and_then(|told| told.split(TRIED).next()).unwrap_or_default();
+    let mark = if told.is_empty() || told.ends_with("; ") { "" } else { "; " };
+    format!("{told}{mark}{TRIED}{why}")
 }
 
 /// How it ended, and why it did not come to its end.
@@ -410,4 +482,53 @@ pub(crate) async fn stop(app: &Shared, id: &str) -> Result<ExperimentState, Prob
     // One that has just ended needs no stopping.
     let _ = app.launcher.order(Order::Stop { pid }).await;
     app.experiments.get(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latest_try_is_told_behind_what_was_told() {
+        let first = not_gone_on(Some("no peer"), "busy");
+        assert_eq!(first, "no peer; it could not be gone on with: busy");
+        let second = not_gone_on(Some(&first), "killed");
+        assert_eq!(second, "no peer; it could not be gone on with: killed");
+        let alone = not_gone_on(None, "busy");
+        assert_eq!(alone, "it could not be gone on with: busy");
+        assert_eq!(not_gone_on(Some(&alone), "killed"), "it could not be gone on with: killed");
+    }
+
+    #[test]
+    fn what_could_not_be_begun_stands_as_before_or_is_gone_when_it_was_forgotten() {
+        let all = Experiments::default();
+        for id in ["1-stays", "2-forgotten"] {
+            let stood = ExperimentState {
+                id: id.into(),
+                state: State::Interrupted,
+                name: "x".into(),
+                title: None,
+                asked_at: "T".into(),
+                ended_at: None,
+                progress: vec![],
+                verdict: Some(Outcome::Passed),
+                outcome: None,
+                exit_code: None,
+                can_go_on: true,
+                error: None,
+            };
+            all.take_up(stood.clone());
+            all.change(id, |e| {
+                e.before = Some((stood, true));
+                (e.state.state, e.state.verdict) = (State::Starting, None);
+            });
+        }
+        all.forget("2-forgotten");
+        assert!(all.knows("2-forgotten"), "it is being begun");
+        all.not_begun("1-stays");
+        all.not_begun("2-forgotten");
+        let stays = all.get("1-stays").unwrap();
+        assert_eq!((stays.state, stays.verdict), (State::Interrupted, Some(Outcome::Passed)));
+        assert!(!all.knows("2-forgotten"));
+    }
 }
