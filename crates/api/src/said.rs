@@ -35,9 +35,8 @@ pub(crate) fn of_parser(field: &str, message: &str) -> FieldError {
         if let Some(rest) = message.strip_prefix(lead)
             && let Some((given, accepted)) = rest.split_once(accepted)
         {
-            let given = given.trim_matches('`');
-            let given =
-                if lead == "invalid length " { format!("length {given}") } else { given.into() };
+            let given = without_marks(given);
+            let given = if lead == "invalid length " { format!("length {given}") } else { given };
             return of(field.into(), &given, &without_marks(accepted));
         }
     }
@@ -141,7 +140,7 @@ mod tests {
             ("duplicate field `x`", "/a", "x twice", "each field once"),
             ("unknown variant `x`, expected one of `a`, `b`", "/a", "x", "one of a, b"),
             ("invalid type: string \"7\", expected u32", "/a", "string \"7\"", "u32"),
-            ("invalid value: integer `-1`, expected u32", "/a", "integer `-1", "u32"),
+            ("invalid value: integer `-1`, expected u32", "/a", "integer -1", "u32"),
             (
                 "invalid length 1, expected an array of length 2",
                 "/a",

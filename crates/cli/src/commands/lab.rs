@@ -261,7 +261,6 @@ fn down_all() -> Result<i32, Error> {
     Ok(0)
 }
 
-/// A reader that closed the pipe is no error.
 #[cfg(test)]
 mod tests {
     use super::*;
