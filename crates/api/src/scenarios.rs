@@ -570,7 +570,10 @@ mod tests {
             std::fs::set_permissions(at("config"), mode).unwrap();
         };
         mode(0o755);
-        assert_eq!(names(), ["x"], "a link of one's own is followed");
+        // Unless others may change what all this stands in.
+        if trusted(dir.path(), Origin::Found).is_ok() {
+            assert_eq!(names(), ["x"], "a link of one's own is followed");
+        }
         mode(0o777);
         assert_eq!(names(), [""; 0]);
     }
