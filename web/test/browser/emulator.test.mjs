@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, afterEach, before, test } from 'node:test';
-import { lacking, open } from './harness.mjs';
+import { comes, lacking, open } from './harness.mjs';
 
 const skip = lacking();
 const options = { skip, timeout: 60_000 };
@@ -15,6 +15,8 @@ after(() => site?.close());
 afterEach(() => site?.clear());
 
 const fresh = () => site.mock.startEmulator({ interfaces: ['veth-a', 'veth-b'], configuration: { schema: 'weir.impair/1', flow: [{ name: 'voice', filter: { protocol: 'udp' } }] } });
+/** The page reads the stream, this emulator's figures with it: what is sent from now on arrives. */
+const heard = (emulator) => comes(() => site.mock.sampled.includes(`emulators:${emulator.entry.id}`), true, 'the page does not listen');
 const lane = (page, way) => page.getByRole('group', { name: way });
 
 async function openLaw(page, stage) {
@@ -127,7 +129,7 @@ test('a law that is refused is told beside the field, and cannot do harm', optio
   await editor.getByLabel('law').selectOption('percentage');
   await editor.getByLabel('percentage').fill('300');
   await editor.getByText('300; accepted: 0 to 100').waitFor();
-  assert.equal(await editor.getByLabel('percentage').getAttribute('aria-invalid'), 'true');
+  await comes(() => editor.getByLabel('percentage').getAttribute('aria-invalid'), 'true');
   await lane(page, 'From A to B').getByText('refused').waitFor();
   await editor.getByLabel('percentage').fill('3');
   await editor.getByText('300; accepted').waitFor({ state: 'detached' });
@@ -146,14 +148,14 @@ test('a preview of what can not be computed is refused beside the field, and not
   for (const [field, wrong, right, words] of [['Packets a second', 'fast', '50', 'fast; accepted: 0.1 to'], ['Bytes of a frame', '1.5', '1500', '1.5; accepted: 14 to']]) {
     await preview.getByLabel(field).fill(wrong);
     await preview.getByText(words).waitFor();
-    assert.equal(await preview.getByLabel(field).getAttribute('aria-invalid'), 'true');
+    await comes(() => preview.getByLabel(field).getAttribute('aria-invalid'), 'true');
     await page.waitForTimeout(500);
-    assert.equal(asked(), before + (field === 'Packets a second' ? 0 : 1));
+    await comes(asked, before + (field === 'Packets a second' ? 0 : 1));
     await preview.getByLabel(field).fill(right);
     await preview.getByText(words).waitFor({ state: 'detached' });
     await page.waitForTimeout(500);
   }
-  assert.equal(asked(), before + 2);
+  await comes(asked, before + 2);
   site.quiet();
 });
 
@@ -178,7 +180,7 @@ test('with nothing staged, what others change is simply shown', options, async (
   const emulator = fresh();
   const page = await site.page({ hash: `#/emulator/${emulator.entry.id}` });
   await page.getByRole('button', { name: /^voice/ }).first().click();
-  await page.waitForTimeout(300);
+  await heard(emulator);
   site.mock.configure(emulator.entry.id, { ...emulator.configuration, flow: [{ name: 'voice', filter: { protocol: 'udp' }, a_to_b: { delay: { constant: '33ms' } } }] }, '192.0.2.55');
   await lane(page, 'From A to B').getByText('constant 33ms').waitFor();
   await page.getByText('192.0.2.55 changed this emulator').waitFor();
@@ -203,7 +205,7 @@ test('an alarm is in sight wherever one looks, and listed', options, async () =>
   const emulator = fresh();
   const page = await site.page({ hash: `#/emulator/${emulator.entry.id}` });
   await page.getByRole('tab', { name: 'Interfaces' }).waitFor();
-  await page.waitForTimeout(300);
+  await heard(emulator);
   site.mock.alarm(emulator.entry.id, { kind: 'link-down', object: 'veth-b', at_seconds: 1.5, active: true, text: 'veth-b has no carrier' });
   await page.getByRole('status').getByText('veth-b has no carrier').waitFor();
   await page.getByRole('tab', { name: /Alarms/ }).click();

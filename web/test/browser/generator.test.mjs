@@ -1,7 +1,7 @@
 // The generator as people use it: the newcomer, the one without a mouse, the one who errs, two at once, a server that goes.
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
-import { lacking, open, startSomething } from './harness.mjs';
+import { comes, lacking, open, startSomething } from './harness.mjs';
 
 const skip = lacking();
 const options = { skip, timeout: 60_000 };
@@ -19,7 +19,7 @@ afterEach(async () => {
 test('a newcomer starts a test with one key, and sees figures with units', options, async () => {
   const page = await site.page();
   await page.getByLabel('Host where').waitFor();
-  assert.equal(await page.evaluate(() => document.activeElement?.id), 'quick-host');
+  await comes(() => page.evaluate(() => document.activeElement?.id), 'quick-host');
   await page.keyboard.press('Enter');
   const table = page.getByRole('table', { name: 'Connections' });
   await table.getByText('running').waitFor();
@@ -58,7 +58,7 @@ test('everything is done by keys: add, edit, copy, start one, remove, undo', opt
   assert.deepEqual(alone.flows.map((flow) => flow.name), ['tcp-2']);
   await table.locator('tbody tr').nth(1).focus();
   await page.keyboard.press('Delete');
-  assert.equal(await rows(), 1);
+  await comes(rows, 1);
   await page.keyboard.press('u');
   await page.waitForFunction(() => document.querySelectorAll('tbody tr[data-index]').length === 2);
   await page.keyboard.press('?');
@@ -66,7 +66,7 @@ test('everything is done by keys: add, edit, copy, start one, remove, undo', opt
   await page.getByLabel('Single keys are shortcuts').uncheck();
   await page.keyboard.press('Escape');
   await page.keyboard.press('3');
-  await page.waitForTimeout(100);
+  await page.waitForTimeout(300);
   assert.match(page.url(), /\/$|generator/, 'a key that is off did something');
   site.quiet();
 });
@@ -106,7 +106,7 @@ test('a value that is refused is told beside its field, in the server’s words'
   const words = page.getByRole('dialog').getByRole('alert');
   await words.waitFor();
   assert.match(await words.innerText(), /fast; accepted: a rate such as 10M/);
-  assert.equal(await field.getAttribute('aria-invalid'), 'true');
+  await comes(() => field.getAttribute('aria-invalid'), 'true');
   const ids = (await field.getAttribute('aria-describedby')).split(' ');
   assert.ok(ids.includes(await words.getAttribute('id')), 'the words are not tied to the field');
   await field.fill('10M');
@@ -122,7 +122,7 @@ test('a refused start is told beside the host, and starts nothing', options, asy
   await page.getByText('no such host; accepted: a name or address').first().waitFor();
   // What is checked of the plan meanwhile takes nothing away.
   await page.waitForTimeout(500);
-  assert.equal(await page.getByLabel('Host', { exact: true }).getAttribute('aria-invalid'), 'true');
+  await comes(() => page.getByLabel('Host', { exact: true }).getAttribute('aria-invalid'), 'true');
   assert.equal(site.mock.tests.length, before);
   site.quiet();
 });
@@ -194,7 +194,9 @@ test('a plan is removed as it was listed, and a name that somebody has is not ta
   await page.getByText(/192\.0\.2\.9 saved a plan of this name first/).waitFor();
   // A third is faster than "Replace theirs".
   keep([{ name: 'a' }, { name: 'b' }]);
+  const refused = page.waitForResponse((answer) => answer.status() === 412);
   await page.getByRole('button', { name: 'Replace theirs' }).click();
+  await refused;
   await page.waitForTimeout(300);
   assert.equal(site.mock.plans.get('theirs').plan.connection.length, 2);
   await page.getByRole('button', { name: 'Replace theirs' }).click();
@@ -281,7 +283,7 @@ test('a rate and a length that were asked for have their units', options, async 
   await page.getByRole('row', { name: /^set/ }).getByText('10 Mbit/s').waitFor();
   await page.getByRole('row', { name: /^set/ }).getByText('8 KiB').waitFor();
   const unset = page.getByRole('row', { name: /^unset/ });
-  assert.equal(await unset.getByText('default').count(), 2);
+  await comes(() => unset.getByText('default').count(), 2);
   await page.getByRole('button', { name: '▶ Start all' }).click();
   // What the program made of it is known once it runs.
   await unset.getByText('1 Mbit/s', { exact: true }).waitFor();

@@ -1,6 +1,7 @@
 // One browser and one mock for a file of tests; every page is watched for errors and for requests to elsewhere.
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
+import { isDeepStrictEqual } from 'node:util';
 import { chromium } from 'playwright-core';
 import { Mock } from '../mock/server.mjs';
 
@@ -63,6 +64,24 @@ export async function open({ mock: options = {} } = {}) {
       await mock.stop();
     },
   };
+}
+
+/**
+ * Reads until what is read is `wanted`, as the page shows what an event brought only with its next turn; after 10 s the difference
+ * is told. For what a page comes to show, not for what it is never to show.
+ */
+export async function comes(read, wanted, words) {
+  let seen = await read();
+  for (const end = Date.now() + 10_000; Date.now() < end && !isDeepStrictEqual(seen, wanted); seen = await read()) {
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  assert.deepEqual(seen, wanted, words);
+}
+
+/** The cells of a table's rows, without the blanks around and the ones that only break lines. */
+export async function cells(table) {
+  const rows = await table.getByRole('row').allInnerTexts();
+  return rows.map((row) => row.split('\t').map((cell) => cell.replace(/[^\S\u202f]+/g, ' ').trim()));
 }
 
 /** Starts connections through the page's quick start. */

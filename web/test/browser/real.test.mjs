@@ -7,7 +7,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
-import { CHROMIUM, lacking, launch } from './harness.mjs';
+import { CHROMIUM, comes, lacking, launch } from './harness.mjs';
 
 const program = process.env.WEIR;
 const skip = program === undefined ? 'SKIPPED: WEIR names no program' : lacking();
@@ -93,7 +93,7 @@ test('a plan is built, run, watched, stopped, kept and compared', options, async
   await page.getByRole('link', { name: '← Runs' }).click();
   const runs = page.getByRole('table', { name: 'Runs' });
   await runs.getByRole('checkbox').nth(2).waitFor();
-  assert.equal(await runs.getByRole('checkbox').count(), 3);
+  await comes(() => runs.getByRole('checkbox').count(), 3);
   await runs.getByRole('checkbox').nth(0).check();
   await runs.getByRole('checkbox').nth(1).check();
   await page.getByRole('button', { name: 'Compare 2' }).click();
@@ -114,7 +114,7 @@ test('the program’s own refusals stand beside the fields', options, async () =
     const words = dialog.getByRole('alert');
     await words.waitFor();
     assert.match(await words.innerText(), new RegExp(`${wrong}|accepted`));
-    assert.equal(await dialog.getByLabel(field, { exact: true }).getAttribute('aria-invalid'), 'true');
+    await comes(() => dialog.getByLabel(field, { exact: true }).getAttribute('aria-invalid'), 'true');
     await dialog.getByLabel(field, { exact: true }).fill('');
     await words.waitFor({ state: 'detached' });
   }
