@@ -13,16 +13,42 @@ use crate::error::CliError;
 /// [`CliError::Internal`] when the system takes no handler.
 #[cfg(unix)]
 pub(crate) fn listen(stop: &Stop) -> Result<(), CliError> {
+    listen_until(stop, || {})
+}
+
+/// The same; before the third signal ends the process, `last` is called on a thread of its own and waited for, [`LAST`] at
+/// most. For what a process that ends in the middle would leave behind.
+///
+/// # Errors
+/// As [`listen`].
+#[cfg(unix)]
+pub(crate) fn listen_until(
+    stop: &Stop,
+    last: impl FnOnce() + Send + 'static,
+) -> Result<(), CliError> {
     let stop = stop.clone();
-    let mut count = 0;
+    let (mut count, mut last) = (0, Some(last));
     each(move |reason| {
         count += 1;
         if count >= 3 {
+            let (done, is_done) = std::sync::mpsc::channel();
+            if let Some(last) = last.take() {
+                std::thread::spawn(move || {
+                    last();
+                    let _ = done.send(());
+                });
+                // Gone on with as well when the thread could do nothing and has dropped its end.
+                let _ = is_done.recv_timeout(LAST);
+            }
             std::process::exit(reason.exit_code());
         }
         stop.request(reason);
     })
 }
+
+/// How long what is done last may hold up the end.
+#[cfg(unix)]
+const LAST: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// Calls `told` for each of the signals, on a thread of its own, until the program ends.
 ///

@@ -4,7 +4,7 @@
 mod common;
 mod impair_path;
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
 use common::{Running, WEIR, has_tools, run, signal, skip, until};
@@ -227,6 +227,39 @@ fn the_socket_of_a_killed_emulator_goes_with_the_next_start() {
     let sockets: Vec<_> = names.iter().filter(|name| name.ends_with(".socket")).collect();
     assert_eq!(sockets, [&format!("impair-{}.socket", next.child.id())]);
     assert_eq!(next.interrupt().0, Some(130));
+}
+
+/// It hangs at an output that nobody reads, so that nothing of it can end in order.
+#[test]
+fn three_signals_end_it_wherever_it_hangs_and_leave_nothing() {
+    let test = "three_signals_end_it_wherever_it_hangs_and_leave_nothing";
+    let Some(path) = Path::up(test, &["ip"]) else { return };
+    let before = ["to-a", "to-b"].map(|i| path.offloads(i));
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    // As much as a pipe of Linux takes (pipe(7)).
+    writer.write_all(&[b' '; 1 << 16]).unwrap();
+    let mut command = path.weir("m", &["impair", "to-a", "to-b", "--both", "delay 1ms"]);
+    let mut child = command.stdout(writer).stderr(Stdio::null()).spawn().unwrap();
+    drop(command);
+    let runtime = path.file("runtime");
+    let left = || {
+        let all = std::fs::read_dir(&runtime).into_iter().flatten().flatten();
+        let names = all.map(|entry| entry.file_name().into_string().unwrap());
+        names.filter(|name| name.contains(&child.id().to_string())).count()
+    };
+    // The socket, and the note of offloads.
+    until("it runs", || left() == 2);
+    assert_ne!(["to-a", "to-b"].map(|i| path.offloads(i)), before);
+    // Of three kinds, as two of one kind may be taken as one.
+    for name in ["TERM", "INT", "HUP"] {
+        signal(name, &child);
+    }
+    until("nothing is left", || left() == 0);
+    until("it ends", || child.try_wait().unwrap().is_some());
+    assert!(matches!(child.wait().unwrap().code(), Some(130 | 143)));
+    until("settings as before", || ["to-a", "to-b"].map(|i| path.offloads(i)) == before);
+    assert_eq!(path.emulator(&["--both", "delay 3ms"]).interrupt().0, Some(130));
+    drop(reader);
 }
 
 #[test]

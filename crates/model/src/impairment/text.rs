@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use super::laws::*;
 use crate::ModelError;
+use crate::experiment::nearest;
 use crate::units::Span;
 
 const LOSS: &str = "loss P% [run N], loss every N, or loss ge P% [to-good R%] [bad B%] [good G%]";
@@ -20,6 +21,36 @@ const RATE: &str = "rate R [queue T|B|Npackets] [overhead N], such as rate 10M, 
 const CORRUPT: &str = "corrupt P% [repair|leave|checksum] [flip N] [at l2|l3|l4|payload]";
 const ORDER: &str = "order STAGE…, of loss rate delay content";
 const TERMS: &str = "comma-separated terms: loss, duplicate, delay, rate, corrupt, order; or none";
+const COMMA: &str = "a comma between two terms, such as delay 40ms, loss 1%";
+/// Each term's form, by its name.
+const FORMS: [(&str, &str); 6] = [
+    ("loss", LOSS),
+    ("duplicate", DUPLICATE),
+    ("delay", DELAY),
+    ("rate", RATE),
+    ("corrupt", CORRUPT),
+    ("order", ORDER),
+];
+/// What other tools and people call a term.
+const OTHER_NAMES: [(&str, &str); 12] = [
+    ("drop", LOSS),
+    ("dup", DUPLICATE),
+    ("duplication", DUPLICATE),
+    ("latency", DELAY),
+    ("jitter", DELAY),
+    ("reorder", DELAY),
+    ("bandwidth", RATE),
+    ("bw", RATE),
+    ("throughput", RATE),
+    ("limit", RATE),
+    ("corruption", CORRUPT),
+    ("ber", CORRUPT),
+];
+/// Units that may stand apart from their number, as they are printed.
+const UNITS: [&str; 25] = [
+    "%", "ns", "us", "µs", "μs", "ms", "s", "m", "h", "packet", "packets", "B", "KiB", "MiB",
+    "GiB", "bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s", "bit", "kbit", "mbit", "Mbit", "Gbit",
+];
 
 /// The words of one term, read from left to right.
 struct Words<'a> {
@@ -85,8 +116,37 @@ impl<'a> Words<'a> {
     }
 
     fn end(&mut self) -> Result<(), ModelError> {
-        if self.rest.next().is_some() { Err(self.bad()) } else { Ok(()) }
+        match self.rest.next() {
+            None => Ok(()),
+            Some(word) if FORMS.iter().any(|(name, _)| *name == word) => {
+                self.form = COMMA;
+                Err(self.bad())
+            }
+            Some(_) => Err(self.bad()),
+        }
     }
+}
+
+/// The words of a term, a unit at its number: `1 %` is `1%`.
+fn words_of(term: &str) -> Vec<String> {
+    let mut words: Vec<String> = vec![];
+    for word in term.split_whitespace() {
+        let is_number = |w: &String| w.ends_with(|c: char| c.is_ascii_digit());
+        match words.last_mut().filter(|last| UNITS.contains(&word) && is_number(last)) {
+            Some(last) => last.push_str(word),
+            None => words.push(word.to_owned()),
+        }
+    }
+    words
+}
+
+/// The form of the term that a word was probably meant to be.
+fn form_near(word: &str) -> Option<&'static str> {
+    let small = word.to_ascii_lowercase();
+    let other = OTHER_NAMES.iter().chain(&FORMS).find(|(name, _)| *name == small);
+    let near = || nearest(&small, FORMS.iter().map(|(name, _)| *name));
+    let near = || near().and_then(|near| FORMS.iter().find(|(name, _)| *name == near));
+    other.or_else(near).map(|(_, form)| *form)
 }
 
 const POLICIES: [OrderPolicy; 3] = [OrderPolicy::Allow, OrderPolicy::FifoRelease, OrderPolicy::Max];
@@ -98,7 +158,8 @@ impl FromStr for Laws {
     fn from_str(text: &str) -> Result<Self, ModelError> {
         let mut laws = Laws::default();
         let spaced = text.replace("+-", "±").replace('±', " ±");
-        if matches!(spaced.trim(), "" | "none") {
+        // Nothing at all is more likely a variable that is not set than a wish.
+        if spaced.trim() == "none" {
             return Ok(laws);
         }
         for term in spaced.split(',') {
@@ -111,7 +172,8 @@ impl FromStr for Laws {
 
 impl Laws {
     fn term(&mut self, term: &str) -> Result<(), ModelError> {
-        let list: Vec<&str> = term.split_whitespace().collect();
+        let list = words_of(term);
+        let list: Vec<&str> = list.iter().map(String::as_str).collect();
         let mut words =
             Words { term: list.join(" "), form: TERMS, rest: list.into_iter().peekable() };
         let name = words.next()?;
@@ -153,7 +215,10 @@ impl Laws {
                 }
                 self.order.replace(order).is_some()
             }
-            _ => return Err(words.bad()),
+            _ => {
+                words.form = form_near(name).unwrap_or(TERMS);
+                return Err(words.bad());
+            }
         };
         words.end()?;
         if again {
@@ -390,8 +455,18 @@ mod tests {
             ("corrupt 0.1%", "corrupt 0.1% leave"),
             ("corrupt 1% repair flip 3 at l4", "corrupt 1% repair flip 3 at l4"),
             ("order delay rate, loss 1%", "loss 1%, order delay rate"),
-            ("", "none"),
             ("none", "none"),
+            // As it is printed elsewhere.
+            (
+                "loss 1 % run 4, delay 20 ms ±5 ms",
+                "loss 1% run 4, delay 20ms ±5ms normal fifo-release",
+            ),
+            (
+                "rate 10 Mbit/s queue 100 packets overhead 38",
+                "rate 10M queue 100packets overhead 38",
+            ),
+            ("loss ge 1 % to-good 25 %, duplicate .5 %", "loss ge 1% to-good 25%, duplicate 0.5%"),
+            ("delay 1µs..4 ms", "delay 2000500ns ±1999500ns uniform fifo-release"),
         ] {
             assert_eq!(back(given), printed, "{given}");
         }
@@ -440,6 +515,26 @@ mod tests {
         }
         // None is none in any unit.
         assert_eq!(back("loss 0"), "loss 0%");
+    }
+
+    #[test]
+    fn a_term_that_is_none_shows_the_form_of_the_one_that_was_meant() {
+        for (given, shown) in [
+            ("dealy 4ms", "delay T"),
+            ("LOSS 1%", "loss P%"),
+            ("jitter 5ms", "delay T"),
+            ("latency 5ms", "delay T"),
+            ("bandwidth 5M", "rate R"),
+            ("dup 5%", "duplicate P%"),
+            ("delay 40ms loss 1%", "a comma between"),
+            ("rate 10M allow delay 4ms", "rate R"),
+            ("jam 3", "comma-separated terms"),
+            ("", "or none"),
+            ("  ", "or none"),
+        ] {
+            let error = given.parse::<Laws>().unwrap_err().to_string();
+            assert!(error.contains(shown), "{given}: {error}");
+        }
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use weir_emulator::control::{Contact, ControlSocket};
@@ -57,12 +57,16 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
         ControlSocket::check(path)?;
     }
     // Ends after the emulator, when its watchdog has had its turn.
-    let _restoration = if args.disposable { None } else { second_line(&[a, b]) };
+    let restoration = if args.disposable { None } else { second_line(&[a, b]) };
+    let leavings = Arc::new(Mutex::new(Leavings { socket: None, restoration }));
     // Emulator::start forks its watchdog, which is to have no copy of the signal thread's doings: first that.
     let emulator = Emulator::start(config)?;
     let stop = Stop::new();
-    signals::listen(&stop)?;
+    // No share in it: when this function has ended, all of it is gone.
+    let left = Arc::downgrade(&leavings);
+    signals::listen_until(&stop, move || take_away(&left))?;
     let socket = listen(args, emulator.remote())?;
+    note_socket(&leavings, socket.as_ref().ok().map(ControlSocket::path));
     let mut head = format!("{a} ⇄ {b}, seed {}\n", impairment.seed);
     for link in emulator.remote().links() {
         head += &format!("  {link}\n");
@@ -96,6 +100,7 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
     let ending = emulator.finish(why.map_or("time is over", StopReason::text));
     over.store(true, Ordering::Relaxed);
     let _ = impatient.join();
+    note_socket(&leavings, None);
     drop(socket);
     if args.json {
         let report = serde_json::to_string_pretty(&ending.report)
@@ -138,6 +143,28 @@ fn second_line(interfaces: &[&str]) -> Option<Restoration> {
         ));
     }
     Restoration::note(&directory, interfaces, &weir_link::UNWANTED).inspect_err(|e| untold(e)).ok()
+}
+
+/// What would outlive this process if it ended in the middle.
+struct Leavings {
+    socket: Option<PathBuf>,
+    restoration: Option<Restoration>,
+}
+
+fn note_socket(leavings: &Mutex<Leavings>, path: Option<&Path>) {
+    let mut leavings = leavings.lock().unwrap_or_else(PoisonError::into_inner);
+    leavings.socket = path.map(Path::to_owned);
+}
+
+/// The last deed of a process that three signals end: the socket goes, the interfaces have their offloads again, and
+/// nothing is noted for the next start. The watchdog, which comes after, finds its work done.
+fn take_away(leavings: &Weak<Mutex<Leavings>>) {
+    let Some(leavings) = leavings.upgrade() else { return };
+    let mut leavings = leavings.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(path) = leavings.socket.take() {
+        let _ = std::fs::remove_file(path);
+    }
+    drop(leavings.restoration.take());
 }
 
 /// Waits for the end; tells alarms meanwhile.

@@ -53,7 +53,9 @@ fn unknown_key(reason: &str) -> Option<(&str, Vec<&str>)> {
 
 /// The known name that is nearest to a given one, when it is near enough to be what was meant.
 pub fn nearest<'a>(given: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let most = given.chars().count().div_ceil(3);
+    // Every name of one letter is one letter from any other.
+    let letters = given.chars().count();
+    let most = if letters < 3 { 0 } else { letters.div_ceil(3) };
     known
         .map(|name| (distance(given, name), name))
         .filter(|(d, name)| *d <= most || (given.len() >= 3 && name.contains(given)))
@@ -79,4 +81,24 @@ fn distance(a: &str, b: &str) -> usize {
         rows.push(row);
     }
     rows[a.len()][b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+
+    #[test]
+    fn what_is_near_is_meant_and_what_is_too_short_is_not() {
+        for (given, near) in [
+            ("tpc", Some("tcp")),
+            ("dealy", Some("delay")),
+            ("lay", Some("delay")),
+            ("c", None),
+            ("ab", None),
+            ("", None),
+            ("impair", None),
+        ] {
+            assert_eq!(nearest(given, ["a", "b", "tcp", "delay"].into_iter()), near, "{given}");
+        }
+    }
 }
