@@ -357,6 +357,8 @@ fn a_program_that_is_missing_is_told_alike_with_and_without_a_resolver_of_ours()
         assert_eq!(ended.status.code(), Some(127), "{}", ended.stderr);
         let words = "error: cannot run wexec-no-such: No such file or directory";
         assert!(ended.stderr.contains(words), "{server}: {}", ended.stderr);
+        assert!(!ended.stderr.contains("control socket"), "built a path: {}", ended.stderr);
+        assert_eq!(on(&["./wexec-no-such"]).status.code(), Some(127));
         assert_eq!(on(&["/etc"]).status.code(), Some(126));
         // What the command sees, and that nothing of it has a name elsewhere.
         let seen =

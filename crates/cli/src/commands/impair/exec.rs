@@ -1,10 +1,13 @@
 //! `weir impair exec -- COMMAND`: a command in a namespace of its own, behind the emulator, with a way to this host's
 //! services and, where the kernel lets it be made, out.
 
+use std::ffi::OsStr;
 use std::io::{self, PipeReader, Read};
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -28,6 +31,8 @@ use crate::signals;
 const LOOK: Duration = Duration::from_millis(20);
 /// How long the command may take to end once it was told to.
 const GRACE: Duration = Duration::from_secs(10);
+/// ENOENT, as every Unix numbers it.
+const NO_ENTRY: i32 = 2;
 /// SIGINT, as every Unix numbers it.
 const INTERRUPT: i32 = 2;
 /// Descriptors that the ways to services and out may need: two for a connection, two for an exchange of datagrams.
@@ -47,6 +52,10 @@ pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
             "no flag of weir impair exec",
             "its flags (weir impair exec --help), then -- and the command",
         ));
+    }
+    if is_missing(program) {
+        let program = program.to_string_lossy().into_owned();
+        return Err(CliError::Command { program, source: io::Error::from_raw_os_error(NO_ENTRY) });
     }
     if effective_user_id() != 0 {
         // Before there are threads; threads of ours then may enter the lab's namespaces.
@@ -139,6 +148,18 @@ pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
     // As a shell tells it.
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(70);
     Ok(done.asked.map_or(code, StopReason::exit_code))
+}
+
+/// Whether nothing of this name is to be found (execvp(3)): told before a path is built for it. What is found and cannot be
+/// run tells it itself.
+fn is_missing(program: &OsStr) -> bool {
+    let is_there = |file: &Path| file.symlink_metadata().is_ok();
+    if program.as_bytes().contains(&b'/') {
+        return !is_there(Path::new(program));
+    }
+    // Without the variable the system has places of its own.
+    let path = std::env::var_os("PATH");
+    path.is_some_and(|path| !std::env::split_paths(&path).any(|at| is_there(&at.join(program))))
 }
 
 /// How the command ended.
