@@ -41,7 +41,11 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
     let predictions = weir_emulator::predictions(&impairment);
     let config = EmulatorConfig {
         link: args.link,
-        journal: args.journal.clone(),
+        // Whoever asks for it by the control socket is somewhere else.
+        journal: args
+            .journal
+            .as_ref()
+            .map(|p| std::path::absolute(p).unwrap_or_else(|_| p.clone())),
         journal_files,
         journal_most_bytes: args.journal_limit.map(|limit| limit.0),
         native_port: args.native_port,
