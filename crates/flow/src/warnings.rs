@@ -284,7 +284,7 @@ fn delays(record: &Record, out: &mut Vec<Warning>) {
         if d.negative_samples.is_some() && -d.min_seconds > error {
             out.push(Warning::new("clock-relation", Severity::Error, format!("one-way delays below zero by more than the stated error: the clocks' relation did not hold (least {:.6} s, error {error:.6} s)", d.min_seconds)).with_value(d.min_seconds, -error).for_flow(f.id));
         } else if error > d.mean_seconds.abs() && d.count > 0 {
-            out.push(Warning::new("delay-error", Severity::Info, format!("the error bound of one-way delay ({:.0} us) is larger than the delay itself: the hosts' clocks are related {by}", 1e6 * error)).with_value(error, d.mean_seconds).for_flow(f.id));
+            out.push(Warning::new("delay-error", Severity::Info, format!("the error bound of one-way delay ({:.0} µs) is larger than the delay itself: the hosts' clocks are related {by}", 1e6 * error)).with_value(error, d.mean_seconds).for_flow(f.id));
         }
     }
 }

@@ -103,7 +103,7 @@ pub fn duration(seconds: f64) -> String {
             format!("{} ns", significant(nanoseconds))
         }
     } else if magnitude < 999.5e-6 {
-        format!("{} us", significant(seconds * 1e6))
+        format!("{} µs", significant(seconds * 1e6))
     } else if magnitude < 999.5e-3 {
         format!("{} ms", significant(seconds * 1e3))
     } else {
@@ -160,10 +160,10 @@ mod tests {
     fn durations_choose_their_unit() {
         assert_eq!(duration(0.0), "0 ns");
         assert_eq!(duration(12e-9), "12 ns");
-        assert_eq!(duration(5.2e-6), "5.20 us");
+        assert_eq!(duration(5.2e-6), "5.20 µs");
         assert_eq!(duration(0.0401), "40.1 ms");
         assert_eq!(duration(1.5), "1.50 s");
-        assert_eq!(duration(-3e-6), "-3.00 us");
+        assert_eq!(duration(-3e-6), "-3.00 µs");
         assert_eq!(duration(999.7e-6), "1.00 ms");
     }
 

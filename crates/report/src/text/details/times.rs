@@ -44,7 +44,7 @@ pub(super) fn variation(items: &mut Items, flows: &[Flow]) {
     );
 }
 
-/// `min 12 us, mean …, p50 …, p99 …, max …, ± 8 us`.
+/// `min 12 µs, mean …, p50 …, p99 …, max …, ± 8 µs`.
 fn delay(d: &Delay, verbose: bool) -> String {
     let mut parts = vec![
         format!("min {}", duration(d.min_seconds)),
