@@ -188,6 +188,45 @@ fn an_interrupted_experiment_is_gone_on_with() {
 }
 
 #[test]
+fn an_experiment_that_is_deleted_while_it_runs_is_there_by_its_id() {
+    let script = "case $1 in\n\
+         sweep) sed \"s/ID/$id/g\" $here/head > $kept/$id.journal\n\
+         trap 'tell interrupted; exit 130' INT; touch $here/begun; while :; do sleep 0.02; done;;\n\
+         run) tell complete;;\n\
+         esac";
+    let s = with_script(&format!("{TELL}{script}"));
+    write_outcomes(&s);
+    let mut events = Events::open(connect(s.address), "");
+    let one = ask(s.address, "POST", "/sweeps", &[], Some(&sweep())).expect(201);
+    let path = format!("/experiments/{}", one["id"].as_str().unwrap());
+    until("it begins", || s.directory.path().join("begun").exists());
+    ask(s.address, "DELETE", &path, &[], None).expect(204);
+    let listed = || get(s.address, "/experiments").expect(200)["experiments"].clone();
+    assert_eq!(listed(), json!([]));
+    // It is being stopped, and has been.
+    let state = get(s.address, &path).expect(200)["state"].clone();
+    assert!(state == "ending" || state == "interrupted", "{state}");
+    events.until("state", |e| e["id"] == one["id"] && e["state"] == "interrupted");
+    let stopped = get(s.address, &path).expect(200);
+    let told = (&stopped["outcome"]["status"], &stopped["can_go_on"]);
+    assert_eq!(told, (&json!("interrupted"), &json!(true)), "{stopped}");
+    assert_eq!(get(s.address, &format!("{path}/report?format=md")).status, 200);
+    assert_eq!(listed(), json!([]), "a look at it puts it on no list");
+    // Who goes on with it has it on the list again.
+    ask(s.address, "POST", &format!("{path}/resume"), &[], None).expect(202);
+    assert_eq!(listed()[0]["id"], one["id"]);
+    events.until("state", |e| e["id"] == one["id"] && e["state"] == "ended");
+    // One that has ended, too.
+    ask(s.address, "DELETE", &path, &[], None).expect(204);
+    assert_eq!(
+        (listed(), &get(s.address, &path).expect(200)["state"]),
+        (json!([]), &json!("ended"))
+    );
+    get(s.address, "/experiments/nobody").expect(404);
+    get(s.address, "/experiments/..%2Fx").expect(404);
+}
+
+#[test]
 fn how_an_experiment_ended_is_told() {
     // Refused, killed with a journal and without one, and a step that could not be done.
     let script = "journal() { sed \"s/ID/$id/g\" $here/head > $kept/$id.journal; }\n\

@@ -427,8 +427,16 @@ pub(crate) async fn sample(app: Shared) {
     look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         look.tick().await;
-        let all = ids().unwrap_or_default();
-        lock(&watched).retain(|id, _| all.contains(id));
+        let Ok(all) = ids() else { continue };
+        // Of one that another program started nobody else hears the end.
+        lock(&app.emulators.changes).retain(|id, _| all.contains(id));
+        lock(&watched).retain(|id, _| {
+            let is_there = all.contains(id);
+            if !is_there {
+                app.hub.forget(Kind::Emulators, id);
+            }
+            is_there
+        });
         for id in all.into_iter().filter(|id| app.hub.is_wanted(Kind::Emulators, id)) {
             let Ok(mut report) = report(&id).await else { continue };
             let before = lock(&watched).insert(id.clone(), report.alarms.clone());

@@ -7,10 +7,10 @@ use std::sync::Mutex;
 use weir_model::experiment::{Experiment, Outcome};
 use weir_model::record::Status;
 
-use super::earlier;
 use super::launcher::{Exit, Started};
 use super::orders::Order;
 use super::output::{Line, follow, keep_words, why};
+use super::{beyond, earlier};
 use crate::app::{App, Shared, lock};
 use crate::clock;
 use crate::handlers::heavy;
@@ -65,10 +65,9 @@ impl Experiments {
         shown.map(|e| ExperimentState { outcome: None, ..e.state.clone() }).collect()
     }
 
-    /// One of them; what came of it is there only where this server saw it come.
+    /// One of them, also one that is being ended off the list; what came of it is there only where this server saw it come.
     fn get(&self, id: &str) -> Result<ExperimentState, Problem> {
-        let all = lock(&self.0);
-        let found = all.get(id).filter(|e| !e.is_forgotten).map(|e| e.state.clone());
+        let found = lock(&self.0).get(id).map(|e| e.state.clone());
         found.ok_or_else(|| Problem::missing("experiment", id))
     }
 
@@ -165,9 +164,8 @@ impl Experiments {
     fn tidy(&self, most: usize) {
         let over: Vec<String> = {
             let all = lock(&self.0);
-            let ended: Vec<_> = all.values().filter(|e| e.state.state.is_over()).collect();
-            let beyond = ended.len().saturating_sub(most);
-            ended.iter().take(beyond).map(|e| e.state.id.clone()).collect()
+            let ended = all.values().map(|e| &e.state).filter(|s| s.state.is_over());
+            beyond(most, ended.map(|s| (s.ended_at.as_ref().unwrap_or(&s.asked_at), &s.id)))
         };
         over.iter().for_each(|id| self.forget(id));
     }
@@ -177,9 +175,14 @@ fn remove(path: &Path) {
     let _ = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
 }
 
-/// An experiment with what came of it.
+/// An experiment with what came of it, also one that is off the list and is kept.
 pub(crate) async fn get(app: &Shared, id: &str) -> Result<ExperimentState, Problem> {
-    let mut state = app.experiments.get(id)?;
+    let Ok(mut state) = app.experiments.get(id) else {
+        let mut state = earlier::kept(app, id).await?;
+        let (looking, kept) = (app.clone(), id.to_owned());
+        state.outcome = heavy(app, move || Ok(earlier::outcome(&looking, &kept))).await?;
+        return Ok(state);
+    };
     let is_kept = lock(&app.experiments.0).get(id).is_some_and(|e| e.is_outcome_kept);
     if state.outcome.is_none() && is_kept {
         let (looking, kept) = (app.clone(), id.to_owned());
@@ -295,6 +298,9 @@ pub(crate) async fn start(
 /// Goes on with an experiment that this server or an earlier one started and that did not come to its end; what it comes to holds the
 /// runs of all its sessions. Scenarios of others are not gone on with: nobody looked at what they would run.
 pub(crate) async fn resume(app: &Shared, id: &str) -> Result<ExperimentState, Problem> {
+    if !app.experiments.knows(id) {
+        app.experiments.take_up(earlier::kept(app, id).await?);
+    }
     let before = app.experiments.get(id)?;
     if !before.state.is_over() {
         return Err(Problem::conflict(format!("experiment {id} has not ended yet")));

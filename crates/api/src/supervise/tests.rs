@@ -10,6 +10,7 @@ use weir_model::plan::Plan;
 use weir_model::record::{Interval, Record};
 use weir_report::{FlowMeta, Start};
 
+use super::beyond;
 use super::launcher::Started;
 use super::orders::{LabNode, Order};
 use super::output::{Line, keep_words};
@@ -94,9 +95,8 @@ impl Tests {
     fn tidy(&self, most: usize) {
         let over: Vec<String> = {
             let all = lock(&self.0);
-            let ended: Vec<_> = all.values().filter(|e| e.test.state.is_over()).collect();
-            let beyond = ended.len().saturating_sub(most);
-            ended.iter().take(beyond).map(|e| e.test.id.clone()).collect()
+            let ended = all.values().map(|e| &e.test).filter(|t| t.state.is_over());
+            beyond(most, ended.map(|t| (t.ended_at.as_ref().unwrap_or(&t.asked_at), &t.id)))
         };
         over.iter().for_each(|id| self.forget(id));
     }
