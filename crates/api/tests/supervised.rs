@@ -227,6 +227,34 @@ fn an_experiment_that_is_deleted_while_it_runs_is_there_by_its_id() {
 }
 
 #[test]
+fn an_emulator_whose_configuration_names_no_seed_gets_a_new_one() {
+    let s = with_script(
+        "echo \"$WEIR_KEYS_AS_FOUND\" >> $here/found\n\
+         for word in \"$@\"; do case $word in --config=*) cat ${word#*=} >> $here/seen; echo >> $here/seen;; esac; done\n\
+         echo 'error: no' >&2; exit 2",
+    );
+    let named = json!({ "schema": "weir.impair/1", "seed": "0x7" });
+    let zero = json!({ "schema": "weir.impair/1", "seed": 0 });
+    let none = json!({ "schema": "weir.impair/1" });
+    for configuration in [Some(&named), Some(&zero), Some(&none), Some(&none), None] {
+        let mut body = json!({ "interfaces": ["to-a", "to-b"] });
+        if let Some(configuration) = configuration {
+            body["configuration"] = configuration.clone();
+        }
+        ask(s.address, "POST", "/emulators", &[], Some(&body)).expect(422);
+    }
+    let seen = std::fs::read_to_string(s.directory.path().join("seen")).unwrap();
+    let seen: Vec<Value> = seen.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let seeds: Vec<&str> = seen.iter().map(|c| c["seed"].as_str().unwrap()).collect();
+    assert_eq!(seeds[..2], ["0x7", "0x0"], "zero is a seed like others");
+    let drawn: std::collections::BTreeSet<&str> = seeds[2..].iter().copied().collect();
+    assert!(drawn.len() == 3 && !drawn.contains("0x0"), "{seeds:?}");
+    // Programs are told how their keys came to be named.
+    let found = std::fs::read_to_string(s.directory.path().join("found")).unwrap();
+    assert!(found.lines().all(|line| line == "1") && !found.is_empty(), "{found}");
+}
+
+#[test]
 fn how_an_experiment_ended_is_told() {
     // Refused, killed with a journal and without one, and a step that could not be done.
     let script = "journal() { sed \"s/ID/$id/g\" $here/head > $kept/$id.journal; }\n\

@@ -9,7 +9,7 @@ use axum::response::Response;
 use weir_model::experiment::{HostSpec, Variables};
 use weir_report::page;
 
-use super::runs::{data_of, rendered};
+use super::runs::{data_of, figure_fits, rendered};
 use super::tests::{key_file, right_host};
 use super::{Answer, Json200, answer, heavy, short, short_list};
 use crate::app::Shared;
@@ -17,6 +17,7 @@ use crate::clock;
 use crate::config::Config;
 use crate::extract::{Json, Part, Query};
 use crate::problem::Problem;
+use crate::said;
 use crate::scenarios;
 use crate::supervise::{self, Order};
 use crate::sweeps;
@@ -55,7 +56,8 @@ pub(crate) fn looked_at(text: &str, config: &Config) -> Result<Vec<String>, Prob
     let scripts = config.scripts.as_deref();
     let scenario = scenarios::of_request("", text, &set, &hosts, false, scripts)?;
     let nowhere = PathBuf::from("/nonexistent");
-    let extent = scenarios::checked("", &scenario, nowhere, config.words)?;
+    let extent = scenarios::checked("", &scenario, nowhere, config.words)
+        .map_err(|problem| said::with_document(problem, "", text))?;
     let plural = if scenario.steps.len() == 1 { "" } else { "s" };
     Ok(vec![format!("{} step{plural}", scenario.steps.len()), extent.words(None)])
 }
@@ -163,7 +165,8 @@ fn prepare(
             let scenario = scenarios::of_request("/document", &text, set, &hosts, quick, scripts)?;
             std::fs::create_dir(&directory).map_err(failed)?;
             let done = || -> Result<PathBuf, Problem> {
-                scenarios::checked("/document", &scenario, directory.clone(), app.config.words)?;
+                scenarios::checked("/document", &scenario, directory.clone(), app.config.words)
+                    .map_err(|problem| said::with_document(problem, "/document", &text))?;
                 let text = scenarios::settled(&text, set, scripts)?;
                 scenarios::as_it_runs("/document", &text, &hosts, quick, scripts, &scenario)?;
                 let path = directory.join("scenario.json");
@@ -271,6 +274,7 @@ pub(crate) async fn report(
     Part(id): Part,
     Query(query): Query<ReportQuery>,
 ) -> Result<Response, Problem> {
+    figure_fits(&query)?;
     let outcome = supervise::experiment_outcome(&app, &id).await?;
     heavy(&app, move || match query.format {
         ReportFormat::Json => Ok(answer(StatusCode::OK, &outcome, None)),

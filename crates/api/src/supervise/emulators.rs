@@ -15,7 +15,8 @@ use super::orders::{JOURNALS, LabNode, Order, journal_name, log_name, socket_nam
 use crate::app::{App, Shared, lock};
 use crate::clock;
 use crate::extract::etag_of;
-use crate::problem::{FieldError, Problem};
+use crate::problem::Problem;
+use crate::said;
 use crate::types::{
     AlarmEvent, EmulatorChange, EmulatorEntry, EmulatorRequest, JournalPlace, Kind, State,
     StateEvent,
@@ -86,12 +87,7 @@ pub(crate) async fn ask(id: &str, request: Value) -> Result<Value, Problem> {
         Some("internal") => StatusCode::INTERNAL_SERVER_ERROR,
         _ => StatusCode::SERVICE_UNAVAILABLE,
     };
-    Err(Problem::new(status, words.clone()).with(FieldError {
-        field: String::new(),
-        given: None,
-        accepted: None,
-        message: words,
-    }))
+    Err(Problem::new(status, words.clone()).with(said::of_words("", &words)))
 }
 
 /// The entity tag of a configuration.
@@ -124,6 +120,7 @@ pub(crate) async fn show(app: &App, id: &str) -> Result<Shown, Problem> {
         notes: texts(&answer["notes"]),
         real_time: answer["real_time"] == Value::Bool(true),
         etag: etag(&configuration),
+        seed: configuration.seed,
         title: configuration.title.clone(),
         stopped_flows: texts(&answer["stopped"]),
         own: own.is_some(),
