@@ -95,12 +95,13 @@ mod tests {
         assert_eq!(text("audit.jsonl").lines().count(), 2);
         std::fs::write(at("theirs"), "").unwrap();
         std::os::unix::fs::symlink(at("theirs"), at("link.jsonl")).unwrap();
-        std::fs::hard_link(at("theirs"), at("other.jsonl")).unwrap();
+        std::fs::write(at("another"), "").unwrap();
+        std::fs::hard_link(at("another"), at("other.jsonl")).unwrap();
         std::os::unix::fs::symlink(at("new"), at("to-nothing.jsonl")).unwrap();
         for name in ["link.jsonl", "other.jsonl", "to-nothing.jsonl"] {
             write(name);
         }
-        assert_eq!(text("theirs"), "");
+        assert_eq!((text("theirs"), text("another")), (String::new(), String::new()));
         assert!(!at("new").exists());
     }
 }
