@@ -80,6 +80,19 @@ pub(crate) fn named(config: &Config, name: &str) -> Result<Found, Problem> {
         .ok_or_else(|| Problem::missing("scenario", name))
 }
 
+/// Most names that a refusal tells.
+const MOST_NAMES: usize = 20;
+
+/// Their names, in words.
+pub(crate) fn names(config: &Config) -> String {
+    let all: Vec<String> = of_config(config).into_iter().map(|f| f.name).collect();
+    match all.len() {
+        0 => "none: the server has no scenarios".into(),
+        n if n <= MOST_NAMES => all.join(", "),
+        n => format!("{} and {} more", all[..MOST_NAMES].join(", "), n - MOST_NAMES),
+    }
+}
+
 /// What a list says of a scenario, and the scenario.
 pub(crate) fn described(found: &Found) -> (ScenarioEntry, Option<Scenario>) {
     let parsed = Scenario::parse(&found.text, false, &Variables::new(), &BTreeMap::new());
@@ -551,12 +564,21 @@ pub(crate) fn checked(
     directory: PathBuf,
     words: Words,
 ) -> Result<Extent, Problem> {
-    check(scenario, &Files::new(directory), &words).map_err(|e| match &e {
+    check(scenario, &Files::new(&directory), &words).map_err(|e| match &e {
         ScenarioError::Model(e) => Problem::of_model(root, e),
         ScenarioError::Refused { field, reason } => {
             let at = format!("{root}{}", pointed(scenario, field));
             Problem::new(StatusCode::UNPROCESSABLE_ENTITY, e.to_string())
                 .with(said::of_words(&at, reason))
+        }
+        // By the name that the scenario has for it: where the server keeps it is the server's.
+        ScenarioError::File { path, source, .. } => {
+            let name = path.strip_prefix(&directory).unwrap_or(path).display();
+            Problem::field(
+                root,
+                format!("{name}: {source}"),
+                "a scenario whose files are there to be read",
+            )
         }
         other => Problem::new(StatusCode::UNPROCESSABLE_ENTITY, other.to_string()),
     })

@@ -196,6 +196,8 @@ fn what_has_the_right_type_and_is_wrong_is_named_too() {
         std::fs::write(c.scenarios[0].join("broken.toml"), broken).unwrap();
         let good = "schema = \"weir.scenario/1\"\nname = \"good\"\n[host.b]\naddress = \"::1\"\n[variables]\nt = \"1s\"\n[[step]]\nwait = { time = \"{t}\" }\n";
         std::fs::write(c.scenarios[0].join("good.toml"), good).unwrap();
+        let lacking = "schema = \"weir.scenario/1\"\nname = \"lacking\"\n[host.b]\naddress = \"::1\"\n[[step]]\ntest = { to = \"b\", plan_file = \"none.toml\" }\n";
+        std::fs::write(c.scenarios[0].join("lacking.toml"), lacking).unwrap();
         c.words = |_| Err("invalid value 'fast' for '--rate <RATE>': expected 10M".into());
     });
     let with = |path: &str, pointer: &str, value: Value| -> Value {
@@ -276,6 +278,8 @@ fn what_has_the_right_type_and_is_wrong_is_named_too() {
         ("/sweeps", "/over/0", json!("rate=fast"), "/over/0"),
         ("/sweeps", "/metrics", json!(["luck"]), "/metrics/0"),
         ("/sweeps", "/expect", json!(["loss is low"]), "/expect/0"),
+        ("/sweeps", "/emulator", json!("nobody"), "/emulator"),
+        ("/sweeps", "/emulator", json!("../x"), "/emulator"),
         ("/sweeps", "/runs", json!(0), "/runs"),
         ("/sweeps", "/both", json!("loss 1%"), "/both"),
         ("/sweeps", "/confidence_percentage", json!(100.0), "/confidence_percentage"),
@@ -301,6 +305,8 @@ fn what_has_the_right_type_and_is_wrong_is_named_too() {
         (json!({ "scenario": "good", "set": { "x": 1 } }), "/set"),
         (json!({ "scenario": "good", "hosts": { "z": "h" } }), "/hosts"),
         (json!({ "scenario": "good", "document": {} }), "/scenario"),
+        (json!({ "scenario": "lacking" }), "/scenario"),
+        (json!({ "scenario": "nobody" }), "/scenario"),
     ] {
         says_all(&post(&s, "/experiments", &body), field, &body.to_string());
     }

@@ -133,7 +133,8 @@ fn prepare(
     let failed = |e: std::io::Error| Problem::internal(format!("write the scenario: {e}"));
     match (name, document) {
         (Some(name), None) => {
-            let found = scenarios::named(&app.config, &name)?;
+            let found = scenarios::named(&app.config, &name)
+                .map_err(|_| Problem::field("/scenario", name, scenarios::names(&app.config)))?;
             let scenario = scenarios::of_server(&found, set, &hosts, quick, scripts)?;
             let beside = found.path.parent().map(PathBuf::from).unwrap_or_default();
             scenarios::checked("/scenario", &scenario, beside.clone(), app.config.words)?;
@@ -220,6 +221,13 @@ pub(crate) async fn sweep(
         return Err(Problem::field("/runs", runs.to_string(), "1 to 1000"));
     }
     let request = heavy(&app, move || sweeps::check(&request).map(|()| request)).await?;
+    if let Some(id) = &request.emulator {
+        let shown = supervise::emulators::show(&app, id).await;
+        shown.map_err(|problem| match problem.status {
+            404 => Problem::field("/emulator", id.as_str(), "the id of an emulator that runs here"),
+            _ => problem,
+        })?;
+    }
     let key_file = key_file(&app.config.keys, request.key_name.as_deref())?;
     let plan = format!("{}.plan", clock::new_id());
     // The sweep's host stands for the plan's.

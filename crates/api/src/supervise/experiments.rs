@@ -358,13 +358,16 @@ pub(crate) async fn resume(app: &Shared, id: &str) -> Result<ExperimentState, Pr
 /// Its program is there.
 async fn begun(app: &Shared, id: String, started: Started) -> Result<ExperimentState, Problem> {
     let pid = started.pid;
-    let mut is_forgotten = false;
+    // It may have been stopped, or taken off the list, before its program was there.
+    let mut is_stopped = false;
     app.experiments.change(&id, |e| {
         e.pid = Some(pid);
-        e.state.state = State::Running;
-        is_forgotten = e.is_forgotten;
+        is_stopped = e.is_forgotten || e.state.state == State::Ending;
+        if !is_stopped {
+            e.state.state = State::Running;
+        }
     });
-    if is_forgotten {
+    if is_stopped {
         let _ = app.launcher.order(Order::Stop { pid }).await;
     }
     tell(app, &id);
@@ -476,17 +479,21 @@ fn ended(
 
 /// Asks an experiment to end.
 pub(crate) async fn stop(app: &Shared, id: &str) -> Result<ExperimentState, Problem> {
-    let state = app.experiments.get(id)?;
-    let pid = lock(&app.experiments.0).get(id).and_then(|e| e.pid);
-    let Some(pid) = pid.filter(|_| !state.state.is_over()) else { return Ok(state) };
+    if app.experiments.get(id)?.state.is_over() {
+        return app.experiments.get(id);
+    }
+    let mut pid = None;
     app.experiments.change(id, |entry| {
         if !entry.state.state.is_over() {
             entry.state.state = State::Ending;
+            pid = entry.pid;
         }
     });
     tell(app, id);
-    // One that has just ended needs no stopping.
-    let _ = app.launcher.order(Order::Stop { pid }).await;
+    // One that has just ended needs no stopping, and one that is not there yet is stopped when it is.
+    if let Some(pid) = pid {
+        let _ = app.launcher.order(Order::Stop { pid }).await;
+    }
     app.experiments.get(id)
 }
 
@@ -503,6 +510,30 @@ mod tests {
         let alone = not_gone_on(None, "busy");
         assert_eq!(alone, "it could not be gone on with: busy");
         assert_eq!(not_gone_on(Some(&alone), "killed"), "it could not be gone on with: killed");
+    }
+
+    #[tokio::test]
+    async fn one_that_is_stopped_before_its_program_is_there_does_not_run() {
+        let (_, app) = crate::server::for_tests();
+        let id = "1-x";
+        app.experiments.take_up(ExperimentState {
+            id: id.into(),
+            state: State::Starting,
+            name: "x".into(),
+            title: None,
+            asked_at: "T".into(),
+            ended_at: None,
+            progress: vec![],
+            verdict: None,
+            outcome: None,
+            exit_code: None,
+            can_go_on: false,
+            error: None,
+        });
+        assert_eq!(stop(&app, id).await.unwrap().state, State::Ending);
+        let (_end, exit) = tokio::sync::oneshot::channel();
+        let begun = begun(&app, id.into(), Started { pid: 7, exit, output: None }).await;
+        assert_eq!(begun.unwrap().state, State::Ending);
     }
 
     #[test]
