@@ -89,8 +89,9 @@ impl App {
         let edited = Edited { document, by: by.into(), etag, at: crate::clock::now() };
         self.hub.edited(&edited);
         let mut edits = lock(&self.edits);
-        if edits.len() >= MOST_EDITS {
-            edits.pop_first();
+        if edits.len() >= MOST_EDITS && !edits.contains_key(&edited.document) {
+            let oldest = edits.values().min_by(|a, b| a.at.cmp(&b.at)).map(|e| e.document.clone());
+            oldest.iter().for_each(|document| drop(edits.remove(document)));
         }
         edits.insert(edited.document.clone(), edited);
     }

@@ -1,11 +1,13 @@
 //! Who changed what: every request that is no reading, in memory and in a file.
 
 use std::collections::VecDeque;
-use std::fs::OpenOptions;
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+
+use weir_net::plain_file;
 
 use crate::app::lock;
 use crate::types::AuditEntry;
@@ -42,15 +44,64 @@ impl Audit {
         if let Some(path) = &self.path
             && let Ok(line) = serde_json::to_string(&entry)
         {
-            if path.metadata().is_ok_and(|m| m.len() > MOST_BYTES) {
+            if path.symlink_metadata().is_ok_and(|m| m.len() > MOST_BYTES) {
                 let _ = std::fs::rename(path, path.with_extension("jsonl.1"));
             }
-            let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
-            let _ = file.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));
+            let _ = open(path).and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));
         }
         if latest.len() >= MOST {
             latest.pop_front();
         }
         latest.push_back(entry);
+    }
+}
+
+/// A plain file of one name, or a new one: under sudo its directory is another user's, who could have made a link of it to what that user
+/// may not write.
+fn open(path: &Path) -> io::Result<File> {
+    let file = match plain_file::open(path, OpenOptions::new().append(true)) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            return OpenOptions::new().append(true).create_new(true).mode(0o600).open(path);
+        }
+        file => file?,
+    };
+    match file.metadata()?.nlink() {
+        1 => Ok(file),
+        _ => Err(io::Error::other("not a file of one name")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_link_leads_to_is_not_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let write = |name: &str| {
+            Audit::new(Some(at(name))).write(AuditEntry {
+                at: "T".into(),
+                address: "192.0.2.1:7".into(),
+                user: None,
+                method: "PUT".into(),
+                path: "/x".into(),
+                status: 200,
+            });
+        };
+        let text = |name: &str| std::fs::read_to_string(at(name)).unwrap();
+        write("audit.jsonl");
+        write("audit.jsonl");
+        assert_eq!(text("audit.jsonl").lines().count(), 2);
+        std::fs::write(at("theirs"), "").unwrap();
+        std::os::unix::fs::symlink(at("theirs"), at("link.jsonl")).unwrap();
+        std::fs::write(at("another"), "").unwrap();
+        std::fs::hard_link(at("another"), at("other.jsonl")).unwrap();
+        std::os::unix::fs::symlink(at("new"), at("to-nothing.jsonl")).unwrap();
+        for name in ["link.jsonl", "other.jsonl", "to-nothing.jsonl"] {
+            write(name);
+        }
+        assert_eq!((text("theirs"), text("another")), (String::new(), String::new()));
+        assert!(!at("new").exists());
     }
 }

@@ -3,7 +3,7 @@
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Map, Value};
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -21,6 +21,18 @@ use crate::said;
 pub(crate) struct Json<T>(pub(crate) T);
 
 impl<T: DeserializeOwned> FromRequest<Shared> for Json<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &Shared) -> Result<Self, Problem> {
+        let JsonText(parsed, _) = JsonText::from_request(request, app).await?;
+        Ok(Json(parsed))
+    }
+}
+
+/// The same, with its text: for who has to know what was left out.
+pub(crate) struct JsonText<T>(pub(crate) T, pub(crate) Vec<u8>);
+
+impl<T: DeserializeOwned> FromRequest<Shared> for JsonText<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &Shared) -> Result<Self, Problem> {
@@ -43,7 +55,7 @@ impl<T: DeserializeOwned> FromRequest<Shared> for Json<T> {
             ),
         };
         share.take(weight(&bytes)).map_err(no_room)?;
-        parse(&bytes).map(Json)
+        parse(&bytes).map(|parsed| JsonText(parsed, bytes))
     }
 }
 
@@ -107,21 +119,25 @@ pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
         let field = pointer(error.path());
         let inner = error.into_inner();
         let words = inner.to_string();
+        // A choice that is given as a list is told as if it were no JSON.
+        let is_json = || serde_json::from_slice::<IgnoredAny>(bytes).is_ok();
+        let is_of_field = inner.is_data() || is_json();
         // Where in the text is of use only when it is no JSON.
-        let message = match inner.classify() {
-            serde_json::error::Category::Data => {
-                words.split(" at line ").next().unwrap_or(&words).to_owned()
+        let (status, message) = match is_of_field {
+            true => {
+                let words = words.split(" at line ").next().unwrap_or(&words);
+                (StatusCode::UNPROCESSABLE_ENTITY, words.to_owned())
             }
-            _ => words,
-        };
-        let status = match inner.classify() {
-            serde_json::error::Category::Data => StatusCode::UNPROCESSABLE_ENTITY,
-            _ => StatusCode::BAD_REQUEST,
+            false => (StatusCode::BAD_REQUEST, words),
         };
         let detail = if field.is_empty() { message.clone() } else { format!("{field}: {message}") };
-        Problem::new(status, detail).with(said::of_parser(&field, &message))
+        let problem = Problem::new(status, detail).with(said::of_words(&field, &message));
+        said::with_document(problem, "", &String::from_utf8_lossy(bytes))
     })?;
-    deserializer.end().map_err(|e| Problem::new(StatusCode::BAD_REQUEST, e.to_string()))?;
+    deserializer.end().map_err(|e| {
+        let words = e.to_string();
+        Problem::new(StatusCode::BAD_REQUEST, words.clone()).with(said::of_words("", &words))
+    })?;
     Ok(parsed)
 }
 

@@ -69,8 +69,8 @@ fn refused(error: SimError) -> Problem {
     Problem::new(axum::http::StatusCode::UNPROCESSABLE_ENTITY, error.to_string()).with(
         crate::problem::FieldError {
             field: "/configuration".into(),
-            given: None,
-            accepted: None,
+            given: Some("laws that the engine does not take".into()),
+            accepted: Some(error.to_string()),
             message: error.to_string(),
         },
     )

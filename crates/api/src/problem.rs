@@ -7,6 +7,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use weir_model::ModelError;
 
+use crate::said;
+
 /// What is wrong with one field.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct FieldError {
@@ -122,12 +124,11 @@ pub(crate) fn field_of(root: &str, error: &ModelError) -> FieldError {
             accepted: Some((*accepted).into()),
             message,
         },
-        ModelError::Document { field, reason, .. } => FieldError {
-            field: format!("{root}{}", pointer(field)),
-            given: None,
-            accepted: None,
-            message: reason.clone(),
-        },
+        ModelError::Document { field, reason, .. } => {
+            let words = reason.strip_prefix(&format!("{field}: ")).unwrap_or(reason);
+            let at = format!("{root}{}", pointer(field));
+            FieldError { message: reason.clone(), ..said::of_words(&at, words) }
+        }
     }
 }
 

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use axum::http::StatusCode;
 use serde_json::Value;
 use weir_experiment::scenario::extent::Extent;
 use weir_experiment::scenario::journal::Head;
-use weir_experiment::scenario::{Files, check};
+use weir_experiment::scenario::{Files, ScenarioError, check};
 use weir_model::ModelError;
 use weir_model::experiment::{
     Action, CollectStep, EmulatorSpec, HostSpec, ImpairStep, Impairing, Published, Scenario, Step,
@@ -19,7 +20,8 @@ use weir_net::trust::{self, Origin, trusted};
 use crate::config::{Config, Words};
 use crate::handlers::file_name;
 use crate::handlers::tests::key_paths;
-use crate::problem::Problem;
+use crate::problem::{Problem, pointer};
+use crate::said;
 use crate::supervise::{socket_name, word};
 use crate::types::ScenarioEntry;
 
@@ -78,6 +80,19 @@ pub(crate) fn named(config: &Config, name: &str) -> Result<Found, Problem> {
         .ok_or_else(|| Problem::missing("scenario", name))
 }
 
+/// Most names that a refusal tells.
+const MOST_NAMES: usize = 20;
+
+/// Their names, in words.
+pub(crate) fn names(config: &Config) -> String {
+    let all: Vec<String> = of_config(config).into_iter().map(|f| f.name).collect();
+    match all.len() {
+        0 => "none: the server has no scenarios".into(),
+        n if n <= MOST_NAMES => all.join(", "),
+        n => format!("{} and {} more", all[..MOST_NAMES].join(", "), n - MOST_NAMES),
+    }
+}
+
 /// What a list says of a scenario, and the scenario.
 pub(crate) fn described(found: &Found) -> (ScenarioEntry, Option<Scenario>) {
     let parsed = Scenario::parse(&found.text, false, &Variables::new(), &BTreeMap::new());
@@ -127,7 +142,13 @@ fn refused(error: &ModelError, set: &Variables, hosts: &BTreeMap<String, HostSpe
         _ => "/scenario",
     };
     let mut problem = Problem::of_model("", error);
-    problem.errors.iter_mut().for_each(|e| e.field = by.into());
+    for error in &mut problem.errors {
+        error.field = by.into();
+        // What is wrong is in the file, or comes of what was set in it.
+        let message = error.message.clone();
+        error.given.get_or_insert_with(|| "what does not go with the scenario".into());
+        error.accepted.get_or_insert(message);
+    }
     problem
 }
 
@@ -385,6 +406,18 @@ fn is_emulators_socket(path: &Path) -> bool {
     is_id && there.is_ok_and(|directory| directory.join(name) == path)
 }
 
+/// What the model says of a request's document, and of the variables and hosts that stand beside it there.
+fn of_request_or_its_own(root: &str, text: &str, error: &ModelError) -> Problem {
+    let beside = match error {
+        ModelError::Field { field, .. } if field == "--set" => "/set",
+        ModelError::Field { field, .. } if field == "--host" => "/hosts",
+        _ => return said::with_document(Problem::of_model(root, error), root, text),
+    };
+    let mut problem = Problem::of_model("", error);
+    problem.errors.iter_mut().for_each(|e| e.field = beside.into());
+    problem
+}
+
 /// A document of a request, checked as far as can be without running it.
 pub(crate) fn of_request(
     root: &str,
@@ -394,8 +427,8 @@ pub(crate) fn of_request(
     quick: bool,
     scripts: Option<&Path>,
 ) -> Result<Scenario, Problem> {
-    let scenario =
-        Scenario::parse(text, quick, set, hosts).map_err(|e| Problem::of_model(root, &e))?;
+    let scenario = Scenario::parse(text, quick, set, hosts)
+        .map_err(|e| of_request_or_its_own(root, text, &e))?;
     if let Some((at, given)) = files(&scenario).first() {
         return Err(Problem::field(
             format!("{root}{at}"),
@@ -506,6 +539,24 @@ fn is_plain(name: &str) -> bool {
     file_name(name).is_ok() && !name.contains(' ')
 }
 
+/// Where a field stands that is named by its step's name, as plans of tests have it: `test-1.args` as `/step/0/test/args`.
+fn pointed(scenario: &Scenario, field: &str) -> String {
+    let mut found = None;
+    each(&scenario.steps, "", &mut |step, at| {
+        let name = step.name.as_deref().unwrap_or_default();
+        let rest = field.strip_prefix(name).filter(|r| r.is_empty() || r.starts_with('.'));
+        let Some(rest) = rest.filter(|_| !name.is_empty()) else { return };
+        let action = step.action().map_or("", |action| action.name());
+        let within = match (action, rest) {
+            (_, "" | ".expect") => String::new(),
+            ("sweep" | "search", ".args") => format!("/{action}/test"),
+            _ => format!("/{action}"),
+        };
+        found.get_or_insert(format!("{at}{within}{}", pointer(rest)));
+    });
+    found.unwrap_or_else(|| pointer(field))
+}
+
 /// Checks all plans of a scenario; what there is to know of it.
 pub(crate) fn checked(
     root: &str,
@@ -513,9 +564,23 @@ pub(crate) fn checked(
     directory: PathBuf,
     words: Words,
 ) -> Result<Extent, Problem> {
-    check(scenario, &Files::new(directory), &words).map_err(|e| match &e {
-        weir_experiment::scenario::ScenarioError::Model(e) => Problem::of_model(root, e),
-        other => Problem::new(axum::http::StatusCode::UNPROCESSABLE_ENTITY, other.to_string()),
+    check(scenario, &Files::new(&directory), &words).map_err(|e| match &e {
+        ScenarioError::Model(e) => Problem::of_model(root, e),
+        ScenarioError::Refused { field, reason } => {
+            let at = format!("{root}{}", pointed(scenario, field));
+            Problem::new(StatusCode::UNPROCESSABLE_ENTITY, e.to_string())
+                .with(said::of_words(&at, reason))
+        }
+        // By the name that the scenario has for it: where the server keeps it is the server's.
+        ScenarioError::File { path, source, .. } => {
+            let name = path.strip_prefix(&directory).unwrap_or(path).display();
+            Problem::field(
+                root,
+                format!("{name}: {source}"),
+                "a scenario whose files are there to be read",
+            )
+        }
+        other => Problem::new(StatusCode::UNPROCESSABLE_ENTITY, other.to_string()),
     })
 }
 

@@ -177,6 +177,31 @@ fn two_editors_the_second_is_told_who_came_first() {
 }
 
 #[test]
+fn a_plan_that_another_program_makes_meanwhile_is_not_overwritten() {
+    let s = serve(|_| {});
+    let plans = s.directory.path().join("plans");
+    std::fs::create_dir(&plans).unwrap();
+    let another = weir_net::trust::Directory::open(&plans).unwrap();
+    another.lock(std::time::Duration::ZERO).unwrap();
+    let new = || ask(s.address, "PUT", "/plans/x", &[("If-None-Match", "*")], Some(&plan("1M")));
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(new);
+        // One that did not wait for the lock would be answered now.
+        let end = std::time::Instant::now() + std::time::Duration::from_millis(500);
+        while !asked.is_finished() && std::time::Instant::now() < end {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        another.put("x.toml", b"schema = \"weir.plan/1\"\n", true).unwrap();
+        drop(another);
+        asked.join().unwrap().expect(412);
+    });
+    let kept = std::fs::read_to_string(plans.join("x.toml")).unwrap();
+    assert_eq!(kept, "schema = \"weir.plan/1\"\n");
+    let names: Vec<_> = std::fs::read_dir(&plans).unwrap().flatten().collect();
+    assert_eq!(names.len(), 1, "nothing of a part is left");
+}
+
+#[test]
 fn a_run_from_elsewhere_is_kept_once_and_looked_at() {
     let (from, to) = (serve(|_| {}), serve(|_| {}));
     keep(&from, "20261122-1", "first");

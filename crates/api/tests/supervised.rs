@@ -188,6 +188,73 @@ fn an_interrupted_experiment_is_gone_on_with() {
 }
 
 #[test]
+fn an_experiment_that_is_deleted_while_it_runs_is_there_by_its_id() {
+    let script = "case $1 in\n\
+         sweep) sed \"s/ID/$id/g\" $here/head > $kept/$id.journal\n\
+         trap 'tell interrupted; exit 130' INT; touch $here/begun; while :; do sleep 0.02; done;;\n\
+         run) tell complete;;\n\
+         esac";
+    let s = with_script(&format!("{TELL}{script}"));
+    write_outcomes(&s);
+    let mut events = Events::open(connect(s.address), "");
+    let one = ask(s.address, "POST", "/sweeps", &[], Some(&sweep())).expect(201);
+    let path = format!("/experiments/{}", one["id"].as_str().unwrap());
+    until("it begins", || s.directory.path().join("begun").exists());
+    ask(s.address, "DELETE", &path, &[], None).expect(204);
+    let listed = || get(s.address, "/experiments").expect(200)["experiments"].clone();
+    assert_eq!(listed(), json!([]));
+    // It is being stopped, and has been.
+    let state = get(s.address, &path).expect(200)["state"].clone();
+    assert!(state == "ending" || state == "interrupted", "{state}");
+    events.until("state", |e| e["id"] == one["id"] && e["state"] == "interrupted");
+    let stopped = get(s.address, &path).expect(200);
+    let told = (&stopped["outcome"]["status"], &stopped["can_go_on"]);
+    assert_eq!(told, (&json!("interrupted"), &json!(true)), "{stopped}");
+    assert_eq!(get(s.address, &format!("{path}/report?format=md")).status, 200);
+    assert_eq!(listed(), json!([]), "a look at it puts it on no list");
+    // Who goes on with it has it on the list again.
+    ask(s.address, "POST", &format!("{path}/resume"), &[], None).expect(202);
+    assert_eq!(listed()[0]["id"], one["id"]);
+    events.until("state", |e| e["id"] == one["id"] && e["state"] == "ended");
+    // One that has ended, too.
+    ask(s.address, "DELETE", &path, &[], None).expect(204);
+    assert_eq!(
+        (listed(), &get(s.address, &path).expect(200)["state"]),
+        (json!([]), &json!("ended"))
+    );
+    get(s.address, "/experiments/nobody").expect(404);
+    get(s.address, "/experiments/..%2Fx").expect(404);
+}
+
+#[test]
+fn an_emulator_whose_configuration_names_no_seed_gets_a_new_one() {
+    let s = with_script(
+        "echo \"$WEIR_KEYS_AS_FOUND\" >> $here/found\n\
+         for word in \"$@\"; do case $word in --config=*) cat ${word#*=} >> $here/seen; echo >> $here/seen;; esac; done\n\
+         echo 'error: no' >&2; exit 2",
+    );
+    let named = json!({ "schema": "weir.impair/1", "seed": "0x7" });
+    let zero = json!({ "schema": "weir.impair/1", "seed": 0 });
+    let none = json!({ "schema": "weir.impair/1" });
+    for configuration in [Some(&named), Some(&zero), Some(&none), Some(&none), None] {
+        let mut body = json!({ "interfaces": ["to-a", "to-b"] });
+        if let Some(configuration) = configuration {
+            body["configuration"] = configuration.clone();
+        }
+        ask(s.address, "POST", "/emulators", &[], Some(&body)).expect(422);
+    }
+    let seen = std::fs::read_to_string(s.directory.path().join("seen")).unwrap();
+    let seen: Vec<Value> = seen.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let seeds: Vec<&str> = seen.iter().map(|c| c["seed"].as_str().unwrap()).collect();
+    assert_eq!(seeds[..2], ["0x7", "0x0"], "zero is a seed like others");
+    let drawn: std::collections::BTreeSet<&str> = seeds[2..].iter().copied().collect();
+    assert!(drawn.len() == 3 && !drawn.contains("0x0"), "{seeds:?}");
+    // Programs are told how their keys came to be named.
+    let found = std::fs::read_to_string(s.directory.path().join("found")).unwrap();
+    assert!(found.lines().all(|line| line == "1") && !found.is_empty(), "{found}");
+}
+
+#[test]
 fn how_an_experiment_ended_is_told() {
     // Refused, killed with a journal and without one, and a step that could not be done.
     let script = "journal() { sed \"s/ID/$id/g\" $here/head > $kept/$id.journal; }\n\

@@ -3,12 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use weir_net::trust::{self, Origin};
 
 use crate::engine::Key;
 use crate::error::CliError;
 
 /// The variable that may hold a key.
 const VARIABLE: &str = "WEIR_KEY";
+/// Set for the programs of the web server's launcher: a key file is opened by the rule by which the server found it. Between its look and
+/// this opening whoever owns the directory could put a link in the file's place.
+const AS_FOUND: &str = weir_net::trust::KEYS_AS_FOUND;
 /// A key or passphrase file is read up to this many bytes.
 const MAX_FILE_BYTES: u64 = 4096;
 
@@ -40,10 +44,11 @@ impl KeyArgs {
             Some(from_text("--key", text)?)
         } else if let Some(path) = &self.key_file {
             warnings.extend(readable_by_others(path));
-            Some(from_text("--key-file", &read(path, "--key-file: read")?)?)
+            let origin = std::env::var_os(AS_FOUND).map(|_| Origin::Found);
+            Some(from_text("--key-file", &read(path, origin, "--key-file: read")?)?)
         } else if let Some(path) = &self.passphrase_file {
             warnings.extend(readable_by_others(path));
-            let text = read(path, "--passphrase-file: read")?;
+            let text = read(path, None, "--passphrase-file: read")?;
             let phrase = text.lines().next().unwrap_or_default();
             if phrase.is_empty() {
                 return Err(CliError::flag(
@@ -73,10 +78,15 @@ fn from_text(origin: &str, text: &str) -> Result<Key, CliError> {
         .map_err(|_| CliError::flag(origin, "not a key", "256 bits as `weir keygen` prints them"))
 }
 
-fn read(path: &Path, operation: &'static str) -> Result<String, CliError> {
+/// Reads a secret's file; one of an origin by the rule of that.
+fn read(path: &Path, origin: Option<Origin>, operation: &'static str) -> Result<String, CliError> {
     use std::io::Read;
     let mut text = String::new();
-    std::fs::File::open(path)
+    let opened = match origin {
+        Some(origin) => trust::read(path, origin),
+        None => std::fs::File::open(path),
+    };
+    opened
         .and_then(|file| file.take(MAX_FILE_BYTES).read_to_string(&mut text))
         .map_err(CliError::io(operation, path))?;
     Ok(text)
@@ -99,4 +109,27 @@ fn readable_by_others(path: &Path) -> Option<String> {
 #[cfg(not(unix))]
 fn readable_by_others(_: &Path) -> Option<String> {
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_found_key_is_no_link_that_its_directorys_owner_put_there() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let dir = tempfile::tempdir().unwrap();
+        let keys = dir.path().join("keys");
+        std::fs::create_dir(&keys).unwrap();
+        std::fs::write(dir.path().join("secret"), "secret").unwrap();
+        std::fs::write(keys.join("own"), "own").unwrap();
+        symlink(dir.path().join("secret"), keys.join("link")).unwrap();
+        // Whose it is, is told by who may write it: a test has one user.
+        std::fs::set_permissions(&keys, std::fs::Permissions::from_mode(0o777)).unwrap();
+        let of = |name: &str, origin| read(&keys.join(name), origin, "read").ok();
+        assert_eq!(of("own", Some(Origin::Found)).as_deref(), Some("own"));
+        assert_eq!(of("link", Some(Origin::Found)), None);
+        // What a person names is theirs to name.
+        assert_eq!(of("link", None).as_deref(), Some("secret"));
+    }
 }

@@ -10,7 +10,7 @@ use weir_net::namespace::{ChildSetup, NetNamespace, end_processes_in};
 use weir_net::watchdog::{RestoreAction, Watchdog};
 
 use crate::error::Error;
-use crate::spec::LabSpec;
+use crate::spec::{LabName, LabSpec};
 use crate::wiring::{Node, wire};
 
 /// How long a process inside has between SIGTERM and SIGKILL when the lab goes down.
@@ -120,10 +120,17 @@ impl Drop for Lab {
 /// The variable that tells a program in which namespace of which lab it was started, as `LAB/NODE`. A lab without a name has none.
 const PLACE: &str = "WEIR_LAB_NODE";
 
-/// Where this program was started in a lab with a name: `LAB/NODE`.
+/// Where this program was started in a lab with a name: `LAB/NODE`. It is what the environment says, to be shown and to give nobody
+/// any right: whoever starts a program can say anything there. What has not this form is none.
 #[must_use]
 pub fn place_of_this_program() -> Option<String> {
-    std::env::var(PLACE).ok().filter(|place| !place.is_empty())
+    std::env::var(PLACE).ok().filter(|place| is_place(place))
+}
+
+/// `LAB/NODE`, both of the letters that a lab's name has.
+fn is_place(text: &str) -> bool {
+    let is_name = |text: &str| text.parse::<LabName>().is_ok();
+    text.split_once('/').is_some_and(|(lab, node)| is_name(lab) && is_name(node))
 }
 
 /// A command inside a namespace, told of its `place`, or of none where it has none.
@@ -153,4 +160,18 @@ pub(crate) fn limits(in_user_namespace: bool) -> Vec<String> {
          are not permitted there"
             .to_owned(),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_place_is_shown_as_one() {
+        assert!(is_place("default/m") && is_place("a-b_C/switch"));
+        for text in ["", "a", "a/", "/m", "a/b/c", "a b/m", "a/\u{1b}[2J", "../m"] {
+            assert!(!is_place(text), "{text:?}");
+        }
+        assert!(!is_place(&format!("{}/m", "x".repeat(33))));
+    }
 }

@@ -12,6 +12,10 @@ use std::path::{Component, Path, PathBuf};
 use crate::namespace::effective_user_id;
 use crate::plain_file;
 
+mod directory;
+
+pub use directory::Directory;
+
 /// Permission bits: writable by the group, by all others, and the sticky bit.
 const GROUP_WRITES: u32 = 0o020;
 const OTHERS_WRITE: u32 = 0o002;
@@ -52,6 +56,9 @@ pub enum Origin {
     /// itself, where that is a link. The directories further up are the caller's business.
     Named,
 }
+
+/// The variable of the environment by which programs are told that files of keys were found, and not named by whoever started them.
+pub const KEYS_AS_FOUND: &str = "WEIR_KEYS_AS_FOUND";
 
 /// Looks at a file or directory.
 ///

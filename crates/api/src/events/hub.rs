@@ -128,10 +128,15 @@ impl Hub {
     /// An object's life moved on.
     pub(crate) fn state(&self, state: &StateEvent) {
         if state.state.is_over() {
-            lock(&self.sequences).remove(&(state.kind, state.id.clone()));
+            self.forget(state.kind, &state.id);
         }
         let key = Key::State(state.kind, state.id.clone());
         self.tell(state.kind, &state.id, &key, "state", &json(state));
+    }
+
+    /// An object is gone whose end nobody tells.
+    pub(crate) fn forget(&self, kind: Kind, id: &str) {
+        lock(&self.sequences).remove(&(kind, id.to_owned()));
     }
 
     /// The latest figures of an object: `field` is `interval` or `emulator`.

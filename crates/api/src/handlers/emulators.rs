@@ -3,13 +3,16 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use weir_emulator::Report;
 use weir_model::impairment::Impairment;
+use weir_model::units::Seed;
 
 use super::{Answer, Json200, answer, fresh};
 use crate::app::Shared;
-use crate::extract::{Asker, Condition, Json, Part, Parts2};
+use crate::extract::{Asker, Condition, Json, JsonText, Part, Parts2};
 use crate::file_body;
 use crate::problem::{FieldError, Problem};
 use crate::said;
@@ -30,8 +33,9 @@ pub(crate) async fn list(State(app): State<Shared>) -> Answer<EmulatorList> {
 pub(crate) async fn start(
     State(app): State<Shared>,
     asker: Asker,
-    Json(request): Json<EmulatorRequest>,
+    JsonText(mut request, text): JsonText<EmulatorRequest>,
 ) -> Result<Response, Problem> {
+    seeded(&mut request.configuration, configuration_in(&text))?;
     request.configuration.check().map_err(|e| Problem::of_model("/configuration", &e))?;
     for (seconds, most, field) in [
         (request.dead_man_seconds, 86_400, "/dead_man_seconds"),
@@ -47,7 +51,10 @@ pub(crate) async fn start(
             return Err(Problem::field(field, name.as_str(), "the name of an interface"));
         }
     }
-    let at = request.lab.as_deref().map(|l| super::tests::lab_node("/lab", l)).transpose()?;
+    let at = match request.lab.as_deref() {
+        Some(lab) => Some(super::tests::lab_node(&app, "/lab", lab).await?),
+        None => None,
+    };
     if at.is_none() && request.force && is_remote(&asker) {
         keep_the_way(&request.interfaces)?;
     }
@@ -57,6 +64,26 @@ pub(crate) async fn start(
     supervise::remember(&app, &entry.id, &asker.name(), what);
     let etag = entry.etag.clone();
     Ok(answer(StatusCode::CREATED, &entry, Some(&etag)))
+}
+
+/// The text of the configuration in the body of a request; none where it has none.
+fn configuration_in(body: &[u8]) -> &str {
+    #[derive(Deserialize)]
+    struct Body<'a> {
+        #[serde(borrow)]
+        configuration: Option<&'a RawValue>,
+    }
+    let body: Option<Body<'_>> = serde_json::from_slice(body).ok();
+    body.and_then(|b| b.configuration).map_or("", RawValue::get)
+}
+
+/// Draws a seed where the text names none, as the command line does for a file: read without one it is 0, the same for all.
+fn seeded(configuration: &mut Impairment, text: &str) -> Result<(), Problem> {
+    if !Impairment::names_seed(text) {
+        let drawn = getrandom::u64().map_err(|e| Problem::internal(format!("draw a seed: {e}")))?;
+        configuration.seed = Seed(drawn);
+    }
+    Ok(())
 }
 
 /// Whether it is somebody elsewhere. Behind a proxy or a tunnel everybody comes from loopback: where tokens are asked for,
@@ -153,8 +180,9 @@ pub(crate) async fn put_configuration(
     Part(id): Part,
     asker: Asker,
     wanted: Condition,
-    Json(configuration): Json<Impairment>,
+    JsonText(mut configuration, text): JsonText<Impairment>,
 ) -> Result<Response, Problem> {
+    seeded(&mut configuration, std::str::from_utf8(&text).unwrap_or_default())?;
     configuration.check().map_err(|e| Problem::of_model("", &e))?;
     // From the look at the tag to the change nobody else changes anything through this server.
     let _one = app.documents.lock().await;
@@ -181,6 +209,7 @@ async fn applied(
     app.edited(document(id), &asker.name(), Some(etag.clone()));
     Ok(Applied {
         configuration: told["configuration"].as_u64().unwrap_or(0),
+        seed: shown.configuration.seed,
         etag,
         note: told["note"].as_str().map(Into::into),
     })

@@ -9,7 +9,7 @@ use axum::response::Response;
 use weir_model::experiment::{HostSpec, Variables};
 use weir_report::page;
 
-use super::runs::{data_of, rendered};
+use super::runs::{data_of, figure_fits, rendered};
 use super::tests::{key_file, right_host};
 use super::{Answer, Json200, answer, heavy, short, short_list};
 use crate::app::Shared;
@@ -17,6 +17,7 @@ use crate::clock;
 use crate::config::Config;
 use crate::extract::{Json, Part, Query};
 use crate::problem::Problem;
+use crate::said;
 use crate::scenarios;
 use crate::supervise::{self, Order};
 use crate::sweeps;
@@ -55,7 +56,8 @@ pub(crate) fn looked_at(text: &str, config: &Config) -> Result<Vec<String>, Prob
     let scripts = config.scripts.as_deref();
     let scenario = scenarios::of_request("", text, &set, &hosts, false, scripts)?;
     let nowhere = PathBuf::from("/nonexistent");
-    let extent = scenarios::checked("", &scenario, nowhere, config.words)?;
+    let extent = scenarios::checked("", &scenario, nowhere, config.words)
+        .map_err(|problem| said::with_document(problem, "", text))?;
     let plural = if scenario.steps.len() == 1 { "" } else { "s" };
     Ok(vec![format!("{} step{plural}", scenario.steps.len()), extent.words(None)])
 }
@@ -131,7 +133,8 @@ fn prepare(
     let failed = |e: std::io::Error| Problem::internal(format!("write the scenario: {e}"));
     match (name, document) {
         (Some(name), None) => {
-            let found = scenarios::named(&app.config, &name)?;
+            let found = scenarios::named(&app.config, &name)
+                .map_err(|_| Problem::field("/scenario", name, scenarios::names(&app.config)))?;
             let scenario = scenarios::of_server(&found, set, &hosts, quick, scripts)?;
             let beside = found.path.parent().map(PathBuf::from).unwrap_or_default();
             scenarios::checked("/scenario", &scenario, beside.clone(), app.config.words)?;
@@ -163,7 +166,8 @@ fn prepare(
             let scenario = scenarios::of_request("/document", &text, set, &hosts, quick, scripts)?;
             std::fs::create_dir(&directory).map_err(failed)?;
             let done = || -> Result<PathBuf, Problem> {
-                scenarios::checked("/document", &scenario, directory.clone(), app.config.words)?;
+                scenarios::checked("/document", &scenario, directory.clone(), app.config.words)
+                    .map_err(|problem| said::with_document(problem, "/document", &text))?;
                 let text = scenarios::settled(&text, set, scripts)?;
                 scenarios::as_it_runs("/document", &text, &hosts, quick, scripts, &scenario)?;
                 let path = directory.join("scenario.json");
@@ -217,6 +221,13 @@ pub(crate) async fn sweep(
         return Err(Problem::field("/runs", runs.to_string(), "1 to 1000"));
     }
     let request = heavy(&app, move || sweeps::check(&request).map(|()| request)).await?;
+    if let Some(id) = &request.emulator {
+        let shown = supervise::emulators::show(&app, id).await;
+        shown.map_err(|problem| match problem.status {
+            404 => Problem::field("/emulator", id.as_str(), "the id of an emulator that runs here"),
+            _ => problem,
+        })?;
+    }
     let key_file = key_file(&app.config.keys, request.key_name.as_deref())?;
     let plan = format!("{}.plan", clock::new_id());
     // The sweep's host stands for the plan's.
@@ -271,6 +282,7 @@ pub(crate) async fn report(
     Part(id): Part,
     Query(query): Query<ReportQuery>,
 ) -> Result<Response, Problem> {
+    figure_fits(&query)?;
     let outcome = supervise::experiment_outcome(&app, &id).await?;
     heavy(&app, move || match query.format {
         ReportFormat::Json => Ok(answer(StatusCode::OK, &outcome, None)),

@@ -14,7 +14,7 @@ use crate::said;
 use crate::supervise::{self, Order};
 use crate::types::*;
 
-async fn labs(app: &Shared) -> Result<Vec<LabEntry>, Problem> {
+pub(crate) async fn labs(app: &Shared) -> Result<Vec<LabEntry>, Problem> {
     heavy(app, || {
         let unavailable = |e: weir_lab::Error| Problem::unavailable(e.to_string());
         let labs = Registry::open().and_then(|r| r.list()).map_err(unavailable)?;

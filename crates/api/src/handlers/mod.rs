@@ -62,7 +62,7 @@ pub(crate) fn fresh(
             )
             .with(FieldError {
                 field: "If-Match".into(),
-                given: None,
+                given: Some("nothing".into()),
                 accepted: Some("an entity tag, or *".into()),
                 message: "neither If-Match nor If-None-Match".into(),
             }));

@@ -1,7 +1,8 @@
 //! Kept plans: files of `weir.plan/1`, and looks at documents.
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -9,7 +10,7 @@ use axum::response::Response;
 use serde_json::value::RawValue;
 use weir_model::impairment::Impairment;
 use weir_model::plan::{Family, Plan};
-use weir_net::trust::{self, Origin};
+use weir_net::trust::{self, Directory, Origin};
 
 use super::{Answer, Json200, answer, file_name, fresh, heavy};
 use crate::app::Shared;
@@ -25,8 +26,13 @@ const MOST_PLANS: usize = 1000;
 /// Path MTU by which flows are counted.
 const MTU_BYTES: u32 = 1500;
 
+/// The file of a plan, in the directory of plans.
+fn file(name: &str) -> String {
+    format!("{name}.toml")
+}
+
 fn path(app: &Shared, name: &str) -> Result<PathBuf, Problem> {
-    Ok(app.config.plans.join(format!("{}.toml", file_name(name)?)))
+    Ok(app.config.plans.join(file(file_name(name)?)))
 }
 
 /// The text of a plan's file; absent when there is none.
@@ -34,7 +40,7 @@ fn read(path: &Path) -> Result<Option<String>, Problem> {
     let failed = |e: std::io::Error| Problem::internal(format!("read {}: {e}", path.display()));
     // Under sudo the directory is the calling user's: no link is followed to what that user may not read.
     let file = match trust::read(path, Origin::Found) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
         file => file.map_err(failed)?,
     };
     let mut text = String::new();
@@ -69,7 +75,7 @@ pub(crate) async fn list(State(app): State<Shared>) -> Answer<PlanList> {
         let mut plans = vec![];
         let entries = match std::fs::read_dir(&directory) {
             Ok(entries) => entries.flatten().collect(),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => vec![],
+            Err(e) if e.kind() == ErrorKind::NotFound => vec![],
             Err(e) => {
                 return Err(Problem::internal(format!("read {}: {e}", directory.display())));
             }
@@ -108,37 +114,44 @@ pub(crate) async fn put(
     let path = path(&app, &name)?;
     plan.check().map_err(|e| Problem::of_model("", &e))?;
     let text = plan.to_toml().map_err(|e| Problem::of_model("", &e))?;
-    // From the look at the tag to the change nobody else changes anything.
+    // From the look at the tag to the change nobody else changes anything: through this server, nor by another one.
     let _one = app.documents.lock().await;
     let document = format!("plans/{name}");
-    let before = heavy(&app, {
-        let path = path.clone();
-        move || read(&path)
-    })
-    .await?;
-    let tag = before.as_ref().map(|t| etag_of(t.as_bytes()));
-    fresh(&app, &document, &wanted, tag.as_deref())?;
-    let made = before.is_none();
     let etag = etag_of(text.as_bytes());
-    let entry = heavy(&app, move || {
-        write(&path, &text)?;
-        Ok(entry(&name, &path, &text))
-    })
-    .await?;
+    let work = {
+        let (app, document) = (app.clone(), document.clone());
+        move || {
+            let failed =
+                |e: std::io::Error| Problem::internal(format!("write {}: {e}", path.display()));
+            let directory = Directory::open_or_make(&app.config.plans).map_err(failed)?;
+            locked(&directory)?;
+            let before = read(&path)?.map(|t| etag_of(t.as_bytes()));
+            fresh(&app, &document, &wanted, before.as_deref())?;
+            let is_new = before.is_none();
+            match directory.put(&file(&name), text.as_bytes(), is_new) {
+                // By a program that knows no lock, since it was looked for.
+                Err(e) if is_new && e.kind() == ErrorKind::AlreadyExists => {
+                    fresh(&app, &document, &Condition::IsNew, Some(""))?;
+                }
+                done => done.map_err(failed)?,
+            }
+            Ok((is_new, entry(&name, &path, &text)))
+        }
+    };
+    let (made, entry) = heavy(&app, work).await?;
     app.edited(document, &asker.name(), Some(etag.clone()));
     let status = if made { StatusCode::CREATED } else { StatusCode::OK };
     Ok(answer(status, &entry, Some(&etag)))
 }
 
-/// By a new file and its name: a full disk leaves what was there.
-fn write(path: &Path, text: &str) -> Result<(), Problem> {
-    let failed = |e: std::io::Error| Problem::internal(format!("write {}: {e}", path.display()));
-    let parent = path.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(parent).map_err(failed)?;
-    let mut file = tempfile::NamedTempFile::new_in(parent).map_err(failed)?;
-    std::io::Write::write_all(&mut file, text.as_bytes()).map_err(failed)?;
-    file.persist(path).map_err(|e| failed(e.error))?;
-    Ok(())
+/// How long a change waits for that of another program.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+fn locked(directory: &Directory) -> Result<(), Problem> {
+    directory.lock(PATIENCE).map_err(|e| match e.kind() {
+        ErrorKind::WouldBlock => Problem::unavailable("another program is changing the plans"),
+        _ => Problem::internal(format!("lock the directory of plans: {e}")),
+    })
 }
 
 pub(crate) async fn remove(
@@ -150,14 +163,22 @@ pub(crate) async fn remove(
     let path = path(&app, &name)?;
     let _one = app.documents.lock().await;
     let document = format!("plans/{name}");
-    let before = heavy(&app, {
-        let path = path.clone();
-        move || read(&path)
-    })
-    .await?;
-    let before = before.ok_or_else(|| Problem::missing("plan", &name))?;
-    fresh(&app, &document, &wanted, Some(&etag_of(before.as_bytes())))?;
-    std::fs::remove_file(&path).map_err(|e| Problem::internal(format!("remove: {e}")))?;
+    let work = {
+        let (app, document) = (app.clone(), document.clone());
+        move || {
+            let missing = || Problem::missing("plan", &name);
+            let failed = |e: std::io::Error| match e.kind() {
+                ErrorKind::NotFound => missing(),
+                _ => Problem::internal(format!("remove {}: {e}", path.display())),
+            };
+            let directory = Directory::open(&app.config.plans).map_err(failed)?;
+            locked(&directory)?;
+            let before = read(&path)?.ok_or_else(missing)?;
+            fresh(&app, &document, &wanted, Some(&etag_of(before.as_bytes())))?;
+            directory.remove(&file(&name)).map_err(failed)
+        }
+    };
+    heavy(&app, work).await?;
     app.edited(document, &asker.name(), None);
     Ok(StatusCode::NO_CONTENT)
 }

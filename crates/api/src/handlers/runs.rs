@@ -1,6 +1,6 @@
 //! Kept runs: lists, records, reports, comparisons.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use axum::extract::State;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
@@ -37,26 +37,43 @@ fn of_store(error: StoreError) -> Problem {
         }
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     };
-    let message = match &error {
-        // There is one record, of which nothing else is to be told.
-        StoreError::Import { reason, .. } => reason.clone(),
-        error => error.to_string(),
-    };
-    let field = match &error {
-        StoreError::Label { label, .. } => {
+    // Where the store is, and commands that look into it, are nothing to whoever asks from elsewhere.
+    let (field, given, accepted, message) = match &error {
+        StoreError::NotFound { selector, .. } => {
+            let accepted = "the id of a kept run, or its beginning";
+            let message = format!("there is no run {selector:?}");
+            (String::from("id"), selector.clone(), String::from(accepted), message)
+        }
+        StoreError::Ambiguous { selector, matches } => {
+            ("id".into(), selector.clone(), matches.join(", "), error.to_string())
+        }
+        StoreError::Exists { id, .. } => {
+            let message = format!("run {id} is there already");
+            ("/id".into(), id.clone(), "an id that no run has".into(), message)
+        }
+        StoreError::Label { label, reason } => {
             // A tag's field is its key.
             let key = label.split('=').next().unwrap_or_default();
-            Some(format!("/{}", key.replace('~', "~0").replace('/', "~1")))
+            let field = format!("/{}", key.replace('~', "~0").replace('/', "~1"));
+            (field, label.clone(), String::from(*reason), error.to_string())
         }
-        StoreError::Refused { .. } | StoreError::Import { .. } => Some(String::new()),
-        StoreError::NotFound { .. } | StoreError::Ambiguous { .. } => Some("id".into()),
-        _ => None,
+        StoreError::Refused { id, reason } => {
+            let accepted = format!("a record of weir.run/1 that can be kept: {reason}");
+            (String::new(), format!("record {id:?}"), accepted, error.to_string())
+        }
+        // There is one record, of which nothing else is to be told.
+        StoreError::Import { reason, .. } => {
+            let accepted = "one record of weir.run/1".into();
+            (String::new(), "what is refused".into(), accepted, reason.clone())
+        }
+        _ => return Problem::new(status, error.to_string()),
     };
-    let problem = Problem::new(status, message.clone());
-    match field {
-        Some(field) => problem.with(FieldError { field, given: None, accepted: None, message }),
-        None => problem,
-    }
+    Problem::new(status, message.clone()).with(FieldError {
+        field,
+        given: Some(given),
+        accepted: Some(accepted),
+        message,
+    })
 }
 
 /// Works on the store beside the server's thread.
@@ -208,7 +225,13 @@ pub(crate) async fn report(
     Query(query): Query<ReportQuery>,
 ) -> Result<Response, Problem> {
     let record = record_of(&app, id).await?;
+    figure_fits(&query)?;
     heavy(&app, move || match query.format {
+        ReportFormat::Csv if query.figure.is_some() => {
+            let document = page::of_run(&record);
+            let figure = figure_of(&document, query.figure.as_deref())?;
+            Ok(text("text/csv; charset=utf-8", figure.csv()))
+        }
         ReportFormat::Json => Ok(answer(StatusCode::OK, &record, None)),
         ReportFormat::Csv => {
             let mut writer = CsvWriter::new(vec![]).map_err(Problem::internal)?;
@@ -226,6 +249,8 @@ pub(crate) async fn report_of_several(
     Query(query): Query<RunsReportQuery>,
 ) -> Result<Response, Problem> {
     let RunsReportQuery { run: ids, format, figure } = query;
+    let query = ReportQuery { format, figure };
+    figure_fits(&query)?;
     if !(1..=MOST_REPORTED).contains(&ids.len()) {
         let given = format!("{} runs", ids.len());
         return Err(Problem::field(
@@ -240,33 +265,49 @@ pub(crate) async fn report_of_several(
     }
     with_store(&app, move |store| {
         let (mut records, mut bytes) = (vec![], 0);
+        let mut known = BTreeSet::new();
         for id in &ids {
-            bytes += store.record_bytes(id).map_err(|e| in_query(of_store(e), id))?;
+            let whole = store.resolve(id).map_err(|e| in_query("?run", of_store(e), id))?;
+            if !known.insert(whole) {
+                let given = format!("run {id} twice, which would be compared with itself");
+                return Err(Problem::field("?run", given, "each run once"));
+            }
+            bytes += store.record_bytes(id).map_err(|e| in_query("?run", of_store(e), id))?;
             if bytes > MOST_REPORTED_BYTES {
                 let given = format!("records of more than {MOST_REPORTED_BYTES} bytes in all");
                 return Err(Problem::field("?run", given, "fewer runs, or weir report"));
             }
-            records.push(store.get(id).map_err(|e| in_query(of_store(e), id))?);
+            records.push(store.get(id).map_err(|e| in_query("?run", of_store(e), id))?);
         }
         let document = page::of_runs(&records);
         match format {
             ReportFormat::Csv => {
-                let found = figure_of(&document, figure.as_deref())?;
+                let found = figure_of(&document, query.figure.as_deref())?;
                 Ok(text("text/csv; charset=utf-8", found.csv()))
             }
-            _ => rendered(&document, &ReportQuery { format, figure }),
+            _ => rendered(&document, &query),
         }
     })
     .await
 }
 
 /// A run that a query names: so does the field.
-fn in_query(mut problem: Problem, id: &str) -> Problem {
+fn in_query(key: &str, mut problem: Problem, id: &str) -> Problem {
     for error in problem.errors.iter_mut().filter(|e| e.field == "id") {
-        error.field = "?run".into();
+        error.field = key.into();
         error.given = Some(id.into());
     }
     problem
+}
+
+/// A figure by its id is what a figure's forms have; a page has all of them.
+pub(crate) fn figure_fits(query: &ReportQuery) -> Result<(), Problem> {
+    match (&query.figure, query.format) {
+        (Some(figure), ReportFormat::Html | ReportFormat::Md | ReportFormat::Json) => {
+            Err(Problem::field("?figure", figure.as_str(), "none but with format=svg or csv"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A figure by its id, or the first.
@@ -276,7 +317,11 @@ fn figure_of<'a>(
 ) -> Result<&'a plot::Figure, Problem> {
     document.figures().find(|f| wanted.is_none_or(|w| w == f.id)).ok_or_else(|| {
         let names: Vec<&str> = document.figures().map(|f| f.id.as_str()).collect();
-        Problem::field("?figure", wanted.unwrap_or("none"), names.join(", "))
+        let accepted = match names.is_empty() {
+            true => "nothing: there is no figure".into(),
+            false => names.join(", "),
+        };
+        Problem::field("?figure", wanted.unwrap_or("none"), accepted)
     })
 }
 
@@ -289,9 +334,9 @@ pub(crate) fn rendered(document: &Document, query: &ReportQuery) -> Result<Respo
             let figure = figure_of(document, query.figure.as_deref())?;
             Ok(text("image/svg+xml", figure.svg()))
         }
-        ReportFormat::Csv | ReportFormat::Json => {
-            Err(Problem::field("?format", "csv or json", "html, md, svg"))
-        }
+        // Who has these forms as well has seen to them before.
+        ReportFormat::Csv => Err(Problem::field("?format", "csv", "html, md, svg, json")),
+        ReportFormat::Json => Err(Problem::field("?format", "json", "html, md, svg")),
     }
 }
 
@@ -424,10 +469,16 @@ pub(crate) async fn comparison(
     };
     let (a, b) = (ids(a)?, ids(b)?);
     with_store(&app, move |store| {
-        let side = |ids: &[String]| -> Result<Side, Problem> {
+        let mut known = BTreeSet::new();
+        let mut side = |ids: &[String]| -> Result<Side, Problem> {
             let mut side = Side::new();
             for id in ids {
-                side.add(&store.get(id).map_err(of_store)?);
+                let record = store.get(id).map_err(|e| in_query("?runs", of_store(e), id))?;
+                if !known.insert(record.id.clone()) {
+                    let given = format!("run {id} twice, which would be compared with itself");
+                    return Err(Problem::field("?runs", given, "each run once, on one side"));
+                }
+                side.add(&record);
             }
             Ok(side)
         };

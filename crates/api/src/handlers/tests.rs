@@ -33,10 +33,14 @@ pub(crate) async fn start(
     let host = host.ok_or_else(|| {
         Problem::field("/host", "nothing", "who answers: a name, an address, NAME:PORT")
     })?;
+    let from = match request.from.as_deref() {
+        Some(from) => Some(lab_node(&app, "/from", from).await?),
+        None => None,
+    };
     let wanted = supervise::Wanted {
         host: right_host("/host", &host)?,
         key_file: key_file(&app.config.keys, request.key_name.as_deref())?,
-        from: request.from.as_deref().map(|f| lab_node("/from", f)).transpose()?,
+        from,
         tags: right_tags("/tags", request.tags)?,
         plan: request.plan,
         no_store: request.no_store,
@@ -48,9 +52,20 @@ pub(crate) async fn start(
 /// A host that may be handed on, or the field that is refused.
 pub(crate) fn right_host(field: &str, host: &str) -> Result<String, Problem> {
     let host = host.trim();
-    supervise::host(host)
-        .map(Into::into)
-        .map_err(|_| Problem::field(field, host, "NAME, ADDRESS, NAME:PORT or [V6ADDRESS]:PORT"))
+    let accepted = "NAME, ADDRESS, NAME:PORT or [V6ADDRESS]:PORT, the port 1 to 65535";
+    let refuse = || Problem::field(field, host, accepted);
+    if port_of(host).is_some_and(|port| !port.parse::<u16>().is_ok_and(|port| port > 0)) {
+        return Err(refuse());
+    }
+    supervise::host(host).map(Into::into).map_err(|_| refuse())
+}
+
+/// What stands for a port: behind the one colon, or behind the brackets. Several colons without brackets are an address.
+fn port_of(host: &str) -> Option<&str> {
+    match host.strip_prefix('[') {
+        Some(rest) => rest.split_once(']')?.1.strip_prefix(':'),
+        None => host.split_once(':').map(|(_, port)| port).filter(|port| !port.contains(':')),
+    }
 }
 
 type TagMap = BTreeMap<String, String>;
@@ -77,16 +92,27 @@ fn right_tags(field: &str, tags: TagMap) -> Result<TagMap, Problem> {
     Ok(tags)
 }
 
-/// `LAB/HOST`.
-pub(crate) fn lab_node(field: &str, text: &str) -> Result<LabNode, Problem> {
+/// `LAB/HOST`, of a lab that is there.
+pub(crate) async fn lab_node(app: &Shared, field: &str, text: &str) -> Result<LabNode, Problem> {
     let is_right = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     let right = |t: &str| !t.is_empty() && t.chars().all(is_right);
-    match text.split_once('/') {
-        Some((lab, node)) if right(lab) && right(node) && !text.starts_with('-') => {
-            Ok(LabNode { lab: lab.into(), node: node.into() })
-        }
-        _ => Err(Problem::field(field, text, "LAB/HOST")),
+    let named = text.split_once('/').filter(|(lab, node)| right(lab) && right(node));
+    let Some((lab, node)) = named.filter(|_| !text.starts_with('-')) else {
+        return Err(Problem::field(field, text, "LAB/HOST"));
+    };
+    let labs = super::labs::labs(app).await?;
+    let places: Vec<String> = labs
+        .iter()
+        .flat_map(|lab| lab.nodes.iter().map(move |node| format!("{}/{node}", lab.name)))
+        .collect();
+    if !places.iter().any(|place| place == text) {
+        let accepted = match places.is_empty() {
+            true => "none: there is no lab".into(),
+            false => format!("LAB/HOST of a lab that is there: {}", places.join(", ")),
+        };
+        return Err(Problem::field(field, text, accepted));
     }
+    Ok(LabNode { lab: lab.into(), node: node.into() })
 }
 
 /// The file of a key by its name.
@@ -95,7 +121,7 @@ pub(crate) fn key_file(directory: &Path, name: Option<&str>) -> Result<Option<Pa
     let mut all = keys(directory);
     all.remove(name).map(Some).ok_or_else(|| {
         let accepted = if all.is_empty() {
-            format!("none: there are no keys in {}", directory.display())
+            "none: the server has no keys".into()
         } else {
             all.into_keys().collect::<Vec<_>>().join(", ")
         };

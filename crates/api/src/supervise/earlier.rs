@@ -1,12 +1,15 @@
 //! Experiments that are kept beside the runs: their journals and their results. An earlier server or the command line began them.
 
 use std::collections::BTreeMap;
+use std::io::{BufReader, Read};
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use weir_experiment::scenario::journal::{Head, look};
 use weir_model::experiment::{Experiment, Outcome, Scenario};
 use weir_model::record::Status;
@@ -24,6 +27,9 @@ use crate::types::{ExperimentState, State};
 /// and of all others.
 const MOST_LOOKED_AT: usize = 1000;
 const MOST_TAKEN_UP: usize = 50;
+/// Results that are read whole then, and most that is read of another to see whether it is one of those that have come to their end.
+const MOST_READ: usize = 4 * MOST_TAKEN_UP;
+const MOST_BEGINNING_BYTES: u64 = 64 << 10;
 /// How long a server that begins waits for this look. A directory can be slow, and its results long; the look goes on beside then, and
 /// what it finds comes into the list, and to the stream's readers, as it is found.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
@@ -75,12 +81,20 @@ pub(crate) async fn take_up_within(app: &Shared, patience: Duration) {
 /// Looks at what is kept, the newest first.
 fn take_up(app: &App) {
     let kept = weir_runs::Experiments::of(&app.config.place);
-    let (mut open, mut closed) = (0, 0);
+    let (mut open, mut closed, mut read) = (0, 0, 0);
     for id in kept.ids().unwrap_or_default().into_iter().rev().take(MOST_LOOKED_AT) {
         // One that this server has begun meanwhile is its own to tell of.
-        if (open >= MOST_TAKEN_UP && closed >= MOST_TAKEN_UP) || app.experiments.knows(&id) {
+        if app.experiments.knows(&id) {
             continue;
         }
+        if (open >= MOST_TAKEN_UP && closed >= MOST_TAKEN_UP) || read >= MOST_READ {
+            break;
+        }
+        // A result can have megabytes: of those that are not taken up its beginning is enough.
+        if closed >= MOST_TAKEN_UP && is_complete(&kept.result(&id)) {
+            continue;
+        }
+        read += 1;
         let (state, count) = match look_at(app, &id) {
             Found::Open(state) => (state, &mut open),
             Found::Closed(state) => (state, &mut closed),
@@ -188,6 +202,47 @@ struct StepSummary {
 pub(super) fn outcome(app: &App, id: &str) -> Option<Experiment> {
     let text = weir_runs::Experiments::of(&app.config.place).read(id).ok().flatten()?;
     serde_json::from_str(&text).ok().filter(|found: &Experiment| found.id == id)
+}
+
+/// A kept experiment that is not in the list: it was taken off, or there are more than are taken up.
+pub(super) async fn kept(app: &Shared, id: &str) -> Result<ExperimentState, Problem> {
+    let (looking, id) = (app.clone(), id.to_owned());
+    heavy(app, move || match look_at(&looking, &id) {
+        Found::Open(state) | Found::Closed(state) => Ok(*state),
+        Found::Running => {
+            Err(Problem::conflict(format!("experiment {id} is being run by another program")))
+        }
+        Found::Other => Err(Problem::missing("experiment", &id)),
+    })
+    .await
+}
+
+/// Whether a result says that all was done, which stands at its beginning: no more is read of it.
+fn is_complete(result: &Path) -> bool {
+    struct Beginning(Option<Status>);
+    impl<'de> Visitor<'de> for &mut Beginning {
+        type Value = ();
+        fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+            f.write_str("a result")
+        }
+        fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<(), M::Error> {
+            while let Some(key) = map.next_key::<String>()? {
+                if key == "status" {
+                    self.0 = Some(map.next_value()?);
+                    // An error is what ends the reading.
+                    return Err(serde::de::Error::custom("enough"));
+                }
+                map.next_value::<IgnoredAny>()?;
+            }
+            Ok(())
+        }
+    }
+    let Ok(file) = weir_net::plain_file::read(result) else { return false };
+    let mut beginning = Beginning(None);
+    let mut reader =
+        serde_json::Deserializer::from_reader(BufReader::new(file.take(MOST_BEGINNING_BYTES)));
+    let _ = reader.deserialize_map(&mut beginning);
+    beginning.0 == Some(Status::Complete)
 }
 
 fn look_at(app: &App, id: &str) -> Found {
@@ -358,6 +413,55 @@ mod tests {
         drop(all);
         listed(&app).await;
         assert_eq!(app.experiments.list()[0].verdict, Some(Outcome::Failed));
+    }
+
+    #[test]
+    fn of_a_result_no_more_is_read_than_says_that_all_was_done() {
+        let dir = tempfile::tempdir().unwrap();
+        let of = |text: &str| {
+            let path = dir.path().join("x.json");
+            std::fs::write(&path, text).unwrap();
+            is_complete(&path)
+        };
+        let beginning = r#"{"schema":"x","tags":["a",{"b":1}],"status":"#;
+        // What comes after is nothing that could be read.
+        assert!(of(&format!("{beginning}\"complete\",\"steps\":[[[ \u{0}")));
+        for text in ["\"partial\"}", "\"interrupted\"}", "7}", "", "\"complete"] {
+            assert!(!of(&format!("{beginning}{text}")), "{text}");
+        }
+        let far = format!("{{\"name\":\"{}\",\"status\":\"complete\"}}", "x".repeat(1 << 20));
+        assert!(!of(&far) && !of("[]") && !is_complete(dir.path()));
+    }
+
+    #[test]
+    fn what_can_be_gone_on_with_is_found_behind_many_that_have_come_to_their_end() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let _in = runtime.enter();
+        let (_, app) = crate::server::for_tests();
+        let kept = weir_runs::Experiments::prepare(&app.config.place).unwrap();
+        let result = |id: &str, status: &str| {
+            let text = serde_json::json!({
+                "schema": "weir.experiment/1", "id": id, "version": "0", "name": "x", "started_at": "T",
+                "seconds": 1.0, "status": status, "command": [], "seed": "0x7", "steps": [], "outcome": "passed",
+            });
+            kept.keep(id, &text.to_string()).unwrap();
+        };
+        for n in 0..MOST_READ + 10 {
+            result(&format!("2-{n:04}"), "complete");
+        }
+        result("1-interrupted", "interrupted");
+        let head = serde_json::json!({
+            "schema": "weir.journal/1", "id": "1-interrupted", "started_at": "T", "quick": false, "set": {},
+            "scenario": "schema = \"weir.scenario/1\"\nname = \"x\"\n[host.b]\naddress = \"::1\"\n[[step]]\nwait = { time = \"1s\" }\n",
+            "seed": "0x7", "directory": "/", "command": [], "by_api": true,
+            "session": { "pid": 1, "started_at": "T", "version": "0", "host": "x" },
+        });
+        let head = serde_json::from_value(head).unwrap();
+        drop(Journal::create(&kept.journal("1-interrupted"), &head).unwrap());
+        take_up(&app);
+        let all = app.experiments.list();
+        assert!(all.iter().any(|e| e.id == "1-interrupted" && e.can_go_on), "{}", all.len());
+        assert_eq!(all.len(), MOST_TAKEN_UP + 1);
     }
 
     /// Ends a broken test; no good one comes near it.

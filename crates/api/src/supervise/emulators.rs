@@ -15,7 +15,8 @@ use super::orders::{JOURNALS, LabNode, Order, journal_name, log_name, socket_nam
 use crate::app::{App, Shared, lock};
 use crate::clock;
 use crate::extract::etag_of;
-use crate::problem::{FieldError, Problem};
+use crate::problem::Problem;
+use crate::said;
 use crate::types::{
     AlarmEvent, EmulatorChange, EmulatorEntry, EmulatorRequest, JournalPlace, Kind, State,
     StateEvent,
@@ -86,12 +87,7 @@ pub(crate) async fn ask(id: &str, request: Value) -> Result<Value, Problem> {
         Some("internal") => StatusCode::INTERNAL_SERVER_ERROR,
         _ => StatusCode::SERVICE_UNAVAILABLE,
     };
-    Err(Problem::new(status, words.clone()).with(FieldError {
-        field: String::new(),
-        given: None,
-        accepted: None,
-        message: words,
-    }))
+    Err(Problem::new(status, words.clone()).with(said::of_words("", &words)))
 }
 
 /// The entity tag of a configuration.
@@ -124,6 +120,7 @@ pub(crate) async fn show(app: &App, id: &str) -> Result<Shown, Problem> {
         notes: texts(&answer["notes"]),
         real_time: answer["real_time"] == Value::Bool(true),
         etag: etag(&configuration),
+        seed: configuration.seed,
         title: configuration.title.clone(),
         stopped_flows: texts(&answer["stopped"]),
         own: own.is_some(),
@@ -427,8 +424,16 @@ pub(crate) async fn sample(app: Shared) {
     look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         look.tick().await;
-        let all = ids().unwrap_or_default();
-        lock(&watched).retain(|id, _| all.contains(id));
+        let Ok(all) = ids() else { continue };
+        // Of one that another program started nobody else hears the end.
+        lock(&app.emulators.changes).retain(|id, _| all.contains(id));
+        lock(&watched).retain(|id, _| {
+            let is_there = all.contains(id);
+            if !is_there {
+                app.hub.forget(Kind::Emulators, id);
+            }
+            is_there
+        });
         for id in all.into_iter().filter(|id| app.hub.is_wanted(Kind::Emulators, id)) {
             let Ok(mut report) = report(&id).await else { continue };
             let before = lock(&watched).insert(id.clone(), report.alarms.clone());

@@ -7,10 +7,10 @@ use std::sync::Mutex;
 use weir_model::experiment::{Experiment, Outcome};
 use weir_model::record::Status;
 
-use super::earlier;
 use super::launcher::{Exit, Started};
 use super::orders::Order;
 use super::output::{Line, follow, keep_words, why};
+use super::{beyond, earlier};
 use crate::app::{App, Shared, lock};
 use crate::clock;
 use crate::handlers::heavy;
@@ -65,10 +65,9 @@ impl Experiments {
         shown.map(|e| ExperimentState { outcome: None, ..e.state.clone() }).collect()
     }
 
-    /// One of them; what came of it is there only where this server saw it come.
+    /// One of them, also one that is being ended off the list; what came of it is there only where this server saw it come.
     fn get(&self, id: &str) -> Result<ExperimentState, Problem> {
-        let all = lock(&self.0);
-        let found = all.get(id).filter(|e| !e.is_forgotten).map(|e| e.state.clone());
+        let found = lock(&self.0).get(id).map(|e| e.state.clone());
         found.ok_or_else(|| Problem::missing("experiment", id))
     }
 
@@ -165,9 +164,8 @@ impl Experiments {
     fn tidy(&self, most: usize) {
         let over: Vec<String> = {
             let all = lock(&self.0);
-            let ended: Vec<_> = all.values().filter(|e| e.state.state.is_over()).collect();
-            let beyond = ended.len().saturating_sub(most);
-            ended.iter().take(beyond).map(|e| e.state.id.clone()).collect()
+            let ended = all.values().map(|e| &e.state).filter(|s| s.state.is_over());
+            beyond(most, ended.map(|s| (s.ended_at.as_ref().unwrap_or(&s.asked_at), &s.id)))
         };
         over.iter().for_each(|id| self.forget(id));
     }
@@ -177,9 +175,14 @@ fn remove(path: &Path) {
     let _ = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
 }
 
-/// An experiment with what came of it.
+/// An experiment with what came of it, also one that is off the list and is kept.
 pub(crate) async fn get(app: &Shared, id: &str) -> Result<ExperimentState, Problem> {
-    let mut state = app.experiments.get(id)?;
+    let Ok(mut state) = app.experiments.get(id) else {
+        let mut state = earlier::kept(app, id).await?;
+        let (looking, kept) = (app.clone(), id.to_owned());
+        state.outcome = heavy(app, move || Ok(earlier::outcome(&looking, &kept))).await?;
+        return Ok(state);
+    };
     let is_kept = lock(&app.experiments.0).get(id).is_some_and(|e| e.is_outcome_kept);
     if state.outcome.is_none() && is_kept {
         let (looking, kept) = (app.clone(), id.to_owned());
@@ -295,6 +298,9 @@ pub(crate) async fn start(
 /// Goes on with an experiment that this server or an earlier one started and that did not come to its end; what it comes to holds the
 /// runs of all its sessions. Scenarios of others are not gone on with: nobody looked at what they would run.
 pub(crate) async fn resume(app: &Shared, id: &str) -> Result<ExperimentState, Problem> {
+    if !app.experiments.knows(id) {
+        app.experiments.take_up(earlier::kept(app, id).await?);
+    }
     let before = app.experiments.get(id)?;
     if !before.state.is_over() {
         return Err(Problem::conflict(format!("experiment {id} has not ended yet")));
@@ -352,13 +358,16 @@ pub(crate) async fn resume(app: &Shared, id: &str) -> Result<ExperimentState, Pr
 /// Its program is there.
 async fn begun(app: &Shared, id: String, started: Started) -> Result<ExperimentState, Problem> {
     let pid = started.pid;
-    let mut is_forgotten = false;
+    // It may have been stopped, or taken off the list, before its program was there.
+    let mut is_stopped = false;
     app.experiments.change(&id, |e| {
         e.pid = Some(pid);
-        e.state.state = State::Running;
-        is_forgotten = e.is_forgotten;
+        is_stopped = e.is_forgotten || e.state.state == State::Ending;
+        if !is_stopped {
+            e.state.state = State::Running;
+        }
     });
-    if is_forgotten {
+    if is_stopped {
         let _ = app.launcher.order(Order::Stop { pid }).await;
     }
     tell(app, &id);
@@ -470,17 +479,21 @@ fn ended(
 
 /// Asks an experiment to end.
 pub(crate) async fn stop(app: &Shared, id: &str) -> Result<ExperimentState, Problem> {
-    let state = app.experiments.get(id)?;
-    let pid = lock(&app.experiments.0).get(id).and_then(|e| e.pid);
-    let Some(pid) = pid.filter(|_| !state.state.is_over()) else { return Ok(state) };
+    if app.experiments.get(id)?.state.is_over() {
+        return app.experiments.get(id);
+    }
+    let mut pid = None;
     app.experiments.change(id, |entry| {
         if !entry.state.state.is_over() {
             entry.state.state = State::Ending;
+            pid = entry.pid;
         }
     });
     tell(app, id);
-    // One that has just ended needs no stopping.
-    let _ = app.launcher.order(Order::Stop { pid }).await;
+    // One that has just ended needs no stopping, and one that is not there yet is stopped when it is.
+    if let Some(pid) = pid {
+        let _ = app.launcher.order(Order::Stop { pid }).await;
+    }
     app.experiments.get(id)
 }
 
@@ -497,6 +510,30 @@ mod tests {
         let alone = not_gone_on(None, "busy");
         assert_eq!(alone, "it could not be gone on with: busy");
         assert_eq!(not_gone_on(Some(&alone), "killed"), "it could not be gone on with: killed");
+    }
+
+    #[tokio::test]
+    async fn one_that_is_stopped_before_its_program_is_there_does_not_run() {
+        let (_, app) = crate::server::for_tests();
+        let id = "1-x";
+        app.experiments.take_up(ExperimentState {
+            id: id.into(),
+            state: State::Starting,
+            name: "x".into(),
+            title: None,
+            asked_at: "T".into(),
+            ended_at: None,
+            progress: vec![],
+            verdict: None,
+            outcome: None,
+            exit_code: None,
+            can_go_on: false,
+            error: None,
+        });
+        assert_eq!(stop(&app, id).await.unwrap().state, State::Ending);
+        let (_end, exit) = tokio::sync::oneshot::channel();
+        let begun = begun(&app, id.into(), Started { pid: 7, exit, output: None }).await;
+        assert_eq!(begun.unwrap().state, State::Ending);
     }
 
     #[test]

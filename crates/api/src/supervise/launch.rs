@@ -192,6 +192,9 @@ fn start(
         command.args([&word(&at.node, 8)?, "--"]).arg(&place.program);
     }
     command.args(arguments).env("NO_COLOR", "1").stdin(Stdio::null());
+    if are_keys_found(order) {
+        command.env(weir_net::trust::KEYS_AS_FOUND, "1");
+    }
     command.stdout(Stdio::null()).stderr(Stdio::null());
     if let Some([out, words]) = output {
         let connect = |name: &str| {
@@ -221,9 +224,21 @@ fn start(
     command.spawn().map_err(|e| e.to_string())
 }
 
+/// Whether a path of a key is that of one which the server found. It is opened later, and again where an experiment is gone on with. The
+/// answering side's was named by whoever started all this.
+fn are_keys_found(order: &Order) -> bool {
+    !matches!(order, Order::Serve {})
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_answering_sides_key_was_named() {
+        assert!(!are_keys_found(&Order::Serve {}));
+        assert!(are_keys_found(&Order::Resume { id: "x".into(), head: "0".into() }));
+    }
 
     #[test]
     fn the_number_of_an_order_that_can_not_be_read() {

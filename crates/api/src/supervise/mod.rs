@@ -43,6 +43,14 @@ const MOST_PRINTED_BYTES: usize = 4 << 20;
 /// Time for what a program said at last, once it has ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
+/// The ids of those that ended first (their times are RFC 3339), where there are more than are kept.
+fn beyond<'a>(most: usize, ended: impl Iterator<Item = (&'a String, &'a String)>) -> Vec<String> {
+    let mut ended: Vec<_> = ended.collect();
+    ended.sort_unstable();
+    let over = ended.len().saturating_sub(most);
+    ended.into_iter().take(over).map(|(_, id)| id.clone()).collect()
+}
+
 /// What a program of short life came to.
 pub(crate) struct Finished {
     /// Exit code.
@@ -115,4 +123,19 @@ pub(crate) async fn answer_tests(
 fn eprintln_quietly(line: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    #[test]
+    fn those_that_ended_first_go_first() {
+        let all =
+            [("3", "b"), ("1", "z"), ("2", "a")].map(|(at, id)| (at.to_owned(), id.to_owned()));
+        let over = |most| beyond(most, all.iter().map(|(at, id)| (at, id)));
+        assert_eq!(over(2), ["z"], "and not what has the smallest id");
+        assert_eq!(over(1), ["z", "a"]);
+        assert_eq!(over(3), [""; 0]);
+    }
 }

@@ -10,6 +10,7 @@ use weir_model::plan::Plan;
 use weir_model::record::{Interval, Record};
 use weir_report::{FlowMeta, Start};
 
+use super::beyond;
 use super::launcher::Started;
 use super::orders::{LabNode, Order};
 use super::output::{Line, keep_words};
@@ -94,9 +95,8 @@ impl Tests {
     fn tidy(&self, most: usize) {
         let over: Vec<String> = {
             let all = lock(&self.0);
-            let ended: Vec<_> = all.values().filter(|e| e.test.state.is_over()).collect();
-            let beyond = ended.len().saturating_sub(most);
-            ended.iter().take(beyond).map(|e| e.test.id.clone()).collect()
+            let ended = all.values().map(|e| &e.test).filter(|t| t.state.is_over());
+            beyond(most, ended.map(|t| (t.ended_at.as_ref().unwrap_or(&t.asked_at), &t.id)))
         };
         over.iter().for_each(|id| self.forget(id));
     }
@@ -150,12 +150,13 @@ pub(crate) async fn start(app: &Shared, wanted: Wanted) -> Result<Test, Problem>
     };
     match begun.await {
         Ok(started) => {
-            let mut is_forgotten = false;
+            // It may have been stopped, or taken off the list, before its program was there.
+            let mut is_stopped = false;
             app.tests.change(&id, |e| {
                 e.pid = Some(started.pid);
-                is_forgotten = e.is_forgotten;
+                is_stopped = e.is_forgotten || e.test.state == State::Ending;
             });
-            if is_forgotten {
+            if is_stopped {
                 let _ = app.launcher.order(Order::Stop { pid: started.pid }).await;
             }
             tell(app, &id);
@@ -287,16 +288,22 @@ fn hear(app: &App, id: &str, line: &str) -> Option<String> {
 /// Asks a test to end.
 pub(crate) async fn stop(app: &Shared, id: &str) -> Result<Test, Problem> {
     let test = app.tests.get(id)?;
-    let pid = lock(&app.tests.0).get(id).and_then(|e| e.pid);
-    let Some(pid) = pid.filter(|_| !test.state.is_over()) else { return Ok(test) };
+    if test.state.is_over() {
+        return Ok(test);
+    }
+    let mut pid = None;
     app.tests.change(id, |entry| {
         if !entry.test.state.is_over() {
             entry.test.state = State::Ending;
+            pid = entry.pid;
         }
     });
     tell(app, id);
-    // One that has just ended needs no stopping. A second request ends it at once, as a second Ctrl-C does.
-    let _ = app.launcher.order(Order::Stop { pid }).await;
+    // One that has just ended needs no stopping, and one that is not there yet is stopped when it is. A second request ends it at
+    // once, as a second Ctrl-C does.
+    if let Some(pid) = pid {
+        let _ = app.launcher.order(Order::Stop { pid }).await;
+    }
     app.tests.get(id)
 }
 

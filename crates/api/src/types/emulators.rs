@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_emulator::Alarm;
 use weir_model::impairment::Impairment;
+use weir_model::units::Seed;
 
 /// An emulator to be started.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
@@ -11,7 +12,7 @@ use weir_model::impairment::Impairment;
 pub struct EmulatorRequest {
     /// Interface A and interface B.
     pub interfaces: [String; 2],
-    /// Its first configuration; absent: everything passes.
+    /// Its first configuration; absent: everything passes. One that names no seed gets a new one, which the answer tells.
     #[serde(default)]
     pub configuration: Impairment,
     /// How frames are taken.
@@ -71,6 +72,8 @@ pub struct EmulatorEntry {
     pub real_time: bool,
     /// Entity tag of its configuration.
     pub etag: String,
+    /// Seed of its configuration: what was asked for, or what was drawn.
+    pub seed: Seed,
     /// Its configuration's title.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
@@ -112,6 +115,8 @@ pub struct EmulatorList {
 pub struct Applied {
     /// Number of the configuration, 0 being the first.
     pub configuration: u64,
+    /// Its seed; drawn anew where a configuration that was put into force named none.
+    pub seed: Seed,
     /// The new entity tag.
     pub etag: String,
     /// What to know of it.

@@ -25,10 +25,12 @@ pub(crate) fn number<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: serde::Deserializer<'de>,
     T: std::str::FromStr,
-    T::Err: std::fmt::Display,
 {
     let text: String = serde::Deserialize::deserialize(deserializer)?;
-    text.parse().map(Some).map_err(|e| serde::de::Error::custom(format!("'{text}': {e}")))
+    // Only what may have fractions takes one.
+    let accepted = if "0.5".parse::<T>().is_ok() { "a number" } else { "a whole number" };
+    let refuse = |_| serde::de::Error::custom(format!("'{text}'; accepted: {accepted}"));
+    text.parse().map(Some).map_err(refuse)
 }
 
 /// Reads what may be given several times.

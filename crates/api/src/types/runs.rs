@@ -89,7 +89,8 @@ pub enum ReportFormat {
 pub struct ReportQuery {
     /// Its form.
     pub format: ReportFormat,
-    /// With `svg`: which figure, by its id; absent: the first.
+    /// Which figure, by its id: with `svg` (absent: the first), or of a run with `csv` (absent: the record's own columns). Refused
+    /// with the other forms.
     pub figure: Option<String>,
 }
 
@@ -99,13 +100,13 @@ pub struct ReportQuery {
 // Read with a default, so that the handler's words refuse a query without runs.
 #[schemars(transform = required_run)]
 pub struct RunsReportQuery {
-    /// A run's id; 1 to 50 of them, in the order in which they are to stand.
+    /// A run's id; 1 to 50 of them, each once, in the order in which they are to stand.
     #[serde(deserialize_with = "several")]
     #[schemars(length(min = 1, max = 50))]
     pub run: Vec<String>,
     /// Its form; `csv` is the data of one figure, and there is no `json`.
     pub format: ReportFormat,
-    /// With `svg` and `csv`: which figure, by its id; absent: the first.
+    /// With `svg` and `csv`: which figure, by its id; absent: the first. Refused with the other forms.
     pub figure: Option<String>,
 }
 
@@ -120,7 +121,7 @@ fn required_run(schema: &mut schemars::Schema) {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ComparisonQuery {
-    /// Ids of the runs of A and of B: `A,B`, or sets `A1+A2,B1+B2`.
+    /// Ids of the runs of A and of B: `A,B`, or sets `A1+A2,B1+B2`; each run once.
     pub runs: String,
     /// Confidence of the intervals in percent, 50 to below 100.
     #[serde(default, deserialize_with = "number")]

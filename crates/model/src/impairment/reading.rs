@@ -21,7 +21,7 @@ pub(super) fn one_way(generator: &mut SchemaGenerator) -> Schema {
     json_schema!({ "anyOf": [tables, { "type": "string", "examples": ["rate 10M, delay 40ms"] }] })
 }
 
-/// Adds `both` to a table that has `a_to_b` and `b_to_a`.
+/// Adds `both` to a table that has `a_to_b` and `b_to_a`, beside which it is refused.
 pub(super) fn and_both(schema: &mut Schema) {
     let both = json_schema!({
         "description": "Laws of either direction, in one line; in the place of `a_to_b` and `b_to_a`, not beside them.",
@@ -31,6 +31,10 @@ pub(super) fn and_both(schema: &mut Schema) {
     if let Some(properties) = schema.get_mut("properties").and_then(|p| p.as_object_mut()) {
         properties.insert("both".into(), both.to_value());
     }
+    let alone = json_schema!({
+        "not": { "anyOf": [{ "required": ["a_to_b"] }, { "required": ["b_to_a"] }] },
+    });
+    schema.insert("dependentSchemas".into(), serde_json::json!({ "both": alone }));
 }
 
 impl Serialize for Laws {

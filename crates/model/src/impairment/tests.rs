@@ -136,6 +136,38 @@ fn laws_in_one_line_are_the_tables_they_stand_for() {
 }
 
 #[test]
+fn the_schema_takes_both_alone_as_the_parser_does() {
+    let schema = crate::schema::impair_schema();
+    for (table, at) in [("ImpairFlow", "flow"), ("Other", "other"), ("Aggregate", "aggregate")] {
+        let beside = &schema["$defs"][table]["dependentSchemas"];
+        for keys in
+            [vec!["both"], vec!["a_to_b", "b_to_a"], vec!["both", "a_to_b"], vec!["b_to_a", "both"]]
+        {
+            // What JSON Schema says of these two words, for a table of these keys.
+            let has = |key: &serde_json::Value| keys.iter().any(|k| *key == **k);
+            let is_refused = beside.as_object().unwrap().iter().any(|(key, rule)| {
+                let any = rule["not"]["anyOf"].as_array().unwrap();
+                let holds =
+                    |one: &serde_json::Value| one["required"].as_array().unwrap().iter().all(has);
+                has(&key.clone().into()) && any.iter().any(holds)
+            });
+            let laws: Vec<String> = keys.iter().map(|key| format!("{key} = \"loss 1%\"")).collect();
+            let laws = laws.join("\n");
+            let text = match at {
+                "other" => format!("schema = \"weir.impair/1\"\n[other]\n{laws}"),
+                "flow" => format!("schema = \"weir.impair/1\"\n[[flow]]\nname = \"v\"\n{laws}"),
+                _ => format!(
+                    "schema = \"weir.impair/1\"\n[[flow]]\nname = \"w\"\n[[aggregate]]\nflows = [\"w\"]\n{}",
+                    laws.replace("loss 1%", "rate 1M")
+                ),
+            };
+            let read = Impairment::parse(&text);
+            assert_eq!(read.is_err(), is_refused, "{table} {keys:?}: {read:?}");
+        }
+    }
+}
+
+#[test]
 fn a_line_is_refused_where_it_stands_and_never_beside_another() {
     // Line 4 is the first of the laws.
     for (laws, line, named) in [
