@@ -51,9 +51,9 @@ pub enum Origin {
     /// The program looked for it by itself: the rule of ssh for the file, every directory on the way to it, and every link there
     /// and where it leads.
     Found,
-    /// Whoever started the program named it by a flag, and so decided whose it may be: under sudo one's own, or a group's. What not
-    /// everybody may write, in a directory of which not everybody may take it away, is trusted; so is the directory of the name
-    /// itself, where that is a link. The directories further up are the caller's business.
+    /// Whoever started the program named it by a flag, and so decided whose it may be: under sudo one's own, or a group's. Refused is
+    /// what everybody may change: the file, a directory or a link on the way to it that all may write, or that somebody else has put
+    /// into a directory where all may (`/tmp`).
     Named,
 }
 
@@ -66,48 +66,30 @@ pub const KEYS_AS_FOUND: &str = "WEIR_KEYS_AS_FOUND";
 /// [`Distrust`], which names what may be changed by whom.
 pub fn trusted(path: &Path, origin: Origin) -> Result<(), Distrust> {
     let io = |source| Distrust::Io { path: path.into(), source };
-    match origin {
-        Origin::Found => {
-            let absolute = std::path::absolute(path).map_err(io)?;
-            walk(&absolute, effective_user_id(), MOST_LINKS).map(drop)
-        }
-        Origin::Named => {
-            let given = std::path::absolute(path).map_err(io)?;
-            let leads_to = std::fs::canonicalize(path).map_err(io)?;
-            let is_link = given.symlink_metadata().map_err(io)?.is_symlink();
-            let beside = given.parent().filter(|_| is_link);
-            let within = leads_to.parent().filter(|_| !leads_to.is_dir());
-            [Some(leads_to.as_path()), within, beside]
-                .into_iter()
-                .flatten()
-                .try_for_each(not_everybodys)
-        }
-    }
+    let absolute = std::path::absolute(path).map_err(io)?;
+    walk(&absolute, origin, effective_user_id(), MOST_LINKS).map(drop)
 }
 
-/// Refuses what everybody may write, or take away from there.
-fn not_everybodys(at: &Path) -> Result<(), Distrust> {
-    let found = at.metadata().map_err(|source| Distrust::Io { path: at.into(), source })?;
-    match is_written_by_all(found.mode(), Kind::of(&found)) {
-        true => Err(Distrust::Writable { path: at.into(), why: Who::All.words(0) }),
-        false => Ok(()),
-    }
-}
-
-/// Opens a plain file to be read. A link is followed only where nobody else can have put it there: root would read for others what
-/// they may not. Of what was named, the directory is what the name leads to.
+/// Opens a plain file to be read. A link is followed only where nobody else can have put it there, by the rule of what was found:
+/// root would read for others what they may not. Of what was named, the directory is what its own name leads to.
 ///
 /// # Errors
 /// As [`plain_file::read`] and [`plain_file::read_within`].
 pub fn read(path: &Path, origin: Origin) -> io::Result<File> {
-    match (trusted(path, origin), origin) {
-        (Ok(()), _) => plain_file::read(&std::fs::canonicalize(path)?),
-        (Err(_), Origin::Named) => plain_file::read(path),
-        (Err(_), Origin::Found) => {
-            let (sure, rest) = parted(path)?;
-            plain_file::read_within(&sure, &rest)
-        }
+    if trusted(path, Origin::Found).is_ok() {
+        return plain_file::read(&std::fs::canonicalize(path)?);
     }
+    let (sure, rest) = match origin {
+        Origin::Found => parted(path)?,
+        Origin::Named => {
+            let given = std::path::absolute(path)?;
+            let (Some(beside), Some(name)) = (given.parent(), given.file_name()) else {
+                return Err(ErrorKind::InvalidInput.into());
+            };
+            (std::fs::canonicalize(beside)?, name.into())
+        }
+    };
+    plain_file::read_within(&sure, &rest)
 }
 
 /// Whether somebody else can have made this path lead where it does: a part of it is a link that stands where others may write, or
@@ -145,7 +127,7 @@ fn parted(path: &Path) -> io::Result<(PathBuf, PathBuf)> {
 }
 
 /// Goes an absolute path from the root, and returns where it ends.
-fn walk(path: &Path, user: u32, links: u32) -> Result<PathBuf, Distrust> {
+fn walk(path: &Path, origin: Origin, user: u32, links: u32) -> Result<PathBuf, Distrust> {
     let mut at = PathBuf::new();
     for part in path.components() {
         match part {
@@ -155,14 +137,23 @@ fn walk(path: &Path, user: u32, links: u32) -> Result<PathBuf, Distrust> {
         }
         let io = |source| Distrust::Io { path: at.clone(), source };
         let found = at.symlink_metadata().map_err(io)?;
-        if let Some(who) = changed_by(found.uid(), found.mode(), Kind::of(&found), user) {
+        let kind = Kind::of(&found);
+        let who = match origin {
+            Origin::Found => changed_by(found.uid(), found.mode(), kind, user),
+            Origin::Named => {
+                let beside = at.parent().map(Path::symlink_metadata).transpose().map_err(io)?;
+                let is_shared = beside.is_some_and(|beside| beside.mode() & OTHERS_WRITE != 0);
+                changed_by_anybody(found.uid(), found.mode(), kind, is_shared, user)
+            }
+        };
+        if let Some(who) = who {
             return Err(Distrust::Writable { path: at, why: who.words(found.uid()) });
         }
         if found.is_symlink() {
             let target = std::fs::read_link(&at).map_err(io)?;
             let left = links.checked_sub(1).ok_or_else(|| io(ErrorKind::InvalidInput.into()))?;
             at.pop();
-            at = walk(&at.join(target), user, left)?;
+            at = walk(&at.join(target), origin, user, left)?;
         }
     }
     Ok(at)
@@ -228,6 +219,23 @@ fn changed_by(owner: u32, mode: u32, kind: Kind, user: u32) -> Option<Who> {
     }
 }
 
+/// Who may change what was named, whoever the named user's friends are: everybody, or, in a directory that all may write
+/// (`is_shared`), whoever has put it there.
+fn changed_by_anybody(
+    owner: u32,
+    mode: u32,
+    kind: Kind,
+    is_shared: bool,
+    user: u32,
+) -> Option<Who> {
+    let is_others = owner != 0 && owner != user;
+    match (is_written_by_all(mode, kind), is_shared && is_others) {
+        (true, _) => Some(Who::All),
+        (false, true) => Some(Who::Owner),
+        (false, false) => None,
+    }
+}
+
 /// A user's name and number, the number alone where no name is known.
 fn name_of(user: u32) -> String {
     let all = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
@@ -273,6 +281,28 @@ mod tests {
         }
         // As root the calling user's files are somebody else's.
         assert_eq!(changed_by(1000, 0o600, Other, 0), Some(Who::Owner));
+    }
+
+    #[test]
+    fn of_what_was_named_only_what_anybody_may_change_is_refused() {
+        use Kind::{Directory, Link, Other};
+        for (owner, mode, kind, is_shared, expected) in [
+            (1001, 0o664, Other, false, None),
+            (1001, 0o775, Directory, false, None),
+            (1001, 0o777, Link, false, None),
+            (0, 0o666, Other, false, Some(Who::All)),
+            (0, 0o777, Directory, false, Some(Who::All)),
+            (0, 0o1777, Directory, false, None),
+            // In /tmp: one's own, root's, and whatever somebody has put there.
+            (1000, 0o600, Other, true, None),
+            (0, 0o777, Link, true, None),
+            (1001, 0o600, Other, true, Some(Who::Owner)),
+            (1001, 0o777, Link, true, Some(Who::Owner)),
+            (1001, 0o700, Directory, true, Some(Who::Owner)),
+        ] {
+            let found = changed_by_anybody(owner, mode, kind, is_shared, 1000);
+            assert_eq!(found, expected, "{owner} {mode:o} {kind:?} {is_shared}");
+        }
     }
 
     #[test]
@@ -327,8 +357,10 @@ mod tests {
             .map(|name| leads_astray(&dir.join(name)));
         let by_link = trusted(&link, Origin::Found);
         let not_followed = read(&link, Origin::Found);
-        // What was named may be a group's, and stand in what is; but not everybody's.
-        let named = trusted(&link, Origin::Named).is_ok() && read(&link, Origin::Named).is_ok();
+        // What was named may be a group's, and stand in what is; but not everybody's. What it leads to is not read for others.
+        let named = trusted(&link, Origin::Named).is_ok();
+        let plain_named = read(&dir.join("links/plain/file"), Origin::Named).is_ok();
+        let link_named = read(&link, Origin::Named);
         mode(&within, 0o777);
         let in_everybodys = trusted(&link, Origin::Named);
         mode(&within, 0o1777);
@@ -336,8 +368,14 @@ mod tests {
         // Whoever can put another link there chooses what it leads to.
         mode(&dir.join("links"), 0o777);
         let by_everybodys_link = trusted(&link, Origin::Named);
+        mode(&dir.join("links"), 0o755);
         mode(&within.join("file"), 0o646);
         let everybodys = trusted(&link, Origin::Named);
+        mode(&within.join("file"), 0o644);
+        // Whoever may write further up can put a directory of their own in the place of this one.
+        mode(&dir, 0o777);
+        let further_up = [link.clone(), within.clone()].map(|at| trusted(&at, Origin::Named));
+        mode(&dir, 0o755);
         let others =
             [trusted(&dir.join("none"), Origin::Found), trusted(&dir.join("round"), Origin::Found)];
         std::fs::remove_dir_all(&dir).unwrap();
@@ -345,7 +383,13 @@ mod tests {
         assert_eq!(on_the_way.unwrap_err().kind(), ErrorKind::InvalidData);
         assert_eq!(plain, [true, true], "a link of one's own is followed");
         assert_eq!(astray, [false, false, false, false, true, true]);
-        assert!(followed && named && in_sticky);
+        assert!(followed && named && plain_named && in_sticky);
+        assert!(link_named.is_err(), "a link that others may have put there was followed");
+        for refused in further_up {
+            let words = refused.unwrap_err().to_string();
+            let at = dir.display();
+            assert_eq!(words, format!("{at} may be written by everybody (chmod o-w)"));
+        }
         for (refused, at) in
             [(in_everybodys, "/a/b"), (everybodys, "/a/b/file"), (by_everybodys_link, "/links")]
         {
