@@ -46,12 +46,18 @@ fn a_paced_rate_is_iperf3s() {
     let mut sums = (0..MOST_DISTURBED).map(|_| iperf3(&bench, &words)["end"]["sum"].clone());
     let theirs = sums.find(whole).expect("iperf3 lost or kept back 1 % each time");
     drop(sums);
-    let record = bench.test(&words);
-    let total = record.total.forward.as_ref().unwrap();
-    let ours = total.receiver.as_ref().unwrap();
+    // A slot that a busy machine made us miss is skipped and counted: as few of these, in as many tries.
+    let mut missed = vec![];
+    let record = (0..MOST_DISTURBED).map(|_| bench.test(&words)).find(|record| {
+        let sender = record.flows[0].sender.as_ref().unwrap();
+        missed.push((sender.missed_slots.unwrap(), sender.packets));
+        missed.last().is_some_and(|(missed, sent)| (*missed as f64) < 0.01 * *sent as f64)
+    });
+    let record = record.unwrap_or_else(|| panic!("1 % of the slots missed each time: {missed:?}"));
+    let ours = record.total.forward.as_ref().unwrap().receiver.as_ref().unwrap();
     assert_eq!(ours.lost_packets, Some(0));
-    // A slot that a busy machine made us miss is skipped and counted; iperf3 sends it late.
     let sender = record.flows[0].sender.as_ref().unwrap();
+    // Those few are no fault of the pace.
     let slots = sender.packets + sender.missed_slots.unwrap();
     let ours = ours.bits_per_second.unwrap() * slots as f64 / sender.packets as f64;
     let theirs = number(&theirs["bits_per_second"]);

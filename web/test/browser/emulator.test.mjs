@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, afterEach, before, test } from 'node:test';
-import { comes, lacking, open } from './harness.mjs';
+import { comes, lacking, never, open } from './harness.mjs';
 
 const skip = lacking();
 const options = { skip, timeout: 60_000 };
@@ -93,7 +93,7 @@ test('without a journal no flow can be logged, and the page says why', options, 
   assert.ok(await log.isDisabled());
   await page.getByRole('tab', { name: 'Log', exact: true }).click();
   await page.getByText('No journal: flows are logged by an emulator').waitFor();
-  assert.equal(await page.getByRole('link', { name: 'Download' }).count(), 0);
+  await never(page.getByRole('link', { name: 'Download' }), 'of what is not there');
   site.quiet();
 });
 

@@ -107,8 +107,8 @@ test('a value that is refused is told beside its field, in the server’s words'
   await words.waitFor();
   assert.match(await words.innerText(), /fast; accepted: a rate such as 10M/);
   await comes(() => field.getAttribute('aria-invalid'), 'true');
-  const ids = (await field.getAttribute('aria-describedby')).split(' ');
-  assert.ok(ids.includes(await words.getAttribute('id')), 'the words are not tied to the field');
+  const ids = async () => (await field.getAttribute('aria-describedby'))?.split(' ') ?? [];
+  await comes(async () => (await ids()).includes(await words.getAttribute('id')), true, 'the words are not tied to the field');
   await field.fill('10M');
   await words.waitFor({ state: 'detached' });
   site.quiet();

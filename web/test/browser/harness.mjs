@@ -78,6 +78,13 @@ export async function comes(read, wanted, words) {
   assert.deepEqual(seen, wanted, words);
 }
 
+/** Looks again and again, for as long as a page may take to show something, that there is nothing of it. */
+export async function never(locator, words) {
+  for (const end = Date.now() + 400; Date.now() < end; await new Promise((resolve) => setTimeout(resolve, 40))) {
+    assert.equal(await locator.count(), 0, words);
+  }
+}
+
 /** The cells of a table's rows, without the blanks around and the ones that only break lines. */
 export async function cells(table) {
   const rows = await table.getByRole('row').allInnerTexts();
