@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use weir_experiment::scenario::journal::{Head, JOURNAL_SCHEMA, Journal, Session};
 use weir_experiment::scenario::{
-    self, Ended, Files, Happening, Options, ScenarioError, check, text,
+    self, Ended, Files, Happening, Options, ScenarioError, Words, check, text,
 };
 use weir_model::experiment::{Action, Experiment, HostSpec, Outcome, Scenario, Variables};
 use weir_model::record::Status;
@@ -17,7 +17,7 @@ use weir_runs::{Experiments, Place};
 
 use super::result::{check_inputs, check_outputs, finish};
 use super::telling::{cleaned, extent_words, head, told};
-use super::{ResultArgs, flags, refused, words};
+use super::{ResultArgs, flags, refused, words, words_kept};
 use crate::app::note;
 use crate::commands::runs::RunsError;
 use crate::engine::{Stop, StopReason};
@@ -157,9 +157,10 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
     let stop = Stop::new();
     signals::listen(&stop)?;
     check_outputs(args)?;
+    let words: Words<'_> = if job.earlier.is_some() { &words_kept } else { &words };
     let files = Files::new(job.directory.clone());
     // Before anything of it is kept.
-    let extent = check(&job.scenario, &files, &words).map_err(|e| job.refused(e))?;
+    let extent = check(&job.scenario, &files, words).map_err(|e| job.refused(e))?;
     check_inputs(args, &job.inputs(&files))?;
     if let Some(reason) = stop.reason() {
         note(&format!("{}; nothing was run", reason.text()));
@@ -185,7 +186,7 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
     let is_resumed = job.earlier.is_some();
     let (journal, experiments) = match job.earlier {
         Some((mut journal, head)) => {
-            let now = scenario::files(&job.scenario, &files, &words).map_err(refused)?;
+            let now = scenario::files(&job.scenario, &files, words).map_err(refused)?;
             same_files(&id, &head.files, &now)?;
             let experiments = kept()?.1;
             let path = experiments.journal(&id);
@@ -206,7 +207,7 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
                 hosts: job.hosts.clone(),
                 seed,
                 directory: job.directory.clone(),
-                files: scenario::files(&job.scenario, &files, &words).map_err(refused)?,
+                files: scenario::files(&job.scenario, &files, words).map_err(refused)?,
                 session: session(&started_at),
                 command: identity.command.clone(),
                 by_api: args.by_api.is_some(),
@@ -237,7 +238,7 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
         simulate: job.simulate,
         no_store: args.no_store,
         files,
-        words: &words,
+        words,
         is_stopped: &is_stopped,
         tell: &tell,
         monotonic_ns: &monotonic_ns,
