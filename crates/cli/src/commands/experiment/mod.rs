@@ -2,6 +2,7 @@
 //! how flags of `weir test` in a scenario are read. `job` runs an experiment, `telling` tells of it, `result` keeps it.
 
 mod axes;
+mod begun;
 pub(crate) mod compare;
 mod flags;
 mod job;
@@ -30,7 +31,7 @@ pub(crate) struct ResultArgs {
     /// Print the result as one JSON object (weir.experiment/1) instead of text
     #[arg(short = 'J', long)]
     pub(crate) json: bool,
-    /// Also write the result as JUnit XML: a test case for each expectation
+    /// Also write the result as JUnit XML: a test case for each expectation; - is stdout, for this and the two below
     #[arg(long, value_name = "FILE")]
     pub(crate) junit: Option<PathBuf>,
     /// Also write every point and metric as CSV

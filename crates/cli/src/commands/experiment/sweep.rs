@@ -56,6 +56,13 @@ pub(crate) struct SweepArgs {
     key: KeyArgs,
 }
 
+impl SweepArgs {
+    /// The file of `--plan`.
+    pub(crate) fn plan(&self) -> Option<&std::path::Path> {
+        self.general.plan.as_deref()
+    }
+}
+
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Sweep")]
 pub(crate) struct GridArgs {
@@ -139,9 +146,10 @@ pub(crate) fn run(args: SweepArgs, command: &[OsString]) -> Result<i32, CliError
         key: args.key,
         later: LaterArgs::default(),
     };
-    let text = test.general.plan.as_deref().map(super::read_text).transpose()?;
+    let file = test.general.plan.clone();
+    let text = file.as_deref().map(super::read_text).transpose()?;
     let scenario = scenario(args.sweep, test, "sweep", text.as_deref())?;
-    execute(Job::of_flags(&scenario)?, &args.result, command)
+    execute(Job { plan_file: file, ..Job::of_flags(&scenario)? }, &args.result, command)
 }
 
 /// `weir test --runs`: the one point of a sweep, repeated.
@@ -180,9 +188,10 @@ pub(crate) fn repeated(args: TestArgs, command: &[OsString]) -> Result<i32, CliE
         ..GridArgs::default()
     };
     let test = TestArgs { later: LaterArgs::default(), ..args };
-    let text = test.general.plan.as_deref().map(super::read_text).transpose()?;
+    let file = test.general.plan.clone();
+    let text = file.as_deref().map(super::read_text).transpose()?;
     let scenario = scenario(sweep, test, "test", text.as_deref())?;
-    execute(Job::of_flags(&scenario)?, &result, command)
+    execute(Job { plan_file: file, ..Job::of_flags(&scenario)? }, &result, command)
 }
 
 struct RepeatArgs {
