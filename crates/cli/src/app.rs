@@ -70,6 +70,24 @@ enum Command {
     Man(commands::man::ManArgs),
 }
 
+/// A file that a command makes its experiment of.
+pub(crate) enum Named {
+    /// The scenario of `weir run`.
+    Scenario(std::path::PathBuf),
+    /// `--plan` of a sweep, or of repeated tests.
+    Plan(std::path::PathBuf),
+}
+
+/// The file that the command of a kept experiment named, if it is one of today's and named any.
+pub(crate) fn file_of(words: &[String]) -> Option<Named> {
+    match Cli::try_parse_from(words).ok()?.command {
+        Command::Run(args) => args.file().map(|file| Named::Scenario(file.into())),
+        Command::Sweep(args) => args.plan().map(|file| Named::Plan(file.into())),
+        Command::Test(args) => args.general.plan.map(Named::Plan),
+        _ => None,
+    }
+}
+
 /// The whole command line, for completions and manual pages.
 pub(crate) fn command_line() -> clap::Command {
     Cli::command()

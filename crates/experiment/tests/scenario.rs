@@ -115,6 +115,7 @@ impl Bench {
             is_stopped,
             tell: &|_| (),
             monotonic_ns: &|| 0,
+            warnings: vec![],
         };
         scenario::run(&parsed(text), &options, journal).unwrap()
     }

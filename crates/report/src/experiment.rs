@@ -4,7 +4,7 @@ use weir_model::csv::text_cell;
 use weir_model::experiment::{Experiment, StepOutcome};
 
 /// Columns behind those of the axes; names as in `weir.experiment/1`, figures in SI units.
-const COLUMNS: [&str; 19] = [
+const COLUMNS: [&str; 22] = [
     "metric",
     "count",
     "mean",
@@ -24,11 +24,15 @@ const COLUMNS: [&str; 19] = [
     "precision_needed_count",
     "precision_count",
     "precision_reached",
+    "interval_cut",
+    "peer_lost",
+    "cut",
 ];
 
 /// A row for each point and metric of every sweep and comparison, and for each figure that a search found (its `mean`; its last
 /// two bounds are `bound_low` and `bound_high`, which are no interval of confidence). What came of a precision stands with the
-/// metric that decided how many runs there are, in a row of `count` 0 where no run gave that metric. Columns: `step` (names of
+/// metric that decided how many runs there are, in a row of `count` 0 where no run gave that metric. A point of which no run gave
+/// any figure has a row of `count` 0 without a metric: its runs failed, lost their peer, were cut short, or were not made. Columns: `step` (names of
 /// the steps around it before its own, joined by ` / `), each axis, then the figures. RFC 4180, lines end in LF.
 #[must_use]
 pub fn experiment_csv(experiment: &Experiment) -> String {
@@ -75,6 +79,9 @@ pub fn experiment_csv(experiment: &Experiment) -> String {
                     whole(precision.and_then(|p| p.needed_count)),
                     whole(precision.map(|p| p.count)),
                     precision.map_or(String::new(), |p| p.reached.to_string()),
+                    s.interval.map_or(String::new(), |i| i.cut.to_string()),
+                    point.peer_lost.to_string(),
+                    point.cut.to_string(),
                 ];
                 line(&mut out, place(&point.at).into_iter().chain(figures));
             }
@@ -90,8 +97,19 @@ pub fn experiment_csv(experiment: &Experiment) -> String {
                 figures[16] = whole(p.needed_count);
                 figures[17] = p.count.to_string();
                 figures[18] = p.reached.to_string();
+                figures[20] = point.peer_lost.to_string();
+                figures[21] = point.cut.to_string();
                 line(&mut out, place(&point.at).into_iter().chain(figures));
             }
+        }
+        for point in step.points.iter().filter(|p| p.metrics.is_empty() && p.precision.is_none()) {
+            let mut figures = [const { String::new() }; COLUMNS.len()];
+            figures[1] = "0".into();
+            figures[10] = point.disturbed.to_string();
+            figures[11] = point.failed.to_string();
+            figures[20] = point.peer_lost.to_string();
+            figures[21] = point.cut.to_string();
+            line(&mut out, place(&point.at).into_iter().chain(figures));
         }
         for found in &step.found {
             let mut figures = [const { String::new() }; COLUMNS.len()];
@@ -159,10 +177,15 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].ends_with(
             ",bound_low,bound_high,interval_first_stage_count,precision_asked_ratio,precision_needed_count,\
-             precision_count,precision_reached"
+             precision_count,precision_reached,interval_cut,peer_lost,cut"
         ));
-        assert!(lines[1].starts_with("s,loss,") && lines[1].ends_with(",,,5,0.02,40,6,false"));
-        assert!(lines[2].starts_with("s,throughput,") && lines[2].ends_with(",,,,,,,"), "{text}");
+        assert!(
+            lines[1].starts_with("s,loss,") && lines[1].ends_with(",,,5,0.02,40,6,false,false,0,0")
+        );
+        assert!(
+            lines[2].starts_with("s,throughput,") && lines[2].ends_with(",,,,,,,,0,0"),
+            "{text}"
+        );
     }
 
     /// Where no run gave the figure, a program that looks for the precision must still find that it was not reached.
@@ -185,12 +208,45 @@ mod tests {
         let text = experiment_csv(&serde_json::from_value(experiment).unwrap());
         let lines: Vec<&str> = text.lines().collect();
         assert!(
-            lines[1].starts_with("s,1M,throughput,6,2,") && lines[1].ends_with(",,,,"),
+            lines[1].starts_with("s,1M,throughput,6,2,") && lines[1].ends_with(",,,,,0,0"),
             "{text}"
         );
-        assert_eq!(&lines[2..], ["s,1M,loss,0,,,,,,,,,2,1,,,,0.02,,0,false"]);
+        assert_eq!(&lines[2..], ["s,1M,loss,0,,,,,,,,,2,1,,,,0.02,,0,false,,0,0"]);
         let cells = |line: &str| line.split(',').count();
         assert_eq!(cells(lines[2]), cells(lines[0]));
+    }
+
+    /// What a figure rests on is read beside it, and a point without any is not left out.
+    #[test]
+    fn runs_that_lost_their_peer_or_were_cut_short_are_counted_in_columns_of_their_own() {
+        let experiment = serde_json::json!({
+            "schema": "weir.experiment/1", "id": "x", "version": "0", "name": "n", "started_at": "", "seconds": 0.0,
+            "status": "interrupted", "command": [], "seed": 1, "outcome": "inconclusive",
+            "steps": [{
+                "name": "s", "action": "sweep", "outcome": "inconclusive", "seconds": 0.0, "axes": ["size"],
+                "points": [
+                    {
+                        "at": { "size": "1" }, "runs": 2, "disturbed": 0, "failed": 3, "peer_lost": 2, "cut": 1,
+                        "metrics": { "loss": {
+                            "count": 2, "mean": 0.5, "min": 0.25, "max": 0.75,
+                            "interval": { "low": 0.0, "high": 1.0, "confidence_ratio": 0.95, "cut": true },
+                        } },
+                    },
+                    { "at": { "size": "2" }, "runs": 0, "disturbed": 0, "failed": 1, "cut": 1, "metrics": {} },
+                    { "at": { "size": "3" }, "runs": 0, "disturbed": 0, "failed": 0, "metrics": {} },
+                ],
+            }],
+        });
+        let text = experiment_csv(&serde_json::from_value(experiment).unwrap());
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            &lines[1..],
+            [
+                "s,1,loss,2,0.5,,,0,1,0.95,0.25,0.75,0,3,,,,,,,,true,2,1",
+                "s,2,,0,,,,,,,,,0,1,,,,,,,,,0,1",
+                "s,3,,0,,,,,,,,,0,0,,,,,,,,,0,0",
+            ]
+        );
     }
 
     /// Names and values are the scenario's author's, and a spreadsheet runs what begins like a formula.

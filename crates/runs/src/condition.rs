@@ -10,7 +10,7 @@ use weir_model::units::{BitRate, ByteSize, RateLimit, SendRate, Span};
 const FORM: &str = "NAME=VALUE, or !=, <, <=, >, >= for numbers; of a connection of the plan: \
 transport (tcp, udp), direction (forward, reverse), family (ipv4, ipv6), size or payload (1460, 64K), rate (10M, \
 50000pps; 0 is unlimited), time or duration (10s); of the run: connections (how many), throughput (10M, of either direction), \
-forward_throughput, reverse_throughput, loss (0.1% or 0.001), warnings (how many), status (complete, partial, \
+forward_throughput, reverse_throughput, loss (0.1%, with its sign), warnings (how many), status (complete, partial, \
 interrupted)";
 
 /// One condition. What a run does not know meets none, whatever the comparison.
@@ -125,11 +125,12 @@ fn read(name: &str, value: &str) -> Option<(Column, Value)> {
         "forward_throughput" => (Column::ForwardThroughput, bits()?),
         "reverse_throughput" => (Column::ReverseThroughput, bits()?),
         "loss" => {
-            let (number, scale) = match value.strip_suffix('%') {
-                Some(number) => (number.trim(), 100.0),
-                None => (value, 1.0),
+            // Whoever writes `loss<1` means 1 %, which as a share would be all; nothing is nothing in either.
+            let number = match value.strip_suffix('%') {
+                Some(number) => number.trim().parse::<f64>().ok()?,
+                None => value.parse::<f64>().ok().filter(|n| *n == 0.0)?,
             };
-            let ratio = number.parse::<f64>().ok()? / scale;
+            let ratio = number / 100.0;
             (0.0..=1.0).contains(&ratio).then_some((Column::Loss, Value::Real(ratio)))?
         }
         _ => return None,
@@ -200,7 +201,8 @@ mod tests {
             ("time<=2", "connections.duration_seconds <= ?", Value::Real(2.0)),
             ("duration>90s", "connections.duration_seconds > ?", Value::Real(90.0)),
             ("loss<=0.1%", "runs.loss_ratio <= ?", Value::Real(0.001)),
-            ("loss>0.5", "runs.loss_ratio > ?", Value::Real(0.5)),
+            ("loss>50 %", "runs.loss_ratio > ?", Value::Real(0.5)),
+            ("loss>0", "runs.loss_ratio > ?", Value::Real(0.0)),
             ("warnings>0", "runs.warnings > ?", Value::Integer(0)),
             ("status=partial", "runs.status = ?", Value::Text("partial".into())),
         ] {
@@ -217,6 +219,8 @@ mod tests {
     fn what_is_no_condition_is_refused_with_the_form() {
         for bad in [
             "",
+            "loss<1",
+            "loss>0.5",
             "transport",
             "transport=sctp",
             "transport>tcp",

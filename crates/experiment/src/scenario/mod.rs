@@ -80,6 +80,9 @@ pub enum ScenarioError {
         /// This system does not have it, or does not permit what it does.
         is_unavailable: bool,
     },
+    /// It was stopped before anything began.
+    #[error("stopped before anything began")]
+    Stopped,
     /// A fault of this program's.
     #[error("{0}")]
     Internal(String),
@@ -269,6 +272,8 @@ pub struct Options<'a> {
     pub tell: &'a (dyn Fn(&Happening<'_>) + Sync),
     /// This machine's CLOCK_MONOTONIC, ns.
     pub monotonic_ns: &'a (dyn Fn() -> u64 + Sync),
+    /// What is to be known of the result, in words, before anything is measured.
+    pub warnings: Vec<String>,
 }
 
 /// Checks all plans and files of a scenario without running anything; returns what it comes to at least.
@@ -280,7 +285,20 @@ pub fn check(
     files: &Files,
     words: Words<'_>,
 ) -> Result<Extent, ScenarioError> {
-    plans::check(scenario, files, words)
+    check_unless(&|| false, scenario, files, words)
+}
+
+/// The same, until something stops it: many points take seconds.
+///
+/// # Errors
+/// Those of [`check`], and [`ScenarioError::Stopped`].
+pub fn check_unless(
+    is_stopped: &dyn Fn() -> bool,
+    scenario: &Scenario,
+    files: &Files,
+    words: Words<'_>,
+) -> Result<Extent, ScenarioError> {
+    plans::check(scenario, &plans::Looked { files, words, is_stopped })
 }
 
 /// Checks a scenario as [`check`] does; returns the SHA-256 of every file that it names: plans, laws, published figures and keys.
@@ -293,6 +311,17 @@ pub fn files(
     words: Words<'_>,
 ) -> Result<BTreeMap<String, String>, ScenarioError> {
     check(scenario, files, words)?;
+    digests(scenario, files)
+}
+
+/// The SHA-256 of every file of a scenario that was checked with these files.
+///
+/// # Errors
+/// [`ScenarioError::File`] for a key that can't be read.
+pub fn digests(
+    scenario: &Scenario,
+    files: &Files,
+) -> Result<BTreeMap<String, String>, ScenarioError> {
     let known = files.read.lock().unwrap_or_else(|e| e.into_inner());
     let mut out: BTreeMap<String, String> =
         known.iter().map(|(name, text)| (name.clone(), sha256(text.as_bytes()))).collect();
@@ -328,7 +357,7 @@ pub fn run(
     options: &Options<'_>,
     journal: Journal,
 ) -> Result<Ended, ScenarioError> {
-    check(scenario, &options.files, options.words)?;
+    check_unless(options.is_stopped, scenario, &options.files, options.words)?;
     let begun = Instant::now();
     let earlier = journal.seconds();
     let sessions = journal.sessions().to_vec();
@@ -350,7 +379,7 @@ pub fn run(
         schema: EXPERIMENT_SCHEMA.into(),
         id: options.id.clone(),
         version: journal::versions(&sessions).unwrap_or_else(|| options.version.clone()),
-        warnings: journal::differences(&sessions),
+        warnings: [options.warnings.clone(), journal::differences(&sessions)].concat(),
         name: scenario.name.clone(),
         title: scenario.title.clone(),
         method: scenario.method.clone(),

@@ -120,27 +120,32 @@ pub(super) fn names_of(impair: Option<&ImpairStep>, at: &[(String, String)]) -> 
     at.iter().map(|(n, _)| n).filter(|n| text.contains(&format!("{{{n}}}"))).cloned().collect()
 }
 
-/// Checks what [`Scenario::parse`] could not: plans by flags, at every point, and files.
-pub(super) fn check(
-    scenario: &Scenario,
-    files: &Files,
-    words: Words<'_>,
-) -> Result<Extent, ScenarioError> {
-    for (name, emulator) in &scenario.emulators {
-        files.impairment(&emulator.initial, &format!("emulator.{name}"))?;
+/// With what a scenario is checked.
+pub(super) struct Looked<'a> {
+    pub(super) files: &'a Files,
+    pub(super) words: Words<'a>,
+    /// Asked at every point.
+    pub(super) is_stopped: &'a dyn Fn() -> bool,
+}
+
+impl Looked<'_> {
+    fn go_on(&self) -> Result<(), ScenarioError> {
+        if (self.is_stopped)() { Err(ScenarioError::Stopped) } else { Ok(()) }
     }
-    all(&scenario.steps, &vec![], files, words)
+}
+
+/// Checks what [`Scenario::parse`] could not: plans by flags, at every point, and files.
+pub(super) fn check(scenario: &Scenario, looked: &Looked<'_>) -> Result<Extent, ScenarioError> {
+    for (name, emulator) in &scenario.emulators {
+        looked.files.impairment(&emulator.initial, &format!("emulator.{name}"))?;
+    }
+    all(&scenario.steps, &vec![], looked)
 }
 
 /// Steps one after another.
-fn all(
-    steps: &[Step],
-    around: &At,
-    files: &Files,
-    words: Words<'_>,
-) -> Result<Extent, ScenarioError> {
+fn all(steps: &[Step], around: &At, looked: &Looked<'_>) -> Result<Extent, ScenarioError> {
     let each: Vec<Extent> =
-        steps.iter().map(|step| one(step, around, files, words)).collect::<Result<_, _>>()?;
+        steps.iter().map(|step| one(step, around, looked)).collect::<Result<_, _>>()?;
     // What follows a test in the background is done while that runs.
     Ok(steps.iter().zip(each).rev().fold(Extent::default(), |rest, (step, own)| {
         let is_beside = step.test.as_ref().is_some_and(|test| test.background);
@@ -148,7 +153,8 @@ fn all(
     }))
 }
 
-fn one(step: &Step, around: &At, files: &Files, words: Words<'_>) -> Result<Extent, ScenarioError> {
+fn one(step: &Step, around: &At, looked: &Looked<'_>) -> Result<Extent, ScenarioError> {
+    let Looked { files, words, .. } = *looked;
     let name = step.name.as_deref().unwrap_or("step");
     let inside = |over: &[String]| -> Result<Vec<At>, ScenarioError> {
         let own = points(&check_axes(over, name)?);
@@ -168,6 +174,7 @@ fn one(step: &Step, around: &At, files: &Files, words: Words<'_>) -> Result<Exte
             let all = inside(&sweep.over)?;
             let mut once = Extent { points: all.len() as u64, ..Extent::default() };
             for at in &all {
+                looked.go_on()?;
                 let own = names_of(sweep.impair.as_ref(), at);
                 let own: BTreeSet<String> =
                     own.into_iter().chain(around.iter().map(|(n, _)| n.clone())).collect();
@@ -201,6 +208,7 @@ fn one(step: &Step, around: &At, files: &Files, words: Words<'_>) -> Result<Exte
             }
             let all = points(&check_axes(&search.over, name)?);
             for at in &all {
+                looked.go_on()?;
                 super::steps::check_search(search, around, at, files, words, name)?;
             }
             let points = all.len() as u64;
@@ -215,6 +223,7 @@ fn one(step: &Step, around: &At, files: &Files, words: Words<'_>) -> Result<Exte
             let all = inside(&compare.over)?;
             let mut once = Extent::default();
             for at in &all {
+                looked.go_on()?;
                 let load = super::steps::compared(compare, at, name)?;
                 let sending = Duration::from_secs(load.seconds.into());
                 once += Extent { points: 1, runs: 1, sending, ..Extent::default() };
@@ -246,14 +255,15 @@ fn one(step: &Step, around: &At, files: &Files, words: Words<'_>) -> Result<Exte
                 super::published::read(published, files)?;
             }
             inner.iter().try_fold(Extent::default(), |sum, step| {
-                one(step, around, files, words).map(|one| sum.beside(one))
+                one(step, around, looked).map(|one| sum.beside(one))
             })?
         }
         Some(Action::Repeat(repeat)) => {
             let mut once = Extent::default();
             for at in inside(&repeat.over)? {
+                looked.go_on()?;
                 let inner: Vec<Step> = at_point(&repeat.steps, &at, name)?;
-                once += all(&inner, &at, files, words)?;
+                once += all(&inner, &at, looked)?;
             }
             once.times(repeat.times.unwrap_or(1).into())
         }
@@ -321,7 +331,9 @@ mod tests {
             let scenario =
                 Scenario::parse(&text, false, &Variables::new(), &Default::default()).unwrap();
             let words = |_: &[String]| Err("no words".to_owned());
-            let extent = check(&scenario, &Files::new("/nonexistent"), &words).unwrap();
+            let files = Files::new("/nonexistent");
+            let looked = Looked { files: &files, words: &words, is_stopped: &|| false };
+            let extent = check(&scenario, &looked).unwrap();
             (extent.runs, extent.sending.as_secs(), extent.waiting.as_secs())
         };
         let test = "test = { plan = { omit = \"1s\", connection = [{ duration = \"2s\" }] } }";
@@ -340,6 +352,24 @@ mod tests {
         let behind = format!("[[step]]\n{background}\n{wait}");
         assert_eq!(of(&behind), (1, 3, 4));
         assert_eq!(of(&format!("{wait}[[step]]\n{background}\n")), (1, 3, 7));
+    }
+
+    /// Ten thousand points take a while: whoever ends it then is heard at the next of them.
+    #[test]
+    fn a_check_is_stopped_between_two_points() {
+        let text = "schema = \"weir.scenario/1\"\nname = \"s\"\n[lab]\n[[step]]\nsweep = { over = [\"length=1..10000:1\"], test = {} }";
+        let none = Default::default();
+        let scenario = Scenario::parse(text, false, &Variables::new(), &none).unwrap();
+        let files = Files::new("/nonexistent");
+        let looked_at = std::sync::atomic::AtomicU32::new(0);
+        let words = |_: &[String]| {
+            looked_at.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            Ok(Plan { connections: vec![Default::default()], ..Plan::default() })
+        };
+        let seen = || looked_at.load(std::sync::atomic::Ordering::Relaxed);
+        let looked = Looked { files: &files, words: &words, is_stopped: &|| seen() >= 5 };
+        assert!(matches!(check(&scenario, &looked), Err(ScenarioError::Stopped)));
+        assert_eq!(seen(), 5);
     }
 
     #[test]

@@ -7,6 +7,18 @@ use weir_model::experiment::{
     Bounds, Experiment, Found, Metric, Outcome, Point, PublishedFigure, StepOutcome, Summary,
     Together, Unit,
 };
+use weir_model::record::Status;
+
+/// What a step came to, where it ended by itself or was ended.
+fn ended(step: &StepOutcome) -> String {
+    let is_judged = !step.expectations.is_empty();
+    match (step.interrupted, step.outcome) {
+        (false, outcome) => done(outcome, is_judged).into(),
+        // Neither passed nor failed: it was not done.
+        (true, Outcome::Inconclusive) => "interrupted".into(),
+        (true, outcome) => format!("{}, interrupted", done(outcome, is_judged)),
+    }
+}
 
 /// An outcome, where nothing may have been expected: then nothing was passed.
 fn done(outcome: Outcome, is_judged: bool) -> &'static str {
@@ -193,9 +205,13 @@ fn line(text: &str) -> String {
 #[must_use]
 pub fn step(step: &StepOutcome, depth: usize) -> String {
     let pad = "  ".repeat(depth);
-    let mut out =
-        format!("{pad}{}: {}", line(&step.name), done(step.outcome, !step.expectations.is_empty()));
-    if let Some(reason) = &step.reason {
+    let mut out = format!("{pad}{}: {}", line(&step.name), ended(step));
+    // The word is not said twice.
+    let reason = step.reason.as_deref().map(|reason| match step.interrupted {
+        true => reason.strip_prefix("interrupted").map_or(reason, |r| r.trim_start_matches(": ")),
+        false => reason,
+    });
+    if let Some(reason) = reason.filter(|reason| !reason.is_empty()) {
         let _ = write!(out, ": {}", line(reason));
     }
     out.push('\n');
@@ -329,7 +345,11 @@ pub fn closing(experiment: &Experiment) -> String {
         }
     }
     count(&experiment.steps, &mut counts);
-    let outcome = done(experiment.outcome, !counts.is_empty());
+    let outcome = match (experiment.status, experiment.outcome) {
+        (Status::Interrupted, Outcome::Inconclusive) => "interrupted".into(),
+        (Status::Interrupted, outcome) => format!("{}, interrupted", word(outcome)),
+        (_, outcome) => done(outcome, !counts.is_empty()).to_owned(),
+    };
     let mut out = format!("{}: {outcome}", line(&experiment.name));
     if !counts.is_empty() {
         let counts: Vec<String> =

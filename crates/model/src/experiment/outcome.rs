@@ -53,7 +53,8 @@ pub struct Experiment {
     pub id: String,
     /// Version of Weir; of several sessions that were made by several, each with its commit.
     pub version: String,
-    /// What is to be known of the whole, in words: sessions that were made by other programs, or on other hosts.
+    /// What is to be known of the whole, in words: sessions that were made by other programs, or on other hosts; an emulator of
+    /// the scenario that was left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// Name of the scenario; `sweep` for `weir sweep`, `test` for `weir test --runs`.
@@ -130,6 +131,9 @@ pub struct StepOutcome {
     /// Steps inside of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<StepOutcome>,
+    /// Whoever ran it, or the system, ended it before its time: what it did not do says nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub interrupted: bool,
 }
 
 /// One run of a step.
@@ -166,6 +170,9 @@ pub struct RunRef {
     /// The peer was not reached, refused the test, or was lost on the way: the error says how.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub peer_lost: bool,
+    /// It was cut short by what ended the experiment or its step; it is made again where the experiment is gone on with.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cut: bool,
 }
 
 /// When the first packet of a test that starts together with others arrived.
@@ -188,6 +195,10 @@ pub struct Together {
     pub error_seconds: f64,
 }
 
+fn is_none(count: &u64) -> bool {
+    *count == 0
+}
+
 /// One point of a sweep.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Point {
@@ -197,8 +208,14 @@ pub struct Point {
     pub runs: u64,
     /// Those of them that were disturbed.
     pub disturbed: u64,
-    /// Runs that gave no figures.
+    /// Runs that gave no figures, those that lost their peer and those that were cut short included.
     pub failed: u64,
+    /// Those of the failed that did not reach their peer, or lost it; absent for none.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub peer_lost: u64,
+    /// Those of the failed that were cut short by what ended the experiment or the step; absent for none.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub cut: u64,
     /// Each metric over its repetitions, in SI units.
     pub metrics: BTreeMap<String, Summary>,
     /// What came of a precision that was asked for; absent where a number of runs was.

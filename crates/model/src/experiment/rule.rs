@@ -106,20 +106,23 @@ impl Parts<'_> {
 }
 
 impl Rule {
-    /// An expectation whose bound is a bare share of 1, as they were once written, with it in per cent: `loss < 0.01` is
-    /// `loss < 1 %`. Absent for others.
-    pub(super) fn share_in_percent(text: &str) -> Option<String> {
+    /// An expectation whose bound is a bare number where a unit is needed today, as they were once written, with the unit that
+    /// it had: `loss < 0.01` is `loss < 1 %`, `jitter < 0.005` is `jitter < 0.005 s`. Absent for others.
+    pub(super) fn with_unit(text: &str) -> Option<String> {
         let Parts { metric: name, sign, bound, at, .. } = Parts::of(text)?;
         let metric: Metric = name.parse().ok()?;
-        let share: f64 = bound.parse().ok().filter(|s: &f64| s.is_finite())?;
-        if metric.unit() != Unit::Ratio {
-            return None;
-        }
-        // Without the last digits that 0.07 × 100 has too many, where they are too many.
-        let rounded = format!("{} %", (share * 1e14).round() / 1e12);
-        let bound = match Unit::Ratio.read(&rounded) {
-            Some(read) if read == share => rounded,
-            _ => format!("{} %", share * 100.0),
+        let number: f64 = bound.parse().ok().filter(|s: &f64| s.is_finite())?;
+        let bound = match metric.unit() {
+            Unit::Seconds => format!("{bound} s"),
+            Unit::Ratio => {
+                // Without the last digits that 0.07 × 100 has too many, where they are too many.
+                let rounded = format!("{} %", (number * 1e14).round() / 1e12);
+                match Unit::Ratio.read(&rounded) {
+                    Some(read) if read == number => rounded,
+                    _ => format!("{} %", number * 100.0),
+                }
+            }
+            _ => return None,
         };
         let at = at.map_or_else(String::new, |at| format!(" where {at}"));
         Some(format!("{name}{sign} {bound}{at}"))
@@ -174,7 +177,11 @@ mod tests {
         for text in ["loss < 1", "loss <= 0.001", "link_usage >= 95", "local_cpu < 0.5"] {
             assert!(refusal(text).contains("per cent with its sign"), "{text}");
         }
+        for text in ["jitter < 5", "p99 one_way_delay <= 0.03", "mean idle_round_trip > 1e-3"] {
+            assert!(refusal(text).contains("a time with its unit, such as 30 ms"), "{text}");
+        }
         assert_eq!("loss == 0".parse::<Rule>().unwrap().bound, 0.0);
+        assert_eq!("jitter >= 0".parse::<Rule>().unwrap().bound, 0.0);
         assert!(refusal("los <= 1 %").contains("did you mean loss?"));
     }
 

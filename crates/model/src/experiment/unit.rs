@@ -51,7 +51,7 @@ impl Unit {
     }
 
     /// Reads a figure with its unit (`95 Mbit/s`, `0.1 %`, `30 ms`); a bare number is in the SI unit. A share has to be in per
-    /// cent, unless it is 0.
+    /// cent, and a time to have its unit, unless it is 0.
     #[must_use]
     pub fn read(self, text: &str) -> Option<f64> {
         let text = text.trim();
@@ -87,7 +87,9 @@ impl Unit {
                 _ => format!("1{suffix}").parse::<ByteSize>().ok()?.0 as f64,
             },
             Unit::Seconds => match suffix {
-                "" | "s" => 1.0,
+                "s" => 1.0,
+                // Whoever writes `jitter < 5` means milliseconds, and 5 s would hold whatever the path does.
+                "" if number == 0.0 => 1.0,
                 "ms" => 1e-3,
                 "us" | "µs" | "μs" => 1e-6,
                 "ns" => 1e-9,
@@ -122,7 +124,7 @@ impl Unit {
             Unit::BitsPerSecond => "a rate such as 95 Mbit/s",
             Unit::PacketsPerSecond => "a packet rate such as 50000 or 50 kpps",
             Unit::Bytes => "bytes such as 1460, 64K or 10M (K is 1024)",
-            Unit::Seconds => "a time such as 30 ms or 250 us",
+            Unit::Seconds => "a time with its unit, such as 30 ms or 250 us",
             Unit::Ratio => "per cent with its sign, such as 0.1 %, 1 % or 100 %",
             Unit::Count => "a number",
             Unit::PerMinute => "a number per minute",
@@ -159,7 +161,8 @@ mod tests {
             (Unit::PacketsPerSecond, "50 kpps", 50e3),
             (Unit::Seconds, "30 ms", 0.03),
             (Unit::Seconds, "250us", 0.00025),
-            (Unit::Seconds, "-1e-3", -0.001),
+            (Unit::Seconds, "-1e-3 s", -0.001),
+            (Unit::Seconds, "0", 0.0),
             (Unit::Ratio, "0.1 %", 0.001),
             (Unit::Ratio, "100%", 1.0),
             (Unit::Ratio, "0", 0.0),
@@ -174,6 +177,8 @@ mod tests {
         }
         for (unit, text) in [
             (Unit::Seconds, "30 Mbit/s"),
+            (Unit::Seconds, "5"),
+            (Unit::Seconds, "0.005"),
             (Unit::Ratio, "1 ms"),
             (Unit::Ratio, "1"),
             (Unit::Ratio, "0.001"),

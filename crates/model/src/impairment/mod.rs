@@ -19,6 +19,8 @@ mod reading;
 mod text;
 mod value;
 
+pub(crate) use reading::{TWICE, TWICE_ACCEPTED};
+
 pub use counters::{COUNTERS, Counter, Counters};
 pub use laws::*;
 pub use value::{EtherType, Prefix, Prefixes, Protocol, QueueLimit, Ranges};

@@ -13,7 +13,9 @@ use serde::ser::{Serialize, Serializer};
 use super::{Aggregate, ImpairFlow, Laws, Other};
 
 const FORM: &str = "laws in one line such as \"delay 40ms, loss 0.5%\"";
-const TWICE: &str = "a direction's laws given twice; accepted: both alone, or a_to_b and b_to_a";
+/// What is wrong where `both` stands beside the laws of one direction, and what is accepted.
+pub(crate) const TWICE: &str = "a direction's laws given twice";
+pub(crate) const TWICE_ACCEPTED: &str = "both alone, or a_to_b and b_to_a";
 
 /// The schema of a direction's laws: their tables, or one line.
 pub(super) fn one_way(generator: &mut SchemaGenerator) -> Schema {
@@ -163,7 +165,7 @@ impl<'de, K: DeserializeSeed<'de>> Visitor<'de> for Key<'_, K> {
     fn visit_str<E: de::Error>(self, key: &str) -> Result<K::Value, E> {
         let (both, one_way) = (key == "both", matches!(key, "a_to_b" | "b_to_a"));
         if (both && (*self.one_way || *self.told > 0)) || (one_way && *self.told > 0) {
-            return Err(E::custom(format_args!("{key}: {TWICE}")));
+            return Err(E::custom(format_args!("{key}: {TWICE}; accepted: {TWICE_ACCEPTED}")));
         }
         *self.one_way |= one_way;
         if both {

@@ -1,5 +1,6 @@
 //! The page of an experiment: what was expected, what came of each step, tables and curves of sweeps.
 
+use weir_model::counted;
 use weir_model::experiment::{
     Experiment, Found, Metric, Outcome, PublishedFigure, StepOutcome, Unit,
 };
@@ -33,7 +34,16 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
         notice(Severity::Warning, "partial", "", text);
     }
     for text in &experiment.warnings {
-        notice(Severity::Warning, "sessions", "", format!("Not all was made alike: {text}."));
+        // What later sessions differ in is told by the journal; other words stand for themselves.
+        match text.starts_with("gone on with ") {
+            true => notice(
+                Severity::Warning,
+                "sessions",
+                "",
+                format!("Not all was made alike: {text}."),
+            ),
+            false => notice(Severity::Warning, "left-out", "", format!("{text}.")),
+        }
     }
     let all = flat(&experiment.steps, "");
     for (name, step) in &all {
@@ -60,7 +70,11 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
                 Outcome::Inconclusive => Severity::Warning,
                 Outcome::Failed | Outcome::Error => Severity::Error,
             };
-            let code = if step.outcome == Outcome::Passed { "note" } else { word(step.outcome) };
+            let code = match (step.interrupted, step.outcome) {
+                (true, Outcome::Inconclusive) => "interrupted",
+                (_, Outcome::Passed) => "note",
+                (_, outcome) => word(outcome),
+            };
             notice(severity, code, name, reason.clone());
         }
     }
@@ -106,8 +120,11 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
     Document {
         title: experiment.title.clone().unwrap_or_else(|| experiment.name.clone()),
         subtitle: format!(
-            "{} · experiment {} · {} · {runs} runs",
-            experiment.name, experiment.id, experiment.started_at
+            "{} · experiment {} · {} · {}",
+            experiment.name,
+            experiment.id,
+            experiment.started_at,
+            counted(runs, "run")
         ),
         passed: match experiment.outcome {
             Outcome::Passed => is_judged.then_some(true),
@@ -115,7 +132,7 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
             _ => None,
         },
         headlines: vec![
-            Headline::new("Outcome", Some(done(experiment.outcome, is_judged).into()), ""),
+            Headline::new("Outcome", Some(whole(experiment, is_judged)), ""),
             Headline::new("Runs", Some(runs.to_string()), &again),
         ],
         notices,
@@ -139,6 +156,15 @@ fn beginning(command: &[String], id: &str) -> Block {
 }
 
 /// The same, where nothing may have been expected: then nothing was passed.
+fn whole(experiment: &Experiment, is_judged: bool) -> String {
+    let word = done(experiment.outcome, is_judged);
+    match (experiment.status, experiment.outcome) {
+        (Status::Interrupted, Outcome::Inconclusive) => "interrupted".into(),
+        (Status::Interrupted, _) => format!("{word}, interrupted"),
+        _ => word.into(),
+    }
+}
+
 fn done(outcome: Outcome, is_judged: bool) -> &'static str {
     if outcome == Outcome::Passed && !is_judged { "done" } else { word(outcome) }
 }
@@ -178,7 +204,11 @@ fn expectations(steps: &[(String, &StepOutcome)]) -> Grid {
         }
         if step.expectations.is_empty() && step.steps.is_empty() {
             let reason = step.reason.clone().unwrap_or_default();
-            let outcome = Cell::Text(done(step.outcome, false).into());
+            let outcome = match (step.interrupted, step.outcome) {
+                (true, Outcome::Inconclusive) => "interrupted",
+                (_, outcome) => done(outcome, false),
+            };
+            let outcome = Cell::Text(outcome.into());
             grid.row([
                 Cell::Text(name.clone()),
                 Cell::Text(step.action.clone()),
@@ -630,6 +660,7 @@ mod tests {
             output: None,
             expectations: vec![],
             steps: vec![],
+            interrupted: false,
         }
     }
 

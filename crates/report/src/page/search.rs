@@ -98,6 +98,7 @@ mod tests {
             output: None,
             expectations: vec![],
             steps: vec![],
+            interrupted: false,
         };
         let figure = trials(&step, 0).unwrap();
         let names: Vec<&str> = figure.series.iter().map(|s| s.name.as_str()).collect();

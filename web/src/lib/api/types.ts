@@ -2147,7 +2147,7 @@ export interface components {
             a_to_b?: string | null;
             /** @description Laws from B to A. */
             b_to_a?: string | null;
-            /** @description Laws for both directions, in the words of `weir impair --both`. */
+            /** @description Laws for both directions, in the words of `weir impair --both`; in the place of `a_to_b` and `b_to_a`, not beside them. */
             both?: string | null;
             /** @description A whole `weir.impair/1`. */
             config?: unknown;
@@ -2321,7 +2321,10 @@ export interface components {
             };
             /** @description Version of Weir; of several sessions that were made by several, each with its commit. */
             version: string;
-            /** @description What is to be known of the whole, in words: sessions that were made by other programs, or on other hosts. */
+            /**
+             * @description What is to be known of the whole, in words: sessions that were made by other programs, or on other hosts; an emulator of
+             *     the scenario that was left out.
+             */
             warnings?: string[];
         };
         /**
@@ -2915,7 +2918,7 @@ export interface components {
             a_to_b?: string | null;
             /** @description Laws from B to A. */
             b_to_a?: string | null;
-            /** @description Laws for both directions, in the words of `weir impair --both`. */
+            /** @description Laws for both directions, in the words of `weir impair --both`; in the place of `a_to_b` and `b_to_a`, not beside them. */
             both?: string | null;
             /** @description Nothing more is impaired. */
             clear?: boolean;
@@ -3676,18 +3679,28 @@ export interface components {
             };
             /**
              * Format: uint64
+             * @description Those of the failed that were cut short by what ended the experiment or the step; absent for none.
+             */
+            cut?: number;
+            /**
+             * Format: uint64
              * @description Those of them that were disturbed.
              */
             disturbed: number;
             /**
              * Format: uint64
-             * @description Runs that gave no figures.
+             * @description Runs that gave no figures, those that lost their peer and those that were cut short included.
              */
             failed: number;
             /** @description Each metric over its repetitions, in SI units. */
             metrics: {
                 [key: string]: components["schemas"]["Summary"];
             };
+            /**
+             * Format: uint64
+             * @description Those of the failed that did not reach their peer, or lost it; absent for none.
+             */
+            peer_lost?: number;
             /** @description What came of a precision that was asked for; absent where a number of runs was. */
             precision?: components["schemas"]["Precision"] | null;
             /** @description What others published for the like. */
@@ -4454,6 +4467,8 @@ export interface components {
             at?: {
                 [key: string]: string;
             };
+            /** @description It was cut short by what ended the experiment or its step; it is made again where the experiment is gone on with. */
+            cut?: boolean;
             /** @description Tool or host shaped the figures: the warnings tell how. */
             disturbed?: boolean;
             /** @description Why there is no record, or only a part of one. */
@@ -5021,6 +5036,8 @@ export interface components {
             expectations?: components["schemas"]["Judged"][];
             /** @description What a search found. */
             found?: components["schemas"]["Found"][];
+            /** @description Whoever ran it, or the system, ended it before its time: what it did not do says nothing. */
+            interrupted?: boolean;
             /** @description Its name. */
             name: string;
             /** @description What to think of it. */

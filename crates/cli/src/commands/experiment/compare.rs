@@ -9,7 +9,7 @@ use weir_experiment::scenario::tools::TOOLS;
 use weir_model::experiment::{CompareStep, HostSpec, LabSetup, SCENARIO_SCHEMA, Scenario, Step};
 use weir_model::units::{BitRate, ByteSize, Seed};
 
-use super::flags::refuse_beside_axes;
+use super::axes::{OF_COMPARISONS, refuse_beside};
 use super::sweep::{MOST_RUNS, confidence};
 use super::{Job, ResultArgs, execute};
 use crate::commands::test::target::Target;
@@ -41,22 +41,22 @@ pub(crate) struct CompareArgs {
     over: Vec<String>,
     /// UDP
     #[arg(short = 'u', long)]
-    udp: bool,
+    pub(super) udp: bool,
     /// Payload of a datagram, bytes of a write [default: each tool's own]
     #[arg(short = 'l', long, value_name = "SIZE")]
-    length: Option<ByteSize>,
+    pub(super) length: Option<ByteSize>,
     /// TCP maximum segment size
     #[arg(short = 'M', long, value_name = "BYTES")]
-    set_mss: Option<u32>,
+    pub(super) set_mss: Option<u32>,
     /// Connections, 1 to 128 [default: 1]
     #[arg(short = 'P', long, value_name = "N", value_parser = whole(1_u32..=128))]
-    parallel: Option<u32>,
+    pub(super) parallel: Option<u32>,
     /// UDP rate, bit/s [default: as fast as it goes]
-    #[arg(short = 'b', long, value_name = "RATE", requires = "udp")]
-    bitrate: Option<BitRate>,
+    #[arg(short = 'b', long, value_name = "RATE")]
+    pub(super) bitrate: Option<BitRate>,
     /// Whole seconds of a run [default: 10]
     #[arg(short = 't', long, value_name = "SECONDS", value_parser = whole(1_u32..=86_400))]
-    time: Option<u32>,
+    pub(super) time: Option<u32>,
     /// Repetitions
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = whole(1_u32..=MOST_RUNS))]
     runs: u32,
@@ -79,14 +79,13 @@ pub(crate) fn run(args: CompareArgs, command: &[OsString]) -> Result<i32, CliErr
         });
         return print(&lines.collect::<String>());
     }
-    let given = [
-        ("duration", args.time.is_some()),
-        ("payload", args.length.is_some()),
-        ("mss", args.set_mss.is_some()),
-        ("count", args.parallel.is_some()),
-        ("rate", args.bitrate.is_some()),
-    ];
-    refuse_beside_axes(&args.over, &[], &given)?;
+    refuse_beside(OF_COMPARISONS, &args, &args.over, &[])?;
+    let is_axis =
+        |name: &str| args.over.iter().any(|a| a.split('=').next().map(str::trim) == Some(name));
+    if args.bitrate.is_some() && !args.udp && !is_axis("transport") {
+        let why = "given without -u: every tool sends TCP as fast as it goes";
+        return Err(CliError::flag("-b", why, "-u, or --over transport=udp, with it"));
+    }
     let mut with: BTreeMap<String, Value> = BTreeMap::from([
         ("seconds".to_owned(), args.time.unwrap_or(10).into()),
         ("transport".to_owned(), if args.udp { "udp" } else { "tcp" }.into()),

@@ -3,7 +3,7 @@
 use weir_model::ModelError;
 use weir_model::experiment::parameter_of;
 
-use crate::error::CliError;
+use super::axes::OF_TESTS;
 
 /// Fields of a scenario, of its one step and of what that does, and the flags that set them.
 const FLAGS: &[(&str, &str)] = &[
@@ -22,21 +22,6 @@ const FLAGS: &[(&str, &str)] = &[
     ("b_to_a", "--b-to-a"),
     ("key_file", "--key-file"),
     ("address", "HOST"),
-];
-
-/// The flags whose values are parameters of a plan.
-const OF_PLANS: &[(&str, &str)] = &[
-    ("duration", "-t"),
-    ("payload", "-l"),
-    ("count", "-P"),
-    ("rate", "-b"),
-    ("bytes", "-n"),
-    ("packets", "-k"),
-    ("mss", "-M"),
-    ("window", "-w"),
-    ("congestion", "-C"),
-    ("tos", "-S"),
-    ("ttl", "--ttl"),
 ];
 
 /// An error with the flag in the place of the field.
@@ -65,36 +50,14 @@ pub(super) fn flag_of(field: &str, axes: &[String]) -> String {
     };
     let found = match (is_of_scenario || path.starts_with("sweep.impair"), is_of_step) {
         (true, _) => flag(FLAGS, last),
-        (_, true) => flag(OF_PLANS, parameter_of(last)).or_else(|| flag(FLAGS, last)),
+        (_, true) => {
+            let parameter = parameter_of(last);
+            let of_plan = OF_TESTS.iter().find(|s| s.parameter == parameter).map(|s| s.flag);
+            of_plan.or_else(|| flag(FLAGS, last))
+        }
         _ => None,
     };
     found.map_or_else(|| field.to_owned(), |flag| format!("{flag}{rest}"))
-}
-
-/// Refuses a flag whose parameter is an axis: the axis sets it at each point, and the flag would do nothing. `given` are parameters
-/// of a plan whose flags are there; names that the emulator's laws hold as `{NAME}` are none.
-pub(super) fn refuse_beside_axes(
-    over: &[String],
-    laws: &[&str],
-    given: &[(&str, bool)],
-) -> Result<(), CliError> {
-    for axis in over.iter().filter_map(|axis| Some(axis.split_once('=')?.0.trim())) {
-        if laws.iter().any(|laws| laws.contains(&format!("{{{axis}}}"))) {
-            continue;
-        }
-        let parameter = parameter_of(axis);
-        let is_given = given.iter().any(|(name, is_given)| *is_given && *name == parameter);
-        if let (true, Some((_, flag))) =
-            (is_given, OF_PLANS.iter().find(|(name, _)| *name == parameter))
-        {
-            return Err(CliError::flag(
-                flag,
-                format!("given beside --over {axis}, which sets the same at each point"),
-                "one of them",
-            ));
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -122,20 +85,5 @@ mod tests {
         ] {
             assert_eq!(flag_of(field, &axes), flag, "{field}");
         }
-    }
-
-    #[test]
-    fn a_flag_that_an_axis_overrules_is_refused() {
-        let of = |axis: &str, laws: &[&str], given: &[(&str, bool)]| {
-            refuse_beside_axes(&[axis.to_owned()], laws, given).map_err(|e| e.to_string())
-        };
-        let time = [("duration", true), ("payload", false)];
-        for axis in ["time=1,2", "seconds=1", " duration = 1s"] {
-            let refused = of(axis, &[], &time).unwrap_err();
-            assert!(refused.starts_with("-t: given beside --over "), "{refused}");
-        }
-        assert_eq!(of("size=1", &[], &time), Ok(()));
-        assert_eq!(of("video.time=1", &[], &time), Ok(()), "of one connection alone");
-        assert_eq!(of("time=1", &["delay {time}ms"], &time), Ok(()), "the laws' own");
     }
 }

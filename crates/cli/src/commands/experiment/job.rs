@@ -8,16 +8,16 @@ use std::time::SystemTime;
 
 use weir_experiment::scenario::journal::{Head, JOURNAL_SCHEMA, Journal, Session};
 use weir_experiment::scenario::{
-    self, Ended, Files, Happening, Options, ScenarioError, check, text,
+    self, Ended, Files, Happening, Options, ScenarioError, Words, check_unless, text,
 };
 use weir_model::experiment::{Action, Experiment, HostSpec, Outcome, Scenario, Variables};
 use weir_model::record::Status;
 use weir_model::units::Seed;
 use weir_runs::{Experiments, Place};
 
-use super::result::{check_inputs, check_outputs, finish};
+use super::result::{check_inputs, check_outputs, finish, has_stdout};
 use super::telling::{cleaned, extent_words, head, told};
-use super::{ResultArgs, flags, refused, words};
+use super::{ResultArgs, flags, refused, words, words_kept};
 use crate::app::note;
 use crate::commands::runs::RunsError;
 use crate::engine::{Stop, StopReason};
@@ -32,6 +32,8 @@ pub(crate) struct Job {
     pub(crate) scenario: Scenario,
     /// Its file, where it was named.
     pub(crate) file: Option<PathBuf>,
+    /// The file of `--plan`, where flags made it.
+    pub(crate) plan_file: Option<PathBuf>,
     /// Its text, for the journal.
     pub(crate) text: String,
     pub(crate) directory: PathBuf,
@@ -42,6 +44,8 @@ pub(crate) struct Job {
     pub(crate) seed: Option<Seed>,
     /// The journal of an earlier session.
     pub(crate) earlier: Option<(Journal, Head)>,
+    /// What is to be known of the result, in words, before anything is measured.
+    pub(crate) warnings: Vec<String>,
     /// The axes that flags name, where they made the scenario: what is wrong with it is told by flags then.
     pub(crate) axes: Option<Vec<String>>,
 }
@@ -61,6 +65,7 @@ impl Job {
             seed: scenario.seed,
             scenario,
             file: None,
+            plan_file: None,
             text,
             directory,
             quick: false,
@@ -68,6 +73,7 @@ impl Job {
             set,
             hosts: BTreeMap::new(),
             earlier: None,
+            warnings: vec![],
             axes: Some(axes),
         })
     }
@@ -77,8 +83,10 @@ impl Job {
         let keys = self.hosts.values().chain(self.scenario.hosts.values());
         let keys = keys.filter_map(|host| host.key_file.as_deref()).map(|k| self.directory.join(k));
         let keys = keys.map(|path| ("a host's key", path));
+        let plan = self.plan_file.iter().map(|plan| ("--plan", plan.clone()));
         let read = files.paths().into_iter().map(|path| ("the scenario's files", path));
-        self.file.iter().map(|file| ("FILE", file.clone())).chain(read).chain(keys).collect()
+        let file = self.file.iter().map(|file| ("FILE", file.clone()));
+        file.chain(plan).chain(read).chain(keys).collect()
     }
 
     /// What is wrong with it, by the flags that made it.
@@ -157,13 +165,19 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
     let stop = Stop::new();
     signals::listen(&stop)?;
     check_outputs(args)?;
+    let is_quiet = has_stdout(args);
+    let words: Words<'_> = if job.earlier.is_some() { &words_kept } else { &words };
     let files = Files::new(job.directory.clone());
+    let is_stopped = || stop.reason().is_some();
     // Before anything of it is kept.
-    let extent = check(&job.scenario, &files, &words).map_err(|e| job.refused(e))?;
+    let extent = match check_unless(&is_stopped, &job.scenario, &files, words) {
+        Ok(extent) => extent,
+        Err(ScenarioError::Stopped) => return Ok(nothing_run(&stop)),
+        Err(error) => return Err(job.refused(error)),
+    };
     check_inputs(args, &job.inputs(&files))?;
-    if let Some(reason) = stop.reason() {
-        note(&format!("{}; nothing was run", reason.text()));
-        return Ok(reason.exit_code());
+    if is_stopped() {
+        return Ok(nothing_run(&stop));
     }
     let now = since_epoch(SystemTime::now());
     let identity = Identity::new(command, Default::default(), now, random::u64());
@@ -181,11 +195,10 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
             identity.command.clone(),
         ),
     };
-    let files = Files::new(&job.directory);
     let is_resumed = job.earlier.is_some();
     let (journal, experiments) = match job.earlier {
         Some((mut journal, head)) => {
-            let now = scenario::files(&job.scenario, &files, &words).map_err(refused)?;
+            let now = scenario::digests(&job.scenario, &files).map_err(refused)?;
             same_files(&id, &head.files, &now)?;
             let experiments = kept()?.1;
             let path = experiments.journal(&id);
@@ -206,7 +219,7 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
                 hosts: job.hosts.clone(),
                 seed,
                 directory: job.directory.clone(),
-                files: scenario::files(&job.scenario, &files, &words).map_err(refused)?,
+                files: scenario::digests(&job.scenario, &files).map_err(refused)?,
                 session: session(&started_at),
                 command: identity.command.clone(),
                 by_api: args.by_api.is_some(),
@@ -219,11 +232,10 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
         }
     };
     let program = std::env::current_exe().map_err(CliError::io("find", "this program"))?;
-    let is_stopped = || stop.reason().is_some();
     let telling = Mutex::new(());
     let tell = |happening: &Happening<'_>| {
         let _one = telling.lock().unwrap_or_else(|e| e.into_inner());
-        told(happening, args.json);
+        told(happening, is_quiet);
     };
     let monotonic_ns = || weir_net::clock::Clock::System.monotonic_ns();
     let options = Options {
@@ -237,26 +249,38 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
         simulate: job.simulate,
         no_store: args.no_store,
         files,
-        words: &words,
+        words,
         is_stopped: &is_stopped,
         tell: &tell,
         monotonic_ns: &monotonic_ns,
+        warnings: job.warnings.clone(),
     };
     let much = extent_words(&extent, job.simulate, is_resumed.then(|| journal.repetitions()));
-    if !args.json {
+    if !is_quiet {
         print(&head(&job.scenario, &options, much.as_deref()))?;
     } else if let Some(words) = much {
         note(&words);
     }
-    let Ended { experiment, error } =
-        scenario::run(&job.scenario, &options, journal).map_err(refused)?;
+    let Ended { experiment, error } = match scenario::run(&job.scenario, &options, journal) {
+        Ok(ended) => ended,
+        Err(ScenarioError::Stopped) => {
+            if experiments.is_some() {
+                note(&format!("to go on: weir run --resume {id}"));
+            }
+            return Ok(nothing_run(&stop));
+        }
+        Err(error) => return Err(refused(error)),
+    };
     let written = finish(&experiment, args, experiments.as_ref());
     let to_go_on = (experiments.is_some() && experiment.status != Status::Complete)
         .then(|| format!("to go on: weir run --resume {id}"));
-    if !args.json {
-        let mut closing = text::closing(&experiment);
-        closing.extend(to_go_on.map(|line| line + "\n"));
+    let mut closing = text::closing(&experiment);
+    closing.extend(to_go_on.as_ref().map(|line| format!("{line}\n")));
+    if !is_quiet {
         print(&cleaned(&closing))?;
+    } else if !args.json {
+        // A table on standard output has no verdict in it.
+        note(cleaned(&closing).trim_end());
     } else if let Some(line) = to_go_on {
         note(&line);
     }
@@ -269,6 +293,13 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
         }
         Err(error) => Err(error),
     }
+}
+
+/// What is told of an experiment that was stopped before its first run; its exit code.
+fn nothing_run(stop: &Stop) -> i32 {
+    let reason = stop.reason().unwrap_or(StopReason::Interrupted);
+    note(&format!("{}; nothing was run", reason.text()));
+    reason.exit_code()
 }
 
 /// The exit code of the contract.

@@ -1,6 +1,8 @@
 //! What `weir run`, `weir sweep` and `weir compare` have in common: the flags of their result, how their errors are told, and
 //! how flags of `weir test` in a scenario are read. `job` runs an experiment, `telling` tells of it, `result` keeps it.
 
+mod axes;
+mod begun;
 pub(crate) mod compare;
 mod flags;
 mod job;
@@ -17,6 +19,7 @@ use weir_model::plan::Plan;
 use weir_model::units::Seed;
 
 use crate::commands::test::{TestArgs, plan as test_plan};
+use crate::commands::values::Nominal;
 use crate::error::CliError;
 
 use job::{Job, execute};
@@ -28,7 +31,7 @@ pub(crate) struct ResultArgs {
     /// Print the result as one JSON object (weir.experiment/1) instead of text
     #[arg(short = 'J', long)]
     pub(crate) json: bool,
-    /// Also write the result as JUnit XML: a test case for each expectation
+    /// Also write the result as JUnit XML: a test case for each expectation; - is stdout, for this and the two below
     #[arg(long, value_name = "FILE")]
     pub(crate) junit: Option<PathBuf>,
     /// Also write every point and metric as CSV
@@ -59,6 +62,15 @@ fn new_id(text: &str) -> Result<String, String> {
 
 /// Reads flags of `weir test`, as a scenario's `args` hold them.
 pub(crate) fn words(words: &[String]) -> Result<Plan, String> {
+    read_words(words, false)
+}
+
+/// The same for what was begun when some flags were taken that had no effect.
+pub(crate) fn words_kept(words: &[String]) -> Result<Plan, String> {
+    read_words(words, true)
+}
+
+fn read_words(words: &[String], is_kept: bool) -> Result<Plan, String> {
     #[derive(Debug, Parser)]
     #[command(name = "weir test", no_binary_name = true, disable_help_flag = true)]
     struct Line {
@@ -84,7 +96,16 @@ pub(crate) fn words(words: &[String]) -> Result<Plan, String> {
         (line.args.general.control_socket.is_some(), "--control-socket"),
         (line.args.general.start_at.is_some(), "--start-at"),
     ];
-    if let Some((_, flag)) = refused.iter().find(|(given, _)| *given) {
+    let connect_timeout = line.args.general.connect_timeout;
+    let without_effect = [
+        (line.args.later.is_repeated(), "--runs, --precision and --confidence"),
+        (!output.label.is_empty(), "--label"),
+        (output.no_store, "--no-store"),
+        (line.args.measure.nominal == Some(Nominal::Auto), "--nominal auto"),
+        (connect_timeout != sweep::CONNECT_TIMEOUT, "--connect-timeout"),
+    ];
+    let without_effect = without_effect.iter().filter(|_| !is_kept);
+    if let Some((_, flag)) = refused.iter().chain(without_effect).find(|(given, _)| *given) {
         return Err(format!("{flag}: not in a scenario, which has words of its own for it"));
     }
     let threads = [
@@ -141,6 +162,11 @@ mod tests {
         for (line, wanted) in [
             ("--start-at monotonic:9", "--start-at: not in a scenario"),
             ("--json", "--json: not in a scenario"),
+            ("--runs 3", "--runs, --precision and --confidence: not in a scenario"),
+            ("--label a=b", "--label: not in a scenario"),
+            ("--no-store", "--no-store: not in a scenario"),
+            ("--connect-timeout 1s", "--connect-timeout: not in a scenario"),
+            ("--nominal auto", "--nominal auto: not in a scenario"),
             ("--control-socket /x", "--control-socket: not in a scenario"),
             ("--affinity 0", "set threads.affinity of the test"),
             ("--scheduling normal", "set threads.scheduling of the test"),
@@ -148,6 +174,13 @@ mod tests {
         ] {
             let refused = of(line).unwrap_err();
             assert!(refused.contains(wanted), "{line}: {refused}");
+        }
+        // What was begun with them goes on without their effect, as it began.
+        for line in
+            ["--runs 3", "--label a=b", "--no-store", "--nominal auto", "--connect-timeout 1s"]
+        {
+            let line: Vec<String> = line.split(' ').map(ToOwned::to_owned).collect();
+            assert!(words_kept(&line).is_ok(), "{line:?}");
         }
     }
 }

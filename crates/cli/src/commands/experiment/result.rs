@@ -9,6 +9,7 @@ use weir_report::page::{html, of_experiment};
 use weir_runs::Experiments;
 
 use super::ResultArgs;
+use crate::app::note;
 use crate::commands::impair::files::{Named, apart};
 use crate::commands::runs::RunsError;
 use crate::error::CliError;
@@ -19,14 +20,42 @@ use crate::output::print;
 fn outputs(args: &ResultArgs) -> Vec<Named<'_>> {
     let files = [("--junit", &args.junit), ("--csv", &args.csv), ("--html", &args.html)];
     let named = files.into_iter().filter_map(|(flag, path)| Some((flag, path.as_deref()?)));
-    named
-        .map(|(flag, path)| Named {
-            flag,
-            // A file of this name is no stream here.
-            path: if path.as_os_str() == "-" { Path::new("./-") } else { path },
-            is_written: true,
-        })
-        .collect()
+    named.map(|(flag, path)| Named { flag, path, is_written: true }).collect()
+}
+
+/// Standard output, as other tools name it.
+fn is_stdout(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// Whether standard output is a result's alone: what is told of it goes to standard error.
+pub(super) fn has_stdout(args: &ResultArgs) -> bool {
+    args.json || outputs(args).iter().any(|named| is_stdout(named.path))
+}
+
+/// Refuses two results in one stream, and standard output as a directory.
+fn check_streams(args: &ResultArgs) -> Result<(), CliError> {
+    let given = outputs(args);
+    let json = args.json.then_some("--json");
+    let mut flags =
+        json.into_iter().chain(given.iter().filter(|n| is_stdout(n.path)).map(|n| n.flag));
+    if let (Some(first), Some(second)) = (flags.next(), flags.next()) {
+        let why = format!("standard output, which {first} has");
+        return Err(CliError::flag(second, why, "a file, or one of them alone"));
+    }
+    match args.svg.as_deref().is_some_and(is_stdout) {
+        true => Err(CliError::flag("--svg", "-", "a directory: there may be several figures")),
+        false => Ok(()),
+    }
+}
+
+/// Whether a file would be among the figures of a directory.
+fn is_figure_of(path: &Path, directory: &Path) -> bool {
+    let there = |path: &Path| {
+        std::path::absolute(path).ok().and_then(|p| p.canonicalize().ok().or(Some(p)))
+    };
+    let parent = path.parent().map(|p| if p.as_os_str().is_empty() { Path::new(".") } else { p });
+    path.extension().is_some_and(|e| e == "svg") && parent.and_then(there) == there(directory)
 }
 
 /// Refuses what would be written over a file that the experiment is read from.
@@ -41,9 +70,21 @@ pub(super) fn check_inputs(
 /// Refuses what could not be written at the end, before anything is measured.
 pub(super) fn check_outputs(args: &ResultArgs) -> Result<(), CliError> {
     // Devices and pipes take what several write.
+    check_streams(args)?;
     let given = outputs(args);
-    apart(&given)?;
-    given.iter().try_for_each(|named| check(named.flag, named.path))?;
+    let svg = args.svg.as_deref().map(|path| Named { flag: "--svg", path, is_written: true });
+    apart(&outputs(args).into_iter().chain(svg).collect::<Vec<_>>())?;
+    let files = given.iter().filter(|named| !is_stdout(named.path));
+    files.clone().try_for_each(|named| check(named.flag, named.path))?;
+    if let Some(directory) = &args.svg
+        && let Some(inside) = files.clone().find(|named| is_figure_of(named.path, directory))
+    {
+        return Err(CliError::flag(
+            inside.flag,
+            format!("{}, where --svg writes its figures", inside.path.display()),
+            "a file elsewhere, or of another ending",
+        ));
+    }
     args.svg.as_ref().map_or(Ok(()), |directory| check_directory("--svg", directory))
 }
 
@@ -67,26 +108,44 @@ pub(super) fn finish(
     if let Some(kept) = kept {
         done(kept.keep(&experiment.id, &line).map_err(|e| RunsError::from(e).into()));
     }
+    let is_kept = kept.is_some() && first.is_ok();
+    let mut done = |outcome: Result<(), CliError>, again: &str| {
+        if outcome.is_err() && is_kept {
+            // What was measured is not lost with the file.
+            note(&format!("the result is kept: {again}"));
+        }
+        if first.is_ok() {
+            first = outcome;
+        }
+    };
+    let put = |operation, path: &Path, text: &str| match is_stdout(path) {
+        true => print(text).map(drop),
+        false => write(operation, path, text),
+    };
+    let report = format!("weir report {}", experiment.id);
     if let Some(path) = &args.junit {
-        done(write("--junit: write", path, &weir_experiment::scenario::junit::junit(experiment)));
+        let text = weir_experiment::scenario::junit::junit(experiment);
+        done(put("--junit: write", path, &text), &format!("{report} shows its verdict"));
     }
     if let Some(path) = &args.csv {
-        done(write("--csv: write", path, &experiment_csv(experiment)));
+        let again = format!("{report} --format csv --figure points -o FILE writes it again");
+        done(put("--csv: write", path, &experiment_csv(experiment)), &again);
     }
     if args.html.is_some() || args.svg.is_some() {
         let page = of_experiment(experiment);
         if let Some(path) = &args.html {
-            done(write("--html: write", path, &html(&page)));
+            let again = format!("{report} -o FILE writes it again");
+            done(put("--html: write", path, &html(&page)), &again);
         }
         if let Some(directory) = &args.svg {
-            done(
-                std::fs::create_dir_all(directory)
-                    .map_err(CliError::io("--svg: make directory", directory)),
-            );
-            for figure in page.figures() {
+            let made = std::fs::create_dir_all(directory)
+                .map_err(CliError::io("--svg: make directory", directory));
+            let mut drawn = page.figures().map(|figure| {
                 let path = directory.join(format!("{}.svg", figure.id));
-                done(write("--svg: write", &path, &figure.svg()));
-            }
+                write("--svg: write", &path, &figure.svg())
+            });
+            let again = format!("{report} --format svg -o DIR writes them again");
+            done(made.and_then(|()| drawn.try_for_each(|written| written)), &again);
         }
     }
     first

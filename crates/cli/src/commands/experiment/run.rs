@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::Value;
-use weir_experiment::scenario::journal::{Journal, Session};
-use weir_experiment::scenario::{Files, check, read};
+use weir_experiment::scenario::journal::{Head, Journal, Session};
+use weir_experiment::scenario::{Files, ScenarioError, check_unless, read};
 use weir_model::experiment::{HostSpec, Scenario, Variables};
 use weir_model::units::Seed;
 use weir_net::namespace::{boot_id, process_start_time};
@@ -19,8 +19,10 @@ use super::{Job, ResultArgs, execute, refused, words};
 use crate::app::note;
 use crate::commands::runs::RunsError;
 use crate::commands::test::target::Target;
+use crate::engine::{Stop, StopReason};
 use crate::error::CliError;
 use crate::output::print;
+use crate::signals;
 
 /// Run a scenario: steps, expectations, verdict
 #[derive(Debug, Args)]
@@ -64,6 +66,13 @@ pub(crate) struct RunArgs {
     result: ResultArgs,
 }
 
+impl RunArgs {
+    /// The scenario's file.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+}
+
 /// Runs the command.
 pub(crate) fn run(args: &RunArgs, command: &[OsString]) -> Result<i32, CliError> {
     if let Some(id) = &args.resume {
@@ -99,21 +108,30 @@ pub(crate) fn run(args: &RunArgs, command: &[OsString]) -> Result<i32, CliError>
             HostSpec { address: target.host, port: target.port, key_file },
         );
     }
-    let parse = |hosts| {
+    let parse = |hosts: &BTreeMap<String, HostSpec>| {
         Scenario::parse(&text, args.quick, &set, hosts)
             .map_err(|error| CliError::Plan { path: path.clone(), error })
     };
     let scenario = parse(&hosts)?;
-    if !hosts.is_empty() {
-        // Whoever gives a host may think of the laws that the lab's path has.
-        let gone = parse(&BTreeMap::new()).map(|whole| left_out(&whole, &scenario));
-        gone.unwrap_or_default().iter().for_each(|words| note(words));
-    }
+    // Whoever gives a host may think of the laws that the lab's path has, and so may who reads the result.
+    let whole = (!hosts.is_empty()).then(|| parse(&BTreeMap::new()).ok()).flatten();
+    let left_out = whole.and_then(|whole| left_out(&whole, &scenario));
+    left_out.iter().for_each(|words| note(words));
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let directory = std::fs::canonicalize(parent).map_err(CliError::io("find", parent))?;
     if args.check {
         let files = Files::new(directory);
-        let extent = check(&scenario, &files, &words).map_err(refused)?;
+        let stop = Stop::new();
+        signals::listen(&stop)?;
+        let is_stopped = || stop.reason().is_some();
+        let extent = match check_unless(&is_stopped, &scenario, &files, &words) {
+            Err(ScenarioError::Stopped) => {
+                let reason = stop.reason().unwrap_or(StopReason::Interrupted);
+                note(&format!("{}; it was not checked to its end", reason.text()));
+                return Ok(reason.exit_code());
+            }
+            checked => checked.map_err(refused)?,
+        };
         let plural = if scenario.steps.len() == 1 { "" } else { "s" };
         return print(&format!(
             "{}: {} step{plural}, nothing is wrong with it\n{}\n",
@@ -125,6 +143,7 @@ pub(crate) fn run(args: &RunArgs, command: &[OsString]) -> Result<i32, CliError>
     let job = Job {
         scenario,
         file: Some(path.clone()),
+        plan_file: None,
         text,
         directory,
         quick: args.quick,
@@ -133,6 +152,7 @@ pub(crate) fn run(args: &RunArgs, command: &[OsString]) -> Result<i32, CliError>
         hosts,
         seed: args.seed,
         earlier: None,
+        warnings: left_out.into_iter().collect(),
         axes: None,
     };
     execute(job, &args.result, command)
@@ -191,8 +211,13 @@ fn resume(
             )));
         }
     }
-    let scenario = Scenario::parse_kept(&head.scenario, head.quick, &head.set, &head.hosts)
-        .map_err(|error| CliError::Plan { path: path.clone(), error })?;
+    let parse = |hosts: &BTreeMap<String, HostSpec>| {
+        Scenario::parse_kept(&head.scenario, head.quick, &head.set, hosts)
+    };
+    let refuse = |error| CliError::Plan { path: path.clone(), error };
+    let scenario = parse(&head.hosts).map_err(refuse).inspect_err(|_| note(&begin_anew(&head)))?;
+    let whole = (!head.hosts.is_empty()).then(|| parse(&BTreeMap::new()).ok()).flatten();
+    let warnings = whole.and_then(|whole| left_out(&whole, &scenario)).into_iter().collect();
     note(&cleaned(&format!(
         "going on with experiment {id}: {}, begun {}, {} run{} done",
         scenario.title.as_ref().unwrap_or(&scenario.name),
@@ -200,9 +225,16 @@ fn resume(
         journal.repetitions(),
         if journal.repetitions() == 1 { "" } else { "s" },
     )));
+    if let Some(changed) = super::begun::changed(&head, &scenario) {
+        note(&cleaned(&format!(
+            "{} is not what it was when this experiment began: it goes on with the text as it was; to run the new one, begin anew",
+            changed.display()
+        )));
+    }
     let job = Job {
         scenario,
         file: None,
+        plan_file: None,
         text: head.scenario.clone(),
         directory: head.directory.clone(),
         quick: head.quick,
@@ -211,7 +243,20 @@ fn resume(
         hosts: head.hosts.clone(),
         seed: Some(head.seed),
         earlier: Some((journal, head)),
+        warnings,
         axes: None,
     };
     execute(job, args, command)
+}
+
+/// What to do where today's rules refuse what an earlier version began.
+fn begin_anew(head: &Head) -> String {
+    let by = &head.session;
+    let commit = by.commit.as_ref().map_or_else(String::new, |c| format!(" (commit {c})"));
+    let words = format!(
+        "experiment {} was begun by weir {}{commit}; what this version does not take of it can't go on here: begin it anew, \
+         or go on with that version. What it measured is kept: weir runs list --label experiment={}",
+        head.id, by.version, head.id
+    );
+    cleaned(&words)
 }

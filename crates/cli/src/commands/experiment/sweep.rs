@@ -13,14 +13,14 @@ use weir_model::plan::Plan;
 use weir_model::threads::Threads;
 use weir_model::units::{Seed, Span};
 
-use super::flags::refuse_beside_axes;
+use super::axes::{OF_TESTS, refuse_beside};
 use super::{Job, ResultArgs, execute};
 use crate::commands::test::TestArgs;
 use crate::commands::test::args::{
     GeneralArgs, LaterArgs, MeasureArgs, OutputArgs, RateArgs, SocketArgs, TrafficArgs,
 };
 use crate::commands::test::plan as test_plan;
-use crate::commands::values::{Cpus, whole};
+use crate::commands::values::{Cpus, Nominal, whole};
 use crate::error::CliError;
 use crate::key::KeyArgs;
 
@@ -54,6 +54,13 @@ pub(crate) struct SweepArgs {
     measure: MeasureArgs,
     #[command(flatten)]
     key: KeyArgs,
+}
+
+impl SweepArgs {
+    /// The file of `--plan`.
+    pub(crate) fn plan(&self) -> Option<&std::path::Path> {
+        self.general.plan.as_deref()
+    }
 }
 
 #[derive(Debug, Default, Args)]
@@ -139,8 +146,10 @@ pub(crate) fn run(args: SweepArgs, command: &[OsString]) -> Result<i32, CliError
         key: args.key,
         later: LaterArgs::default(),
     };
-    let scenario = scenario(args.sweep, test, "sweep")?;
-    execute(Job::of_flags(&scenario)?, &args.result, command)
+    let file = test.general.plan.clone();
+    let text = file.as_deref().map(super::read_text).transpose()?;
+    let scenario = scenario(args.sweep, test, "sweep", text.as_deref())?;
+    execute(Job { plan_file: file, ..Job::of_flags(&scenario)? }, &args.result, command)
 }
 
 /// `weir test --runs`: the one point of a sweep, repeated.
@@ -150,8 +159,8 @@ pub(crate) fn repeated(args: TestArgs, command: &[OsString]) -> Result<i32, CliE
         (output.json_stream, "--json-stream"),
         (output.packet_log.is_some(), "--packet-log"),
         (output.logfile.is_some(), "--logfile"),
-        (args.general.control_socket.is_some(), "--control-socket"),
-        (args.general.save_plan.is_some(), "--save-plan"),
+        (!output.label.is_empty(), "--label"),
+        (output.timestamps.is_some(), "--timestamps"),
     ];
     if let Some((_, flag)) = refused.iter().find(|(given, _)| *given) {
         return Err(CliError::flag(flag, "given with --runs", "one run"));
@@ -179,8 +188,10 @@ pub(crate) fn repeated(args: TestArgs, command: &[OsString]) -> Result<i32, CliE
         ..GridArgs::default()
     };
     let test = TestArgs { later: LaterArgs::default(), ..args };
-    let scenario = scenario(sweep, test, "test")?;
-    execute(Job::of_flags(&scenario)?, &result, command)
+    let file = test.general.plan.clone();
+    let text = file.as_deref().map(super::read_text).transpose()?;
+    let scenario = scenario(sweep, test, "test", text.as_deref())?;
+    execute(Job { plan_file: file, ..Job::of_flags(&scenario)? }, &result, command)
 }
 
 struct RepeatArgs {
@@ -190,7 +201,13 @@ struct RepeatArgs {
 }
 
 /// A scenario of one step, which repeats a test at each point of a grid, or at its only one; it and its step have this name.
-fn scenario(grid: GridArgs, test: TestArgs, name: &str) -> Result<Scenario, CliError> {
+/// `file` is the text of `--plan`.
+fn scenario(
+    grid: GridArgs,
+    test: TestArgs,
+    name: &str,
+    file: Option<&str>,
+) -> Result<Scenario, CliError> {
     let impairing = Impairing {
         both: grid.both.clone(),
         a_to_b: grid.a_to_b.clone(),
@@ -213,21 +230,8 @@ fn scenario(grid: GridArgs, test: TestArgs, name: &str) -> Result<Scenario, CliE
     }
     let laws = [&grid.both, &grid.a_to_b, &grid.b_to_a];
     let laws: Vec<&str> = laws.into_iter().flatten().map(String::as_str).collect();
-    let (traffic, socket) = (&test.traffic, &test.socket);
-    let given = [
-        ("duration", traffic.time.is_some()),
-        ("payload", test.rate.length.is_some()),
-        ("count", traffic.parallel.is_some()),
-        ("rate", test.rate.bitrate.is_some()),
-        ("bytes", traffic.bytes.is_some()),
-        ("packets", traffic.packets.is_some()),
-        ("mss", socket.set_mss.is_some()),
-        ("window", socket.window.is_some()),
-        ("congestion", socket.congestion.is_some()),
-        ("tos", socket.tos.is_some()),
-        ("ttl", socket.ttl.is_some()),
-    ];
-    refuse_beside_axes(&grid.over, &laws, &given)?;
+    refuse_beside(OF_TESTS, &test, &grid.over, &laws)?;
+    refuse_unrepeatable(&test)?;
     let general = &test.general;
     // The hosts of a lab are this host too.
     general.affinity.as_ref().map_or(Ok(()), Cpus::check)?;
@@ -253,8 +257,7 @@ fn scenario(grid: GridArgs, test: TestArgs, name: &str) -> Result<Scenario, CliE
         key: KeyArgs { key: None, key_file: None, passphrase_file: None },
         ..test
     };
-    let file = test.general.plan.as_deref().map(super::read_text).transpose()?;
-    let planned = test_plan::plan(&test, file.as_deref(), Seed(0))?;
+    let planned = test_plan::plan(&test, file, Seed(0))?;
     let host = planned.host.unwrap_or_default();
     let port = Some(planned.plan.port);
     let plan = Plan { host: None, ..planned.plan };
@@ -310,6 +313,31 @@ fn scenario(grid: GridArgs, test: TestArgs, name: &str) -> Result<Scenario, CliE
     })
 }
 
+/// Refuses flags that a test on its own has and a repeated one has not, instead of leaving them without effect.
+fn refuse_unrepeatable(test: &TestArgs) -> Result<(), CliError> {
+    let general = &test.general;
+    let refused = [
+        (general.control_socket.is_some(), "--control-socket"),
+        (general.save_plan.is_some(), "--save-plan"),
+        (general.start_at.is_some(), "--start-at"),
+    ];
+    if let Some((_, flag)) = refused.iter().find(|(given, _)| *given) {
+        return Err(CliError::flag(flag, "given with several runs", "one run of weir test"));
+    }
+    if test.measure.nominal == Some(Nominal::Auto) {
+        let accepted = "a rate, such as 1G: what is repeated has it in its plan";
+        return Err(CliError::flag("--nominal", "auto", accepted));
+    }
+    if general.connect_timeout != CONNECT_TIMEOUT {
+        let given = format!("{} with several runs", general.connect_timeout);
+        return Err(CliError::flag("--connect-timeout", given, "one run of weir test"));
+    }
+    Ok(())
+}
+
+/// What --connect-timeout is by default.
+pub(super) const CONNECT_TIMEOUT: Span = Span::from_seconds(3);
+
 /// What repetitions of one test are called.
 fn title_of(grid: &GridArgs, host: Option<&str>) -> String {
     let test = host.map_or("test".into(), |host| format!("test of {host}"));
@@ -341,7 +369,7 @@ mod tests {
             precision: test.later.precision,
             ..GridArgs::default()
         };
-        scenario(grid, test, name).unwrap()
+        scenario(grid, test, name, None).unwrap()
     }
 
     #[test]
@@ -360,6 +388,26 @@ mod tests {
         let sweep = of("192.0.2.1 --runs 3", &["size=1,2"], "sweep");
         assert_eq!((named(&sweep), sweep.title.as_deref()), (both("sweep"), Some("sweep")));
     }
+
+    #[test]
+    fn flags_that_have_no_effect_on_repetitions_are_refused() {
+        for words in [
+            "--start-at +1s",
+            "--save-plan /x",
+            "--control-socket /x",
+            "--nominal auto",
+            "--connect-timeout 1s",
+        ] {
+            let line = ["x", "h"].into_iter().chain(words.split(' '));
+            let test = Line::try_parse_from(line).unwrap().test;
+            let grid = GridArgs { over: vec!["size=1".into()], ..GridArgs::default() };
+            let refused = scenario(grid, test, "sweep", None).unwrap_err().to_string();
+            let flag = words.split(' ').next().unwrap();
+            assert!(refused.starts_with(&format!("{flag}: ")), "{words}: {refused}");
+        }
+        of("h --connect-timeout 3s --nominal 1G", &["size=1"], "sweep");
+    }
+
     #[test]
     fn how_threads_run_goes_with_every_repetition() {
         let made = of("h --runs 2 -A 0 --scheduling normal --spin 1ms -t 1", &[], "test");

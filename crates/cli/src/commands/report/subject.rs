@@ -53,10 +53,17 @@ impl Subject {
             };
             match found {
                 Subject::Runs(mut found) => runs.append(&mut found),
-                Subject::Experiment(found) if experiment.is_none() => experiment = Some(found),
-                Subject::Experiment(_) => {
-                    return Err(CliError::flag("RUN", "several experiments", "one, or runs"));
-                }
+                Subject::Experiment(found) => match experiment.replace(found) {
+                    None => {}
+                    Some(first) => {
+                        let is_same = experiment.as_ref().is_some_and(|e| e.id == first.id);
+                        let given = match is_same {
+                            true => format!("experiment {} twice", first.id),
+                            false => "several experiments".into(),
+                        };
+                        return Err(CliError::flag("RUN", given, "one experiment, or runs"));
+                    }
+                },
             }
             if runs.len() > MOST_RUNS {
                 return Err(CliError::flag(
@@ -187,13 +194,29 @@ impl Kept {
     fn experiment(&self, id: &str) -> Result<Subject, CliError> {
         match self.experiments.read(id).map_err(RunsError::from)? {
             Some(text) => experiment(&self.experiments.result(id).display().to_string(), &text),
-            None => Err(CliError::flag(
-                "RUN",
-                format!("experiment {id} has not ended: there is its journal, and no result yet"),
-                &format!("weir run --resume {id} goes on with it"),
-            )),
+            None => Err(match is_running(&self.experiments.journal(id)) {
+                true => CliError::flag(
+                    "RUN",
+                    format!("experiment {id} is running: it has no result yet"),
+                    &format!(
+                        "its id when it has ended; weir runs list --label experiment={id} shows the runs that it has made"
+                    ),
+                ),
+                false => CliError::flag(
+                    "RUN",
+                    format!(
+                        "experiment {id} has not ended: there is its journal, and no result yet"
+                    ),
+                    &format!("weir run --resume {id} goes on with it"),
+                ),
+            }),
         }
     }
+}
+
+/// Whether a program has the journal of an experiment now.
+fn is_running(journal: &Path) -> bool {
+    weir_experiment::scenario::journal::look(journal).is_ok_and(|(_, is_running)| is_running)
 }
 
 /// Those of the words that name files.

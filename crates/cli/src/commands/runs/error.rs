@@ -40,6 +40,14 @@ pub(crate) enum RunsError {
         /// Where.
         path: PathBuf,
     },
+    /// A word that means an experiment, where a run is meant.
+    #[error(
+        "{id} is an experiment, not a run: weir report {id} shows it, weir runs list --label experiment={id} its runs"
+    )]
+    Experiment {
+        /// Its id.
+        id: String,
+    },
     /// A side of a comparison without runs.
     #[error("{side}: no run has {given}; 'weir runs list --label' shows those that do")]
     NoRuns {
@@ -67,6 +75,7 @@ impl RunsError {
             RunsError::Output(e) if e.kind() == io::ErrorKind::BrokenPipe => 0,
             RunsError::Output(e) => file_exit_code(e.kind()),
             RunsError::Nothing { .. }
+            | RunsError::Experiment { .. }
             | RunsError::Flag { .. }
             | RunsError::NoRuns { .. }
             | RunsError::BothSides { .. } => 2,

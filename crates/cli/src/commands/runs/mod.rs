@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use weir_report::{IntervalTable, Start, TextOptions, Units, header, json_pretty, summary};
-use weir_runs::{Place, Store};
+use weir_runs::{Experiments, Place, Store};
 
 use super::values::Label;
 pub(crate) use error::RunsError;
@@ -34,9 +34,11 @@ enum Action {
     List(list::ListArgs),
     /// Show a run as it was printed at its end.
     Show(ShowArgs),
-    /// Give a run labels, in place of those with the same keys.
+    /// Give a run labels, in place of those with the same keys; list --label finds them.
+    #[command(visible_alias = "label")]
     Tag(TagArgs),
     /// Take labels from a run, by their keys.
+    #[command(visible_alias = "unlabel")]
     Untag(UntagArgs),
     /// Which figures moved between two runs, or two sets of runs, and whether chance explains it.
     Diff(diff::DiffArgs),
@@ -142,7 +144,9 @@ fn show(
     options: &TextOptions,
     out: &mut dyn Write,
 ) -> Result<(), RunsError> {
-    let record = existing(place, Some(&args.run))?.get(&args.run)?;
+    let record = existing(place, Some(&args.run))
+        .and_then(|store| Ok(store.get(&args.run)?))
+        .map_err(|error| of_experiment(error, place, &args.run))?;
     if args.json {
         out.write_all(json_pretty(&record).as_bytes())?;
         return Ok(());
@@ -172,6 +176,21 @@ fn show(
         writeln!(out, "labels: {}", labels(&record.labels))?;
     }
     Ok(())
+}
+
+/// A word that means no run may mean an experiment: then that is said, with the commands that take it.
+fn of_experiment(error: RunsError, place: &Place, word: &str) -> RunsError {
+    let is_unknown = matches!(
+        error,
+        RunsError::Nothing { .. } | RunsError::Store(weir_runs::StoreError::NotFound { .. })
+    );
+    if !is_unknown || word.starts_with("last") {
+        return error;
+    }
+    match Experiments::of(place).matching(word).unwrap_or_default().as_slice() {
+        [id] => RunsError::Experiment { id: id.clone() },
+        _ => error,
+    }
 }
 
 /// Labels on a line, safe for a terminal.

@@ -277,7 +277,7 @@ pub(crate) struct OutputArgs {
     /// Print one JSON object a line while running: start, interval, end, error
     #[arg(long)]
     pub(crate) json_stream: bool,
-    /// Also write intervals and summary as CSV to this file
+    /// Also write intervals and summary as CSV to this file; - is stdout, and what is told goes to stderr then
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
     /// Unit of rates: k, m, g, t (bits, powers of ten), K, M, G, T (bytes, powers of 1024), a or A (fitting) [default: a]

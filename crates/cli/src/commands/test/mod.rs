@@ -183,6 +183,13 @@ fn execute(
     for problem in &problems {
         note(&format!("error: {}", problem.chain()));
     }
+    if let Some(record) = record.as_ref().filter(|_| stored && !problems.is_empty()) {
+        // What was measured is not lost with the file.
+        let id = &record.id;
+        note(&format!(
+            "the result is kept: weir runs show {id} prints it again, weir runs export {id} --format csv -o FILE writes it"
+        ));
+    }
     match problems.first() {
         Some(problem) if code == 0 => problem.exit_code(),
         _ => code,

@@ -1,7 +1,7 @@
 //! What a test prints and writes while it runs and at its end.
 
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::{BufWriter, ErrorKind, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -72,7 +72,7 @@ pub(crate) struct Outputs {
 
 /// The file of `--csv`.
 struct Csv {
-    writer: CsvWriter<BufWriter<File>>,
+    writer: CsvWriter<Box<dyn Write + Send>>,
     path: PathBuf,
 }
 
@@ -87,13 +87,28 @@ impl Outputs {
         identity: Identity,
         plan: Plan,
     ) -> Result<Outputs, CliError> {
-        let sink = Sink::open(args.logfile.as_deref(), args.timestamps.clone())?;
+        let to_stdout = args.csv.as_deref().is_some_and(|path| path.as_os_str() == "-");
+        if to_stdout && (args.json || args.json_stream) && args.logfile.is_none() {
+            let first = if args.json { "--json" } else { "--json-stream" };
+            let why = format!("standard output, which {first} has");
+            return Err(CliError::flag("--csv", why, "a file, or one of them alone"));
+        }
+        let sink = match (to_stdout, &args.logfile) {
+            // Nothing else is among the rows.
+            (true, None) => Sink::to(Box::new(std::io::stderr())),
+            (_, logfile) => Sink::open(logfile.as_deref(), args.timestamps.clone())?,
+        };
         let csv = match &args.csv {
             None => None,
             Some(path) => {
-                let file = File::create(path).map_err(CliError::io("--csv: create", path))?;
-                let writer = CsvWriter::new(BufWriter::new(file))
-                    .map_err(CliError::io("--csv: write", path))?;
+                let file: Box<dyn Write + Send> = match to_stdout {
+                    true => Box::new(std::io::stdout()),
+                    false => {
+                        let file = File::create(path);
+                        Box::new(BufWriter::new(file.map_err(CliError::io("--csv: create", path))?))
+                    }
+                };
+                let writer = CsvWriter::new(file).map_err(CliError::io("--csv: write", path))?;
                 Some(Csv { writer, path: path.clone() })
             }
         };
@@ -201,12 +216,15 @@ impl Outputs {
     /// Writes to the CSV file; after a failure it is left alone.
     fn csv_rows(
         &mut self,
-        write: impl FnOnce(&mut CsvWriter<BufWriter<File>>) -> std::io::Result<()>,
+        write: impl FnOnce(&mut CsvWriter<Box<dyn Write + Send>>) -> std::io::Result<()>,
     ) {
         if let Some(csv) = &mut self.csv
             && let Err(e) = write(&mut csv.writer)
         {
-            self.problems.push(CliError::io("--csv: write", &csv.path)(e));
+            // A reader that has enough is no failure.
+            if e.kind() != ErrorKind::BrokenPipe {
+                self.problems.push(CliError::io("--csv: write", &csv.path)(e));
+            }
             self.csv = None;
         }
     }

@@ -82,7 +82,8 @@ impl<'d> Inner<'d, '_, '_> {
                 let mut metrics = self.metrics(&[])?;
                 metrics.extend(rules.iter().map(|rule| rule.metric.clone()));
                 let is_cut = test.as_ref().is_some_and(|test| test.stop.load(Ordering::Relaxed));
-                let run = self.doing.measured(ended?, &metrics, is_cut);
+                let mut run = self.doing.measured(ended?, &metrics, is_cut);
+                self.tell_cut(&mut run);
                 self.ran(&run, false, 1, 1, None);
                 out.runs.push(run);
                 self.close(out);
@@ -104,8 +105,12 @@ impl<'d> Inner<'d, '_, '_> {
     pub(super) fn wait(&self, wait: &WaitStep, out: &mut StepOutcome) -> Result<(), ScenarioError> {
         if let Some(time) = wait.time {
             let is_done = self.doing.options.simulate || self.sleep(Duration::from_nanos(time.0));
-            if !is_done && !(self.doing.options.is_stopped)() {
-                return Err(ScenarioError::program(self.name, "its time was over"));
+            match (is_done, self.is_interrupted()) {
+                (true, _) => {}
+                (false, true) => interrupted(out, "interrupted".into()),
+                (false, false) => {
+                    return Err(ScenarioError::program(self.name, "its time was over"));
+                }
             }
             return Ok(());
         }
@@ -225,7 +230,7 @@ impl Doing<'_> {
         is_cut: bool,
     ) -> RunRef {
         let run = match ended {
-            Ok(Tested { record, peer_lost, unkept }) => {
+            Ok(Tested { record, peer_lost, cut, unkept }) => {
                 if let Some(reason) = unkept {
                     self.unkept(&reason);
                 }
@@ -234,7 +239,7 @@ impl Doing<'_> {
                     "" => "it ended early".into(),
                     reason => reason.to_owned(),
                 });
-                RunRef { error, peer_lost, ..run_ref(&record, metrics) }
+                RunRef { error, peer_lost, cut: cut && !is_cut, ..run_ref(&record, metrics) }
             }
             Err(failed) => no_record(&failed),
         };

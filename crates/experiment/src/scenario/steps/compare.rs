@@ -87,11 +87,7 @@ impl<'d> Inner<'d, '_, '_> {
         let reason = out.reason.take();
         self.close(out);
         out.reason = out.reason.take().or(reason);
-        if out.outcome != Outcome::Error
-            && let Some(reason) = self.unmade(&out.runs, of)
-        {
-            (out.outcome, out.reason) = (Outcome::Error, Some(reason));
-        }
+        self.close_unmade(out, of);
         Ok(())
     }
 
@@ -142,6 +138,9 @@ impl<'d> Inner<'d, '_, '_> {
             }
             Err(reason) => run.error = Some(reason),
         }
+        // It was asked to end where it did not.
+        run.cut = doing.is_stopped() || self.cut() == Some(Cut::Late);
+        self.tell_cut(&mut run);
         if !(doing.is_stopped() && run.error.is_some()) {
             doing.keep(&key, &run, begun.elapsed().as_secs_f64());
         }

@@ -167,6 +167,11 @@ impl<'a> Doing<'a> {
             || lock(&self.fatal).is_some()
     }
 
+    /// Whether tests run between hosts of a lab.
+    fn has_lab(&self) -> bool {
+        matches!(self.place, Place::Real(_)) && self.scenario.lab.is_some()
+    }
+
     fn confidence(&self) -> f64 {
         self.scenario.confidence_percentage / 100.0
     }
@@ -220,12 +225,22 @@ impl<'a> Doing<'a> {
                 rules: step.expect.iter().filter_map(|text| text.parse().ok()).collect(),
             };
             if let Err(error) = inner.act(action, &step.published, &mut outcome, scope) {
-                outcome.outcome = outcome.outcome.and(Outcome::Error);
-                outcome.reason = Some(error.to_string());
+                let is_fatal = lock(&self.fatal).is_some();
+                if inner.is_interrupted() && !is_fatal {
+                    // What it was asked to leave undone is no error of it.
+                    interrupted(&mut outcome, format!("interrupted: {error}"));
+                } else {
+                    outcome.outcome = outcome.outcome.and(Outcome::Error);
+                    outcome.reason = Some(error.to_string());
+                }
                 // What this system has not, or does not permit, has an exit code of its own.
                 let is_unavailable =
                     matches!(error, ScenarioError::Program { is_unavailable: true, .. });
-                if is_unavailable && !step.keep_going && around.depth == 0 {
+                if is_unavailable
+                    && outcome.outcome == Outcome::Error
+                    && !step.keep_going
+                    && around.depth == 0
+                {
                     lock(&self.fatal).get_or_insert(error);
                 }
             }
@@ -318,7 +333,15 @@ fn begun(name: &str, action: &str) -> StepOutcome {
         output: None,
         expectations: vec![],
         steps: vec![],
+        interrupted: false,
     }
+}
+
+/// Notes that a step was ended by whoever runs it: what it did not do says nothing of it.
+fn interrupted(out: &mut StepOutcome, reason: String) {
+    out.interrupted = true;
+    out.outcome = out.outcome.and(Outcome::Inconclusive);
+    out.reason = Some(reason);
 }
 
 /// One step that is being done.
@@ -342,8 +365,8 @@ enum Cut {
 }
 
 /// Whether the newest run was cut short by what ended its step.
-fn is_cut_short(runs: &[RunRef], cut: Option<Cut>) -> bool {
-    cut.is_some() && runs.last().is_some_and(|run| run.error.is_some())
+fn is_cut_short(runs: &[RunRef]) -> bool {
+    runs.last().is_some_and(|run| run.cut)
 }
 
 /// Why a step made fewer runs than it was to make: those that are whole, the one that was cut short, and those that failed by
@@ -356,7 +379,10 @@ fn unmade(runs: &[RunRef], of: u64, cut: Option<Cut>) -> String {
     };
     let counted = || runs.iter().filter(|run| !run.superseded);
     let whole = counted().filter(|run| run.error.is_none()).count();
-    let is_short = is_cut_short(runs, cut);
+    let is_short = is_cut_short(runs);
+    if of == 1 && whole == 0 && (is_short || runs.is_empty()) && cut.is_some() {
+        return format!("{why}the run was {}", if is_short { "cut short" } else { "not made" });
+    }
     // The attempt before one that was cut short was to be made again, and is in no figures.
     let is_counted = is_short && runs.last().is_some_and(|run| !run.superseded);
     let failed = counted().count() - whole - usize::from(is_counted);
@@ -374,9 +400,21 @@ impl<'d> Inner<'d, '_, '_> {
     /// What ended the step, if something did.
     fn cut(&self) -> Option<Cut> {
         let is_late = || self.until.is_some_and(|until| Instant::now() >= until);
-        match self.doing.is_stopped() {
+        match self.is_interrupted() {
             true => Some(Cut::Stopped),
             false => is_late().then_some(Cut::Late),
+        }
+    }
+
+    /// Closes a step that was to make so many runs, where it did not; an error has said why.
+    fn close_unmade(&self, out: &mut StepOutcome, of: u64) {
+        if out.outcome == Outcome::Error {
+            return;
+        }
+        match (self.unmade(&out.runs, of), self.cut()) {
+            (Some(reason), Some(Cut::Stopped)) => interrupted(out, reason),
+            (Some(reason), _) => (out.outcome, out.reason) = (Outcome::Error, Some(reason)),
+            (None, _) => {}
         }
     }
 
@@ -385,8 +423,7 @@ impl<'d> Inner<'d, '_, '_> {
     fn unmade(&self, runs: &[RunRef], of: u64) -> Option<String> {
         let ended = runs.iter().filter(|run| !run.superseded).count() as u64;
         let cut = self.cut();
-        let is_short = is_cut_short(runs, cut);
-        (ended < of || is_short).then(|| unmade(runs, of, cut))
+        (ended < of || is_cut_short(runs)).then(|| unmade(runs, of, cut))
     }
 
     fn act<'s>(
@@ -411,8 +448,13 @@ impl<'d> Inner<'d, '_, '_> {
                 let wanted = test.runs.unwrap_or(1);
                 // The one run of a test says best itself why it has no whole result.
                 let is_told = wanted == 1 && !out.runs.is_empty();
-                if let Some(reason) = self.unmade(&out.runs, wanted.into()).filter(|_| !is_told) {
-                    return Err(ScenarioError::program(self.name, &reason));
+                let unmade = self.unmade(&out.runs, wanted.into());
+                match unmade.filter(|_| !is_told && !out.interrupted) {
+                    Some(reason) if self.is_interrupted() && out.outcome != Outcome::Error => {
+                        interrupted(out, reason);
+                    }
+                    Some(reason) => return Err(ScenarioError::program(self.name, &reason)),
+                    None => {}
                 }
                 match published {
                     [] => Ok(()),
@@ -499,6 +541,7 @@ impl<'d> Inner<'d, '_, '_> {
                     }
                 }
                 out.outcome = out.steps.iter().fold(out.outcome, |all, s| all.and(s.outcome));
+                out.interrupted = out.steps.iter().any(|s| s.interrupted);
                 Ok(())
             }
         }
@@ -563,25 +606,29 @@ mod tests {
     fn runs_that_were_not_made_have_a_reason_and_one_that_was_cut_short_is_not_whole() {
         let whole = RunRef::default();
         let failed = RunRef { error: Some("no".into()), ..RunRef::default() };
+        let short = RunRef { cut: true, ..failed.clone() };
         let again = RunRef { superseded: true, ..failed.clone() };
+        let short_again = RunRef { superseded: true, ..short.clone() };
         let (stopped, late) = (Some(Cut::Stopped), Some(Cut::Late));
         for (runs, cut, wanted) in [
             (vec![&whole, &whole], stopped, "interrupted: 2 of 40 runs were made"),
+            (vec![&whole, &short], stopped, "interrupted: 1 of 40 runs were made, 1 was cut short"),
+            // One that failed before it was stopped was not cut short by that.
+            (vec![&whole, &failed], stopped, "interrupted: 1 of 40 runs were made, 1 failed"),
             (
-                vec![&whole, &failed],
-                stopped,
-                "interrupted: 1 of 40 runs were made, 1 was cut short",
-            ),
-            (
-                vec![&whole, &failed],
+                vec![&whole, &short],
                 late,
                 "its time was over: 1 of 40 runs were made, 1 was cut short",
             ),
             (vec![&failed, &whole], late, "its time was over: 1 of 40 runs were made, 1 failed"),
             (vec![&again, &whole], late, "its time was over: 1 of 40 runs were made"),
-            (vec![&whole, &again], stopped, "interrupted: 1 of 40 runs were made, 1 was cut short"),
             (
-                vec![&failed, &whole, &failed, &failed],
+                vec![&whole, &short_again],
+                stopped,
+                "interrupted: 1 of 40 runs were made, 1 was cut short",
+            ),
+            (
+                vec![&failed, &whole, &failed, &short],
                 stopped,
                 "interrupted: 1 of 40 runs were made, 1 was cut short, 2 failed",
             ),
@@ -591,5 +638,7 @@ mod tests {
             let runs: Vec<RunRef> = runs.into_iter().cloned().collect();
             assert_eq!(unmade(&runs, 40, cut), wanted);
         }
+        assert_eq!(unmade(&[short], 1, stopped), "interrupted: the run was cut short");
+        assert_eq!(unmade(&[], 1, late), "its time was over: the run was not made");
     }
 }

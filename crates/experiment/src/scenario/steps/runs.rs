@@ -1,5 +1,7 @@
 //! One test, so often as it asks for, and what its runs make of a step.
 
+use weir_model::experiment::Judged;
+
 use super::*;
 
 impl<'d> Inner<'d, '_, '_> {
@@ -13,9 +15,11 @@ impl<'d> Inner<'d, '_, '_> {
         let tested = self.record(run)?;
         let unkept = tested.as_ref().ok().and_then(|t| t.unkept.clone());
         let mut found = match &tested {
-            Ok(tested) => {
-                RunRef { peer_lost: tested.peer_lost, ..run_ref(&tested.record, run.metrics) }
-            }
+            Ok(tested) => RunRef {
+                peer_lost: tested.peer_lost,
+                cut: tested.cut,
+                ..run_ref(&tested.record, run.metrics)
+            },
             Err(failed) => no_record(failed),
         };
         let record = tested.map(|t| t.record);
@@ -26,6 +30,15 @@ impl<'d> Inner<'d, '_, '_> {
                 "" => "it ended early".into(),
                 reason => reason.into(),
             });
+        }
+        self.tell_cut(&mut found);
+        if found.peer_lost
+            && let Place::Real(world) = &doing.place
+            && let Some(laws) = world.path_that_loses(run.test.to.as_deref())
+        {
+            // The server in the lab is this experiment's own, and is there.
+            let said = found.error.take().unwrap_or_default();
+            found.error = Some(format!("the path lost too much ({laws}): {said}"));
         }
         if let (Ok(record), Some(_)) = (&record, self.start_at_ns(run)) {
             found.first_packet = together::first_packet(record);
@@ -53,8 +66,9 @@ impl<'d> Inner<'d, '_, '_> {
         match &doing.place {
             Place::Virtual(emulators) => {
                 let made = simulated(plan, &lock(emulators));
-                let whole = |record| Tested { record, peer_lost: false, unkept: None };
-                Ok(made.map(whole).map_err(|reason| NoRecord { reason, peer_lost: false }))
+                let whole = |record| Tested { record, peer_lost: false, cut: false, unkept: None };
+                let none = |reason| NoRecord { reason, peer_lost: false, cut: false };
+                Ok(made.map(whole).map_err(none))
             }
             Place::Real(world) => {
                 let stopped = || doing.is_stopped();
@@ -132,6 +146,19 @@ impl<'d> Inner<'d, '_, '_> {
         self.doing.options.simulate && run.error.as_ref().is_some_and(is_so)
     }
 
+    /// A run that came to its end all the same was not cut; one that was says by what, and not how its program was asked to end.
+    pub(super) fn tell_cut(&self, run: &mut RunRef) {
+        run.cut &= run.error.is_some();
+        if run.cut && self.is_interrupted() {
+            (run.error, run.peer_lost) = (Some("interrupted".into()), false);
+        }
+    }
+
+    /// Whether the experiment was ended by whoever runs it, or the system.
+    pub(super) fn is_interrupted(&self) -> bool {
+        (self.doing.options.is_stopped)()
+    }
+
     /// What runs without figures make of a step.
     pub(super) fn close(&self, out: &mut StepOutcome) {
         self.close_on(out, false);
@@ -139,9 +166,19 @@ impl<'d> Inner<'d, '_, '_> {
 
     /// The same of points of which some `change` the path: one that carries nothing is a point like another, and no peer is lost.
     pub(super) fn close_on(&self, out: &mut StepOutcome, change: bool) {
-        let errors: Vec<&String> = out.runs.iter().filter_map(|r| r.error.as_ref()).collect();
-        let Some(first) = errors.first() else { return };
-        let is_all = errors.len() == out.runs.len();
+        // What whoever ran it cut short says nothing of the rest.
+        let is_counted = |run: &&RunRef| !(run.cut && self.is_interrupted());
+        let counted = out.runs.iter().filter(is_counted).count();
+        let errors: Vec<&String> =
+            out.runs.iter().filter(is_counted).filter_map(|r| r.error.as_ref()).collect();
+        let Some(first) = errors.first() else {
+            if counted < out.runs.len() {
+                let reason = unmade(&out.runs, out.runs.len() as u64, Some(Cut::Stopped));
+                interrupted(out, reason);
+            }
+            return;
+        };
+        let is_all = errors.len() == counted;
         let left_out = out.runs.iter().filter(|r| self.is_not_simulated(r)).count();
         let is_virtual = left_out == errors.len();
         let reason = match is_all {
@@ -187,7 +224,8 @@ impl<'d> Inner<'d, '_, '_> {
 
     /// Judges what is expected of the runs.
     pub(super) fn expect(&self, out: &mut StepOutcome, intervals: Intervals) {
-        if self.rules.is_empty() || out.outcome == Outcome::Skipped {
+        if out.outcome == Outcome::Skipped {
+            self.not_judged(out);
             return;
         }
         let counted: Vec<&RunRef> =
@@ -206,7 +244,7 @@ impl<'d> Inner<'d, '_, '_> {
                 judged.push(judge(rule, &BTreeMap::new(), &counted, intervals.clone()));
                 continue;
             }
-            let mut is_anywhere = false;
+            let (mut is_anywhere, before) = (false, judged.len());
             for point in &out.points {
                 if own.iter().all(|(name, value)| point.at.get(name) == Some(value)) {
                     is_anywhere = true;
@@ -222,16 +260,51 @@ impl<'d> Inner<'d, '_, '_> {
                 let mut nowhere = judge(rule, &BTreeMap::new(), &[], intervals.clone());
                 nowhere.reason = "it is about none of the points".into();
                 judged.push(nowhere);
+            } else if judged.len() == before {
+                judged.push(unjudged(rule, "not on the virtual clock"));
             }
         }
         out.outcome = judged.iter().fold(out.outcome, |all, j| all.and(j.outcome));
         out.expectations.append(&mut judged);
     }
+
+    /// What is expected of a step that was left out: neither met nor not.
+    fn not_judged(&self, out: &mut StepOutcome) {
+        let around = &self.around.at;
+        let is_around = |name: &str| around.iter().any(|(n, _)| n == name);
+        let is_here =
+            |rule: &&Rule| rule.at.iter().all(|at| !is_around(&at.0) || around.contains(at));
+        let reason = out.reason.clone().unwrap_or_else(|| "the step was left out".into());
+        let judged = self.rules.iter().filter(is_here).map(|rule| unjudged(rule, &reason));
+        out.expectations.extend(judged);
+        if !out.expectations.is_empty() {
+            out.outcome = out.outcome.and(Outcome::Inconclusive);
+        }
+    }
+}
+
+/// An expectation of what nothing measured.
+fn unjudged(rule: &Rule, reason: &str) -> Judged {
+    Judged {
+        text: rule.text.clone(),
+        outcome: Outcome::Inconclusive,
+        at: rule.at.iter().cloned().collect(),
+        measured: None,
+        bound: rule.bound,
+        interval: None,
+        count: 0,
+        reason: format!("not judged: {reason}"),
+    }
 }
 
 /// A run without a record.
 pub(super) fn no_record(failed: &NoRecord) -> RunRef {
-    RunRef { error: Some(failed.reason.clone()), peer_lost: failed.peer_lost, ..RunRef::default() }
+    RunRef {
+        error: Some(failed.reason.clone()),
+        peer_lost: failed.peer_lost,
+        cut: failed.cut,
+        ..RunRef::default()
+    }
 }
 
 /// A label for each tag, since a label has one value: `tag.NAME`.

@@ -3,6 +3,10 @@
 use super::runs::by_point;
 use super::*;
 
+/// How long a host of the lab asks for its neighbour before it gives up: three times, a second each (Linux: mcast_solicit,
+/// retrans_time_ms).
+const NEIGHBOUR: Duration = Duration::from_millis(3200);
+
 /// Runs that did not reach their peer, or lost it.
 struct Losses {
     /// Of all points: whether a run of it was whole.
@@ -76,6 +80,10 @@ impl<'d> Inner<'d, '_, '_> {
                     if !is_old && let Some(impair) = &sweep.impair {
                         let to = plans::impairment(impair, &at, &options.files, self.name)?;
                         self.impair(impair.emulator.as_deref(), to)?;
+                        if losses.in_a_row > 0 && doing.has_lab() {
+                            // A host that was asked for in vain is unreachable until that is given up, whatever the path does now.
+                            self.sleep(NEIGHBOUR);
+                        }
                     }
                     let one = OneRun {
                         test: &sweep.test,
@@ -164,7 +172,7 @@ impl<'d> Inner<'d, '_, '_> {
             out.reason = Some(failed.into_iter().chain([words]).collect::<Vec<_>>().join("; "));
         }
         if given_up && done < of {
-            let lost = format!("{} in a row did not have their peer", losses.in_a_row);
+            let lost = format!("{} in a row did not reach their peer, or lost it", losses.in_a_row);
             let reason = out.reason.take().into_iter();
             let rest = match of - done {
                 1 => format!("{lost}: the one that is left was not tried"),
@@ -172,11 +180,7 @@ impl<'d> Inner<'d, '_, '_> {
             };
             out.reason = Some(reason.chain([rest]).collect::<Vec<_>>().join("; "));
         }
-        if out.outcome != Outcome::Error
-            && let Some(reason) = self.unmade(&out.runs, of)
-        {
-            (out.outcome, out.reason) = (Outcome::Error, Some(reason));
-        }
+        self.close_unmade(out, of);
         Ok(())
     }
 
@@ -192,6 +196,8 @@ impl<'d> Inner<'d, '_, '_> {
                 runs: whole().count() as u64,
                 disturbed: whole().filter(|r| r.disturbed).count() as u64,
                 failed: (here.len() - whole().count() - not_simulated) as u64,
+                peer_lost: here.iter().filter(|r| r.peer_lost).count() as u64,
+                cut: here.iter().filter(|r| r.cut).count() as u64,
                 metrics: summaries(whole(), intervals.clone()),
                 precision: None,
                 published: vec![],

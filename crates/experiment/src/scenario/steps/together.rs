@@ -44,6 +44,7 @@ impl Inner<'_, '_, '_> {
             joined.collect()
         });
         out.outcome = out.steps.iter().fold(out.outcome, |all, s| all.and(s.outcome));
+        out.interrupted = out.steps.iter().any(|s| s.interrupted);
         let unit = {
             let mut units = lock(&doing.units);
             let own = units.iter().position(|unit| unit.path == self.path);
@@ -186,6 +187,7 @@ mod tests {
             output: None,
             expectations: vec![],
             steps: vec![],
+            interrupted: false,
         }
     }
 

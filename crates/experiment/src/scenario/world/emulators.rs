@@ -3,10 +3,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Mutex;
 
 use serde_json::{Value, json};
 use weir_model::experiment::EmulatorSpec;
-use weir_model::impairment::Impairment;
+use weir_model::impairment::{Impairment, Laws, Loss};
 
 use super::{END, World, died, failed, not_started};
 use crate::lines::impair_words;
@@ -20,6 +21,8 @@ pub(super) struct Emulator {
     _program: Option<Running>,
     /// What one that others run did before this experiment, until that is restored.
     former: Option<Impairment>,
+    /// What it was told last, in words, where that loses packets.
+    loses: Mutex<Option<String>>,
 }
 
 impl Emulator {
@@ -50,7 +53,8 @@ impl World<'_> {
         let socket = PathBuf::from(socket);
         let found = ask(&socket, &json!({ "verb": "show" }))?["impairment"].take();
         let former = serde_json::from_value(found).map_err(failed("understand", &at(&socket)))?;
-        let emulator = Emulator { socket, _program: None, former: Some(former) };
+        let loses = Mutex::new(losing(&initial));
+        let emulator = Emulator { socket, _program: None, former: Some(former), loses };
         if !spec.initial.is_empty() {
             set(&emulator.socket, &initial)?;
         }
@@ -80,7 +84,8 @@ impl World<'_> {
         program.emulates(&text).map_err(died(&what))?;
         // Its report at the end is of no interest, and must not block it.
         drop(read_all(program.child.stdout.take(), 0));
-        Ok(Emulator { socket, _program: Some(program), former: None })
+        let loses = Mutex::new(losing(initial));
+        Ok(Emulator { socket, _program: Some(program), former: None, loses })
     }
 
     /// Tells an emulator what to do from now on.
@@ -89,7 +94,26 @@ impl World<'_> {
         name: Option<&str>,
         to: &Impairment,
     ) -> Result<(), ScenarioError> {
-        set(&self.emulator(name)?.socket, to)
+        let emulator = self.emulator(name)?;
+        set(&emulator.socket, to)?;
+        *emulator.loses.lock().unwrap_or_else(|e| e.into_inner()) = losing(to);
+        Ok(())
+    }
+
+    /// Where the way to a host of the lab leads through an emulator that loses much, while the host's server is there: that, in
+    /// words. What does not come through is the path's then, and not the peer's.
+    pub(in crate::scenario) fn path_that_loses(&self, to: Option<&str>) -> Option<String> {
+        if !self.lab_server_is_there(self.answering(to)) {
+            return None;
+        }
+        let in_middle = |name: &&String| {
+            let spec = self.scenario.emulators.get(*name);
+            spec.is_some_and(|s| s.interfaces.is_none() && s.control_socket.is_none())
+        };
+        self.emulators.iter().filter(|(name, _)| in_middle(name)).find_map(|(name, emulator)| {
+            let loses = emulator.loses.lock().unwrap_or_else(|e| e.into_inner()).clone()?;
+            Some(format!("emulator {name}: {loses}"))
+        })
     }
 
     /// The counters of an emulator.
@@ -119,6 +143,23 @@ impl World<'_> {
             ScenarioError::program(name.unwrap_or("emulator"), "there is no such emulator")
         })
     }
+}
+
+/// So much loss keeps connections from coming about, or ends them. Per cent.
+const MUCH_LOSS: f64 = 10.0;
+
+/// The laws by which an emulator loses much, where it does.
+fn losing(impairment: &Impairment) -> Option<String> {
+    let flows = impairment.flows.iter().flat_map(|flow| [&flow.a_to_b, &flow.b_to_a]);
+    let all = flows.chain([&impairment.other.a_to_b, &impairment.other.b_to_a]);
+    all.filter_map(|laws| laws.loss.as_ref()).find_map(|loss| {
+        let bursts = loss.gilbert_elliott.as_ref();
+        let is_much = loss.percentage.is_some_and(|p| p >= MUCH_LOSS)
+            || loss.every_nth.is_some_and(|n| 100.0 / n as f64 >= MUCH_LOSS)
+            || bursts.and_then(|b| b.loss_percentage).is_some_and(|p| p >= MUCH_LOSS);
+        let loss = Loss { duplicate: None, ..loss.clone() };
+        is_much.then(|| Laws { loss: Some(loss), ..Laws::default() }.to_string())
+    })
 }
 
 fn at(socket: &Path) -> String {
@@ -162,6 +203,17 @@ fn set(socket: &Path, impairment: &Impairment) -> Result<(), ScenarioError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn much_loss_is_told_by_its_law() {
+        let of = |laws: &str| losing(&Impairment::of_both(laws.parse().unwrap()));
+        assert_eq!(of("loss 95%, delay 5ms").as_deref(), Some("loss 95%"));
+        assert_eq!(of("loss every 2, duplicate 1%").as_deref(), Some("loss every 2"));
+        assert_eq!(of("loss 40% run 4").as_deref(), Some("loss 40% run 4"));
+        for little in ["loss 1%", "delay 5ms", "rate 1M", "loss every 100", "loss 1% run 4"] {
+            assert_eq!(of(little), None, "{little}");
+        }
+    }
 
     /// What is not permitted is told apart from a peer that is not there: other exit codes.
     #[test]

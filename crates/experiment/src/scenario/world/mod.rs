@@ -175,6 +175,12 @@ impl<'a> World<'a> {
         Ok(Target { address, port: None, key_file: None })
     }
 
+    /// Whether a host of the lab has its server, which this experiment started, and which has not ended.
+    fn lab_server_is_there(&self, name: &str) -> bool {
+        let servers = self.servers.lock().unwrap_or_else(|e| e.into_inner());
+        servers.get(name).is_some_and(|server| !server.has_ended())
+    }
+
     /// Runs a command; returns its exit code (absent when it was ended) and what it printed. What it started and left in its
     /// process group ends with it.
     pub(super) fn run(

@@ -46,6 +46,8 @@ pub(in crate::scenario) struct NoRecord {
     pub(in crate::scenario) reason: String,
     /// Its peer was not reached, refused it, or was lost.
     pub(in crate::scenario) peer_lost: bool,
+    /// It was asked to end before its time.
+    pub(in crate::scenario) cut: bool,
 }
 
 /// A test that gave a record.
@@ -53,6 +55,8 @@ pub(in crate::scenario) struct Tested {
     pub(in crate::scenario) record: Box<Record>,
     /// Its peer was lost on the way: the record is a part of one.
     pub(in crate::scenario) peer_lost: bool,
+    /// It was asked to end before its time.
+    pub(in crate::scenario) cut: bool,
     /// Why it is not in the store, though it was to be.
     pub(in crate::scenario) unkept: Option<String>,
 }
@@ -155,14 +159,14 @@ impl World<'_> {
                     record.end_reason = error;
                 }
                 let unkept = words.lines().find_map(|line| line.strip_prefix(NOT_KEPT));
-                Ok(Ok(Tested { record, peer_lost, unkept: unkept.map(Into::into) }))
+                Ok(Ok(Tested { record, peer_lost, cut: asked, unkept: unkept.map(Into::into) }))
             }
             _ => {
                 let reason = error.unwrap_or_else(|| match without_head(&words) {
                     said if said.is_empty() => "it ended without a result".into(),
                     said => said.chars().take(300).collect(),
                 });
-                Ok(Err(NoRecord { reason, peer_lost }))
+                Ok(Err(NoRecord { reason, peer_lost, cut: asked }))
             }
         }
     }

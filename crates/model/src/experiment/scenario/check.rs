@@ -311,6 +311,8 @@ impl Scenario {
                 (None, Some(_)) => Ok(()),
                 _ => refuse(&at, "neither or both", "one of emulator and file"),
             },
+            // What does nothing would pass.
+            Action::Parallel([]) => refuse(&at, "no steps", "at least one step"),
             Action::Parallel(inner) => self.check_steps(inner, &at, names, count, axes),
             Action::Repeat(repeat) => {
                 let own = check_axes(&repeat.over, &at)?;
@@ -319,6 +321,9 @@ impl Scenario {
                 }
                 if repeat.times.is_some_and(|t| t == 0 || t > 100_000) {
                     return refuse(&format!("{at}.times"), "out of range", "1 to 100000");
+                }
+                if repeat.steps.is_empty() {
+                    return refuse(&format!("{at}.step"), "none", "at least one step");
                 }
                 let axes = with(axes, own);
                 self.check_steps(&repeat.steps, &format!("{at}.step"), names, count, &axes)

@@ -4,13 +4,15 @@
 //! replaced at each point. Everything is checked before anything starts.
 //!
 //! The rooms: `types` (a scenario and its hosts), `steps` (what is done), `parse` and `check` (a text becomes a scenario that
-//! holds), `kept` (one of an earlier version too), `parameter` (a sweep's values in a plan), `nearest` (what was meant by an unknown name).
+//! holds), `kept` (one of an earlier version too), `parameter` (a sweep's values in a plan), `reading`
+//! (values become types, and what is wrong is told in plain words), `nearest` (what was meant by an unknown name).
 
 mod check;
 mod kept;
 mod nearest;
 mod parameter;
 mod parse;
+mod reading;
 mod steps;
 mod types;
 

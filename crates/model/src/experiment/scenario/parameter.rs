@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::inside;
-use super::nearest::read;
+use super::reading::{accepted as accepted_by, read, read_as_told};
+use super::{inside, nearest};
 use crate::ModelError;
 use crate::experiment::variables::plain;
 use crate::plan::Plan;
@@ -64,24 +64,19 @@ pub fn set_parameter(plan: &Plan, name: &str, value: &str) -> Result<Plan, Model
             accepted: "the name of a connection of the plan".into(),
         });
     }
-    let plan: Plan = read(&raw).map_err(|e| match e {
-        ModelError::Document { field: place, reason, .. } => {
-            let reason = reason.strip_prefix(&format!("{place}: ")).unwrap_or(&reason);
-            match reason.strip_prefix("unknown field ") {
-                Some(_) => ModelError::Field {
-                    field: name.into(),
-                    given: "no parameter of a plan".into(),
-                    accepted: known(name, reason),
-                },
-                None => ModelError::Field {
-                    field: name.into(),
-                    given: format!("'{value}'"),
-                    accepted: accepted(reason),
-                },
-            }
-        }
-        other => other,
-    })?;
+    let plan: Plan =
+        read_as_told(&raw).map_err(|(_, reason)| match reason.strip_prefix("unknown field ") {
+            Some(_) => ModelError::Field {
+                field: name.into(),
+                given: "no parameter of a plan".into(),
+                accepted: known(name, &reason),
+            },
+            None => ModelError::Field {
+                field: name.into(),
+                given: format!("'{value}'"),
+                accepted: accepted(&reason),
+            },
+        })?;
     plan.check().map_err(|e| match e {
         // By the name that was used for it.
         ModelError::Field { field: place, given, accepted }
@@ -147,20 +142,13 @@ fn known(name: &str, reason: &str) -> String {
 /// What a field accepts, by the words that refused a value of it.
 fn accepted(reason: &str) -> String {
     let Some((_, expected)) = reason.split_once("expected ") else { return reason.into() };
-    let (expected, hint) = match expected.split_once(" (did you mean ") {
-        Some((expected, hint)) => (expected, format!(" (did you mean {hint}")),
-        None => (expected, String::new()),
+    let Some(("", known)) = reason.split_once("unknown variant ") else {
+        return accepted_by(expected);
     };
-    let whole = |most: u64| format!("a whole number, 0 to {most}");
-    let words = match expected {
-        "u8" => whole(u8::MAX.into()),
-        "u16" => whole(u16::MAX.into()),
-        "u32" => whole(u32::MAX.into()),
-        "u64" | "usize" => "a whole number".into(),
-        "a boolean" => "true or false".into(),
-        other => other.replace('`', ""),
-    };
-    words + &hint
+    let (given, _) = known.trim_start_matches('`').split_once('`').unwrap_or_default();
+    let near = nearest(given, expected.split('`').skip(1).step_by(2));
+    let hint = near.map_or_else(String::new, |near| format!(" (did you mean {near}?)"));
+    accepted_by(expected) + &hint
 }
 
 #[cfg(test)]

@@ -363,6 +363,7 @@ pub struct StopStep {
 /// Orders for an emulator.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(transform = super::types::both_alone)]
 pub struct ImpairStep {
     /// Which; absent: the only one.
     #[serde(skip_serializing_if = "Option::is_none")]

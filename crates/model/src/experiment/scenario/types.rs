@@ -6,10 +6,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::nearest::read;
+use super::reading::read;
 use super::{Step, inside, refuse};
 use crate::ModelError;
-use crate::impairment::{Impairment, Laws};
+use crate::impairment::{Impairment, Laws, TWICE, TWICE_ACCEPTED};
 use crate::units::{Seed, Span};
 
 /// A whole scenario.
@@ -96,6 +96,7 @@ pub struct HostSpec {
 /// An emulator: one that this experiment starts between two interfaces or in the lab's middle, or one that runs already.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(transform = both_alone)]
 pub struct EmulatorSpec {
     /// The two interfaces. Absent: the lab's middle, or with `control_socket` a running one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -112,7 +113,7 @@ pub struct EmulatorSpec {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Impairing {
-    /// Laws for both directions, in the words of `weir impair --both`.
+    /// Laws for both directions, in the words of `weir impair --both`; in the place of `a_to_b` and `b_to_a`, not beside them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub both: Option<String>,
     /// Laws from A to B.
@@ -135,6 +136,14 @@ pub struct Impairing {
     pub seed: Option<Seed>,
 }
 
+/// Says in the schema of a table with laws that `both` is not beside those of one direction.
+pub(super) fn both_alone(schema: &mut schemars::Schema) {
+    let there = |name: &str| serde_json::json!({ "required": [name], "properties": { name: { "type": "string" } } });
+    let both = there("both");
+    let one_way = [there("a_to_b"), there("b_to_a")];
+    schema.insert("not".into(), serde_json::json!({ "allOf": [both, { "anyOf": one_way }] }));
+}
+
 impl Impairing {
     /// Whether nothing is said.
     #[must_use]
@@ -151,6 +160,10 @@ impl Impairing {
     }
 
     fn forms(&self, at: &str) -> Result<(), ModelError> {
+        if self.both.is_some() && (self.a_to_b.is_some() || self.b_to_a.is_some()) {
+            // As in weir.impair/1: which of the two a direction has would be a guess.
+            return refuse(&format!("{at}.both"), TWICE, TWICE_ACCEPTED);
+        }
         let words = self.both.is_some() || self.a_to_b.is_some() || self.b_to_a.is_some();
         let forms =
             [words, self.profile.is_some(), self.config.is_some(), self.config_file.is_some()];
@@ -183,11 +196,10 @@ impl Impairing {
                 Some(text) => text.parse::<Laws>().map_err(|e| inside(&format!("{at}.{name}"), e)),
                 None => Ok(Laws::default()),
             };
-            let both = laws(&self.both, "both")?;
-            let mut impairment = Impairment::of_both(both.clone());
+            let mut impairment = Impairment::of_both(laws(&self.both, "both")?);
             if self.a_to_b.is_some() || self.b_to_a.is_some() {
-                impairment.other.a_to_b = laws(&self.a_to_b, "a_to_b")?.over(&both);
-                impairment.other.b_to_a = laws(&self.b_to_a, "b_to_a")?.over(&both);
+                impairment.other.a_to_b = laws(&self.a_to_b, "a_to_b")?;
+                impairment.other.b_to_a = laws(&self.b_to_a, "b_to_a")?;
             }
             impairment.check().map_err(|e| inside(at, e))?;
             impairment

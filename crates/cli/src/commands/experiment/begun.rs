@@ -1,0 +1,37 @@
+//! What an experiment that goes on was begun with: whether the file that its command named says something else now. It goes on
+//! with the text as it was; whoever changed the file has to be told.
+
+use std::path::PathBuf;
+
+use weir_experiment::scenario::journal::Head;
+use weir_model::experiment::{Action, Scenario, test_plan};
+use weir_model::plan::Plan;
+
+use super::read_text;
+use crate::app::{Named, file_of};
+
+/// The file of the scenario, or of the plan, where it is there and differs from what the experiment began with. The command tells
+/// which it was.
+pub(super) fn changed(head: &Head, scenario: &Scenario) -> Option<PathBuf> {
+    match file_of(&head.command)? {
+        // The directory is the file's own.
+        Named::Scenario(file) => {
+            let file = head.directory.join(file.file_name()?);
+            (read_text(&file).ok()? != head.scenario).then_some(file)
+        }
+        Named::Plan(file) => {
+            let file = head.directory.join(file);
+            let now = Plan::parse(&read_text(&file).ok()?);
+            let Some(Action::Sweep(sweep)) = scenario.steps.first()?.action() else { return None };
+            let before = test_plan(sweep.test.plan.as_ref()?).ok()?;
+            // Those are the command line's.
+            let own = |plan: Plan| Plan {
+                host: None,
+                port: before.port,
+                title: before.title.clone(),
+                ..plan
+            };
+            (now.ok().map(own).as_ref() != Some(&before)).then_some(file)
+        }
+    }
+}
