@@ -255,6 +255,31 @@ fn an_emulator_whose_configuration_names_no_seed_gets_a_new_one() {
 }
 
 #[test]
+fn a_test_whose_plan_names_no_seed_gets_a_new_one() {
+    let s = with_script(
+        "for word in \"$@\"; do case $word in --plan=*) cat ${word#*=} > $here/$$.seen; mv $here/$$.seen $here/$$.plan;; esac; done",
+    );
+    let mut events = Events::open(connect(s.address), "?topics=tests");
+    for seed in [None, None, Some("0x7"), Some("0x0")] {
+        let mut plan = plan();
+        if let Some(seed) = seed {
+            plan["seed"] = seed.into();
+        }
+        let body = json!({ "host": "127.0.0.1", "plan": plan });
+        let one = ask(s.address, "POST", "/tests", &[], Some(&body)).expect(201);
+        events.until("state", |e| e["id"] == one["id"] && e["state"] == "failed");
+    }
+    let files = std::fs::read_dir(s.directory.path()).unwrap().flatten().map(|e| e.path());
+    let seeds: std::collections::BTreeSet<String> = files
+        .filter(|path| path.extension().is_some_and(|e| e == "plan"))
+        .map(|path| serde_json::from_slice::<Value>(&std::fs::read(path).unwrap()).unwrap())
+        .map(|plan| plan["seed"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(seeds.len(), 4, "{seeds:?}");
+    assert!(seeds.contains("0x7") && seeds.contains("0x0"), "{seeds:?}");
+}
+
+#[test]
 fn how_an_experiment_ended_is_told() {
     // Refused, killed with a journal and without one, and a step that could not be done.
     let script = "journal() { sed \"s/ID/$id/g\" $here/head > $kept/$id.journal; }\n\

@@ -8,7 +8,7 @@ import Log from '../../src/views/emulator/Log.svelte';
 
 function board(journal: EmulatorEntry['journal'], logged: Record<string, boolean> = {}): Board {
   const made = new Board('e1');
-  made.entry = { id: 'e1', interfaces: ['a', 'b'], links: [], notes: [], real_time: false, etag: 'c0', stopped_flows: [], own: true, journal };
+  made.entry = { id: 'e1', interfaces: ['a', 'b'], links: [], notes: [], real_time: false, etag: 'c0', seed: '0x7', stopped_flows: [], own: true, journal };
   made.report = report(journal, logged);
   return made;
 }

@@ -3,14 +3,11 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use serde::Deserialize;
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use weir_emulator::Report;
 use weir_model::impairment::Impairment;
-use weir_model::units::Seed;
 
-use super::{Answer, Json200, answer, fresh};
+use super::{Answer, Json200, answer, fresh, seeds};
 use crate::app::Shared;
 use crate::extract::{Asker, Condition, Json, JsonText, Part, Parts2};
 use crate::file_body;
@@ -35,7 +32,7 @@ pub(crate) async fn start(
     asker: Asker,
     JsonText(mut request, text): JsonText<EmulatorRequest>,
 ) -> Result<Response, Problem> {
-    seeded(&mut request.configuration, configuration_in(&text))?;
+    seeds::draw(&mut request.configuration.seed, seeds::part(&text, "configuration"))?;
     request.configuration.check().map_err(|e| Problem::of_model("/configuration", &e))?;
     for (seconds, most, field) in [
         (request.dead_man_seconds, 86_400, "/dead_man_seconds"),
@@ -64,26 +61,6 @@ pub(crate) async fn start(
     supervise::remember(&app, &entry.id, &asker.name(), what);
     let etag = entry.etag.clone();
     Ok(answer(StatusCode::CREATED, &entry, Some(&etag)))
-}
-
-/// The text of the configuration in the body of a request; none where it has none.
-fn configuration_in(body: &[u8]) -> &str {
-    #[derive(Deserialize)]
-    struct Body<'a> {
-        #[serde(borrow)]
-        configuration: Option<&'a RawValue>,
-    }
-    let body: Option<Body<'_>> = serde_json::from_slice(body).ok();
-    body.and_then(|b| b.configuration).map_or("", RawValue::get)
-}
-
-/// Draws a seed where the text names none, as the command line does for a file: read without one it is 0, the same for all.
-fn seeded(configuration: &mut Impairment, text: &str) -> Result<(), Problem> {
-    if !Impairment::names_seed(text) {
-        let drawn = getrandom::u64().map_err(|e| Problem::internal(format!("draw a seed: {e}")))?;
-        configuration.seed = Seed(drawn);
-    }
-    Ok(())
 }
 
 /// Whether it is somebody elsewhere. Behind a proxy or a tunnel everybody comes from loopback: where tokens are asked for,
@@ -182,7 +159,7 @@ pub(crate) async fn put_configuration(
     wanted: Condition,
     JsonText(mut configuration, text): JsonText<Impairment>,
 ) -> Result<Response, Problem> {
-    seeded(&mut configuration, std::str::from_utf8(&text).unwrap_or_default())?;
+    seeds::draw(&mut configuration.seed, std::str::from_utf8(&text).unwrap_or_default())?;
     configuration.check().map_err(|e| Problem::of_model("", &e))?;
     // From the look at the tag to the change nobody else changes anything through this server.
     let _one = app.documents.lock().await;

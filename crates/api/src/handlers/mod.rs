@@ -8,6 +8,7 @@ pub(crate) mod laws;
 pub(crate) mod page;
 pub(crate) mod plans;
 pub(crate) mod runs;
+mod seeds;
 pub(crate) mod session;
 pub(crate) mod system;
 pub(crate) mod tests;

@@ -8,9 +8,9 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use weir_net::trust::{Origin, leads_astray, trusted};
 
-use super::{Answer, Json200, answer};
+use super::{Answer, Json200, answer, seeds};
 use crate::app::Shared;
-use crate::extract::{Json, Part, Parts2};
+use crate::extract::{JsonText, Part, Parts2};
 use crate::problem::Problem;
 use crate::supervise::{self, LabNode};
 use crate::types::*;
@@ -26,8 +26,9 @@ pub(crate) async fn list(State(app): State<Shared>) -> Json200<TestList> {
 
 pub(crate) async fn start(
     State(app): State<Shared>,
-    Json(request): Json<TestRequest>,
+    JsonText(mut request, text): JsonText<TestRequest>,
 ) -> Result<Response, Problem> {
+    seeds::draw(&mut request.plan.seed, seeds::part(&text, "plan"))?;
     request.plan.check().map_err(|e| Problem::of_model("/plan", &e))?;
     let host = request.host.or_else(|| request.plan.host.clone());
     let host = host.ok_or_else(|| {

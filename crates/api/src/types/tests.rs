@@ -16,7 +16,7 @@ pub struct TestRequest {
     /// Who answers: `NAME`, `ADDRESS`, `NAME:PORT`. Absent: the plan's host.
     #[serde(default)]
     pub host: Option<String>,
-    /// What is to be run.
+    /// What is to be run. A plan that names no seed gets a new one, which the record tells.
     pub plan: Plan,
     /// Labels kept with the result.
     #[serde(default)]

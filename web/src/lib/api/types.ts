@@ -378,7 +378,7 @@ export interface paths {
         get: operations["getExperiment"];
         put?: never;
         post?: never;
-        /** Stops an experiment and takes it off the list; its runs, its journal and its result stay, so that it is in the list again when the server begins anew. */
+        /** Stops an experiment and takes it off the list; its runs, its journal and its result stay, so that it is there by its id as before, and in the list again when the server begins anew. */
         delete: operations["forgetExperiment"];
         options?: never;
         head?: never;
@@ -997,6 +997,8 @@ export interface components {
             etag: string;
             /** @description What to know of it. */
             note?: string | null;
+            /** @description Its seed; drawn anew where a configuration that was put into force named none. */
+            seed: components["schemas"]["Seed"];
         };
         /** @description A change that was asked for. */
         AuditEntry: {
@@ -1866,6 +1868,8 @@ export interface components {
             own: boolean;
             /** @description Its threads are scheduled in real time. */
             real_time: boolean;
+            /** @description Seed of its configuration: what was asked for, or what was drawn. */
+            seed: components["schemas"]["Seed"];
             /** @description Flows whose laws are not applied at the moment. */
             stopped_flows: string[];
             /** @description Its configuration's title. */
@@ -2097,7 +2101,7 @@ export interface components {
         /** @description An emulator to be started. */
         EmulatorRequest: {
             /**
-             * @description Its first configuration; absent: everything passes.
+             * @description Its first configuration; absent: everything passes. One that names no seed gets a new one, which the answer tells.
              * @default {
              *       "schema": "weir.impair/1",
              *       "seed": "0x0"
@@ -5524,7 +5528,7 @@ export interface components {
              * @default false
              */
             no_store: boolean;
-            /** @description What is to be run. */
+            /** @description What is to be run. A plan that names no seed gets a new one, which the record tells. */
             plan: components["schemas"]["Plan"];
             /**
              * @description Labels kept with the result.
@@ -5884,7 +5888,7 @@ export interface operations {
             query: {
                 /** @description Confidence of the intervals in percent, 50 to below 100. */
                 confidence?: number;
-                /** @description Ids of the runs of A and of B: `A,B`, or sets `A1+A2,B1+B2`. */
+                /** @description Ids of the runs of A and of B: `A,B`, or sets `A1+A2,B1+B2`; each run once. */
                 runs: string;
             };
             header?: never;
@@ -6503,7 +6507,10 @@ export interface operations {
     getExperimentReport: {
         parameters: {
             query?: {
-                /** @description With `svg`: which figure, by its id; absent: the first. */
+                /**
+                 * @description Which figure, by its id: with `svg` (absent: the first), or of a run with `csv` (absent: the record's own columns). Refused
+                 *     with the other forms.
+                 */
                 figure?: string;
                 /** @description Its form. */
                 format?: components["schemas"]["ReportFormat"];
@@ -6849,11 +6856,11 @@ export interface operations {
     getReportOfRuns: {
         parameters: {
             query: {
-                /** @description With `svg` and `csv`: which figure, by its id; absent: the first. */
+                /** @description With `svg` and `csv`: which figure, by its id; absent: the first. Refused with the other forms. */
                 figure?: string;
                 /** @description Its form; `csv` is the data of one figure, and there is no `json`. */
                 format?: components["schemas"]["ReportFormat"];
-                /** @description A run's id; 1 to 50 of them, in the order in which they are to stand. */
+                /** @description A run's id; 1 to 50 of them, each once, in the order in which they are to stand. */
                 run: string[];
             };
             header?: never;
@@ -7020,7 +7027,10 @@ export interface operations {
     getReport: {
         parameters: {
             query?: {
-                /** @description With `svg`: which figure, by its id; absent: the first. */
+                /**
+                 * @description Which figure, by its id: with `svg` (absent: the first), or of a run with `csv` (absent: the record's own columns). Refused
+                 *     with the other forms.
+                 */
                 figure?: string;
                 /** @description Its form. */
                 format?: components["schemas"]["ReportFormat"];
