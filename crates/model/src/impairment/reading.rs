@@ -172,7 +172,16 @@ impl<'de, K: DeserializeSeed<'de>> Visitor<'de> for Key<'_, K> {
             *self.told = 1;
         }
         let key: StrDeserializer<E> = if both { "a_to_b" } else { key }.into_deserializer();
-        self.seed.deserialize(key)
+        // The derived fields, which tell what is known, do not know `both`.
+        self.seed.deserialize(key).map_err(|error: E| {
+            let words = error.to_string();
+            match words.trim_end() {
+                words if words.starts_with("unknown field") => {
+                    E::custom(format_args!("{words}, `both`"))
+                }
+                _ => error,
+            }
+        })
     }
 }
 

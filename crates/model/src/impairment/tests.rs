@@ -184,6 +184,7 @@ fn a_line_is_refused_where_it_stands_and_never_beside_another() {
         ("b_to_a = 3", 4, "laws in one line such as"),
         ("b_to_a = { speed = 1 }", 4, "unknown field `speed`"),
         ("both = \"loss 1%\"\nspeed = 1", 5, "unknown field `speed`"),
+        ("bth = \"loss 1%\"", 4, "`both`"),
     ] {
         let error = flow(laws);
         assert!(error.contains(named), "{laws}\n{error}");

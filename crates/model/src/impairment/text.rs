@@ -47,9 +47,10 @@ const OTHER_NAMES: [(&str, &str); 12] = [
     ("ber", CORRUPT),
 ];
 /// Units that may stand apart from their number, as they are printed.
-const UNITS: [&str; 25] = [
-    "%", "ns", "us", "µs", "μs", "ms", "s", "m", "h", "packet", "packets", "B", "KiB", "MiB",
-    "GiB", "bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s", "bit", "kbit", "mbit", "Mbit", "Gbit",
+const UNITS: [&str; 28] = [
+    "%", "ns", "us", "µs", "μs", "ms", "s", "packet", "packets", "B", "KiB", "MiB", "GiB", "bit/s",
+    "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s", "bit", "kbit", "mbit", "Mbit", "Gbit", "k", "K", "M",
+    "G", "T",
 ];
 
 /// The words of one term, read from left to right.
@@ -174,8 +175,11 @@ impl Laws {
     fn term(&mut self, term: &str) -> Result<(), ModelError> {
         let list = words_of(term);
         let list: Vec<&str> = list.iter().map(String::as_str).collect();
-        let mut words =
-            Words { term: list.join(" "), form: TERMS, rest: list.into_iter().peekable() };
+        let mut words = Words {
+            term: term.split_whitespace().collect::<Vec<_>>().join(" "),
+            form: TERMS,
+            rest: list.into_iter().peekable(),
+        };
         let name = words.next()?;
         let again = match name {
             "loss" => {
@@ -527,6 +531,9 @@ mod tests {
             ("bandwidth 5M", "rate R"),
             ("dup 5%", "duplicate P%"),
             ("delay 40ms loss 1%", "a comma between"),
+            // As it was given.
+            ("loss every 3 packets", "'loss every 3 packets'"),
+            ("delay 5 m", "'delay 5 m'"),
             ("rate 10M allow delay 4ms", "rate R"),
             ("jam 3", "comma-separated terms"),
             ("", "or none"),
