@@ -280,7 +280,7 @@ mod tests {
             a_to_b = { delay = { constant = "7ms" } }
         "#;
         let configuration = Impairment::parse(text).unwrap();
-        let request = PreviewRequest { configuration, flow: "a".into(), ..request("") };
+        let request = PreviewRequest { configuration, flow: "a".into(), ..request("none") };
         let shown = preview(&request).unwrap();
         assert_eq!(shown.delay.unwrap().p50_seconds, 0.007);
         assert!(shown.notes[0].contains("shares its link with 1 more"), "{:?}", shown.notes);
@@ -292,11 +292,11 @@ mod tests {
     #[test]
     fn numbers_out_of_range_are_refused_by_name() {
         for (wrong, field) in [
-            (PreviewRequest { packets: 0, ..request("") }, "/packets"),
-            (PreviewRequest { packets: 100_001, ..request("") }, "/packets"),
-            (PreviewRequest { size_bytes: 1, ..request("") }, "/size_bytes"),
-            (PreviewRequest { interval_seconds: f64::NAN, ..request("") }, "/interval_seconds"),
-            (PreviewRequest { interval_seconds: 0.0, ..request("") }, "/interval_seconds"),
+            (PreviewRequest { packets: 0, ..request("none") }, "/packets"),
+            (PreviewRequest { packets: 100_001, ..request("none") }, "/packets"),
+            (PreviewRequest { size_bytes: 1, ..request("none") }, "/size_bytes"),
+            (PreviewRequest { interval_seconds: f64::NAN, ..request("none") }, "/interval_seconds"),
+            (PreviewRequest { interval_seconds: 0.0, ..request("none") }, "/interval_seconds"),
         ] {
             assert_eq!(preview(&wrong).unwrap_err().errors[0].field, field);
         }

@@ -12,8 +12,8 @@ use weir_experiment::scenario::journal::Head;
 use weir_experiment::scenario::{Files, ScenarioError, check};
 use weir_model::ModelError;
 use weir_model::experiment::{
-    Action, CollectStep, EmulatorSpec, HostSpec, ImpairStep, Impairing, Published, Scenario, Step,
-    TestStep, Variables,
+    Action, CollectStep, EmulatorSpec, HostSpec, ImpairStep, Impairing, Published, SCENARIO_SCHEMA,
+    Scenario, Step, TestStep, Variables,
 };
 use weir_net::trust::{self, Origin, trusted};
 
@@ -37,6 +37,44 @@ pub(crate) struct Found {
     pub(crate) text: String,
     /// Who else may change it, in words: it is then held to what a request may name.
     pub(crate) distrust: Option<String>,
+    /// Who else may have chosen what is read here, in words, however it was named: shown is only what says that it is a scenario.
+    pub(crate) doubt: Option<String>,
+}
+
+impl Found {
+    /// The scenario in it.
+    fn parse(
+        &self,
+        quick: bool,
+        set: &Variables,
+        hosts: &BTreeMap<String, HostSpec>,
+    ) -> Result<Scenario, ModelError> {
+        Scenario::parse(&self.text, quick, set, hosts).map_err(|error| match &self.doubt {
+            // What is said of a document cites it.
+            Some(doubt) if self.shown().is_none() => ModelError::Document {
+                document: SCENARIO_SCHEMA,
+                field: String::new(),
+                reason: format!("it does not say that it is one, and is not shown: {doubt}"),
+            },
+            _ => error,
+        })
+    }
+
+    /// Its text, where that may be shown: that of a file of others', or that a link of theirs leads to, only when it says that it is a
+    /// scenario.
+    pub(crate) fn shown(&self) -> Option<&str> {
+        let is_one = || raw(&self.text).is_ok_and(|raw| raw["schema"] == SCENARIO_SCHEMA);
+        (self.doubt.is_none() || is_one()).then_some(self.text.as_str())
+    }
+}
+
+/// A document, before anything is known of it.
+fn raw(text: &str) -> Result<Value, Problem> {
+    if text.trim_start().starts_with('{') {
+        serde_json::from_str(text).map_err(Problem::internal)
+    } else {
+        toml::from_str(text).map_err(Problem::internal)
+    }
 }
 
 /// All scenarios of these directories, by name; the first directory wins.
@@ -49,10 +87,11 @@ pub(crate) fn all(directories: &[PathBuf], origin: Origin) -> Vec<Found> {
             let file = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
             let name = file.strip_suffix(".toml").or_else(|| file.strip_suffix(".json"));
             let Some(name) = name.filter(|n| file_name(n).is_ok()) else { continue };
-            let distrust = trusted(&path, origin).err().map(|e| e.to_string());
+            let who = |origin| trusted(&path, origin).err().map(|e| e.to_string());
+            let (distrust, doubt) = (who(origin), who(Origin::Found));
             if let Some(text) = text_of(&path, origin) {
                 let name = name.to_owned();
-                out.entry(name.clone()).or_insert(Found { name, path, text, distrust });
+                out.entry(name.clone()).or_insert(Found { name, path, text, distrust, doubt });
             }
         }
     }
@@ -95,7 +134,7 @@ pub(crate) fn names(config: &Config) -> String {
 
 /// What a list says of a scenario, and the scenario.
 pub(crate) fn described(found: &Found) -> (ScenarioEntry, Option<Scenario>) {
-    let parsed = Scenario::parse(&found.text, false, &Variables::new(), &BTreeMap::new());
+    let parsed = found.parse(false, &Variables::new(), &BTreeMap::new());
     let mut entry = ScenarioEntry {
         name: found.name.clone(),
         title: None,
@@ -129,16 +168,26 @@ pub(crate) fn described(found: &Found) -> (ScenarioEntry, Option<Scenario>) {
 }
 
 /// A scenario of the server's that can't be run so, by the field of the request that made it so: the request has none of its own.
-fn refused(error: &ModelError, set: &Variables, hosts: &BTreeMap<String, HostSpec>) -> Problem {
+fn refused(
+    error: &ModelError,
+    found: &Found,
+    set: &Variables,
+    hosts: &BTreeMap<String, HostSpec>,
+    quick: bool,
+) -> Problem {
     let named = match error {
         ModelError::Field { field, .. } => field.as_str(),
         _ => "",
     };
+    // What it comes of is what it goes with.
+    let comes_of =
+        |quick, set: &_, hosts: &_| found.parse(quick, set, hosts).err().as_ref() != Some(error);
     let by = match named {
         "--set" => "/set",
         "--host" => "/hosts",
-        _ if !set.is_empty() => "/set",
-        _ if !hosts.is_empty() => "/hosts",
+        _ if comes_of(quick, &Variables::new(), hosts) => "/set",
+        _ if comes_of(quick, set, &BTreeMap::new()) => "/hosts",
+        _ if comes_of(false, set, hosts) => "/quick",
         _ => "/scenario",
     };
     let mut problem = Problem::of_model("", error);
@@ -448,15 +497,17 @@ pub(crate) fn of_server(
     quick: bool,
     scripts: Option<&Path>,
 ) -> Result<Scenario, Problem> {
-    let parse = |set: &Variables| Scenario::parse(&found.text, quick, set, hosts);
-    let scenario = parse(set).map_err(|e| refused(&e, set, hosts))?;
+    let parse = |set: &Variables| {
+        found.parse(quick, set, hosts).map_err(|e| refused(&e, found, set, hosts, quick))
+    };
+    let scenario = parse(set)?;
     if let Some(words) = too_much(found, &scenario) {
         let accepted =
             "one that names no files, sockets or tools of this host, or that others may not change";
         return Err(Problem::field("/scenario", format!("{}: {words}", found.name), accepted));
     }
     if !set.is_empty() {
-        let before = parse(&Variables::new()).map_err(|e| Problem::of_model("", &e))?;
+        let before = parse(&Variables::new())?;
         if files(&scenario) != files(&before) {
             return Err(Problem::field("/set", "other files", "variables that name no file"));
         }
@@ -487,11 +538,7 @@ pub(crate) fn settled(
             _ => {}
         }
     }
-    let mut raw: Value = if text.trim_start().starts_with('{') {
-        serde_json::from_str(text).map_err(Problem::internal)?
-    } else {
-        toml::from_str(text).map_err(Problem::internal)?
-    };
+    let mut raw = raw(text)?;
     for (name, value) in set {
         // They win over the quick form's.
         if let Some(quick) = raw.get_mut("quick").and_then(Value::as_object_mut) {
@@ -661,11 +708,49 @@ mod tests {
     }
 
     #[test]
+    fn a_refusal_stands_at_what_it_comes_of() {
+        let text = format!(
+            "{}[variables]\nt = \"1s\"\nn = 1\n[quick]\nt = \"2s\"\n[host.b]\naddress = \"127.0.0.1\"\n[[step]]\nwait = {{ time = \"{{t}}\" }}\n",
+            HEAD.split_once("[host").unwrap().0
+        );
+        let by = |text: &str, set: &[(&str, &str)], host: &str, quick| {
+            let (text, doubt) = (text.to_owned(), None);
+            let found = Found { name: "x".into(), path: "x".into(), text, distrust: None, doubt };
+            let set = set.iter().map(|(n, v)| ((*n).to_owned(), Value::from(*v))).collect();
+            let spec = HostSpec { address: host.into(), port: None, key_file: None };
+            let hosts = [("b".to_owned(), spec)].into();
+            let refused = of_server(&found, &set, &hosts, quick, None).err();
+            refused.map(|problem| problem.errors[0].field.clone())
+        };
+        let good = ("n", "2");
+        let broken = text.replace("[[step]]", "[[stop]]");
+        let quick = text.replace("\"2s\"", "\"soon\"");
+        for (text, set, host, is_quick, field) in [
+            (&text, &[good][..], "::1", true, None),
+            (&text, &[good, ("t", "never")], "::1", false, Some("/set")),
+            (&text, &[good], "", false, Some("/hosts")),
+            (&quick, &[good], "::1", true, Some("/quick")),
+            (&quick, &[good], "::1", false, None),
+            (&broken, &[good], "::1", true, Some("/scenario")),
+        ] {
+            assert_eq!(
+                by(text, set, host, is_quick).as_deref(),
+                field,
+                "{set:?} {host} {is_quick}"
+            );
+        }
+        // One that only what was set makes right is not right by itself.
+        let never = text.replace("t = \"1s\"", "t = \"never\"");
+        assert_eq!(by(&never, &[("t", "1s")], "::1", false).as_deref(), Some("/scenario"));
+    }
+
+    #[test]
     fn variables_of_requests_change_no_files() {
         let text = format!("{HEAD}[variables]\nf = \"a.txt\"\nt = \"1s\"\n[[step]]\ncollect = {{ file = \"{{f}}\" }}\n[[step]]\nwait = {{ time = \"{{t}}\" }}\n")
             .replace("[host.b]\naddress = \"127.0.0.1\"\n", "")
             + "[host.b]\naddress = \"127.0.0.1\"\n";
-        let found = Found { name: "x".into(), path: "x.toml".into(), text, distrust: None };
+        let found =
+            Found { name: "x".into(), path: "x.toml".into(), text, distrust: None, doubt: None };
         // Each refusal stands at the field that the request has.
         let by = |set: &[(&str, &str)], host: Option<&str>| {
             let set = set.iter().map(|(n, v)| ((*n).to_owned(), Value::from(*v))).collect();
@@ -687,7 +772,8 @@ mod tests {
         let of = |text: &str| {
             let distrust = Some("x.toml belongs to user 7, who may change it".into());
             let text = text.to_owned();
-            let found = Found { name: "x".into(), path: "x.toml".into(), text, distrust };
+            let found =
+                Found { name: "x".into(), path: "x.toml".into(), text, distrust, doubt: None };
             let refused = of_server(&found, &Variables::new(), &BTreeMap::new(), false, None).err();
             assert_eq!(described(&found).0.error.is_some(), refused.is_some());
             refused.map(|problem| problem.errors[0].given.clone().unwrap())

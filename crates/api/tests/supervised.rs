@@ -310,6 +310,56 @@ fn how_an_experiment_ended_is_told() {
     }
 }
 
+#[test]
+fn one_that_measured_more_and_was_killed_is_told_without_what_it_came_to_before() {
+    // The second session begins and is killed, the third makes a run before, the fourth comes to its end.
+    let script = "session() { echo \"{\\\"session\\\":{\\\"pid\\\":1,\\\"version\\\":\\\"0\\\",\\\"host\\\":\\\"x\\\",\\\"started_at\\\":\\\"$(date -u +%FT%T.%3NZ)\\\"}}\" >> $kept/$id.journal; }\n\
+         one() { echo '{\"key\":\"t#1\",\"run\":{},\"seconds\":1.0}' >> $kept/$id.journal; }\n\
+         case $1 in\n\
+         sweep) sed \"s/ID/$id/g\" $here/head > $kept/$id.journal; one; tell interrupted; sleep 0.01; exit 130;;\n\
+         run) echo x >> $here/tries; session; case $(wc -l < $here/tries) in\n\
+         1) kill -9 $$;; 2) one; echo '2 of 3' >&2; kill -9 $$;; *) tell complete;; esac;;\n\
+         esac";
+    let s = with_script(&format!("{TELL}{script}"));
+    write_outcomes(&s);
+    let mut events = Events::open(connect(s.address), "");
+    let first = ask(s.address, "POST", "/sweeps", &[], Some(&sweep())).expect(201);
+    let path = format!("/experiments/{}", first["id"].as_str().unwrap());
+    let mut until = |state: &str| -> Value {
+        events.until("state", |e| e["id"] == first["id"] && e["state"] == state);
+        get(s.address, &path).expect(200)
+    };
+    let before = until("interrupted");
+    assert_eq!(before["exit_code"], 130);
+    let resume = || ask(s.address, "POST", &format!("{path}/resume"), &[], None).expect(202);
+    // Nothing was measured: what stood before stands.
+    resume();
+    let nothing = until("interrupted");
+    for field in ["ended_at", "exit_code", "verdict", "outcome"] {
+        assert_eq!(nothing[field], before[field], "{field}");
+    }
+    resume();
+    let killed = until("interrupted");
+    let is_right = |told: &Value| {
+        let known = (&told["state"], &told["can_go_on"]);
+        assert_eq!(known, (&json!("interrupted"), &json!(true)), "{told}");
+        for field in ["exit_code", "verdict", "outcome"] {
+            assert!(told[field].is_null(), "{field} of the session before: {told}");
+        }
+    };
+    is_right(&killed);
+    assert_eq!(killed["error"], "its program was killed by signal 9");
+    assert!(killed["ended_at"].as_str() > before["ended_at"].as_str(), "{killed}");
+    // Looked at where it is kept, as a later server does.
+    ask(s.address, "DELETE", &path, &[], None).expect(204);
+    let kept = get(s.address, &path).expect(200);
+    is_right(&kept);
+    assert!(kept["ended_at"].is_null(), "nobody saw it: {kept}");
+    resume();
+    let ended = until("ended");
+    assert_eq!(ended["outcome"]["status"], "complete");
+}
+
 /// The head of a journal as `weir run` begins one; `command` is what its one step runs.
 fn head(id: &str, command: Option<&Path>) -> Head {
     let step = match command {

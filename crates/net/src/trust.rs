@@ -43,7 +43,7 @@ pub enum Distrust {
 }
 
 /// Most links that one path leads through, as the kernel has it.
-const MOST_LINKS: u32 = 40;
+pub const MOST_LINKS: u32 = 40;
 
 /// How a path came to the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

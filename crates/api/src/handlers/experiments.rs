@@ -44,7 +44,7 @@ pub(crate) async fn scenario(State(app): State<Shared>, Part(name): Part) -> Ans
     heavy(&app, move || {
         let found = scenarios::named(&of.config, &name)?;
         let (entry, scenario) = scenarios::described(&found);
-        Ok(ScenarioText { entry, text: found.text, scenario })
+        Ok(ScenarioText { entry, text: found.shown().map(str::to_owned), scenario })
     })
     .await
     .map(Json200)
@@ -146,7 +146,8 @@ fn prepare(
             } else {
                 // The scenario as it was looked at, and beside it what was beside it.
                 let text = scenarios::settled(&found.text, set, scripts)?;
-                scenarios::as_it_runs("/set", &text, &hosts, quick, scripts, &scenario)?;
+                let field = if set.is_empty() { "/scenario" } else { "/set" };
+                scenarios::as_it_runs(field, &text, &hosts, quick, scripts, &scenario)?;
                 std::fs::create_dir(&directory).map_err(failed)?;
                 const NAME: &str = "scenario.settled.json";
                 let entries = std::fs::read_dir(&beside).map_err(failed)?.flatten();

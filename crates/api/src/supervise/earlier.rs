@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
-use weir_experiment::scenario::journal::{Head, look};
+use weir_experiment::scenario::journal::{Head, look, noted};
 use weir_model::experiment::{Experiment, Outcome, Scenario};
 use weir_model::record::Status;
 
@@ -204,6 +204,20 @@ pub(super) fn outcome(app: &App, id: &str) -> Option<Experiment> {
     serde_json::from_str(&text).ok().filter(|found: &Experiment| found.id == id)
 }
 
+/// Lines of runs in an experiment's journal.
+pub(super) fn noted_runs(app: &App, id: &str) -> Option<u64> {
+    let journal = weir_runs::Experiments::of(&app.config.place).journal(id);
+    Some(noted(&journal).ok()?.iter().map(|(_, runs)| runs).sum())
+}
+
+/// Whether a session that began after the kept result was written has made runs: the result is without them.
+fn has_grown_since(kept: &weir_runs::Experiments, id: &str) -> bool {
+    let written = kept.result(id).metadata().and_then(|m| m.modified()).map(clock::of);
+    let sessions = noted(&kept.journal(id)).unwrap_or_default();
+    // Both are of one form, which sorts by time.
+    written.is_ok_and(|at| sessions.iter().any(|(s, runs)| *runs > 0 && s.started_at > at))
+}
+
 /// A kept experiment that is not in the list: it was taken off, or there are more than are taken up.
 pub(super) async fn kept(app: &Shared, id: &str) -> Result<ExperimentState, Problem> {
     let (looking, id) = (app.clone(), id.to_owned());
@@ -281,9 +295,9 @@ fn look_at(app: &App, id: &str) -> Found {
     };
     let why_not = scenario.as_ref().map_err(Clone::clone).and_then(|s| right(app, &head, s)).err();
     let mut state = match &result {
-        Some(found) => of_result(found),
-        // Killed before it told any result. One that this version can't read is told of all the same.
-        None => ExperimentState {
+        Some(found) if !has_grown_since(&kept, id) => of_result(found),
+        // Killed before it told any result of all its runs. One that this version can't read is told of all the same.
+        _ => ExperimentState {
             id: id.into(),
             state: State::Interrupted,
             name: scenario.as_ref().map_or_else(|_| id.into(), |s| s.name.clone()),

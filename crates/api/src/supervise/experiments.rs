@@ -36,10 +36,19 @@ struct Entry {
     is_outcome_kept: bool,
     /// Nothing of it is left to be gone on with.
     has_ended: bool,
-    /// How it stood before it was gone on with, and whether what came of it was kept: that stands where the next session tells nothing.
-    before: Option<(ExperimentState, bool)>,
+    /// How it stood before it was gone on with.
+    before: Option<Before>,
     /// It is off the list, and gone as soon as it has ended.
     is_forgotten: bool,
+}
+
+/// An experiment before it was gone on with: that stands where the next session tells nothing and made no run.
+#[derive(Debug)]
+struct Before {
+    state: ExperimentState,
+    is_outcome_kept: bool,
+    /// Lines of runs in its journal, where that could be read.
+    noted_runs: Option<u64>,
 }
 
 impl Entry {
@@ -67,8 +76,25 @@ impl Experiments {
 
     /// One of them, also one that is being ended off the list; what came of it is there only where this server saw it come.
     fn get(&self, id: &str) -> Result<ExperimentState, Problem> {
-        let found = lock(&self.0).get(id).map(|e| e.state.clone());
-        found.ok_or_else(|| Problem::missing("experiment", id))
+        Ok(self.look(id)?.0)
+    }
+
+    /// The same, and whether what came of it is to be read from where it is kept.
+    fn look(&self, id: &str) -> Result<(ExperimentState, bool), Problem> {
+        let all = lock(&self.0);
+        let entry = all.get(id).ok_or_else(|| Problem::missing("experiment", id))?;
+        let is_elsewhere = entry.is_outcome_kept && entry.state.outcome.is_none();
+        Ok((entry.state.clone(), is_elsewhere))
+    }
+
+    /// One of them, with this that was read of where it is kept, if that is what came of it as it stands now: it may have been gone on
+    /// with since.
+    fn with(&self, id: &str, read: Option<Experiment>) -> Result<ExperimentState, Problem> {
+        let (mut state, is_elsewhere) = self.look(id)?;
+        if is_elsewhere {
+            state.outcome = read.filter(|read| is_told(&state, read));
+        }
+        Ok(state)
     }
 
     pub(super) fn knows(&self, id: &str) -> bool {
@@ -98,7 +124,7 @@ impl Experiments {
         let mut is_forgotten = false;
         self.change(id, |entry| {
             if let Some(before) = entry.before.take() {
-                (entry.state, entry.is_outcome_kept) = before;
+                (entry.state, entry.is_outcome_kept) = (before.state, before.is_outcome_kept);
             }
             is_forgotten = entry.is_forgotten;
         });
@@ -177,28 +203,33 @@ fn remove(path: &Path) {
 
 /// An experiment with what came of it, also one that is off the list and is kept.
 pub(crate) async fn get(app: &Shared, id: &str) -> Result<ExperimentState, Problem> {
-    let Ok(mut state) = app.experiments.get(id) else {
+    let Ok((state, is_elsewhere)) = app.experiments.look(id) else {
         let mut state = earlier::kept(app, id).await?;
-        let (looking, kept) = (app.clone(), id.to_owned());
-        state.outcome = heavy(app, move || Ok(earlier::outcome(&looking, &kept))).await?;
+        // Where there is no verdict, what is kept is not what it came to.
+        if state.verdict.is_some() {
+            let (looking, kept) = (app.clone(), id.to_owned());
+            state.outcome = heavy(app, move || Ok(earlier::outcome(&looking, &kept))).await?;
+        }
         return Ok(state);
     };
-    let is_kept = lock(&app.experiments.0).get(id).is_some_and(|e| e.is_outcome_kept);
-    if state.outcome.is_none() && is_kept {
-        let (looking, kept) = (app.clone(), id.to_owned());
-        let told = (state.state, state.verdict);
-        let outcome = heavy(app, move || {
-            let found = earlier::outcome(&looking, &kept);
-            // Another program has gone on with it since.
-            if found.as_ref().is_some_and(|o| (state_of(o.status), Some(o.outcome)) != told) {
-                earlier::renew(&looking, &kept);
-            }
-            Ok(found)
-        });
-        let outcome = outcome.await?;
-        state = ExperimentState { outcome, ..app.experiments.get(id)? };
+    if !is_elsewhere {
+        return Ok(state);
     }
-    Ok(state)
+    let (looking, kept) = (app.clone(), id.to_owned());
+    let outcome = heavy(app, move || {
+        let found = earlier::outcome(&looking, &kept);
+        // Another program has gone on with it since.
+        if found.as_ref().is_some_and(|found| !is_told(&state, found)) {
+            earlier::renew(&looking, &kept);
+        }
+        Ok(found)
+    });
+    app.experiments.with(id, outcome.await?)
+}
+
+/// Whether this is what an experiment came to that stands so.
+fn is_told(state: &ExperimentState, outcome: &Experiment) -> bool {
+    (state_of(outcome.status), Some(outcome.outcome)) == (state.state, state.verdict)
 }
 
 /// What came of one that has ended.
@@ -322,7 +353,11 @@ pub(crate) async fn resume(app: &Shared, id: &str) -> Result<ExperimentState, Pr
         return Err(Problem::conflict(words));
     }
     let (looking, looked_at) = (app.clone(), id.to_owned());
-    let head = heavy(app, move || earlier::check(&looking, &looked_at, is_of_earlier)).await?;
+    let looked = heavy(app, move || {
+        let head = earlier::check(&looking, &looked_at, is_of_earlier)?;
+        Ok((head, earlier::noted_runs(&looking, &looked_at)))
+    });
+    let (head, noted_runs) = looked.await?;
     {
         let mut all = lock(&app.experiments.0);
         refuse_too_many(&all, app.config.limits.experiments)?;
@@ -332,7 +367,11 @@ pub(crate) async fn resume(app: &Shared, id: &str) -> Result<ExperimentState, Pr
         if !entry.state.state.is_over() {
             return Err(Problem::conflict(format!("experiment {id} has not ended yet")));
         }
-        entry.before = Some((entry.state.clone(), entry.is_outcome_kept));
+        entry.before = Some(Before {
+            state: entry.state.clone(),
+            is_outcome_kept: entry.is_outcome_kept,
+            noted_runs,
+        });
         entry.is_outcome_kept = false;
         entry.state = ExperimentState {
             state: State::Starting,
@@ -410,25 +449,32 @@ async fn watch(app: Shared, id: String, started: Started) {
     let outcome: Option<Experiment> = serde_json::from_str(&printed).ok();
     let kept = weir_runs::Experiments::of(&app.config.place);
     let left = {
-        let id = id.clone();
+        let (app, id) = (app.clone(), id.clone());
         // A journal without a whole result can be gone on from, also that of a program which was killed.
-        tokio::task::spawn_blocking(move || (kept.is_open(&id), kept.result(&id).exists())).await
+        tokio::task::spawn_blocking(move || {
+            (kept.is_open(&id), kept.result(&id).exists(), earlier::noted_runs(&app, &id))
+        })
+        .await
     };
-    let (is_open, has_result) = left.unwrap_or_default();
+    let (is_open, has_result, noted_runs) = left.unwrap_or_default();
     let is_complete = outcome.as_ref().is_some_and(|o| o.status == Status::Complete);
     let can_go_on = is_open && !is_complete;
     let mut given_up = None;
     app.experiments.change(&id, |entry| {
         entry.pid = None;
         entry.has_ended = !can_go_on && (outcome.is_some() || entry.is_of_earlier);
-        // That of an earlier session, where this one told none.
-        entry.is_outcome_kept = outcome.is_none() && has_result;
         let before = entry.before.take();
+        // A result that an earlier session told is without the runs that this one made.
+        let both = before.as_ref().and_then(|before| before.noted_runs.zip(noted_runs));
+        let has_grown = both.is_some_and(|(before, now)| now > before);
+        // That of an earlier session, where this one told none.
+        entry.is_outcome_kept = outcome.is_none() && has_result && !has_grown;
         let state = &mut entry.state;
         let (how, error) = ended(outcome.as_ref(), exit, can_go_on, &printed, &words);
-        // It was refused, or killed before it told anything: what stood before stands.
-        if let Some((before, _)) = before.filter(|_| outcome.is_none()) {
+        // It was refused, or killed before it measured anything: what stood before stands.
+        if let Some(before) = before.filter(|_| outcome.is_none() && !has_grown) {
             let progress = std::mem::take(&mut state.progress);
+            let before = before.state;
             let error = error.map(|why| not_gone_on(before.error.as_deref(), &why));
             *state = ExperimentState { progress, can_go_on, error, ..before };
         } else {
@@ -536,6 +582,47 @@ mod tests {
         assert_eq!(begun.unwrap().state, State::Ending);
     }
 
+    #[tokio::test]
+    async fn what_came_of_it_before_is_not_told_of_one_that_is_being_gone_on_with() {
+        let (_, app) = crate::server::for_tests();
+        let id = "1-x";
+        let text = serde_json::json!({
+            "schema": "weir.experiment/1", "id": id, "version": "0", "name": "x", "started_at": "T",
+            "seconds": 1.0, "status": "interrupted", "command": [], "seed": "0x7", "steps": [], "outcome": "passed",
+        });
+        let kept = weir_runs::Experiments::prepare(&app.config.place).unwrap();
+        kept.keep(id, &text.to_string()).unwrap();
+        app.experiments.take_up(ExperimentState {
+            id: id.into(),
+            state: State::Interrupted,
+            name: "x".into(),
+            title: None,
+            asked_at: "T".into(),
+            ended_at: None,
+            progress: vec![],
+            verdict: Some(Outcome::Passed),
+            outcome: None,
+            exit_code: None,
+            can_go_on: true,
+            error: None,
+        });
+        assert!(get(&app, id).await.unwrap().outcome.is_some());
+        // It is asked for, and gone on with before there is a place to read what is kept.
+        let all = app.heavy.clone().acquire_many_owned(4).await.unwrap();
+        let asking = tokio::spawn({
+            let app = app.clone();
+            async move { get(&app, id).await }
+        });
+        tokio::task::yield_now().await;
+        assert!(!asking.is_finished());
+        app.experiments.change(id, |e| {
+            (e.state.state, e.state.verdict, e.is_outcome_kept) = (State::Starting, None, false);
+        });
+        drop(all);
+        let told = asking.await.unwrap().unwrap();
+        assert_eq!((told.state, told.outcome.is_none()), (State::Starting, true));
+    }
+
     #[test]
     fn what_could_not_be_begun_stands_as_before_or_is_gone_when_it_was_forgotten() {
         let all = Experiments::default();
@@ -556,7 +643,7 @@ mod tests {
             };
             all.take_up(stood.clone());
             all.change(id, |e| {
-                e.before = Some((stood, true));
+                e.before = Some(Before { state: stood, is_outcome_kept: true, noted_runs: None });
                 (e.state.state, e.state.verdict) = (State::Starting, None);
             });
         }

@@ -185,6 +185,36 @@ pub fn look(path: &Path) -> io::Result<(Head, bool)> {
     Ok((head, LockedFile::lock(file).is_err()))
 }
 
+/// The sessions of a journal, each with the number of lines of runs that it noted, those that failed too. It is left as it is, and may grow.
+///
+/// # Errors
+/// As [`look`]; `InvalidData` also when it has over a million lines.
+pub fn noted(path: &Path) -> io::Result<Vec<(Session, u64)>> {
+    /// What a later line says of itself; its runs are not kept in memory.
+    #[derive(Deserialize)]
+    struct Kind {
+        session: Option<Session>,
+    }
+    let file = plain_file::read(path)?;
+    let mut reader = BufReader::new(&file);
+    let (_, head) = head(&mut reader)?;
+    let mut sessions = vec![(head.session, 0)];
+    let mut lines = 0;
+    while let Some(text) = next(&mut reader)? {
+        let Ok(kind) = serde_json::from_str::<Kind>(&text) else { break };
+        lines += 1;
+        if lines > MOST_LINES {
+            return Err(invalid("it has over a million lines"));
+        }
+        match (kind.session, sessions.last_mut()) {
+            (Some(session), _) => sessions.push((session, 0)),
+            (None, Some((_, runs))) => *runs += 1,
+            (None, None) => {}
+        }
+    }
+    Ok(sessions)
+}
+
 impl Journal {
     /// A new one, its owner's alone.
     ///
@@ -485,6 +515,31 @@ mod tests {
 
     fn run(value: f64) -> RunRef {
         RunRef { metrics: [("loss".to_owned(), value)].into(), ..RunRef::default() }
+    }
+
+    #[test]
+    fn what_each_session_noted_is_counted_while_it_runs() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.journal");
+        let mut journal = Journal::create(&path, &head()).unwrap();
+        let counts =
+            || -> Vec<u64> { noted(&path).unwrap().into_iter().map(|(_, runs)| runs).collect() };
+        assert_eq!(counts(), [0]);
+        journal.keep("a", &run(0.1), 1.0).unwrap();
+        journal.go_on(Session::default()).unwrap();
+        assert_eq!(counts(), [1, 0]);
+        journal.keep("b", &run(0.1), 1.0).unwrap();
+        let both = vec![
+            Kept { key: "c".into(), run: run(0.1), seconds: 1.0 },
+            Kept { key: "d".into(), run: run(0.1), seconds: 1.0 },
+        ];
+        journal.keep_line(Line::Unit { unit: "u".into(), runs: both, seconds: 1.0 }).unwrap();
+        // Runs at the same time are one line; one that was cut is none.
+        assert_eq!(counts(), [1, 2]);
+        let mut text = std::fs::read(&path).unwrap();
+        text.pop();
+        std::fs::write(&path, text).unwrap();
+        assert_eq!(counts(), [1, 1]);
     }
 
     #[test]
