@@ -44,7 +44,7 @@ struct Row {
 impl Row {
     fn of(terms: [&str; 4]) -> Self {
         let text = terms.into_iter().filter(|t| !t.is_empty()).collect::<Vec<_>>().join(", ");
-        let laws: Laws = text.parse().unwrap();
+        let laws: Laws = if text.is_empty() { Laws::default() } else { text.parse().unwrap() };
         let connection = Connection {
             transport: Transport::Udp,
             rate: Some("1000pps".parse().unwrap()),

@@ -43,7 +43,7 @@ const LOOK: Duration = Duration::from_millis(50);
 pub(crate) struct UiArgs {
     /// Serve the page and the HTTP API too, here or on ADDRESS:PORT, which without a token has to be a loopback address
     /// [default: 127.0.0.1:9348]
-    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, require_equals = true, default_missing_value = "127.0.0.1:9348", value_parser = address, conflicts_with = "one_off")]
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:9348", value_parser = address, conflicts_with = "one_off")]
     pub(crate) ui: Option<SocketAddr>,
     /// Ask everyone for a token whose hash is in this file; where it is missing it is made with one token, which is
     /// printed once
@@ -290,7 +290,7 @@ const OURS: [(&str, bool); 10] = [
 /// The arguments of the answering side: what was given to this program, without what is this program's.
 fn arguments(words: &[OsString]) -> Vec<OsString> {
     let mut out: Vec<OsString> = vec!["serve".into(), "--json-stream".into()];
-    let mut words = words.iter().skip(1).skip_while(|w| *w != "serve").skip(1);
+    let mut words = words.iter().skip(1).skip_while(|w| *w != "serve").skip(1).peekable();
     while let Some(word) = words.next() {
         let text = word.to_string_lossy();
         let (name, has_value) =
@@ -299,6 +299,9 @@ fn arguments(words: &[OsString]) -> Vec<OsString> {
             Some((_, takes_value)) => {
                 if *takes_value && !has_value {
                     words.next();
+                } else if name == "--ui" && !has_value {
+                    // Its address, if it has one, is no flag; there are no words else.
+                    words.next_if(|next| !next.to_string_lossy().starts_with('-'));
                 }
             }
             None if matches!(name, "--json-stream" | "--timestamps" | "-D" | "-V") => {}
@@ -437,6 +440,7 @@ fn config(args: &ServeArgs, address: SocketAddr) -> Result<Config, CliError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::FromArgMatches;
 
     #[test]
     fn addresses_of_the_page() {
@@ -445,6 +449,21 @@ mod tests {
         assert_eq!(address("[::1]:7").unwrap().to_string(), "[::1]:7");
         assert_eq!(address("::1").unwrap().to_string(), "[::1]:9348");
         assert!(address("example.org:80").is_err() && address("").is_err());
+    }
+
+    #[test]
+    fn the_address_of_the_page_may_stand_apart() {
+        let of = |line: &str| {
+            let command =
+                clap::Command::new("serve").arg(clap::Arg::new("one_off").long("one-off"));
+            let found = UiArgs::augment_args(command).try_get_matches_from(line.split(' ')).ok()?;
+            UiArgs::from_arg_matches(&found).ok()?.ui
+        };
+        let one = |text: &str| Some(text.parse().unwrap());
+        assert_eq!(of("serve --ui 127.0.0.1:80"), one("127.0.0.1:80"));
+        assert_eq!(of("serve --ui=127.0.0.1:80 --ui-host a"), one("127.0.0.1:80"));
+        assert_eq!(of("serve --ui --ui-host a"), one("127.0.0.1:9348"));
+        assert_eq!(of("serve --ui example.org"), None);
     }
 
     #[test]
@@ -476,5 +495,7 @@ mod tests {
             "--max-sessions 3 -B 10.0.0.1"
         );
         assert_eq!(of("weir serve --ui -DV --json-stream --timestamps=%s"), "");
+        assert_eq!(of("weir serve --ui 127.0.0.1:80 -p 9000"), "-p 9000");
+        assert_eq!(of("weir serve -p 9000 --ui [::1]:80"), "-p 9000");
     }
 }
