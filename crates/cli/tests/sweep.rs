@@ -113,6 +113,50 @@ fn a_server_that_dies_ends_a_sweep_with_3_and_the_words_to_go_on() {
     assert!(!out.contains("to go on"), "{out}");
 }
 
+/// Where each point runs once, none of those behind the loss had its peer before: one more run of one that had tells.
+#[test]
+fn a_server_that_dies_ends_a_sweep_of_single_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let server = Server::at(&port);
+    let words = ["sweep", "127.0.0.1", "-p", &port, "--over", "size=100..1200:100", "--in-order"];
+    let words = [&words[..], &["-u", "-b", "500pps", "-k", "100", "--no-latency"]].concat();
+    let mut command = weir(dir.path(), &words);
+    let sweep = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let end = Instant::now() + Duration::from_secs(60);
+    while journal_lines(dir.path()) < 4 && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    drop(server);
+    let output = sweep.wait_with_output().unwrap();
+    let (out, err) = (
+        String::from_utf8_lossy(&output.stdout).into_owned(),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    );
+    assert_eq!(output.status.code(), Some(3), "{out}{err}");
+    let id = out.lines().last().unwrap().strip_prefix("to go on: weir run --resume ").unwrap();
+    let kept = dir.path().join(format!("weir/experiments/{id}.json"));
+    let kept: Value = serde_json::from_str(&std::fs::read_to_string(kept).unwrap()).unwrap();
+    let runs = kept["steps"][0]["runs"].as_array().unwrap();
+    let whole = runs.iter().filter(|r| r["error"].is_null()).count();
+    // The one more is no run of the result.
+    assert_eq!((runs.len(), &kept["status"]), (whole + 3, &"partial".into()), "{kept}");
+    if whole < 9 {
+        let reason = kept["steps"][0]["reason"].as_str().unwrap();
+        let last = format!("one more at size={}", 100 * whole);
+        assert!(reason.contains(&last), "{reason}");
+        let rest = 12 - whole - 3;
+        assert!(reason.contains(&format!(" {rest} were not tried")) || rest == 1, "{reason}");
+    }
+    let (code, out, err) = run(dir.path(), &["runs", "list", "--json"]);
+    assert_eq!(code, Some(0), "{err}");
+    let list: Value = serde_json::from_str(&out).unwrap();
+    assert!(list["runs"].as_array().unwrap().len() <= whole + 1, "{list}");
+    let _server = Server::at(&port);
+    let (code, out, err) = run(dir.path(), &["run", "--resume", id]);
+    assert_eq!(code, Some(0), "{out}{err}");
+}
+
 /// Nothing is measured where the result could not be written.
 #[test]
 fn outputs_that_can_not_be_written_are_refused_before_the_first_run() {
