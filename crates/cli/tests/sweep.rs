@@ -212,6 +212,90 @@ fn outputs_that_can_not_be_written_are_refused_before_the_first_run() {
     assert_eq!(std::fs::read_dir(of("sub")).unwrap().count(), 0);
 }
 
+/// A plan, a scenario, what a step runs, a journal and a result that are read are written over by nothing.
+#[test]
+fn nothing_that_is_read_is_written_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let of = |name: &str| dir.path().join(name).display().to_string();
+    let make = |name: &str, text: &str| std::fs::write(of(name), text).unwrap();
+    make("p.toml", "schema = \"weir.plan/1\"\nhost = \"127.0.0.1\"\nport = 1\n[[connection]]\n");
+    make("script.sh", "#!/bin/sh\n");
+    let scenario = "schema = \"weir.scenario/1\"\nname = \"s\"\n[host.b]\naddress = \"127.0.0.1\"\nport = 1\n\
+                    [[step]]\ntest = {}\nname = \"t\"\n[[step]]\nname = \"r\"\n[step.repeat]\ntimes = 1\n\
+                    [[step.repeat.step]]\ncommand = { run = [\"sh\", \"./script.sh\"] }\n";
+    make("s.toml", scenario);
+    std::fs::create_dir(of("svg")).unwrap();
+    std::fs::hard_link(of("s.toml"), of("svg/a.svg")).unwrap();
+    // An experiment that did not end, and its id.
+    let (code, out, err) = run(dir.path(), &["run", &of("s.toml")]);
+    assert_eq!(code, Some(3), "{out}{err}");
+    let id = out.lines().last().unwrap().rsplit(' ').next().unwrap();
+    let kept = |end: &str| of(&format!("weir/experiments/{id}.{end}"));
+    let text = |path: &str| std::fs::read(path).unwrap();
+    let plan: &[&str] = &["test", "--plan", &of("p.toml")];
+    let sweep: &[&str] = &["sweep", "127.0.0.1", "--plan", &of("p.toml"), "--over", "size=64"];
+    let scenario: &[&str] = &["run", &of("s.toml")];
+    let resume: &[&str] = &["run", "--resume", id];
+    let report: &[&str] = &["report", id];
+    make("key", "x");
+    let key: &[&str] = &["test", "127.0.0.1", "-p", "1", "--key-file", &of("key")];
+    for (command, flag, path, read) in [
+        (plan, "--csv", of("p.toml"), "--plan"),
+        (plan, "--packet-log", of("./p.toml"), "--plan"),
+        (plan, "--save-plan", of("p.toml"), "--plan"),
+        (key, "--csv", of("key"), "--key-file"),
+        (sweep, "--csv", of("p.toml"), "--plan"),
+        (scenario, "--html", of("s.toml"), "FILE"),
+        (scenario, "--csv", of("script.sh"), "a step's command"),
+        (scenario, "--svg", of("svg"), "FILE"),
+        (resume, "--csv", kept("journal"), "--resume"),
+        (resume, "--junit", kept("json"), "--resume"),
+        (report, "-o", kept("json"), "RUN"),
+        (report, "-o", kept("journal"), "RUN"),
+        (report, "-o", of("weir/runs.db"), "RUN"),
+    ] {
+        let is_there = std::path::Path::new(&path).is_file();
+        let before = is_there.then(|| text(&path));
+        let (code, out, err) = run(dir.path(), &[command, &[flag, &path]].concat());
+        assert_eq!(code, Some(2), "{command:?} {flag} {path}: {out}{err}");
+        assert!(err.contains(&format!("another file than that of {read}")), "{flag} {path}: {err}");
+        assert!(err.contains(flag) || flag == "-o", "{err}");
+        assert_eq!(before, is_there.then(|| text(&path)), "{path}");
+    }
+    assert_eq!(text(&of("svg/a.svg")), text(&of("s.toml")));
+}
+
+/// What grows while a test runs goes on behind what is in the file of a descriptor.
+#[test]
+fn rows_of_a_test_go_on_in_a_descriptors_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let _server = Server::at(&port);
+    let all = dir.path().join("all");
+    for (path, redirected) in [("/dev/stdout", ">>all"), ("/dev/fd/3", "3>>all"), ("-", ">>all")] {
+        for flag in ["--csv", "--packet-log"] {
+            if path == "-" && flag != "--csv" {
+                continue;
+            }
+            std::fs::write(&all, "before\n").unwrap();
+            let line = format!(
+                "\"$0\" test 127.0.0.1 -p {port} -u -R -b 100k -k 5 --no-store {flag} {path} {redirected}"
+            );
+            let done = Command::new("sh")
+                .args(["-c", &line, env!("CARGO_BIN_EXE_weir")])
+                .current_dir(dir.path())
+                .output()
+                .unwrap();
+            assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+            let bytes = std::fs::read(&all).unwrap();
+            assert!(bytes.starts_with(b"before\n"), "{flag} {path}");
+            let wanted: &[u8] = if flag == "--csv" { b"\nrun_id" } else { b"weir.packets/1" };
+            let is_there = bytes.windows(wanted.len()).any(|part| part == wanted);
+            assert!(is_there || flag == "--csv" && bytes.len() > 200, "{flag} {path}");
+        }
+    }
+}
+
 /// What is named is replaced, whole, and a device stays one.
 #[test]
 fn files_that_are_named_are_replaced() {
