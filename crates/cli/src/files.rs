@@ -10,14 +10,14 @@ mod way;
 
 use std::fs::{File, Metadata, Permissions};
 use std::io::{self, BufWriter, ErrorKind, Write};
-use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
+use weir_net::output::descriptor;
 use weir_runs::new_beside;
 
 use crate::error::CliError;
-use way::{Way, directory_of, is_fixed, is_one, must_stay, open_there, way};
+use way::{Way, directory_of, is_fixed, is_one, is_trusted, may_write, must_stay, open_there, way};
 
 /// Refuses a file that could not be written, by the flag that names it. Nothing of it is left, nor changed.
 ///
@@ -39,14 +39,24 @@ pub(crate) fn check(flag: &'static str, path: &Path) -> Result<(), CliError> {
     let fail = |e| CliError::io(flag, path)(e);
     let checked = match way(path).map_err(fail)? {
         // Opening a pipe would wait for its reader, or tell it of an end.
-        Way::Through(_) | Way::Descriptor(1 | 2) => Ok(()),
-        Way::Followed | Way::Descriptor(_) => match path.metadata().map_err(fail)?.is_file() {
+        Way::Descriptor(1 | 2) => Ok(()),
+        Way::Through(_) => may_write(path),
+        Way::Followed => match path.metadata().map_err(fail)?.is_file() {
+            true => File::options().write(true).open(path).map(drop),
+            false => may_write(path),
+        },
+        Way::Descriptor(_) => match path.metadata().map_err(fail)?.is_file() {
             true => File::options().append(true).open(path).map(drop),
-            false => Ok(()),
+            false => may_write(path),
         },
         Way::Replaced(None) => probe(path),
         Way::Replaced(Some(there)) => match probe(path) {
             Ok(()) if is_fixed(path, &there) => open_there(path, &there).map(drop),
+            // What nobody may replace, nor write (chattr +i, +a), is not told by its bits; a file for reading can be replaced.
+            Ok(()) => match open_there(path, &there) {
+                Err(e) if e.raw_os_error() == Some(libc::EPERM) => Err(e),
+                _ => Ok(()),
+            },
             Err(e) if must_stay(&e) => open_there(path, &there).map(drop).map_err(|_| e),
             probed => probed,
         },
@@ -109,7 +119,9 @@ pub(crate) fn replace<E: From<io::Error>>(
         (made, _) => made?,
     };
     let done = filled(&file, write)
-        .and_then(|()| Ok(there.as_ref().map_or(Ok(()), |there| keep_access(&file, there))?))
+        .and_then(|()| {
+            Ok(there.as_ref().map_or(Ok(()), |there| keep_access(&file, path, there))?)
+        })
         .and_then(|()| Ok(file.sync_all()?))
         .and_then(|()| Ok(rename(&file, &beside, path, there.as_ref())?));
     // After a rename there is nothing left; the first error is the one to tell.
@@ -128,7 +140,12 @@ pub(crate) fn write_new(path: &Path, text: &str) -> io::Result<()> {
         .and_then(|()| match std::fs::hard_link(&beside, path) {
             // Some file systems have no links. There the name is taken by an empty file, which nothing else can have then.
             Err(e) if e.kind() != ErrorKind::AlreadyExists => {
-                File::create_new(path).and_then(|_| std::fs::rename(&beside, path))
+                File::create_new(path).and_then(|_| {
+                    std::fs::rename(&beside, path).inspect_err(|_| {
+                        // Empty, and of a name that nobody asked for.
+                        let _ = std::fs::remove_file(path);
+                    })
+                })
             }
             linked => linked,
         });
@@ -148,25 +165,16 @@ fn filled<E: From<io::Error>>(
     done
 }
 
-/// A descriptor of this process to write to, by its number and a path that names it. Standard output and error go on where
-/// they are, those of others at the end: what was written before is not touched.
-fn descriptor(number: u32, path: &Path) -> io::Result<File> {
-    match number {
-        1 => {
-            let mut stdout = io::stdout();
-            stdout.flush()?;
-            stdout.as_fd().try_clone_to_owned().map(File::from)
-        }
-        2 => io::stderr().as_fd().try_clone_to_owned().map(File::from),
-        _ => File::options().append(true).open(path),
-    }
-}
-
 /// Gives a new file the owner, the group and the permission bits of the one that it replaces, as far as is permitted. Nobody
-/// may do with it what he could not before: without its group, the group may what all others may.
-fn keep_access(file: &File, there: &Metadata) -> io::Result<()> {
+/// may do with it what he could not before: without its group, the group may what all others may. What anybody may have left in
+/// a directory of everybody's (see [`is_trusted`]) becomes this user's, and nobody else's to write.
+fn keep_access(file: &File, path: &Path, there: &Metadata) -> io::Result<()> {
     let made = file.metadata()?;
     let mut mode = there.mode() & 0o777;
+    if !is_trusted(path, there) {
+        mode = (mode & 0o707 | (mode & 0o007) << 3) & 0o755 | 0o600;
+        return file.set_permissions(Permissions::from_mode(mode));
+    }
     if (made.uid(), made.gid()) != (there.uid(), there.gid()) {
         let kept = fchown(file, Some(there.uid()), Some(there.gid()));
         if kept.or_else(|_| fchown(file, None, Some(there.gid()))).is_err() {
@@ -263,13 +271,11 @@ mod tests {
         let refused = check("--csv", Path::new("/proc/self/x.csv")).unwrap_err();
         let text = refused.chain();
         assert!(text.starts_with("--csv /proc/self/x.csv: "), "{text}");
-        if weir_net::namespace::effective_user_id() != 0 {
-            let dir = tempfile::tempdir().unwrap();
-            let closed = std::fs::Permissions::from_mode(0o500);
-            std::fs::set_permissions(dir.path(), closed).unwrap();
-            assert_eq!(check("--csv", &dir.path().join("x")).unwrap_err().exit_code(), 4);
-            assert_eq!(check_directory("--svg", &dir.path().join("x")).unwrap_err().exit_code(), 4);
-        }
+        as_nobody("what_is_not_permitted_is_4", |dir| {
+            std::fs::set_permissions(dir, Permissions::from_mode(0o500)).unwrap();
+            assert_eq!(check("--csv", &dir.join("x")).unwrap_err().exit_code(), 4);
+            assert_eq!(check_directory("--svg", &dir.join("x")).unwrap_err().exit_code(), 4);
+        });
     }
 
     #[test]
@@ -313,28 +319,132 @@ mod tests {
         assert_eq!(names(dir.path()).len(), 0);
     }
 
+    /// Does something in a directory of one's own as a user who is not root: this one, or, of root, another in a thread of its
+    /// own, as the kernel has users by the thread.
+    fn as_nobody(name: &str, act: impl FnOnce(&Path) + Send) {
+        let dir = tempfile::tempdir().unwrap();
+        let is_root = weir_net::namespace::effective_user_id() == 0;
+        let in_thread = || {
+            if is_root {
+                let nobody = rustix::thread::Uid::from_raw(65_534);
+                std::os::unix::fs::chown(dir.path(), Some(65_534), None).unwrap();
+                if let Err(e) = rustix::thread::set_thread_res_uid(nobody, nobody, nobody) {
+                    println!("SKIPPED {name}: another user can't be taken: {e}");
+                    return;
+                }
+            }
+            act(dir.path());
+        };
+        std::thread::scope(|scope| scope.spawn(in_thread).join()).unwrap();
+        std::fs::set_permissions(dir.path(), Permissions::from_mode(0o700)).unwrap();
+    }
+
     /// Who may write a file, but not beside it, writes it where it is; who may do neither is told so before anything is measured.
     /// Root may do both everywhere.
     #[test]
     fn a_file_in_a_closed_directory_is_written_where_it_is() {
-        if weir_net::namespace::effective_user_id() == 0 {
+        as_nobody("a_file_in_a_closed_directory_is_written_where_it_is", |dir| {
+            let (path, closed) = (dir.join("x"), dir.join("y"));
+            std::fs::write(&path, "something longer").unwrap();
+            std::fs::write(&closed, "old").unwrap();
+            // One that is for reading only can be replaced where another can take its name.
+            std::fs::set_permissions(&closed, Permissions::from_mode(0o400)).unwrap();
+            check("--csv", &closed).unwrap();
+            std::fs::set_permissions(dir, Permissions::from_mode(0o500)).unwrap();
+            check("--csv", &path).unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), "something longer");
+            write("--csv: write", &path, "new").unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
+            assert_eq!(check("--csv", &closed).unwrap_err().exit_code(), 4);
+            assert_eq!(write("--csv: write", &closed, "new").unwrap_err().exit_code(), 4);
+            assert_eq!(std::fs::read_to_string(&closed).unwrap(), "old");
+            assert_eq!(names(dir), ["x", "y"]);
+        });
+    }
+
+    /// A pipe or a device that is another's is not opened to see whether it may be written.
+    #[test]
+    fn what_is_written_to_as_it_is_has_to_be_permitted() {
+        as_nobody("what_is_written_to_as_it_is_has_to_be_permitted", |dir| {
+            let (pipe, link) = (dir.join("pipe"), dir.join("link"));
+            assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+            symlink(&pipe, &link).unwrap();
+            for path in [&pipe, &link] {
+                std::fs::set_permissions(&pipe, Permissions::from_mode(0o600)).unwrap();
+                check("--csv", path).unwrap();
+                std::fs::set_permissions(&pipe, Permissions::from_mode(0o400)).unwrap();
+                assert_eq!(check("--csv", path).unwrap_err().exit_code(), 4);
+            }
+        });
+    }
+
+    /// Attributes keep root, too, from replacing a file and from writing it.
+    #[test]
+    fn a_file_that_nobody_may_change_is_refused_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x");
+        for attribute in ["i", "a"] {
+            std::fs::write(&path, "old").unwrap();
+            let set = |how: &str| {
+                let mut chattr = std::process::Command::new("chattr");
+                let done = chattr.arg(format!("{how}{attribute}")).arg(&path).output();
+                done.is_ok_and(|done| done.status.success())
+            };
+            if !set("+") {
+                println!(
+                    "SKIPPED a_file_that_nobody_may_change_is_refused_before: no attributes to be had here"
+                );
+                return;
+            }
+            let refused = check("--csv", &path);
+            let kept = std::fs::read_to_string(&path).unwrap();
+            assert!(set("-"));
+            assert_eq!((refused.unwrap_err().exit_code(), kept.as_str()), (4, "old"));
+            assert_eq!(names(dir.path()), ["x"]);
+        }
+    }
+
+    /// In a directory like `/tmp` anybody may leave a file by the name of a result: it is not his for that.
+    #[test]
+    fn a_file_that_another_left_for_everybody_is_taken_from_him() {
+        let name = "a_file_that_another_left_for_everybody_is_taken_from_him";
+        if weir_net::namespace::effective_user_id() != 0 {
+            println!("SKIPPED {name}: needs root");
             return;
         }
         let dir = tempfile::tempdir().unwrap();
-        let (path, closed) = (dir.path().join("x"), dir.path().join("y"));
-        std::fs::write(&path, "something longer").unwrap();
-        std::fs::write(&closed, "old").unwrap();
-        std::fs::set_permissions(&closed, Permissions::from_mode(0o400)).unwrap();
-        std::fs::set_permissions(dir.path(), Permissions::from_mode(0o500)).unwrap();
-        check("--csv", &path).unwrap();
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "something longer");
-        write("--csv: write", &path, "new").unwrap();
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
-        assert_eq!(check("--csv", &closed).unwrap_err().exit_code(), 4);
-        assert_eq!(write("--csv: write", &closed, "new").unwrap_err().exit_code(), 4);
-        assert_eq!(std::fs::read_to_string(&closed).unwrap(), "old");
-        std::fs::set_permissions(dir.path(), Permissions::from_mode(0o700)).unwrap();
-        assert_eq!(names(dir.path()), ["x", "y"]);
+        let path = dir.path().join("x");
+        // A directory's bits, the file's, and the owner and bits of what replaces it.
+        for (directory, mode, wanted) in [
+            (0o1777, 0o666, (0, 0o644)),
+            (0o1777, 0o600, (0, 0o600)),
+            (0o1777, 0o060, (0, 0o600)),
+            (0o0777, 0o666, (1234, 0o666)),
+            (0o1755, 0o640, (1234, 0o640)),
+        ] {
+            std::fs::set_permissions(dir.path(), Permissions::from_mode(directory)).unwrap();
+            std::fs::write(&path, "old").unwrap();
+            std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            std::os::unix::fs::chown(&path, Some(1234), Some(2345)).unwrap();
+            write("--csv: write", &path, "new").unwrap();
+            let found = path.metadata().unwrap();
+            assert_eq!((found.uid(), found.mode() & 0o777), wanted, "{directory:o} {mode:o}");
+            std::fs::remove_file(&path).unwrap();
+        }
+    }
+
+    /// A name may be as long as names can be: what is written beside it has one of its own.
+    #[test]
+    fn a_long_name_is_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x".repeat(255));
+        for text in ["one", "two"] {
+            check("--csv", &path).unwrap();
+            write("--csv: write", &path, text).unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+        }
+        write_new(&dir.path().join("y".repeat(255)), "new").unwrap();
+        assert_eq!(names(dir.path()).len(), 2);
     }
 
     /// What is written into the file that has the name, when no other can take it, is what was written beside it.

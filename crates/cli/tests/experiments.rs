@@ -527,6 +527,20 @@ fn a_killed_sweep_goes_on_where_it_was() {
     assert_eq!(kept["runs"].as_array().unwrap().len(), 8, "{kept}");
 }
 
+/// Ids of programs that were started with this home, and whose command lines hold these words.
+fn pids_of(home: &Path, words: &str) -> Vec<String> {
+    let wanted = format!("XDG_DATA_HOME={}", home.display());
+    let read = |path: PathBuf| {
+        String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).replace('\0', " ")
+    };
+    let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok).map(|e| e.path());
+    processes
+        .filter(|process| read(process.join("environ")).contains(&wanted))
+        .filter(|process| read(process.join("cmdline")).contains(words))
+        .filter_map(|process| Some(process.file_name()?.to_str()?.to_owned()))
+        .collect()
+}
+
 /// Programs that were started with this home, by their command lines.
 fn left_of(home: &Path) -> Vec<String> {
     let wanted = format!("XDG_DATA_HOME={}", home.display());
@@ -664,6 +678,48 @@ fn a_lab_that_loses_nearly_all_has_no_peer_that_is_gone() {
     assert!(error.starts_with("the path lost too much (emulator middle: loss 99.9%): "), "{error}");
     assert_eq!(step["points"][1]["runs"], 1, "{out}");
     assert_eq!(output.status.code(), Some(5), "a point without figures is none that failed: {out}");
+}
+
+/// Laws keep packets from coming through, and refuse no connection: a server of the lab that is gone ends the sweep, though its
+/// points change the path, and what is missing can be made.
+#[test]
+fn a_lab_server_that_dies_ends_a_sweep_of_laws() {
+    let Some(_turn) = turn("a_lab_server_that_dies_ends_a_sweep_of_laws") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let words = ["sweep", "--lab", "--over", "loss=0,1", "--both", "delay 1ms, loss {loss}%"];
+    let more = ["--runs", "8", "-u", "-b", "500pps", "-k", "100", "--no-latency", "--json"];
+    let mut command = weir(dir.path(), &[&words[..], &more].concat());
+    let piped = std::process::Stdio::piped;
+    let sweep = command.stdout(piped()).stderr(piped()).spawn().unwrap();
+    let lines = || {
+        let entries = std::fs::read_dir(dir.path().join("weir/experiments"));
+        let journals = entries.into_iter().flatten().filter_map(|e| Some(e.ok()?.path()));
+        let mut journals = journals.filter(|path| path.extension().is_some_and(|x| x == "journal"));
+        let text = journals.next().and_then(|path| std::fs::read_to_string(path).ok());
+        text.unwrap_or_default().lines().count()
+    };
+    let end = Instant::now() + Duration::from_secs(60);
+    while lines() < 3 && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let servers = pids_of(dir.path(), " serve ");
+    assert!(!servers.is_empty());
+    for pid in servers {
+        Command::new("kill").args(["-KILL", &pid]).status().unwrap();
+    }
+    let output = sweep.wait_with_output().unwrap();
+    let out = String::from_utf8_lossy(&output.stdout).into_owned();
+    let err = String::from_utf8_lossy(&output.stderr).into_owned();
+    let result: Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}{err}"));
+    assert_eq!(output.status.code(), Some(3), "{out}{err}");
+    assert_eq!((&result["status"], &result["outcome"]), (&"partial".into(), &"error".into()));
+    assert!(err.contains("to go on: weir run --resume "), "{err}");
+    let runs = result["steps"][0]["runs"].as_array().unwrap();
+    let whole = runs.iter().filter(|r| r["error"].is_null()).count();
+    // One at most was lost in another way: by silence, in the middle.
+    assert!(whole >= 2 && runs.len() <= whole + 4, "{out}");
+    let (output, out, err) = run(dir.path(), &["run", "--resume", "last"]);
+    assert_eq!(output.status.code(), Some(0), "{out}{err}");
 }
 
 /// A comparison of nothing is no comparison that passed.

@@ -113,6 +113,50 @@ fn a_server_that_dies_ends_a_sweep_with_3_and_the_words_to_go_on() {
     assert!(!out.contains("to go on"), "{out}");
 }
 
+/// Where each point runs once, none of those behind the loss had its peer before: one more run of one that had tells.
+#[test]
+fn a_server_that_dies_ends_a_sweep_of_single_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let server = Server::at(&port);
+    let words = ["sweep", "127.0.0.1", "-p", &port, "--over", "size=100..1200:100", "--in-order"];
+    let words = [&words[..], &["-u", "-b", "500pps", "-k", "100", "--no-latency"]].concat();
+    let mut command = weir(dir.path(), &words);
+    let sweep = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let end = Instant::now() + Duration::from_secs(60);
+    while journal_lines(dir.path()) < 4 && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    drop(server);
+    let output = sweep.wait_with_output().unwrap();
+    let (out, err) = (
+        String::from_utf8_lossy(&output.stdout).into_owned(),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    );
+    assert_eq!(output.status.code(), Some(3), "{out}{err}");
+    let id = out.lines().last().unwrap().strip_prefix("to go on: weir run --resume ").unwrap();
+    let kept = dir.path().join(format!("weir/experiments/{id}.json"));
+    let kept: Value = serde_json::from_str(&std::fs::read_to_string(kept).unwrap()).unwrap();
+    let runs = kept["steps"][0]["runs"].as_array().unwrap();
+    let whole = runs.iter().filter(|r| r["error"].is_null()).count();
+    // The one more is no run of the result.
+    assert_eq!((runs.len(), &kept["status"]), (whole + 3, &"partial".into()), "{kept}");
+    if whole < 9 {
+        let reason = kept["steps"][0]["reason"].as_str().unwrap();
+        let last = format!("one more at size={}", 100 * whole);
+        assert!(reason.contains(&last), "{reason}");
+        let rest = 12 - whole - 3;
+        assert!(reason.contains(&format!(" {rest} were not tried")) || rest == 1, "{reason}");
+    }
+    let (code, out, err) = run(dir.path(), &["runs", "list", "--json"]);
+    assert_eq!(code, Some(0), "{err}");
+    let list: Value = serde_json::from_str(&out).unwrap();
+    assert!(list["runs"].as_array().unwrap().len() <= whole + 1, "{list}");
+    let _server = Server::at(&port);
+    let (code, out, err) = run(dir.path(), &["run", "--resume", id]);
+    assert_eq!(code, Some(0), "{out}{err}");
+}
+
 /// Nothing is measured where the result could not be written.
 #[test]
 fn outputs_that_can_not_be_written_are_refused_before_the_first_run() {
@@ -166,6 +210,90 @@ fn outputs_that_can_not_be_written_are_refused_before_the_first_run() {
     assert!(!dir.path().join("weir").exists());
     assert_eq!(std::fs::read_to_string(of("file")).unwrap(), "old");
     assert_eq!(std::fs::read_dir(of("sub")).unwrap().count(), 0);
+}
+
+/// A plan, a scenario, what a step runs, a journal and a result that are read are written over by nothing.
+#[test]
+fn nothing_that_is_read_is_written_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let of = |name: &str| dir.path().join(name).display().to_string();
+    let make = |name: &str, text: &str| std::fs::write(of(name), text).unwrap();
+    make("p.toml", "schema = \"weir.plan/1\"\nhost = \"127.0.0.1\"\nport = 1\n[[connection]]\n");
+    make("script.sh", "#!/bin/sh\n");
+    let scenario = "schema = \"weir.scenario/1\"\nname = \"s\"\n[host.b]\naddress = \"127.0.0.1\"\nport = 1\n\
+                    [[step]]\ntest = {}\nname = \"t\"\n[[step]]\nname = \"r\"\n[step.repeat]\ntimes = 1\n\
+                    [[step.repeat.step]]\ncommand = { run = [\"sh\", \"./script.sh\"] }\n";
+    make("s.toml", scenario);
+    std::fs::create_dir(of("svg")).unwrap();
+    std::fs::hard_link(of("s.toml"), of("svg/a.svg")).unwrap();
+    // An experiment that did not end, and its id.
+    let (code, out, err) = run(dir.path(), &["run", &of("s.toml")]);
+    assert_eq!(code, Some(3), "{out}{err}");
+    let id = out.lines().last().unwrap().rsplit(' ').next().unwrap();
+    let kept = |end: &str| of(&format!("weir/experiments/{id}.{end}"));
+    let text = |path: &str| std::fs::read(path).unwrap();
+    let plan: &[&str] = &["test", "--plan", &of("p.toml")];
+    let sweep: &[&str] = &["sweep", "127.0.0.1", "--plan", &of("p.toml"), "--over", "size=64"];
+    let scenario: &[&str] = &["run", &of("s.toml")];
+    let resume: &[&str] = &["run", "--resume", id];
+    let report: &[&str] = &["report", id];
+    make("key", "x");
+    let key: &[&str] = &["test", "127.0.0.1", "-p", "1", "--key-file", &of("key")];
+    for (command, flag, path, read) in [
+        (plan, "--csv", of("p.toml"), "--plan"),
+        (plan, "--packet-log", of("./p.toml"), "--plan"),
+        (plan, "--save-plan", of("p.toml"), "--plan"),
+        (key, "--csv", of("key"), "--key-file"),
+        (sweep, "--csv", of("p.toml"), "--plan"),
+        (scenario, "--html", of("s.toml"), "FILE"),
+        (scenario, "--csv", of("script.sh"), "a step's command"),
+        (scenario, "--svg", of("svg"), "FILE"),
+        (resume, "--csv", kept("journal"), "--resume"),
+        (resume, "--junit", kept("json"), "--resume"),
+        (report, "-o", kept("json"), "RUN"),
+        (report, "-o", kept("journal"), "RUN"),
+        (report, "-o", of("weir/runs.db"), "RUN"),
+    ] {
+        let is_there = std::path::Path::new(&path).is_file();
+        let before = is_there.then(|| text(&path));
+        let (code, out, err) = run(dir.path(), &[command, &[flag, &path]].concat());
+        assert_eq!(code, Some(2), "{command:?} {flag} {path}: {out}{err}");
+        assert!(err.contains(&format!("another file than that of {read}")), "{flag} {path}: {err}");
+        assert!(err.contains(flag) || flag == "-o", "{err}");
+        assert_eq!(before, is_there.then(|| text(&path)), "{path}");
+    }
+    assert_eq!(text(&of("svg/a.svg")), text(&of("s.toml")));
+}
+
+/// What grows while a test runs goes on behind what is in the file of a descriptor.
+#[test]
+fn rows_of_a_test_go_on_in_a_descriptors_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let _server = Server::at(&port);
+    let all = dir.path().join("all");
+    for (path, redirected) in [("/dev/stdout", ">>all"), ("/dev/fd/3", "3>>all"), ("-", ">>all")] {
+        for flag in ["--csv", "--packet-log"] {
+            if path == "-" && flag != "--csv" {
+                continue;
+            }
+            std::fs::write(&all, "before\n").unwrap();
+            let line = format!(
+                "\"$0\" test 127.0.0.1 -p {port} -u -R -b 100k -k 5 --no-store {flag} {path} {redirected}"
+            );
+            let done = Command::new("sh")
+                .args(["-c", &line, env!("CARGO_BIN_EXE_weir")])
+                .current_dir(dir.path())
+                .output()
+                .unwrap();
+            assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+            let bytes = std::fs::read(&all).unwrap();
+            assert!(bytes.starts_with(b"before\n"), "{flag} {path}");
+            let wanted: &[u8] = if flag == "--csv" { b"\nrun_id" } else { b"weir.packets/1" };
+            let is_there = bytes.windows(wanted.len()).any(|part| part == wanted);
+            assert!(is_there || flag == "--csv" && bytes.len() > 200, "{flag} {path}");
+        }
+    }
 }
 
 /// What is named is replaced, whole, and a device stays one.

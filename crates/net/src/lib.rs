@@ -47,6 +47,8 @@ pub mod interface;
 #[cfg(target_os = "linux")]
 pub mod namespace;
 #[cfg(target_os = "linux")]
+pub mod output;
+#[cfg(target_os = "linux")]
 pub mod plain_file;
 #[cfg(target_os = "linux")]
 pub mod poll;

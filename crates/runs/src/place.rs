@@ -219,8 +219,8 @@ pub fn new_beside(path: &Path, is_private: bool) -> std::io::Result<(std::fs::Fi
     for _ in 0..16 {
         // Each is keyed with numbers that the system drew.
         let number = std::hash::RandomState::new().build_hasher().finish();
-        let mut name = path.as_os_str().to_owned();
-        name.push(format!(".{number:016x}.part"));
+        // One of its own: that of the file may be as long as names can be.
+        let name = path.with_file_name(format!(".weir-{number:016x}.part"));
         let mut options = std::fs::OpenOptions::new();
         options.write(true).create_new(true);
         #[cfg(unix)]
@@ -230,7 +230,7 @@ pub fn new_beside(path: &Path, is_private: bool) -> std::io::Result<(std::fs::Fi
         );
         match options.open(&name) {
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
-            made => return made.map(|file| (file, PathBuf::from(name))),
+            made => return made.map(|file| (file, name)),
         }
     }
     Err(std::io::Error::from(std::io::ErrorKind::AlreadyExists))

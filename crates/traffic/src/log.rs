@@ -22,7 +22,7 @@ pub(crate) struct LogFile {
 /// Opens a packet log.
 pub(crate) fn open(path: &Path) -> Result<PacketLog, TrafficError> {
     let failed = |source| TrafficError::File { what: "packet log", path: path.into(), source };
-    let file = File::create(path).map_err(failed)?;
+    let file = weir_net::output::begin(path).map_err(failed)?;
     let metadata = serde_json::json!({
         "schema": "weir.packets/1",
         "version": env!("CARGO_PKG_VERSION"),

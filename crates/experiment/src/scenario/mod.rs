@@ -224,7 +224,8 @@ pub enum Happening<'a> {
         /// Time that the rest of the step will take, by the runs so far.
         left: Option<Duration>,
     },
-    /// The first stage of a point told how many runs its precision needs.
+    /// The first stage of a point told how many runs its precision needs; or a point ran once more, to see whether its peer is
+    /// still there.
     Planned {
         /// Its step.
         step: &'a str,

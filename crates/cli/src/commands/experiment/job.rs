@@ -10,7 +10,7 @@ use weir_experiment::scenario::journal::{Head, JOURNAL_SCHEMA, Journal, Session}
 use weir_experiment::scenario::{
     self, Ended, Files, Happening, Options, ScenarioError, Words, check_unless, text,
 };
-use weir_model::experiment::{Action, Experiment, HostSpec, Outcome, Scenario, Variables};
+use weir_model::experiment::{Action, Experiment, HostSpec, Outcome, Scenario, Step, Variables};
 use weir_model::record::Status;
 use weir_model::units::Seed;
 use weir_runs::{Experiments, Place};
@@ -78,15 +78,27 @@ impl Job {
         })
     }
 
-    /// The files that it was read from.
-    fn inputs(&self, files: &Files) -> Vec<(&'static str, PathBuf)> {
+    /// The files that it was read from, those that its commands name, and those that it goes on from.
+    fn inputs(&self, files: &Files) -> Result<Vec<(&'static str, PathBuf)>, CliError> {
+        let mut named = vec![];
+        steps_files(&self.scenario.steps, &mut named);
+        let named = named.into_iter().map(|name| self.directory.join(name));
+        let named = named.filter(|path| path.is_file()).map(|path| ("a step's command", path));
+        let kept = match &self.earlier {
+            Some((_, head)) => {
+                let place = Place::of_this_user().map_err(RunsError::from)?;
+                let kept = Experiments::of(&place);
+                vec![("--resume", kept.journal(&head.id)), ("--resume", kept.result(&head.id))]
+            }
+            None => vec![],
+        };
         let keys = self.hosts.values().chain(self.scenario.hosts.values());
         let keys = keys.filter_map(|host| host.key_file.as_deref()).map(|k| self.directory.join(k));
         let keys = keys.map(|path| ("a host's key", path));
         let plan = self.plan_file.iter().map(|plan| ("--plan", plan.clone()));
         let read = files.paths().into_iter().map(|path| ("the scenario's files", path));
         let file = self.file.iter().map(|file| ("FILE", file.clone()));
-        file.chain(plan).chain(read).chain(keys).collect()
+        Ok(file.chain(plan).chain(read).chain(keys).chain(named).chain(kept).collect())
     }
 
     /// What is wrong with it, by the flags that made it.
@@ -100,6 +112,19 @@ impl Job {
             }
             (_, error) => error,
         })
+    }
+}
+
+/// Words of commands that may be files, and files that are collected, of all steps.
+fn steps_files<'s>(steps: &'s [Step], out: &mut Vec<&'s str>) {
+    for step in steps {
+        match step.action() {
+            Some(Action::Command(command)) => out.extend(command.run.iter().map(String::as_str)),
+            Some(Action::Collect(collect)) => out.extend(collect.file.as_deref()),
+            Some(Action::Parallel(steps)) => steps_files(steps, out),
+            Some(Action::Repeat(repeat)) => steps_files(&repeat.steps, out),
+            _ => {}
+        }
     }
 }
 
@@ -175,7 +200,7 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
         Err(ScenarioError::Stopped) => return Ok(nothing_run(&stop)),
         Err(error) => return Err(job.refused(error)),
     };
-    check_inputs(args, &job.inputs(&files))?;
+    check_inputs(args, &job.inputs(&files)?)?;
     if is_stopped() {
         return Ok(nothing_run(&stop));
     }

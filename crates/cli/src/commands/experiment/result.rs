@@ -64,7 +64,18 @@ pub(super) fn check_inputs(
     inputs: &[(&'static str, PathBuf)],
 ) -> Result<(), CliError> {
     let read = inputs.iter().map(|(flag, path)| Named { flag, path, is_written: false });
-    apart(&read.chain(outputs(args)).collect::<Vec<_>>())
+    // Which figures there will be is not known yet: none that is there already may be read.
+    let entries = args.svg.iter().filter_map(|directory| std::fs::read_dir(directory).ok());
+    let figures: Vec<PathBuf> = entries
+        .flat_map(|entries| entries.filter_map(|entry| Some(entry.ok()?.path())))
+        .filter(|path| path.extension().is_some_and(|e| e == "svg"))
+        .collect();
+    let figures = figures.iter().map(|path| Named { flag: "--svg", path, is_written: true });
+    let svg = args.svg.iter().map(|path| Named { flag: "--svg", path, is_written: true });
+    let read: Vec<_> = read.collect();
+    let is_svg_read = |figure: &Named<'_>| apart(&[&read[..], &[*figure]].concat());
+    figures.chain(svg).try_for_each(|figure| is_svg_read(&figure))?;
+    apart(&[read, outputs(args)].concat())
 }
 
 /// Refuses what could not be written at the end, before anything is measured.

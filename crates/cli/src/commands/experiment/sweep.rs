@@ -241,12 +241,14 @@ fn scenario(
         spin: general.spin.map(|time| Span(time.as_nanos() as u64)),
     };
     let key_file = test.key.key_file.as_ref().map(|p| p.display().to_string());
-    if test.key.key.is_some() || test.key.passphrase_file.is_some() {
-        return Err(CliError::flag(
-            "--key",
-            "given",
-            "--key-file or WEIR_KEY: what is repeated is kept in a file",
-        ));
+    let keys = [
+        (test.key.key.is_some(), "--key"),
+        (test.key.passphrase_file.is_some(), "--passphrase-file"),
+    ];
+    if let Some((_, flag)) = keys.iter().find(|(given, _)| *given) {
+        let given = "given with several runs";
+        let accepted = "--key-file or WEIR_KEY: what is repeated is kept in a file";
+        return Err(CliError::flag(flag, given, accepted));
     }
     let title = test.output.title.clone().unwrap_or_else(|| match grid.over.is_empty() {
         true => title_of(&grid, test.host.as_deref()),
@@ -397,6 +399,8 @@ mod tests {
             "--control-socket /x",
             "--nominal auto",
             "--connect-timeout 1s",
+            "--key 0",
+            "--passphrase-file /x",
         ] {
             let line = ["x", "h"].into_iter().chain(words.split(' '));
             let test = Line::try_parse_from(line).unwrap().test;

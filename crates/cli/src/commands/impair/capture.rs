@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use weir_emulator::Ending;
 use weir_emulator::replay::Replay;
+use weir_net::output::{begin, look};
 
 use super::args::RunArgs;
 use super::files::{self, Named};
@@ -90,8 +91,8 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
 
 /// A file that stays what it is until something is written: an input that is no capture costs nobody an earlier result.
 enum Untouched {
-    /// There already, as it was.
-    Before(File),
+    /// There already, as it was; what is in it is removed where that is so.
+    Before(File, bool),
     /// Not there yet.
     Absent(PathBuf),
     /// Written to.
@@ -100,19 +101,19 @@ enum Untouched {
 
 impl Untouched {
     fn open(path: &Path) -> std::io::Result<Untouched> {
-        match File::options().write(true).open(path) {
+        match look(path) {
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(Untouched::Absent(path.into())),
-            file => file.map(Untouched::Before),
+            found => found.map(|(file, is_emptied)| Untouched::Before(file, is_emptied)),
         }
     }
 
     fn begun(&mut self) -> std::io::Result<&mut File> {
         let file = match self {
             Untouched::Begun(file) => return Ok(file),
-            Untouched::Absent(path) => File::create(path)?,
-            Untouched::Before(file) => {
-                // A device or a pipe has no length to cut.
-                if file.metadata()?.is_file() {
+            Untouched::Absent(path) => begin(path)?,
+            Untouched::Before(file, is_emptied) => {
+                // A device or a pipe has no length to cut, and a descriptor's file is written on.
+                if *is_emptied {
                     file.set_len(0)?;
                 }
                 file.try_clone()?
@@ -131,7 +132,7 @@ impl Write for Untouched {
     fn flush(&mut self) -> std::io::Result<()> {
         match self {
             Untouched::Begun(file) => file.flush(),
-            Untouched::Before(_) | Untouched::Absent(_) => Ok(()),
+            Untouched::Before(..) | Untouched::Absent(_) => Ok(()),
         }
     }
 }

@@ -21,7 +21,8 @@ enum Identity {
     Place(PathBuf),
 }
 
-/// A file that is named on the command line; `-` is a stream.
+/// A file that is named on the command line, or by what it names; `-` is a stream.
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Named<'a> {
     pub(crate) flag: &'static str,
     pub(crate) path: &'a Path,

@@ -64,12 +64,12 @@ pub(crate) fn run(args: &ReportArgs) -> Result<i32, CliError> {
     if let (Some(_), Format::Html | Format::Md) = (&args.figure, args.format) {
         return Err(CliError::flag("--figure", "with a page", "--format svg or csv"));
     }
-    let read =
-        subject::files(&args.runs).map(|path| Named { flag: "RUN", path, is_written: false });
-    let output = args.output.as_deref();
-    let written = output.map(|path| Named { flag: "--output", path, is_written: true });
-    apart(&read.chain(written).collect::<Vec<_>>())?;
+    // Before standard input is waited for; what ids lead to is known later.
+    let mut read: Vec<PathBuf> = subject::files(&args.runs).map(Into::into).collect();
+    apart_from(&read, args.output.as_deref())?;
     let subject = Subject::read(&args.runs)?;
+    read.extend(subject.kept());
+    apart_from(&read, args.output.as_deref())?;
     if let Some(id) = subject.experiment_of_last(&args.runs) {
         note(&format!("this run is part of an experiment: weir report {id} shows all of it"));
     }
@@ -121,9 +121,16 @@ pub(crate) fn run(args: &ReportArgs) -> Result<i32, CliError> {
                 (Subject::Experiment(experiment), Format::Csv) => Some(experiment_csv(experiment)),
                 _ => None,
             };
-            charts(&document, format, table, &directory, may_replace)
+            charts(&document, format, table, &directory, may_replace, &read)
         }
     }
+}
+
+/// Refuses an output that is one of the files that were read.
+fn apart_from(read: &[PathBuf], output: Option<&Path>) -> Result<(), CliError> {
+    let read = read.iter().map(|path| Named { flag: "RUN", path, is_written: false });
+    let written = output.map(|path| Named { flag: "--output", path, is_written: true });
+    apart(&read.chain(written).collect::<Vec<_>>())
 }
 
 /// Writes each chart, and a table if there is one, into a directory, which is made where it is missing.
@@ -133,6 +140,7 @@ fn charts(
     table: Option<String>,
     directory: &Path,
     may_replace: bool,
+    read: &[PathBuf],
 ) -> Result<i32, CliError> {
     let end = if format == Format::Svg { "svg" } else { "csv" };
     let mut files: Vec<(PathBuf, String)> = document
@@ -148,6 +156,7 @@ fn charts(
         ));
     }
     // All or nothing, as far as can be told before.
+    files.iter().try_for_each(|(path, _)| apart_from(read, Some(path)))?;
     if let Some((path, _)) =
         files.iter().find(|(path, _)| !may_replace && path.symlink_metadata().is_ok())
     {

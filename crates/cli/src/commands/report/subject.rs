@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use weir_model::experiment::{EXPERIMENT_SCHEMA, Experiment};
@@ -87,6 +87,17 @@ impl Subject {
                 None => Ok(Subject::Runs(runs)),
             },
         }
+    }
+
+    /// The files of this user in which it is kept, or would be: the database of runs, an experiment's result and journal.
+    pub(super) fn kept(&self) -> Vec<PathBuf> {
+        let Ok(place) = Place::of_this_user() else { return vec![] };
+        let mut files = vec![place.file()];
+        if let Subject::Experiment(experiment) = self {
+            let kept = Experiments::of(&place);
+            files.extend([kept.result(&experiment.id), kept.journal(&experiment.id)]);
+        }
+        files
     }
 
     pub(super) fn document(&self) -> Document {

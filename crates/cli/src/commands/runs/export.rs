@@ -11,6 +11,7 @@ use weir_runs::{Place, Store, StoreError, TABLE_FILES, Tables};
 
 use super::search::SearchArgs;
 use super::{RunsError, existing};
+use crate::commands::impair::files::{Named, apart};
 use crate::files;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -57,6 +58,15 @@ pub(super) fn run(
         // All words are understood before a file is touched.
         args.runs.iter().map(|r| store.resolve(r)).collect::<Result<_, _>>()?
     };
+    if let Some(path) = &args.output {
+        let kept = place.file();
+        let kept = Named { flag: "the kept runs", path: &kept, is_written: false };
+        let apart = apart(&[kept, Named { flag: "--output", path, is_written: true }]);
+        let why = "the runs are kept in it; accepted: another file";
+        let source = std::io::Error::new(std::io::ErrorKind::InvalidInput, why);
+        let operation = "--output: write";
+        apart.map_err(|_| RunsError::File { operation, path: path.into(), source })?;
+    }
     if let Some(directory) = &args.tables {
         let left_out = write_tables(&store, &ids, directory)?;
         writeln!(err, "{} runs in {}", ids.len(), directory.display())?;

@@ -21,6 +21,7 @@ use weir_runs::StoreError;
 pub(crate) use args::TestArgs;
 
 use crate::app::{ErrorForm, note, tell};
+use crate::commands::impair::files::{Named, apart};
 use crate::commands::values::Cpus;
 use crate::engine::{self, ClientConfig, Event, Failure, Stop, StopReason};
 use crate::error::{CliError, chain};
@@ -67,6 +68,7 @@ fn prepare(args: &TestArgs, words: &[OsString]) -> Result<Option<Job>, CliError>
     let file = args.general.plan.as_deref().map(read_plan).transpose()?;
     let Planned { plan, host, nominal_auto, connect_timeout } =
         plan::plan(args, file.as_deref(), Seed(random::u64()))?;
+    apart(&named(args))?;
     let (key, warnings) = args.key.resolve()?;
     args.general.affinity.as_ref().map_or(Ok(()), Cpus::check)?;
     if let Some(path) = &args.general.save_plan {
@@ -108,6 +110,27 @@ fn prepare(args: &TestArgs, words: &[OsString]) -> Result<Option<Job>, CliError>
         identity,
         store: !args.output.no_store,
     }))
+}
+
+/// The files that a test reads and writes, by their flags.
+fn named(args: &TestArgs) -> Vec<Named<'_>> {
+    let (key, output) = (&args.key, &args.output);
+    let read = [
+        ("--plan", &args.general.plan),
+        ("--key-file", &key.key_file),
+        ("--passphrase-file", &key.passphrase_file),
+    ];
+    let written = [
+        ("--save-plan", &args.general.save_plan),
+        ("--csv", &output.csv),
+        ("--packet-log", &output.packet_log),
+        ("--logfile", &output.logfile),
+    ];
+    let read = read.into_iter().map(|(flag, path)| (flag, path, false));
+    let all = read.chain(written.into_iter().map(|(flag, path)| (flag, path, true)));
+    let named =
+        all.filter_map(|(flag, path, is_written)| Some((flag, path.as_deref()?, is_written)));
+    named.map(|(flag, path, is_written)| Named { flag, path, is_written }).collect()
 }
 
 fn read_plan(path: &Path) -> Result<String, CliError> {

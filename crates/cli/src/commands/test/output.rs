@@ -1,6 +1,5 @@
 //! What a test prints and writes while it runs and at its end.
 
-use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -104,7 +103,7 @@ impl Outputs {
                 let file: Box<dyn Write + Send> = match to_stdout {
                     true => Box::new(std::io::stdout()),
                     false => {
-                        let file = File::create(path);
+                        let file = weir_net::output::begin(path);
                         Box::new(BufWriter::new(file.map_err(CliError::io("--csv: create", path))?))
                     }
                 };

@@ -28,6 +28,7 @@ use super::{Happening, Options, ScenarioError, plans, published};
 
 mod background;
 mod compare;
+mod losses;
 mod runs;
 mod search;
 mod sweep;

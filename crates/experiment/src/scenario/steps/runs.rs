@@ -2,6 +2,7 @@
 
 use weir_model::experiment::Judged;
 
+use super::losses::is_lost;
 use super::*;
 
 impl<'d> Inner<'d, '_, '_> {
@@ -77,6 +78,23 @@ impl<'d> Inner<'d, '_, '_> {
         }
     }
 
+    /// Whether one more run loses its peer; nothing of it is kept.
+    pub(super) fn is_lost(&self, run: &OneRun<'_>, change: bool) -> Result<bool, ScenarioError> {
+        let doing = self.doing;
+        let Place::Real(world) = &doing.place else { return Ok(false) };
+        let plan = plans::seeded(run.plan.clone(), doing.options.seed.0, &run.key);
+        let job = Job { is_kept: false, ..self.job(run, plan, None) };
+        let found = match world.test(&job, &|| doing.is_stopped(), &|_| {})? {
+            Ok(tested) => RunRef {
+                error: Some(tested.record.end_reason.clone()),
+                peer_lost: tested.peer_lost,
+                ..RunRef::default()
+            },
+            Err(failed) => no_record(&failed),
+        };
+        Ok(is_lost(&found, change))
+    }
+
     pub(super) fn job(
         &self,
         run: &OneRun<'_>,
@@ -104,6 +122,7 @@ impl<'d> Inner<'d, '_, '_> {
             until: self.until,
             start_at_ns: self.start_at_ns(run),
             socket,
+            is_kept: true,
         }
     }
 
@@ -164,7 +183,8 @@ impl<'d> Inner<'d, '_, '_> {
         self.close_on(out, false);
     }
 
-    /// The same of points of which some `change` the path: one that carries nothing is a point like another, and no peer is lost.
+    /// The same of points that may `change` the path: one that carries nothing is a point like another then, and only a word
+    /// of the other end tells that a peer is lost.
     pub(super) fn close_on(&self, out: &mut StepOutcome, change: bool) {
         // What whoever ran it cut short says nothing of the rest.
         let is_counted = |run: &&RunRef| !(run.cut && self.is_interrupted());
@@ -191,7 +211,7 @@ impl<'d> Inner<'d, '_, '_> {
             }
         };
         // One that was made again, and reached its peer then, lost nothing.
-        let peer_lost = !change && out.runs.iter().any(|r| r.peer_lost && !r.superseded);
+        let peer_lost = out.runs.iter().any(|r| is_lost(r, change) && !r.superseded);
         out.outcome = match (is_virtual, is_all) {
             // A network would have done it: nothing is wrong with the scenario.
             (true, true) => Outcome::Skipped,

@@ -1,43 +1,12 @@
 //! A sweep: points in shuffled blocks, disturbed runs again, repetition until it is precise.
 
+use super::losses::{Losses, Next};
 use super::runs::by_point;
 use super::*;
 
 /// How long a host of the lab asks for its neighbour before it gives up: three times, a second each (Linux: mcast_solicit,
 /// retrans_time_ms).
 const NEIGHBOUR: Duration = Duration::from_millis(3200);
-
-/// Runs that did not reach their peer, or lost it.
-struct Losses {
-    /// Of all points: whether a run of it was whole.
-    had: Vec<bool>,
-    /// How many lost it one after the other.
-    in_a_row: u64,
-    /// One of these is of a point that had its peer before.
-    had_before: bool,
-}
-
-impl Losses {
-    fn of(points: usize) -> Losses {
-        Losses { had: vec![false; points], in_a_row: 0, had_before: false }
-    }
-
-    fn ran(&mut self, point: usize, run: &RunRef) {
-        if run.peer_lost {
-            self.in_a_row += 1;
-            self.had_before |= self.had[point];
-        } else {
-            (self.in_a_row, self.had_before) = (0, false);
-            self.had[point] |= run.error.is_none();
-        }
-    }
-
-    /// The peer is gone: it was there for one of these points, or never for any. Points that never have it, as those of an
-    /// address family that is not there, say nothing of the others.
-    fn is_gone(&self) -> bool {
-        self.in_a_row >= FAILURES && (self.had_before || !self.had.contains(&true))
-    }
-}
 
 impl<'d> Inner<'d, '_, '_> {
     pub(super) fn sweep(
@@ -52,7 +21,9 @@ impl<'d> Inner<'d, '_, '_> {
         let metrics = self.metrics(&sweep.metrics)?;
         let repeat = Repetition::of(sweep, doing.confidence());
         let (mut done, mut fresh, begun) = (0u64, 0u32, Instant::now());
-        let (mut losses, mut given_up) = (Losses::of(all.len()), false);
+        let change = sweep.impair.is_some();
+        let (mut losses, mut given_up) = (Losses::of(all.len(), change), false);
+        let mut probed = None;
         let first = metrics.first().map(ToString::to_string).unwrap_or_default();
         let mut series = vec![repeat.series(); all.len()];
         // Runs of all points, as far as it is known.
@@ -77,13 +48,8 @@ impl<'d> Inner<'d, '_, '_> {
                 for attempt in 0..=sweep.repeat_disturbed {
                     let key = format!("{}|{}#{repetition}.{attempt}", self.path, key(&all[i]));
                     let is_old = lock(&doing.journal).done(&key).is_some();
-                    if !is_old && let Some(impair) = &sweep.impair {
-                        let to = plans::impairment(impair, &at, &options.files, self.name)?;
-                        self.impair(impair.emulator.as_deref(), to)?;
-                        if losses.in_a_row > 0 && doing.has_lab() {
-                            // A host that was asked for in vain is unreachable until that is given up, whatever the path does now.
-                            self.sleep(NEIGHBOUR);
-                        }
+                    if !is_old {
+                        self.path_of(sweep, &at, out.runs.last().is_some_and(|r| r.peer_lost))?;
                     }
                     let one = OneRun {
                         test: &sweep.test,
@@ -118,15 +84,31 @@ impl<'d> Inner<'d, '_, '_> {
                         (options.tell)(&Happening::Planned { step: self.name, at, words: &words });
                     }
                     if is_last {
-                        losses.ran(i, &run);
+                        losses.ran(i, &run, is_old);
                     }
                     out.runs.push(run);
                     if is_last || doing.is_stopped() {
                         break;
                     }
                 }
-                // Where the points change the path, one that carries nothing is a point like another.
-                if losses.is_gone() && sweep.impair.is_none() {
+                if let Next::Probe(point) = losses.next()
+                    && done < of
+                {
+                    let at = &all[point];
+                    let is_lost = self.is_lost_at(sweep, at)?;
+                    if doing.is_stopped() || self.until.is_some_and(|u| Instant::now() >= u) {
+                        break 'all;
+                    }
+                    let words = match is_lost {
+                        true => "one more, which is not kept, did not reach its peer, or lost it",
+                        false => "one more, which is not kept, reached its peer: the others go on",
+                    };
+                    let named: BTreeMap<_, _> = at.iter().cloned().collect();
+                    (options.tell)(&Happening::Planned { step: self.name, at: &named, words });
+                    losses.probed(is_lost);
+                    probed = is_lost.then(|| key(at));
+                }
+                if losses.next() == Next::Gone {
                     given_up = true;
                     break 'all;
                 }
@@ -153,7 +135,7 @@ impl<'d> Inner<'d, '_, '_> {
             let table = published::read(figures, &options.files)?;
             published::beside(figures, &table, &mut out.points);
         }
-        self.close_on(out, sweep.impair.is_some());
+        self.close_on(out, change);
         // What is not on the virtual clock is neither reached nor missed.
         let named: Vec<_> = all
             .iter()
@@ -172,7 +154,11 @@ impl<'d> Inner<'d, '_, '_> {
             out.reason = Some(failed.into_iter().chain([words]).collect::<Vec<_>>().join("; "));
         }
         if given_up && done < of {
-            let lost = format!("{} in a row did not reach their peer, or lost it", losses.in_a_row);
+            let mut lost =
+                format!("{} in a row did not reach their peer, or lost it", losses.in_a_row());
+            if let Some(at) = probed {
+                lost += &format!(" (so did one more at {at}, where it was there before)");
+            }
             let reason = out.reason.take().into_iter();
             let rest = match of - done {
                 1 => format!("{lost}: the one that is left was not tried"),
@@ -182,6 +168,38 @@ impl<'d> Inner<'d, '_, '_> {
         }
         self.close_unmade(out, of);
         Ok(())
+    }
+
+    /// Gives the path the laws of a point, where the points have some.
+    fn path_of(&self, sweep: &SweepStep, at: &At, was_lost: bool) -> Result<(), ScenarioError> {
+        let Some(impair) = &sweep.impair else { return Ok(()) };
+        let to = plans::impairment(impair, at, &self.doing.options.files, self.name)?;
+        self.impair(impair.emulator.as_deref(), to)?;
+        if was_lost && self.doing.has_lab() {
+            // A host that was asked for in vain is unreachable until that is given up, whatever the path does now.
+            self.sleep(NEIGHBOUR);
+        }
+        Ok(())
+    }
+
+    /// Whether the peer is lost at a point where it was there before, by one run more, of which nothing is kept.
+    fn is_lost_at(&self, sweep: &SweepStep, point: &At) -> Result<bool, ScenarioError> {
+        let options = self.doing.options;
+        let at: At = [self.around.at.clone(), point.clone()].concat();
+        let own = at.iter().map(|(n, _)| n.clone());
+        let own = plans::names_of(sweep.impair.as_ref(), &at).into_iter().chain(own).collect();
+        let plan = plans::plan(&sweep.test, &at, &own, &options.files, options.words, self.name)?;
+        self.path_of(sweep, &at, true)?;
+        let one = OneRun {
+            test: &sweep.test,
+            plan: &plan,
+            at: point,
+            repetition: 0,
+            key: format!("{}|{}#probe", self.path, key(point)),
+            metrics: &[],
+            is_first: false,
+        };
+        self.is_lost(&one, sweep.impair.is_some())
     }
 
     /// What the runs came to at each of these points.
@@ -205,34 +223,5 @@ impl<'d> Inner<'d, '_, '_> {
             }
         });
         each.collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The first run, counted from 1, at which the peer counts as gone; of points by letter, lost ones in capitals.
-    fn gone_at(runs: &str) -> Option<usize> {
-        let mut losses = Losses::of(26);
-        runs.bytes().zip(1..).find_map(|(point, n)| {
-            let peer_lost = point.is_ascii_uppercase();
-            let error = peer_lost.then(|| "no hello".to_owned());
-            let run = RunRef { peer_lost, error, ..RunRef::default() };
-            losses.ran(usize::from(point.to_ascii_lowercase() - b'a'), &run);
-            losses.is_gone().then_some(n)
-        })
-    }
-
-    #[test]
-    fn a_peer_is_gone_where_it_was_before_or_never_was() {
-        assert_eq!(gone_at("ABC"), Some(3));
-        assert_eq!(gone_at("abABC"), Some(5));
-        // Points that never have it: others do.
-        assert_eq!(gone_at("abcDEFabcDEFabc"), None);
-        assert_eq!(gone_at("abcDEFabcDEFABC"), Some(13));
-        // One that is heard of again is not gone.
-        assert_eq!(gone_at("aAAaAAa"), None);
-        assert_eq!(gone_at("aBCdA"), None);
     }
 }

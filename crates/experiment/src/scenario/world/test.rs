@@ -31,6 +31,8 @@ pub(in crate::scenario) struct Job {
     pub(in crate::scenario) start_at_ns: Option<u64>,
     /// Whether `weir ctl` may reach it.
     pub(in crate::scenario) socket: Option<PathBuf>,
+    /// Whether the store gets its record, where runs are kept.
+    pub(in crate::scenario) is_kept: bool,
 }
 
 /// How a test says that its record could not be kept.
@@ -92,7 +94,7 @@ impl World<'_> {
             plan: Some(plan.path()),
             key_file: target.key_file.as_deref(),
             labels: &job.labels,
-            no_store: self.options.no_store,
+            no_store: self.options.no_store || !job.is_kept,
             control_socket: job.socket.as_deref(),
             start_at_ns: job.start_at_ns,
             threads: Some(&job.threads),

@@ -1,0 +1,196 @@
+//! When the peer of a sweep counts as gone.
+
+use weir_model::experiment::RunRef;
+
+use super::FAILURES;
+
+/// What the losses so far ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Nothing: the next run.
+    On,
+    /// One run more at this point, where the peer was there before: whether it still is.
+    Probe(usize),
+    /// Nothing is tried any more.
+    Gone,
+}
+
+/// Runs that did not reach their peer, or lost it.
+///
+/// Points that never have their peer, as those of an address family that is not there, say nothing of the others. So what
+/// counts is the losses of points that had it. Of many others one after the other a run at such a point decides, since points
+/// of one run each never had their peer before. Where none ever had it, every loss counts.
+#[derive(Debug)]
+pub(super) struct Losses {
+    /// Of all points: whether a run of it was whole.
+    had: Vec<bool>,
+    /// The newest of these.
+    last: Option<usize>,
+    /// Whether the points change the path.
+    change: bool,
+    /// How many lost it one after the other, of points that had it.
+    counted: u64,
+    /// The same of points that never had it.
+    in_vain: u64,
+    /// So many of these ask for a probe. Twice as many after each that reached its peer, so that points which never have theirs
+    /// cost few of them.
+    patience: u64,
+    /// The probe did not reach its peer either.
+    is_lost: bool,
+}
+
+impl Losses {
+    pub(super) fn of(points: usize, change: bool) -> Losses {
+        Losses {
+            had: vec![false; points],
+            last: None,
+            change,
+            counted: 0,
+            in_vain: 0,
+            patience: FAILURES,
+            is_lost: false,
+        }
+    }
+
+    /// Notes a run of a point. One of an earlier session says that the peer was there then, and nothing of now.
+    pub(super) fn ran(&mut self, point: usize, run: &RunRef, is_old: bool) {
+        let is_whole = run.error.is_none();
+        if is_whole {
+            (self.had[point], self.last) = (true, Some(point));
+        }
+        match is_lost(run, self.change) {
+            _ if is_old => {}
+            true if self.had[point] => self.counted += 1,
+            true => self.in_vain += 1,
+            // What the laws of a path may do says nothing of the peer.
+            false if run.peer_lost => {}
+            false => (self.counted, self.in_vain) = (0, 0),
+        }
+    }
+
+    /// Notes whether the probe lost its peer, too.
+    pub(super) fn probed(&mut self, is_lost: bool) {
+        self.is_lost = is_lost;
+        if !is_lost {
+            self.patience = self.patience.saturating_mul(2);
+            (self.counted, self.in_vain) = (0, 0);
+        }
+    }
+
+    pub(super) fn next(&self) -> Next {
+        match self.last {
+            _ if self.is_lost || self.counted >= FAILURES => Next::Gone,
+            None if self.in_vain >= FAILURES => Next::Gone,
+            Some(point) if self.in_vain >= self.patience => Next::Probe(point),
+            _ => Next::On,
+        }
+    }
+
+    /// Losses one after the other, of all points.
+    pub(super) fn in_a_row(&self) -> u64 {
+        self.counted + self.in_vain
+    }
+}
+
+/// Whether a run lost its peer. Where the points `change` the path, its laws may keep everything from coming through: only
+/// what somebody said counts there, a connection that was refused or reset, and not silence.
+pub(super) fn is_lost(run: &RunRef, change: bool) -> bool {
+    // As the standard library ends an error of the system: ECONNREFUSED, ECONNRESET.
+    let said = || run.error.as_ref().is_some_and(|e| SAID.iter().any(|said| e.contains(said)));
+    run.peer_lost && (!change || said())
+}
+
+const SAID: [&str; 2] = ["(os error 111)", "(os error 104)"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(error: Option<&str>) -> RunRef {
+        RunRef { peer_lost: error.is_some(), error: error.map(Into::into), ..RunRef::default() }
+    }
+
+    /// The run, counted from 1, at which the peer counts as gone, and points at which it was probed; of points by letter, lost
+    /// ones in capitals. A probe is lost where `is_lost` says so of the run before it.
+    fn probed_and_gone(runs: &str, is_lost: impl Fn(usize) -> bool) -> (String, Option<usize>) {
+        let (mut losses, mut probes) = (Losses::of(26, false), String::new());
+        let gone = runs.bytes().zip(1..).find_map(|(point, n)| {
+            let error = point.is_ascii_uppercase().then_some("no hello");
+            losses.ran(usize::from(point.to_ascii_lowercase() - b'a'), &run(error), false);
+            if let Next::Probe(point) = losses.next() {
+                probes.push(char::from(b'a' + point as u8));
+                losses.probed(is_lost(n));
+            }
+            (losses.next() == Next::Gone).then_some(n)
+        });
+        (probes, gone)
+    }
+
+    #[test]
+    fn a_peer_is_gone_where_points_lose_it_that_had_it() {
+        let gone_at = |runs| {
+            let (probes, gone) = probed_and_gone(runs, |_| panic!("a probe: {runs}"));
+            assert_eq!(probes, "");
+            gone
+        };
+        assert_eq!(gone_at("ABC"), Some(3), "it never was");
+        assert_eq!(gone_at("abABA"), Some(5));
+        // One that is heard of again is not gone.
+        assert_eq!(gone_at("aAAaAAa"), None);
+        assert_eq!(gone_at("aBCdA"), None);
+        // Losses of points that never have it do not count with those that do.
+        assert_eq!(gone_at("bABAbABAb"), None);
+        assert_eq!(gone_at("bABABB"), Some(6));
+    }
+
+    #[test]
+    fn points_that_never_have_their_peer_ask_for_one_that_had_it() {
+        // Every point runs once.
+        assert_eq!(probed_and_gone("abcDEFGHI", |_| true), ("c".into(), Some(6)));
+        // It is there all the same: no loss of these ends it, and few are asked for.
+        let runs = "abcDEFabcDEFabc".repeat(20);
+        assert_eq!(probed_and_gone(&runs, |_| false), ("c".into(), None));
+        assert_eq!(probed_and_gone("aBBBBBBBBBBBBBBBBBBBB", |_| false), ("aa".into(), None));
+        // It goes away later.
+        assert_eq!(probed_and_gone("aBBBBBBBBBBBBBBBBBBBB", |n| n > 4), ("aa".into(), Some(10)));
+        assert_eq!(probed_and_gone("abcDEFabcDEFABC", |_| false), ("c".into(), Some(15)));
+    }
+
+    #[test]
+    fn runs_of_an_earlier_session_say_nothing_of_now() {
+        let mut losses = Losses::of(2, false);
+        for _ in 0..2 {
+            losses.ran(0, &run(None), true);
+            losses.ran(1, &run(Some("no hello")), false);
+        }
+        assert_eq!(losses.next(), Next::On);
+        losses.ran(0, &run(None), true);
+        losses.ran(1, &run(Some("no hello")), false);
+        assert_eq!(losses.next(), Next::Probe(0));
+    }
+
+    /// Laws make silence, and nobody's word.
+    #[test]
+    fn where_points_change_the_path_only_a_refusal_or_a_reset_is_a_loss() {
+        let said = [
+            "192.0.2.1:9347: control connection failed: Connection refused (os error 111)",
+            "192.0.2.1:9347: the peer was lost during setup: Connection reset by peer (os error 104)",
+        ];
+        let silent = [
+            "no hello",
+            "192.0.2.1:9347: control connection failed: no answer within 3 s",
+            "192.0.2.1:9347: control connection failed: No route to host (os error 113)",
+        ];
+        let gone = |errors: &[&str], change| {
+            let mut losses = Losses::of(1, change);
+            losses.ran(0, &run(None), false);
+            errors.iter().for_each(|error| losses.ran(0, &run(Some(error)), false));
+            losses.next() == Next::Gone
+        };
+        assert!(gone(&[said[0], said[1], said[0]], true));
+        assert!(!gone(&silent, true) && gone(&silent, false));
+        // Silence between them says nothing of the peer.
+        assert!(gone(&[said[0], silent[0], said[0], said[0]], true));
+        assert!(!gone(&[said[0], silent[0], said[0]], true));
+    }
+}
