@@ -258,6 +258,24 @@ string_serde!(
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Seed(pub u64);
 
+impl Seed {
+    /// Whether a document, in TOML or JSON, names its `seed`. One that does not is read with 0, the same for all: for who would
+    /// rather draw one.
+    #[must_use]
+    pub fn is_named_in(document: &str) -> bool {
+        #[derive(Deserialize)]
+        struct OfSeed {
+            seed: Option<de::IgnoredAny>,
+        }
+        let read: Option<OfSeed> = if document.trim_start().starts_with('{') {
+            serde_json::from_str(document).ok()
+        } else {
+            toml::from_str(document).ok()
+        };
+        read.is_some_and(|read| read.seed.is_some())
+    }
+}
+
 impl FromStr for Seed {
     type Err = ModelError;
     fn from_str(text: &str) -> Result<Self, ModelError> {

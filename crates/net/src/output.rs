@@ -7,9 +7,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use crate::namespace::effective_user_id;
-
-/// A link may lead to another; so many the kernel follows, too.
-const MOST_LINKS: usize = 40;
+use crate::trust::MOST_LINKS;
 
 /// Opens a file to begin it anew. What is no plain file (a device, a pipe) is written to. A descriptor of this process
 /// (`/dev/stdout`) goes on behind what is in its file: that is not this program's to remove. A link that neither root nor this

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
-use weir_model::impairment::Impairment;
 use weir_model::units::Seed;
 
 use crate::problem::Problem;
@@ -17,7 +16,7 @@ pub(crate) fn part<'a>(body: &'a [u8], field: &str) -> &'a str {
 /// Draws a seed where the text of its document, a plan or an impairment, names none.
 pub(crate) fn draw(seed: &mut Seed, text: &str) -> Result<(), Problem> {
     // It looks for the one key that both have.
-    if !Impairment::names_seed(text) {
+    if !Seed::is_named_in(text) {
         let drawn = getrandom::u64().map_err(|e| Problem::internal(format!("draw a seed: {e}")))?;
         *seed = Seed(drawn);
     }

@@ -311,22 +311,6 @@ impl Impairment {
         Ok(read)
     }
 
-    /// Whether a text of this type, in TOML or JSON, names its seed. Where it does not, [`Impairment::parse`] reads 0:
-    /// for who would rather draw one.
-    #[must_use]
-    pub fn names_seed(text: &str) -> bool {
-        #[derive(Deserialize)]
-        struct OfSeed {
-            seed: Option<serde::de::IgnoredAny>,
-        }
-        let read: Option<OfSeed> = if text.trim_start().starts_with('{') {
-            serde_json::from_str(text).ok()
-        } else {
-            toml::from_str(text).ok()
-        };
-        read.is_some_and(|read| read.seed.is_some())
-    }
-
     /// The impairment as TOML.
     ///
     /// # Errors

@@ -110,7 +110,7 @@ fn read(path: &PathBuf) -> Result<(Impairment, bool), CliError> {
     let text = text.map_err(CliError::io("read impairment", path))?;
     let config =
         Impairment::parse(&text).map_err(|error| CliError::Plan { path: path.clone(), error })?;
-    Ok((config, Impairment::names_seed(&text)))
+    Ok((config, Seed::is_named_in(&text)))
 }
 
 #[derive(Debug, Args)]

@@ -6,11 +6,10 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use weir_net::trust::MOST_LINKS;
+
 use super::args::LawArgs;
 use crate::error::CliError;
-
-/// A link may lead to another; so many the kernel follows, too.
-const MOST_LINKS: usize = 40;
 
 /// What a name, or a stream, leads to. Devices and pipes are nothing that could be lost: they have none.
 #[derive(Debug, PartialEq, Eq)]

@@ -33,7 +33,7 @@ pub(crate) struct Planned {
 /// Packets per second of empty datagrams whose rate is not stated: no bit rate can pace them.
 const EMPTY_DATAGRAM_RATE: f64 = 1000.0;
 
-/// Makes the plan of a command line; `file` is the text of `--plan`, `fresh_seed` what `--seed` is by default.
+/// Makes the plan of a command line; `file` is the text of `--plan`, `fresh_seed` what the seed is where neither names one.
 ///
 /// # Errors
 /// [`CliError::Flag`] naming the flag, or [`CliError::Plan`] naming the field of the file.
@@ -44,8 +44,16 @@ pub(crate) fn plan(
 ) -> Result<Planned, CliError> {
     refuse_later(&args.later)?;
     let mut plan = match (file, &args.general.plan) {
-        (Some(text), path) => Plan::parse(text)
-            .map_err(|error| CliError::Plan { path: path.clone().unwrap_or_default(), error })?,
+        (Some(text), path) => {
+            let mut plan = Plan::parse(text).map_err(|error| CliError::Plan {
+                path: path.clone().unwrap_or_default(),
+                error,
+            })?;
+            if !Seed::is_named_in(text) {
+                plan.seed = fresh_seed;
+            }
+            plan
+        }
         (None, _) => shape(args, fresh_seed)?,
     };
     let target = match &args.host {

@@ -191,6 +191,14 @@ fn a_plan_file_is_taken_and_the_command_line_s_host_wins() {
 }
 
 #[test]
+fn a_plan_file_without_a_seed_gets_a_new_one() {
+    let of = |text: &str| try_planned("--plan f", Some(text)).unwrap().plan.seed;
+    assert_eq!(of(FILE), Seed(0x77));
+    assert_eq!(of(&FILE.replace("\nport", "\nseed = '0x0'\nport")), Seed(0));
+    assert_eq!(of(&FILE.replace("\nport", "\nseed = '7'\nport")), Seed(7));
+}
+
+#[test]
 fn a_wrong_plan_file_is_refused_with_its_line() {
     let error =
         try_planned("h --plan f.toml", Some("schema = 'weir.plan/1'\n[[connection]]\nspeed = 3"))
