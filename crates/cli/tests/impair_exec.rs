@@ -269,6 +269,43 @@ fn the_third_signal_while_it_starts_ends_it_whatever_it_waits_for() {
     assert!(!file("ready").exists());
 }
 
+/// Types Ctrl-C as soon as the words are there behind which the command is started; prints the exit code.
+const TYPED: &str = "
+import os, pty, sys
+child, terminal = pty.fork()
+if child == 0:
+    os.execvp(sys.argv[1], sys.argv[1:])
+seen = b''
+while True:
+    try:
+        part = os.read(terminal, 4096)
+    except OSError:
+        break
+    if not part:
+        break
+    told = b'command\\'s side' in seen
+    seen += part
+    if not told and b'command\\'s side' in seen:
+        os.write(terminal, b'\\x03')
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+";
+
+/// Between the last look and the command's own first step there is nobody whom the terminal's signal would end.
+#[test]
+fn an_interrupt_that_is_typed_while_the_command_is_started_is_not_lost() {
+    let test = "an_interrupt_that_is_typed_while_the_command_is_started_is_not_lost";
+    let Some(lab) = world(test).filter(|_| has_tools(test, &["python3"])) else { return };
+    for _ in 0..8 {
+        let directory = tempfile::tempdir().unwrap();
+        let mut command = lab.command("a", "python3").unwrap();
+        command.args(["-c", TYPED, WEIR, "impair", "exec", "--both", "delay 1ms"]);
+        command.args(["--", "sleep", "20"]);
+        command.env("WEIR_RUNTIME_DIR", directory.path().join("runtime")).env("NO_COLOR", "1");
+        let ended = run(command);
+        assert_eq!(ended.stdout, "130\n", "{}", ended.stderr);
+    }
+}
+
 #[test]
 fn a_command_that_does_not_end_is_killed_when_asked_again() {
     let test = "a_command_that_does_not_end_is_killed_when_asked_again";

@@ -20,6 +20,7 @@ mod text;
 mod value;
 
 pub(crate) use reading::{TWICE, TWICE_ACCEPTED};
+pub(crate) use text::words_of;
 
 pub use counters::{COUNTERS, Counter, Counters};
 pub use laws::*;

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,8 @@ use rustix::io::Errno;
 
 use super::parted;
 
+/// The file that is locked.
+const LOCK: &str = ".lock";
 /// Between two tries to have the lock.
 const TRY: Duration = Duration::from_millis(10);
 /// Names of new files that are tried before one that is not there yet is given up.
@@ -23,7 +26,7 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// A directory, which stays the same whatever comes to stand at its name.
 #[derive(Debug)]
-pub struct Directory(OwnedFd);
+pub struct Directory(OwnedFd, OnceLock<OwnedFd>);
 
 impl Directory {
     /// Opens a directory that the program looked for by itself ([`Origin::Found`](super::Origin::Found)): a link on the way to it is
@@ -43,20 +46,25 @@ impl Directory {
         walk(path, true)
     }
 
-    /// Waits for the lock of changes, which is held until this value goes. It is one between programs and between values of one.
+    /// Waits for the lock of changes, which is held until this value goes. It is one between programs and between values of one, and
+    /// a file of this user's: a lock on the directory itself anybody could hold who may read there.
     ///
     /// # Errors
     /// `WouldBlock` when somebody else has it for longer than that; otherwise the system's.
     pub fn lock(&self, patience: Duration) -> io::Result<()> {
+        let how = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&self.0, LOCK, how, Mode::RUSR | Mode::WUSR)?;
         let end = Instant::now() + patience;
         loop {
-            match rustix::fs::flock(&self.0, FlockOperation::NonBlockingLockExclusive) {
+            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < end => {
                     std::thread::sleep(TRY);
                 }
-                done => return done.map_err(Into::into),
+                done => break done?,
             }
         }
+        let _ = self.1.set(file);
+        Ok(())
     }
 
     /// Writes a file whole, for this user alone: under a name of its own first, so that a full disk leaves what was there. A new one
@@ -115,7 +123,6 @@ fn one_name(name: &str) -> io::Result<&str> {
 
 fn walk(path: &Path, make: bool) -> io::Result<Directory> {
     let (sure, rest) = parted(path)?;
-    // To be read: the lock is taken on what was opened so.
     let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut at = rustix::fs::open(&sure, how, Mode::empty())?;
     for part in rest.components().filter(|part| *part != Component::CurDir) {
@@ -137,7 +144,7 @@ fn walk(path: &Path, make: bool) -> io::Result<Directory> {
             other => other.into(),
         })?;
     }
-    Ok(Directory(at))
+    Ok(Directory(at, OnceLock::new()))
 }
 
 #[cfg(test)]
@@ -228,6 +235,11 @@ mod tests {
         let second = Directory::open(&own.0).unwrap();
         assert_eq!(second.lock(Duration::ZERO).unwrap_err().kind(), ErrorKind::WouldBlock);
         drop(first);
+        // Who may only read there does not keep others out.
+        let reader = std::fs::File::open(&own.0).unwrap();
+        rustix::fs::flock(&reader, FlockOperation::NonBlockingLockExclusive).unwrap();
         second.lock(Duration::ZERO).unwrap();
+        let mode = own.0.join(LOCK).metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0);
     }
 }

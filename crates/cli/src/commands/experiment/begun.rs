@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use weir_experiment::scenario::journal::Head;
 use weir_model::experiment::{Action, Scenario, test_plan};
 use weir_model::plan::Plan;
+use weir_net::output::descriptor_of;
 
 use super::read_text;
 use crate::app::{Named, file_of};
@@ -16,11 +17,11 @@ pub(super) fn changed(head: &Head, scenario: &Scenario) -> Option<PathBuf> {
     match file_of(&head.command)? {
         // The directory is the file's own.
         Named::Scenario(file) => {
-            let file = head.directory.join(file.file_name()?);
+            let file = plain(head.directory.join(file.file_name()?))?;
             (read_text(&file).ok()? != head.scenario).then_some(file)
         }
         Named::Plan(file) => {
-            let file = head.directory.join(file);
+            let file = plain(head.directory.join(file))?;
             let now = Plan::parse(&read_text(&file).ok()?);
             let Some(Action::Sweep(sweep)) = scenario.steps.first()?.action() else { return None };
             let before = test_plan(sweep.test.plan.as_ref()?).ok()?;
@@ -32,6 +33,27 @@ pub(super) fn changed(head: &Head, scenario: &Scenario) -> Option<PathBuf> {
                 ..plan
             };
             (now.ok().map(own).as_ref() != Some(&before)).then_some(file)
+        }
+    }
+}
+
+/// What is read twice alike: standard input and pipes were another text then, and are not waited for.
+fn plain(file: PathBuf) -> Option<PathBuf> {
+    (descriptor_of(&file).is_none() && file.is_file()).then_some(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_stays_is_compared() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("s.toml");
+        std::fs::write(&file, "").unwrap();
+        assert_eq!(plain(file.clone()), Some(file));
+        for other in ["/dev/stdin", "/dev/fd/0", "/dev/null", "/nowhere/s.toml"] {
+            assert_eq!(plain(other.into()), None, "{other}");
         }
     }
 }

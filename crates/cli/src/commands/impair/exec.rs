@@ -29,6 +29,8 @@ use crate::signals;
 
 /// Between two looks at the command, the emulator and signals.
 const LOOK: Duration = Duration::from_millis(20);
+/// How long after the start of the command a signal may be told that came before: the thread that takes it is another.
+const BECOMING: Duration = Duration::from_millis(100);
 /// How long the command may take to end once it was told to.
 const GRACE: Duration = Duration::from_secs(10);
 /// ENOENT, as every Unix numbers it.
@@ -178,13 +180,19 @@ fn watch(
 ) -> io::Result<Done> {
     let (mut asked, mut kill_at) = (None, None);
     let mut has_path = true;
+    let begun = Instant::now();
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(Done { status, asked });
         }
         match told.recv_timeout(LOOK) {
-            // The terminal told the command as well, and what that makes of it is its own affair.
-            Ok(StopReason::Interrupted) if is_in_foreground() => {}
+            // The terminal told the command as well, and what that makes of it is its own affair. Only one that came while it
+            // was not the command yet, it has not heard.
+            Ok(StopReason::Interrupted) if is_in_foreground() => {
+                if begun.elapsed() < BECOMING {
+                    tell(child, INTERRUPT);
+                }
+            }
             Ok(reason) => {
                 let signal = match reason {
                     _ if asked.is_some() => KILL,

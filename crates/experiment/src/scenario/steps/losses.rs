@@ -64,7 +64,9 @@ impl Losses {
             true => self.in_vain += 1,
             // What the laws of a path may do says nothing of the peer.
             false if run.peer_lost => {}
-            false => (self.counted, self.in_vain) = (0, 0),
+            false if is_whole => (self.counted, self.in_vain) = (0, 0),
+            // Nor does what failed here.
+            false => {}
         }
     }
 
@@ -95,12 +97,22 @@ impl Losses {
 /// Whether a run lost its peer. Where the points `change` the path, its laws may keep everything from coming through: only
 /// what somebody said counts there, a connection that was refused or reset, and not silence.
 pub(super) fn is_lost(run: &RunRef, change: bool) -> bool {
-    // As the standard library ends an error of the system: ECONNREFUSED, ECONNRESET.
-    let said = || run.error.as_ref().is_some_and(|e| SAID.iter().any(|said| e.contains(said)));
-    run.peer_lost && (!change || said())
+    run.peer_lost && (!change || says(run, &SAID))
 }
 
+/// Whether nothing was heard of the peer, as where a path loses everything: no word of the system's or of its own.
+pub(super) fn is_silence(run: &RunRef) -> bool {
+    run.peer_lost && !says(run, &SAID) && !says(run, &[REFUSED])
+}
+
+fn says(run: &RunRef, words: &[&str]) -> bool {
+    run.error.as_ref().is_some_and(|error| words.iter().any(|said| error.contains(said)))
+}
+
+/// As the standard library ends an error of the system: ECONNREFUSED, ECONNRESET.
 const SAID: [&str; 2] = ["(os error 111)", "(os error 104)"];
+/// As a peer's refusal is told, before its code.
+const REFUSED: &str = ": refused (";
 
 #[cfg(test)]
 mod tests {
@@ -124,6 +136,26 @@ mod tests {
             (losses.next() == Next::Gone).then_some(n)
         });
         (probes, gone)
+    }
+
+    #[test]
+    fn a_word_of_the_peer_is_no_silence_and_what_fails_here_is_no_word() {
+        for (error, is) in [
+            ("192.0.2.1:9347: connecting took longer than 3 s", true),
+            ("192.0.2.1:9347: control connection failed: Connection refused (os error 111)", false),
+            ("198.18.0.2:9347: refused (limit): 10001 flows", false),
+        ] {
+            assert_eq!(is_silence(&run(Some(error))), is, "{error}");
+        }
+        assert!(!is_silence(&run(None)));
+        let mut losses = Losses::of(2, false);
+        losses.ran(0, &run(None), false);
+        let here = RunRef { peer_lost: false, ..run(Some("no such congestion control")) };
+        for _ in 0..FAILURES {
+            losses.ran(0, &run(Some("no hello")), false);
+            losses.ran(1, &here, false);
+        }
+        assert_eq!(losses.next(), Next::Gone);
     }
 
     #[test]

@@ -33,7 +33,7 @@ impl<'d> Inner<'d, '_, '_> {
             });
         }
         self.tell_cut(&mut found);
-        if found.peer_lost
+        if losses::is_silence(&found)
             && let Place::Real(world) = &doing.place
             && let Some(laws) = world.path_that_loses(run.test.to.as_deref())
         {

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::experiment::Rule;
 use crate::experiment::variables::is_stepless;
-use crate::impairment::QueueLimit;
+use crate::impairment::{Laws, QueueLimit, words_of};
 use crate::units::rounded_size;
 
 /// Values of the axes around something, as they are written.
@@ -104,25 +104,33 @@ fn slot(term: &str) -> &str {
 
 /// Laws with the signs of their shares, and whole bytes; as they are where nothing is to be spelt otherwise.
 fn laws_line(laws: &str, axes: &Axes) -> String {
+    if laws.trim().is_empty() {
+        return "none".into();
+    }
+    if laws.parse::<Laws>().is_ok() {
+        return laws.to_owned();
+    }
+    // A unit may stand apart: it is a part of its number here as there.
     let spell = |term: &str| {
-        let words: Vec<&str> = term.split_whitespace().collect();
+        let words = words_of(term);
         let mut out = vec![];
         for (i, word) in words.iter().enumerate() {
-            let before = i.checked_sub(1).map(|i| words[i]);
+            let before = i.checked_sub(1).map(|i| words[i].as_str());
+            let is_signed = words.get(i + 1).is_some_and(|next| next == "%");
             let is_share = matches!(
                 before,
                 Some("loss" | "ge" | "to-good" | "bad" | "good" | "duplicate" | "corrupt")
             );
             out.push(match before {
-                _ if is_share && is_bare(word, axes) => format!("{word}%"),
-                Some("queue") => queue(word).unwrap_or_else(|| (*word).to_owned()),
-                _ => (*word).to_owned(),
+                _ if is_share && !is_signed && is_bare(word, axes) => format!("{word}%"),
+                Some("queue") => queue(word).unwrap_or_else(|| word.clone()),
+                _ => word.clone(),
             });
         }
         out.join(" ")
     };
     let spelt: Vec<String> = laws.split(',').map(spell).collect();
-    let same = laws.split(',').map(|t| t.split_whitespace().collect::<Vec<_>>().join(" "));
+    let same = laws.split(',').map(|term| words_of(term).join(" "));
     if same.eq(spelt.iter().cloned()) { laws.to_owned() } else { spelt.join(", ") }
 }
 
@@ -166,7 +174,6 @@ mod tests {
 
     use super::*;
     use crate::experiment::ranges;
-    use crate::impairment::Laws;
 
     #[test]
     fn a_range_keeps_its_values_and_a_share_its_bound() {
@@ -215,6 +222,11 @@ mod tests {
             ("duplicate .5, corrupt 1 repair flip 3", "duplicate .5%, corrupt 1% repair flip 3"),
             ("rate 10M queue 0.3K overhead 38", "rate 10M queue 307 overhead 38"),
             ("loss {p}, duplicate {q}", "loss {p}%, duplicate {q}"),
+            (
+                "loss 5, delay 20 ms, rate 1M queue 1.5 KiB",
+                "loss 5%, delay 20ms, rate 1M queue 1.5KiB",
+            ),
+            ("", "none"),
         ] {
             assert_eq!(laws_line(before, &axes), after);
             assert!(before.contains('{') || after.parse::<Laws>().is_ok(), "{after}");
@@ -225,7 +237,11 @@ mod tests {
             "loss {p}%, rate 1M queue 1.5K",
             "rate 5M queue 250ms",
             "none",
-            "",
+            // What is taken today says what it says today.
+            "loss 1 %, duplicate .5 %, corrupt 1 % repair",
+            "rate 10M queue 1.5 MiB",
+            "loss 1 % run 4, rate 10 Mbit/s queue 1.5 ms",
+            "loss {p} %, rate 1M queue 1.5 KiB",
         ] {
             assert_eq!(laws_line(same, &axes), same);
         }
