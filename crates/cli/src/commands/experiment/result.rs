@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use weir_model::experiment::Experiment;
 use weir_model::json::to_line;
-use weir_net::output::descriptor_of;
 use weir_report::experiment_csv;
 use weir_report::page::{html, of_experiment};
 use weir_runs::Experiments;
@@ -24,9 +23,9 @@ fn outputs(args: &ResultArgs) -> Vec<Named<'_>> {
     named.map(|(flag, path)| Named { flag, path, is_written: true }).collect()
 }
 
-/// Standard output, as other tools name it, or as the system does.
+/// Standard output, as other tools name it.
 fn is_stdout(path: &Path) -> bool {
-    path.as_os_str() == "-" || descriptor_of(path) == Some(1)
+    path.as_os_str() == "-"
 }
 
 /// Whether standard output is a result's alone: what is told of it goes to standard error.
