@@ -30,7 +30,7 @@ use crate::signals;
 /// Between two looks at the command, the emulator and signals.
 const LOOK: Duration = Duration::from_millis(20);
 /// How long after the start of the command a signal may be told that came before: the thread that takes it is another.
-const BECOMING: Duration = Duration::from_millis(100);
+const BECOMING: Duration = Duration::from_millis(500);
 /// How long the command may take to end once it was told to.
 const GRACE: Duration = Duration::from_secs(10);
 /// ENOENT, as every Unix numbers it.
