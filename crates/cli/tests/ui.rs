@@ -330,6 +330,20 @@ fn an_emulator_in_the_middle_does_what_was_asked_and_outlives_its_server() {
         .unwrap()
         .clone();
     assert!(flow["counters"]["lost_packets"].as_i64() >= Some(lost), "{flow}");
+    // The flow came with its laws; a reset starts a new period and leaves the counters since the start alone.
+    let current = || {
+        let counters = m.get(&format!("{path}/counters"));
+        let flows = counters["impairment"]["flows"].as_array().unwrap().clone();
+        let forward = |f: &Value| f["name"] == "weir" && f["direction"] == "forward";
+        flows.into_iter().find(forward).unwrap()["current"].clone()
+    };
+    assert_eq!(current()["reason"], "laws");
+    assert!(current()["counters"]["lost_packets"].as_i64() >= Some(lost), "{}", current());
+    m.ask("POST", &format!("{path}/flows/nobody/reset"), None).expect(404);
+    m.ask("POST", &format!("{path}/flows/weir/reset"), None).expect(204);
+    assert_eq!(current()["reason"], "reset");
+    assert_eq!(current()["counters"]["lost_packets"], 0);
+    m.ask("POST", &format!("{path}/reset"), None).expect(204);
     let sample = events.until("sample", |e| e["kind"] == "emulators");
     assert_eq!(sample["id"], made["id"]);
     assert!(sample["emulator"]["directions"].is_array());

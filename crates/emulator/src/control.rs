@@ -1,6 +1,6 @@
 //! The control socket of a running emulator: one line of JSON asks, one line of JSON answers.
 //!
-//! `{"verb":"show"}`, `stats`, `save`, `start`, `stop`, `log`, `set`; the answer is `{"ok":true,…}` or
+//! `{"verb":"show"}`, `stats`, `reset`, `save`, `start`, `stop`, `log`, `set`; the answer is `{"ok":true,…}` or
 //! `{"ok":false,"error":"…","kind":"…"}`. `docs/formats.md` tells the fields.
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -70,6 +70,11 @@ enum Request {
         on: bool,
     },
     Stats {},
+    /// A new period of counting.
+    Reset {
+        #[serde(default)]
+        flow: Option<String>,
+    },
     Save {},
 }
 
@@ -209,7 +214,7 @@ fn answer(line: &[u8], remote: &Remote) -> Value {
         Err(error) => Err(EmulatorError::Refusal {
             what: "request".into(),
             given: error.to_string(),
-            accepted: r#"{"verb":"set|show|start|stop|log|stats|save",…} on one line"#.into(),
+            accepted: r#"{"verb":"set|show|start|stop|log|stats|reset|save",…} on one line"#.into(),
         }),
     };
     match done {
@@ -288,6 +293,10 @@ fn obey(request: Request, remote: &Remote) -> Result<Value, EmulatorError> {
             json!({})
         }
         Request::Stats {} => json!({ "report": remote.report()? }),
+        Request::Reset { flow } => {
+            remote.reset(flow.as_deref())?;
+            json!({})
+        }
         Request::Save {} => {
             let text = remote.wanted().0.to_toml();
             json!({ "toml": text.map_err(weir_impair::ImpairError::Config)? })

@@ -50,6 +50,8 @@ pub(crate) enum Order {
     },
     /// What it has done so far.
     Report(SyncSender<Snapshot>),
+    /// A new period of counting for a flow, or for all; answers whether there is such a flow.
+    Reset { flow: Option<String>, reply: SyncSender<bool> },
     /// Verdicts of a flow to the journal, or not; answers whether there is such a flow.
     Log { flow: Option<String>, on: bool, reply: SyncSender<bool> },
     /// Takes no more in, and ends when all has left, or at this time.
@@ -139,6 +141,8 @@ pub(crate) struct Parts {
     pub(crate) name: &'static str,
     pub(crate) passage: Passage,
     pub(crate) config: Arc<Impairment>,
+    /// When the emulator started.
+    pub(crate) started_ns: u64,
     pub(crate) from: Box<dyn Receive>,
     /// Frames that may lie in the receive ring.
     pub(crate) ring_frames: u64,
@@ -380,6 +384,10 @@ impl Worker {
                     let snapshot = self.snapshot();
                     let _ = reply.try_send(snapshot);
                 }
+                Order::Reset { flow, reply } => {
+                    let now = self.clock.monotonic_ns();
+                    let _ = reply.try_send(self.parts.passage.reset(flow.as_deref(), now));
+                }
                 Order::Log { flow, on, reply } => {
                     let _ = reply.try_send(self.parts.passage.log(flow.as_deref(), on));
                 }
@@ -459,6 +467,7 @@ impl Worker {
 
     fn snapshot(&mut self) -> Snapshot {
         let link = self.link();
-        self.parts.passage.snapshot(self.parts.config.clone(), link)
+        let times_ns = [self.parts.started_ns, self.clock.monotonic_ns()];
+        self.parts.passage.snapshot(self.parts.config.clone(), link, times_ns)
     }
 }

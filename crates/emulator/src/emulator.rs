@@ -162,6 +162,7 @@ impl Emulator {
                 name,
                 passage,
                 config: impairment.clone(),
+                started_ns,
                 from,
                 ring_frames: rings[running.len()],
                 to,

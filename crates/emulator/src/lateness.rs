@@ -15,23 +15,45 @@ const RESERVED_NS: u64 = 1 << 25;
 pub(crate) struct Timing {
     /// Departure minus deadline, ns.
     lateness: Histogram,
-    delay_sum_ns: u128,
-    delay_min_ns: u64,
-    delay_max_ns: u64,
+    delays: Delays,
+}
+
+/// Time between arrival and departure.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Delays {
+    count: u64,
+    sum_ns: u128,
+    min_ns: u64,
+    max_ns: u64,
+}
+
+impl Delays {
+    #[inline]
+    pub(crate) fn record(&mut self, delay_ns: u64) {
+        self.min_ns = if self.count == 0 { delay_ns } else { self.min_ns.min(delay_ns) };
+        self.max_ns = self.max_ns.max(delay_ns);
+        self.sum_ns += u128::from(delay_ns);
+        self.count += 1;
+    }
+
+    /// Fills in what was realised of delay.
+    pub(crate) fn realised(&self, into: &mut Realised) {
+        if self.count > 0 {
+            into.delay_min_seconds = Some(seconds(self.min_ns));
+            into.delay_max_seconds = Some(seconds(self.max_ns));
+            into.delay_mean_seconds = Some(self.sum_ns as f64 / self.count as f64 / 1e9);
+        }
+    }
 }
 
 impl Timing {
     /// A packet came at `arrived_ns`, was to leave at `asked_ns`, and left at `departed_ns`.
     #[inline]
     pub(crate) fn record(&mut self, arrived_ns: u64, asked_ns: u64, departed_ns: u64) {
-        let delay = departed_ns.saturating_sub(arrived_ns);
         if self.lateness.count() == 0 {
-            self.delay_min_ns = delay;
             self.lateness.reserve(RESERVED_NS);
         }
-        self.delay_min_ns = self.delay_min_ns.min(delay);
-        self.delay_max_ns = self.delay_max_ns.max(delay);
-        self.delay_sum_ns += u128::from(delay);
+        self.delays.record(departed_ns.saturating_sub(arrived_ns));
         self.lateness.record(departed_ns.saturating_sub(asked_ns));
     }
 
@@ -49,12 +71,7 @@ impl Timing {
 
     /// Fills in what was realised of delay.
     pub(crate) fn realised(&self, into: &mut Realised) {
-        let count = self.lateness.count();
-        if count > 0 {
-            into.delay_min_seconds = Some(seconds(self.delay_min_ns));
-            into.delay_max_seconds = Some(seconds(self.delay_max_ns));
-            into.delay_mean_seconds = Some(self.delay_sum_ns as f64 / count as f64 / 1e9);
-        }
+        self.delays.realised(into);
     }
 }
 

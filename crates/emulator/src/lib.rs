@@ -70,8 +70,9 @@ pub use refusal::refusals;
 #[cfg(target_os = "linux")]
 pub use remote::Remote;
 pub use report::{
-    AppliedConfiguration, CountersReport, DirectionReport, FlowReport, ImpairmentReport,
-    JournalReport, LatenessReport, LinkReport, REPORT_SCHEMA, Realised, Report,
+    AppliedConfiguration, CountersReport, CurrentReport, DirectionReport, FlowReport,
+    ImpairmentReport, JournalReport, LatenessReport, LinkReport, PeriodReason, REPORT_SCHEMA,
+    Realised, Report,
 };
 #[cfg(target_os = "linux")]
 pub use rights::keep_for_setting_up;

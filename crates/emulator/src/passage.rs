@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_impair::{Engine, Fate, ImpairError, Meta, Prepared, Retired, Verdict};
+use weir_impair::{Engine, Fate, FlowStatus, ImpairError, Meta, Prepared, Retired, Verdict};
 use weir_laws::Direction;
 use weir_link::{Handle, Receive, Received, Slabs, Transmit};
 use weir_model::impairment::Impairment;
@@ -11,8 +11,8 @@ use weir_model::plan::Direction as Side;
 use crate::frames::{Copies, native};
 use crate::journal::Writing;
 use crate::lateness::{LATE_NS, Timing};
-use crate::report::{CountersReport, LinkReport};
-use crate::snapshot::{FlowSnapshot, Snapshot};
+use crate::report::{CountersReport, LinkReport, PeriodReason};
+use crate::snapshot::{FlowSnapshot, Period, Snapshot};
 
 /// Ring entries taken at once.
 pub(crate) const MOST: usize = 64;
@@ -40,6 +40,22 @@ struct Extra {
     unplanned: u64,
     unplanned_bytes: u64,
     unlogged: bool,
+    period: Period,
+    /// Of the laws that the period is about.
+    laws_version: u64,
+}
+
+impl Extra {
+    /// The flow's counters; `waiting` are its packets and bytes that wait for room in the link.
+    fn counters(&self, status: &FlowStatus<'_>, waiting: (u64, u64)) -> CountersReport {
+        let (packets, bytes) = waiting;
+        let mut counters = CountersReport::from(status.counters);
+        // The laws count as sent what they let go. What the link refused was not, nor is what waits for it: that is held.
+        counters.sent_packets = counters.sent_packets.saturating_sub(self.unplanned + packets);
+        counters.sent_bytes = counters.sent_bytes.saturating_sub(self.unplanned_bytes + bytes);
+        counters.unplanned_dropped_packets += self.unplanned;
+        counters
+    }
 }
 
 /// One direction.
@@ -104,6 +120,9 @@ impl Passage {
             native_port,
         };
         passage.make_room();
+        for (status, extra) in passage.engine.flows().zip(&mut passage.extras) {
+            extra.laws_version = status.laws_version;
+        }
         Ok(passage)
     }
 
@@ -123,10 +142,44 @@ impl Passage {
     ) -> Result<Retired, ImpairError> {
         let retired = self.engine.put_into_force(prepared)?;
         self.make_room();
+        self.start_periods(now_ns, PeriodReason::Laws, |status, extra| {
+            std::mem::replace(&mut extra.laws_version, status.laws_version) != status.laws_version
+        });
         if let Some(journal) = &mut self.journal {
             journal.configured(number, now_ns);
         }
         Ok(retired)
+    }
+
+    /// Starts a period of counting for a flow (for all: `None`). `false` when there is no such flow.
+    pub(crate) fn reset(&mut self, flow: Option<&str>, now_ns: u64) -> bool {
+        let mut found = flow.is_none();
+        self.start_periods(now_ns, PeriodReason::Reset, |status, _| {
+            let is_meant = flow.is_none_or(|name| name == status.name);
+            found |= is_meant;
+            is_meant
+        });
+        found
+    }
+
+    /// Starts a period of counting for the flows that are `meant`.
+    fn start_periods(
+        &mut self,
+        now_ns: u64,
+        reason: PeriodReason,
+        mut meant: impl FnMut(&FlowStatus<'_>, &mut Extra) -> bool,
+    ) {
+        let waiting = self.waiting_by_flow();
+        for ((status, extra), waiting) in self.engine.flows().zip(&mut self.extras).zip(waiting) {
+            if meant(&status, extra) {
+                extra.period = Period {
+                    start_ns: Some(now_ns),
+                    reason,
+                    base: extra.counters(&status, waiting),
+                    ..Period::default()
+                };
+            }
+        }
     }
 
     /// Whether the verdicts of a flow (of all: `None`) go to the journal. `false` when there is no such flow.
@@ -289,8 +342,12 @@ impl Passage {
 
     #[inline]
     fn departed(&mut self, fate: &Fate, native: Option<(u64, u32)>, departed_ns: u64) {
-        let timing = &mut self.extras[fate.flow as usize].timing;
+        let Extra { timing, period, .. } = &mut self.extras[fate.flow as usize];
         timing.record(fate.arrived_ns, fate.at_ns, departed_ns);
+        // One that was queued when the period started was delayed by other laws.
+        if period.start_ns.is_none_or(|start| fate.arrived_ns >= start) {
+            period.delays.record(departed_ns.saturating_sub(fate.arrived_ns));
+        }
         self.late_packets += u64::from(departed_ns.saturating_sub(fate.at_ns) > LATE_NS);
         self.write(fate, Some(departed_ns), native);
     }
@@ -393,24 +450,23 @@ impl Passage {
         of
     }
 
-    /// What there is to report, as it is now: a copy, to be made a report of elsewhere.
-    pub(crate) fn snapshot(&self, config: Arc<Impairment>, link: LinkReport) -> Snapshot {
+    /// What there is to report, as it is now: a copy, to be made a report of elsewhere. `times_ns` are the emulator's
+    /// start and the time now.
+    pub(crate) fn snapshot(
+        &self,
+        config: Arc<Impairment>,
+        link: LinkReport,
+        times_ns: [u64; 2],
+    ) -> Snapshot {
         let waiting = self.waiting_by_flow();
         let flows = self.engine.flows().zip(&self.extras).zip(waiting);
-        let flows = flows.map(|((status, extra), (packets, bytes))| {
-            let mut counters = CountersReport::from(status.counters);
-            // The laws count as sent what they let go. What the link refused was not, nor is what waits for it: that is
-            // held.
-            counters.sent_packets = counters.sent_packets.saturating_sub(extra.unplanned + packets);
-            counters.sent_bytes = counters.sent_bytes.saturating_sub(extra.unplanned_bytes + bytes);
-            counters.unplanned_dropped_packets += extra.unplanned;
-            FlowSnapshot {
-                name: status.name.to_owned(),
-                active: status.active,
-                counters,
-                timing: extra.timing.clone(),
-                logged: self.journal.is_some().then_some(!extra.unlogged),
-            }
+        let flows = flows.map(|((status, extra), waiting)| FlowSnapshot {
+            name: status.name.to_owned(),
+            active: status.active,
+            counters: extra.counters(&status, waiting),
+            timing: extra.timing.clone(),
+            logged: self.journal.is_some().then_some(!extra.unlogged),
+            period: extra.period,
         });
         Snapshot {
             direction: side(self.direction),
@@ -419,6 +475,7 @@ impl Passage {
             held_packets: self.engine.held_packets() + self.waiting() as u64,
             late_packets: self.late_packets,
             link,
+            times_ns,
         }
     }
 }

@@ -289,6 +289,20 @@ impl Remote {
         self.shared.journal.as_ref().map(Watching::path)
     }
 
+    /// Starts a period of counting for a flow (for all: `None`): [`crate::CurrentReport`]. Counters since the emulator's
+    /// start go on.
+    ///
+    /// # Errors
+    /// No such flow; [`EmulatorError::Ended`].
+    pub fn reset(&self, flow: Option<&str>) -> Result<(), EmulatorError> {
+        let flow = flow.map(ToOwned::to_owned);
+        let found = self.ask(|reply| Order::Reset { flow: flow.clone(), reply })?;
+        match (found.contains(&true), flow) {
+            (false, Some(name)) => Err(no_such(&name, &self.wanted().0)),
+            _ => Ok(()),
+        }
+    }
+
     /// Writes the verdicts of a flow (of all: `None`) to the journal, or no longer.
     ///
     /// # Errors

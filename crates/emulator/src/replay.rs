@@ -108,11 +108,12 @@ impl Replay {
         ways.until(u64::MAX)?;
         ways.writer.flush()?;
         let config = Arc::new(self.impairment.clone());
+        let times_ns = [first_ns.unwrap_or(now_ns), now_ns];
         let mut directions: Vec<_> = ways
             .passages
             .iter()
             .zip(links)
-            .map(|(passage, link)| passage.snapshot(config.clone(), link).report())
+            .map(|(passage, link)| passage.snapshot(config.clone(), link, times_ns).report())
             .collect();
         let mut lists: Vec<_> =
             directions.iter_mut().map(|d| std::mem::take(&mut d.flows).into_iter()).collect();

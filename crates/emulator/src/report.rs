@@ -68,12 +68,47 @@ pub struct FlowReport {
     pub asked: String,
     /// What became of them.
     pub realised: Realised,
+    /// The same figures since these laws came into force, or since a later reset.
+    pub current: CurrentReport,
     /// Departure minus deadline; absent when nothing left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lateness: Option<LatenessReport>,
     /// Whether its verdicts go to the journal; absent where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logged: Option<bool>,
+}
+
+/// Figures of one flow and direction for the current period. A period starts with the emulator, whenever other laws come into
+/// force for the flow in this direction, and at a reset.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[schemars(rename = "EmulatorCurrent")]
+pub struct CurrentReport {
+    /// Start of the period, s since the start of the emulator.
+    pub start_seconds: f64,
+    /// Length of the period so far, s.
+    pub seconds: f64,
+    /// Why the period started.
+    pub reason: PeriodReason,
+    /// Counted in the period. A packet that was queued when it started is counted in it when the packet leaves.
+    pub counters: CountersReport,
+    /// Ratios of these counters, and delays of packets that arrived in the period.
+    pub realised: Realised,
+}
+
+/// Why a period of counting started.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[schemars(rename = "EmulatorPeriodReason")]
+#[serde(rename_all = "snake_case")]
+pub enum PeriodReason {
+    /// The emulator started.
+    #[default]
+    Start,
+    /// Other laws came into force for the flow.
+    Laws,
+    /// The counters were reset.
+    Reset,
 }
 
 /// Counters of a flow and direction. received + duplicated = sent + lost + queue dropped + unplanned + held.
@@ -108,6 +143,30 @@ fn described(schema: &mut schemars::Schema) {
     for counter in &COUNTERS {
         if let Some(property) = properties.get_mut(counter.name) {
             *property = counter.schema();
+        }
+    }
+}
+
+impl CountersReport {
+    /// What was counted since `base`, an earlier state of the same counters.
+    pub(crate) fn since(&self, base: &Self) -> Self {
+        CountersReport {
+            received_packets: self.received_packets.saturating_sub(base.received_packets),
+            received_bytes: self.received_bytes.saturating_sub(base.received_bytes),
+            sent_packets: self.sent_packets.saturating_sub(base.sent_packets),
+            sent_bytes: self.sent_bytes.saturating_sub(base.sent_bytes),
+            lost_packets: self.lost_packets.saturating_sub(base.lost_packets),
+            duplicated_packets: self.duplicated_packets.saturating_sub(base.duplicated_packets),
+            delayed_packets: self.delayed_packets.saturating_sub(base.delayed_packets),
+            modified_packets: self.modified_packets.saturating_sub(base.modified_packets),
+            reordered_packets: self.reordered_packets.saturating_sub(base.reordered_packets),
+            marked_packets: self.marked_packets.saturating_sub(base.marked_packets),
+            queue_dropped_packets: self
+                .queue_dropped_packets
+                .saturating_sub(base.queue_dropped_packets),
+            unplanned_dropped_packets: self
+                .unplanned_dropped_packets
+                .saturating_sub(base.unplanned_dropped_packets),
         }
     }
 }

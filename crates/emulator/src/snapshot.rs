@@ -7,8 +7,10 @@ use std::sync::Arc;
 use weir_model::impairment::{Impairment, Laws, OTHER};
 use weir_model::plan::Direction;
 
-use crate::lateness::Timing;
-use crate::report::{CountersReport, DirectionReport, FlowReport, LinkReport, Realised};
+use crate::lateness::{Delays, Timing, seconds};
+use crate::report::{
+    CountersReport, CurrentReport, DirectionReport, FlowReport, LinkReport, PeriodReason, Realised,
+};
 
 /// A flow of a direction.
 #[derive(Debug)]
@@ -19,6 +21,34 @@ pub(crate) struct FlowSnapshot {
     pub(crate) timing: Timing,
     /// Whether its verdicts go to the journal; absent where there is none.
     pub(crate) logged: Option<bool>,
+    pub(crate) period: Period,
+}
+
+/// The current period of a flow's figures: when and why it started, and what had been counted by then.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Period {
+    /// `None`: with the emulator.
+    pub(crate) start_ns: Option<u64>,
+    pub(crate) reason: PeriodReason,
+    pub(crate) base: CountersReport,
+    pub(crate) delays: Delays,
+}
+
+impl Period {
+    /// The figures of the period, `counters` being those since the emulator's start.
+    fn report(&self, counters: &CountersReport, started_ns: u64, now_ns: u64) -> CurrentReport {
+        let start_ns = self.start_ns.unwrap_or(started_ns);
+        let counters = counters.since(&self.base);
+        let mut realised = Realised::of(&counters);
+        self.delays.realised(&mut realised);
+        CurrentReport {
+            start_seconds: seconds(start_ns.saturating_sub(started_ns)),
+            seconds: seconds(now_ns.saturating_sub(start_ns)),
+            reason: self.reason,
+            counters,
+            realised,
+        }
+    }
 }
 
 /// A direction.
@@ -32,6 +62,8 @@ pub(crate) struct Snapshot {
     pub(crate) held_packets: u64,
     pub(crate) late_packets: u64,
     pub(crate) link: LinkReport,
+    /// When the emulator started, and when this was copied.
+    pub(crate) times_ns: [u64; 2],
 }
 
 /// The laws of each flow that runs, by name: its own, and the rate and delay that it shares.
@@ -60,7 +92,8 @@ fn asked(config: &Impairment, direction: Direction) -> HashMap<&str, Laws> {
 
 impl Snapshot {
     pub(crate) fn report(self) -> DirectionReport {
-        let Snapshot { direction, config, held_packets, late_packets, link, .. } = self;
+        let Snapshot { direction, config, held_packets, late_packets, link, times_ns, .. } = self;
+        let [started_ns, now_ns] = times_ns;
         let asked = asked(&config, direction);
         let flows: Vec<FlowReport> = self
             .flows
@@ -71,6 +104,7 @@ impl Snapshot {
                 let asked = asked.get(flow.name.as_str()).map(ToString::to_string);
                 FlowReport {
                     direction,
+                    current: flow.period.report(&flow.counters, started_ns, now_ns),
                     active: flow.active,
                     counters: flow.counters,
                     asked: asked.unwrap_or_else(|| Laws::default().to_string()),

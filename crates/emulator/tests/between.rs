@@ -680,6 +680,77 @@ fn a_direction_that_panics_ends_the_emulator() {
 }
 
 #[test]
+fn a_period_starts_with_other_laws_of_the_flow_and_at_a_reset() {
+    use serde_json::json;
+    use weir_emulator::{CurrentReport, PeriodReason};
+    let text = r#"
+        schema = "weir.impair/1"
+        [[flow]]
+        name = "x"
+        filter = { protocol = "udp" }
+        a_to_b = { loss = { percentage = 100 } }
+    "#;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("socket");
+    let config = EmulatorConfig::new("A", "B", Impairment::parse(text).unwrap());
+    let (emulator, a, b) = start(config, 1000);
+    let socket = ControlSocket::listen(&path, emulator.remote().clone()).unwrap();
+    let mut count = 0;
+    let mut put = |packets: u64| {
+        count += packets;
+        for sequence in 0..packets {
+            a.put(Clock::System.monotonic_ns(), &native(sequence));
+        }
+        until("all are in", || received(&emulator.report().unwrap()) == count);
+    };
+    // Other, A to B and B to A, then the flow's.
+    let current = |place: usize| -> CurrentReport {
+        let flows = emulator.report().unwrap().impairment.flows;
+        assert_eq!(flows.len(), 4);
+        flows[place].current
+    };
+    put(10);
+    let first = current(2);
+    assert_eq!((first.reason, first.start_seconds), (PeriodReason::Start, 0.0));
+    assert_eq!(first.realised.loss_ratio, Some(1.0));
+    // Other laws of another flow, and of the other direction, are not this one's.
+    let set = |request| assert_eq!(ask(&path, &request).unwrap()["ok"], true);
+    set(json!({ "verb": "set", "both": "loss 1%" }));
+    set(json!({ "verb": "set", "flow": "x", "b_to_a": "delay 1ms" }));
+    assert_eq!([0, 1, 2, 3].map(|n| current(n).reason), {
+        use PeriodReason::{Laws, Start};
+        [Laws, Laws, Start, Laws]
+    });
+    set(json!({ "verb": "set", "flow": "x", "a_to_b": "delay 1ms" }));
+    put(5);
+    until("all have left", || taken(&b).len() + current(2).counters.sent_packets as usize >= 5);
+    let second = current(2);
+    assert_eq!(second.reason, PeriodReason::Laws);
+    assert!(second.start_seconds > 0.0 && second.seconds > 0.0, "{second:?}");
+    assert_eq!((second.counters.received_packets, second.counters.lost_packets), (5, 0));
+    assert_eq!(second.realised.loss_ratio, Some(0.0));
+    assert!(second.realised.delay_min_seconds.is_some_and(|d| d >= 0.001), "{second:?}");
+    let all = emulator.report().unwrap().impairment.flows[2].counters;
+    assert_eq!((all.received_packets, all.lost_packets), (15, 10), "those go on");
+    // A reset of the one, then of all.
+    assert_eq!(ask(&path, &json!({ "verb": "reset", "flow": "y" })).unwrap()["kind"], "refused");
+    set(json!({ "verb": "reset", "flow": "x" }));
+    let third = current(2);
+    assert_eq!((third.reason, third.counters), (PeriodReason::Reset, Default::default()));
+    assert!(third.start_seconds > second.start_seconds && third.realised.loss_ratio.is_none());
+    assert_eq!(current(0).reason, PeriodReason::Laws);
+    set(json!({ "verb": "reset" }));
+    assert_eq!(current(0).reason, PeriodReason::Reset);
+    // A stop is a change of laws; one that changes nothing is none.
+    set(json!({ "verb": "stop", "flow": "x" }));
+    assert_eq!(current(2).reason, PeriodReason::Laws);
+    set(json!({ "verb": "reset" }));
+    set(json!({ "verb": "stop", "flow": "x" }));
+    assert_eq!(current(2).reason, PeriodReason::Reset);
+    drop(socket);
+}
+
+#[test]
 fn the_control_socket_answers_everything_put_to_it() {
     use serde_json::json;
     let dir = tempfile::tempdir().unwrap();

@@ -73,6 +73,8 @@ pub struct FlowStatus<'a> {
     pub active: bool,
     /// What it has seen.
     pub counters: &'a Counters,
+    /// Changes whenever other laws come into force for it, those that it shares included.
+    pub laws_version: u64,
 }
 
 /// One direction of an impairment.
@@ -138,6 +140,7 @@ impl Engine {
             name: &flow.name,
             active: *active,
             counters: &flow.counters,
+            laws_version: flow.laws_version,
         })
     }
 

@@ -101,6 +101,8 @@ pub(crate) struct Flow {
     pub(crate) path: u32,
     /// The laws that made all this.
     pub(crate) laws: Laws,
+    /// How often the laws or the path have changed.
+    pub(crate) laws_version: u64,
 }
 
 impl Flow {
@@ -118,12 +120,16 @@ impl Flow {
             content: None,
             path: 0,
             laws: Laws::default(),
+            laws_version: 0,
         }
     }
 
     /// Puts laws into force. `shared` are the rate and delay of the flow's path, its own or an aggregate's.
     /// The state of a loss law that stays is kept.
     pub(crate) fn put(&mut self, laws: Laws, shared: &Shared, path: u32) {
+        // Paths that are alike are one and the same, so that another path means another rate or delay.
+        let is_first = self.laws_version == 0;
+        self.laws_version += u64::from(is_first || self.laws != laws || self.path != path);
         let before = self.laws.loss.as_ref().map(without_duplicate);
         let after = laws.loss.as_ref().map(without_duplicate);
         if before != after {

@@ -245,6 +245,42 @@ pub(crate) async fn stop_flow(
     order(&app, &id, &asker, "stop", Some(&flow)).await.map(Json200)
 }
 
+async fn reset(
+    app: &Shared,
+    id: &str,
+    asker: &Asker,
+    flow: Option<&str>,
+) -> Result<StatusCode, Problem> {
+    let mut request = json!({ "verb": "reset" });
+    if let Some(flow) = flow {
+        let shown = supervise::show(app, id).await?;
+        if !supervise::knows(&shown.configuration, flow) {
+            return Err(Problem::missing("flow", flow));
+        }
+        request["flow"] = flow.into();
+    }
+    supervise::ask(id, request).await?;
+    let what = format!("reset {}", flow.unwrap_or("all"));
+    supervise::remember(app, id, &asker.name(), what);
+    Ok(StatusCode::NO_CONTENT)
+}
+
+pub(crate) async fn reset_all(
+    State(app): State<Shared>,
+    Part(id): Part,
+    asker: Asker,
+) -> Result<StatusCode, Problem> {
+    reset(&app, &id, &asker, None).await
+}
+
+pub(crate) async fn reset_flow(
+    State(app): State<Shared>,
+    Parts2(id, flow): Parts2,
+    asker: Asker,
+) -> Result<StatusCode, Problem> {
+    reset(&app, &id, &asker, Some(&flow)).await
+}
+
 pub(crate) async fn log_flow(
     State(app): State<Shared>,
     Parts2(id, flow): Parts2,

@@ -213,6 +213,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/emulators/{id}/flows/{name}/reset": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Starts a new period of counting for a flow. */
+        post: operations["resetFlowCounters"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/emulators/{id}/flows/{name}/run": {
         parameters: {
             query?: never;
@@ -292,6 +309,23 @@ export interface paths {
         get: operations["getEmulatorLog"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/emulators/{id}/reset": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Starts a new period of counting for every flow (`current` of its counters). */
+        post: operations["resetCounters"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1801,6 +1835,28 @@ export interface components {
              */
             unplanned_dropped_packets: number;
         };
+        /**
+         * @description Figures of one flow and direction for the current period. A period starts with the emulator, whenever other laws come into
+         *     force for the flow in this direction, and at a reset.
+         */
+        EmulatorCurrent: {
+            /** @description Counted in the period. A packet that was queued when it started is counted in it when the packet leaves. */
+            counters: components["schemas"]["EmulatorCounters"];
+            /** @description Ratios of these counters, and delays of packets that arrived in the period. */
+            realised: components["schemas"]["EmulatorRealised"];
+            /** @description Why the period started. */
+            reason: components["schemas"]["EmulatorPeriodReason"];
+            /**
+             * Format: double
+             * @description Length of the period so far, s.
+             */
+            seconds: number;
+            /**
+             * Format: double
+             * @description Start of the period, s since the start of the emulator.
+             */
+            start_seconds: number;
+        };
         /** @description Totals of a direction. */
         EmulatorDirection: {
             /** @description `forward` is A to B. */
@@ -1883,6 +1939,8 @@ export interface components {
             asked: string;
             /** @description What it saw. */
             counters: components["schemas"]["EmulatorCounters"];
+            /** @description The same figures since these laws came into force, or since a later reset. */
+            current: components["schemas"]["EmulatorCurrent"];
             /** @description `forward` is A to B. */
             direction: components["schemas"]["Direction"];
             /** @description Departure minus deadline; absent when nothing left. */
@@ -2032,6 +2090,8 @@ export interface components {
             /** @description Lines of its program, latest last; of one that another started there are none. */
             lines: string[];
         };
+        /** @description Why a period of counting started. */
+        EmulatorPeriodReason: "start" | "laws" | "reset";
         /** @description Shares and delays as they came out; absent where nothing was received or sent. */
         EmulatorRealised: {
             /**
@@ -6194,6 +6254,28 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
+    resetFlowCounters: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
     runFlow: {
         parameters: {
             query?: never;
@@ -6307,6 +6389,27 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["EmulatorLog"];
                 };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    resetCounters: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Problem"];
         };

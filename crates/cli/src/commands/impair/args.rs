@@ -18,7 +18,7 @@ use crate::random;
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
-    override_usage = "weir impair [OPTIONS] A B\n       weir impair [OPTIONS] --pcap-in FILE --pcap-out FILE\n       weir impair exec [OPTIONS] -- COMMAND\n       weir impair set|show|start|stop|log|stats|save …",
+    override_usage = "weir impair [OPTIONS] A B\n       weir impair [OPTIONS] --pcap-in FILE --pcap-out FILE\n       weir impair exec [OPTIONS] -- COMMAND\n       weir impair set|show|start|stop|log|stats|reset|save …",
     after_help = "Laws are comma-separated terms, in one line:\n\
                   loss P% [run N]   loss every N   duplicate P%   rate R [queue T|B|Npackets]\n\
                   delay T [±T [normal|uniform|exponential]] [allow|fifo-release|max]\n\
@@ -231,6 +231,13 @@ pub(crate) enum Verb {
         /// As JSON
         #[arg(long)]
         json: bool,
+        #[command(flatten)]
+        socket: SocketArgs,
+    },
+    /// Start a new period of counting; counters since the start go on
+    Reset {
+        /// The flow's name; without a name all flows
+        flow: Option<String>,
         #[command(flatten)]
         socket: SocketArgs,
     },

@@ -1,4 +1,4 @@
-//! `weir impair set`, `show`, `start`, `stop`, `log`, `stats`, `save`: a line to a running emulator, and its answer.
+//! `weir impair set`, `show`, `start`, `stop`, `log`, `stats`, `reset`, `save`: a line to a running emulator, and its answer.
 
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -32,6 +32,10 @@ pub(super) fn run(verb: &Verb) -> Result<i32, CliError> {
         }
         Verb::Start { flow, socket } => told(&talk(socket, &named("start", flow))?),
         Verb::Stop { flow, socket } => told(&talk(socket, &named("stop", flow))?),
+        Verb::Reset { flow, socket } => {
+            talk(socket, &named("reset", flow))?;
+            Ok(0)
+        }
         Verb::Log { words, socket } => {
             let (on, flow) = switched(words)?;
             let mut request = named("log", &flow);
