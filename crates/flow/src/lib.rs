@@ -8,9 +8,11 @@
 //! - [`waking`]: the scheduling class of a sending thread, and how long it may spin.
 //! - [`Receiving`]: the receiving side of a datagram flow; [`StreamReceiving`] of a stream.
 //! - [`IntervalClock`]: the intervals, the same at both ends.
+//! - [`budget`]: what control traffic may take.
 //! - [`assemble`]: two [`weir_model::report::EndReport`]s become one [`weir_model::record::Record`].
 
 pub mod assemble;
+pub mod budget;
 mod heard;
 mod intervals;
 mod ledger;

@@ -162,6 +162,96 @@ pub struct SenderTotal {
     pub end_ns: Option<u64>,
 }
 
+/// An [`IntervalCount`] as live figures carry it: short keys, since every byte counts against the session's control
+/// budget, and no rates, which follow from the amounts and the interval's length.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LiveCount {
+    /// Payload bytes.
+    #[serde(rename = "b")]
+    pub bytes: u64,
+    /// Packets.
+    #[serde(rename = "p")]
+    pub packets: u64,
+    /// Lost packets.
+    #[serde(rename = "l", skip_serializing_if = "Option::is_none")]
+    pub lost_packets: Option<u64>,
+    /// Duplicates.
+    #[serde(rename = "d", skip_serializing_if = "Option::is_none")]
+    pub duplicate_packets: Option<u64>,
+    /// Reordered packets.
+    #[serde(rename = "o", skip_serializing_if = "Option::is_none")]
+    pub reordered_packets: Option<u64>,
+    /// Jitter at the end of the interval.
+    #[serde(rename = "j", skip_serializing_if = "Option::is_none")]
+    pub jitter_seconds: Option<f64>,
+    /// Mean one-way delay.
+    #[serde(rename = "m", skip_serializing_if = "Option::is_none")]
+    pub mean_delay_seconds: Option<f64>,
+    /// Retransmitted segments.
+    #[serde(rename = "r", skip_serializing_if = "Option::is_none")]
+    pub retransmits: Option<u64>,
+    /// Congestion window.
+    #[serde(rename = "c", skip_serializing_if = "Option::is_none")]
+    pub cwnd_bytes: Option<u64>,
+    /// Smoothed round trip.
+    #[serde(rename = "t", skip_serializing_if = "Option::is_none")]
+    pub rtt_seconds: Option<f64>,
+}
+
+impl From<&IntervalCount> for LiveCount {
+    fn from(count: &IntervalCount) -> LiveCount {
+        // Every field is named, so that a new one is either sent or left out on purpose.
+        let &IntervalCount {
+            bytes,
+            packets,
+            bits_per_second: _,
+            packets_per_second: _,
+            lost_packets,
+            duplicate_packets,
+            reordered_packets,
+            jitter_seconds,
+            mean_delay_seconds,
+            retransmits,
+            cwnd_bytes,
+            rtt_seconds,
+        } = count;
+        LiveCount {
+            bytes,
+            packets,
+            lost_packets,
+            duplicate_packets,
+            reordered_packets,
+            jitter_seconds,
+            mean_delay_seconds,
+            retransmits,
+            cwnd_bytes,
+            rtt_seconds,
+        }
+    }
+}
+
+impl LiveCount {
+    /// The count of an interval of `seconds`, with its rates.
+    pub fn over(self, seconds: Option<f64>) -> IntervalCount {
+        let per_second = |n: u64| seconds.filter(|s| *s > 0.0).map(|s| n as f64 / s);
+        IntervalCount {
+            bytes: self.bytes,
+            packets: self.packets,
+            bits_per_second: per_second(self.bytes.saturating_mul(8)),
+            packets_per_second: per_second(self.packets),
+            lost_packets: self.lost_packets,
+            duplicate_packets: self.duplicate_packets,
+            reordered_packets: self.reordered_packets,
+            jitter_seconds: self.jitter_seconds,
+            mean_delay_seconds: self.mean_delay_seconds,
+            retransmits: self.retransmits,
+            cwnd_bytes: self.cwnd_bytes,
+            rtt_seconds: self.rtt_seconds,
+        }
+    }
+}
+
 /// From the side that runs the test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -244,7 +334,7 @@ pub enum ServerMessage {
         interval: u32,
         /// Flow and its count at this end. Flow 0 is the sum of all flows that this end receives, sent where the flows'
         /// own counts would pass the budget.
-        flows: Vec<(u32, IntervalCount)>,
+        flows: Vec<(u32, LiveCount)>,
         /// How many flows the sum is of; 0 where no sum is told, or by an older peer.
         #[serde(default, skip_serializing_if = "is_zero")]
         of: u32,
@@ -346,6 +436,38 @@ mod tests {
         let probe: ClientMessage = decode(br#"{"type":"probe","t1_ns":5}"#).unwrap();
         assert_eq!(probe, ClientMessage::Probe { t1_ns: 5, reference: false });
         assert_eq!(encode(&probe), br#"{"type":"probe","t1_ns":5}"#);
+    }
+
+    #[test]
+    fn a_live_count_is_small_and_loses_nothing_but_rates() {
+        let count = IntervalCount {
+            bytes: 2150,
+            packets: 12,
+            bits_per_second: Some(68_800.0),
+            packets_per_second: Some(48.0),
+            lost_packets: Some(0),
+            duplicate_packets: Some(0),
+            reordered_packets: Some(3),
+            jitter_seconds: Some(2.123_456_789e-5),
+            mean_delay_seconds: Some(1.0 / 3e4),
+            retransmits: Some(7),
+            cwnd_bytes: Some(14_480),
+            rtt_seconds: Some(0.012_5),
+        };
+        let message = ServerMessage::Live { interval: 3, flows: vec![(1, (&count).into())], of: 0 };
+        let ServerMessage::Live { flows, .. } = decode(&encode(&message)).unwrap() else {
+            panic!("another message")
+        };
+        assert_eq!(flows[0].1.clone().over(Some(0.25)), count);
+        let (none, wild) =
+            (LiveCount::default(), LiveCount { bytes: u64::MAX, ..Default::default() });
+        assert_eq!(none.over(None), IntervalCount::default());
+        assert!(wild.over(Some(1.0)).bits_per_second.is_some());
+        let datagrams =
+            IntervalCount { retransmits: None, cwnd_bytes: None, rtt_seconds: None, ..count };
+        let flows = vec![(1, (&datagrams).into())];
+        let size = encode(&ServerMessage::Live { interval: 3, flows, of: 0 }).len();
+        assert!(size < 128, "{size} bytes for one flow");
     }
 
     #[test]

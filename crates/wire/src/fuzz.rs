@@ -325,9 +325,8 @@ mod tests {
 
     #[test]
     fn control() {
-        use crate::control::{Hello, Open, Opened, SenderTotal, encode};
+        use crate::control::{Hello, LiveCount, Open, Opened, SenderTotal, encode};
         use weir_model::plan::{Connection, Family, Plan};
-        use weir_model::record::IntervalCount;
         use weir_model::report::{EndReport, FlowReport};
         let plan = Plan { connections: vec![Connection::default()], ..Plan::default() };
         let open = Open {
@@ -357,7 +356,7 @@ mod tests {
         let server = [
             ServerMessage::Refused { code: "busy".into(), text: "\u{1b}[31m".into() },
             ServerMessage::Opened(opened),
-            ServerMessage::Live { interval: 1, flows: vec![(1, IntervalCount::default())], of: 1 },
+            ServerMessage::Live { interval: 1, flows: vec![(1, LiveCount::default())], of: 1 },
             ServerMessage::Flow(Box::default()),
             ServerMessage::Flow(Box::new(FlowReport { id: 1, ..FlowReport::default() })),
             ServerMessage::End(Box::<EndReport>::default()),

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use weir_model::plan::Plan;
+use weir_flow::budget::{probe_distance_ns, stated_bits_per_second};
+use weir_model::plan::{FlowSpec, Plan};
 use weir_model::record::{ClockRelation, Latency};
 use weir_net::clock::{Clock, set_timer_slack};
 use weir_net::poll::{Events, Interest, Poller};
@@ -25,7 +26,7 @@ use crate::flows::SessionFacts;
 
 /// Distance of probes before the test.
 const IDLE_NS: u64 = 4_000_000;
-/// Distance of probes during the test: 0.7 % of 1 Mbit/s.
+/// Distance of probes during the test, unless that takes too much of a low stated rate.
 const LOADED_NS: u64 = 100_000_000;
 /// Probes that make the idle figure.
 pub(super) const IDLE_PROBES: u64 = 24;
@@ -59,6 +60,7 @@ impl Probes {
     /// be had.
     pub(super) fn start(
         plan: &Plan,
+        specs: &[FlowSpec],
         facts: SessionFacts,
         server: SocketAddr,
         clock: Clock,
@@ -95,13 +97,17 @@ impl Probes {
         }));
         let phase = Arc::new(AtomicU8::new(IDLE));
         let answered = Arc::new(AtomicBool::new(false));
+        let stated = stated_bits_per_second(plan, specs);
+        let loaded_ns = probe_distance_ns(stated, 2 * (LEN + HEADERS), LOADED_NS);
         let thread = {
             let (state, phase, answered) = (state.clone(), phase.clone(), answered.clone());
             std::thread::Builder::new()
                 .name("weir-probes".into())
                 .spawn(move || {
                     let _ = set_timer_slack(1);
-                    probe(&socket, &facts, &key, &clock, &meter, &state, &phase, &answered);
+                    probe(
+                        &socket, &facts, &key, &clock, &meter, &state, &phase, &answered, loaded_ns,
+                    );
                 })
                 .ok()?
         };
@@ -191,6 +197,7 @@ fn probe(
     state: &Mutex<State>,
     phase: &AtomicU8,
     answered: &AtomicBool,
+    loaded_ns: u64,
 ) {
     let Ok(poller) = Poller::new() else { return };
     if poller.add(socket, 1, Interest::READ).is_err() {
@@ -232,7 +239,7 @@ fn probe(
         if now >= next && current != ENDED {
             sequence += 1;
             // Spread by a few percent, so that probes don't beat with a periodic load.
-            let distance = if current == IDLE { IDLE_NS } else { LOADED_NS };
+            let distance = if current == IDLE { IDLE_NS } else { loaded_ns };
             next = now + distance + (sequence * 7919 % 100) * distance / 1000;
             let t1_ns = clock.monotonic_ns();
             let d = ControlDatagram {

@@ -10,6 +10,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use weir_flow::IntervalClock;
+use weir_flow::budget::{ControlBudget, stated_bits_per_second};
 use weir_model::plan::{DataPorts, Direction, FlowSpec, Transport};
 use weir_model::report::EndReport;
 use weir_net::reference::ReferenceReader;
@@ -56,6 +57,8 @@ struct Task<'s> {
     shared: &'s Arc<Shared>,
     peer: SocketAddr,
     writer: Writer,
+    /// Bytes of the control connection.
+    meter: Meter,
     /// Whether the last word was a refusal, which the client is to read.
     refused: bool,
     /// It has the only session of a server for one client.
@@ -80,7 +83,8 @@ pub(super) async fn session(
         return false;
     }
     let key = shared.config.key.as_ref().filter(|_| noise);
-    let opening = channel::open(stream, key, false, HELLO_LIMIT, Meter::default());
+    let meter = Meter::default();
+    let opening = channel::open(stream, key, false, HELLO_LIMIT, meter.clone());
     let (mut reader, writer) = match tokio::time::timeout_at(deadline, opening).await {
         Ok(Ok(halves)) => halves,
         Ok(Err(e)) => {
@@ -89,7 +93,7 @@ pub(super) async fn session(
         }
         Err(_) => return false,
     };
-    let mut task = Task { shared, peer, writer, refused: false, took: false };
+    let mut task = Task { shared, peer, writer, meter, refused: false, took: false };
     // Who is refused counts as half open until he is gone.
     let mut half_open = Some(half_open);
     let ran = task.serve(&mut reader, local, noise, deadline, &mut half_open).await;
@@ -299,7 +303,7 @@ impl Task<'_> {
         });
         let mut ends = (String::from("the client went away"), None);
         if self.send(&ServerMessage::Opened(opened)).await {
-            ends = self.talk(reader, &open, &session, &events, &mut flow_events).await;
+            ends = self.talk(reader, &open, &specs, &session, &events, &mut flow_events).await;
         }
         if let Some(task) = listening {
             task.abort();
@@ -395,6 +399,7 @@ impl Task<'_> {
         &mut self,
         reader: &mut Reader,
         open: &Open,
+        specs: &[FlowSpec],
         session: &Arc<Session>,
         events: &Events,
         flow_events: &mut mpsc::UnboundedReceiver<FlowEvent>,
@@ -447,7 +452,8 @@ impl Task<'_> {
                             let intervals = IntervalClock { start_ns: at_ns, interval_ns: open.plan.interval.0, omit_ns: open.plan.omit.0 };
                             session.start(&shared.engine, intervals);
                             if open.live && open.plan.interval.0 > 0 {
-                                live.start(intervals, now);
+                                let stated = stated_bits_per_second(&open.plan, specs);
+                                live.start(intervals, ControlBudget::new(stated), self.meter.bytes(), now);
                             }
                             if !self.send(&ServerMessage::Started).await {
                                 return ("the client does not read".into(), report);
@@ -545,7 +551,7 @@ impl Task<'_> {
             let count = |f: &Arc<Flow>| Some((f.sends(), f.spec.id, f.interval(index, now)?));
             flows.iter().filter_map(count).collect()
         };
-        for message in live.due(now, receivers, count) {
+        for message in live.due(now, receivers, self.meter.bytes(), count) {
             if !self.send(&message).await {
                 return false;
             }

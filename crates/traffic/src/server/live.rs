@@ -1,15 +1,17 @@
 //! Live figures: what a server tells of each interval while a test runs.
 //!
 //! An interval is told when every flow has counted it, or a little later without the stragglers, which follow when they
-//! have. Of many slow flows only the sum is told, and says of how many it is.
+//! have. Of many slow flows only the sum is told, and says of how many it is. What the control budget
+//! ([`weir_flow::budget`]) does not allow is withheld: the report has it.
 
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
 use tokio::time::Instant;
 use weir_flow::IntervalClock;
+use weir_flow::budget::ControlBudget;
 use weir_model::record::IntervalCount;
-use weir_wire::control::ServerMessage;
+use weir_wire::control::{LiveCount, ServerMessage};
 
 /// Live figures of an interval go out this long after its end, when what arrived in it has been read.
 const GRACE_NS: u64 = 60_000_000;
@@ -21,14 +23,6 @@ const PATIENCE_NS: u64 = 250_000_000;
 const LAST_NS: u64 = 10_000_000_000;
 /// Intervals of which something is owed.
 const MOST_OWED: usize = 64;
-/// Live figures may take this share of the measured rate (design: 1 %).
-const BUDGET: f64 = 0.01;
-/// What was saved of it pays for small messages in intervals in which little or nothing came: a receiver that counts
-/// nothing is to be heard all the same. So much is there at the start, and so much is saved at most.
-const SAVED: f64 = 4096.0;
-/// Messages up to this size are small.
-const SMALL: f64 = 1024.0;
-
 /// One flow's count, and whether it is a sender's.
 pub(super) type Count = (bool, u32, IntervalCount);
 
@@ -42,6 +36,8 @@ struct Owed {
     summed: Option<u32>,
     /// What there was went out without the stragglers.
     begun: bool,
+    /// Credit that it has earned so far, bytes.
+    earned: f64,
 }
 
 /// What has been told, and when there is more to tell.
@@ -50,7 +46,9 @@ pub(super) struct Live {
     intervals: Option<IntervalClock>,
     next: usize,
     owed: VecDeque<Owed>,
-    saved: f64,
+    budget: ControlBudget,
+    /// Bytes of the control connection that have been charged.
+    charged: u64,
     /// When to look again.
     pub(super) at: Option<Instant>,
 }
@@ -58,12 +56,21 @@ pub(super) struct Live {
 impl Live {
     /// Nothing is to be told.
     pub(super) fn none() -> Live {
-        Live { intervals: None, next: 0, owed: VecDeque::new(), saved: SAVED, at: None }
+        let budget = ControlBudget::new(None);
+        Live { intervals: None, next: 0, owed: VecDeque::new(), budget, charged: 0, at: None }
     }
 
-    /// The intervals begin.
-    pub(super) fn start(&mut self, intervals: IntervalClock, now_ns: u64) {
+    /// The intervals begin. `control_bytes`: what the control connection has carried so far, which is not charged.
+    pub(super) fn start(
+        &mut self,
+        intervals: IntervalClock,
+        budget: ControlBudget,
+        control_bytes: u64,
+        now_ns: u64,
+    ) {
         self.intervals = Some(intervals);
+        self.budget = budget;
+        self.charged = control_bytes;
         self.schedule(now_ns);
     }
 
@@ -78,24 +85,30 @@ impl Live {
             .map(|at| Instant::now() + Duration::from_nanos(at.saturating_sub(now_ns)));
     }
 
-    /// What is to be told at `now_ns`. `receivers`: how many flows this end receives. `count` gives all flows' counts of
-    /// an interval, those left out that have not closed it.
+    /// What is to be told at `now_ns`. `receivers`: how many flows this end receives. `control_bytes`: all that the control
+    /// connection has carried, both directions. `count` gives all flows' counts of an interval, those left out that have
+    /// not closed it.
     pub(super) fn due(
         &mut self,
         now_ns: u64,
         receivers: u32,
+        control_bytes: u64,
         count: impl Fn(usize) -> Vec<Count>,
     ) -> Vec<ServerMessage> {
         while let Some(end_ns) = self.intervals.and_then(|c| c.end_ns(self.next))
             && end_ns.saturating_add(GRACE_NS) <= now_ns
         {
             let (told, summed) = (HashSet::new(), None);
-            self.owed.push_back(Owed { index: self.next, end_ns, told, summed, begun: false });
+            let index = self.next;
+            self.owed.push_back(Owed { index, end_ns, told, summed, begun: false, earned: 0.0 });
             self.next += 1;
             if self.owed.len() > MOST_OWED {
                 self.owed.pop_front();
             }
         }
+        // Messages made here were charged as they were made, without what encryption and framing add.
+        self.budget.spend(control_bytes.saturating_sub(self.charged) as f64);
+        self.charged = self.charged.max(control_bytes);
         let mut out = vec![];
         for mut owed in std::mem::take(&mut self.owed) {
             let counts = count(owed.index);
@@ -118,10 +131,13 @@ impl Live {
     /// What has not been told of an interval, if the budget allows it.
     fn message(&mut self, owed: &mut Owed, counts: Vec<Count>) -> Option<ServerMessage> {
         let interval = owed.index as u32;
-        let fresh = || counts.iter().filter(|(_, id, _)| !owed.told.contains(id));
-        let bytes = fresh().map(|(.., c)| c.bytes).fold(0, u64::saturating_add);
-        let budget = BUDGET * bytes as f64;
-        let flows: Vec<_> = fresh().map(|(_, id, c)| (*id, c.clone())).collect();
+        let bytes = counts.iter().map(|(.., c)| c.bytes).fold(0, u64::saturating_add);
+        let seconds = self.intervals.and_then(|c| c.seconds(owed.index)).unwrap_or(0.0);
+        let earned = self.budget.allowed_bytes(seconds, bytes);
+        self.budget.earn((earned - owed.earned).max(0.0), seconds);
+        owed.earned = owed.earned.max(earned);
+        let fresh = counts.iter().filter(|(_, id, _)| !owed.told.contains(id));
+        let flows: Vec<_> = fresh.map(|(_, id, c)| (*id, LiveCount::from(c))).collect();
         let received: Vec<_> = counts.iter().filter(|(sends, ..)| !sends).collect();
         let of = received.len() as u32;
         if flows.is_empty() {
@@ -129,25 +145,26 @@ impl Live {
         }
         let mut message =
             owed.summed.is_none().then_some(ServerMessage::Live { interval, flows, of: 0 });
-        let size = |m: &ServerMessage| weir_wire::control::encode(m).len() as f64;
-        let fits = |size: f64| size <= budget || (size <= SMALL && size <= self.saved);
-        if let Some(whole) = &message
-            && fits(size(whole))
-        {
+        let size = |m: &ServerMessage| weir_wire::control::encode(m).len();
+        let budget = self.budget;
+        let fits = |m: &ServerMessage| budget.allows(size(m) as f64);
+        if message.as_ref().is_some_and(fits) {
             owed.told.extend(counts.iter().map(|(_, id, _)| *id));
         } else {
             // Many slow flows: their sum is had for little.
             let sum = weir_flow::assemble::sum(received.iter().map(|(.., c)| c));
             message = sum
                 .filter(|_| owed.summed.is_none_or(|told| told < of))
-                .map(|sum| ServerMessage::Live { interval, flows: vec![(0, sum)], of })
-                .filter(|m| fits(size(m)));
+                .map(|sum| vec![(0, LiveCount::from(&sum))])
+                .map(|flows| ServerMessage::Live { interval, flows, of })
+                .filter(fits);
             if message.is_some() {
                 owed.summed = Some(of);
             }
         }
-        let spent = message.as_ref().map_or(0.0, size);
-        self.saved = (self.saved + budget - spent).clamp(0.0, SAVED);
+        let spent = message.as_ref().map_or(0, size);
+        self.budget.spend(spent as f64);
+        self.charged += spent as u64;
         message
     }
 }
@@ -160,8 +177,13 @@ mod tests {
     const GRACE: u64 = GRACE_NS;
 
     fn live() -> Live {
+        live_of(None, SECOND)
+    }
+
+    fn live_of(stated_bits_per_second: Option<f64>, interval_ns: u64) -> Live {
         let mut live = Live::none();
-        live.start(IntervalClock { start_ns: 0, interval_ns: SECOND, omit_ns: 0 }, 0);
+        let intervals = IntervalClock { start_ns: 0, interval_ns, omit_ns: 0 };
+        live.start(intervals, ControlBudget::new(stated_bits_per_second), 0, 0);
         live
     }
 
@@ -185,13 +207,16 @@ mod tests {
     async fn stragglers_are_waited_for_and_follow_when_they_have_counted() {
         let mut live = live();
         let half = |_| received(1..3, 1 << 20);
-        assert!(live.due(SECOND, 4, |_| unreachable!()).is_empty(), "not before the grace is over");
-        assert!(live.due(SECOND + GRACE, 4, half).is_empty());
+        assert!(
+            live.due(SECOND, 4, 0, |_| unreachable!()).is_empty(),
+            "not before the grace is over"
+        );
+        assert!(live.due(SECOND + GRACE, 4, 0, half).is_empty());
         let at = SECOND + PATIENCE_NS;
-        assert_eq!(told(live.due(at, 4, half)), [(0, vec![1, 2], 0)]);
-        assert!(live.due(at + RETRY_NS, 4, half).is_empty(), "nothing new");
+        assert_eq!(told(live.due(at, 4, 0, half)), [(0, vec![1, 2], 0)]);
+        assert!(live.due(at + RETRY_NS, 4, 0, half).is_empty(), "nothing new");
         let all = |_| received(1..5, 1 << 20);
-        assert_eq!(told(live.due(at + 2 * RETRY_NS, 4, all)), [(0, vec![3, 4], 0)]);
+        assert_eq!(told(live.due(at + 2 * RETRY_NS, 4, 0, all)), [(0, vec![3, 4], 0)]);
         assert!(live.owed.is_empty());
     }
 
@@ -201,7 +226,7 @@ mod tests {
         let half = |index| if index == 0 { received(1..3, 1 << 20) } else { vec![] };
         let mut messages = vec![];
         for at in (0..13 * SECOND).step_by(100_000_000) {
-            messages.extend(live.due(at, 4, half));
+            messages.extend(live.due(at, 4, 0, half));
         }
         assert_eq!(told(messages), [(0, vec![1, 2], 0)]);
         assert!(live.owed.iter().all(|o| o.index > 0) && live.owed.len() < 12, "{live:?}");
@@ -212,25 +237,68 @@ mod tests {
         let mut live = live();
         let most = |_| received(1..400, 1000);
         let at = SECOND + PATIENCE_NS;
-        assert_eq!(told(live.due(at, 500, most)), [(0, vec![0], 399)]);
+        assert_eq!(told(live.due(at, 500, 0, most)), [(0, vec![0], 399)]);
         let all = |_| received(1..501, 1000);
-        assert_eq!(told(live.due(at + RETRY_NS, 500, all)), [(0, vec![0], 500)]);
+        assert_eq!(told(live.due(at + RETRY_NS, 500, 0, all)), [(0, vec![0], 500)]);
+    }
+
+    /// Plays intervals of `interval_ns` in which one flow receives `bytes`. Returns how many were told, and the bytes of
+    /// all messages.
+    fn played(mut live: Live, interval_ns: u64, intervals: u64, bytes: u64) -> (usize, u64) {
+        let count = |_| {
+            let count = IntervalCount {
+                bytes,
+                packets: bytes / 172,
+                lost_packets: Some(0),
+                duplicate_packets: Some(0),
+                reordered_packets: Some(0),
+                jitter_seconds: Some(2.123_456_789e-5),
+                mean_delay_seconds: Some(1.234_567_89e-5),
+                ..Default::default()
+            };
+            vec![(false, 1, count)]
+        };
+        let (mut told, mut control_bytes) = (0, 0);
+        for n in 1..=intervals {
+            for message in live.due(n * interval_ns + GRACE, 1, control_bytes, count) {
+                // As framed.
+                control_bytes += weir_wire::control::encode(&message).len() as u64 + 4;
+                told += 1;
+            }
+        }
+        (told, control_bytes)
     }
 
     #[tokio::test]
-    async fn a_second_in_which_nothing_came_is_told_until_the_savings_are_spent() {
+    async fn a_voice_flow_is_told_of_four_times_a_second_within_a_tenth_of_its_rate() {
+        let quarter = SECOND / 4;
+        let (told, bytes) = played(live_of(Some(68_800.0), quarter), quarter, 400, 2150);
+        assert_eq!(told, 400);
+        assert!(bytes as f64 * 8.0 / 100.0 <= 6880.0, "{bytes} bytes in 100 s");
+    }
+
+    #[tokio::test]
+    async fn what_is_told_stays_within_8_kbit_where_little_or_nothing_comes() {
+        for (interval_ns, bytes, least) in [(SECOND, 0, 300), (SECOND / 20, 10, 2000)] {
+            let intervals = 300 * SECOND / interval_ns;
+            let (told, sent) = played(live_of(None, interval_ns), interval_ns, intervals, bytes);
+            assert!(told >= least, "{told} of {intervals}");
+            assert!(sent as f64 * 8.0 / 300.0 <= 8000.0 + 50.0, "{sent} bytes in 300 s");
+        }
+        // A slow link of which the rate is stated: a tenth of it is the bound.
+        let (told, sent) = played(live_of(Some(2000.0), SECOND), SECOND, 300, 250);
+        assert!((20..300).contains(&told) && sent as f64 * 8.0 / 300.0 <= 200.0, "{told}: {sent}");
+    }
+
+    #[tokio::test]
+    async fn other_messages_of_the_connection_are_charged() {
         let mut live = live();
         let none = |_| received(1..2, 0);
-        let mut count = 0;
-        for second in 1..200 {
-            count += live.due(second * SECOND + GRACE, 1, none).len();
-        }
-        assert!((10..100).contains(&count), "{count}");
-        // What was saved while much came is there when nothing does.
-        let much = |_| received(1..2, 1 << 30);
-        for second in [200, 201] {
-            assert!(!live.due(second * SECOND + GRACE, 1, much).is_empty());
-        }
-        assert!(!live.due(202 * SECOND + GRACE, 1, none).is_empty());
+        let told = |live: &mut Live, second: u64, control_bytes| {
+            live.due(second * SECOND + GRACE, 1, control_bytes, none).len()
+        };
+        assert_eq!(told(&mut live, 1, 0), 1);
+        assert_eq!(told(&mut live, 2, 1_000_000), 0, "the connection carried more than its part");
+        assert_eq!(told(&mut live, 3, 1_000_000), 1, "the debt is paid");
     }
 }

@@ -182,7 +182,7 @@ pub(super) async fn run(
             };
             // Streams need no datagrams: where these are blocked, the test does not wait for long.
             let probe = |patience| {
-                Probes::start(&plan, facts, server, clock.clone(), meter.clone(), patience)
+                Probes::start(&plan, &specs, facts, server, clock.clone(), meter.clone(), patience)
             };
             let (flows, probes) = if has_udp {
                 let flows = setup.flows(&specs);

@@ -233,7 +233,11 @@ impl Test<'_> {
             }
             ServerMessage::Live { interval, flows, of } => {
                 let most = self.specs.len() as u32;
-                let flows = flows.into_iter().filter(|(id, _)| *id <= most);
+                let seconds = intervals.seconds(interval as usize);
+                let flows = flows
+                    .into_iter()
+                    .filter(|(id, _)| *id <= most)
+                    .map(|(id, count)| (id, count.over(seconds)));
                 self.live.take(
                     intervals,
                     interval as usize,
