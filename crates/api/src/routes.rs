@@ -41,7 +41,7 @@ pub(crate) fn routes() -> (Router<Shared>, Value) {
         .add(&Method::GET, "/tests/{id}", get(tests::get), Operation::new("getTest", "tests", "A test.").answers::<Test>(200))
         .add(&Method::DELETE, "/tests/{id}", delete(tests::forget), Operation::new("forgetTest", "tests", "Stops a test and takes it off the list; its run stays.").done())
         .add(&Method::POST, "/tests/{id}/stop", post(tests::stop), Operation::new("stopTest", "tests", "Stops a test; what it measured is kept.").answers::<Test>(202))
-        .add(&Method::GET, "/tests/{id}/record", get(tests::record), Operation::new("getTestRecord", "tests", "The record of a test that has ended.").answers::<Record>(200))
+        .add(&Method::GET, "/tests/{id}/record", get(tests::record), Operation::new("getTestRecord", "tests", "The record of a test that has ended.").query::<RecordQuery>().answers::<Record>(200))
         .add(&Method::POST, "/tests/{id}/connections/{name}/start", post(tests::start_connection), Operation::new("startConnection", "tests", "Starts a connection that waits.").answers::<Test>(200))
         .add(&Method::POST, "/tests/{id}/connections/{name}/stop", post(tests::stop_connection), Operation::new("stopConnection", "tests", "Stops one connection of a running test.").answers::<Test>(200))
         .add(&Method::GET, "/plans", get(plans::list), Operation::new("listPlans", "plans", "Kept plans.").answers::<PlanList>(200))

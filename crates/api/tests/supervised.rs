@@ -106,6 +106,55 @@ fn what_was_started_leaves_nothing_behind() {
     assert_eq!(left(&private(&s)), Vec::<String>::new(), "after a test that was deleted");
 }
 
+#[test]
+fn states_of_flows_follow_the_program_and_none_is_left_running() {
+    let script = r#"
+        wait_for() { while [ ! -e $here/$1 ]; do sleep 0.02; done; }
+        echo '{"event":"start","data":{"id":"r","flows":[{"id":1,"name":"one"},{"id":2,"name":"two"},{"id":3,"name":"three"}]}}'
+        echo '{"event":"flows","data":[{"id":1,"state":"started"},{"id":2,"state":"started"},{"id":3,"state":"waiting"}]}'
+        wait_for first
+        echo '{"event":"flows","data":[{"id":2,"state":"finished"}]}'
+        echo '{"event":"peer","data":{"unreachable_since_seconds":2.5}}'
+        wait_for second
+        [ -e $here/killed ] && exit 3
+        echo '{"event":"end","data":{"schema":"weir.run/1","id":"r","intervals":[{"start_seconds":0.0,"end_seconds":1.0,"flows":[],"total":{}}],"flows":[{"id":1,"name":"one"},{"id":2,"name":"two"},{"id":3,"name":"three"}]}}'
+    "#;
+    for is_killed in [false, true] {
+        let s = with_script(script);
+        let file = |name: &str| std::fs::write(s.directory.path().join(name), "").unwrap();
+        if is_killed {
+            file("killed");
+        }
+        let mut events = Events::open(connect(s.address), "?topics=tests");
+        let test = json!({ "host": "127.0.0.1", "plan": plan() });
+        let test = ask(s.address, "POST", "/tests", &[], Some(&test)).expect(201);
+        let path = format!("/tests/{}", test["id"].as_str().unwrap());
+        let mut until = |states: Value, unreachable: Value| {
+            let now = || get(s.address, &path).expect(200);
+            let is = |t: &Value| {
+                t["flow_states"] == states && t["peer_unreachable_since_seconds"] == unreachable
+            };
+            while !is(&now()) {
+                // Each change is told.
+                events.until("state", |_| true);
+            }
+        };
+        until(json!({ "one": "started", "two": "started", "three": "waiting" }), Value::Null);
+        file("first");
+        until(json!({ "one": "started", "two": "finished", "three": "waiting" }), json!(2.5));
+        file("second");
+        let last = if is_killed { "failed" } else { "finished" };
+        until(json!({ "one": last, "two": "finished", "three": last }), Value::Null);
+        if !is_killed {
+            let record = |query: &str| get(s.address, &format!("{path}/record{query}")).expect(200);
+            assert_eq!(record("")["intervals"].as_array().map(Vec::len), Some(1));
+            let summary = record("?parts=summary");
+            assert_eq!(summary["intervals"].as_array().map_or(0, Vec::len), 0, "{summary}");
+            assert_eq!(summary["flows"].as_array().map(Vec::len), Some(3));
+        }
+    }
+}
+
 /// What a script is: one that finds its id in `--by-api=ID` or `--resume=ID`, prints what is in a file of this directory with that id
 /// in it, and keeps it as `weir run` does.
 const TELL: &str = "for word in \"$@\"; do case $word in --by-api=*|--resume=*) id=${word#*=};; esac; done\n\

@@ -94,7 +94,7 @@ fn one_of_several_connections_is_started_and_stopped_alone() {
     let seen = client.count("interval");
     client.wait_for("interval", seen + 3);
     assert_eq!(ctl(&socket, &["stop", "voice"]).0, 0);
-    until("voice ends", || state(&socket, "voice") == "ended");
+    until("voice ends", || state(&socket, "voice") == "finished");
     assert_eq!([state(&socket, "later"), state(&socket, "back")], ["started", "started"]);
     let seen = client.count("interval");
     client.wait_for("interval", seen + 3);

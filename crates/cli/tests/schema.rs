@@ -196,7 +196,16 @@ fn stream_and_table_hold_the_records_figures() {
     let count = |kind| kinds.iter().filter(|k| **k == kind).count();
     assert_eq!((kinds[0], kinds[kinds.len() - 1]), ("start", "end"), "{kinds:?}");
     assert_eq!((count("start"), count("end"), count("error")), (1, 1, 0), "{kinds:?}");
-    assert_eq!(count("interval"), kinds.len() - 2, "{kinds:?}");
+    assert_eq!(count("interval") + count("flows"), kinds.len() - 2, "{kinds:?}");
+    let states = |flow: u32| {
+        let told = events.iter().filter(|e| e["event"] == "flows");
+        let changes = told.flat_map(|e| e["data"].as_array().unwrap().clone());
+        let mine = changes.filter(|c| c["id"] == flow).map(|c| c["state"].clone());
+        mine.collect::<Vec<_>>()
+    };
+    for flow in [1, 2] {
+        assert_eq!(states(flow), ["started", "finished"], "flow {flow}");
+    }
     assert!(count("interval") >= 5, "{kinds:?}");
     let record: Record = serde_json::from_value(events.last().unwrap()["data"].clone()).unwrap();
 

@@ -9,6 +9,7 @@
 //! - [`experiment`]: `weir.scenario/1` and `weir.experiment/1`: metrics, expectations, steps, and what came of them.
 //! - [`record`]: `weir.run/1`, everything that was measured. A part not measured is absent, never zero.
 //! - [`report`]: what one end of a test hands to the other afterwards; two of them make a record.
+//! - [`progress`]: how far the flows of a running test are.
 //! - [`names`]: what may be a host, an interface, a variable.
 //! - [`json`]: the JSON of all of these, without `null`; [`csv`]: cells of tables.
 //! - [`threads`]: where and how the threads of a test's end run.
@@ -28,6 +29,7 @@ pub mod impairment;
 pub mod json;
 pub mod names;
 pub mod plan;
+pub mod progress;
 pub mod record;
 pub mod report;
 pub mod schema;

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
 use weir_model::json::{to_line, to_pretty};
+use weir_model::progress::{FlowProgress, PeerStatus};
 use weir_model::record::{Interval, Record};
 
 use crate::meta::Start;
@@ -40,7 +41,7 @@ impl ErrorEvent {
     }
 }
 
-/// `--json-stream`: `{"event":"start|interval|end|error","data":…}`, one object a line, flushed after each.
+/// `--json-stream`: `{"event":"start|flows|interval|peer|end|error","data":…}`, one object a line, flushed after each.
 #[derive(Debug)]
 pub struct JsonStream<W: Write> {
     out: W,
@@ -58,6 +59,22 @@ impl<W: Write> JsonStream<W> {
     /// Those of the writer, as for each event.
     pub fn start(&mut self, start: &Start) -> io::Result<()> {
         self.event("start", start)
+    }
+
+    /// States of flows that have changed.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn flows(&mut self, changed: &[FlowProgress]) -> io::Result<()> {
+        self.event("flows", &changed)
+    }
+
+    /// The peer has become unreachable, or reachable again.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn peer(&mut self, status: &PeerStatus) -> io::Result<()> {
+        self.event("peer", status)
     }
 
     /// An interval ended.

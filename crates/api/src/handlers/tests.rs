@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use weir_model::json::to_line;
+use weir_model::record::Record;
 use weir_net::trust::{Origin, leads_astray, trusted};
 
-use super::{Answer, Json200, answer, seeds};
+use super::{Answer, Json200, answer, heavy, seeds};
 use crate::app::Shared;
-use crate::extract::{JsonText, Part, Parts2};
+use crate::extract::{JsonText, Part, Parts2, Query};
 use crate::problem::Problem;
 use crate::supervise::{self, LabNode};
 use crate::types::*;
@@ -169,10 +171,6 @@ fn keys(directory: &Path) -> BTreeMap<String, PathBuf> {
 }
 
 pub(crate) async fn get(State(app): State<Shared>, Part(id): Part) -> Answer<Test> {
-    let test = app.tests.get(&id)?;
-    if !test.state.is_over() && !test.flows.is_empty() {
-        supervise::refresh(&app, &id).await;
-    }
     app.tests.get(&id).map(Json200)
 }
 
@@ -190,10 +188,24 @@ pub(crate) async fn stop(State(app): State<Shared>, Part(id): Part) -> Result<Re
     Ok(answer(StatusCode::ACCEPTED, &test, None))
 }
 
-pub(crate) async fn record(State(app): State<Shared>, Part(id): Part) -> Result<Response, Problem> {
+pub(crate) async fn record(
+    State(app): State<Shared>,
+    Part(id): Part,
+    Query(RecordQuery { parts }): Query<RecordQuery>,
+) -> Result<Response, Problem> {
     let path = app.tests.record(&id)?;
-    let text = tokio::task::spawn_blocking(move || std::fs::read(path));
-    let text = text.await.map_err(Problem::internal)?.map_err(Problem::internal)?;
+    let read = move || {
+        let text = std::fs::read(path).map_err(Problem::internal)?;
+        if parts == RecordParts::All {
+            return Ok(text);
+        }
+        let mut record: Record = serde_json::from_slice(&text).map_err(Problem::internal)?;
+        record.intervals.clear();
+        record.histograms.clear();
+        record.flows.iter_mut().for_each(|flow| flow.tcp_samples.clear());
+        to_line(&record).map(String::into_bytes).map_err(Problem::internal)
+    };
+    let text = heavy(&app, read).await?;
     let json = HeaderValue::from_static("application/json");
     Ok(([(header::CONTENT_TYPE, json)], text).into_response())
 }

@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 use weir_model::plan::Plan;
+use weir_model::progress::{FlowProgress, FlowState, PeerStatus};
 use weir_model::record::{Interval, Record};
 use weir_report::{FlowMeta, Start};
 
@@ -126,6 +127,7 @@ pub(crate) async fn start(app: &Shared, wanted: Wanted) -> Result<Test, Problem>
             run_id: None,
             flows: vec![],
             flow_states: BTreeMap::new(),
+            peer_unreachable_since_seconds: None,
             latest: None,
             warnings: vec![],
             exit_code: None,
@@ -220,6 +222,14 @@ async fn watch(app: Shared, id: String, started: Started) {
         entry.test.ended_at = Some(clock::now());
         entry.test.exit_code = exit.and_then(|e| e.code);
         entry.test.state = if entry.record.is_some() { State::Ended } else { State::Failed };
+        entry.test.peer_unreachable_since_seconds = None;
+        let last = if entry.record.is_some() { FlowState::Finished } else { FlowState::Failed };
+        for flow in &entry.test.flows {
+            let state = entry.test.flow_states.entry(flow.name.clone()).or_insert(last);
+            if !state.is_over() {
+                *state = last;
+            }
+        }
         let said = words.trim().trim_start_matches("error: ");
         let said = (!said.is_empty()).then(|| said.to_owned());
         entry.test.error = match (failure, entry.test.state, exit.and_then(|e| e.signal)) {
@@ -252,6 +262,26 @@ fn hear(app: &App, id: &str, line: &str) -> Option<String> {
                 if entry.test.state == State::Starting {
                     entry.test.state = State::Running;
                 }
+            });
+            tell(app, id);
+        }
+        "flows" => {
+            let changed: Vec<FlowProgress> = serde_json::from_str(data).ok()?;
+            app.tests.change(id, |entry| {
+                // In the order of their numbers, as the flows are.
+                let mut changed = changed.into_iter().peekable();
+                for flow in &entry.test.flows {
+                    if let Some(FlowProgress { state, .. }) = changed.next_if(|c| c.id == flow.id) {
+                        entry.test.flow_states.insert(flow.name.clone(), state);
+                    }
+                }
+            });
+            tell(app, id);
+        }
+        "peer" => {
+            let status: PeerStatus = serde_json::from_str(data).ok()?;
+            app.tests.change(id, |entry| {
+                entry.test.peer_unreachable_since_seconds = status.unreachable_since_seconds;
             });
             tell(app, id);
         }
@@ -324,14 +354,11 @@ pub(crate) async fn connection(
     app.tests.get(id)
 }
 
-/// Asks a running test how its flows are.
-pub(crate) async fn refresh(app: &Shared, id: &str) {
-    if let Ok(states) = ask(app, id, json!({ "verb": "status" })).await {
-        app.tests.change(id, |entry| entry.test.flow_states = states);
-    }
-}
-
-async fn ask(app: &Shared, id: &str, request: Value) -> Result<BTreeMap<String, String>, Problem> {
+async fn ask(
+    app: &Shared,
+    id: &str,
+    request: Value,
+) -> Result<BTreeMap<String, FlowState>, Problem> {
     let path = app.private(&socket(id));
     let asked = tokio::task::spawn_blocking(move || weir_emulator::control::ask(&path, &request));
     let answer = asked
@@ -342,7 +369,6 @@ async fn ask(app: &Shared, id: &str, request: Value) -> Result<BTreeMap<String, 
         return Err(Problem::new(axum::http::StatusCode::UNPROCESSABLE_ENTITY, error));
     }
     let flows = answer["flows"].as_array().into_iter().flatten();
-    Ok(flows
-        .filter_map(|f| Some((f["name"].as_str()?.to_owned(), f["state"].as_str()?.to_owned())))
-        .collect())
+    let state = |flow: &Value| serde_json::from_value(flow["state"].clone()).ok();
+    Ok(flows.filter_map(|f| Some((f["name"].as_str()?.to_owned(), state(f)?))).collect())
 }

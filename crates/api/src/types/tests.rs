@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_model::plan::Plan;
+use weir_model::progress::FlowState;
 use weir_model::record::Interval;
 use weir_model::warning::Warning;
 use weir_report::FlowMeta;
@@ -30,6 +31,25 @@ pub struct TestRequest {
     /// Don't keep the result among the runs.
     #[serde(default)]
     pub no_store: bool,
+}
+
+/// Which parts of a test's record are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RecordParts {
+    /// The whole record.
+    #[default]
+    All,
+    /// Without intervals, histograms and samples of TCP information.
+    Summary,
+}
+
+/// How the record of a test is wanted.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RecordQuery {
+    /// Its parts. Absent: all.
+    pub parts: RecordParts,
 }
 
 /// How far something is.
@@ -83,8 +103,11 @@ pub struct Test {
     pub run_id: Option<String>,
     /// Flows that the plan expands to.
     pub flows: Vec<FlowMeta>,
-    /// State of each flow: `waiting`, `running`, `ended` and so on, by its name, where they are told.
-    pub flow_states: BTreeMap<String, String>,
+    /// State of each flow, by its name, as soon as its program tells it.
+    pub flow_states: BTreeMap<String, FlowState>,
+    /// Time of the peer's last message, since the start of the test, where the peer is unreachable; absent while it is reachable.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peer_unreachable_since_seconds: Option<f64>,
     /// The latest interval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latest: Option<Interval>,

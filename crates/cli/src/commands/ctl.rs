@@ -149,10 +149,10 @@ mod tests {
         assert_eq!(understood(&args, "{\"ok\":true}\n").unwrap(), "{\"ok\":true}\n");
         let args = CtlArgs { json: false, ..args };
         assert_eq!(understood(&args, "{\"ok\":true}\n").unwrap(), "done\n");
-        let state = r#"{"ok":true,"flows":[{"id":1,"name":"voice","state":"started"},{"id":12,"name":"a\u001bb","state":"ended"}]}"#;
+        let state = r#"{"ok":true,"flows":[{"id":1,"name":"voice","state":"started"},{"id":12,"name":"a\u001bb","state":"finished"}]}"#;
         assert_eq!(
             understood(&args, state).unwrap(),
-            "[  1] voice: started\n[ 12] a\u{fffd}b: ended\n"
+            "[  1] voice: started\n[ 12] a\u{fffd}b: finished\n"
         );
         let error = understood(&args, r#"{"error":{"message":"no connection 'x'"}}"#).unwrap_err();
         assert_eq!(

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, oneshot};
+use weir_model::progress::FlowState;
 
 use crate::TrafficError;
 
@@ -26,10 +27,10 @@ pub(super) struct Request {
 
 /// One flow in an answer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct FlowState {
+pub(super) struct NamedFlow {
     pub(super) id: u32,
     pub(super) name: String,
-    pub(super) state: String,
+    pub(super) state: FlowState,
 }
 
 /// The answer.
@@ -37,7 +38,7 @@ pub(super) struct FlowState {
 pub(super) struct Reply {
     pub(super) ok: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) flows: Vec<FlowState>,
+    pub(super) flows: Vec<NamedFlow>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<String>,
 }

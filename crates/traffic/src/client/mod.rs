@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use weir_flow::Scheduling;
 use weir_model::plan::{Family, FlowSpec, Plan};
+use weir_model::progress::{FlowProgress, PeerStatus};
 use weir_model::record::{Interval, Record};
 use weir_net::clock::Clock;
 
@@ -93,6 +94,10 @@ pub enum Event {
         /// IP version.
         family: Family,
     },
+    /// States of flows that have changed; of all flows when sending begins.
+    Flows(Vec<FlowProgress>),
+    /// The peer has become unreachable, or reachable again.
+    Peer(PeerStatus),
     /// An interval has ended. Losses are final only after the loss threshold. Where figures had not come in time, its
     /// totals say of how many flows they are.
     Interval(Box<Interval>),

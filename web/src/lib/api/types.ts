@@ -2769,6 +2769,8 @@ export interface components {
              */
             transport: components["schemas"]["Transport"];
         };
+        /** @description How far a flow of a test is. */
+        FlowState: "waiting" | "started" | "stopping" | "finished" | "failed";
         /** @description One thing that a search found. */
         Found: {
             /** @description At which frame size or the like, where there are several. */
@@ -4407,6 +4409,8 @@ export interface components {
              */
             warnings: components["schemas"]["Warning"][];
         };
+        /** @description Which parts of a test's record are wanted. */
+        RecordParts: "all" | "summary";
         /** @description From where on bytes may be changed. */
         Region: "l2" | "l3" | "l4" | "payload";
         /** @description Steps that run several times. */
@@ -5536,9 +5540,9 @@ export interface components {
              * @description Exit code of its program, as the command line defines them.
              */
             exit_code?: number | null;
-            /** @description State of each flow: `waiting`, `running`, `ended` and so on, by its name, where they are told. */
+            /** @description State of each flow, by its name, as soon as its program tells it. */
             flow_states: {
-                [key: string]: string;
+                [key: string]: components["schemas"]["FlowState"];
             };
             /** @description Flows that the plan expands to. */
             flows: components["schemas"]["FlowMeta"][];
@@ -5548,6 +5552,11 @@ export interface components {
             id: string;
             /** @description The latest interval. */
             latest?: components["schemas"]["Interval"] | null;
+            /**
+             * Format: double
+             * @description Time of the peer's last message, since the start of the test, where the peer is unreachable; absent while it is reachable.
+             */
+            peer_unreachable_since_seconds?: number | null;
             /** @description Id that its run has among the runs. */
             run_id?: string | null;
             /** @description How far it is. */
@@ -7535,7 +7544,10 @@ export interface operations {
     };
     getTestRecord: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Its parts. Absent: all. */
+                parts?: components["schemas"]["RecordParts"];
+            };
             header?: never;
             path: {
                 id: string;

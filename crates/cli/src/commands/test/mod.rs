@@ -161,6 +161,8 @@ fn execute(
         match event {
             Event::Connected { local, remote } => outputs.connected(local, remote),
             Event::Started { specs, family } => outputs.started(&specs, family),
+            Event::Flows(changed) => outputs.flows(&changed),
+            Event::Peer(status) => outputs.peer(&status),
             Event::Interval(interval) => outputs.interval(&interval),
             Event::Late(interval) => outputs.late(&interval),
         }

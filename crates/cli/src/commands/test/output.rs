@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use weir_model::plan::{Family, FlowSpec, Plan};
+use weir_model::progress::{FlowProgress, PeerStatus};
 use weir_model::record::{Interval, Record};
 use weir_report::{
     CsvWriter, FlowMeta, IntervalTable, JsonStream, Start, Style, TextOptions, Units, header,
@@ -164,6 +165,20 @@ impl Outputs {
             csv.start(&start);
             Ok(())
         });
+    }
+
+    /// States of flows have changed.
+    pub(crate) fn flows(&mut self, changed: &[FlowProgress]) {
+        if self.options.form == Form::Stream {
+            drop(JsonStream::new(&mut self.sink).flows(changed));
+        }
+    }
+
+    /// The peer has become unreachable, or reachable again.
+    pub(crate) fn peer(&mut self, status: &PeerStatus) {
+        if self.options.form == Form::Stream {
+            drop(JsonStream::new(&mut self.sink).peer(status));
+        }
     }
 
     /// An interval is over.

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use weir_flow::assemble::{Parts, assemble};
 use weir_flow::{Heard, IntervalClock, SenderClock};
 use weir_model::plan::{Direction, Family, FlowSpec, Transport};
+use weir_model::progress::{FlowProgress, FlowState, PeerStatus};
 use weir_model::record::{ClockRelation, Latency, Record, Status};
 use weir_model::report::{EndReport, FlowReport};
 use weir_model::warning::{Severity, Warning};
@@ -22,7 +23,7 @@ use weir_wire::control::{
     ClientMessage, ClockReference, ClockState, Open, Opened, SenderTotal, ServerMessage,
 };
 
-use super::commands::{self, Asked, FlowState, Reply, Request};
+use super::commands::{self, Asked, NamedFlow, Reply, Request};
 use super::connect::{self, Connected, refused};
 use super::latency::{IDLE_PROBES, Probes};
 use super::setup::{HELLO_PATIENCE_NS, Setup};
@@ -37,6 +38,10 @@ use crate::{START_NS, TrafficError, clock_identity, host};
 
 /// A sign of life goes to the server this often; it answers.
 const ALIVE: Duration = Duration::from_secs(2);
+/// A server that has sent nothing for this long is unreachable: it answers each sign of life.
+const UNREACHABLE: Duration = Duration::from_secs(5);
+/// Changes of flows' states are told together, at most this often.
+const TELL_STATES: Duration = Duration::from_millis(250);
 /// Most bytes of a server's report.
 const REPORT_BYTES: u64 = 1 << 30;
 
@@ -77,6 +82,10 @@ struct Test<'a> {
     started: std::collections::HashSet<u32>,
     /// Flows that the control socket ended; they are over when what was sent has arrived or is given up.
     stopping: std::collections::HashSet<u32>,
+    /// States of flows as told last.
+    told: HashMap<u32, FlowState>,
+    /// Whether some may have changed since.
+    states_changed: bool,
     live: live::Live,
     /// This end's own reference for its clock, and what the other end says of its.
     references: Option<ReferenceReader>,
@@ -227,6 +236,8 @@ pub(super) async fn run(
         failed: HashMap::new(),
         started: Default::default(),
         stopping: Default::default(),
+        told: HashMap::new(),
+        states_changed: false,
         live: live::Live::default(),
         references,
         remote_reference: None,
@@ -276,6 +287,7 @@ pub(super) async fn run(
     observe(Event::Started { specs: test.specs.clone(), family });
     test.idle_probes(&stop).await.map_err(|r| Failure::from(stopped(r)))?;
     let ended = test.play(&mut reader, &mut flow_events, &mut asked, &stop, observe).await;
+    test.tell_states(observe);
     let shown = test.live.shown;
     let (record, error) =
         test.finish(&mut reader, ended, shown, &before, notes_before, &stop).await;

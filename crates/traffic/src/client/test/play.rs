@@ -52,8 +52,12 @@ impl Test<'_> {
         }
         let autostarted = self.specs.iter().filter(|s| s.connection.autostart).map(|s| s.id);
         self.started.extend(autostarted);
+        self.tell_states(observe);
+        let mut states_at = Instant::now() + TELL_STATES;
         let mut next_alive = Instant::now() + ALIVE;
         let mut heard = Instant::now();
+        let mut heard_ns = start_ns;
+        let mut is_unreachable = false;
         let mut clock_period = CLOCK_FIRST;
         let mut next_clock = Instant::now() + clock_period;
         let mut interrupted: Option<StopReason> = None;
@@ -112,6 +116,10 @@ impl Test<'_> {
                 message = reader.read::<ServerMessage>() => match message {
                     Ok(message) => {
                         heard = Instant::now();
+                        heard_ns = clock.monotonic_ns();
+                        if std::mem::take(&mut is_unreachable) {
+                            observe(Event::Peer(PeerStatus::default()));
+                        }
                         if let Err(e) = self.heard(message, &clock, &intervals) {
                             return (fail(e), intervals);
                         }
@@ -149,6 +157,15 @@ impl Test<'_> {
                     if let Err(e) = self.probe_control().await {
                         return (fail(e), intervals);
                     }
+                }
+                () = tokio::time::sleep_until(states_at), if self.states_changed => {
+                    self.tell_states(observe);
+                    states_at = Instant::now() + TELL_STATES;
+                }
+                () = tokio::time::sleep_until(heard + UNREACHABLE), if !is_unreachable => {
+                    is_unreachable = true;
+                    let since = heard_ns.saturating_sub(start_ns) as f64 / 1e9;
+                    observe(Event::Peer(PeerStatus { unreachable_since_seconds: Some(since) }));
                 }
                 () = tokio::time::sleep_until(heard + self.config.silence) => {
                     for flow in &self.flows {
@@ -217,6 +234,8 @@ impl Test<'_> {
         clock: &weir_net::clock::Clock,
         intervals: &IntervalClock,
     ) -> Result<(), TrafficError> {
+        self.states_changed |=
+            matches!(message, ServerMessage::SenderDone(_) | ServerMessage::FlowFailed { .. });
         match message {
             ServerMessage::SenderDone(total) => {
                 if let Some(flow) = self.flow(total.flow) {
@@ -271,6 +290,7 @@ impl Test<'_> {
 
     /// Something that a worker tells.
     pub(super) async fn happened(&mut self, event: FlowEvent) -> Result<(), TrafficError> {
+        self.states_changed = true;
         match event {
             FlowEvent::SenderDone(total) => {
                 self.sender_done.insert(total.flow, total);
@@ -296,6 +316,32 @@ impl Test<'_> {
     /// Whether a flow will send nothing more.
     fn sends_no_more(&self, id: u32) -> bool {
         self.is_ended(id) || self.sender_done.contains_key(&id)
+    }
+
+    /// How far a flow is.
+    fn state(&self, id: u32) -> FlowState {
+        if self.failed.contains_key(&id) {
+            FlowState::Failed
+        } else if self.sends_no_more(id) {
+            FlowState::Finished
+        } else if self.stopping.contains(&id) {
+            FlowState::Stopping
+        } else if self.started.contains(&id) {
+            FlowState::Started
+        } else {
+            FlowState::Waiting
+        }
+    }
+
+    /// Tells the states that have changed since they were told last.
+    pub(super) fn tell_states(&mut self, observe: &mut dyn FnMut(Event)) {
+        self.states_changed = false;
+        let all = self.specs.iter().map(|s| FlowProgress { id: s.id, state: self.state(s.id) });
+        let changed: Vec<_> = all.filter(|f| self.told.get(&f.id) != Some(&f.state)).collect();
+        self.told.extend(changed.iter().map(|flow| (flow.id, flow.state)));
+        if !changed.is_empty() {
+            observe(Event::Flows(changed));
+        }
     }
 
     /// Connections are about to be stopped by request: the record says so.
@@ -378,22 +424,12 @@ impl Test<'_> {
                 return Reply::error(e.to_string());
             }
         }
-        let state = |id| {
-            if self.sends_no_more(id) {
-                "ended"
-            } else if self.stopping.contains(&id) {
-                "stopping"
-            } else if self.started.contains(&id) {
-                "started"
-            } else {
-                "waiting"
-            }
-        };
+        self.states_changed = true;
         Reply {
             ok: true,
             flows: named
                 .iter()
-                .map(|s| FlowState { id: s.id, name: s.name.clone(), state: state(s.id).into() })
+                .map(|s| NamedFlow { id: s.id, name: s.name.clone(), state: self.state(s.id) })
                 .collect(),
             error: None,
         }
