@@ -290,6 +290,11 @@ impl Sending {
         current.rtt_ns = Some(rtt_ns);
     }
 
+    /// Whether sending is over.
+    pub fn has_finished(&self) -> bool {
+        self.finished_ns.is_some()
+    }
+
     /// Lets time pass without sending: closes intervals that have passed, until it has ended.
     pub fn advance(&mut self, now_ns: u64) {
         while self.finished_ns.is_none() && self.log.is_due(now_ns) {

@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use weir_model::plan::{Connection, DataPorts, Direction, Plan, Switch, Transport};
+use weir_model::progress::FlowState;
 use weir_model::record::{Record, Status};
 use weir_model::units::{ByteSize, Span};
 use weir_traffic::{
@@ -415,4 +416,45 @@ fn a_nominal_rate_that_cannot_be_found_is_told() {
         let found = record.warnings.iter().filter(|w| w.code == "nominal-unknown").count();
         assert_eq!(found, told, "{:?}", record.warnings);
     }
+}
+
+#[test]
+fn samples_of_a_stream_end_with_its_sending() {
+    let server = Server::start(ServerConfig::default());
+    let long = Connection { duration: Some(Span(2_500_000_000)), ..connection(Transport::Tcp) };
+    let record = server.test(plan(vec![connection(Transport::Tcp), long])).unwrap();
+    let [short, long] = &record.flows[..] else { panic!("{} flows", record.flows.len()) };
+    let last = |flow: &weir_model::record::Flow| flow.tcp_samples.last().unwrap().at_seconds;
+    let end = short.sender.as_ref().unwrap().end_seconds.unwrap();
+    assert!(last(short) <= end, "{} behind {end}", last(short));
+    assert!(last(long) > end);
+}
+
+#[test]
+fn a_slow_flow_is_told_of_in_every_interval() {
+    let server = Server::start(ServerConfig::default());
+    let voice = Connection {
+        duration: Some(Span(6_000_000_000)),
+        rate: Some("50pps".parse().unwrap()),
+        payload: Some(ByteSize(172)),
+        ..connection(Transport::Udp)
+    };
+    let plan = Plan { interval: Span(250_000_000), ..plan(vec![voice]) };
+    let mut shown: std::collections::BTreeMap<u64, (bool, bool)> = Default::default();
+    let mut states = vec![];
+    let record = run(server.config(plan), Stop::new(), &mut |event| match event {
+        Event::Interval(interval) | Event::Late(interval) => {
+            let flow = &interval.flows[0];
+            let at = (interval.end_seconds * 1000.0) as u64;
+            shown.insert(at, (flow.sender.is_some(), flow.receiver.is_some()));
+        }
+        Event::Flows(changed) => states.extend(changed.iter().map(|flow| flow.state)),
+        _ => {}
+    });
+    record.unwrap();
+    // The last one may be the rest of a flow that ended within it.
+    let whole: Vec<_> = shown.range(..=5750).collect();
+    assert_eq!(whole.len(), 23);
+    assert!(whole.iter().all(|(_, both)| **both == (true, true)), "{shown:?}");
+    assert_eq!(states, [FlowState::Started, FlowState::Finished]);
 }

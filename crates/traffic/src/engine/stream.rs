@@ -445,8 +445,10 @@ fn tick(slot: &mut Slot, now: u64) {
                 );
                 // One that is blocked is not served: its intervals end all the same.
                 state.advance(now.saturating_sub(TICK_NS));
+                // What the kernel still knows of a stream that sends nothing more says nothing of the path.
                 if let Some(start) = state.log.start_ns()
                     && now >= start
+                    && !state.has_finished()
                 {
                     lock(samples).add(now - start, info);
                 }
