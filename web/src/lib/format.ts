@@ -39,20 +39,20 @@ function scaled(value: Maybe, unit: string, digits = 4, base = 1000, prefixes = 
 }
 
 /** A rate in bit/s. */
-export const bitRate = (value: Maybe): Figure => scaled(value, 'bit/s');
+export const bitRate = (value: Maybe, extra = 0): Figure => scaled(value, 'bit/s', 4 + extra);
 
 /** A rate in packets/s. */
-export const packetRate = (value: Maybe): Figure => scaled(value, 'pkt/s');
+export const packetRate = (value: Maybe, extra = 0): Figure => scaled(value, 'pkt/s', 4 + extra);
 
 /** A volume in bytes, in powers of 1024 as the reports have it. */
-export const bytes = (value: Maybe): Figure => scaled(value, 'B', 4, 1024, ['', 'Ki', 'Mi', 'Gi', 'Ti', 'Pi']);
+export const bytes = (value: Maybe, extra = 0): Figure => scaled(value, 'B', 4 + extra, 1024, ['', 'Ki', 'Mi', 'Gi', 'Ti', 'Pi']);
 
 /** The greatest length of an IP packet, bytes. */
 const PACKET = 65_535;
 
 /** A value of an axis of bytes that ends at `most`: lengths of packets in bytes, as they are spoken of (`1200 B`), greater ones as volumes. */
-export const axisBytes = (value: Maybe, most: number): Figure =>
-  Math.abs(most) <= PACKET + 1 && isFigure(value) ? { number: Number.isInteger(value) ? count(value) : significant(value), unit: 'B' } : bytes(value);
+export const axisBytes = (value: Maybe, most: number, extra = 0): Figure =>
+  Math.abs(most) <= PACKET + 1 && isFigure(value) ? { number: Number.isInteger(value) ? count(value) : significant(value, 4 + extra), unit: 'B' } : bytes(value, extra);
 
 /** A send rate as a plan writes it (`10M`, `50kpps`, `10M/32`), with its unit. */
 export function askedRate(text: string): string {
@@ -77,14 +77,14 @@ export function count(value: Maybe): string {
 }
 
 /** A time given in seconds, shown in the unit that suits it. */
-export function seconds(value: Maybe): Figure {
+export function seconds(value: Maybe, extra = 0): Figure {
   if (!isFigure(value)) return ABSENT;
   const size = Math.abs(value);
   if (size === 0) return { number: '0', unit: 's' };
-  if (size < 0.9995e-6) return { number: significant(value * 1e9, 3), unit: 'ns' };
-  if (size < 0.9995e-3) return { number: significant(value * 1e6), unit: 'µs' };
-  if (size < 0.9995) return { number: significant(value * 1e3), unit: 'ms' };
-  return { number: significant(value), unit: 's' };
+  if (size < 0.9995e-6) return { number: significant(value * 1e9, 3 + extra), unit: 'ns' };
+  if (size < 0.9995e-3) return { number: significant(value * 1e6, 4 + extra), unit: 'µs' };
+  if (size < 0.9995) return { number: significant(value * 1e3, 4 + extra), unit: 'ms' };
+  return { number: significant(value, 4 + extra), unit: 's' };
 }
 
 /** Milliseconds with three decimals: for columns that are to be compared at a glance. */
@@ -129,27 +129,27 @@ export const text = (figure: Figure): string => (figure.unit ? `${figure.number}
 /** The unit in which the name of a JSON key or a metric ends; empty where it ends in none. */
 export const unitOf = (name: string): string => /(?:^|[._])(bits_per_second|packets_per_second|seconds|ratio|bytes|packets)$/.exec(name)?.[1] ?? '';
 
-/** A figure by the unit that its JSON key or metric names. */
-export function byUnit(unit: string, value: Maybe): Figure {
+/** A figure by the unit that its JSON key or metric names, with `extra` digits more than usual. */
+export function byUnit(unit: string, value: Maybe, extra = 0): Figure {
   switch (unit) {
     case 'bits_per_second':
-      return bitRate(value);
+      return bitRate(value, extra);
     case 'packets_per_second':
-      return packetRate(value);
+      return packetRate(value, extra);
     case 'seconds':
-      return seconds(value);
+      return seconds(value, extra);
     case 'ratio':
-      return percent(value);
+      return percent(value, 2 + extra);
     case 'bytes':
-      return bytes(value);
+      return bytes(value, extra);
     case 'count':
       // Between whole ones (an axis, a mean) it is what it is.
-      return { number: isFigure(value) && !Number.isInteger(value) ? significant(value) : count(value), unit: '' };
+      return { number: isFigure(value) && !Number.isInteger(value) ? significant(value, 4 + extra) : count(value), unit: '' };
     case 'number':
-      return { number: isFigure(value) ? (Number.isInteger(value) ? String(value) : significant(value)) : ABSENT.number, unit: '' };
+      return { number: isFigure(value) ? (Number.isInteger(value) ? String(value) : significant(value, 4 + extra)) : ABSENT.number, unit: '' };
     case 'packets':
       return { number: count(value), unit: 'pkt' };
     default:
-      return isFigure(value) ? { number: significant(value), unit: unit.replaceAll('_', ' ') } : ABSENT;
+      return isFigure(value) ? { number: significant(value, 4 + extra), unit: unit.replaceAll('_', ' ') } : ABSENT;
   }
 }

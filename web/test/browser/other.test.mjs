@@ -209,3 +209,61 @@ test('a sweep is put together, refused beside its field, started and followed', 
   assert.equal(plan.connection.length, 1);
   site.quiet();
 });
+
+/** A figure of a report over these values. */
+const figureOf = (id, quantity, mark, series, x = {}) => ({
+  id, title: id, caption: '', references: [], shades: [],
+  x: { label: 'at', key: 'at', quantity: 'seconds', scale: 'linear', from_zero: false, categories: [], ...x },
+  y: { label: id, key: id, quantity, scale: 'linear', from_zero: true, categories: [] },
+  series: series.map(([name, ys], n) => ({ name, mark, heavy: false, x: ys.map((_, index) => index + n / 100), y: ys, x_end: [], low: [], high: [], disturbed: [] })),
+});
+
+test('labels of axes are whole and are not repeated, and lines can be told apart', options, async () => {
+  const figures = [
+    figureOf('per minute', 'per_minute', 'line', [['a', [0, 500, 1000, 123]]]),
+    figureOf('nearly equal', 'bits_per_second', 'line', [['a', [1e9, 1.0001e9, 1.00005e9]]]),
+    figureOf('small ratio', 'ratio', 'line', [['a', [0, 1e-5, 3e-5]]]),
+    figureOf('long ends', 'seconds', 'line', [['a', [1e-7, 2e-7]]], { quantity: 'bytes' }),
+    figureOf('bars', 'count', 'bars', [['a', [3, 4, 5]]], { quantity: 'category', scale: 'category', categories: ['the first category', 'second', 'the very last category'] }),
+    figureOf('many', 'seconds', 'line', Array.from({ length: 17 }, (_, n) => [`flow ${n}`, [n, n + 1]])),
+  ];
+  figures[1].y.from_zero = false;
+  const page = await site.page();
+  await page.addInitScript(() => {
+    globalThis.written = new Map();
+    const plain = CanvasRenderingContext2D.prototype.fillText;
+    CanvasRenderingContext2D.prototype.fillText = function fillText(text, x, y, ...rest) {
+      const wide = this.measureText(text).width;
+      const at = this.getTransform().transformPoint({ x, y });
+      const left = at.x - (this.textAlign === 'center' ? wide / 2 : this.textAlign === 'right' || this.textAlign === 'end' ? wide : 0);
+      const title = this.canvas.closest('[aria-label]')?.getAttribute('aria-label');
+      if (title) {
+        const all = globalThis.written.get(title) ?? [];
+        all.push({ text, left, right: left + wide, width: this.canvas.width, align: this.textAlign });
+        globalThis.written.set(title, all);
+      }
+      return plain.call(this, text, x, y, ...rest);
+    };
+  });
+  await page.route('**/api/v1/runs/*/figures', (route) => route.fulfill({ json: { figures } }));
+  await page.goto(`${site.address}/#/runs/${[...site.mock.records.keys()][0]}`);
+  await page.reload();
+  for (const one of figures) await page.getByRole('group', { name: one.title, exact: true }).locator('canvas').waitFor();
+  await comes(() => page.evaluate(() => globalThis.written.size), figures.length);
+  await page.waitForTimeout(500);
+  const drawn = await page.evaluate(() => Object.fromEntries(globalThis.written));
+  for (const [title, labels] of Object.entries(drawn)) {
+    for (const one of labels) assert.ok(one.left >= 0 && one.right <= one.width, `${title}: "${one.text}" is cut: ${JSON.stringify(one)}`);
+    // What was drawn last, axis by axis: labels of the vertical one end at it.
+    for (const align of ['right', 'center']) {
+      const all = labels.filter((one) => one.align === align).map((one) => one.text);
+      const last = all.slice(all.lastIndexOf(all[0]));
+      assert.ok(last.length > 0, `${title}: no labels, ${align}`);
+      assert.equal(new Set(last).size, last.length, `${title}: ${last.join(' | ')}`);
+    }
+  }
+  // Of 17 lines none is drawn as another: sixteen colours, then a dash.
+  const strokes = await page.getByRole('group', { name: 'many', exact: true }).locator('.u-legend .u-marker').evaluateAll((all) => all.map((one) => one.style.borderColor + one.style.borderStyle + one.getAttribute('style')));
+  assert.equal(new Set(strokes.slice(-17)).size, 17, strokes.join('; '));
+  site.quiet();
+});

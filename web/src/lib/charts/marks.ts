@@ -11,7 +11,7 @@ export interface Marks {
   /** Ends of an interval around a value, by series. */
   whiskers: { series: number; x: number; low: number; high: number }[];
   /** Levels that hold over a stretch of x, by series; filled down to the axis when they are bars. */
-  spans: { series: number; from: number; to: number; y: number; filled: boolean }[];
+  spans: { series: number; from: number; to: number; y: number; filled: boolean; /** The level before, where that stretch ends where this one begins. */ riser: number | undefined }[];
   /** Values during which the host was disturbed. */
   disturbed: { series: number; x: number; y: number }[];
 }
@@ -45,13 +45,18 @@ export function marksOf(figure: Shown): Marks & { least: { x: number; y: number 
   }
   for (const [index, series] of figure.series.entries()) {
     const filled = series.mark === 'bars' || series.mark === 'area';
+    let before: { to: number; y: number } | undefined;
     for (const [place, x] of series.x.entries()) {
       const [y, end, low, high] = [series.y[place], series.x_end[place], series.low[place], series.high[place]];
       if (!usable(x, 'x')) continue;
       const stretch = usable(end, 'x') && end > x;
       if (stretch) reach('x', end);
       const middle = stretch ? (x + end) / 2 : x;
-      if (stretch && usable(y, 'y') && (filled || series.mark === 'step')) marks.spans.push({ series: index, from: x, to: end, y, filled });
+      if (stretch && usable(y, 'y') && (filled || series.mark === 'step')) {
+        const isJoined = series.mark !== 'bars' && before !== undefined && Math.abs(x - before.to) <= 1e-9 * Math.max(1, Math.abs(x));
+        marks.spans.push({ series: index, from: x, to: end, y, filled, riser: isJoined ? before?.y : undefined });
+        before = { to: end, y };
+      } else before = undefined;
       if (usable(low, 'y') && usable(high, 'y')) {
         marks.whiskers.push({ series: index, x: middle, low, high });
         reach('y', low);

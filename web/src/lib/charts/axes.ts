@@ -1,0 +1,34 @@
+// Labels of axes that can be told apart, the room that they need, and the colours of lines. Pure.
+
+import { type Figure, text } from '../format';
+
+/** How a value is written; `extra` is how many digits more than usual. */
+export type Format = (value: number, extra?: number) => Figure;
+
+/** Colours that can be told apart (`--series-1` to `--series-16`). */
+export const COLOURS = 16;
+
+/** The colour of a line, from 1, and whether it is dashed since an earlier line has that colour. */
+export const strokeOf = (index: number): { colour: number; dash: boolean } => ({ colour: (index % COLOURS) + 1, dash: index >= COLOURS });
+
+const MOST_EXTRA = 6;
+
+/** Labels of an axis, with as many digits as tell them apart; one that still repeats is left out. */
+export function labelsOf(splits: readonly (number | null)[], write: (value: number, extra: number) => string): string[] {
+  for (let extra = 0; ; extra += 1) {
+    const labels = splits.map((split) => (split === null ? '' : write(split, extra)));
+    const shown = labels.filter((label) => label !== '');
+    if (new Set(shown).size === shown.length) return labels;
+    if (extra === MOST_EXTRA) return labels.map((label, index) => (labels.indexOf(label) === index ? label : ''));
+  }
+}
+
+/** A figure as an axis writes it. */
+export const written = (format: Format) => (value: number, extra: number): string => text(format(value, extra));
+
+/** How far bars around these ascending places reach beyond the first and the last: half of their least distance. */
+export function barReach(x: readonly number[]): number {
+  let least = Infinity;
+  for (let index = 1; index < x.length; index += 1) least = Math.min(least, (x[index] ?? 0) - (x[index - 1] ?? 0));
+  return least > 0 && Number.isFinite(least) ? least / 2 : 0.5;
+}
