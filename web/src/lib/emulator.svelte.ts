@@ -337,6 +337,13 @@ export class Board {
     await this.load();
   }
 
+  /** Starts a new period of counting, of a flow or of all: what was asked is compared with what happens from now on. */
+  async reset(name?: string): Promise<void> {
+    await call('POST', name === undefined ? path`/emulators/${this.id}/reset` : path`/emulators/${this.id}/flows/${name}/reset`);
+    this.orders += 1;
+    this.take(await get<Report>(path`/emulators/${this.id}/counters`));
+  }
+
   /** Why no flow can be logged; absent where one can. */
   get unloggable(): string | undefined {
     if (this.gone) return 'The emulator has ended';
