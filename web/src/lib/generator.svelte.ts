@@ -1,5 +1,6 @@
 // The generator's plan while it is edited, and what runs of it.
 
+import { Bindings } from './bindings';
 import { ApiError, call, errorsBelow, get, path, post, remove } from './api/client';
 import type { Edited, PlanList, Test, Validation } from './api/shapes';
 import { type LiveTest, tests } from './live/tests.svelte';
@@ -8,25 +9,26 @@ import { preferences } from './preferences.svelte';
 import { type Json, type JsonObject, put, same } from './schema/model';
 
 const DRAFT = 'weir.draft';
+/** What the draft's lines are bound to. */
+const BOUND = 'weir.bound';
 
 interface Bound {
   live: LiveTest;
   id: number;
 }
 
-/** Flow names with the first test of the list that has them. */
-function newest(list: readonly LiveTest[]): ReadonlyMap<string, Bound> {
-  return new Map(list.flatMap((live) => live.named.map(([name, id]): [string, Bound] => [name, { live, id }])).reverse());
+function stored(key: string): unknown {
+  try {
+    return JSON.parse(localStorage.getItem(key) ?? 'null');
+  } catch {
+    // Nothing that can be read: as if there were none.
+    return null;
+  }
 }
 
 function draft(): JsonObject {
-  try {
-    const kept = JSON.parse(localStorage.getItem(DRAFT) ?? 'null') as JsonObject | null;
-    if (kept?.['schema'] === 'weir.plan/1') return kept;
-  } catch {
-    // Nothing that can be read: a new one.
-  }
-  return emptyPlan();
+  const kept = stored(DRAFT) as JsonObject | null;
+  return kept?.['schema'] === 'weir.plan/1' ? kept : emptyPlan();
 }
 
 class Generator {
@@ -45,28 +47,33 @@ class Generator {
   from = $state('');
   starting = $state(false);
   #checking: ReturnType<typeof setTimeout> | undefined;
-  #undo: JsonObject[] = $state.raw([]);
+  /** Earlier plans, with the numbers of their connections. */
+  #undo: { plan: JsonObject; ids: number[] }[] = $state.raw([]);
+  readonly #bindings = Bindings.of(stored(BOUND), this.plan);
+  /** Moves when what lines are bound to changes. */
+  #bindingsMoved = $state(0);
 
   rows = $derived(rowsOf(this.plan));
   dirty = $derived(!same(this.plan, this.#saved) && (this.name !== '' || connectionsOf(this.plan).length > 0));
 
-  /** Flow names with the newest test that has them. */
-  bindings = $derived(newest(tests.list));
+  #byId = $derived(new Map(tests.list.map((live) => [live.test.id, live])));
 
-  /** Tests that run now and have a flow of this plan. */
-  running = $derived.by(() => {
-    const names = new Set(this.rows.map((row) => row.name));
-    return tests.list.filter((live) => !live.over && live.named.some(([name]) => names.has(name)));
+  /** Tests that lines of this plan show, newest first. */
+  shown = $derived.by(() => {
+    void this.#bindingsMoved;
+    const ids = new Set(this.rows.filter((row) => row.copy === 0).map((row) => this.#bindings.of(row)?.test));
+    return tests.list.filter((live) => ids.has(live.test.id));
   });
 
-  /** The newest test with a flow of this plan, running or not. */
-  latest = $derived.by(() => {
-    const names = new Set(this.rows.slice(0, 2000).map((row) => row.name));
-    return tests.list.find((live) => live.named.some(([name]) => names.has(name)));
-  });
+  /** Those of them that run now. */
+  running = $derived(this.shown.filter((live) => !live.over));
+
+  /** The newest of them, running or not. */
+  latest = $derived(this.shown[0]);
 
   change(plan: JsonObject): void {
-    this.#undo = [...this.#undo.slice(-49), this.plan];
+    this.#undo = [...this.#undo.slice(-49), { plan: this.plan, ids: this.#bindings.ids }];
+    this.#bindings.follow(this.plan, plan);
     this.#set(plan);
   }
 
@@ -78,18 +85,26 @@ class Generator {
     const last = this.#undo.at(-1);
     if (last === undefined) return;
     this.#undo = this.#undo.slice(0, -1);
-    this.#set(last);
+    this.#bindings.ids = last.ids;
+    this.#set(last.plan);
   }
 
   #set(plan: JsonObject): void {
     this.plan = plan;
-    try {
-      localStorage.setItem(DRAFT, JSON.stringify(plan));
-    } catch {
-      // Not kept over a reload.
-    }
+    this.#keep();
     clearTimeout(this.#checking);
     this.#checking = setTimeout(() => void this.check(), 300);
+  }
+
+  /** Keeps the plan and its bindings over a reload. */
+  #keep(): void {
+    this.#bindingsMoved += 1;
+    try {
+      localStorage.setItem(DRAFT, JSON.stringify(this.plan));
+      localStorage.setItem(BOUND, JSON.stringify(this.#bindings.toJson(this.plan)));
+    } catch {
+      // Not kept.
+    }
   }
 
   /** Asks the server what it thinks of the plan. */
@@ -130,15 +145,18 @@ class Generator {
     this.change({ ...this.plan, connection: connectionsOf(this.plan).filter((_, index) => !indices.has(index)) as Json[] });
   }
 
-  /** The plan's flows that run and belong to `row`. */
+  /** The test and the flow that `row` shows. */
   bound(row: PlanRow): Bound | undefined {
-    return this.bindings.get(row.name);
+    void this.#bindingsMoved;
+    const binding = this.#bindings.of(row);
+    const live = binding && this.#byId.get(binding.test);
+    return live === undefined || binding === undefined ? undefined : { live, id: binding.flow };
   }
 
   isRunning(row: PlanRow): boolean {
     const bound = this.bound(row);
     if (bound === undefined || bound.live.over) return false;
-    const state = bound.live.test.flow_states?.[row.name];
+    const state = bound.live.state(bound.id);
     return state === undefined || state === 'started';
   }
 
@@ -154,7 +172,11 @@ class Generator {
     this.hostError = '';
     try {
       const body = { host: this.host.trim(), plan: { ...rest, connection: chosen }, ...(this.keyName && { key_name: this.keyName }), ...(this.from && { from: this.from }) };
-      tests.add(await post<Test>('/tests', body), rowsOf({ connection: chosen }).map((row) => row.name));
+      const test = await post<Test>('/tests', body);
+      const started = rowsOf({ connection: list }).filter((row) => only === undefined || row.index === only);
+      tests.add(test, started.length);
+      this.#bindings.bind(test.id, started);
+      this.#keep();
     } catch (error) {
       if (error instanceof ApiError) {
         const errors = error.errorsBelow('/plan');
@@ -172,8 +194,8 @@ class Generator {
   async startRow(row: PlanRow): Promise<void> {
     const bound = this.bound(row);
     // What has ended is over for its test: it is started again as one of its own.
-    if (bound !== undefined && !bound.live.over && bound.live.test.flow_states?.[row.name] === 'waiting') {
-      tests.told(await post<Test>(path`/tests/${bound.live.test.id}/connections/${row.name}/start`));
+    if (bound !== undefined && !bound.live.over && bound.live.state(bound.id) === 'waiting') {
+      tests.told(await post<Test>(path`/tests/${bound.live.test.id}/connections/${bound.live.flow(bound.id)?.name ?? ''}/start`));
       return;
     }
     await this.start(row.index);
@@ -183,16 +205,24 @@ class Generator {
   async stopRow(row: PlanRow): Promise<void> {
     const bound = this.bound(row);
     if (bound === undefined || bound.live.over) return;
-    if (bound.live.named.length === 1) await tests.stop(bound.live.test.id);
-    else tests.told(await post<Test>(path`/tests/${bound.live.test.id}/connections/${row.name}/stop`));
+    const flow = bound.live.flow(bound.id);
+    if (bound.live.flowCount === 1 || flow === undefined) await tests.stop(bound.live.test.id);
+    else tests.told(await post<Test>(path`/tests/${bound.live.test.id}/connections/${flow.name}/stop`));
   }
 
   async stopAll(): Promise<void> {
     await Promise.all(this.running.map((live) => tests.stop(live.test.id)));
   }
 
+  /** Another plan in the place of this one: none of its lines is bound. */
+  #replace(plan: JsonObject): void {
+    this.change(plan);
+    this.#bindings.reset(connectionsOf(plan).length);
+    this.#keep();
+  }
+
   fresh(): void {
-    this.change(emptyPlan());
+    this.#replace(emptyPlan());
     this.name = '';
     this.etag = undefined;
     this.#saved = emptyPlan();
@@ -204,7 +234,7 @@ class Generator {
 
   async load(name: string): Promise<void> {
     const { data, etag } = await call<JsonObject>('GET', path`/plans/${name}`);
-    this.change(named(data));
+    this.#replace(named(data));
     this.#saved = this.plan;
     this.name = name;
     this.etag = etag;
@@ -236,7 +266,9 @@ class Generator {
       ...(flow.payload_bytes > 0 && { payload: String(flow.payload_bytes) }),
       ...(flow.rate && { rate: flow.rate }),
     }));
-    this.change({ ...emptyPlan(), connection });
+    this.#replace({ ...emptyPlan(), connection });
+    this.#bindings.bind(live.test.id, this.rows);
+    this.#keep();
     this.host = live.test.host || this.host;
     this.name = '';
     this.etag = undefined;

@@ -27,7 +27,7 @@ test('a newcomer starts a test with one key, and sees figures with units', optio
   assert.equal(site.mock.tests.length, 1);
   assert.equal(site.mock.tests[0].host, '127.0.0.1');
   await page.getByRole('button', { name: '■ Stop all' }).click();
-  await table.getByText('ended').waitFor();
+  await table.getByText('finished').waitFor();
   await page.getByRole('link', { name: 'Open result' }).waitFor();
   site.quiet();
 });
@@ -142,17 +142,84 @@ test('a connection that waits is started within its test, one that ended by itse
   await page.reload();
   await page.getByRole('button', { name: '▶ Start all' }).click();
   const later = page.getByRole('row', { name: /^later/ });
-  await later.getByText('waiting').waitFor();
+  await later.getByText('not started').waitFor();
   const before = site.mock.tests.length;
   await page.getByRole('button', { name: 'Start later' }).click();
   await later.getByText('running').waitFor();
   assert.equal(site.mock.tests.length, before);
   await page.getByRole('button', { name: 'Stop later' }).click();
-  await later.getByText('ended').waitFor();
+  await later.getByText('finished').waitFor();
   await page.getByRole('row', { name: /^now/ }).getByText('running').waitFor();
   await page.getByRole('button', { name: 'Start later' }).click();
   await later.getByText('running').waitFor();
   assert.equal(site.mock.tests.length, before + 1);
+  site.quiet();
+});
+
+test('a line shows the test that was started from it, not another one whose connection has its name', options, async () => {
+  const page = await site.page();
+  await startSomething(page);
+  const row = page.getByRole('table', { name: 'Connections' }).getByRole('row', { name: /^tcp/ });
+  await row.getByText('Mbit/s').first().waitFor();
+  const other = site.mock.startTest({ host: '192.0.2.1', plan: { connection: [{ name: 'tcp', transport: 'udp', rate: '0' }] } });
+  await comes(async () => other.intervals.length > 2, true);
+  // Streams have a round trip, datagrams a jitter.
+  await comes(async () => (await row.innerText()).includes('tcp →'), true);
+  const figures = async () => (await row.getByRole('cell').allInnerTexts()).slice(-4, -1).map((cell) => cell.trim().replace(/[\d.]+\s*/, ''));
+  await comes(figures, ['–', '–', 'ms']);
+  site.mock.tests.find((one) => one !== other && one.state === 'running').end();
+  await row.getByText('finished').waitFor();
+  await page.waitForTimeout(600);
+  assert.deepEqual(await figures(), ['–', '–', 'ms']);
+  await row.getByText('finished').waitFor();
+  // Another page has nothing of it in its lines until it is told to watch it.
+  const second = await site.page();
+  await second.evaluate(() => localStorage.setItem('weir.draft', JSON.stringify({ schema: 'weir.plan/1', connection: [{ name: 'tcp', transport: 'udp' }] })));
+  await second.reload();
+  await second.getByRole('table', { name: 'Connections' }).getByRole('row', { name: /^tcp/ }).getByText('ready').waitFor();
+  await second.getByRole('tab', { name: /^Tests/ }).click();
+  await second.getByRole('button', { name: 'Watch' }).click();
+  await second.getByRole('table', { name: 'Connections' }).getByRole('row', { name: /^tcp/ }).getByText('running').waitFor();
+  site.quiet();
+});
+
+test('figures that are withheld are waited for; that the peer is unreachable is told of', options, async () => {
+  const page = await site.page();
+  await startSomething(page);
+  const row = page.getByRole('table', { name: 'Connections' }).getByRole('row', { name: /^tcp/ });
+  await row.getByText('Mbit/s').first().waitFor();
+  const [test] = site.mock.tests;
+  test.withheld = true;
+  await row.getByText('waiting', { exact: true }).waitFor();
+  assert.equal(await page.getByText(/No figures from the far end/).count(), 0);
+  test.peer_unreachable_since_seconds = 3.25;
+  site.mock.told('tests', test);
+  await row.getByText('no figures', { exact: true }).waitFor();
+  await page.getByLabel('Total').getByText('No figures from the far end since 3.3 s').waitFor();
+  delete test.peer_unreachable_since_seconds;
+  test.withheld = false;
+  site.mock.told('tests', test);
+  await row.getByText('running', { exact: true }).waitFor();
+  assert.equal(await page.getByText(/No figures from the far end/).count(), 0);
+  site.quiet();
+});
+
+test('the curves take the mouse while figures come and the metric changes', options, async () => {
+  const page = await site.page();
+  await startSomething(page);
+  const chart = page.getByRole('group', { name: / over time$/ }).locator('.u-over');
+  await chart.waitFor();
+  const box = await chart.boundingBox();
+  for (const metric of ['Sent', 'Round trip', 'Loss', 'Throughput', 'Packets', 'Sent']) {
+    await page.getByRole('tab', { name: metric, exact: true }).click();
+    await page.getByRole('group', { name: `${metric} over time` }).waitFor();
+    for (let step = 0; step < 12; step += 1) {
+      await page.mouse.move(box.x + (box.width * step) / 12, box.y + box.height / 2);
+      await page.waitForTimeout(20);
+      await page.mouse.move(box.x + box.width / 2, box.y - 60);
+      await page.waitForTimeout(20);
+    }
+  }
   site.quiet();
 });
 
@@ -256,7 +323,7 @@ test('a test starts from a host of a lab when there is one', options, async () =
   await startSomething(page);
   await page.getByLabel('from').selectOption('lab1/a');
   await page.getByRole('button', { name: '■ Stop all' }).click();
-  await page.getByRole('table', { name: 'Connections' }).getByText('ended').waitFor();
+  await page.getByRole('table', { name: 'Connections' }).getByText('finished').waitFor();
   await page.getByRole('button', { name: '▶ Start all' }).click();
   await page.getByRole('table', { name: 'Connections' }).getByText('running').waitFor();
   assert.deepEqual(bodies.map((body) => body.from), [undefined, 'lab1/a']);

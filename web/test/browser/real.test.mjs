@@ -69,7 +69,7 @@ async function run(page, rate) {
   const table = page.getByRole('table', { name: 'Connections' });
   await table.getByText('running').waitFor();
   await table.getByText('bit/s').first().waitFor();
-  await table.getByText('ended').waitFor({ timeout: 30_000 });
+  await table.getByText('finished').waitFor({ timeout: 30_000 });
 }
 
 test('a plan is built, run, watched, stopped, kept and compared', options, async () => {
@@ -83,7 +83,7 @@ test('a plan is built, run, watched, stopped, kept and compared', options, async
   await table.getByText('running').waitFor();
   await table.getByText('bit/s').first().waitFor();
   await page.getByRole('button', { name: '■ Stop all' }).click();
-  await table.getByText('ended').waitFor({ timeout: 30_000 });
+  await table.getByText('finished').waitFor({ timeout: 30_000 });
 
   await run(page, '5M');
   await run(page, '8M');
@@ -101,6 +101,139 @@ test('a plan is built, run, watched, stopped, kept and compared', options, async
   await page.getByRole('button', { name: 'Compare 2' }).click();
   await page.getByText('Not set up alike').waitFor();
   await page.getByText('plan.connection[0].rate').first().waitFor();
+  site.quiet();
+});
+
+/** A figure as the page writes it, in SI units, and half a unit of its last digit. */
+function read(text) {
+  const [, number, unit] = /^([\d.\u202f]+)\s*(.*)$/.exec(text.trim()) ?? [];
+  if (number === undefined) return undefined;
+  const digits = number.replaceAll('\u202f', '');
+  const factor = { '%': 0.01, ms: 1e-3, µs: 1e-6, ns: 1e-9, s: 1 }[unit] ?? { k: 1e3, M: 1e6, G: 1e9 }[unit[0]] ?? 1;
+  return { value: Number(digits) * factor, error: (0.5 * 10 ** -(digits.split('.')[1]?.length ?? 0) + 1e-9) * factor };
+}
+
+function same(shown, wanted, words) {
+  if (wanted === undefined || wanted === null) return assert.equal(shown.trim(), '–', `${words}: shown "${shown}", the record has none`);
+  const found = read(shown);
+  assert.ok(found !== undefined && Math.abs(found.value - wanted) <= found.error, `${words}: shown "${shown}", the record has ${wanted}`);
+}
+
+/** A page whose plan has these connections. */
+async function planned(connection, interval = '250ms') {
+  const page = await site.page();
+  await page.evaluate(([plan, host]) => {
+    localStorage.setItem('weir.draft', JSON.stringify(plan));
+    localStorage.setItem('weir.host', host);
+  }, [{ schema: 'weir.plan/1', interval, connection }, `127.0.0.1:${port}`]);
+  await page.reload();
+  await page.getByLabel('Host', { exact: true }).fill(`127.0.0.1:${port}`);
+  return page;
+}
+
+const lines = (page) => page.getByRole('table', { name: 'Connections' });
+const lineOf = (page, name) => lines(page).getByRole('row', { name: new RegExp(`^${name}\\b`) });
+const latestTest = async () => (await api('GET', '/tests')).tests[0];
+
+/** The record of the newest test, once the page shows it. */
+async function finished(page, count) {
+  await comes(() => lines(page).locator('td.state').getByText('finished', { exact: true }).count(), count);
+  const test = await latestTest();
+  assert.deepEqual([...new Set(Object.values(test.flow_states))], ['finished']);
+  const record = await api('GET', `/tests/${test.id}/record`);
+  assert.deepEqual(await api('GET', `/runs/${record.id}`).then((run) => run.flows), record.flows);
+  await page.getByLabel('Total').getByText(`${record.seconds.toFixed(1)} s`).waitFor();
+  return record;
+}
+
+test('every figure of a run that has ended is the record’s', options, async () => {
+  const page = await planned([
+    { name: 'datagrams', transport: 'udp', rate: '5M', payload: '1000', duration: '1300ms' },
+    { name: 'back', transport: 'udp', direction: 'reverse', rate: '2M', duration: '2300ms' },
+    { name: 'stream', transport: 'tcp', rate: '20M', duration: '1800ms' },
+  ]);
+  await page.getByRole('button', { name: '▶ Start all' }).click();
+  // The first one has finished while the others run, here and in the API.
+  await lineOf(page, 'datagrams').getByText('finished', { exact: true }).waitFor();
+  assert.equal((await latestTest()).flow_states.datagrams, 'finished');
+  const record = await finished(page, 3);
+  await comes(async () => lines(page).locator('td.num').getByText('bit/s').count().then((count) => count > 0), true);
+  for (const flow of record.flows) {
+    const shown = await lineOf(page, flow.name).evaluate((row) => {
+      const heads = [...row.closest('table').querySelectorAll('thead th')].map((head) => head.textContent.trim());
+      return Object.fromEntries([...row.children].map((cell, index) => [heads[index], [...cell.querySelectorAll('span')].map((part) => part.textContent).join(' ')]));
+    });
+    const words = (figure) => `${flow.name}, ${figure}`;
+    same(shown['Throughput'], flow.receiver.bits_per_second, words('throughput'));
+    same(shown['Sent'], flow.sender.bits_per_second, words('sent'));
+    same(shown['Packets'], flow.receiver.packets_per_second, words('packets'));
+    same(shown['Loss'], flow.receiver.loss_ratio, words('loss'));
+    same(shown['Jitter'], flow.receiver.jitter_seconds, words('jitter'));
+    same(shown['Delay'], flow.receiver.one_way_delay?.mean_seconds, words('delay'));
+    same(shown['Round trip'], flow.tcp?.rtt_seconds, words('round trip'));
+  }
+  const totals = await page.getByLabel('Total').locator('div').evaluateAll((all) => Object.fromEntries(all.map((one) => [one.querySelector('dt').textContent, one.querySelector('dd').innerText.replace(/\s+/g, ' ')])));
+  const { forward, reverse } = record.total;
+  same(totals['To the host'], forward.receiver.bits_per_second, 'total, forward');
+  same(totals['From the host'], reverse.receiver.bits_per_second, 'total, reverse');
+  same(totals['Packets'], forward.receiver.packets_per_second + reverse.receiver.packets_per_second, 'total, packets');
+  same(totals['Time'], record.seconds, 'time');
+
+  // Curves: each value at its own time, as the record has it. The mouse is put on each third interval.
+  const chart = page.getByRole('group', { name: 'Throughput over time' });
+  const over = chart.locator('.u-over');
+  const box = await over.boundingBox();
+  const end = record.intervals.at(-1).end_seconds;
+  const begin = record.intervals[0].end_seconds;
+  let compared = 0;
+  for (let index = 0; index < record.intervals.length; index += 3) {
+    const interval = record.intervals[index];
+    await page.mouse.move(box.x + Math.min(box.width - 1, Math.max(1, (box.width * (interval.end_seconds - begin)) / (end - begin))), box.y + box.height / 2);
+    const legend = async () => Object.fromEntries(await chart.locator('.u-legend .u-series').evaluateAll((all) => all.map((one) => [one.querySelector('.u-label').textContent, one.querySelector('.u-value').textContent])));
+    await comes(async () => Number.parseFloat((await legend()).at), interval.end_seconds);
+    const at = await legend();
+    for (const flow of record.flows) {
+      const count = interval.flows.find((one) => one.id === flow.id)?.receiver;
+      same(at[flow.name], count?.bits_per_second, `${flow.name} at ${interval.end_seconds} s`);
+      compared += 1;
+    }
+  }
+  assert.ok(compared >= 9, `${compared} values`);
+  site.quiet();
+});
+
+test('a slow flow is never silent, and its curve has no gap', options, async () => {
+  const page = await planned([{ name: 'voice', transport: 'udp', payload: '172', rate: '50pps', tos: 184, duration: '7s' }]);
+  await page.getByRole('button', { name: '▶ Start all' }).click();
+  const state = lineOf(page, 'voice').locator('td.state');
+  const seen = new Set();
+  await lineOf(page, 'voice').getByText('bit/s').first().waitFor();
+  await comes(async () => (seen.add(await state.innerText()), Number.parseFloat(await page.getByLabel('Total').locator('div', { hasText: 'Time' }).locator('dd').innerText()) >= 5.5), true);
+  assert.deepEqual([...seen], ['running']);
+  // Figures that live, behind the time at which they were withheld once.
+  const { latest } = await latestTest();
+  assert.ok(latest.flows[0].receiver, JSON.stringify(latest));
+  const record = await finished(page, 1);
+  assert.ok(record.intervals.every((interval) => interval.flows[0].receiver !== undefined));
+  site.quiet();
+});
+
+test('a line shows its own test, not one of the API with the same name', options, async () => {
+  const page = await planned([{ name: 'same', transport: 'udp', rate: '50pps', payload: '500', duration: '6s' }]);
+  await page.getByRole('button', { name: '▶ Start all' }).click();
+  await lineOf(page, 'same').getByText('pkt/s').waitFor();
+  const mine = (await latestTest()).id;
+  const other = await api('POST', '/tests', { host: `127.0.0.1:${port}`, plan: { schema: 'weir.plan/1', interval: '250ms', connection: [{ name: 'same', transport: 'udp', rate: '500pps', payload: '500', duration: '3s' }] } });
+  await comes(async () => (await api('GET', `/tests/${other.id}`)).state, 'running');
+  const packets = async () => read(await lineOf(page, 'same').locator('td', { hasText: 'pkt/s' }).innerText().then((text) => text.replace(/\s+/g, ' ')))?.value;
+  for (let look = 0; look < 8; look += 1) {
+    const now = await packets();
+    assert.ok(now === undefined || now < 150, `${now} packets/s in the line of 50`);
+    await page.waitForTimeout(250);
+  }
+  await comes(() => lines(page).locator('td.state').getByText('finished', { exact: true }).count(), 1);
+  const record = await api('GET', `/tests/${mine}/record`);
+  await comes(async () => Math.abs((await packets()) - record.flows[0].receiver.packets_per_second) < 0.01, true);
   site.quiet();
 });
 
@@ -158,7 +291,21 @@ test('an emulator in a lab: previewed, applied, counted as asked', options, asyn
     const lane = page.getByRole('group', { name: 'From A to B' });
     await lane.getByText(/2[3-7]\.\d\d %/).first().waitFor();
     await page.getByRole('tab', { name: 'Fidelity' }).click();
-    await page.getByRole('row', { name: /A → B/ }).getByText(/30\.\d+ ms/).first().waitFor();
+    const fidelity = page.getByRole('row', { name: /^other A → B/ });
+    await fidelity.getByText(/30\.\d+ ms/).first().waitFor();
+    // What was asked is compared with what happened since it was: packets from before these laws do not count.
+    const flowNow = async () => (await api('GET', `/emulators/${(await api('GET', '/emulators')).emulators[0].id}/counters`)).impairment.flows.find((one) => one.name === 'other' && one.direction === 'forward');
+    assert.equal((await flowNow()).current.reason, 'laws');
+    await comes(async () => (await fidelity.innerText()).includes(`${((await flowNow()).current.realised.loss_ratio * 100).toFixed(3)} %`), true);
+    await page.getByRole('button', { name: 'Reset counters' }).click();
+    await comes(async () => (await flowNow()).current.reason, 'reset');
+    await fidelity.getByTitle('since the counters were reset').waitFor();
+    within('a', 'ping', '-q', '-c', '40', '-i', '0.02', host.ipv4);
+    await comes(async () => {
+      const { current } = await flowNow();
+      const shown = await fidelity.innerText();
+      return current.counters.received_packets >= 40 && shown.includes(`${current.counters.received_packets} pkt`) && shown.includes(`${(current.realised.loss_ratio * 100).toFixed(3)} %`);
+    }, true);
 
     // Its verdicts are a file: at least one of 24 bytes for each ping and answer that it saw.
     await page.getByRole('tab', { name: 'Log', exact: true }).click();

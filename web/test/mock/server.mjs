@@ -185,15 +185,15 @@ export class Mock {
         flows.push({ id: flows.length + 1, name: copies > 1 ? `${one.name}-${copy}` : (one.name ?? ''), transport: one.transport ?? 'tcp', direction: one.direction ?? 'forward', source: '', destination: '', payload_bytes: Number(one.payload ?? 1460), rate: one.rate ?? (one.transport === 'udp' ? '1M' : '0') });
       }
     }
-    const waiting = plan.connection.filter((one) => one.autostart === false).map((one) => [one.name, 'waiting']);
-    const test = { id: `t${this.#number}`, state: 'starting', host: host ?? plan.host, tags, asked_at: new Date().toISOString(), flows: [], warnings: [], flow_states: Object.fromEntries(waiting) };
+    const waiting = new Set(plan.connection.filter((one) => one.autostart === false).map((one) => one.name));
+    const test = { id: `t${this.#number}`, state: 'starting', host: host ?? plan.host, tags, asked_at: new Date().toISOString(), flows: [], warnings: [], flow_states: {} };
     this.tests.unshift(test);
     // Its program has to be started and to reach the host before it tells its flows.
     const begun = setTimeout(() => {
       if (test.state !== 'starting') return;
       if (/nobody/.test(test.host)) Object.assign(test, { state: 'failed', exit_code: 3, error: `${test.host}: connection refused` });
-      else Object.assign(test, { state: 'running', flows, run_id: [...this.records.keys()][0] });
-      this.#told('tests', test);
+      else Object.assign(test, { state: 'running', flows, flow_states: Object.fromEntries(flows.map((flow) => [flow.name, waiting.has(flow.name) ? 'waiting' : 'started'])), run_id: [...this.records.keys()][0] });
+      this.told('tests', test);
     }, 40);
     this.#timers.add(begun);
     const live = { test, sequence: 0, at: 0 };
@@ -201,19 +201,35 @@ export class Mock {
     test.end = () => {
       end();
       test.state = 'ended';
+      test.flow_states = Object.fromEntries(flows.map((flow) => [flow.name, 'finished']));
       test.ended_at = new Date().toISOString();
-      this.#told('tests', test);
+      this.told('tests', test);
     };
     Object.defineProperty(test, 'end', { enumerable: false });
-    this.#told('tests', test);
+    // Set, the far end's figures do not come.
+    Object.defineProperty(test, 'withheld', { value: false, writable: true, enumerable: false });
+    Object.defineProperty(test, 'intervals', { value: [], enumerable: false });
+    this.told('tests', test);
     const warning = { code: 'sender-cpu-bound', severity: 'warning', text: 'a processor of this host was 100 % busy: it could not keep the rate that was asked for', value: 1, bound: 0.95 };
     const warned = setTimeout(() => (test.warnings.push(warning), this.send('warning', { kind: 'tests', id: test.id, warning })), 300);
     this.#timers.add(warned);
     return test;
   }
 
-  #told(kind, one) {
+  told(kind, one) {
     this.send('state', { kind, id: one.id, state: one.state, ...(one.run_id && { run_id: one.run_id }), ...(one.error && { error: one.error }) });
+  }
+
+  /** A record of what was made up: each flow's figures are those of its last interval. */
+  #recordOf(test, parts) {
+    const intervals = test.intervals;
+    const last = intervals.at(-1) ?? { flows: [], total: {} };
+    const flows = test.flows.map((flow) => {
+      const { sender, receiver } = last.flows.find((one) => one.id === flow.id) ?? {};
+      const delay = receiver?.mean_delay_seconds;
+      return { ...flow, sender, receiver: receiver && { ...receiver, ...(delay !== undefined && { one_way_delay: { mean_seconds: delay } }) }, ...(flow.transport === 'tcp' && { tcp: { rtt_seconds: sender?.rtt_seconds } }) };
+    });
+    return { schema: 'weir.run/1', id: test.run_id, seconds: last.end_seconds ?? 0, flows, total: last.total, intervals: parts === 'summary' ? [] : intervals };
   }
 
   /** One interval of made-up figures for each flow. */
@@ -232,18 +248,19 @@ export class Mock {
       return {
         id: flow.id,
         sender: { ...counts, ...(flow.transport === 'tcp' && { retransmits: 0, cwnd_bytes: 866_304, rtt_seconds: 0.0012 * wave(flow.id) }) },
-        receiver: { ...counts, ...(flow.transport === 'udp' && { lost_packets: flow.id % 7 === 0 ? 2 : 0, duplicate_packets: 0, reordered_packets: 0, jitter_seconds: 2.1e-5 * wave(flow.id), mean_delay_seconds: 0.0203 * wave(flow.id) }) },
+        receiver: test.withheld ? null : { ...counts, ...(flow.transport === 'udp' && { lost_packets: flow.id % 7 === 0 ? 2 : 0, duplicate_packets: 0, reordered_packets: 0, jitter_seconds: 2.1e-5 * wave(flow.id), mean_delay_seconds: 0.0203 * wave(flow.id) }) },
       };
     });
-    const sum = (way, key) => flows.filter((_, index) => test.flows[index].direction === way).reduce((all, flow) => all + flow.receiver[key], 0);
+    const sum = (way, key) => flows.filter((_, index) => test.flows[index].direction === way).reduce((all, flow) => all + flow.sender[key], 0);
     const total = {};
     for (const way of ['forward', 'reverse']) {
       if (!test.flows.some((flow) => flow.direction === way)) continue;
       const counts = { bytes: sum(way, 'bytes'), packets: sum(way, 'packets'), bits_per_second: sum(way, 'bits_per_second'), packets_per_second: sum(way, 'packets_per_second') };
-      total[way] = { sender: counts, receiver: { ...counts, lost_packets: 0 } };
+      total[way] = { sender: counts, receiver: test.withheld ? null : { ...counts, lost_packets: 0 } };
     }
     const interval = { start_seconds: live.at - span, end_seconds: live.at, flows, total };
     test.latest = interval;
+    test.intervals.push(interval);
     this.send('sample', { kind: 'tests', id: test.id, sequence: live.sequence, skipped: 0, at: new Date().toISOString(), interval });
   }
 
@@ -264,6 +281,7 @@ export class Mock {
     const { report, configuration } = emulator;
     const old = new Map(report.impairment.flows.map((flow) => [`${flow.name}/${flow.direction}`, flow]));
     const template = sample('emulator').impairment.flows[0];
+    const start = report.seconds;
     report.seconds += span;
     const before = report.journal?.records ?? 0;
     report.impairment = {
@@ -284,7 +302,15 @@ export class Mock {
           Object.assign(counters, this.counted);
           const logged = report.journal ? !emulator.unlogged.has(name) : undefined;
           if (logged) report.journal.records += came;
-          return { name, direction, active: true, counters, logged, asked: shown.laws === '{}' ? '' : shown.laws, realised: { loss_ratio: counters.received_packets > 0 ? counters.lost_packets / counters.received_packets : undefined, ...(shown.delay && { delay_min_seconds: shown.delay.min_seconds, delay_mean_seconds: shown.delay.mean_seconds, delay_max_seconds: shown.delay.max_seconds }) }, lateness: { ...template.lateness, count: counters.sent_packets, p50_seconds: 0.000012, p99_seconds: 0.000081 } };
+          const asked = shown.laws === '{}' ? '' : shown.laws;
+          const delay = shown.delay && { delay_min_seconds: shown.delay.min_seconds, delay_mean_seconds: shown.delay.mean_seconds, delay_max_seconds: shown.delay.max_seconds };
+          const before = old.get(`${name}/${direction}`);
+          const period = before === undefined ? { start, reason: 'start' } : before.asked !== asked ? { start, reason: 'laws' } : { start: before.current.start_seconds, reason: before.current.reason, counters: before.current.counters };
+          const since = { ...(period.counters ?? Object.fromEntries(Object.keys(counters).map((key) => [key, 0]))) };
+          since.received_packets += came;
+          since.lost_packets += lost;
+          const current = { start_seconds: period.start, seconds: report.seconds - period.start, reason: period.reason, counters: since, realised: { loss_ratio: since.received_packets > 0 ? since.lost_packets / since.received_packets : undefined, ...delay } };
+          return { name, direction, active: true, counters, current, logged, asked, realised: { loss_ratio: counters.received_packets > 0 ? counters.lost_packets / counters.received_packets : undefined, ...(shown.delay && { delay_min_seconds: shown.delay.min_seconds, delay_mean_seconds: shown.delay.mean_seconds, delay_max_seconds: shown.delay.max_seconds }) }, lateness: { ...template.lateness, count: counters.sent_packets, p50_seconds: 0.000012, p99_seconds: 0.000081 } };
         }),
       ),
     };
@@ -321,7 +347,7 @@ export class Mock {
     const one = before ?? { id: `x${(this.#number += 1)}`, name: scenario, title: 'Latency under load', asked_at: new Date().toISOString(), progress: ['lab made'] };
     if (before === undefined) this.experiments.unshift(one);
     Object.assign(one, { state: 'running', can_go_on: false, ended_at: undefined, exit_code: undefined, verdict: undefined, outcome: undefined });
-    this.#told('experiments', one);
+    this.told('experiments', one);
     const ended = (code, words, outcome, status, steps) => {
       one.state = status === 'complete' ? 'ended' : status;
       one.verdict = outcome;
@@ -329,7 +355,7 @@ export class Mock {
       one.exit_code = code;
       one.progress.push(words);
       one.outcome = { schema: 'weir.experiment/1', id: one.id, name: scenario, outcome, status, seconds: 4.2, seed: '0x7', started_at: one.asked_at, version: '0.1.0', method: 'Round trips before a test and during it.', steps, variables: {}, tags: [], command: [], quick: true, simulated: false };
-      this.#told('experiments', one);
+      this.told('experiments', one);
     };
     const work = setTimeout(() => ended(0, 'loss: passed', 'passed', 'complete', [step]), this.experimentMs);
     this.#timers.add(work);
@@ -447,6 +473,7 @@ export class Mock {
         return { body: { addresses: ['0.0.0.0:9347'], open: true, refused: 0, clients: [{ session: 2, peer: '192.0.2.7:40112', flows: 3, opened_at: '2026-03-01T08:05:00.000Z' }, { session: 1, peer: '192.0.2.7:40090', flows: 1, opened_at: '2026-03-01T08:03:00.000Z', closed_at: '2026-03-01T08:03:12.000Z', reason: 'all flows ended' }] } };
       case 'GET tests':
         if (id === undefined) return { body: { tests: this.tests } };
+        if (part === 'record') return { body: this.#recordOf(this.tests.find((one) => one.id === id) ?? (() => { throw missing(); })(), query.get('parts')) };
         return { body: this.tests.find((one) => one.id === id) ?? (() => { throw missing(); })() };
       case 'POST tests': {
         if (id === undefined) return { status: 201, body: { ...this.startTest(body) } };
@@ -454,8 +481,8 @@ export class Mock {
         if (test === undefined) throw missing();
         if (part === 'stop') test.end();
         else if (part === 'connections') {
-          test.flow_states = { ...test.flow_states, [name]: verb === 'stop' ? 'ended' : 'started' };
-          this.#told('tests', test);
+          test.flow_states = { ...test.flow_states, [name]: verb === 'stop' ? 'finished' : 'started' };
+          this.told('tests', test);
         }
         return { status: part === 'stop' ? 202 : 200, body: { ...test } };
       }
@@ -568,6 +595,13 @@ export class Mock {
         const { entry, version } = this.emulators.get(id);
         const all = [...(this.emulators.get(id).configuration.flow ?? []).map((flow) => flow.name), 'other'];
         const flows = part === 'flows' ? [name] : all;
+        if ((part === 'flows' ? verb : part) === 'reset') {
+          const { report } = this.emulators.get(id);
+          for (const flow of report.impairment.flows.filter((one) => flows.includes(one.name))) {
+            flow.current = { start_seconds: report.seconds, seconds: 0, reason: 'reset', counters: Object.fromEntries(Object.keys(flow.counters).map((key) => [key, 0])), realised: {} };
+          }
+          return {};
+        }
         const on = (part === 'flows' ? verb : part) === 'run';
         entry.stopped_flows = on ? entry.stopped_flows.filter((one) => !flows.includes(one)) : [...new Set([...entry.stopped_flows, ...flows])];
         this.send('edited', { document: `emulators/${id}/configuration`, by: '127.0.0.1', etag: entry.etag, at: new Date().toISOString() });

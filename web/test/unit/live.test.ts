@@ -2,9 +2,10 @@ import { describe, expect, it } from 'vitest';
 import { byPlace, errorsBelow, path } from '../../src/lib/api/client';
 import { alignedOf } from '../../src/lib/charts/aligned';
 import { baselineOf, marksOf, rowsOf as valuesOf } from '../../src/lib/charts/marks';
-import { Series } from '../../src/lib/live/series';
+import { joined, Series } from '../../src/lib/live/series';
 import { backoff, EventParser } from '../../src/lib/live/sse';
 import type { JsonObject } from '../../src/lib/schema/model';
+import { Bindings } from '../../src/lib/bindings';
 import { freshName, named, rowsOf } from '../../src/lib/plan';
 
 describe('server-sent events', () => {
@@ -37,6 +38,88 @@ describe('a series', () => {
     expect(series.last('rate')).toBe(50);
     expect(series.column('nothing')).toEqual([]);
     expect(series.length).toBe(3);
+  });
+});
+
+describe('series over one axis', () => {
+  const series = (rows: [number, number | undefined][]) => {
+    const made = new Series(['at', 'rate'], 3);
+    for (const row of rows) made.push(row);
+    return made;
+  };
+
+  it('are joined by their times, wherever they begin and end', () => {
+    const early = series([[0.25, 1], [0.5, 2]]);
+    const late = series([[119.75, 5], [120, undefined], [120.25, 7]]);
+    expect(joined([early, late], 'rate')).toEqual({ x: [0.25, 0.5, 119.75, 120, 120.25], ys: [[1, 2, null, null, null], [null, null, 5, null, 7]] });
+    expect(joined([], 'rate')).toEqual({ x: [], ys: [] });
+  });
+
+  it('keep the times that they were given', () => {
+    const times = [100_000.1, 100_000.2];
+    expect(joined([series(times.map((at) => [at, 1]))], 'rate').x).toEqual(times);
+  });
+
+  it('have one row for each time, the newest', () => {
+    expect(series([[1, 1], [2, undefined], [2, 20], [3, 3], [2, 21], [0.5, 9]]).column('rate')).toEqual([1, 21, 3]);
+    expect(series([[1, 1], [2, 2], [3, 3], [4, 4], [1, 9]]).column('at')).toEqual([2, 3, 4]);
+  });
+});
+
+describe('lines of a plan', () => {
+  const plan = (...names: string[]): JsonObject => ({ connection: names.map((name) => ({ name, ...(name === 'many' && { count: 3 }) })) });
+  const shown = (bindings: Bindings, of: JsonObject) => rowsOf(of).map((row) => bindings.of(row));
+
+  it('show the test that was started from them, whatever another one calls its connections', () => {
+    const [mine, other] = [plan('voice'), plan('voice')];
+    const [bindings, others] = [new Bindings(1), new Bindings(1)];
+    expect(shown(bindings, mine)).toEqual([undefined]);
+    bindings.bind('t1', rowsOf(mine));
+    expect(shown(bindings, mine)).toEqual([{ test: 't1', flow: 1 }]);
+    expect(shown(others, other)).toEqual([undefined]);
+  });
+
+  it('have the flows of their connection in its order', () => {
+    const all = plan('a', 'many', 'b');
+    const bindings = new Bindings(3);
+    bindings.bind('t1', rowsOf(all));
+    expect(shown(bindings, all).map((one) => one?.flow)).toEqual([1, 2, 3, 4, 5]);
+    // One started alone is the first of its test.
+    bindings.bind('t2', rowsOf(all).filter((row) => row.index === 1));
+    expect(shown(bindings, all).map((one) => `${one?.test} ${one?.flow}`)).toEqual(['t1 1', 't2 1', 't2 2', 't2 3', 't1 5']);
+  });
+
+  it('stay bound while others are edited, removed and added', () => {
+    const before = plan('a', 'b', 'c');
+    const list = before['connection'] as JsonObject[];
+    const bindings = new Bindings(3);
+    bindings.bind('t1', rowsOf(before));
+    const renamed: JsonObject = { connection: list.map((one, index) => (index === 2 ? { ...one, name: 'd' } : one)) };
+    bindings.follow(before, renamed);
+    const removed: JsonObject = { connection: (renamed['connection'] as JsonObject[]).slice(1) };
+    bindings.follow(renamed, removed);
+    const added: JsonObject = { connection: [...(removed['connection'] as JsonObject[]), { name: 'a' }] };
+    bindings.follow(removed, added);
+    expect(shown(bindings, added)).toEqual([{ test: 't1', flow: 2 }, { test: 't1', flow: 3 }, undefined]);
+    bindings.reset(3);
+    expect(shown(bindings, added)).toEqual([undefined, undefined, undefined]);
+  });
+
+  it('have no flow that was not there when the test was started', () => {
+    const before: JsonObject = { connection: [{ name: 'a', count: 2 }] };
+    const bindings = new Bindings(1);
+    bindings.bind('t1', rowsOf(before));
+    expect(shown(bindings, { connection: [{ name: 'a', count: 3 }] }).at(-1)).toBeUndefined();
+  });
+
+  it('are bound again after a reload, to the plan that they were of', () => {
+    const one = plan('a', 'b');
+    const bindings = new Bindings(2);
+    bindings.bind('t1', rowsOf(one));
+    const kept = JSON.parse(JSON.stringify(bindings.toJson(one))) as unknown;
+    expect(shown(Bindings.of(kept, one), one)).toEqual([{ test: 't1', flow: 1 }, { test: 't1', flow: 2 }]);
+    expect(shown(Bindings.of(kept, plan('a', 'c')), plan('a', 'c'))).toEqual([undefined, undefined]);
+    for (const wrong of [null, 7, [{}], [{ name: 'a', test: 1 }, { name: 'b' }]]) expect(shown(Bindings.of(wrong, one), one)).toEqual([undefined, undefined]);
   });
 });
 
@@ -114,9 +197,17 @@ describe('what a figure has beside its lines', () => {
 
   it('is stretches with the ends that they have', () => {
     const marks = marksOf(figure({}, { mark: 'bars', x: [0, 1, 5], x_end: [1, 5, 9], disturbed: [2] }));
+    expect(marks.spans.map((one) => one.riser)).toEqual([undefined, undefined]);
     expect(marks.spans.map((one) => [one.from, one.to, one.y, one.filled])).toEqual([[0, 1, 10, true], [5, 9, 30, true]]);
     expect(marks.disturbed).toEqual([{ series: 0, x: 7, y: 30 }]);
     expect(marks.most.x).toBe(9);
+  });
+
+  it('is steps that rise where one level follows the other, and gaps where none does', () => {
+    const steps = (y: (number | null)[], x: number[], x_end: number[]) => marksOf(figure({}, { mark: 'step', x, x_end, y })).spans.map((one) => [one.from, one.riser]);
+    expect(steps([10, 20, 5], [0, 0.1, 0.2], [0.1, 0.2, 0.3])).toEqual([[0, undefined], [0.1, 10], [0.2, 20]]);
+    expect(steps([10, null, 5], [0, 1, 2], [1, 2, 3])).toEqual([[0, undefined], [2, undefined]]);
+    expect(steps([10, 20], [0, 5], [1, 6])).toEqual([[0, undefined], [5, undefined]]);
   });
 
   it('is references and what is left out', () => {

@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import type { Interval, Test } from '../../src/lib/api/shapes';
-import { both, LiveTest, lossOf, rowOf } from '../../src/lib/live/tests.svelte';
+import type { Interval, Record as RunRecord, Test } from '../../src/lib/api/shapes';
+import { both, LiveTest, lossOf, lossOfRecord, rowOf } from '../../src/lib/live/tests.svelte';
 
 const counts = (rate: number, more: object = {}) => ({ bytes: rate / 8, packets: 100, bits_per_second: rate, packets_per_second: 100, ...more });
-const live = () => new LiveTest({ id: 't', state: 'running', host: 'h', tags: {}, asked_at: '', flows: [{ id: 1, name: 'a' }, { id: 2, name: 'b' }] } as unknown as Test);
+const live = () => new LiveTest({ id: 't', state: 'running', host: 'h', tags: {}, asked_at: '', flow_states: {}, flows: [{ id: 1, name: 'a' }, { id: 2, name: 'b' }] } as unknown as Test);
 const interval = (end: number, ...flows: object[]) => ({ start_seconds: end - 1, end_seconds: end, flows, total: {} }) as unknown as Interval;
 
 describe('the figures of an interval', () => {
@@ -47,31 +47,90 @@ describe('a test', () => {
   });
 });
 
-describe('a far end that falls silent', () => {
+describe('figures of the far end that do not come', () => {
   const heard = (id: number) => ({ id, sender: counts(1e6), receiver: counts(1e6) });
   const alone = (id: number) => ({ id, sender: counts(1e6), receiver: null });
-
-  it('is told, with the time since when, and no more once it speaks', () => {
+  const started = () => {
     const test = live();
+    test.test = { ...test.test, flow_states: { a: 'started', b: 'started' } };
+    return test;
+  };
+
+  it('are waited for, and no more once they come', () => {
+    const test = started();
     test.take(interval(1, heard(1), heard(2)));
     test.take(interval(2, alone(1), heard(2)));
-    expect(test.silentSince(1)).toBeUndefined();
+    expect(test.isWaiting(1)).toBe(false);
     test.take(interval(3, alone(1), heard(2)));
-    expect([test.silentSince(1), test.silentSince(2), test.silent]).toEqual([1, undefined, undefined]);
-    test.take(interval(4, alone(1), alone(2)));
-    test.take(interval(5, alone(1), alone(2)));
-    expect([test.silentSince(1), test.silentSince(2), test.silent]).toEqual([1, 3, 3]);
-    test.take(interval(6, heard(1), alone(2)));
-    expect([test.silentSince(1), test.silent]).toEqual([undefined, undefined]);
+    expect([test.isWaiting(1), test.isWaiting(2)]).toEqual([true, false]);
+    test.take(interval(4, heard(1), heard(2)));
+    expect(test.isWaiting(1)).toBe(false);
   });
 
-  it('is nothing of a flow that has ended, or of a test that has', () => {
-    const test = live();
+  it('are not waited for of a flow that has not started, has finished, or whose test has', () => {
+    const test = started();
     test.take(interval(9, alone(1), alone(2)));
-    expect(test.silent).toBe(0);
-    test.test = { ...test.test, flow_states: { a: 'ended' } };
-    expect(test.silentSince(1)).toBeUndefined();
+    expect([test.isWaiting(1), test.isWaiting(2)]).toEqual([true, true]);
+    test.test = { ...test.test, flow_states: { a: 'finished', b: 'waiting' } };
+    expect([test.isWaiting(1), test.isWaiting(2)]).toEqual([false, false]);
+    // One that starts late is waited for from then on.
+    test.take(interval(20, { id: 2 }));
+    test.test = { ...test.test, flow_states: { a: 'finished', b: 'started' } };
+    test.take(interval(21, alone(2)));
+    expect(test.isWaiting(2)).toBe(false);
+    test.take(interval(22, alone(2)));
+    expect(test.isWaiting(2)).toBe(true);
     test.test = { ...test.test, state: 'ended' };
-    expect(test.silent).toBeUndefined();
+    expect(test.isWaiting(2)).toBe(false);
+  });
+
+  it('say nothing of the peer: that it is unreachable, its test says', () => {
+    const test = started();
+    test.take(interval(9, alone(1), alone(2)));
+    expect(test.unreachableSince).toBeUndefined();
+    test.test = { ...test.test, peer_unreachable_since_seconds: 3.5 };
+    expect(test.unreachableSince).toBe(3.5);
+    test.test = { ...test.test, state: 'failed' };
+    expect(test.unreachableSince).toBeUndefined();
+  });
+});
+
+describe('a test that has ended', () => {
+  const receiver = { bytes: 100, packets: 10, seconds: 10, bits_per_second: 2.375e9, packets_per_second: 7, loss_ratio: 0.25, lost_packets: 4, jitter_seconds: 1e-5, one_way_delay: { mean_seconds: 0.02 } };
+  const sender = { bytes: 100, packets: 16, seconds: 10, bits_per_second: 2.5e9, packets_per_second: 9 };
+  const flow = (id: number, more: object = {}) => ({ id, name: id === 1 ? 'a' : 'b', transport: 'udp', direction: 'forward', sender, receiver, ...more });
+  const record = (more: object = {}) => ({ seconds: 10.03, flows: [flow(1), flow(2, { direction: 'reverse', tcp: { rtt_seconds: 0.5 } })], total: { forward: { sender, receiver } }, intervals: [], ...more }) as unknown as RunRecord;
+
+  it('shows the figures of its record', () => {
+    const test = live();
+    test.take(interval(10.25, { id: 1, sender: counts(1e6), receiver: counts(95e6) }));
+    test.finish(record());
+    expect(test.flows.get(1)).toEqual({ rate: 2.375e9, packets: 7, loss: 0.25, jitter: 1e-5, delay: 0.02, sent: 2.5e9, round_trip: undefined });
+    expect(test.flows.get(2)?.round_trip).toBe(0.5);
+    expect([test.latestTotal.forward?.rate, test.latestTotal.forward?.sent, test.latestTotal.reverse, test.loss, test.seconds]).toEqual([2.375e9, 2.5e9, undefined, 0.25, 10.03]);
+    // What comes late of an interval changes nothing.
+    test.take(interval(10.5, { id: 1, sender: counts(1e6), receiver: counts(1) }));
+    expect([test.flows.get(1)?.rate, test.seconds]).toEqual([2.375e9, 10.03]);
+  });
+
+  it('has the curves of its record, gaps filled', () => {
+    const test = live();
+    test.take(interval(1, { id: 1, sender: counts(1e6), receiver: counts(1e6) }));
+    test.take(interval(2, { id: 1, sender: counts(1e6), receiver: null }));
+    expect(test.series(1)?.column('rate')).toEqual([1e6, null]);
+    const intervals = [1, 2, 3].map((end) => interval(end, { id: 1, sender: counts(1e6), receiver: counts(end * 1e6) }));
+    test.finish(record({ intervals }));
+    expect([test.series(1)?.column('at'), test.series(1)?.column('rate')]).toEqual([[1, 2, 3], [1e6, 2e6, 3e6]]);
+  });
+
+  it('has no loss where an end was lost', () => {
+    const test = live();
+    test.finish(record({ flows: [flow(1, { receiver: { ...receiver, reported_until_seconds: 5 } })] }));
+    expect([test.flows.get(1)?.loss, test.loss]).toEqual([undefined, undefined]);
+  });
+
+  it('lost of both directions what both lost of what both sent', () => {
+    const total = { forward: { sender: { packets: 100 }, receiver: { loss_ratio: 0.1, lost_packets: 10 } }, reverse: { sender: { packets: 300 }, receiver: { loss_ratio: 0, lost_packets: 0 } } };
+    expect(lossOfRecord({ flows: [], total } as unknown as RunRecord)).toBe(0.025);
   });
 });

@@ -22,6 +22,7 @@ export type ExperimentState = Schemas['ExperimentState'];
 export type FigureData = Schemas['FigureData'];
 export type FigureList = Schemas['FigureList'];
 export type Flow = Schemas['Flow'];
+export type FlowState = Schemas['FlowState'];
 export type Hello = Schemas['Hello'];
 export type InterfaceEntry = Schemas['InterfaceEntry'];
 export type InterfaceList = Schemas['InterfaceList'];

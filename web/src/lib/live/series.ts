@@ -1,28 +1,53 @@
 // The recent past of a figure, in memory that does not grow: a ring of numbers.
 
+/** The column of a series' time, by which its rows are ordered. */
+const TIME = 'at';
+
 /** The last `capacity` values of several columns that share one time axis. */
 export class Series {
   readonly columns: readonly string[];
   readonly capacity: number;
-  #values: Float32Array[];
+  #values: (Float32Array | Float64Array)[];
   #length = 0;
   #next = 0;
 
   constructor(columns: readonly string[], capacity = 600) {
     this.columns = columns;
     this.capacity = capacity;
-    this.#values = columns.map(() => new Float32Array(capacity));
+    // Times are compared with those of other series.
+    this.#values = columns.map((name) => (name === TIME ? new Float64Array(capacity) : new Float32Array(capacity)));
   }
 
   get length(): number {
     return this.#length;
   }
 
-  /** Appends a row; an absent figure is a gap, never a zero. */
+  clear(): void {
+    this.#length = 0;
+    this.#next = 0;
+  }
+
+  /** Takes a row; an absent figure is a gap, never a zero. A row of a time that is known replaces that one, and of an older time there is none to be added. */
   push(row: readonly (number | null | undefined)[]): void {
-    for (const [index, column] of this.#values.entries()) column[this.#next] = row[index] ?? Number.NaN;
+    const place = this.#placeOf(row[this.columns.indexOf(TIME)]);
+    if (place === undefined) return;
+    for (const [index, column] of this.#values.entries()) column[place] = row[index] ?? Number.NaN;
+    if (place !== this.#next) return;
     this.#next = (this.#next + 1) % this.capacity;
     this.#length = Math.min(this.#length + 1, this.capacity);
+  }
+
+  /** Where a row of this time belongs. */
+  #placeOf(at: number | null | undefined): number | undefined {
+    const times = this.#values[this.columns.indexOf(TIME)];
+    if (times === undefined || typeof at !== 'number') return this.#next;
+    for (let back = 1; back <= this.#length; back += 1) {
+      const place = (this.#next - back + this.capacity) % this.capacity;
+      const known = times[place] ?? Number.NaN;
+      if (known === at) return place;
+      if (known < at) return back === 1 ? this.#next : undefined;
+    }
+    return this.#length === 0 ? this.#next : undefined;
   }
 
   /** A column, oldest first, with `null` for gaps as uPlot wants them. */
@@ -42,4 +67,18 @@ export class Series {
     const value = this.#values[this.columns.indexOf(name)]?.[(this.#next - 1 + this.capacity) % this.capacity];
     return value === undefined || Number.isNaN(value) ? undefined : value;
   }
+}
+
+/** A column of several series over one ascending time axis, each value at its own time; `null` where a series has none. */
+export function joined(series: readonly Series[], column: string): { x: number[]; ys: (number | null)[][] } {
+  const times = series.map((one) => one.column(TIME) as number[]);
+  const x = [...new Set(times.flat())].sort((a, b) => a - b);
+  const place = new Map(x.map((at, index) => [at, index]));
+  const ys = series.map((one, index) => {
+    const values = one.column(column);
+    const made = new Array<number | null>(x.length).fill(null);
+    times[index]?.forEach((at, row) => (made[place.get(at) ?? 0] = values[row] ?? null));
+    return made;
+  });
+  return { x, ys };
 }

@@ -2,7 +2,8 @@
 // second are numbers in rings, and what is on the screen reads them when `tick` moves.
 
 import { call, get, path } from '../api/client';
-import type { Interval, IntervalCount, Test, TestList, Warning } from '../api/shapes';
+import type { FlowState, Interval, IntervalCount, Record as RunRecord, Test, TestList, Warning } from '../api/shapes';
+import { isLossKnown, lostAnEnd } from '../figures';
 import { Series } from './series';
 import { isOver } from '../states';
 import { stream } from './stream.svelte';
@@ -34,8 +35,11 @@ export function lossOf(receivers: readonly (IntervalCount | null | undefined)[])
 const LENGTH = 600;
 const STATES = ['starting', 'running', 'ending', 'ended', 'interrupted', 'failed'];
 
-/** A far end that has told nothing for so long is said to be silent, s: its figures come within one. */
-const SILENT_SECONDS = 2;
+/** Figures of the far end that have not come for so long are waited for, s: usually they come within one. */
+const WAITING_SECONDS = 2;
+
+/** A record with at most so many counts of intervals is read whole, for its curves. */
+const MOST_COUNTS = 50_000;
 
 type Counts = { sender?: IntervalCount | null; receiver?: IntervalCount | null };
 
@@ -53,13 +57,42 @@ export function rowOf(counts: Counts): Row {
   };
 }
 
-/** What is known of one running or ended test. */
+/** The figures of a whole run for one of its flows. */
+export function resultOf(flow: RunRecord['flows'][number]): Row {
+  const { sender, receiver } = flow;
+  return {
+    rate: receiver?.bits_per_second ?? undefined,
+    packets: receiver?.packets_per_second ?? undefined,
+    loss: lostAnEnd(flow) ? undefined : (receiver?.loss_ratio ?? undefined),
+    jitter: receiver?.jitter_seconds ?? undefined,
+    delay: receiver?.one_way_delay?.mean_seconds ?? undefined,
+    sent: sender?.bits_per_second ?? undefined,
+    round_trip: flow.tcp?.rtt_seconds ?? undefined,
+  };
+}
+
+/** The ratio of lost packets of a whole run, both directions together; absent where that of one is not known. */
+export function lossOfRecord({ flows, total }: Pick<RunRecord, 'flows' | 'total'>): number | undefined {
+  const known = (['forward', 'reverse'] as const).filter((way) => typeof total[way]?.receiver?.loss_ratio === 'number');
+  if (known.some((way) => !isLossKnown(flows, way))) return undefined;
+  if (known.length === 1 && known[0] !== undefined) return total[known[0]]?.receiver?.loss_ratio ?? undefined;
+  const sum = (of: (way: 'forward' | 'reverse') => number | null | undefined) => known.reduce((all, way) => all + (of(way) ?? 0), 0);
+  const sent = sum((way) => total[way]?.sender?.packets);
+  return sent > 0 ? sum((way) => total[way]?.receiver?.lost_packets) / sent : undefined;
+}
+
+/** What is known of one running or finished test. */
 export class LiveTest {
   #test = $state.raw() as Test;
   interval: Interval | undefined;
-  /** Names that its flows will have, from before the program has told them. */
-  expected: string[] = $state.raw([]);
+  /** How many flows it was asked for, from before the program has told them. */
+  expected = $state(0);
   skipped = 0;
+  /** Whether its figures are those of the record. */
+  finished = $state(false);
+  /** Length of the run, or time of the latest figures, s. */
+  seconds: number | undefined;
+  loss: number | undefined;
   // eslint-disable-next-line svelte/prefer-svelte-reactivity -- figures are read when `tick` moves, not when they change
   readonly flows = new Map<number, Row>();
   readonly total = new Series(COLUMNS, LENGTH);
@@ -74,8 +107,7 @@ export class LiveTest {
   readonly #series = new Map<number, Series>();
 
   constructor(test: Test) {
-    this.#test = test;
-    this.#warned();
+    this.test = test;
     if (test.latest) this.take(test.latest);
   }
 
@@ -99,13 +131,29 @@ export class LiveTest {
     this.#warned();
   }
 
+  /** One of its flows as its program told it. */
+  flow(id: number): Test['flows'][number] | undefined {
+    // Numbers count from 1, in the order of the flows.
+    const found = this.test.flows[id - 1];
+    return found?.id === id ? found : this.test.flows.find((one) => one.id === id);
+  }
+
+  /** How far one of its flows is; absent until its program has told it. */
+  state(id: number): FlowState | undefined {
+    return this.test.flow_states[this.flow(id)?.name ?? ''];
+  }
+
   take(interval: Interval): void {
+    // The record has all of it.
+    if (this.finished) return;
     this.interval = interval;
+    this.seconds = interval.end_seconds;
     for (const flow of interval.flows) {
       const row = rowOf(flow as Counts);
       this.flows.set(flow.id, row);
-      // One end is here: where both have figures, the other has told.
-      if (flow.sender && flow.receiver) this.#told.set(flow.id, interval.end_seconds);
+      // One end is here: where both have figures, the other has told. Of a flow that has not started there are none.
+      const state = this.state(flow.id);
+      if ((flow.sender && flow.receiver) || (state !== undefined && state !== 'started')) this.#told.set(flow.id, interval.end_seconds);
       let series = this.#series.get(flow.id);
       if (series === undefined) this.#series.set(flow.id, (series = new Series(COLUMNS, LENGTH)));
       series.push([interval.end_seconds, row.rate, row.packets, row.loss, row.jitter, row.delay, row.sent, row.round_trip]);
@@ -115,32 +163,54 @@ export class LiveTest {
     const reverse = total?.reverse ? rowOf(total.reverse) : undefined;
     this.latestTotal = { forward, reverse };
     const sum = (key: keyof Row) => both(forward, reverse, key);
-    this.total.push([interval.end_seconds, sum('rate'), sum('packets'), lossOf([total?.forward?.receiver, total?.reverse?.receiver]), undefined, undefined, sum('sent'), undefined]);
+    this.loss = lossOf([total?.forward?.receiver, total?.reverse?.receiver]);
+    this.total.push([interval.end_seconds, sum('rate'), sum('packets'), this.loss, undefined, undefined, sum('sent'), undefined]);
   }
 
-  /** Since when (the test's time, s) the far end has told nothing of a flow that runs; absent while it tells. */
-  silentSince(flow: number): number | undefined {
+  /** Counts of intervals that its record has, about. */
+  get counts(): number {
+    const { start_seconds: start, end_seconds: end } = this.interval ?? { start_seconds: 0, end_seconds: 0 };
+    return end > start ? this.test.flows.length * Math.ceil(end / (end - start)) : 0;
+  }
+
+  /** Shows the figures of the whole run, and its curves where the record has intervals. */
+  finish(record: RunRecord): void {
+    const intervals = record.intervals ?? [];
+    if (intervals.length > 0) {
+      this.total.clear();
+      this.#series.clear();
+      for (const interval of intervals.slice(-LENGTH)) this.take(interval);
+    }
+    for (const flow of record.flows) this.flows.set(flow.id, resultOf(flow));
+    const side = (way: 'forward' | 'reverse'): Row | undefined => {
+      const total = record.total[way];
+      return total ? rowOf({ sender: total.sender as IntervalCount | null, receiver: total.receiver as IntervalCount | null }) : undefined;
+    };
+    this.latestTotal = { forward: side('forward'), reverse: side('reverse') };
+    this.loss = lossOfRecord(record);
+    this.seconds = record.seconds;
+    this.finished = true;
+  }
+
+  /** Whether one of its flows runs and the far end's figures of it have not come for a while: they are withheld while control traffic would take too much. */
+  isWaiting(flow: number): boolean {
     const now = this.interval?.end_seconds;
-    const state = this.test.flow_states?.[this.named.find(([, id]) => id === flow)?.[0] ?? ''];
-    if (now === undefined || this.test.state !== 'running' || !this.flows.has(flow) || (state !== undefined && state !== 'started')) return undefined;
-    const told = this.#told.get(flow) ?? 0;
-    return now - told >= SILENT_SECONDS ? told : undefined;
+    if (now === undefined || this.test.state !== 'running' || !this.flows.has(flow) || this.state(flow) !== 'started') return false;
+    return now - (this.#told.get(flow) ?? 0) >= WAITING_SECONDS;
   }
 
-  /** Since when the far end has told nothing of any flow that runs; absent while it tells of one. */
-  get silent(): number | undefined {
-    const since = this.test.flows.filter((flow) => this.flows.has(flow.id)).map((flow) => this.silentSince(flow.id));
-    const known = since.filter((one) => one !== undefined);
-    return known.length > 0 && Math.max(0, ...this.#told.values()) <= Math.max(...known) ? Math.max(...known) : undefined;
+  /** Since when (the test's time, s) the peer of a running test has been unreachable; absent while it is reachable. */
+  get unreachableSince(): number | undefined {
+    return this.over ? undefined : (this.test.peer_unreachable_since_seconds ?? undefined);
   }
 
   series(flow: number): Series | undefined {
     return this.#series.get(flow);
   }
 
-  /** Names of its flows with their numbers; a number below 0 until the program has told it. */
-  get named(): [string, number][] {
-    return this.test.flows.length > 0 ? this.test.flows.map((flow) => [flow.name, flow.id]) : this.expected.map((name) => [name, -1]);
+  /** How many flows it has. */
+  get flowCount(): number {
+    return this.test.flows.length || this.expected;
   }
 
   get over(): boolean {
@@ -156,6 +226,10 @@ class Tests {
   /** False until the first list has come. */
   known = $state(false);
   #due = false;
+  /** Tests that are being read, and whether there is news of them meanwhile. */
+  readonly #loading = new Map<string, boolean>();
+  /** Tests whose records are being read. */
+  readonly #reading = new Set<string>();
 
   constructor() {
     stream.on({
@@ -192,12 +266,25 @@ class Tests {
     this.#moved();
   }
 
-  /** Puts a test at the head; `expected` are the names of flows that it was asked for. */
-  add(test: Test, expected: string[] = []): LiveTest {
+  /** Puts a test at the head; `expected` is the number of flows that it was asked for. */
+  add(test: Test, expected = 0): LiveTest {
     const live = this.#adopt(test);
-    if (expected.length > 0) live.expected = expected;
+    live.expected = expected;
     this.list = [live, ...this.list.filter((one) => one.test.id !== test.id)];
     return live;
+  }
+
+  /** Reads the record of a test that has ended, once. */
+  async finish(live: LiveTest): Promise<void> {
+    if (live.test.state !== 'ended' || live.finished || this.#reading.has(live.test.id)) return;
+    this.#reading.add(live.test.id);
+    try {
+      const parts = live.counts <= MOST_COUNTS ? 'all' : 'summary';
+      live.finish(await get<RunRecord>(path`/tests/${live.test.id}/record`, { parts }));
+      this.#moved();
+    } finally {
+      this.#reading.delete(live.test.id);
+    }
   }
 
   /** The test as an order's answer tells it. */
@@ -220,7 +307,20 @@ class Tests {
     return live;
   }
 
+  /** Reads a test again; news that come meanwhile are read once, behind it. */
   async #load(id: string): Promise<void> {
+    if (this.#loading.has(id)) {
+      this.#loading.set(id, true);
+      return;
+    }
+    do {
+      this.#loading.set(id, false);
+      await this.#read(id);
+    } while (this.#loading.get(id));
+    this.#loading.delete(id);
+  }
+
+  async #read(id: string): Promise<void> {
     try {
       const test = await get<Test>(path`/tests/${id}`);
       const known = this.find(id) !== undefined;

@@ -1,0 +1,76 @@
+// Which flows of which test the lines of a plan show. A line belongs to the test that was started from it, or that it was adopted
+// from, whatever other tests call their connections. Pure.
+
+import type { Json, JsonObject } from './schema/model';
+import { connectionsOf, type PlanRow } from './plan';
+
+/** The flows of one connection in the test that was started last from it. */
+export interface Binding {
+  /** Id of the test. */
+  test: string;
+  /** Number of the connection's first flow there; the others follow. */
+  first: number;
+  /** How many flows it had. */
+  copies: number;
+}
+
+/** Numbers of connections, which they keep while they are edited, moved and removed; and what they are bound to. */
+export class Bindings {
+  /** Number of each connection of the plan, in its order. */
+  ids: number[] = [];
+  #next = 1;
+  #bound = new Map<number, Binding>();
+
+  /** For a plan of so many connections, none of which is bound. */
+  constructor(connections = 0) {
+    this.reset(connections);
+  }
+
+  #fresh(): number {
+    return this.#next++;
+  }
+
+  /** Numbers for the next state of a plan: kept in place where there are as many connections, else by the connections themselves. */
+  follow(before: JsonObject, after: JsonObject): void {
+    const [old, now] = [connectionsOf(before), connectionsOf(after)];
+    if (old.length === now.length) return;
+    const known = new Map(old.map((one, index) => [one, this.ids[index]]));
+    this.ids = now.map((one) => known.get(one) ?? this.#fresh());
+  }
+
+  /** New numbers for another plan, of which nothing is bound. */
+  reset(connections: number): void {
+    this.ids = Array.from({ length: connections }, () => this.#fresh());
+  }
+
+  /** Binds connections, in the order in which a test was started with them. */
+  bind(test: string, started: readonly PlanRow[]): void {
+    for (const [index, row] of started.entries()) {
+      const id = this.ids[row.index];
+      if (row.copy === 0 && id !== undefined) this.#bound.set(id, { test, first: index + 1, copies: row.copies });
+    }
+  }
+
+  /** The test and the flow that a line shows. */
+  of(row: PlanRow): { test: string; flow: number } | undefined {
+    const binding = this.#bound.get(this.ids[row.index] ?? 0);
+    return binding === undefined || row.copy >= binding.copies ? undefined : { test: binding.test, flow: binding.first + row.copy };
+  }
+
+  /** As it is kept over a reload: each connection's name and binding, in the order of the plan. */
+  toJson(plan: JsonObject): Json {
+    return connectionsOf(plan).map((one, index) => ({ name: String(one['name'] ?? ''), ...this.#bound.get(this.ids[index] ?? 0) }));
+  }
+
+  /** What was kept, where it is of this plan. */
+  static of(kept: unknown, plan: JsonObject): Bindings {
+    const connections = connectionsOf(plan);
+    const made = new Bindings(connections.length);
+    const list = Array.isArray(kept) ? (kept as Partial<Binding & { name: string }>[]) : [];
+    if (list.length !== connections.length || connections.some((one, index) => String(one['name'] ?? '') !== list[index]?.name)) return made;
+    for (const [index, { test, first, copies }] of list.entries()) {
+      if (typeof test === 'string' && typeof first === 'number' && typeof copies === 'number') made.#bound.set(made.ids[index] ?? 0, { test, first, copies });
+    }
+    return made;
+  }
+}
