@@ -81,7 +81,8 @@ test('a plan is built, run, watched, stopped, kept and compared', options, async
   await page.getByRole('button', { name: '▶ Start' }).click();
   const table = page.getByRole('table', { name: 'Connections' });
   await table.getByText('running').waitFor();
-  await table.getByText('bit/s').first().waitFor();
+  // A figure, not what was asked: one that is stopped before it has measured anything has failed.
+  await table.locator('td.num:not(.asked)', { hasText: 'bit/s' }).first().waitFor();
   await page.getByRole('button', { name: '■ Stop all' }).click();
   await table.getByText('finished').waitFor({ timeout: 30_000 });
 
@@ -138,6 +139,8 @@ const latestTest = async () => (await api('GET', '/tests')).tests[0];
 /** The record of the newest test, once the page shows it. */
 async function finished(page, count) {
   await comes(() => lines(page).locator('td.state').getByText('finished', { exact: true }).count(), count);
+  // A flow that sends nothing more has finished; its test ends when all is accounted for.
+  await comes(async () => (await latestTest()).state, 'ended');
   const test = await latestTest();
   assert.deepEqual([...new Set(Object.values(test.flow_states))], ['finished']);
   const record = await api('GET', `/tests/${test.id}/record`);
@@ -221,17 +224,18 @@ test('a slow flow is never silent, and its curve has no gap', options, async () 
 test('a line shows its own test, not one of the API with the same name', options, async () => {
   const page = await planned([{ name: 'same', transport: 'udp', rate: '50pps', payload: '500', duration: '6s' }]);
   await page.getByRole('button', { name: '▶ Start all' }).click();
-  await lineOf(page, 'same').getByText('pkt/s').waitFor();
+  await lineOf(page, 'same').locator('td.num:not(.asked)', { hasText: 'pkt/s' }).waitFor();
   const mine = (await latestTest()).id;
   const other = await api('POST', '/tests', { host: `127.0.0.1:${port}`, plan: { schema: 'weir.plan/1', interval: '250ms', connection: [{ name: 'same', transport: 'udp', rate: '500pps', payload: '500', duration: '3s' }] } });
   await comes(async () => (await api('GET', `/tests/${other.id}`)).state, 'running');
-  const packets = async () => read(await lineOf(page, 'same').locator('td', { hasText: 'pkt/s' }).innerText().then((text) => text.replace(/\s+/g, ' ')))?.value;
+  const packets = async () => read(await lineOf(page, 'same').locator('td.num:not(.asked)', { hasText: 'pkt/s' }).innerText().then((text) => text.replace(/\s+/g, ' ')))?.value;
   for (let look = 0; look < 8; look += 1) {
     const now = await packets();
     assert.ok(now === undefined || now < 150, `${now} packets/s in the line of 50`);
     await page.waitForTimeout(250);
   }
   await comes(() => lines(page).locator('td.state').getByText('finished', { exact: true }).count(), 1);
+  await comes(async () => (await api('GET', `/tests/${mine}`)).state, 'ended');
   const record = await api('GET', `/tests/${mine}/record`);
   await comes(async () => Math.abs((await packets()) - record.flows[0].receiver.packets_per_second) < 0.01, true);
   site.quiet();
