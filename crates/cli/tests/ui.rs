@@ -202,6 +202,7 @@ fn a_test_is_stopped_and_what_it_measured_is_kept() {
     ui.ask("POST", &format!("{path}/connections/one/stop"), None).expect(200);
     ui.ask("POST", &format!("{path}/stop"), None).expect(202);
     let ended = events.until("state", |e| e["id"] == test["id"] && e["state"] == "ended");
+    assert_eq!(ui.get(&path)["flow_states"], json!({ "one": "finished", "two": "finished" }));
     let run = ui.get(&format!("/runs/{}", ended["run_id"].as_str().unwrap()));
     assert_eq!(run["status"], "interrupted");
     assert!(run["flows"][0]["sender"]["packets"].as_u64() > Some(0), "{run}");
