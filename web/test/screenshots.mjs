@@ -1,7 +1,7 @@
 // Pictures of each view in light and dark, wide and narrow, from the mock: `npm run screenshots` after a build.
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { open } from './browser/harness.mjs';
+import { draft, open } from './browser/harness.mjs';
 import { smaller } from './png.mjs';
 
 const into = process.argv[2] ?? fileURLToPath(new URL('../../docs/screenshots', import.meta.url));
@@ -9,7 +9,7 @@ mkdirSync(into, { recursive: true });
 const only = process.argv[3];
 const site = await open();
 
-site.mock.startTest({ host: '192.0.2.10', plan: { connection: [{ name: 'voice', transport: 'udp', payload: '172', rate: '50pps' }, { name: 'video', transport: 'udp', payload: '1200', rate: '8M' }, { name: 'bulk', transport: 'tcp' }, { name: 'bulk-back', transport: 'tcp', direction: 'reverse' }, { name: 'users', transport: 'udp', rate: '1M', count: 12 }] } });
+const test = site.mock.startTest({ host: '192.0.2.10', plan: { connection: [{ name: 'voice', transport: 'udp', payload: '172', rate: '50pps' }, { name: 'video', transport: 'udp', payload: '1200', rate: '8M' }, { name: 'bulk', transport: 'tcp' }, { name: 'bulk-back', transport: 'tcp', direction: 'reverse' }, { name: 'users', transport: 'udp', rate: '1M', count: 12 }] } });
 const PLAN = { schema: 'weir.plan/1', interval: '250ms', connection: [{ name: 'voice', transport: 'udp', payload: '172', rate: '50pps', tos: 184 }, { name: 'video', transport: 'udp', payload: '1200', rate: '8M' }, { name: 'bulk', transport: 'tcp' }, { name: 'bulk-back', transport: 'tcp', direction: 'reverse' }, { name: 'users', transport: 'udp', rate: '1M', count: 12 }] };
 const EMULATION = { schema: 'weir.impair/1', flow: [{ name: 'voice', filter: { protocol: 'udp', destination_port: '5060-5090', dscp: 46 }, a_to_b: { loss: { percentage: 1 }, delay: { normal: { mean: '40ms', deviation: '5ms' }, order: 'fifo-release' } }, b_to_a: { delay: { constant: '40ms' }, content: { percentage: 0.1, flip_bits: 1, checksum: 'repair' } } }, { name: 'video', filter: { protocol: 'udp', destination_port: '9000' }, a_to_b: { loss: { gilbert_elliott: { loss_percentage: 2, mean_run: 4 }, duplicate: { percentage: 0.1 } } } }], other: { a_to_b: { rate: { bits: '100M', queue: '250ms' } } } };
 const emulator = site.mock.startEmulator({ interfaces: ['veth-a', 'veth-b'], configuration: EMULATION, journal: true });
@@ -25,13 +25,11 @@ const wait = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const VIEWS = [
   ['start', '', async () => {}],
   ['generator', '#/generator', async (page) => {
-    await page.evaluate((plan) => localStorage.setItem('weir.draft', JSON.stringify(plan)), PLAN);
-    await page.reload();
+    await draft(page, PLAN, test);
     await wait(4000);
   }],
   ['connection', '#/generator', async (page) => {
-    await page.evaluate((plan) => localStorage.setItem('weir.draft', JSON.stringify(plan)), PLAN);
-    await page.reload();
+    await draft(page, PLAN, test);
     await page.getByRole('button', { name: 'Edit video' }).click();
     await wait(300);
   }],

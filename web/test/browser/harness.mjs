@@ -91,6 +91,14 @@ export async function cells(table) {
   return rows.map((row) => row.split('\t').map((cell) => cell.replace(/[^\S\u202f]+/g, ' ').trim()));
 }
 
+/** Puts a plan into a page's storage, its lines bound to a test that was started with it. */
+export async function draft(page, plan, test) {
+  let first = 1;
+  const bound = plan.connection.map(({ name, count = 1 }) => ({ name, test: test.id, first: (first += count) - count, copies: count }));
+  await page.evaluate(([one, lines]) => (localStorage.setItem('weir.draft', JSON.stringify(one)), localStorage.setItem('weir.bound', JSON.stringify(lines))), [plan, bound]);
+  await page.reload();
+}
+
 /** Starts connections through the page's quick start. */
 export async function startSomething(page) {
   await page.getByRole('button', { name: '▶ Start' }).click();

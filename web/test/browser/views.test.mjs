@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { after, before, test } from 'node:test';
-import { lacking, open } from './harness.mjs';
+import { draft, lacking, open } from './harness.mjs';
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 const skip = lacking();
@@ -23,12 +23,12 @@ before(async () => {
   site.mock.experimentMs = 0;
   site.mock.startDemo({});
   const runs = [...site.mock.records.keys()];
-  site.mock.startTest({ host: '192.0.2.10', plan: PLAN });
+  const running = site.mock.startTest({ host: '192.0.2.10', plan: PLAN });
   const click = (name, role = 'tab') => async (page) => void (await page.getByRole(role, { name, exact: true }).click());
   views = [
     ['first visit', '', 'Test a path'],
-    ['generator', '', 'voice', async (page) => (await page.evaluate((plan) => localStorage.setItem('weir.draft', JSON.stringify(plan)), PLAN), void (await page.reload()))],
-    ['connection', '', 'voice', async (page) => (await page.evaluate((plan) => localStorage.setItem('weir.draft', JSON.stringify(plan)), PLAN), await page.reload(), await page.getByRole('button', { name: 'Edit voice' }).click(), void (await page.getByRole('button', { name: /more parameters/ }).click()))],
+    ['generator', '', 'voice', (page) => draft(page, PLAN, running)],
+    ['connection', '', 'voice', async (page) => (await draft(page, PLAN, running), await page.getByRole('button', { name: 'Edit voice' }).click(), void (await page.getByRole('button', { name: /more parameters/ }).click()))],
     ['emulator', `#/emulator/${emulator.entry.id}`, 'Flows'],
     ['law', `#/emulator/${emulator.entry.id}`, 'Flows', async (page) => (await page.getByRole('button', { name: /^voice/ }).first().click(), await page.getByRole('group', { name: 'From A to B' }).getByRole('button', { name: /Loss and/ }).click(), void (await page.getByText('packets by the engine').waitFor()))],
     ['fidelity', `#/emulator/${emulator.entry.id}`, 'Flows', click('Fidelity')],
