@@ -1,7 +1,7 @@
 //! The emulator on the path of a test: watched while the test runs, its laws, counters and drops stored in the record.
 //!
-//! A test that runs in a host of a lab finds the emulator in the lab's middle by itself; one elsewhere is named by
-//! `--emulator`.
+//! A test in a host of a lab finds the emulator in the lab's middle by itself, and one in a command of `weir impair exec` that
+//! command's emulator; one elsewhere is named by `--emulator`.
 
 use std::path::{Path, PathBuf};
 
@@ -16,6 +16,9 @@ use crate::error::CliError;
 
 /// Hosts of a lab with an emulator in the middle, which are the sides of that emulator.
 const SIDES: [&str; 2] = ["a", "b"];
+
+/// Environment variable by which `weir impair exec` names the control socket of its emulator.
+pub(crate) const OF_COMMAND: &str = "WEIR_EMULATOR";
 
 /// An emulator that is watched.
 pub(crate) struct Watched {
@@ -41,7 +44,14 @@ impl Watched {
             let watched = Watched::start(connection, path, client_side.map(Into::into));
             return watched.map(Some).map_err(refused);
         }
-        Ok(Watched::in_the_middle())
+        Ok(Watched::of_command().or_else(Watched::in_the_middle))
+    }
+
+    /// That of `weir impair exec`, whose command is on its side A.
+    fn of_command() -> Option<Watched> {
+        let path = PathBuf::from(std::env::var_os(OF_COMMAND)?);
+        let connection = Connection::open(&path).ok()?;
+        Watched::start(connection, &path, Some(SIDES[0].into())).ok()
     }
 
     fn in_the_middle() -> Option<Watched> {
