@@ -2,6 +2,7 @@
 
 mod app;
 mod commands;
+mod emulated;
 mod engine;
 mod error;
 mod files;

@@ -600,7 +600,7 @@ fn an_interrupt_ends_a_scenario_in_order() {
     assert_eq!(result["steps"][1]["outcome"], "skipped");
     // What was measured is there.
     let inner = &result["steps"][0]["steps"];
-    assert_eq!(inner[1]["outcome"], "passed", "{out}");
+    assert_eq!(inner[1]["outcome"], "done", "{out}");
     let run = &inner[0]["runs"][0];
     assert!(run["id"].is_string(), "{out}");
     assert_eq!((&run["cut"], &run["error"]), (&true.into(), &"interrupted".into()), "{out}");
@@ -720,6 +720,124 @@ fn a_lab_server_that_dies_ends_a_sweep_of_laws() {
     assert!(whole >= 2 && runs.len() <= whole + 4, "{out}");
     let (output, out, err) = run(dir.path(), &["run", "--resume", "last"]);
     assert_eq!(output.status.code(), Some(0), "{out}{err}");
+}
+
+/// A sweep through an emulator of its own: each run's record has the laws of its point, their seed and what became of the
+/// packets, exactly.
+#[test]
+fn a_sweep_through_its_own_emulator_attributes_its_losses() {
+    let Some(_turn) = turn("a_sweep_through_its_own_emulator_attributes_its_losses") else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let words =
+        ["sweep", "--lab", "--both", "loss {p}%", "--over", "p=5,20", "--in-order", "--json"];
+    let words = [&words[..], &["-u", "-b", "1000pps", "-k", "500", "--metric", "loss"]].concat();
+    let (output, out, err) = run(dir.path(), &words);
+    assert_eq!(output.status.code(), Some(0), "{out}{err}");
+    let result: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(result["outcome"], "done", "nothing was expected");
+    let step = &result["steps"][0];
+    assert_eq!(step["outcome"], "done");
+    for (run_of, percentage) in step["runs"].as_array().unwrap().iter().zip([5.0, 20.0]) {
+        assert_eq!(run_of["crossing"], "per-packet", "{run_of}");
+        let id = run_of["id"].as_str().unwrap();
+        let (_, record, err) = run(dir.path(), &["runs", "show", id, "--json"]);
+        let record: Value = serde_json::from_str(&record).unwrap_or_else(|e| panic!("{e}: {err}"));
+        let used = &record["impairment"];
+        assert_eq!(used["config"]["other"]["a_to_b"]["loss"]["percentage"], percentage, "{used}");
+        assert!(used["config"]["seed"].is_string() && used["client_side"] == "a", "{used}");
+        let ledger = &record["loss_ledger"];
+        let rows = ledger["rows"].as_array().unwrap();
+        let [row] = &rows[..] else { panic!("{ledger}") };
+        assert_eq!((&row["stage"], &row["kind"]), (&"emulator planned".into(), &"exact".into()));
+        assert_eq!(
+            (&row["packets"], &ledger["remainder_packets"]),
+            (&ledger["missing_packets"], &0.into())
+        );
+        let counters = &used["flows"][0]["counters"];
+        assert!(counters["lost_packets"].as_u64() >= row["packets"].as_u64(), "{used}");
+    }
+    let point = &step["points"][0];
+    assert_eq!((&point["crossing"], &point["runs"]), (&"per-packet".into(), &1.into()));
+}
+
+/// Each tool's figures are those of its receiver: a path that loses a known share of the datagrams shows in all of them. The
+/// short datagrams by which some tools begin and end pass untouched.
+#[test]
+fn every_tool_reports_what_its_receiver_got() {
+    let name = "every_tool_reports_what_its_receiver_got";
+    let Some(_turn) = turn(name) else { return };
+    let mut tools = vec!["weir"];
+    for (tool, programs, packet) in [
+        ("iperf3", &["iperf3"][..], "iperf3"),
+        ("iperf", &["iperf"], "iperf"),
+        ("nuttcp", &["nuttcp"], "nuttcp"),
+        ("d-itg", &["ITGSend", "ITGRecv", "ITGDec"], "d-itg"),
+    ] {
+        if common::has_tools(&format!("{name}, {packet}"), programs) {
+            tools.push(tool);
+        }
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let text = format!(
+        r#"
+        schema = "weir.scenario/1"
+        name = "s"
+        [lab]
+        middle = true
+        [emulator.middle.config]
+        schema = "weir.impair/1"
+        seed = "0x5"
+        [[emulator.middle.config.flow]]
+        name = "data"
+        filter = {{ protocol = "udp", length = "300-2000" }}
+        a_to_b = {{ loss = {{ percentage = 30.0 }} }}
+        [[step]]
+        [step.compare]
+        tools = {tools:?}
+        over = ["size=500"]
+        with = {{ transport = "udp", rate = "2M", seconds = 2 }}
+        "#
+    );
+    let path = file(dir.path(), &text);
+    let csv = dir.path().join("points.csv");
+    let html = dir.path().join("report.html");
+    let words = ["run", &path, "--csv", csv.to_str().unwrap(), "--html", html.to_str().unwrap()];
+    let (output, out, err) = run(dir.path(), &words);
+    assert_eq!(output.status.code(), Some(0), "{out}{err}");
+    let kept = std::fs::read_dir(dir.path().join("weir/experiments")).unwrap();
+    let kept = kept.map(|entry| entry.unwrap().path());
+    let result = kept.into_iter().find(|path| path.extension().is_some_and(|e| e == "json"));
+    let result = std::fs::read_to_string(result.unwrap()).unwrap();
+    let result: Value = serde_json::from_str(&result).unwrap();
+    let points = result["steps"][0]["points"].as_array().unwrap();
+    assert_eq!(points.len(), tools.len(), "{points:?}");
+    for point in points {
+        let tool = point["at"]["tool"].as_str().unwrap();
+        let mean = |metric: &str| point["metrics"][metric]["mean"].as_f64();
+        // 1000 datagrams, of a slow host at least 550: six standard deviations.
+        let loss = mean("loss").unwrap_or_else(|| panic!("{point}"));
+        assert!((0.18..0.42).contains(&loss), "{tool}: {loss}");
+        // 2 Mbit/s were sent.
+        let rate = mean("throughput").unwrap_or_else(|| panic!("{point}"));
+        assert!((0.2e6..2e6 * 0.82).contains(&rate), "{tool}: {rate}");
+        assert!(mean("packet_rate").is_some() && mean("sent_throughput").is_none(), "{point}");
+        assert_eq!(mean("jitter").is_some(), tool != "nuttcp", "{point}");
+        assert_eq!(point["crossing"], "per-packet", "{tool}");
+    }
+    // Every rendering names it.
+    for text in [out, std::fs::read_to_string(csv).unwrap(), std::fs::read_to_string(html).unwrap()]
+    {
+        assert!(text.matches("per-packet").count() >= tools.len(), "{text}");
+    }
+    // Weir's own losses are attributed like any other test's.
+    let own = result["steps"][0]["runs"].as_array().unwrap().iter().find_map(|r| r["id"].as_str());
+    let (_, record, _) = run(dir.path(), &["runs", "show", own.unwrap(), "--json"]);
+    let record: Value = serde_json::from_str(&record).unwrap();
+    assert_eq!(record["plan"]["connection"][0]["gso"], "off");
+    assert_eq!(record["loss_ledger"]["remainder_packets"], 0, "{}", record["loss_ledger"]);
+    assert_eq!(record["loss_ledger"]["rows"][0]["stage"], "emulator planned");
 }
 
 /// A comparison of nothing is no comparison that passed.

@@ -8,10 +8,12 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use common::{Running, WEIR, has_tools, run, signal, skip, until};
 use impair_path::{Path, round_trips};
 use serde_json::Value;
+use weir_model::plan::Direction;
 use weir_net::namespace::{Process, effective_user_id, process_start_time};
 use weir_wire::packets::{Kind, PacketLogReader};
 
@@ -482,6 +484,93 @@ fn a_lab_with_an_emulator_is_impaired_and_takes_it_along() {
     let process = Process::open(pid, process_start_time(pid).unwrap()).unwrap().unwrap();
     weir(&["lab", "down", "--lab", "g3lab"]).good();
     assert!(process.wait(std::time::Duration::from_secs(10)).unwrap(), "the emulator has ended");
+}
+
+/// A test in a host of a lab finds the lab's emulator: its laws, seed and counters are in the record, and what it dropped is
+/// placed in the ledger, exactly, though the control connection and probes are lost there too.
+#[test]
+fn a_test_in_a_lab_attributes_the_losses_of_its_emulator() {
+    let test = "a_test_in_a_lab_attributes_the_losses_of_its_emulator";
+    if effective_user_id() != 0 {
+        return skip(test, "needs root");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let command = |words: &[&str]| {
+        let mut command = Command::new(WEIR);
+        command.args(words).env("WEIR_RUNTIME_DIR", dir.path().join("runtime"));
+        command.env("XDG_DATA_HOME", dir.path()).env("HOME", dir.path());
+        command
+    };
+    let weir = |words: &[&str]| run(command(words));
+    // A queue that is too short for the rate offered below: both kinds of planned loss.
+    let laws = "loss 10%, rate 4M queue 50ms";
+    weir(&["lab", "up", "--lab", "g3own", "--impair", laws, "--seed", "9"]).good();
+    let servers = ["a", "b"].map(|host| {
+        let mut serve = command(&["lab", "exec", "--lab", "g3own", host, "--", WEIR, "serve"]);
+        let mut server = serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        let mut said = BufReader::new(server.stdout.take().unwrap());
+        said.read_line(&mut line).unwrap();
+        (server, said)
+    });
+    let tested = |host: &str, words: &[&str]| {
+        let exec = ["lab", "exec", "--lab", "g3own", host, "--", WEIR, "test"];
+        let all = [&exec[..], words, &["-u", "-t", "1", "-l", "500", "--json", "--no-store"]];
+        weir(&all.concat()).record()
+    };
+    for (host, direction, words) in [
+        ("a", Direction::Forward, &["198.18.0.2", "-b", "6M"][..]),
+        ("a", Direction::Reverse, &["198.18.0.2", "-b", "6M", "-R"]),
+        // The forward direction of the test is B to A.
+        ("b", Direction::Reverse, &["198.18.0.1", "-b", "6M"]),
+    ] {
+        let record = tested(host, words);
+        let ledger = record.loss_ledger.as_ref().unwrap();
+        assert!(ledger.missing_packets > 100, "{ledger:?}");
+        let of = |stage: &str| {
+            let rows = ledger.rows.iter().filter(|row| row.stage == stage);
+            rows.map(|row| (row.packets, row.kind.as_str())).collect::<Vec<_>>()
+        };
+        let (planned, queue) = (of("emulator planned"), of("emulator queue"));
+        assert!(matches!(planned[..], [(1.., "exact")]), "{ledger:?}");
+        assert!(matches!(queue[..], [(1.., "exact")]), "{ledger:?}");
+        let placed: u64 = ledger.rows.iter().filter(|r| r.kind == "exact").map(|r| r.packets).sum();
+        assert_eq!((placed as i64, ledger.remainder_packets), (ledger.missing_packets, 0));
+        let used = record.impairment.as_ref().unwrap();
+        assert_eq!((used.config.seed.0, used.client_side.as_deref()), (9, Some(host)));
+        assert_eq!(used.config.other.a_to_b, laws.parse().unwrap());
+        assert_eq!(used.changes, None);
+        let flow = used.flows.iter().find(|f| f.direction == direction).unwrap();
+        // Counted since this test began, and not the one before it; the control connection is in these as well.
+        let sent = record.flows[0].sender.as_ref().unwrap().packets;
+        let received = flow.counters["received_packets"];
+        assert!(received > sent && received < sent + 500, "{received} of {sent}");
+        assert!(flow.counters["lost_packets"] >= planned[0].0);
+    }
+    // What does not cross the emulator has no part of it.
+    let own = tested("a", &["127.0.0.1", "-b", "6M"]);
+    assert!(own.impairment.is_none());
+    let socket = std::fs::read_dir(dir.path().join("runtime")).unwrap().find_map(|entry| {
+        let path = entry.unwrap().path();
+        path.extension().is_some_and(|e| e == "socket").then_some(path)
+    });
+    let socket = socket.unwrap();
+    // Laws that come into force while it runs are told of.
+    let change = std::thread::scope(|scope| {
+        let tested = scope.spawn(|| tested("a", &["198.18.0.2", "-b", "1M"]));
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let words = ["impair", "set", "--both", "none", "--socket", socket.to_str().unwrap()];
+        while !tested.is_finished() && Instant::now() < deadline {
+            weir(&words).good();
+        }
+        tested.join().unwrap()
+    });
+    assert!(change.impairment.unwrap().changes.is_some_and(|n| n > 0));
+    assert!(change.warnings.iter().any(|w| w.code == "laws-changed"));
+    weir(&["lab", "down", "--lab", "g3own"]).good();
+    for (mut server, _) in servers {
+        server.wait().unwrap();
+    }
 }
 
 #[test]

@@ -448,3 +448,39 @@ fn more_exchanges_of_datagrams_than_there_is_room_for_end_the_oldest() {
         assert!(!ended.stderr.contains("dropped:"), "{limit}: {}", ended.stderr);
     }
 }
+
+/// A test behind the emulator finds it: what that drops is placed in the loss ledger.
+#[test]
+fn a_test_behind_the_emulator_attributes_its_losses() {
+    let test = "a_test_behind_the_emulator_attributes_its_losses";
+    if effective_user_id() != 0 {
+        return skip(test, "needs root");
+    }
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let dir = tempfile::tempdir().unwrap();
+    let command = |words: &[&str]| {
+        let mut command = Command::new(WEIR);
+        command.args(words).env("WEIR_RUNTIME_DIR", dir.path().join("runtime"));
+        command
+    };
+    let mut serve = command(&["serve", "-p", &port, "-B", "127.0.0.1"]);
+    serve.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::null());
+    let mut server = serve.spawn().unwrap();
+    let mut line = String::new();
+    let mut said = std::io::BufReader::new(server.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut said, &mut line).unwrap();
+    let script = format!(
+        "exec {WEIR} test $WEIR_HOST -p {port} -u -b 500pps -k 400 -l 200 --json --no-store"
+    );
+    let exec = ["impair", "exec", "--a-to-b", "loss 20%", "--seed", "4", "--", "sh", "-c", &script];
+    let ended = run(command(&exec));
+    server.kill().unwrap();
+    server.wait().unwrap();
+    let record = ended.record();
+    let ledger = record.loss_ledger.as_ref().unwrap();
+    let rows: Vec<_> = ledger.rows.iter().map(|r| (r.stage.as_str(), r.kind.as_str())).collect();
+    assert_eq!(rows, [("emulator planned", "exact")], "{ledger:?}");
+    assert!(ledger.missing_packets > 0 && ledger.remainder_packets == 0, "{ledger:?}");
+    let used = record.impairment.unwrap();
+    assert_eq!((used.config.seed.0, used.client_side.as_deref()), (4, Some("a")));
+}

@@ -18,7 +18,7 @@ use weir_model::units::Seed;
 
 use crate::config::is_timed;
 use crate::error::EmulatorError;
-use crate::remote::Remote;
+use crate::remote::{Remote, Watch};
 use crate::wanted::Change;
 
 /// Longest request: an impairment of many thousand flows.
@@ -26,7 +26,7 @@ const MOST_REQUEST_BYTES: u64 = 16 << 20;
 /// Longest answer read.
 const MOST_ANSWER_BYTES: u64 = 256 << 20;
 /// Most who may be connected at once.
-const MOST_CLIENTS: usize = 16;
+const MOST_CLIENTS: usize = 64;
 /// How long a client of ours waits.
 const PATIENCE: Duration = Duration::from_secs(15);
 
@@ -76,6 +76,10 @@ enum Request {
         flow: Option<String>,
     },
     Save {},
+    /// Counts the datagrams that are dropped from now on, until this connection closes.
+    Watch {},
+    /// The datagrams dropped since this connection's watch started.
+    Drops {},
 }
 
 /// A listening control socket; its file goes with it.
@@ -191,6 +195,8 @@ impl ControlSocket {
 
 fn serve(stream: &UnixStream, remote: &Remote, contact: &Contact) {
     let mut reader = BufReader::new(stream);
+    // It ends with the connection, so that a client that dies leaves none.
+    let mut watch = None;
     loop {
         let mut line = Vec::new();
         match (&mut reader).take(MOST_REQUEST_BYTES).read_until(b'\n', &mut line) {
@@ -198,7 +204,7 @@ fn serve(stream: &UnixStream, remote: &Remote, contact: &Contact) {
             _ => return,
         }
         contact.touch();
-        let mut reply = answer(&line, remote).to_string();
+        let mut reply = answer(&line, remote, &mut watch).to_string();
         reply.push('\n');
         let mut out = stream;
         // A line that did not fit has no known end: what follows is not a request.
@@ -208,13 +214,15 @@ fn serve(stream: &UnixStream, remote: &Remote, contact: &Contact) {
     }
 }
 
-fn answer(line: &[u8], remote: &Remote) -> Value {
+fn answer(line: &[u8], remote: &Remote, watch: &mut Option<Watch>) -> Value {
     let done = match serde_json::from_slice(line) {
-        Ok(request) => obey(request, remote),
+        Ok(request) => obey(request, remote, watch),
         Err(error) => Err(EmulatorError::Refusal {
             what: "request".into(),
             given: error.to_string(),
-            accepted: r#"{"verb":"set|show|start|stop|log|stats|reset|save",…} on one line"#.into(),
+            accepted:
+                r#"{"verb":"set|show|start|stop|log|stats|reset|save|watch|drops",…} on one line"#
+                    .into(),
         }),
     };
     match done {
@@ -247,7 +255,11 @@ fn kind(error: &EmulatorError) -> &'static str {
     }
 }
 
-fn obey(request: Request, remote: &Remote) -> Result<Value, EmulatorError> {
+fn obey(
+    request: Request,
+    remote: &Remote,
+    watch: &mut Option<Watch>,
+) -> Result<Value, EmulatorError> {
     Ok(match request {
         Request::Set { impairment: Some(config), flow, both, a_to_b, b_to_a, profile, seed } => {
             if flow.or(both).or(a_to_b).or(b_to_a).or(profile).is_some() || seed.is_some() {
@@ -297,6 +309,20 @@ fn obey(request: Request, remote: &Remote) -> Result<Value, EmulatorError> {
             remote.reset(flow.as_deref())?;
             json!({})
         }
+        Request::Watch {} => {
+            *watch = Some(remote.watch_drops()?);
+            json!({})
+        }
+        Request::Drops {} => match watch {
+            Some(watch) => json!({ "drops": watch.drops()? }),
+            None => {
+                return Err(EmulatorError::Refusal {
+                    what: "drops".into(),
+                    given: "a connection without a watch".into(),
+                    accepted: r#"{"verb":"watch"} before it, on the same connection"#.into(),
+                });
+            }
+        },
         Request::Save {} => {
             let text = remote.wanted().0.to_toml();
             json!({ "toml": text.map_err(weir_impair::ImpairError::Config)? })
@@ -331,18 +357,41 @@ fn resting(mut answer: Value, remote: &Remote, flow: Option<&str>) -> Value {
     answer
 }
 
-/// Asks the emulator that listens at `path`.
+/// A connection to the control socket of an emulator.
+#[derive(Debug)]
+pub struct Connection(UnixStream);
+
+impl Connection {
+    /// Connects to the emulator that listens at `path`.
+    ///
+    /// # Errors
+    /// No emulator listens there, or it may not be asked.
+    pub fn open(path: &Path) -> std::io::Result<Connection> {
+        let stream = UnixStream::connect(path)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(Connection(stream))
+    }
+
+    /// Sends a request and returns the answer.
+    ///
+    /// # Errors
+    /// No answer within 15 s, or one that is not JSON.
+    pub fn ask(&mut self, request: &Value) -> std::io::Result<Value> {
+        self.0.write_all(format!("{request}\n").as_bytes())?;
+        let mut line = Vec::new();
+        // One line answers each request: nothing behind it is lost with the buffer.
+        BufReader::new((&self.0).take(MOST_ANSWER_BYTES)).read_until(b'\n', &mut line)?;
+        Ok(serde_json::from_slice(&line)?)
+    }
+}
+
+/// Asks the emulator that listens at `path`, once.
 ///
 /// # Errors
-/// Nobody listens there, no answer within 15 s, or an answer that is none.
+/// Those of [`Connection::open`] and [`Connection::ask`].
 pub fn ask(path: &Path, request: &Value) -> std::io::Result<Value> {
-    let mut stream = UnixStream::connect(path)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    stream.write_all(format!("{request}\n").as_bytes())?;
-    let mut line = Vec::new();
-    BufReader::new(stream.take(MOST_ANSWER_BYTES)).read_until(b'\n', &mut line)?;
-    Ok(serde_json::from_slice(&line)?)
+    Connection::open(path)?.ask(request)
 }
 
 #[cfg(test)]

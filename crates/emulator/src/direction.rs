@@ -14,6 +14,7 @@ use weir_net::poll::{Events, Interest, Poller, Waker};
 use weir_net::thread::{allowed_cpus, set_name, set_normal, try_fifo};
 
 use crate::config::{Scheduling, is_timed};
+use crate::drops::Drops;
 use crate::error::EmulatorError;
 use crate::passage::{MOST, Passage};
 use crate::report::{DirectionReport, LinkReport};
@@ -54,6 +55,12 @@ pub(crate) enum Order {
     Reset { flow: Option<String>, reply: SyncSender<bool> },
     /// Verdicts of a flow to the journal, or not; answers whether there is such a flow.
     Log { flow: Option<String>, on: bool, reply: SyncSender<bool> },
+    /// Counts dropped datagrams for this watch from now on.
+    Watch { id: u64, reply: SyncSender<()> },
+    /// The datagrams dropped since a watch started, with the names of the flows by number.
+    Drops { id: u64, reply: SyncSender<(Drops, Vec<String>)> },
+    /// Ends a watch.
+    Unwatch(u64),
     /// Takes no more in, and ends when all has left, or at this time.
     Drain { until_ns: u64 },
 }
@@ -391,6 +398,16 @@ impl Worker {
                 Order::Log { flow, on, reply } => {
                     let _ = reply.try_send(self.parts.passage.log(flow.as_deref(), on));
                 }
+                Order::Watch { id, reply } => {
+                    self.parts.passage.watch(id);
+                    let _ = reply.try_send(());
+                }
+                Order::Drops { id, reply } => {
+                    let passage = &self.parts.passage;
+                    let _ =
+                        reply.try_send((passage.drops(id).unwrap_or_default(), passage.names()));
+                }
+                Order::Unwatch(id) => self.parts.passage.unwatch(id),
                 Order::Drain { until_ns } => {
                     if self.draining.is_none() {
                         // An error means that it is not waited for: as wanted.

@@ -1,6 +1,7 @@
 //! The emulator: opens the links, starts the directions, ends.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 
@@ -204,6 +205,7 @@ impl Emulator {
                 alarms: Mutex::new(Alarms::default()),
                 journal: journal.as_ref().map(Journal::watching),
                 notes,
+                watches: AtomicU64::new(0),
                 over: (Mutex::new(false), Condvar::new()),
                 indices,
                 gone: Mutex::new(None),

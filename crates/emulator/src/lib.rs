@@ -35,6 +35,7 @@ mod config;
 pub mod control;
 #[cfg(target_os = "linux")]
 mod direction;
+mod drops;
 #[cfg(target_os = "linux")]
 mod emulator;
 mod error;
@@ -68,11 +69,11 @@ pub use prediction::{Prediction, predict, predictions};
 #[cfg(target_os = "linux")]
 pub use refusal::refusals;
 #[cfg(target_os = "linux")]
-pub use remote::Remote;
+pub use remote::{Remote, Watch};
 pub use report::{
-    AppliedConfiguration, CountersReport, CurrentReport, DirectionReport, FlowReport,
-    ImpairmentReport, JournalReport, LatenessReport, LinkReport, PeriodReason, REPORT_SCHEMA,
-    Realised, Report,
+    AppliedConfiguration, CountersReport, CurrentReport, DirectionReport, DropCounts, DropsReport,
+    DropsRow, FlowReport, ImpairmentReport, JournalReport, LatenessReport, LinkReport,
+    PeriodReason, REPORT_SCHEMA, Realised, Report,
 };
 #[cfg(target_os = "linux")]
 pub use rights::keep_for_setting_up;

@@ -8,6 +8,7 @@ use weir_link::{Handle, Receive, Received, Slabs, Transmit};
 use weir_model::impairment::Impairment;
 use weir_model::plan::Direction as Side;
 
+use crate::drops::{Drops, Watches};
 use crate::frames::{Copies, native};
 use crate::journal::Writing;
 use crate::lateness::{LATE_NS, Timing};
@@ -77,6 +78,7 @@ pub(crate) struct Passage {
     extras: Vec<Extra>,
     late_packets: u64,
     journal: Option<Writing>,
+    watches: Watches,
     native_port: u16,
     needs_frames: bool,
 }
@@ -117,6 +119,7 @@ impl Passage {
             extras: Vec::new(),
             late_packets: 0,
             journal,
+            watches: Watches::default(),
             native_port,
         };
         passage.make_room();
@@ -269,12 +272,13 @@ impl Passage {
                         self.waiting_bytes += u64::from(fate.length);
                         self.leaving.push(Leaving { fate, native });
                     } else {
-                        self.unplanned(&fate, native);
+                        self.unplanned(&fate, handle, native);
                     }
                 }
                 Verdict::Lost | Verdict::QueueDropped | Verdict::Unplanned => {
                     let native = self.native(fate);
                     self.write(fate, None, native);
+                    self.dropped(fate.flow, fate.verdict, handle);
                     self.copies.release(&mut self.slabs, handle);
                 }
             }
@@ -298,8 +302,37 @@ impl Passage {
         }
     }
 
+    /// Tells the clients that watch of a dropped frame.
+    #[inline]
+    fn dropped(&mut self, flow: u32, verdict: Verdict, handle: Handle) {
+        if self.watches.is_active() {
+            self.watches.dropped(flow, verdict, self.slabs.bytes(handle));
+        }
+    }
+
+    /// Starts counting the datagrams that are dropped, for a client.
+    pub(crate) fn watch(&mut self, id: u64) {
+        self.watches.start(id);
+    }
+
+    /// Ends a watch.
+    pub(crate) fn unwatch(&mut self, id: u64) {
+        self.watches.stop(id);
+    }
+
+    /// The datagrams dropped since a watch started.
+    pub(crate) fn drops(&self, id: u64) -> Option<Drops> {
+        self.watches.drops(id)
+    }
+
+    /// The names of the flows by number.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.engine.flows().map(|flow| flow.name.to_owned()).collect()
+    }
+
     /// Counts a packet that was to be sent and was not.
-    fn unplanned(&mut self, fate: &Fate, native: Option<(u64, u32)>) {
+    fn unplanned(&mut self, fate: &Fate, handle: Handle, native: Option<(u64, u32)>) {
+        self.dropped(fate.flow, Verdict::Unplanned, handle);
         let extra = &mut self.extras[fate.flow as usize];
         extra.unplanned += 1;
         extra.unplanned_bytes += u64::from(fate.length);
@@ -325,7 +358,7 @@ impl Passage {
                 let Leaving { fate, native } = self.leaving[at];
                 self.waiting_bytes -= u64::from(fate.length);
                 if refused.next_if_eq(&(place as u32)).is_some() {
-                    self.unplanned(&fate, native);
+                    self.unplanned(&fate, self.handles[at], native);
                 } else {
                     self.departed(&fate, native, departed_ns);
                 }
@@ -390,7 +423,7 @@ impl Passage {
         self.carry_out();
         for at in self.left..self.handles.len() {
             let Leaving { fate, native } = self.leaving[at];
-            self.unplanned(&fate, native);
+            self.unplanned(&fate, self.handles[at], native);
             self.copies.release(&mut self.slabs, self.handles[at]);
         }
         self.left = self.handles.len();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use weir_impair::Prepared;
 use weir_laws::Direction;
 use weir_model::impairment::{Impairment, Laws, OTHER};
+use weir_model::plan::Direction as Side;
 use weir_net::clock::Clock;
 
 use crate::alarm::{Alarm, Alarms};
@@ -18,7 +19,7 @@ use crate::direction::{Mailbox, Order, Pulse};
 use crate::error::EmulatorError;
 use crate::journal::Watching;
 use crate::lateness::seconds;
-use crate::report::{DirectionReport, ImpairmentReport, REPORT_SCHEMA, Report};
+use crate::report::{DirectionReport, DropsReport, ImpairmentReport, REPORT_SCHEMA, Report};
 use crate::snapshot::Snapshot;
 use crate::wanted::{Change, Pending, Wanted, effective, no_such};
 
@@ -41,6 +42,36 @@ impl std::fmt::Debug for Remote {
     }
 }
 
+/// Counts dropped datagrams while it exists.
+#[derive(Debug)]
+pub struct Watch {
+    remote: Remote,
+    id: u64,
+}
+
+impl Watch {
+    /// The datagrams dropped since it started.
+    ///
+    /// # Errors
+    /// [`EmulatorError::Ended`] when a direction has ended.
+    pub fn drops(&self) -> Result<DropsReport, EmulatorError> {
+        let found = self.remote.ask(|reply| Order::Drops { id: self.id, reply })?;
+        let mut out = DropsReport::default();
+        for ((drops, names), side) in found.iter().zip([Side::Forward, Side::Reverse]) {
+            drops.report(side, names, &mut out);
+        }
+        Ok(out)
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        for mailbox in &self.remote.shared.mailboxes {
+            mailbox.post(Order::Unwatch(self.id));
+        }
+    }
+}
+
 pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) started_ns: u64,
@@ -55,6 +86,8 @@ pub(crate) struct Shared {
     pub(crate) alarms: Mutex<Alarms>,
     pub(crate) journal: Option<Watching>,
     pub(crate) notes: Vec<String>,
+    /// Watches so far: the next one's number.
+    pub(crate) watches: AtomicU64,
     pub(crate) over: (Mutex<bool>, Condvar),
     /// Interfaces whose state is watched: none in tests.
     pub(crate) indices: Option<[u32; 2]>,
@@ -130,6 +163,17 @@ impl Remote {
 
     pub(crate) fn seconds(&self) -> f64 {
         seconds(self.shared.clock.monotonic_ns().saturating_sub(self.shared.started_ns))
+    }
+
+    /// Counts the datagrams that are dropped from now on, by their addresses, until the watch is dropped.
+    ///
+    /// # Errors
+    /// [`EmulatorError::Ended`] when a direction has ended.
+    pub fn watch_drops(&self) -> Result<Watch, EmulatorError> {
+        let id = self.shared.watches.fetch_add(1, Ordering::Relaxed);
+        let watch = Watch { remote: self.clone(), id };
+        self.ask(|reply| Order::Watch { id, reply })?;
+        Ok(watch)
     }
 
     /// Interface A, interface B.

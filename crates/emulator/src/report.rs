@@ -1,9 +1,12 @@
 //! What an emulator tells of itself: counters, what was asked and realised, lateness, alarms.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use weir_impair::Counters;
 use weir_model::impairment::{COUNTERS, Impairment};
 use weir_model::plan::Direction;
+use weir_model::record::{ImpairedFlow, ImpairmentUse, Lateness};
 
 use crate::alarm::Alarm;
 
@@ -40,6 +43,98 @@ pub struct Report {
     /// What could not be had, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+}
+
+impl Report {
+    /// The emulator's part in a run, as its record has it: what was counted between an earlier report and this one, or
+    /// since the start without one.
+    ///
+    /// The smallest and largest delay and the lateness of a flow are distributions since the start: they are left out of
+    /// a flow that had sent packets before.
+    #[must_use]
+    pub fn used_since(&self, before: Option<&Report>) -> ImpairmentUse {
+        let earlier = |flow: &FlowReport| {
+            let all = before.into_iter().flat_map(|report| &report.impairment.flows);
+            all.into_iter().find(|old| (&old.name, old.direction) == (&flow.name, flow.direction))
+        };
+        let flows = self.impairment.flows.iter().map(|flow| {
+            let old = earlier(flow);
+            let old_counters = old.map(|old| by_name::<u64>(&old.counters)).unwrap_or_default();
+            let mut counters = by_name::<u64>(&flow.counters);
+            for (name, count) in &mut counters {
+                *count = count.saturating_sub(old_counters.get(name).copied().unwrap_or(0));
+            }
+            let is_fresh = old.is_none_or(|old| old.lateness.is_none());
+            let realised =
+                if is_fresh { flow.realised } else { realised_since(flow, old, &counters) };
+            ImpairedFlow {
+                name: flow.name.clone(),
+                direction: flow.direction,
+                asked: flow.asked.clone(),
+                realised: by_name(&realised),
+                lateness: flow.lateness.as_ref().filter(|_| is_fresh).map(|late| Lateness {
+                    count: late.count,
+                    p50_seconds: late.p50_seconds,
+                    p99_seconds: late.p99_seconds,
+                    max_seconds: late.max_seconds,
+                }),
+                counters,
+            }
+        });
+        let is_new = |number: u64| {
+            before.is_some_and(|report| report.configurations.iter().all(|c| c.number < number))
+        };
+        let changes = self.configurations.iter().filter(|c| is_new(c.number)).count() as u64;
+        ImpairmentUse {
+            config: self.impairment.config.clone(),
+            changes: (changes > 0).then_some(changes),
+            client_side: None,
+            flows: flows.collect(),
+        }
+    }
+
+    /// Frames that a direction's links lost since an earlier report, before or after a flow counted them.
+    #[must_use]
+    pub fn link_dropped_since(&self, before: &Report) -> [u64; 2] {
+        let of = |report: &Report, i: usize| {
+            report.directions.get(i).map_or(0, |d| d.link.unplanned_packets())
+        };
+        [0, 1].map(|i| of(self, i).saturating_sub(of(before, i)))
+    }
+}
+
+/// Ratios of what was counted since an earlier report, and the mean delay of the packets sent since.
+fn realised_since(
+    flow: &FlowReport,
+    old: Option<&FlowReport>,
+    counters: &BTreeMap<String, u64>,
+) -> Realised {
+    let count = |name: &str| counters.get(name).copied().unwrap_or(0);
+    let mut realised = Realised::of(&CountersReport {
+        received_packets: count("received_packets"),
+        sent_packets: count("sent_packets"),
+        lost_packets: count("lost_packets"),
+        duplicated_packets: count("duplicated_packets"),
+        modified_packets: count("modified_packets"),
+        reordered_packets: count("reordered_packets"),
+        ..CountersReport::default()
+    });
+    let sum = |flow: &FlowReport| {
+        let count = flow.lateness.as_ref()?.count as f64;
+        Some((count, flow.realised.delay_mean_seconds? * count))
+    };
+    if let (Some((n, all)), Some((old_n, old_all))) = (sum(flow), old.and_then(sum))
+        && n > old_n
+    {
+        realised.delay_mean_seconds = Some((all - old_all) / (n - old_n));
+    }
+    realised
+}
+
+/// The fields of a flat structure of numbers.
+fn by_name<T: serde::de::DeserializeOwned>(fields: &impl Serialize) -> BTreeMap<String, T> {
+    let value = serde_json::to_value(fields).and_then(serde_json::from_value);
+    value.unwrap_or_default()
 }
 
 /// What was asked and what was done.
@@ -321,6 +416,45 @@ impl LinkReport {
             + self.driver_dropped_packets
             + self.left_behind_packets
     }
+}
+
+/// UDP datagrams that were dropped since a watch started: the answer to `drops` on the control socket.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DropsReport {
+    /// By direction, flow and addresses. Control datagrams of the native protocol are not included.
+    pub rows: Vec<DropsRow>,
+    /// Later fragments of datagrams: they carry no ports.
+    pub later_fragments: DropCounts,
+    /// Datagrams of pairs of addresses beyond the bound of a watch, 16 384 for each direction.
+    pub uncounted_packets: u64,
+}
+
+/// Packets by what dropped them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DropCounts {
+    /// Dropped by a loss law.
+    pub lost_packets: u64,
+    /// Dropped by a full queue.
+    pub queue_dropped_packets: u64,
+    /// Dropped by the emulator itself.
+    pub unplanned_dropped_packets: u64,
+}
+
+/// Dropped datagrams of one flow between two addresses.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DropsRow {
+    /// `forward` is A to B.
+    pub direction: Direction,
+    /// The emulator's flow.
+    pub flow: String,
+    /// Source address and port.
+    pub source: String,
+    /// Destination address and port.
+    pub destination: String,
+    /// How many.
+    #[serde(flatten)]
+    pub packets: DropCounts,
 }
 
 /// A configuration that came into force.

@@ -4,8 +4,8 @@
 
 use std::time::{Duration, Instant};
 
-use weir_emulator::control::{ControlSocket, ask};
-use weir_emulator::{Emulator, EmulatorConfig, Report};
+use weir_emulator::control::{Connection, ControlSocket, ask};
+use weir_emulator::{DropCounts, DropsReport, Emulator, EmulatorConfig, Report};
 use weir_link::memory::{self, Outside};
 use weir_model::impairment::Impairment;
 use weir_net::clock::Clock;
@@ -677,6 +677,48 @@ fn a_direction_that_panics_ends_the_emulator() {
     assert!(matches!(error, weir_emulator::EmulatorError::Panicked("a-to-b")), "{error}");
     assert!(ending.report.end_reason.unwrap().contains("a-to-b"));
     assert_eq!(ending.report.directions.len(), 1);
+}
+
+/// What a test asks around its run: datagrams dropped since, by address, and counters as differences.
+#[test]
+fn a_watch_counts_dropped_datagrams_by_address_until_its_connection_closes() {
+    use serde_json::json;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("socket");
+    let (emulator, a, _b) = start(config("loss every 2"), 1000);
+    let _socket = ControlSocket::listen(&path, emulator.remote().clone()).unwrap();
+    let put = |from, to| {
+        (from..to).for_each(|sequence| a.put(1_000 + sequence, &native(sequence)));
+        until("taken in", || received(&emulator.report().unwrap()) == to);
+    };
+    put(0, 10);
+    let mut connection = Connection::open(&path).unwrap();
+    let mut ask = |verb: &str| connection.ask(&json!({ "verb": verb })).unwrap();
+    assert_eq!(ask("drops")["kind"], "refused", "nothing is watched yet");
+    assert_eq!(ask("watch")["ok"], true);
+    let before: Report = serde_json::from_value(ask("stats")["report"].take()).unwrap();
+    put(10, 16);
+    emulator.remote().set_laws(None, Some("loss 100%".parse().unwrap()), None).unwrap();
+    put(16, 20);
+    let drops: DropsReport = serde_json::from_value(ask("drops")["drops"].take()).unwrap();
+    let [row] = &drops.rows[..] else { panic!("{drops:?}") };
+    assert_eq!((row.flow.as_str(), row.source.as_str()), ("other", "10.0.0.1:12345"));
+    let packets = DropCounts { lost_packets: 3 + 4, ..DropCounts::default() };
+    assert_eq!((row.destination.as_str(), row.packets), ("10.0.0.2:9347", packets));
+    let after: Report = serde_json::from_value(ask("stats")["report"].take()).unwrap();
+    let used = after.used_since(Some(&before));
+    let there = &used.flows[0];
+    assert_eq!((there.counters["received_packets"], there.counters["lost_packets"]), (10, 7));
+    assert_eq!(there.realised["loss_ratio"], 0.7);
+    assert!(!there.realised.contains_key("delay_max_seconds") && there.lateness.is_none());
+    assert_eq!((used.changes, used.config.seed.0), (Some(1), 7));
+    // Of all since the start nothing is left out.
+    let whole = after.used_since(None);
+    assert_eq!((whole.flows[0].counters["lost_packets"], whole.changes), (12, None));
+    assert!(whole.flows[0].realised.contains_key("delay_max_seconds"));
+    // A new watch starts from nothing.
+    assert_eq!(ask("watch")["ok"], true);
+    assert_eq!(ask("drops")["drops"]["rows"], json!([]));
 }
 
 #[test]

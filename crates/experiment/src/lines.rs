@@ -27,6 +27,8 @@ pub struct TestLine<'a> {
     pub no_store: bool,
     /// Where it takes orders.
     pub control_socket: Option<&'a Path>,
+    /// The control socket of an emulator on its path, and the client's side of it where that is known.
+    pub emulator: Option<(&'a Path, Option<&'a str>)>,
     /// CLOCK_MONOTONIC, ns, at which sending starts.
     pub start_at_ns: Option<u64>,
     /// Its threads.
@@ -46,6 +48,10 @@ impl TestLine<'_> {
             ("--control-socket", self.control_socket),
         ];
         words.extend(paths.iter().filter_map(|(flag, path)| Some(with_path(flag, (*path)?))));
+        if let Some((socket, side)) = self.emulator {
+            words.push(with_path("--emulator", socket));
+            words.extend(side.map(|side| format!("--emulator-side={side}").into()));
+        }
         words.extend(self.port.map(|port| format!("--port={port}").into()));
         for (key, value) in self.labels {
             words.push(with_value("--label", &format!("{key}={value}"))?.into());
@@ -127,6 +133,7 @@ mod tests {
             port: Some(7),
             plan: Some(Path::new("/p")),
             labels: &labels,
+            emulator: Some((Path::new("/e"), Some("b"))),
             start_at_ns: Some(9),
             threads: Some(&threads),
             ..TestLine::default()
@@ -139,6 +146,8 @@ mod tests {
                 "test",
                 "--json-stream",
                 "--plan=/p",
+                "--emulator=/e",
+                "--emulator-side=b",
                 "--port=7",
                 "--label=-k=--json",
                 "--start-at=monotonic:9",

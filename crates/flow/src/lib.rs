@@ -9,10 +9,12 @@
 //! - [`Receiving`]: the receiving side of a datagram flow; [`StreamReceiving`] of a stream.
 //! - [`IntervalClock`]: the intervals, the same at both ends.
 //! - [`budget`]: what control traffic may take.
+//! - [`attribute`]: the part of an emulator on the path becomes one of the record's.
 //! - [`assemble`]: two [`weir_model::report::EndReport`]s become one [`weir_model::record::Record`].
 
 pub mod assemble;
 pub mod budget;
+mod emulated;
 mod heard;
 mod intervals;
 mod ledger;
@@ -24,6 +26,9 @@ mod send;
 mod stream;
 mod warnings;
 
+pub use emulated::{
+    DroppedDatagrams, EMULATOR_PLANNED, EMULATOR_QUEUE, EMULATOR_UNPLANNED, Emulated, attribute,
+};
 pub use heard::{Heard, HeardInterval};
 pub use intervals::{IntervalClock, IntervalLog, MAX_INTERVALS};
 pub use pacer::{Due, MAX_BACKLOG_NS, Pacer};

@@ -1,10 +1,10 @@
 //! An experiment as one table: `--csv` of `weir run`, `points.csv` of `weir report`.
 
 use weir_model::csv::text_cell;
-use weir_model::experiment::{Experiment, StepOutcome};
+use weir_model::experiment::{Experiment, Point, StepOutcome};
 
 /// Columns behind those of the axes; names as in `weir.experiment/1`, figures in SI units.
-const COLUMNS: [&str; 22] = [
+const COLUMNS: [&str; 23] = [
     "metric",
     "count",
     "mean",
@@ -27,6 +27,7 @@ const COLUMNS: [&str; 22] = [
     "interval_cut",
     "peer_lost",
     "cut",
+    "crossing",
 ];
 
 /// A row for each point and metric of every sweep and comparison, and for each figure that a search found (its `mean`; its last
@@ -56,6 +57,7 @@ pub fn experiment_csv(experiment: &Experiment) -> String {
             std::iter::once(text_cell(name)).chain(values).collect::<Vec<_>>()
         };
         for point in &step.points {
+            let crossing = crossing(point);
             let whole = |n: Option<u64>| n.map_or(String::new(), |n| n.to_string());
             for (metric, s) in &point.metrics {
                 let precision = point.precision.as_ref().filter(|p| p.metric == *metric);
@@ -82,6 +84,7 @@ pub fn experiment_csv(experiment: &Experiment) -> String {
                     s.interval.map_or(String::new(), |i| i.cut.to_string()),
                     point.peer_lost.to_string(),
                     point.cut.to_string(),
+                    crossing.clone(),
                 ];
                 line(&mut out, place(&point.at).into_iter().chain(figures));
             }
@@ -99,6 +102,7 @@ pub fn experiment_csv(experiment: &Experiment) -> String {
                 figures[18] = p.reached.to_string();
                 figures[20] = point.peer_lost.to_string();
                 figures[21] = point.cut.to_string();
+                figures[22].clone_from(&crossing);
                 line(&mut out, place(&point.at).into_iter().chain(figures));
             }
         }
@@ -109,6 +113,7 @@ pub fn experiment_csv(experiment: &Experiment) -> String {
             figures[11] = point.failed.to_string();
             figures[20] = point.peer_lost.to_string();
             figures[21] = point.cut.to_string();
+            figures[22] = crossing(point);
             line(&mut out, place(&point.at).into_iter().chain(figures));
         }
         for found in &step.found {
@@ -125,6 +130,10 @@ pub fn experiment_csv(experiment: &Experiment) -> String {
         }
     }
     out
+}
+
+fn crossing(point: &Point) -> String {
+    point.crossing.map_or(String::new(), |c| c.word().into())
 }
 
 fn line(out: &mut String, cells: impl Iterator<Item = String>) {
@@ -177,13 +186,14 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].ends_with(
             ",bound_low,bound_high,interval_first_stage_count,precision_asked_ratio,precision_needed_count,\
-             precision_count,precision_reached,interval_cut,peer_lost,cut"
+             precision_count,precision_reached,interval_cut,peer_lost,cut,crossing"
         ));
         assert!(
-            lines[1].starts_with("s,loss,") && lines[1].ends_with(",,,5,0.02,40,6,false,false,0,0")
+            lines[1].starts_with("s,loss,")
+                && lines[1].ends_with(",,,5,0.02,40,6,false,false,0,0,")
         );
         assert!(
-            lines[2].starts_with("s,throughput,") && lines[2].ends_with(",,,,,,,,0,0"),
+            lines[2].starts_with("s,throughput,") && lines[2].ends_with(",,,,,,,,0,0,"),
             "{text}"
         );
     }
@@ -208,10 +218,10 @@ mod tests {
         let text = experiment_csv(&serde_json::from_value(experiment).unwrap());
         let lines: Vec<&str> = text.lines().collect();
         assert!(
-            lines[1].starts_with("s,1M,throughput,6,2,") && lines[1].ends_with(",,,,,0,0"),
+            lines[1].starts_with("s,1M,throughput,6,2,") && lines[1].ends_with(",,,,,0,0,"),
             "{text}"
         );
-        assert_eq!(&lines[2..], ["s,1M,loss,0,,,,,,,,,2,1,,,,0.02,,0,false,,0,0"]);
+        assert_eq!(&lines[2..], ["s,1M,loss,0,,,,,,,,,2,1,,,,0.02,,0,false,,0,0,"]);
         let cells = |line: &str| line.split(',').count();
         assert_eq!(cells(lines[2]), cells(lines[0]));
     }
@@ -227,6 +237,7 @@ mod tests {
                 "points": [
                     {
                         "at": { "size": "1" }, "runs": 2, "disturbed": 0, "failed": 3, "peer_lost": 2, "cut": 1,
+                        "crossing": "per-packet",
                         "metrics": { "loss": {
                             "count": 2, "mean": 0.5, "min": 0.25, "max": 0.75,
                             "interval": { "low": 0.0, "high": 1.0, "confidence_ratio": 0.95, "cut": true },
@@ -242,9 +253,9 @@ mod tests {
         assert_eq!(
             &lines[1..],
             [
-                "s,1,loss,2,0.5,,,0,1,0.95,0.25,0.75,0,3,,,,,,,,true,2,1",
-                "s,2,,0,,,,,,,,,0,1,,,,,,,,,0,1",
-                "s,3,,0,,,,,,,,,0,0,,,,,,,,,0,0",
+                "s,1,loss,2,0.5,,,0,1,0.95,0.25,0.75,0,3,,,,,,,,true,2,1,per-packet",
+                "s,2,,0,,,,,,,,,0,1,,,,,,,,,0,1,",
+                "s,3,,0,,,,,,,,,0,0,,,,,,,,,0,0,",
             ]
         );
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use weir_model::experiment::{
-    Comparison, Confidence, Judged, Metric, Outcome, Rule, RunRef, Summary,
+    Comparison, Confidence, Crossing, Judged, Metric, Outcome, Rule, RunRef, Summary,
 };
 use weir_model::record::Record;
 use weir_model::warning::Severity;
@@ -50,6 +50,7 @@ pub fn run_ref(record: &Record, metrics: &[Metric]) -> RunRef {
     RunRef {
         id: (!record.id.is_empty()).then(|| record.id.clone()),
         metrics: metrics.iter().filter_map(|m| Some((m.to_string(), m.of(record)?))).collect(),
+        crossing: Crossing::of(record),
         disturbed: !disturbances(record).is_empty(),
         warnings,
         ..RunRef::default()

@@ -42,7 +42,7 @@ pub fn junit(experiment: &Experiment) -> String {
         );
         let reason = escape(&case.reason);
         let _ = match case.outcome {
-            Outcome::Passed => writeln!(out, "/>"),
+            Outcome::Done | Outcome::Passed => writeln!(out, "/>"),
             Outcome::Failed => writeln!(out, "><failure message=\"{reason}\"/></testcase>"),
             Outcome::Error => writeln!(out, "><error message=\"{reason}\"/></testcase>"),
             Outcome::Inconclusive => {
@@ -83,7 +83,7 @@ fn collect(step: &StepOutcome, around: &str, cases: &mut Vec<Case>) {
         });
     }
     let own = matches!(step.outcome, Outcome::Error | Outcome::Skipped)
-        || (step.reason.is_some() && step.outcome != Outcome::Passed);
+        || (step.reason.is_some() && !matches!(step.outcome, Outcome::Done | Outcome::Passed));
     if own || (step.expectations.is_empty() && step.steps.is_empty()) {
         cases.push(Case {
             step: path.clone(),

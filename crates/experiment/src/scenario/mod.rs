@@ -366,7 +366,7 @@ pub fn run(
     let steps = doing.all();
     let error = doing.end();
     let stopped = (options.is_stopped)();
-    let mut outcome = steps.iter().fold(Outcome::Passed, |all, step| all.and(step.outcome));
+    let mut outcome = steps.iter().fold(Outcome::Done, |all, step| all.and(step.outcome));
     if stopped {
         // What was not done might have failed.
         outcome = outcome.and(Outcome::Inconclusive);

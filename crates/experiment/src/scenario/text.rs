@@ -11,24 +11,19 @@ use weir_model::record::Status;
 
 /// What a step came to, where it ended by itself or was ended.
 fn ended(step: &StepOutcome) -> String {
-    let is_judged = !step.expectations.is_empty();
     match (step.interrupted, step.outcome) {
-        (false, outcome) => done(outcome, is_judged).into(),
+        (false, outcome) => word(outcome).into(),
         // Neither passed nor failed: it was not done.
         (true, Outcome::Inconclusive) => "interrupted".into(),
-        (true, outcome) => format!("{}, interrupted", done(outcome, is_judged)),
+        (true, outcome) => format!("{}, interrupted", word(outcome)),
     }
-}
-
-/// An outcome, where nothing may have been expected: then nothing was passed.
-fn done(outcome: Outcome, is_judged: bool) -> &'static str {
-    if outcome == Outcome::Passed && !is_judged { "done" } else { word(outcome) }
 }
 
 /// The word for an outcome.
 #[must_use]
 pub fn word(outcome: Outcome) -> &'static str {
     match outcome {
+        Outcome::Done => "done",
         Outcome::Passed => "passed",
         Outcome::Inconclusive => "inconclusive",
         Outcome::Failed => "FAILED",
@@ -84,24 +79,14 @@ fn table(rows: &[Vec<String>], names: usize, words: usize) -> String {
 /// The table of a sweep: a row for each point and metric with its mean, deviation, interval, least and greatest.
 #[must_use]
 pub fn points(step: &StepOutcome) -> String {
-    let mut names: Vec<&String> = vec![];
-    for point in &step.points {
-        for name in point.metrics.keys() {
-            if !names.contains(&name) {
-                names.push(name);
-            }
-        }
-    }
-    // In the order of the runs' metrics those come sorted; the first of the sweep is what people look for.
-    let order = ["throughput", "packet_rate", "loss", "jitter"];
-    names.sort_by_key(|n| order.iter().position(|o| o == n).unwrap_or(order.len()));
+    let has_crossing = step.points.iter().any(|p| p.crossing.is_some());
     let mut out = String::new();
-    for name in names {
+    for name in step.metric_names() {
         let unit = unit_of(name);
-        let has_others = step.points.iter().any(|p| p.published.iter().any(|f| f.metric == *name));
+        let has_others = step.points.iter().any(|p| p.published.iter().any(|f| f.metric == name));
         let repeated = step.points.iter().filter_map(|p| p.metrics.get(name)).any(|s| s.count > 1);
         let mut head: Vec<String> = step.axes.clone();
-        head.push(name.clone());
+        head.push(name.into());
         if repeated {
             let confidence = step.points.iter().find_map(|p| p.metrics.get(name)?.interval);
             let interval = confidence.map_or("interval".into(), |c| {
@@ -116,14 +101,17 @@ pub fn points(step: &StepOutcome) -> String {
                 "runs".into(),
             ]);
         }
+        if has_crossing {
+            head.push("crossing".into());
+        }
         if has_others {
             head.push("published".into());
         }
         let mut rows = vec![head];
         let mut last = String::new();
         for point in &step.points {
-            let mut row =
-                row(step, point, point.metrics.get(name), name, unit, repeated, has_others);
+            let shown = Shown { name, unit, repeated, has_crossing, has_others };
+            let mut row = row(step, point, &shown);
             // The same figures beside every tool of a comparison are read once.
             if let (true, Some(others)) = (has_others, row.last_mut()) {
                 match *others == last && others.as_str() != ABSENT {
@@ -133,7 +121,7 @@ pub fn points(step: &StepOutcome) -> String {
             }
             rows.push(row);
         }
-        out += &table(&rows, step.axes.len(), usize::from(has_others));
+        out += &table(&rows, step.axes.len(), usize::from(has_crossing) + usize::from(has_others));
         out.push('\n');
     }
     out
@@ -151,21 +139,26 @@ fn squared(unit: Unit) -> &'static str {
     }
 }
 
-fn row(
-    step: &StepOutcome,
-    point: &Point,
-    summary: Option<&Summary>,
-    name: &str,
+/// A metric, and the columns of its table.
+struct Shown<'n> {
+    name: &'n str,
     unit: Unit,
     repeated: bool,
+    has_crossing: bool,
     has_others: bool,
-) -> Vec<String> {
+}
+
+fn row(step: &StepOutcome, point: &Point, shown: &Shown<'_>) -> Vec<String> {
+    let Shown { name, unit, repeated, has_crossing, has_others } = *shown;
+    let sent = step.sent_instead(point, name);
+    let summary: Option<&Summary> = point.metrics.get(name).or(sent);
     let mut cells: Vec<String> =
         step.axes.iter().map(|axis| point.at.get(axis).cloned().unwrap_or_default()).collect();
     let show = |v: Option<f64>| v.map_or(ABSENT.into(), |v| unit.show(v));
     // What is not there was not shaped either.
     let mark = if point.disturbed > 0 && summary.is_some() { "*" } else { "" };
-    cells.push(show(summary.map(|s| s.mean)) + mark);
+    let mark = if sent.is_some() { format!(" sent{mark}") } else { mark.into() };
+    cells.push(show(summary.map(|s| s.mean)) + &mark);
     if repeated {
         cells.push(summary.and_then(|s| s.interval).map_or(ABSENT.into(), |i| match i.cut {
             // The mean is not its middle.
@@ -180,6 +173,9 @@ fn row(
             0 => point.runs.to_string(),
             failed => format!("{} ({failed} failed)", point.runs),
         });
+    }
+    if has_crossing {
+        cells.push(point.crossing.map_or(ABSENT.into(), |c| c.word().into()));
     }
     if has_others {
         let others: Vec<String> = point
@@ -224,11 +220,12 @@ pub fn step(step: &StepOutcome, depth: usize) -> String {
         out += &body(&points(step));
     } else if step.found.is_empty() {
         for run in step.runs.iter().filter(|r| r.error.is_none()) {
-            let figures: Vec<String> = run
+            let mut figures: Vec<String> = run
                 .metrics
                 .iter()
                 .map(|(name, v)| format!("{name} {}", unit_of(name).show(*v)))
                 .collect();
+            figures.extend(run.crossing.map(|c| c.word().to_owned()));
             out += &body(&format!("  {}", figures.join(", ")));
         }
     }
@@ -348,7 +345,7 @@ pub fn closing(experiment: &Experiment) -> String {
     let outcome = match (experiment.status, experiment.outcome) {
         (Status::Interrupted, Outcome::Inconclusive) => "interrupted".into(),
         (Status::Interrupted, outcome) => format!("{}, interrupted", word(outcome)),
-        (_, outcome) => done(outcome, !counts.is_empty()).to_owned(),
+        (_, outcome) => word(outcome).to_owned(),
     };
     let mut out = format!("{}: {outcome}", line(&experiment.name));
     if !counts.is_empty() {
@@ -372,4 +369,50 @@ pub fn closing(experiment: &Experiment) -> String {
         out += &format!("warning: {}\n", line(warning));
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A rate that was sent does not pass for one that arrived, nor a coalesced one for a per-packet one.
+    #[test]
+    fn what_a_rate_is_of_is_in_its_row() {
+        let point = |tool: &str, metric: &str, crossing: &str| {
+            serde_json::json!({
+                "at": { "tool": tool }, "runs": 1, "disturbed": 0, "failed": 0, "crossing": crossing,
+                "metrics": { metric: { "count": 1, "mean": 1e7, "min": 1e7, "max": 1e7 } },
+            })
+        };
+        let step = |action: &str| -> StepOutcome {
+            serde_json::from_value(serde_json::json!({
+                "name": "s", "action": action, "outcome": "done", "seconds": 1.0, "axes": ["tool"],
+                "points": [
+                    point("weir", "throughput", "coalesced"),
+                    point("iperf", "sent_throughput", "per-packet"),
+                ],
+            }))
+            .unwrap()
+        };
+        let rows = |step: &StepOutcome| -> Vec<Vec<String>> {
+            let cells = |line: &str| {
+                line.split("  ").map(|c| c.trim().to_owned()).filter(|c| !c.is_empty()).collect()
+            };
+            points(step).lines().map(cells).filter(|row: &Vec<String>| !row.is_empty()).collect()
+        };
+        let wanted = [
+            ["tool", "throughput", "crossing"],
+            ["weir", "10 Mbit/s", "coalesced"],
+            ["iperf", "10 Mbit/s sent", "per-packet"],
+        ];
+        assert_eq!(rows(&step("compare")), wanted);
+        // A sweep that asks for it has it by itself.
+        let heads: Vec<String> = rows(&step("sweep"))
+            .into_iter()
+            .filter(|r| r[0] == "tool")
+            .map(|r| r[1].clone())
+            .collect();
+        assert_eq!(heads, ["throughput", "sent_throughput"]);
+        assert!(super::step(&step("compare"), 0).starts_with("s: done\n"));
+    }
 }

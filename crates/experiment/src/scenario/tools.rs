@@ -1,7 +1,7 @@
 //! Other tools as programs: how each is started for the same parameters, and how what it prints becomes figures.
 //!
-//! Rates are of payload, at the receiver where the tool tells it. What a tool does not tell is absent. Each figure is the
-//! tool's own: Weir does not correct it.
+//! Rates are of payload, at the receiver: `throughput`. The rate of a tool that reports only what it sent is
+//! `sent_throughput`. What a tool does not report is absent. Each figure is the tool's own: Weir does not correct it.
 
 use std::collections::BTreeMap;
 
@@ -220,20 +220,23 @@ fn iperf3(load: &Load, client: &str, _server: &str) -> Result<Figures, String> {
     let total = if end["sum_received"].is_object() { &end["sum_received"] } else { &end["sum"] };
     let (packets, lost) = (total["packets"].as_f64(), total["lost_packets"].as_f64());
     let (packets, lost) = packets.zip(lost).ok_or("no packets")?;
-    let seconds = end["sum"]["seconds"].as_f64().filter(|s| *s > 0.0).ok_or("no time")?;
+    let seconds = |sum: &Value| sum["seconds"].as_f64().filter(|s| *s > 0.0);
+    let seconds = seconds(total).or_else(|| seconds(&end["sum"])).ok_or("no time")?;
     let size = result["start"]["test_start"]["blksize"].as_f64().or(load.size.map(|s| s as f64));
     let rate = (packets - lost) / seconds;
+    // `sum` is the sender's, but for what the receiver lost.
+    let received = end["sum_received"]["bits_per_second"].as_f64();
     figures(&[
         ("packet_rate", Some(rate)),
-        ("throughput", size.map(|s| rate * s * 8.0)),
+        ("throughput", received.or(size.map(|s| rate * s * 8.0))),
         ("lost_packets", Some(lost)),
         ("loss", (packets > 0.0).then(|| lost / packets)),
         ("jitter", total["jitter_ms"].as_f64().map(|ms| ms / 1000.0)),
     ])
 }
 
-/// `-y C`: date, source, port, destination, port, id, interval, bytes, bit/s; for UDP at the server also jitter (ms), lost,
-/// total, per cent lost, out of order.
+/// `-y C`: date, source, port, destination, port, id, interval, bytes, bit/s; for UDP also jitter (ms), lost, total, per cent
+/// lost, out of order. In the sender's own line of UDP the total is -1, or these are missing.
 fn iperf(load: &Load, client: &str, server: &str) -> Result<Figures, String> {
     let rows = |text: &str| -> Vec<Vec<String>> {
         let rows = text.lines().map(|l| l.split(',').map(Into::into).collect::<Vec<String>>());
@@ -241,27 +244,54 @@ fn iperf(load: &Load, client: &str, server: &str) -> Result<Figures, String> {
     };
     let number = |row: &[String], i: usize| row.get(i).and_then(|c| c.trim().parse::<f64>().ok());
     if load.is_udp {
-        // The client repeats what the server reported; of several connections each has a line, and a sum without these.
-        let all: Vec<_> =
-            rows(client).into_iter().chain(rows(server)).filter(|r| r.len() >= 13).collect();
+        // The client repeats the server's line where the server could tell it; a sum of several connections has the id -1.
+        let (server, client) = (rows(server), rows(client));
+        let of_connections = |rows: &[Vec<String>]| -> Vec<Vec<String>> {
+            rows.iter().filter(|r| r[5].trim() != "-1").cloned().collect()
+        };
+        let is_received = |row: &Vec<String>| number(row, 11).is_some_and(|total| total >= 0.0);
         let mut seen = std::collections::BTreeSet::new();
-        let own = all.iter().filter(|r| {
-            r[5].trim() != "-1" && seen.insert((r[2].clone(), r[4].clone(), r[5].clone()))
-        });
-        let (mut rate, mut lost, mut total, mut count) = (0.0, 0.0, 0.0, 0);
-        for row in own.take(load.connections as usize) {
-            rate += number(row, 8).ok_or("no rate")?;
-            lost += number(row, 10).ok_or("no loss")?;
-            total += number(row, 11).ok_or("no packets")?;
-            count += 1;
+        let received: Vec<Vec<String>> = of_connections(&[client.clone(), server].concat())
+            .into_iter()
+            .filter(|row| {
+                // The order of the ends differs between the two.
+                let mut ends = [row[2].clone(), row[4].clone()];
+                ends.sort();
+                is_received(row) && seen.insert(ends)
+            })
+            .collect();
+        let sum = |rows: &[Vec<String>], i: usize| -> Option<f64> {
+            rows.iter().map(|row| number(row, i)).sum()
+        };
+        if received.is_empty() {
+            let sent: Vec<_> =
+                of_connections(&client).into_iter().filter(|r| !is_received(r)).collect();
+            if sent.len() < load.connections as usize {
+                return Err("no report of the server came".into());
+            }
+            return figures(&[("sent_throughput", sum(&sent, 8))]);
         }
-        if count == 0 {
-            return Err("no report of the server came".into());
+        if received.len() < load.connections as usize {
+            return Err(format!(
+                "reports of {} of {} connections",
+                received.len(),
+                load.connections
+            ));
         }
+        let (lost, total) = sum(&received, 10).zip(sum(&received, 11)).ok_or("no packets")?;
+        let jitter = sum(&received, 9).map(|ms| ms / 1000.0 / received.len() as f64);
+        let packet_rate = |row: &Vec<String>| {
+            let (start, end) = row[6].split_once('-')?;
+            let seconds = end.trim().parse::<f64>().ok()? - start.trim().parse::<f64>().ok()?;
+            let packets = number(row, 11)? - number(row, 10)?;
+            (seconds > 0.0).then_some(packets / seconds)
+        };
         return figures(&[
-            ("throughput", Some(rate)),
+            ("throughput", sum(&received, 8)),
+            ("packet_rate", received.iter().map(packet_rate).sum()),
             ("lost_packets", Some(lost)),
             ("loss", (total > 0.0).then(|| lost / total)),
+            ("jitter", jitter),
         ]);
     }
     // The server's own lines are what arrived; of several connections their sum without them. Whatever the client adds to what
@@ -279,11 +309,10 @@ fn iperf(load: &Load, client: &str, server: &str) -> Result<Figures, String> {
         }
     };
     // Of a server elsewhere nothing is printed here.
-    let rate = match server.is_empty() {
-        true => total(&mut client.iter())?,
-        false => total(&mut of_server.into_iter())?,
-    };
-    figures(&[("throughput", Some(rate))])
+    match server.is_empty() {
+        true => figures(&[("sent_throughput", Some(total(&mut client.iter())?))]),
+        false => figures(&[("throughput", Some(total(&mut of_server.into_iter())?))]),
+    }
 }
 
 fn nuttcp(load: &Load, client: &str, _server: &str) -> Result<Figures, String> {
@@ -307,7 +336,7 @@ fn nuttcp(load: &Load, client: &str, _server: &str) -> Result<Figures, String> {
     ])
 }
 
-/// `-P 0 -f m`. TCP_STREAM: one line, the rate last. UDP_STREAM: the sender's line (socket, size, time, sent, errors, rate)
+/// `-P 0 -f m`. TCP_STREAM: one line, the rate that the client sent at last. UDP_STREAM: the sender's line (socket, size, time, sent, errors, rate)
 /// and the receiver's (socket, time, received, rate).
 fn netperf(load: &Load, client: &str, _server: &str) -> Result<Figures, String> {
     let rows: Vec<Vec<f64>> = client
@@ -317,7 +346,7 @@ fn netperf(load: &Load, client: &str, _server: &str) -> Result<Figures, String> 
         .collect();
     if !load.is_udp {
         let rate = rows.last().and_then(|r| r.last()).ok_or("no rate")?;
-        return figures(&[("throughput", Some(rate * 1e6))]);
+        return figures(&[("sent_throughput", Some(rate * 1e6))]);
     }
     let (sender, receiver) =
         (rows.first().ok_or("no sender's line")?, rows.get(1).ok_or("no receiver's line")?);
@@ -388,33 +417,77 @@ mod tests {
         );
 
         let line = "20261122,10.0.0.1,5001,10.0.0.2,40000,3,0.0-2.0,250000,1000000";
-        assert_eq!(iperf(&load(false), line, "").unwrap()["throughput"], 1e6);
+        assert_eq!(iperf(&load(false), line, line).unwrap()["throughput"], 1e6);
         // What arrived, of all connections: iperf 2.1.8 prints no sum of them.
         let row =
             |port: u32, rate| format!("2026,10.0.0.1,5001,10.0.0.2,{port},1,0.0-2.0,9,{rate}\n");
         let two = Load { connections: 2, ..load(false) };
         let (client, server) = (row(1, 700) + &row(2, 300), row(2, 200) + &row(1, 600));
         assert_eq!(iperf(&two, &client, &server).unwrap()["throughput"], 800.0);
-        assert_eq!(iperf(&two, &client, "").unwrap()["throughput"], 1000.0);
+        // Of a server elsewhere: what was sent.
+        let sent = iperf(&two, &client, "").unwrap();
+        assert_eq!(sent, [("sent_throughput".to_owned(), 1000.0)].into());
         assert!(iperf(&two, &client, &row(1, 600)).unwrap_err().contains("1 of 2"));
         let sum = "2026,10.0.0.1,5001,10.0.0.2,0,-1,0.0-2.0,9,790\n";
         assert_eq!(iperf(&two, &client, &(server + sum)).unwrap()["throughput"], 790.0);
         let report = format!("{line}\n{line},0.010,5,1000,0.5,0\n");
         let udp = iperf(&load(true), &report, "").unwrap();
         assert_eq!((udp["throughput"], udp["lost_packets"], udp["loss"]), (1e6, 5.0, 0.005));
-        assert!(iperf(&load(true), line, "").is_err(), "the sender's own figure is none");
+        assert_eq!(
+            iperf(&load(true), line, "").unwrap(),
+            [("sent_throughput".to_owned(), 1e6)].into()
+        );
 
         let text = "megabytes=1.0 real_seconds=2.00 rate_Mbps=4.2 tx_cpu=1 rx_cpu=2 drop=10 pkt=1000 data_loss=1.0";
         let udp = nuttcp(&load(true), text, "").unwrap();
         assert_eq!((udp["throughput"], udp["packet_rate"], udp["loss"]), (4.2e6, 495.0, 0.01));
 
         assert_eq!(
-            netperf(&load(false), "131072 16384 16384 2.00 940.5\n", "").unwrap()["throughput"],
+            netperf(&load(false), "131072 16384 16384 2.00 940.5\n", "").unwrap()["sent_throughput"],
             940.5e6
         );
         let udp = netperf(&load(true), "212992 160 2.00 1000 0 0.64\n212992 2.00 900 0.57\n", "")
             .unwrap();
         assert_eq!((udp["throughput"], udp["loss"]), (0.57e6, 0.1));
+    }
+
+    /// iperf 2.1.8 prints its own line of what it sent first, with a total of -1, and repeats the server's where the
+    /// server's answer arrived. The server prints its line in any case; its ids are in another order.
+    #[test]
+    fn iperfs_figure_is_its_receivers() {
+        let row = |port: u32, id: u32, rest: &str| {
+            format!("19700101000000,198.18.0.1,{port},198.18.0.2,5001,{id},0.0-2.0,{rest}\n")
+        };
+        let client = row(7, 1, "501500,2003799,0.000,0,-1,-0.000,0")
+            + &row(8, 2, "501500,2003871,0.000,0,-1,-0.000,0");
+        let server = row(8, 1, "353500,1401209,1.034,297,1004,29.582,0")
+            + &row(7, 2, "361000,1429509,1.667,283,1005,28.159,0");
+        let two = Load { connections: 2, ..load(true) };
+        let found = iperf(&two, &client, &server).unwrap();
+        assert_eq!((found["throughput"], found["lost_packets"]), (2_830_718.0, 580.0));
+        assert_eq!((found["loss"], found["packet_rate"]), (580.0 / 2009.0, 1429.0 / 2.0));
+        assert!((found["jitter"] - 0.001_350_5).abs() < 1e-9);
+        // Repeated by the client, whoever comes first in it.
+        let repeated = client.clone() + &server.replace("198.18.0.1", "x");
+        assert_eq!(iperf(&two, &repeated, &server).unwrap(), found);
+        assert_eq!(iperf(&two, &repeated, "").unwrap(), found);
+        let sent = iperf(&two, &client, "").unwrap();
+        assert_eq!(sent, [("sent_throughput".to_owned(), 4_007_670.0)].into());
+        let one = server.lines().next().unwrap();
+        assert!(iperf(&two, &client, one).unwrap_err().contains("1 of 2"));
+    }
+
+    /// As iperf3 3.12 tells it: `sum` has the sender's bytes beside the receiver's losses.
+    #[test]
+    fn iperf3s_figure_is_its_receivers() {
+        let text = r#"{"start":{"test_start":{"blksize":500}},"end":{
+            "sum":{"seconds":2.0,"bytes":500000,"bits_per_second":2e6,"jitter_ms":0.5,"lost_packets":296,"packets":1000},
+            "sum_sent":{"seconds":2.0,"bytes":500000,"bits_per_second":2e6,"lost_packets":0,"packets":1000},
+            "sum_received":{"seconds":2.5,"bytes":352000,"bits_per_second":1126400.0,"jitter_ms":0.5,
+                "lost_packets":296,"packets":1000}}}"#;
+        let found = iperf3(&load(true), text, "").unwrap();
+        assert_eq!((found["throughput"], found["loss"]), (1_126_400.0, 0.296));
+        assert_eq!((found["packet_rate"], found["jitter"]), (704.0 / 2.5, 0.0005));
     }
 
     #[test]

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::record::Status;
+use crate::plan::Transport;
+use crate::record::{Record, Status};
 use crate::units::Seed;
 
 /// The schema name.
@@ -17,6 +18,8 @@ pub const EXPERIMENT_SCHEMA: &str = "weir.experiment/1";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
+    /// Done, with nothing expected of it.
+    Done,
     /// Done, and all that was expected came true.
     Passed,
     /// The tool or the host was the limit, or the confidence interval still spans the bound: neither passed nor failed.
@@ -30,15 +33,16 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// The worse of two: an error, then failed, inconclusive, passed. What was skipped says nothing.
+    /// The worse of two: an error, then failed, inconclusive, passed, done. What was skipped says nothing.
     #[must_use]
     pub fn and(self, other: Outcome) -> Outcome {
         let rank = |o| match o {
             Outcome::Skipped => 0,
-            Outcome::Passed => 1,
-            Outcome::Inconclusive => 2,
-            Outcome::Failed => 3,
-            Outcome::Error => 4,
+            Outcome::Done => 1,
+            Outcome::Passed => 2,
+            Outcome::Inconclusive => 3,
+            Outcome::Failed => 4,
+            Outcome::Error => 5,
         };
         if rank(other) > rank(self) { other } else { self }
     }
@@ -150,8 +154,12 @@ pub struct RunRef {
     /// The tool that ran; absent for Weir.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// Its metrics, in SI units. What was not measured is absent.
+    /// Its metrics, in SI units. What was not measured is absent. Of a tool that reports what it sent and not what arrived,
+    /// the rate is `sent_throughput`.
     pub metrics: BTreeMap<String, f64>,
+    /// How its datagrams crossed the path; absent for TCP and where none arrived.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub crossing: Option<Crossing>,
     /// Codes of its warnings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
@@ -173,6 +181,47 @@ pub struct RunRef {
     /// It was cut short by what ended the experiment or its step; it is made again where the experiment is gone on with.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut: bool,
+}
+
+/// How datagrams crossed the path. Rates of coalesced and per-packet runs are not comparable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Crossing {
+    /// Each datagram crossed on its own.
+    PerPacket,
+    /// Super-packets of several datagrams reached the receiver (GSO, GRO).
+    Coalesced,
+    /// Some runs, or some flows of a run, one way and some the other.
+    Mixed,
+}
+
+impl Crossing {
+    /// How the datagrams of a run crossed, by what reached the receivers' sockets.
+    #[must_use]
+    pub fn of(record: &Record) -> Option<Crossing> {
+        let udp = record.flows.iter().filter(|f| f.transport == Transport::Udp);
+        Crossing::all(udp.map(|f| match f.receiver.as_ref()?.crossing.as_deref()? {
+            "merged" => Some(Crossing::Coalesced),
+            _ => Some(Crossing::PerPacket),
+        }))
+    }
+
+    /// That of several; absent where none has one.
+    #[must_use]
+    pub fn all(each: impl IntoIterator<Item = Option<Crossing>>) -> Option<Crossing> {
+        let known = each.into_iter().flatten();
+        known.reduce(|all, one| if all == one { all } else { Crossing::Mixed })
+    }
+
+    /// The word for it in tables.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Crossing::PerPacket => "per-packet",
+            Crossing::Coalesced => "coalesced",
+            Crossing::Mixed => "mixed",
+        }
+    }
 }
 
 /// When the first packet of a test that starts together with others arrived.
@@ -218,12 +267,52 @@ pub struct Point {
     pub cut: u64,
     /// Each metric over its repetitions, in SI units.
     pub metrics: BTreeMap<String, Summary>,
+    /// How the datagrams of its runs crossed the path; absent for TCP and where none arrived.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub crossing: Option<Crossing>,
     /// What came of a precision that was asked for; absent where a number of runs was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub precision: Option<Precision>,
     /// What others published for the like.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<PublishedFigure>,
+}
+
+/// Payload rate at the receiver.
+const THROUGHPUT: &str = "throughput";
+/// Payload rate at the sender.
+const SENT_THROUGHPUT: &str = "sent_throughput";
+
+impl StepOutcome {
+    /// The metrics of its points, those that people look for first. In a comparison the rates of tools that report only what
+    /// they sent stand with the throughput of the others ([`StepOutcome::sent_instead`]).
+    #[must_use]
+    pub fn metric_names(&self) -> Vec<&str> {
+        let mut out: Vec<&str> = vec![];
+        for name in self.points.iter().flat_map(|p| p.metrics.keys()) {
+            let name = match name.as_str() {
+                SENT_THROUGHPUT if self.is_comparison() => THROUGHPUT,
+                name => name,
+            };
+            if !out.contains(&name) {
+                out.push(name);
+            }
+        }
+        let order = [THROUGHPUT, "packet_rate", "loss", "jitter"];
+        out.sort_by_key(|n| order.iter().position(|o| o == n).unwrap_or(order.len()));
+        out
+    }
+
+    /// What stands in the place of a point's throughput, in a comparison: the rate sent, of a tool that reports no other.
+    #[must_use]
+    pub fn sent_instead<'p>(&self, point: &'p Point, metric: &str) -> Option<&'p Summary> {
+        let is_absent = metric == THROUGHPUT && !point.metrics.contains_key(THROUGHPUT);
+        point.metrics.get(SENT_THROUGHPUT).filter(|_| is_absent && self.is_comparison())
+    }
+
+    fn is_comparison(&self) -> bool {
+        self.action == "compare"
+    }
 }
 
 /// What came of a precision at one point: Stein's two stages (1945), by one metric.

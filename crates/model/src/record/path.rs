@@ -52,10 +52,29 @@ record! {
 record! {
     /// An emulator's part in a run.
     ImpairmentUse {
-        /// What was asked of it.
+        /// The configuration with its seed: the one in force when the run ended.
         config: Impairment,
-        /// What each of its flows saw, in each direction.
+        /// Configurations that came into force during the run; absent for none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        changes: Option<u64>,
+        /// The side of the emulator that the client is on: `a`, so that the run's forward direction is A to B, or `b`; absent
+        /// where that is unknown.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        client_side: Option<String>,
+        /// What each of its flows counted during the run, in each direction.
         flows: Vec<ImpairedFlow>,
+    }
+}
+
+impl ImpairmentUse {
+    /// The run's direction of packets in a direction of the emulator; absent where the client's side is unknown.
+    #[must_use]
+    pub fn direction_of_run(&self, of_emulator: Direction) -> Option<Direction> {
+        match self.client_side.as_deref() {
+            Some("a") => Some(of_emulator),
+            Some("b") => Some(of_emulator.opposite()),
+            _ => None,
+        }
     }
 }
 

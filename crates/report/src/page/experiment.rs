@@ -66,13 +66,13 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
         }
         if let Some(reason) = &step.reason {
             let severity = match step.outcome {
-                Outcome::Passed | Outcome::Skipped => Severity::Info,
+                Outcome::Done | Outcome::Passed | Outcome::Skipped => Severity::Info,
                 Outcome::Inconclusive => Severity::Warning,
                 Outcome::Failed | Outcome::Error => Severity::Error,
             };
             let code = match (step.interrupted, step.outcome) {
                 (true, Outcome::Inconclusive) => "interrupted",
-                (_, Outcome::Passed) => "note",
+                (_, Outcome::Done | Outcome::Passed) => "note",
                 (_, outcome) => word(outcome),
             };
             notice(severity, code, name, reason.clone());
@@ -116,7 +116,6 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
         0 => String::new(),
         again => format!("{again} of them were disturbed and made again"),
     };
-    let is_judged = all.iter().any(|(_, s)| !s.expectations.is_empty());
     Document {
         title: experiment.title.clone().unwrap_or_else(|| experiment.name.clone()),
         subtitle: format!(
@@ -127,12 +126,12 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
             counted(runs, "run")
         ),
         passed: match experiment.outcome {
-            Outcome::Passed => is_judged.then_some(true),
+            Outcome::Passed => Some(true),
             Outcome::Failed => Some(false),
             _ => None,
         },
         headlines: vec![
-            Headline::new("Outcome", Some(whole(experiment, is_judged)), ""),
+            Headline::new("Outcome", Some(whole(experiment)), ""),
             Headline::new("Runs", Some(runs.to_string()), &again),
         ],
         notices,
@@ -155,18 +154,14 @@ fn beginning(command: &[String], id: &str) -> Block {
     Block::Command(super::run::command(command))
 }
 
-/// The same, where nothing may have been expected: then nothing was passed.
-fn whole(experiment: &Experiment, is_judged: bool) -> String {
-    let word = done(experiment.outcome, is_judged);
+/// The verdict, with an interruption.
+fn whole(experiment: &Experiment) -> String {
+    let word = word(experiment.outcome);
     match (experiment.status, experiment.outcome) {
         (Status::Interrupted, Outcome::Inconclusive) => "interrupted".into(),
         (Status::Interrupted, _) => format!("{word}, interrupted"),
         _ => word.into(),
     }
-}
-
-fn done(outcome: Outcome, is_judged: bool) -> &'static str {
-    if outcome == Outcome::Passed && !is_judged { "done" } else { word(outcome) }
 }
 
 /// A text; nothing is no text.
@@ -176,6 +171,7 @@ fn words(text: String) -> Cell {
 
 fn word(outcome: Outcome) -> &'static str {
     match outcome {
+        Outcome::Done => "done",
         Outcome::Passed => "passed",
         Outcome::Inconclusive => "inconclusive",
         Outcome::Failed => "failed",
@@ -206,7 +202,7 @@ fn expectations(steps: &[(String, &StepOutcome)]) -> Grid {
             let reason = step.reason.clone().unwrap_or_default();
             let outcome = match (step.interrupted, step.outcome) {
                 (true, Outcome::Inconclusive) => "interrupted",
-                (_, outcome) => done(outcome, false),
+                (_, outcome) => word(outcome),
             };
             let outcome = Cell::Text(outcome.into());
             grid.row([
@@ -246,19 +242,6 @@ fn suffix(quantity: Quantity) -> &'static str {
     }
 }
 
-fn metrics(step: &StepOutcome) -> Vec<&str> {
-    let mut out: Vec<&str> = vec![];
-    for name in step.points.iter().flat_map(|p| p.metrics.keys()) {
-        if !out.contains(&name.as_str()) {
-            out.push(name);
-        }
-    }
-    // What people look for comes first.
-    let order = ["throughput", "packet_rate", "loss", "jitter"];
-    out.sort_by_key(|n| order.iter().position(|o| o == n).unwrap_or(order.len()));
-    out
-}
-
 /// The name of a variance's column: it has the square of the unit, without a prefix.
 fn variance(quantity: Quantity) -> &'static str {
     match quantity {
@@ -279,7 +262,7 @@ fn blocks(step: &StepOutcome, number: usize) -> Vec<Block> {
     if !charts.is_empty() {
         out.push(Block::Figures(charts));
     }
-    for name in metrics(step) {
+    for name in step.metric_names() {
         out.push(Block::Grid(table(step, name)));
     }
     if !step.found.is_empty() {
@@ -300,6 +283,7 @@ fn blocks(step: &StepOutcome, number: usize) -> Vec<Block> {
     }
     if step.points.is_empty() && step.found.is_empty() {
         let with: Vec<_> = step.runs.iter().filter(|r| !r.metrics.is_empty()).collect();
+        let has_crossing = with.iter().any(|r| r.crossing.is_some());
         let mut names: Vec<&str> = vec![];
         for name in with.iter().flat_map(|r| r.metrics.keys()) {
             if !names.contains(&name.as_str()) {
@@ -309,10 +293,13 @@ fn blocks(step: &StepOutcome, number: usize) -> Vec<Block> {
         if !names.is_empty() {
             let mut columns = vec![Column::text("Run")];
             columns.extend(names.iter().map(|n| Column::figures(n, quantity(n))));
+            columns.extend(has_crossing.then(|| Column::text("Crossing")));
             let mut grid = Grid::new("Runs", columns);
             for run in with {
                 let mut row = vec![Cell::code(run.id.as_deref().unwrap_or_default())];
                 row.extend(names.iter().map(|n| figure(run.metrics.get(*n).copied())));
+                let crossing = || words(run.crossing.map_or(String::new(), |c| c.word().into()));
+                row.extend(has_crossing.then(crossing));
                 grid.row(row);
             }
             out.push(Block::Grid(grid));
@@ -342,6 +329,7 @@ fn table(step: &StepOutcome, metric: &str) -> Grid {
     columns.push(Column::figures("Runs", Quantity::Count));
     columns.push(Column::figures("Disturbed", Quantity::Count));
     columns.push(Column::figures("Failed", Quantity::Count));
+    columns.push(Column::text("Crossing"));
     columns.push(Column::text("Published"));
     let has_failed = step.points.iter().any(|p| p.failed > 0);
     let mut grid = Grid::new(metric, columns);
@@ -352,7 +340,10 @@ fn table(step: &StepOutcome, metric: &str) -> Grid {
             .iter()
             .map(|axis| Cell::Text(point.at.get(axis).cloned().unwrap_or_default()))
             .collect();
-        row.push(figure(summary.map(|s| s.mean)));
+        row.push(match step.sent_instead(point, metric) {
+            Some(sent) => Cell::Text(format!("{} sent", kind.format(sent.mean))),
+            None => figure(summary.map(|s| s.mean)),
+        });
         row.push(figure(summary.and_then(|s| Some(s.interval?.low))));
         row.push(figure(summary.and_then(|s| Some(s.interval?.high))));
         row.push(figure(summary.and_then(|s| s.deviation)));
@@ -362,6 +353,7 @@ fn table(step: &StepOutcome, metric: &str) -> Grid {
         row.push(Cell::Figure(point.runs as f64));
         row.push(Cell::Figure(point.disturbed as f64));
         row.push(figure(has_failed.then_some(point.failed as f64)));
+        row.push(words(point.crossing.map_or(String::new(), |c| c.word().into())));
         let of_metric = point.published.iter().filter(|f| f.metric == metric);
         row.push(words(published(of_metric)));
         grid.row(row);
@@ -447,7 +439,7 @@ fn figures(step: &StepOutcome, number: usize) -> Vec<Figure> {
     };
     let across = step.axes.iter().find(|a| numeric(a));
     let mut out = vec![];
-    for metric in metrics(step) {
+    for metric in step.metric_names() {
         let kind = quantity(metric);
         let key = format!("{}{}", metric.replace([' ', '.'], "_"), suffix(kind));
         let y = Axis::new(metric, &key, kind);
@@ -488,6 +480,9 @@ fn figures(step: &StepOutcome, number: usize) -> Vec<Figure> {
             if let Some(interval) = summary.interval {
                 drawn = drawn.between(interval.low, interval.high);
             }
+            // Rates of coalesced and per-packet runs are not comparable.
+            let crossing = point.crossing.map_or(String::new(), |c| format!(" ({})", c.word()));
+            let name = if name.is_empty() { metric.to_owned() } else { name } + &crossing;
             match series.iter_mut().find(|(n, _)| *n == name) {
                 Some((_, points)) => points.push(drawn),
                 None => series.push((name, vec![drawn])),
@@ -495,7 +490,6 @@ fn figures(step: &StepOutcome, number: usize) -> Vec<Figure> {
         }
         for (name, mut points) in series {
             points.sort_by(|a, b| a.x.total_cmp(&b.x));
-            let name = if name.is_empty() { metric.to_owned() } else { name };
             let series = match across {
                 Some(_) => Series::curve(name),
                 None => Series::new(name, Mark::Bars),
@@ -672,6 +666,49 @@ mod tests {
         .unwrap();
         experiment.steps.push(step);
         experiment
+    }
+
+    /// A rate that was sent does not pass for one that arrived, nor a coalesced one for a per-packet one.
+    #[test]
+    fn what_a_rate_is_of_is_in_its_row_and_its_series() {
+        use weir_model::experiment::{Crossing, Point};
+        let mut step = StepOutcome { action: "compare".into(), ..sweep(&["tool"], &[]) };
+        let point = |tool: &str, metric: &str, crossing| Point {
+            at: [("tool".to_owned(), tool.to_owned())].into(),
+            runs: 1,
+            crossing: Some(crossing),
+            metrics: [(metric.to_owned(), Summary { count: 1, mean: 1e7, ..Summary::default() })]
+                .into(),
+            ..Point::default()
+        };
+        step.points = vec![
+            point("weir", "throughput", Crossing::Coalesced),
+            point("iperf", "sent_throughput", Crossing::PerPacket),
+        ];
+        let grid = table(&step, "throughput");
+        let cell = |row: usize, head: &str| {
+            let at = grid.columns.iter().position(|c| c.head == head).unwrap();
+            grid.rows[row][at].clone()
+        };
+        assert_eq!(cell(0, "Mean"), Cell::Figure(1e7));
+        assert_eq!(
+            cell(1, "Mean"),
+            Cell::Text(format!("{} sent", Quantity::BitsPerSecond.format(1e7)))
+        );
+        assert_eq!(cell(0, "Crossing"), Cell::Text("coalesced".into()));
+        assert_eq!(cell(1, "Crossing"), Cell::Text("per-packet".into()));
+        let drawn = figures(&step, 0);
+        let series: Vec<&str> = drawn[0].series.iter().map(|s| s.name.as_str()).collect();
+        assert_eq!((drawn.len(), series), (1, vec!["throughput (coalesced)"]));
+    }
+
+    /// Nothing was expected, and nothing was passed.
+    #[test]
+    fn an_experiment_without_expectations_is_done() {
+        let done = Experiment { outcome: Outcome::Done, ..experiment(sweep(&[], &[])) };
+        let page = of_experiment(&done);
+        assert_eq!(page.passed, None);
+        assert_eq!(page.headlines[0].value.as_deref(), Some("done"));
     }
 
     /// As the text counts them: of the runs that count, not of those that were made again or failed.

@@ -507,7 +507,8 @@ pub(super) fn realised_measured(record: &Record) -> Option<Grid> {
     };
     for direction in DIRECTIONS {
         let busy = |f: &&weir_model::record::ImpairedFlow| {
-            f.direction == direction && f.counters.get("received_packets").copied().unwrap_or(0) > 0
+            used.direction_of_run(f.direction) == Some(direction)
+                && f.counters.get("received_packets").copied().unwrap_or(0) > 0
         };
         let mut flows = used.flows.iter().filter(busy);
         let (Some(flow), None) = (flows.next(), flows.next()) else { continue };

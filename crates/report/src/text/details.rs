@@ -8,8 +8,10 @@ mod sending;
 mod times;
 
 use weir_model::counted;
-use weir_model::plan::Transport;
-use weir_model::record::{Flow, LossLedger, Receiver, Record, Triangulation};
+use weir_model::plan::{Direction, Transport};
+use weir_model::record::{
+    Flow, ImpairedFlow, ImpairmentUse, LossLedger, Receiver, Record, Triangulation,
+};
 
 use arrivals::{arrivals, loss, packets, verified};
 use host::{clocks, cpu, link};
@@ -88,6 +90,9 @@ pub(super) fn details(record: &Record, options: &TextOptions) -> String {
     cpu(&mut items, record);
     link(&mut items, record);
     clocks(&mut items, record);
+    if let Some(used) = &record.impairment {
+        emulator(&mut items, used);
+    }
     if let Some(ledger) = &record.loss_ledger {
         loss_ledger(&mut items, ledger);
     }
@@ -95,6 +100,43 @@ pub(super) fn details(record: &Record, options: &TextOptions) -> String {
         triangulation(&mut items, joined);
     }
     items.out
+}
+
+/// The laws that the packets met, and what they did to all packets of the emulator's flow: other traffic is included.
+fn emulator(items: &mut Items, used: &ImpairmentUse) {
+    let counter = |flow: &ImpairedFlow, name: &str| flow.counters.get(name).copied().unwrap_or(0);
+    let busy = || used.flows.iter().filter(|f| counter(f, "received_packets") > 0);
+    let few = if items.options.verbose { usize::MAX } else { FLOWS_DETAILED };
+    let mut label = "Emulator";
+    for flow in busy().take(few) {
+        let way = if flow.direction == Direction::Forward { "A to B" } else { "B to A" };
+        let mut text = format!(
+            "{}, {way}: {}: {}",
+            flow.name,
+            flow.asked,
+            counted(counter(flow, "received_packets"), "packet")
+        );
+        for (name, word) in [
+            ("lost_packets", "lost"),
+            ("queue_dropped_packets", "tail-dropped"),
+            ("unplanned_dropped_packets", "dropped unplanned"),
+            ("duplicated_packets", "duplicated"),
+            ("modified_packets", "corrupted"),
+            ("reordered_packets", "reordered"),
+        ] {
+            match counter(flow, name) {
+                0 => {}
+                n => text += &format!(", {n} {word}"),
+            }
+        }
+        items.item(label, &text);
+        label = "";
+    }
+    let left = busy().count().saturating_sub(few);
+    if left > 0 {
+        items.item("", &format!("and {}", counted(left, "further flow")));
+    }
+    items.item(label, &format!("seed {}", used.config.seed));
 }
 
 fn receivers(flows: &[Flow]) -> impl Iterator<Item = (&Flow, &Receiver)> {
@@ -171,4 +213,33 @@ fn loss_ledger(items: &mut Items, ledger: &LossLedger) {
     }
     table.row(["not placed", "", &ledger.remainder_packets.to_string(), "", ""]);
     items.out += &table.render(&Style::PLAIN);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_emulator_on_the_path_is_told_with_its_laws_counts_and_seed() {
+        let flow = |direction, received: u64, lost: u64| ImpairedFlow {
+            name: "voice".into(),
+            direction,
+            asked: "loss 10%".into(),
+            counters: [("received_packets", received), ("lost_packets", lost)]
+                .map(|(name, n)| (name.to_owned(), n))
+                .into(),
+            ..ImpairedFlow::default()
+        };
+        let mut used = ImpairmentUse {
+            flows: vec![flow(Direction::Forward, 40, 3), flow(Direction::Reverse, 0, 0)],
+            ..ImpairmentUse::default()
+        };
+        used.config.seed.0 = 9;
+        let record = Record { impairment: Some(used), ..Record::default() };
+        let told = details(&record, &TextOptions::default());
+        for wanted in ["voice, A to B", "loss 10%", "40 packets, 3 lost", "seed 0x9"] {
+            assert!(told.contains(wanted), "{wanted}: {told}");
+        }
+        assert!(!told.contains("B to A"), "a flow without packets: {told}");
+    }
 }

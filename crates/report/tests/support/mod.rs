@@ -701,6 +701,8 @@ pub(crate) fn everything() -> Record {
     };
     record.impairment = Some(ImpairmentUse {
         config: Default::default(),
+        changes: None,
+        client_side: Some("a".into()),
         flows: vec![
             impaired(Direction::Forward, "loss 0.1%, delay 40ms", 12),
             impaired(Direction::Reverse, "delay 1ms", 0),

@@ -1289,6 +1289,8 @@ export interface components {
         };
         /** @description Other tools over the same path. */
         CompareStep: {
+            /** @description Weir may send and receive UDP in super-packets (GSO, GRO). Default: each datagram by itself, as the other tools do. */
+            coalesced?: boolean;
             /** @description Sending host. */
             from?: string | null;
             /**
@@ -1540,6 +1542,8 @@ export interface components {
             /** @description The other side. */
             remote?: components["schemas"]["CpuEnd"] | null;
         };
+        /** @description How datagrams crossed the path. Rates of coalesced and per-packet runs are not comparable. */
+        Crossing: "per-packet" | "coalesced" | "mixed";
         /** @description How data ports are had (design: one port by default). */
         DataPorts: "auto" | "shared" | "dedicated" | "range";
         /** @description A distribution of delays. A percentile q is absent below 10/(1−q) samples. */
@@ -3053,7 +3057,17 @@ export interface components {
         /** @description An emulator's part in a run. */
         ImpairmentUse: {
             /**
-             * @description What was asked of it.
+             * Format: uint64
+             * @description Configurations that came into force during the run; absent for none.
+             */
+            changes?: number | null;
+            /**
+             * @description The side of the emulator that the client is on: `a`, so that the run's forward direction is A to B, or `b`; absent
+             *     where that is unknown.
+             */
+            client_side?: string | null;
+            /**
+             * @description The configuration with its seed: the one in force when the run ended.
              * @default {
              *       "schema": "weir.impair/1",
              *       "seed": "0x0"
@@ -3061,7 +3075,7 @@ export interface components {
              */
             config: components["schemas"]["Impairment"];
             /**
-             * @description What each of its flows saw, in each direction.
+             * @description What each of its flows counted during the run, in each direction.
              * @default []
              */
             flows: components["schemas"]["ImpairedFlow"][];
@@ -3647,7 +3661,7 @@ export interface components {
             profile?: string | null;
         };
         /** @description What to think of an expectation, a step or a whole experiment. */
-        Outcome: "passed" | "inconclusive" | "failed" | "error" | "skipped";
+        Outcome: "done" | "passed" | "inconclusive" | "failed" | "error" | "skipped";
         /** @description Whether there is a page. */
         PageState: {
             /** @description The page is in this program. */
@@ -3743,6 +3757,8 @@ export interface components {
             at: {
                 [key: string]: string;
             };
+            /** @description How the datagrams of its runs crossed the path; absent for TCP and where none arrived. */
+            crossing?: components["schemas"]["Crossing"] | null;
             /**
              * Format: uint64
              * @description Those of the failed that were cut short by what ended the experiment or the step; absent for none.
@@ -4535,6 +4551,8 @@ export interface components {
             at?: {
                 [key: string]: string;
             };
+            /** @description How its datagrams crossed the path; absent for TCP and where none arrived. */
+            crossing?: components["schemas"]["Crossing"] | null;
             /** @description It was cut short by what ended the experiment or its step; it is made again where the experiment is gone on with. */
             cut?: boolean;
             /** @description Tool or host shaped the figures: the warnings tell how. */
@@ -4545,7 +4563,10 @@ export interface components {
             first_packet?: components["schemas"]["FirstPacket"] | null;
             /** @description The run's id; absent where a test gave no record. */
             id?: string | null;
-            /** @description Its metrics, in SI units. What was not measured is absent. */
+            /**
+             * @description Its metrics, in SI units. What was not measured is absent. Of a tool that reports what it sent and not what arrived,
+             *     the rate is `sent_throughput`.
+             */
             metrics: {
                 [key: string]: number;
             };

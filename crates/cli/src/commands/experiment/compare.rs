@@ -48,6 +48,9 @@ pub(crate) struct CompareArgs {
     /// TCP maximum segment size
     #[arg(short = 'M', long, value_name = "BYTES")]
     pub(super) set_mss: Option<u32>,
+    /// Let Weir send and receive UDP in super-packets (GSO, GRO) [default: each datagram by itself, as the other tools do]
+    #[arg(long)]
+    coalesced: bool,
     /// Connections, 1 to 128 [default: 1]
     #[arg(short = 'P', long, value_name = "N", value_parser = whole(1_u32..=128))]
     pub(super) parallel: Option<u32>,
@@ -111,6 +114,7 @@ pub(crate) fn run(args: CompareArgs, command: &[OsString]) -> Result<i32, CliErr
         tools: args.tools,
         over: args.over,
         with,
+        coalesced: args.coalesced,
         runs: Some(args.runs),
         ..CompareStep::default()
     };

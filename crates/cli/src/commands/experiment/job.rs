@@ -333,7 +333,7 @@ fn exit_code(experiment: &Experiment, stop: &Stop) -> i32 {
         return stop.reason().unwrap_or(StopReason::Interrupted).exit_code();
     }
     match experiment.outcome {
-        Outcome::Passed | Outcome::Skipped => 0,
+        Outcome::Done | Outcome::Passed | Outcome::Skipped => 0,
         Outcome::Failed => 1,
         Outcome::Inconclusive => 5,
         Outcome::Error => 3,

@@ -161,6 +161,7 @@ pub(crate) fn repeated(args: TestArgs, command: &[OsString]) -> Result<i32, CliE
         (output.logfile.is_some(), "--logfile"),
         (!output.label.is_empty(), "--label"),
         (output.timestamps.is_some(), "--timestamps"),
+        (output.emulator.is_some(), "--emulator"),
     ];
     if let Some((_, flag)) = refused.iter().find(|(given, _)| *given) {
         return Err(CliError::flag(flag, "given with --runs", "one run"));

@@ -66,11 +66,12 @@ pub(super) fn told(happening: &Happening<'_>, json: bool) {
             let at: Vec<String> = run.at.iter().map(|(n, v)| format!("{n}={v}")).collect();
             let figure = match &run.error {
                 Some(error) => error.clone(),
-                None => ["throughput", "loss"]
+                None => ["throughput", "sent_throughput", "loss"]
                     .iter()
                     .filter_map(|n| {
                         Some(format!("{n} {}", text::unit_of(n).show(*run.metrics.get(*n)?)))
                     })
+                    .chain(run.crossing.map(|c| c.word().to_owned()))
                     .collect::<Vec<_>>()
                     .join(", "),
             };

@@ -221,7 +221,7 @@ fn is_alive(name: &str) -> bool {
 }
 
 /// Control sockets that someone listens on; those left by the dead are removed.
-pub(super) fn running(directory: &Path) -> Result<Vec<PathBuf>, CliError> {
+pub(crate) fn running(directory: &Path) -> Result<Vec<PathBuf>, CliError> {
     let mut alive = Vec::new();
     for entry in std::fs::read_dir(directory).map_err(CliError::io("read", directory))? {
         let path = entry.map_err(CliError::io("read", directory))?.path();

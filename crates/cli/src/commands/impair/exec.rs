@@ -23,6 +23,7 @@ use super::outward::Outward;
 use super::spawn::{KILL, Spawned, TERMINATE, tell};
 use super::{outward, relay, spawn};
 use crate::app::note;
+use crate::emulated::OF_COMMAND;
 use crate::engine::StopReason;
 use crate::error::CliError;
 use crate::signals;
@@ -111,6 +112,9 @@ pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
     }
     let mut command = lab.command("a", program)?;
     command.args(words).env("WEIR_HOST", b.ipv4.to_string());
+    if let Some(socket) = emulator.head.lines().find_map(|l| l.strip_prefix("control socket ")) {
+        command.env(OF_COMMAND, socket);
+    }
     let resolver = resolver(&mut command, &outward, names, text, b.ipv4)?;
     if let Ok(reason) = told.try_recv() {
         drop((relay, outward));

@@ -4,6 +4,7 @@
 mod args;
 mod capture;
 mod control;
+pub(crate) use control::running;
 mod datagrams;
 mod exec;
 pub(crate) mod files;

@@ -299,6 +299,13 @@ pub(crate) struct OutputArgs {
     /// Write one entry for each packet received to this file (weir.packets/1)
     #[arg(long, value_name = "FILE")]
     pub(crate) packet_log: Option<PathBuf>,
+    /// Control socket of an emulator on the path: its laws, counters and drops are stored with the result
+    /// [default: the emulator of the lab that this program runs in]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) emulator: Option<PathBuf>,
+    /// The side of that emulator that this host is on: a or b [default: found by its counters]
+    #[arg(long, value_name = "SIDE", requires = "emulator", value_parser = ["a", "b"])]
+    pub(crate) emulator_side: Option<String>,
     /// Keep a label with the result; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) label: Vec<Label>,

@@ -23,6 +23,7 @@ pub(crate) use args::TestArgs;
 use crate::app::{ErrorForm, note, tell};
 use crate::commands::impair::files::{Named, apart};
 use crate::commands::values::Cpus;
+use crate::emulated::Watched;
 use crate::engine::{self, ClientConfig, Event, Failure, Stop, StopReason};
 use crate::error::{CliError, chain};
 use crate::files;
@@ -43,6 +44,7 @@ struct Job {
     outputs: Outputs,
     identity: Identity,
     store: bool,
+    emulator: Option<Watched>,
 }
 
 /// Runs the command; errors are told here, in the form that the flags ask for.
@@ -93,6 +95,8 @@ fn prepare(args: &TestArgs, words: &[OsString]) -> Result<Option<Job>, CliError>
     let identity = Identity::new(words, labels, now, random::u64());
     let options = Options::of(&args.output);
     let outputs = Outputs::open(&args.output, options, identity.clone(), plan.clone())?;
+    let (socket, side) = (&args.output.emulator, &args.output.emulator_side);
+    let emulator = Watched::find(socket.as_deref(), side.as_deref())?;
     Ok(Some(Job {
         config: ClientConfig {
             key,
@@ -109,6 +113,7 @@ fn prepare(args: &TestArgs, words: &[OsString]) -> Result<Option<Job>, CliError>
         outputs,
         identity,
         store: !args.output.no_store,
+        emulator,
     }))
 }
 
@@ -184,6 +189,9 @@ fn execute(
     let record = record.map(|mut record| {
         job.identity.stamp(&mut record);
         kept::add_calibration(&mut record);
+        if let Some(Err(reason)) = job.emulator.take().map(|e| e.finish(&mut record)) {
+            note(&format!("warning: {reason}: its losses are not attributed"));
+        }
         record
     });
     let mut stored = false;

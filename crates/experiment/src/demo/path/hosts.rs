@@ -5,12 +5,10 @@ use std::path::PathBuf;
 use std::process::{ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use weir_emulator::Report;
 use weir_lab::{Lab, LabSpec, Topology};
 use weir_model::impairment::{Impairment, OTHER};
-use weir_model::record::{ImpairedFlow, ImpairmentUse, Lateness};
+use weir_model::record::ImpairmentUse;
 use weir_net::namespace::ChildSetup;
 use weir_wire::packets::{self, Judged, PacketLogReader};
 
@@ -242,7 +240,8 @@ impl Hosts<'_> {
             };
             let judgement = judge(case, &evidence, &conditions);
             evidence.record.triangulation = Some(judgement.triangulation());
-            evidence.record.impairment = Some(impairment_use(&emulator));
+            evidence.record.impairment =
+                Some(ImpairmentUse { client_side: Some("a".into()), ..emulator.used_since(None) });
             Box::new(Measured { evidence, emulator, conditions, judgement })
         }))
     }
@@ -329,30 +328,6 @@ impl Emulator {
         let text = text.recv_timeout(EMULATOR).map_err(failed(IMPAIR))?;
         serde_json::from_str(&text).map_err(failed(IMPAIR))
     }
-}
-
-/// The emulator's report as a record holds it.
-fn impairment_use(report: &Report) -> ImpairmentUse {
-    let flows = report.impairment.flows.iter().map(|flow| ImpairedFlow {
-        name: flow.name.clone(),
-        direction: flow.direction,
-        counters: by_name(&flow.counters),
-        asked: flow.asked.clone(),
-        realised: by_name(&flow.realised),
-        lateness: flow.lateness.as_ref().map(|late| Lateness {
-            count: late.count,
-            p50_seconds: late.p50_seconds,
-            p99_seconds: late.p99_seconds,
-            max_seconds: late.max_seconds,
-        }),
-    });
-    ImpairmentUse { config: report.impairment.config.clone(), flows: flows.collect() }
-}
-
-/// The fields of a flat structure of numbers.
-fn by_name<T: DeserializeOwned>(fields: &impl Serialize) -> BTreeMap<String, T> {
-    let value = serde_json::to_value(fields).and_then(serde_json::from_value);
-    value.unwrap_or_default()
 }
 
 fn read_log(log: &Handed) -> Result<Vec<(packets::Record, Judged)>, DemoError> {

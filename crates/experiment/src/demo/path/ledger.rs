@@ -1,17 +1,15 @@
 //! The emulator's part of the loss ledger: with its journal at hand, what it dropped as planned is placed, so that what
 //! was lost unplanned stands apart.
 
+use weir_flow::{
+    EMULATOR_PLANNED as PLANNED, EMULATOR_QUEUE as QUEUE, EMULATOR_UNPLANNED as UNPLANNED,
+};
 use weir_model::impairment::Impairment;
 use weir_model::plan::{Direction, Transport};
 use weir_model::record::LedgerRow;
 use weir_wire::packets::Kind;
 
 use super::evidence::{Evidence, damaged_are_dropped};
-
-/// Stage of what the laws asked to be lost.
-pub(super) const PLANNED: &str = "emulator planned";
-/// Stage of what the emulator lost without being asked.
-pub(super) const UNPLANNED: &str = "emulator unplanned";
 
 impl Evidence {
     /// Enters what journal and packet log know of losses into the record's ledger.
@@ -62,7 +60,7 @@ impl Evidence {
             }
             for (stage, packets, source) in [
                 (PLANNED, t.lost, "journal: loss law"),
-                (PLANNED, t.queue_dropped, "journal: queue"),
+                (QUEUE, t.queue_dropped, "journal: queue"),
                 (PLANNED, if is_dropped { t.modified } else { 0 }, "journal: checksum left wrong"),
                 (PLANNED, header, "journal and packet log: header damaged"),
                 (UNPLANNED, t.unplanned, "journal"),
@@ -98,15 +96,19 @@ mod tests {
 
     #[test]
     fn planned_drops_are_placed_and_nothing_remains() {
-        for (name, source) in [
-            ("loss", "journal: loss law (flow 1)"),
-            ("rate", "journal: queue (flow 1)"),
-            ("damage, checksums left", "journal: checksum left wrong (flow 1)"),
-            ("damage, checksums repaired", "journal and packet log: header damaged (flow 1)"),
+        for (name, stage, source) in [
+            ("loss", PLANNED, "journal: loss law (flow 1)"),
+            ("rate", QUEUE, "journal: queue (flow 1)"),
+            ("damage, checksums left", PLANNED, "journal: checksum left wrong (flow 1)"),
+            (
+                "damage, checksums repaired",
+                PLANNED,
+                "journal and packet log: header damaged (flow 1)",
+            ),
         ] {
             let ledger = evidence(name).1.record.loss_ledger.unwrap();
             let [row] = &ledger.rows[..] else { panic!("{name}: {ledger:?}") };
-            assert_eq!((row.stage.as_str(), row.source.as_str()), (PLANNED, source));
+            assert_eq!((row.stage.as_str(), row.source.as_str()), (stage, source));
             assert_eq!(row.packets as i64, ledger.missing_packets, "{name}");
             assert_eq!((row.kind.as_str(), ledger.remainder_packets), ("exact", 0));
         }

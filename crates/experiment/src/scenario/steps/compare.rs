@@ -106,7 +106,7 @@ impl<'d> Inner<'d, '_, '_> {
         let Some(tool) = TOOLS.iter().find(|t| t.name == name) else {
             let test =
                 TestStep { from: step.from.clone(), to: step.to.clone(), ..TestStep::default() };
-            let plan = own_plan(&load);
+            let plan = own_plan(&load, step.coalesced);
             // Tools come in any order, and no other one starts at a given time.
             let is_first = false;
             let one = OneRun { test: &test, plan: &plan, at, repetition, key, metrics, is_first };
@@ -134,7 +134,10 @@ impl<'d> Inner<'d, '_, '_> {
         match found {
             Ok(figures) => {
                 let wanted: Vec<String> = metrics.iter().map(ToString::to_string).collect();
-                run.metrics = figures.into_iter().filter(|(n, _)| wanted.contains(n)).collect();
+                let is_wanted = |name: &String| wanted.contains(name) || name == SENT;
+                run.metrics = figures.into_iter().filter(|(n, _)| is_wanted(n)).collect();
+                // None of them is told to use segmentation offload.
+                run.crossing = load.is_udp.then_some(Crossing::PerPacket);
             }
             Err(reason) => run.error = Some(reason),
         }
@@ -151,6 +154,8 @@ impl<'d> Inner<'d, '_, '_> {
 /// Weir among the tools, and the axis that names them.
 const WEIR: &str = "weir";
 const TOOL: &str = "tool";
+/// The rate of a tool that reports what it sent, and not what arrived.
+const SENT: &str = "sent_throughput";
 
 /// Whether a program is to be found, in the places of administrators' tools too.
 #[must_use]
@@ -245,11 +250,15 @@ fn expected(error: &weir_model::ModelError) -> String {
 }
 
 /// The plan of Weir for the load of the others.
-fn own_plan(load: &Load) -> Plan {
-    use weir_model::plan::{Connection, Transport};
+fn own_plan(load: &Load, coalesced: bool) -> Plan {
+    use weir_model::plan::{Connection, Switch, Transport};
     use weir_model::units::{BitRate, ByteSize, Span};
     let bits = load.rate.map(|r| SendRate { limit: RateLimit::Bits(BitRate(r)), burst: 1 });
+    // One datagram for each system call at either end, as the other tools have it.
+    let offload = if load.is_udp && !coalesced { Switch::Off } else { Switch::Auto };
     let connection = Connection {
+        gso: offload,
+        gro: offload,
         transport: if load.is_udp { Transport::Udp } else { Transport::Tcp },
         count: load.connections,
         payload: load.size.map(ByteSize),
@@ -259,4 +268,23 @@ fn own_plan(load: &Load) -> Plan {
         ..Connection::default()
     };
     Plan { connections: vec![connection], ..Plan::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_model::plan::Switch;
+
+    #[test]
+    fn weir_sends_datagrams_by_themselves_as_the_other_tools_do() {
+        let load =
+            |is_udp| Load { is_udp, size: None, mss: None, connections: 1, rate: None, seconds: 1 };
+        let offloads = |is_udp, coalesced| {
+            let connection = own_plan(&load(is_udp), coalesced).connections.remove(0);
+            [connection.gso, connection.gro]
+        };
+        assert_eq!(offloads(true, false), [Switch::Off; 2]);
+        assert_eq!(offloads(true, true), [Switch::Auto; 2]);
+        assert_eq!(offloads(false, false), [Switch::Auto; 2]);
+    }
 }

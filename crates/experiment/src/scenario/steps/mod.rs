@@ -9,8 +9,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use weir_model::experiment::{
-    Action, CompareStep, Metric, Outcome, Point, Published, Rule, RunRef, Scenario, SearchStep,
-    Step, StepOutcome, StopStep, SweepStep, TestStep, WaitStep, check_axes,
+    Action, CompareStep, Crossing, Metric, Outcome, Point, Published, Rule, RunRef, Scenario,
+    SearchStep, Step, StepOutcome, StopStep, SweepStep, TestStep, WaitStep, check_axes,
 };
 use weir_model::impairment::Impairment;
 use weir_model::plan::Plan;
@@ -323,7 +323,7 @@ fn begun(name: &str, action: &str) -> StepOutcome {
     StepOutcome {
         name: name.into(),
         action: action.into(),
-        outcome: Outcome::Passed,
+        outcome: Outcome::Done,
         reason: None,
         seconds: 0.0,
         runs: vec![],

@@ -217,6 +217,7 @@ impl<'d> Inner<'d, '_, '_> {
                 peer_lost: here.iter().filter(|r| r.peer_lost).count() as u64,
                 cut: here.iter().filter(|r| r.cut).count() as u64,
                 metrics: summaries(whole(), intervals.clone()),
+                crossing: Crossing::all(whole().map(|r| r.crossing)),
                 precision: None,
                 published: vec![],
                 at,

@@ -157,6 +157,7 @@ fn sums(steps: &[StepOutcome]) -> Vec<RunRef> {
         out.push(RunRef {
             repetition,
             metrics,
+            crossing: Crossing::all(runs.iter().map(|r| r.crossing)),
             warnings,
             disturbed: runs.iter().any(|r| r.disturbed),
             ..RunRef::default()

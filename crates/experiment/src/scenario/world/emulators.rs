@@ -106,14 +106,35 @@ impl World<'_> {
         if !self.lab_server_is_there(self.answering(to)) {
             return None;
         }
-        let in_middle = |name: &&String| {
-            let spec = self.scenario.emulators.get(*name);
-            spec.is_some_and(|s| s.interfaces.is_none() && s.control_socket.is_none())
-        };
+        let in_middle =
+            |name: &&String| self.scenario.emulators.get(*name).is_some_and(is_in_middle);
         self.emulators.iter().filter(|(name, _)| in_middle(name)).find_map(|(name, emulator)| {
             let loses = emulator.loses.lock().unwrap_or_else(|e| e.into_inner()).clone()?;
             Some(format!("emulator {name}: {loses}"))
         })
+    }
+
+    /// The emulator that tests from a host are sent through: the one in the middle of the lab, with the host's side of it,
+    /// else the only one. Of several elsewhere none is known to be on the path.
+    pub(in crate::scenario) fn emulator_of_tests(
+        &self,
+        from: Option<&str>,
+    ) -> Option<(&Path, Option<&str>)> {
+        let socket = |name: &String| self.emulators.get(name).map(|e| e.socket.as_path());
+        let specs = &self.scenario.emulators;
+        if let Some((name, _)) = specs.iter().find(|(_, spec)| is_in_middle(spec)) {
+            let side = match from {
+                None | Some("a") => Some("a"),
+                Some("b") => Some("b"),
+                // This machine and others have no way through the lab's middle.
+                _ => return None,
+            };
+            return Some((socket(name)?, side));
+        }
+        match specs.keys().collect::<Vec<_>>()[..] {
+            [name] => Some((socket(name)?, None)),
+            _ => None,
+        }
     }
 
     /// The counters of an emulator.
@@ -143,6 +164,11 @@ impl World<'_> {
             ScenarioError::program(name.unwrap_or("emulator"), "there is no such emulator")
         })
     }
+}
+
+/// Whether an emulator is between the hosts of the lab.
+fn is_in_middle(spec: &EmulatorSpec) -> bool {
+    spec.interfaces.is_none() && spec.control_socket.is_none()
 }
 
 /// So much loss keeps connections from coming about, or ends them. Per cent.

@@ -96,6 +96,7 @@ impl World<'_> {
             labels: &job.labels,
             no_store: self.options.no_store || !job.is_kept,
             control_socket: job.socket.as_deref(),
+            emulator: self.emulator_of_tests(job.from.as_deref()),
             start_at_ns: job.start_at_ns,
             threads: Some(&job.threads),
         };

@@ -317,6 +317,9 @@ pub struct CompareStep {
     /// Fixed parameters of the same names.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub with: BTreeMap<String, Value>,
+    /// Weir may send and receive UDP in super-packets (GSO, GRO). Default: each datagram by itself, as the other tools do.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub coalesced: bool,
     /// Repetitions. Default 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runs: Option<u32>,

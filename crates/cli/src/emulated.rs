@@ -1,0 +1,128 @@
+//! The emulator on the path of a test: watched while the test runs, its laws, counters and drops stored in the record.
+//!
+//! A test in a host of a lab finds the emulator in the lab's middle by itself, and one in a command of `weir impair exec` that
+//! command's emulator; one elsewhere is named by `--emulator`.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use weir_emulator::control::Connection;
+use weir_emulator::{DropCounts, DropsReport, Report};
+use weir_flow::{DroppedDatagrams, Emulated, attribute};
+use weir_model::record::Record;
+
+use crate::commands::impair::running;
+use crate::error::CliError;
+
+/// Hosts of a lab with an emulator in the middle, which are the sides of that emulator.
+const SIDES: [&str; 2] = ["a", "b"];
+
+/// Environment variable by which `weir impair exec` names the control socket of its emulator.
+pub(crate) const OF_COMMAND: &str = "WEIR_EMULATOR";
+
+/// An emulator that is watched.
+pub(crate) struct Watched {
+    connection: Connection,
+    path: PathBuf,
+    before: Report,
+    client_side: Option<String>,
+}
+
+impl Watched {
+    /// The emulator that is named, else the one between the hosts of the lab that this program runs in.
+    ///
+    /// # Errors
+    /// The one that is named does not answer.
+    pub(crate) fn find(
+        named: Option<&Path>,
+        client_side: Option<&str>,
+    ) -> Result<Option<Watched>, CliError> {
+        if let Some(path) = named {
+            let refused = |reason| CliError::Control { path: path.into(), reason, exit_code: 3 };
+            let connection = Connection::open(path)
+                .map_err(|e| refused(format!("no emulator listens there ({e})")))?;
+            let watched = Watched::start(connection, path, client_side.map(Into::into));
+            return watched.map(Some).map_err(refused);
+        }
+        Ok(Watched::of_command().or_else(Watched::in_the_middle))
+    }
+
+    /// That of `weir impair exec`, whose command is on its side A.
+    fn of_command() -> Option<Watched> {
+        let path = PathBuf::from(std::env::var_os(OF_COMMAND)?);
+        let connection = Connection::open(&path).ok()?;
+        Watched::start(connection, &path, Some(SIDES[0].into())).ok()
+    }
+
+    fn in_the_middle() -> Option<Watched> {
+        let place = weir_lab::place_of_this_program()?;
+        let (lab, host) = place.split_once('/')?;
+        let side = SIDES.iter().find(|side| **side == host)?;
+        let middle = format!("{lab}/m");
+        let directory = weir_lab::runtime_directory().ok()?;
+        running(&directory).ok()?.iter().find_map(|path| {
+            let mut connection = Connection::open(path).ok()?;
+            let shown = asked(&mut connection, "show").ok()?;
+            let is_there = shown["lab"] == middle.as_str();
+            is_there.then(|| Watched::start(connection, path, Some((*side).into())).ok())?
+        })
+    }
+
+    fn start(
+        mut connection: Connection,
+        path: &Path,
+        client_side: Option<String>,
+    ) -> Result<Watched, String> {
+        asked(&mut connection, "watch")?;
+        let before = report(&mut connection)?;
+        Ok(Watched { connection, path: path.into(), before, client_side })
+    }
+
+    /// Stores the emulator's part of the run in its record.
+    ///
+    /// # Errors
+    /// In words: why nothing is known of it.
+    pub(crate) fn finish(mut self, record: &mut Record) -> Result<(), String> {
+        let at = |reason| format!("emulator at {}: {reason}", self.path.display());
+        // Drops first: what is counted in the meantime is in the counters too.
+        let drops = asked(&mut self.connection, "drops").map_err(at)?["drops"].take();
+        let drops: DropsReport = serde_json::from_value(drops).map_err(|e| at(e.to_string()))?;
+        let after = report(&mut self.connection).map_err(at)?;
+        let mut used = after.used_since(Some(&self.before));
+        used.client_side = self.client_side.take();
+        let rows = drops.rows.into_iter().map(|row| DroppedDatagrams {
+            direction: row.direction,
+            flow: row.flow,
+            source: row.source,
+            destination: row.destination,
+            packets: by_stage(row.packets),
+        });
+        let emulated = Emulated {
+            used,
+            drops: rows.collect(),
+            later_fragments: by_stage(drops.later_fragments),
+            uncounted: drops.uncounted_packets,
+            link_dropped: after.link_dropped_since(&self.before),
+        };
+        attribute(record, emulated);
+        Ok(())
+    }
+}
+
+fn by_stage(counts: DropCounts) -> [u64; 3] {
+    [counts.lost_packets, counts.queue_dropped_packets, counts.unplanned_dropped_packets]
+}
+
+fn asked(connection: &mut Connection, verb: &str) -> Result<Value, String> {
+    let answer =
+        connection.ask(&json!({ "verb": verb })).map_err(|e| format!("no answer ({e})"))?;
+    match answer["ok"].as_bool() {
+        Some(true) => Ok(answer),
+        _ => Err(answer["error"].as_str().unwrap_or("no answer").into()),
+    }
+}
+
+fn report(connection: &mut Connection) -> Result<Report, String> {
+    let report = asked(connection, "stats")?["report"].take();
+    serde_json::from_value(report).map_err(|e| e.to_string())
+}
