@@ -152,6 +152,9 @@ pub struct RunRef {
     pub tool: Option<String>,
     /// Its metrics, in SI units. What was not measured is absent.
     pub metrics: BTreeMap<String, f64>,
+    /// Why metrics are absent that it has too few samples for, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub absent: BTreeMap<String, String>,
     /// Codes of its warnings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
