@@ -14,6 +14,7 @@ pub mod assemble;
 mod heard;
 mod intervals;
 mod ledger;
+mod loss_lines;
 mod pacer;
 mod payload;
 mod receive;
@@ -25,6 +26,7 @@ mod warnings;
 pub use heard::{Heard, HeardInterval};
 pub use intervals::{IntervalClock, IntervalLog, MAX_INTERVALS};
 pub use pacer::{Due, MAX_BACKLOG_NS, Pacer};
+pub use loss_lines::{LossLines, without_reported};
 pub use payload::{
     FEW_SEGMENTS, MAX_MESSAGE, MAX_SEGMENTS, PayloadRing, StreamPool, bit_errors, ring_slots,
     segments_per_message,

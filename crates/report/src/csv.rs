@@ -421,6 +421,11 @@ mod tests {
             "receiver_rtt_seconds",
         ];
         for path in paths.union(&interval).filter(|p| !one_sided.contains(&p.as_str())) {
+            // Of running tests alone.
+            "sender_earlier_lost_packets",
+            "sender_lost_before_packets",
+            "receiver_earlier_lost_packets",
+            "receiver_lost_before_packets",
             assert!(
                 columns.contains(path.as_str())
                     || columns.contains(format!("flow_{path}").as_str()),

@@ -424,4 +424,9 @@ mod tests {
         assert_eq!(columns("histograms.csv").len(), HISTOGRAM.len());
         assert!(table_columns("other.csv").is_empty());
     }
+            // Of running tests alone.
+            "sender_earlier_lost_packets",
+            "sender_lost_before_packets",
+            "receiver_earlier_lost_packets",
+            "receiver_lost_before_packets",
 }
