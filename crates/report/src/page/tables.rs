@@ -405,7 +405,7 @@ pub(super) fn link_usage(record: &Record) -> Option<Grid> {
 pub(super) fn cpu(record: &Record) -> Option<Grid> {
     let cpu = record.cpu.as_ref()?;
     let mut grid = Grid::new(
-        "CPU over the run",
+        "CPU while sending",
         [
             Column::text("Host"),
             figures("User", Ratio),

@@ -256,6 +256,9 @@ pub(crate) fn udp_loss() -> Record {
         }),
         cpu: Some(CpuUse {
             local: Some(CpuEnd {
+                seconds: 10.0,
+                waiting_seconds: Some(2.0),
+                waiting_process_ratio: Some(0.004),
                 user_ratio: 0.02,
                 system_ratio: 0.04,
                 irq_ratio: 0.001,

@@ -99,6 +99,7 @@ const DELAY: &[&str] = &[
 const LATENCY: &[&str] =
     &["latency_method", "latency_sent", "latency_lost", "latency_responsiveness_per_minute"];
 const CPU: &[&str] = &[
+    "seconds",
     "user_ratio",
     "system_ratio",
     "irq_ratio",
@@ -106,6 +107,8 @@ const CPU: &[&str] = &[
     "process_user_ratio",
     "process_system_ratio",
     "busiest_core_ratio",
+    "waiting_seconds",
+    "waiting_process_ratio",
 ];
 const RUN_RESULTS: &[&str] = &[
     "link_usage_nominal_bits_per_second",

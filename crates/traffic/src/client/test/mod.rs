@@ -84,6 +84,7 @@ struct Test<'a> {
     /// The relation with the greatest bound that was used; with the services' names when it was theirs.
     worst_clock: Option<(ClockState, Option<String>)>,
     warnings: Vec<Warning>,
+    cpu: host::CpuMeter,
 }
 
 /// Runs it.
@@ -233,7 +234,8 @@ pub(super) async fn run(
         worst_clock: None,
         warnings: vec![],
     };
-    let before = host::before(remote.ip(), config.plan.device.as_deref(), &config.clock);
+        cpu: host::CpuMeter::new(&config.clock),
+    let before = host::before(remote.ip(), config.plan.device.as_deref());
     let notes_before = engine.notes().len();
 
     let mut asked_reference = test.own_reference().is_some();
