@@ -83,7 +83,7 @@ impl Test {
 
     fn tcp() -> Test {
         let mut t = Test::of(vec![connection(Transport::Tcp, Direction::Forward)]);
-        let tcp = Tcp { mss_bytes: 1448, rtt_seconds: 0.1, ..Tcp::default() };
+        let tcp = Tcp { mss_bytes: 1448, rtt_seconds: Some(0.1), ..Tcp::default() };
         t.parts.local.flows[0].tcp = Some(tcp);
         t
     }

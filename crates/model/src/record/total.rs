@@ -179,10 +179,10 @@ record! {
         /// Segments sent again.
         #[serde(skip_serializing_if = "Option::is_none")]
         retransmits: Option<u64>,
-        /// Congestion window.
+        /// Congestion window at the end of the interval.
         #[serde(skip_serializing_if = "Option::is_none")]
         cwnd_bytes: Option<u64>,
-        /// Smoothed round trip.
+        /// Smoothed round trip at the end of the interval.
         #[serde(skip_serializing_if = "Option::is_none")]
         rtt_seconds: Option<f64>,
     }
