@@ -20,13 +20,14 @@ mod payload;
 mod receive;
 mod scheduling;
 mod send;
+mod socket_drops;
 mod stream;
 mod warnings;
 
 pub use heard::{Heard, HeardInterval};
 pub use intervals::{IntervalClock, IntervalLog, MAX_INTERVALS};
-pub use pacer::{Due, MAX_BACKLOG_NS, Pacer};
 pub use loss_lines::{LossLines, without_reported};
+pub use pacer::{Due, MAX_BACKLOG_NS, Pacer};
 pub use payload::{
     FEW_SEGMENTS, MAX_MESSAGE, MAX_SEGMENTS, PayloadRing, StreamPool, bit_errors, ring_slots,
     segments_per_message,

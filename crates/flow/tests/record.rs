@@ -707,3 +707,6 @@ fn the_last_interval_ends_when_the_test_did() {
         assert!((rate - 10.0 / end).abs() < 1e-9, "{end}: {rate}");
     }
 }
+    host.counters.insert("udp_receive_buffer_errors".into(), 20);
+    let host = t.remote().host.as_mut().unwrap();
+    host.counters.insert("udp_receive_buffer_errors".into(), 200);

@@ -20,10 +20,13 @@ pub(crate) struct Before {
 }
 
 /// Protocol counters that bear on a test: kernel group and name, and ours.
-const PROTOCOL: [(&str, &str, &str); 7] = [
+const PROTOCOL: [(&str, &str, &str); 10] = [
     ("Udp", "RcvbufErrors", "udp_receive_buffer_errors"),
     ("Udp6", "RcvbufErrors", "udp6_receive_buffer_errors"),
+    ("Udp", "MemErrors", "udp_memory_errors"),
+    ("Udp6", "MemErrors", "udp6_memory_errors"),
     ("Udp", "InCsumErrors", "udp_checksum_errors"),
+    ("Udp6", "InCsumErrors", "udp6_checksum_errors"),
     ("Udp", "SndbufErrors", "udp_send_buffer_errors"),
     ("Tcp", "RetransSegs", "tcp_retransmitted_segments"),
     ("Ip", "ReasmFails", "ip_reassembly_failures"),

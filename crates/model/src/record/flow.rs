@@ -229,7 +229,7 @@ record! {
         /// What times are between: `packet`, or `batch` where packets arrived merged.
         #[serde(skip_serializing_if = "Option::is_none")]
         time_unit: Option<String>,
-        /// Dropped by the socket's full buffer.
+        /// Dropped at the socket (SK_MEMINFO): by its full buffer or for a wrong checksum. The loss ledger separates them by the counters of the network namespace.
         #[serde(skip_serializing_if = "Option::is_none")]
         socket_dropped_packets: Option<u64>,
         /// Socket receive buffer as it was got.
