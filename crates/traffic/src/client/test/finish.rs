@@ -86,6 +86,7 @@ impl Test<'_> {
             latency,
             loss_threshold_ns: self.facts.loss_threshold_ns,
             control_bytes: self.meter.bytes(),
+            path_mtu_bytes: Some(self.path_mtu_bytes),
         });
         let _ = self.send(&ClientMessage::Close).await;
         if error.is_none() && status == Status::Interrupted {

@@ -64,6 +64,7 @@ struct Test<'a> {
     remote: std::net::SocketAddr,
     specs: Vec<FlowSpec>,
     family: Family,
+    path_mtu_bytes: u32,
     flows: Vec<Arc<Flow>>,
     facts: SessionFacts,
     shared_clock: bool,
@@ -83,8 +84,8 @@ struct Test<'a> {
     remote_reference: Option<ClockReference>,
     /// The relation with the greatest bound that was used; with the services' names when it was theirs.
     worst_clock: Option<(ClockState, Option<String>)>,
-    warnings: Vec<Warning>,
     cpu: host::CpuMeter,
+    warnings: Vec<Warning>,
 }
 
 /// Runs it.
@@ -218,6 +219,7 @@ pub(super) async fn run(
         remote,
         specs,
         family,
+        path_mtu_bytes: mtu,
         flows,
         facts,
         shared_clock,
@@ -232,9 +234,9 @@ pub(super) async fn run(
         references,
         remote_reference: None,
         worst_clock: None,
+        cpu: host::CpuMeter::new(&config.clock),
         warnings: vec![],
     };
-        cpu: host::CpuMeter::new(&config.clock),
     let before = host::before(remote.ip(), config.plan.device.as_deref());
     let notes_before = engine.notes().len();
 
@@ -279,11 +281,16 @@ pub(super) async fn run(
     test.idle_probes(&stop).await.map_err(|r| Failure::from(stopped(r)))?;
     let ended = test.play(&mut reader, &mut flow_events, &mut asked, &stop, observe).await;
     let shown = test.live.shown;
+    let lines = std::mem::take(&mut test.live.lines);
     let (record, error) =
         test.finish(&mut reader, ended, shown, &before, notes_before, &stop).await;
     // The last intervals, with both ends' figures.
-    for interval in record.intervals.iter().skip(shown) {
-        observe(Event::Interval(Box::new(interval.clone())));
+    for (i, interval) in record.intervals.iter().enumerate().skip(shown) {
+        let mut interval = interval.clone();
+        if i == shown {
+            lines.finish(&mut interval, &record.intervals[..shown]);
+        }
+        observe(Event::Interval(Box::new(interval)));
     }
     // Without a log that was asked for the test is done, but a result is missing.
     let error = error.or(log.and_then(|log| lock(&log).flush().err()));
