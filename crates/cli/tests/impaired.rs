@@ -5,7 +5,7 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::Bench;
+use common::{Bench, run};
 use serde_json::Value;
 use weir_model::record::Record;
 
@@ -204,4 +204,48 @@ fn a_queue_of_tbf_shows_in_rate_delay_and_loss() {
     assert!(idle.min_seconds < 0.1, "{idle:?}");
     assert!(loaded.max_seconds > 0.25, "{loaded:?}");
     assert!(loaded.mean_seconds > 5.0 * idle.mean_seconds, "{idle:?} {loaded:?}");
+}
+
+#[test]
+fn processor_time_is_of_sending_and_apart_from_it_of_waiting() {
+    let test = "processor_time_is_of_sending_and_apart_from_it_of_waiting";
+    let Some(mut bench) = Bench::up(test, &["nft"]) else { return };
+    bench.serve(&[]);
+    bench.nft("b", &rules("numgen inc mod 10 == 9"));
+    let words = ["-u", "-b", "4000pps", "-l", "200", "--loss-threshold", "4s", "-k", "2000"];
+    let record = bench.test(&words);
+    assert_eq!(counts(&record), (2000, 1800, 200));
+    let sent = record.flows[0].sender.as_ref().unwrap().seconds;
+    let cpu = record.cpu.as_ref().unwrap();
+    for end in [cpu.local.as_ref().unwrap(), cpu.remote.as_ref().unwrap()] {
+        // The last datagram is given up after 4 s; half of that is far more than any end takes to learn of the end.
+        assert!(end.seconds >= 0.9 * sent && end.seconds < sent + 2.0, "{sent} {end:?}");
+        assert!(end.waiting_seconds.unwrap() > 2.0, "{end:?}");
+        assert!(end.waiting_process_ratio.is_some());
+    }
+}
+
+#[test]
+fn the_lines_of_an_outage_add_up_to_what_was_lost() {
+    let test = "the_lines_of_an_outage_add_up_to_what_was_lost";
+    let Some(mut bench) = Bench::up(test, &["nft"]) else { return };
+    bench.serve(&[]);
+    // A second without arrivals: the lines within it can't know what was lost.
+    bench.nft("b", &rules("numgen inc mod 4000 { 1000-2999 }"));
+    let words = ["-u", "-b", "2000pps", "-l", "200", "-k", "4000", "-i", "0.25", "--json-stream"];
+    let text = run(bench.test_command(&words)).good();
+    let events: Vec<Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let of = |event: &'static str| events.iter().filter(move |e| e["event"] == event);
+    let record: Record = serde_json::from_value(of("end").next().unwrap()["data"].clone()).unwrap();
+    assert_eq!(counts(&record), (4000, 2000, 2000));
+    let lost = |counts: &Value| {
+        let part = |name: &str| counts[name].as_i64().unwrap_or(0);
+        assert_eq!(counts.get("lost_before_packets"), None, "{counts}");
+        part("lost_packets") + part("earlier_lost_packets")
+    };
+    let lines: Vec<&Value> = of("interval").map(|e| &e["data"]).collect();
+    assert!(lines.len() >= 8, "{lines:?}");
+    let flow: i64 = lines.iter().map(|i| lost(&i["flows"][0]["receiver"])).sum();
+    let total: i64 = lines.iter().map(|i| lost(&i["total"]["forward"]["receiver"])).sum();
+    assert_eq!((flow, total), (2000, 2000), "{lines:?}");
 }

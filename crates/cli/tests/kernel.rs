@@ -163,3 +163,38 @@ fn what_a_full_socket_drops_is_counted_as_the_kernel_does() {
     assert_eq!((row.stage.as_str(), row.kind.as_str()), ("socket overflow", "exact"));
     assert_eq!(row.packets, dropped);
 }
+
+/// Writes a wrong UDP checksum into each 20th data datagram (8 + 400 bytes), counts them, and lets the rest pass.
+const DAMAGING: &str = "table netdev weir {
+    counter damaged {}
+    chain ingress {
+        type filter hook ingress device \"eth0\" priority -10;
+        udp dport 9347 udp length 408 numgen inc mod 20 == 0 udp checksum set 0xbad counter name damaged
+    }
+}";
+
+#[test]
+fn damage_on_the_path_is_told_from_a_full_socket_by_the_kernels_counters() {
+    let test = "damage_on_the_path_is_told_from_a_full_socket_by_the_kernels_counters";
+    let Some(mut bench) = Bench::up(test, &["nft", "ethtool"]) else { return };
+    bench.serve(&[]);
+    bench.nft("b", DAMAGING);
+    // A checksum that the sender's card would fill in is never looked at on a virtual link.
+    bench.tool("a", "ethtool", &["-K", "eth0", "tx", "off"]);
+    let words = ["-u", "-b", "2000pps", "-k", "2000", "-l", "400", "--loss-threshold", "300ms"];
+    let more = ["--gso", "off", "--gro", "off"];
+    for address in [bench.b(), bench.lab.host("b").unwrap().ipv6.to_string()] {
+        let before = bench.nft_counter("b", "netdev", "damaged").0;
+        let record = bench.test_to(&address, &[&words[..], &more[..]].concat());
+        let damaged = bench.nft_counter("b", "netdev", "damaged").0 - before;
+        assert_eq!(damaged, 100, "{address}");
+        let ledger = record.loss_ledger.as_ref().unwrap();
+        let rows: Vec<_> =
+            ledger.rows.iter().map(|r| (r.stage.as_str(), r.packets, r.kind.as_str())).collect();
+        assert_eq!(rows, [("damaged on the path", damaged, "exact")], "{address}");
+        assert_eq!((ledger.missing_packets, ledger.remainder_packets), (damaged as i64, 0));
+        let codes: Vec<_> = record.warnings.iter().map(|w| w.code.as_str()).collect();
+        assert!(codes.contains(&"checksum-errors"), "{codes:?}");
+        assert!(!codes.contains(&"socket-overflow"), "{codes:?}");
+    }
+}

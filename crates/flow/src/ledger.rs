@@ -1,12 +1,20 @@
 //! The loss ledger: every datagram that was sent and did not count as received is placed, or stays as remainder.
 
 use weir_model::plan::{Direction, Transport};
-use weir_model::record::{Host, LedgerRow, LossLedger, Record};
+use weir_model::record::{Flow, Host, LedgerRow, LossLedger, Record};
+
+use crate::socket_drops::socket_drops;
+
+/// Stage of datagrams with a wrong UDP checksum, which the receiving kernel drops.
+const DAMAGED: &str = "damaged on the path";
+/// How what a full socket buffer refused is known.
+const OVERFLOW: &str = "SK_MEMINFO drops less checksum errors";
 
 /// The ledger of a record's datagram flows; `None` when there is none, or when one end did not report.
 pub(crate) fn ledger(record: &Record) -> Option<LossLedger> {
     let (mut missing, mut any) = (0i64, false);
     let mut rows = vec![];
+    let drops = socket_drops(record);
     for f in record.flows.iter().filter(|f| f.transport == Transport::Udp) {
         let (Some(s), Some(r)) = (&f.sender, &f.receiver) else { return None };
         if r.reported_until_seconds.or(s.reported_until_seconds).is_some() {
@@ -35,27 +43,28 @@ pub(crate) fn ledger(record: &Record) -> Option<LossLedger> {
         };
         // One drop is counted for each buffer, which may hold many merged datagrams.
         let cut = r.crossing.as_deref() != Some("merged");
-        let dropped = r.socket_dropped_packets.unwrap_or(0);
+        let overflow = drops(f.direction).overflow(r.socket_dropped_packets.unwrap_or(0));
         if cut {
-            row("socket overflow", dropped, "SK_MEMINFO drops", true, receiver_side);
+            row("socket overflow", overflow.packets, OVERFLOW, overflow.exact, receiver_side);
         } else {
             // At most as many datagrams as the sender put into one super-packet.
             let each = s.segments_per_message.unwrap_or(1.0).max(1.0);
-            let source =
-                format!("SK_MEMINFO drops: {dropped} buffers of up to {each:.0} datagrams");
+            let buffers = overflow.packets;
+            let source = format!("{OVERFLOW}: {buffers} buffers of up to {each:.0} datagrams");
             row(
                 "socket overflow",
-                (dropped as f64 * each).round() as u64,
+                (buffers as f64 * each).round() as u64,
                 &source,
                 false,
                 receiver_side,
             );
         }
+        // Of the whole test: with an omitted start, more than what is missing behind it.
         row(
             "late",
             r.late_packets.unwrap_or(0),
             "sequence, after the loss threshold",
-            true,
+            record.omitted_seconds.is_none(),
             receiver_side,
         );
         // Damaged content behind a good header was received: it is not missing.
@@ -65,10 +74,23 @@ pub(crate) fn ledger(record: &Record) -> Option<LossLedger> {
     if !any {
         return None;
     }
-    let sends = |direction| {
-        let udp = record.flows.iter().filter(|f| f.transport == Transport::Udp);
-        udp.into_iter().any(|f| f.direction == direction)
-    };
+    let udp = || record.flows.iter().filter(|f| f.transport == Transport::Udp);
+    let sends = |direction| udp().any(|f| f.direction == direction);
+    for (direction, side) in [(Direction::Forward, "remote"), (Direction::Reverse, "local")] {
+        let is_merged =
+            |f: &Flow| f.receiver.as_ref().and_then(|r| r.crossing.as_deref()) == Some("merged");
+        let merged = udp().filter(|f| f.direction == direction).any(is_merged);
+        let damaged = drops(direction).damaged();
+        if damaged.packets > 0 && sends(direction) {
+            rows.push(LedgerRow {
+                stage: DAMAGED.into(),
+                packets: damaged.packets,
+                source: "UDP InCsumErrors".into(),
+                kind: if damaged.exact && !merged { "exact" } else { "bound" }.into(),
+                side: Some(side.into()),
+            });
+        }
+    }
     for (host, side, sends) in [
         (&record.local, "local", sends(Direction::Forward)),
         (&record.remote, "remote", sends(Direction::Reverse)),
@@ -124,7 +146,7 @@ fn host_rows(host: &Host, side: &str, sends: bool, rows: &mut Vec<LedgerRow>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_model::record::{Flow, Interface, QdiscUse, Receiver, Sender};
+    use weir_model::record::{Interface, QdiscUse, Receiver, Sender};
 
     fn record(sent: u64, received: u64, dropped: u64, late: u64, crossing: &str) -> Record {
         let flow = Flow {
@@ -141,7 +163,32 @@ mod tests {
             }),
             ..Flow::default()
         };
-        Record { flows: vec![flow], ..Record::default() }
+        let full = ("udp_receive_buffer_errors".to_string(), dropped);
+        let remote = Host { counters: [full].into(), ..Host::default() };
+        Record { flows: vec![flow], remote: Some(remote), ..Record::default() }
+    }
+
+    #[test]
+    fn damage_on_the_path_is_no_overflow() {
+        let mut r = record(1000, 900, 100, 0, "cut");
+        let counters = &mut r.remote.as_mut().unwrap().counters;
+        counters.insert("udp_receive_buffer_errors".into(), 30);
+        counters.insert("udp_checksum_errors".into(), 70);
+        let rows = |r: &Record| -> Vec<(String, u64, String)> {
+            let rows = ledger(r).unwrap().rows;
+            rows.into_iter().map(|r| (r.stage, r.packets, r.kind)).collect()
+        };
+        let row = |stage: &str, n, kind: &str| (stage.to_string(), n, kind.to_string());
+        assert_eq!(rows(&r), [row("socket overflow", 30, "exact"), row(DAMAGED, 70, "exact")]);
+        assert_eq!(ledger(&r).unwrap().remainder_packets, 0);
+        // Of the omitted start nothing can be taken off: both are bounds.
+        r.omitted_seconds = Some(1.0);
+        assert_eq!(rows(&r), [row("socket overflow", 30, "bound"), row(DAMAGED, 70, "bound")]);
+        r.omitted_seconds = None;
+        // One more than the socket's own drops: another program's, or a datagram that reached no socket.
+        r.remote.as_mut().unwrap().counters.insert("udp_checksum_errors".into(), 71);
+        assert_eq!(rows(&r), [row("socket overflow", 30, "bound"), row(DAMAGED, 71, "bound")]);
+        assert_eq!(ledger(&r).unwrap().remainder_packets, 0);
     }
 
     #[test]

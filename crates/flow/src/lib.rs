@@ -18,11 +18,13 @@ mod emulated;
 mod heard;
 mod intervals;
 mod ledger;
+mod loss_lines;
 mod pacer;
 mod payload;
 mod receive;
 mod scheduling;
 mod send;
+mod socket_drops;
 mod stream;
 mod warnings;
 
@@ -31,6 +33,7 @@ pub use emulated::{
 };
 pub use heard::{Heard, HeardInterval};
 pub use intervals::{IntervalClock, IntervalLog, MAX_INTERVALS};
+pub use loss_lines::{LossLines, without_reported};
 pub use pacer::{Due, MAX_BACKLOG_NS, Pacer};
 pub use payload::{
     FEW_SEGMENTS, MAX_MESSAGE, MAX_SEGMENTS, PayloadRing, StreamPool, bit_errors, ring_slots,

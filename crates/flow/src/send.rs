@@ -39,6 +39,16 @@ pub struct SendCount {
     pub rtt_ns: Option<u64>,
 }
 
+/// Samples of a stream's round trip and congestion window while it sent, an omitted start apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct TcpSums {
+    samples: u64,
+    rtt_ns: u128,
+    max_rtt_ns: u64,
+    cwnd_bytes: u128,
+    max_cwnd_bytes: u64,
+}
+
 /// The sending side of one flow.
 #[derive(Debug, Clone)]
 pub struct Sending {
@@ -67,6 +77,7 @@ pub struct Sending {
     messages: u64,
     queue_full: u64,
     retransmits_seen: u64,
+    tcp: TcpSums,
     spacing: Spacing,
     /// Counts by interval.
     pub log: IntervalLog<SendCount>,
@@ -112,6 +123,7 @@ impl Sending {
             messages: 0,
             queue_full: 0,
             retransmits_seen: 0,
+            tcp: TcpSums::default(),
             spacing: Spacing::new(),
             log: IntervalLog::default(),
             finished_ns: None,
@@ -288,6 +300,28 @@ impl Sending {
         self.retransmits_seen = retransmits_total;
         current.cwnd_bytes = Some(cwnd_bytes);
         current.rtt_ns = Some(rtt_ns);
+        let is_omitted = self.log.closed().len() < self.log.omitted();
+        if self.first_ns.is_some() && self.finished_ns.is_none() && !is_omitted {
+            let sums = &mut self.tcp;
+            sums.samples += 1;
+            sums.rtt_ns += u128::from(rtt_ns);
+            sums.max_rtt_ns = sums.max_rtt_ns.max(rtt_ns);
+            sums.cwnd_bytes += u128::from(cwnd_bytes);
+            sums.max_cwnd_bytes = sums.max_cwnd_bytes.max(cwnd_bytes);
+        }
+    }
+
+    /// Puts means and maxima of what was noted while it sent into the record's TCP information.
+    pub fn report_tcp(&self, tcp: &mut weir_model::record::Tcp) {
+        let sums = &self.tcp;
+        if sums.samples == 0 {
+            return;
+        }
+        let mean = |sum: u128| sum as f64 / sums.samples as f64;
+        tcp.rtt_seconds = Some(mean(sums.rtt_ns) / 1e9);
+        tcp.max_rtt_seconds = Some(sums.max_rtt_ns as f64 / 1e9);
+        tcp.cwnd_bytes = Some(mean(sums.cwnd_bytes).round() as u64);
+        tcp.max_cwnd_bytes = Some(sums.max_cwnd_bytes);
     }
 
     /// Whether sending is over.

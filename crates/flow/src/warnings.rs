@@ -1,8 +1,12 @@
 //! What a reader must know before trusting the figures, found by looking at the record itself.
 
-use weir_model::plan::{CatchUp, Direction, FlowSpec, Transport};
-use weir_model::record::{CpuEnd, Flow, Record};
+use weir_model::plan::{CatchUp, Direction, Family, FlowSpec, Transport};
+use weir_model::record::{CpuEnd, Flow, Receiver, Record};
 use weir_model::warning::{Severity, Warning};
+use weir_stats::{LinkFamily, LinkShape, LinkTransport};
+use weir_wire::data::HeaderLayout;
+
+use crate::socket_drops::{SocketDrops, socket_drops};
 
 /// A processor busier than this was the limit.
 const BUSY: f64 = 0.95;
@@ -11,18 +15,34 @@ const OTHERS: f64 = 0.5;
 /// Steal beyond this share disturbs times and rates.
 const STEAL: f64 = 0.02;
 
+/// A stream that waited for its window or its send buffer longer than this fraction of its busy time was limited by them.
+const WINDOW_LIMITED: f64 = 0.5;
+/// Less is enough where its rate is about window / round trip.
+const OFTEN_LIMITED: f64 = 0.2;
+/// From this fraction of window / round trip on, a rate is about that: acknowledgements are delayed.
+const AT_BOUND: f64 = 0.75;
+/// A rate that was asked for counts as reached from this fraction of it on.
+const KEPT: f64 = 0.95;
+/// More late sending slots than this fraction, ...
+const LATE: f64 = 0.1;
+/// ... after a pause that exceeded its gap by this much, are a sender that was held up, not the grain of its wake-ups.
+const PAUSE_SECONDS: f64 = 1e-3;
+
 /// Adds to `record.warnings` what its figures call for.
-pub(crate) fn add(record: &mut Record, specs: &[FlowSpec]) {
+pub(crate) fn add(record: &mut Record, specs: &[FlowSpec], path_mtu_bytes: Option<u32>) {
     let mut out = vec![];
     cpu(record, specs, &mut out);
+    let drops = socket_drops(record);
     for (flow, spec) in record.flows.iter().zip(specs) {
         match flow.transport {
-            Transport::Udp => datagrams(flow, spec, &mut out),
+            Transport::Udp => datagrams(flow, drops(flow.direction), spec, &mut out),
             Transport::Tcp => stream(record, flow, spec, &mut out),
         }
+        fragmented(flow, path_mtu_bytes, &mut out);
         paced(flow, spec, &mut out);
         told(flow, &mut out);
     }
+    damaged(record, drops, &mut out);
     line(record, &mut out);
     delays(record, &mut out);
     record.warnings.extend(collapse(out));
@@ -114,16 +134,77 @@ fn cpu(record: &Record, specs: &[FlowSpec], out: &mut Vec<Warning>) {
     }
 }
 
-fn datagrams(f: &Flow, spec: &FlowSpec, out: &mut Vec<Warning>) {
+/// Datagrams that the kernel of a receiving host dropped for a wrong checksum.
+fn damaged(record: &Record, drops: impl Fn(Direction) -> SocketDrops, out: &mut Vec<Warning>) {
+    for (direction, host) in
+        [(Direction::Forward, "the other host"), (Direction::Reverse, "this host")]
+    {
+        let received = |f: &Flow| f.transport == Transport::Udp && f.direction == direction;
+        let damaged = drops(direction).damaged().packets;
+        if damaged > 0 && record.flows.iter().any(received) {
+            out.push(
+                Warning::new(
+                    "checksum-errors",
+                    Severity::Warning,
+                    format!("{host} dropped {damaged} UDP datagrams with a wrong checksum: they were damaged on the path"),
+                )
+                .with_value(damaged as f64, 0.0),
+            );
+        }
+    }
+}
+
+/// Datagrams that don't fit into a packet of the path.
+fn fragmented(f: &Flow, path_mtu_bytes: Option<u32>, out: &mut Vec<Warning>) {
+    let Some(mtu) = path_mtu_bytes.filter(|_| f.transport == Transport::Udp) else { return };
+    let family = if f.family == Some(Family::Ipv6) { LinkFamily::Ipv6 } else { LinkFamily::Ipv4 };
+    let shape = LinkShape { mtu_bytes: mtu, ..LinkShape::new(LinkTransport::Udp, family) };
+    let packets = shape.packet(f.payload_bytes).frames;
+    if packets > 1 {
+        out.push(
+            Warning::new(
+                "fragmented",
+                Severity::Info,
+                format!("each datagram of {} bytes is sent as {packets} IP fragments (path MTU {mtu} bytes): one lost fragment loses the datagram", f.payload_bytes),
+            )
+            .with_value(packets as f64, 1.0)
+            .for_flow(f.id),
+        );
+    }
+}
+
+/// Why what happened to a flow's datagrams is ambiguous.
+fn ambiguity(f: &Flow, r: &Receiver) -> String {
+    let payload = f.payload_bytes;
+    let is_contradicted = f.sender.as_ref().is_some_and(|s| {
+        r.lost_packets.is_some_and(|lost| r.packets.saturating_add(lost) > s.packets)
+    });
+    match HeaderLayout::for_payload(usize::try_from(payload).unwrap_or(usize::MAX)).sequence_bits() {
+        0 => format!("payloads of {payload} bytes carry no sequence number"),
+        bits @ ..64 => format!(
+            "payloads of {payload} bytes carry a sequence number of {bits} bits, and more numbers than these distinguish may have been missing"
+        ),
+        _ if is_contradicted => "higher sequence numbers arrived than the sender counts".into(),
+        _ if r.late_packets.is_some_and(|late| late > 0) => {
+            "datagrams arrived so late that they may also be copies".into()
+        }
+        _ => "more datagrams were missing than the receiver keeps track of, and some were given up before the loss threshold".into(),
+    }
+}
+
+fn datagrams(f: &Flow, drops: SocketDrops, spec: &FlowSpec, out: &mut Vec<Warning>) {
     let Some(r) = &f.receiver else { return };
-    if let Some(dropped) = r.socket_dropped_packets.filter(|d| *d > 0) {
+    let overflow = drops.overflow(r.socket_dropped_packets.unwrap_or(0));
+    if overflow.packets > 0 {
         let buffer = r.buffer_bytes.unwrap_or(0);
+        let most = if overflow.exact { "" } else { "up to " };
+        let dropped = overflow.packets;
         out.push(
             Warning::new(
                 "socket-overflow",
                 Severity::Warning,
                 format!(
-                    "the receiver's socket buffer ({buffer} bytes) overflowed: {dropped} {} dropped at the receiving host, not on the path; it could not keep up, or net.core.rmem_max is too small",
+                    "the receiver's socket buffer ({buffer} bytes) overflowed: the receiving host dropped {most}{dropped} {}, not the path; the receiver could not keep up, or net.core.rmem_max is too small",
                     if r.crossing.as_deref() == Some("merged") { "buffers (each may hold many datagrams)" } else { "datagrams" },
                 ),
             )
@@ -153,14 +234,11 @@ fn datagrams(f: &Flow, spec: &FlowSpec, out: &mut Vec<Warning>) {
         );
     }
     if r.ambiguous == Some(true) {
-        out.push(
-            Warning::new(
-                "ambiguous-sequence",
-                Severity::Info,
-                format!("payloads of {} bytes carry a short sequence number or none: runs, duplicates and reordering may be wrong; totals are reconciled", f.payload_bytes),
-            )
-            .for_flow(f.id),
+        let text = format!(
+            "{}: loss periods, duplicates and reordering may be wrong; totals agree with the sender's count",
+            ambiguity(f, r)
         );
+        out.push(Warning::new("ambiguous-sequence", Severity::Info, text).for_flow(f.id));
     }
     if r.packets == 0
         && r.reported_until_seconds.is_none()
@@ -177,30 +255,67 @@ fn datagrams(f: &Flow, spec: &FlowSpec, out: &mut Vec<Warning>) {
 
 fn stream(record: &Record, f: &Flow, spec: &FlowSpec, out: &mut Vec<Warning>) {
     let Some(tcp) = &f.tcp else { return };
-    let limits = [
-        ("receive-window-limited", tcp.receive_window_limited_ratio, "the receiver's window"),
-        ("send-buffer-limited", tcp.send_buffer_limited_ratio, "the send buffer"),
-    ];
-    for (code, ratio, what) in limits {
-        if let Some(ratio) = ratio.filter(|r| *r > 0.5)
-            && spec.connection.window.is_some()
-        {
-            let nominal = record.link_usage.as_ref().map(|l| l.nominal_bits_per_second as f64);
-            let product = nominal.map(|n| n * tcp.rtt_seconds / 8.0);
-            let mut text =
-                format!("{what} limited the stream {:.0} % of its busy time", 100.0 * ratio);
-            if let (Some(product), Some(window)) = (product, spec.connection.window) {
-                text.push_str(&format!("; the window asked for is {window}, the bandwidth-delay product {product:.0} bytes"));
-            }
-            out.push(
-                Warning::new(code, Severity::Warning, text).with_value(ratio, 0.5).for_flow(f.id),
-            );
+    let Some(window) = spec.connection.window else { return };
+    let received = f.receiver.as_ref().and_then(|r| r.bits_per_second);
+    let carried = received.or_else(|| f.sender.as_ref()?.bits_per_second);
+    let nominal = record.link_usage.as_ref().map(|l| l.nominal_bits_per_second as f64);
+    let asked = spec.rate.packets_per_second(spec.payload_bytes);
+    let asked = asked.map(|packets| 8.0 * spec.payload_bytes as f64 * packets);
+    if carried.zip(asked).is_some_and(|(carried, asked)| carried >= KEPT * asked) {
+        return;
+    }
+    let receiver = tcp.receive_window_limited_ratio.unwrap_or(0.0);
+    let sender = tcp.send_buffer_limited_ratio.unwrap_or(0.0);
+    let waiting = receiver + sender;
+    let rtt = tcp.min_rtt_seconds.or(tcp.rtt_seconds).filter(|rtt| *rtt > 0.0);
+    let bound = rtt.map(|rtt| 8.0 * window.0 as f64 / rtt);
+    let is_at_bound =
+        carried.zip(bound).is_some_and(|(carried, bound)| carried >= AT_BOUND * bound);
+    if waiting <= WINDOW_LIMITED && !(is_at_bound && waiting > OFTEN_LIMITED) {
+        return;
+    }
+    let mut text = format!(
+        "a window of {window} limited the stream: it waited for the receive window {:.0} % and for the send buffer {:.0} % of its busy time",
+        100.0 * receiver,
+        100.0 * sender
+    );
+    if let (Some(bound), Some(rtt)) = (bound, rtt) {
+        text.push_str(&format!(
+            "; window / round trip is {:.2} Mbit/s at {:.3} ms",
+            bound / 1e6,
+            1e3 * rtt
+        ));
+        if let Some(wanted) = asked.or(nominal).filter(|wanted| *wanted > bound) {
+            let needed = wanted * rtt / 8.0;
+            text.push_str(&format!(
+                ", and {:.2} Mbit/s need a window of {needed:.0} bytes",
+                wanted / 1e6
+            ));
         }
     }
+    let warning = Warning::new("window-limited", Severity::Warning, text).for_flow(f.id);
+    out.push(warning.with_value(waiting, WINDOW_LIMITED));
 }
 
 fn paced(f: &Flow, spec: &FlowSpec, out: &mut Vec<Warning>) {
     let Some(s) = &f.sender else { return };
+    let pause = s.spacing.as_ref().map_or(0.0, |spacing| spacing.max_seconds);
+    if let (Some(slots), Some(late)) = (s.intended_slots, s.late_slots)
+        && f.transport == Transport::Udp
+        && late as f64 > LATE * slots as f64
+        && pause > PAUSE_SECONDS
+    {
+        let share = late as f64 / slots as f64;
+        out.push(
+            Warning::new(
+                "late-slots",
+                Severity::Warning,
+                format!("{late} of {slots} sending slots ({:.1} %) were served more than one period late, after pauses of up to {:.1} ms: the sending host held the sender up; delays from the scheduled send time include it", 100.0 * share, 1e3 * pause),
+            )
+            .with_value(share, LATE)
+            .for_flow(f.id),
+        );
+    }
     let (Some(slots), Some(missed)) = (s.intended_slots, s.missed_slots) else { return };
     if missed > 0 {
         let share = missed as f64 / slots.max(1) as f64;

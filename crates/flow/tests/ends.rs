@@ -7,6 +7,7 @@ use weir_flow::{
 };
 use weir_model::content::Content;
 use weir_model::plan::{Connection, Family, FlowSpec, Plan, Transport};
+use weir_model::record::Tcp;
 use weir_model::units::{ByteSize, Span};
 use weir_wire::data::{self, FLAG_VERIFY, HeaderFields, HeaderLayout, TagKey};
 
@@ -310,6 +311,31 @@ fn tcp_figures_are_of_their_interval() {
     // Where the last one was cut is for the record to say, which knows both ends.
     let rates = (counts[0].bits_per_second, counts[1].bits_per_second);
     assert_eq!(rates, (Some(8000.0), Some(4000.0)));
+}
+
+#[test]
+fn round_trip_and_window_of_a_whole_stream_are_means_over_its_sending() {
+    let clock = IntervalClock { start_ns: 0, interval_ns: SECOND, omit_ns: SECOND };
+    let mut s = Sending::new(&spec(Transport::Tcp, "0", |_| {}), key(), SECOND, false);
+    s.start(0, clock);
+    let of = |s: &Sending| {
+        let mut tcp = Tcp::default();
+        s.report_tcp(&mut tcp);
+        (tcp.rtt_seconds, tcp.max_rtt_seconds, tcp.cwnd_bytes, tcp.max_cwnd_bytes)
+    };
+    // Nothing was sent; then it was, in the omitted start.
+    s.note_tcp(0, 1000, 500 * MS);
+    s.wrote(1000, true, 1);
+    s.note_tcp(0, 1000, 500 * MS);
+    assert_eq!(of(&s), (None, None, None, None));
+    let _ = s.next(SECOND);
+    s.note_tcp(0, 5000, 20 * MS);
+    s.note_tcp(0, 8000, 30 * MS);
+    s.note_tcp(0, 5000, 40 * MS);
+    s.finish(SECOND + 500 * MS);
+    // What follows the end of sending is no part of it.
+    s.note_tcp(0, 9000, 900 * MS);
+    assert_eq!(of(&s), (Some(0.03), Some(0.04), Some(6000), Some(8000)));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use weir_flow::assemble::{Parts, assemble};
 use weir_flow::{Heard, IntervalClock};
 use weir_model::plan::{CatchUp, Connection, Direction, Family, FlowSpec, Plan, Transport};
 use weir_model::record::{
-    CpuEnd, Delay, Host, Interface, IntervalCount, Receiver, Record, Sender, Status, Tcp,
+    CpuEnd, Delay, Host, Interface, IntervalCount, Receiver, Record, Sender, Spacing, Status, Tcp,
 };
 use weir_model::report::{EndReport, FlowReport};
 use weir_model::units::{ByteSize, SendRate, Span};
@@ -36,6 +36,7 @@ impl Test {
             latency: None,
             loss_threshold_ns: 2_000_000_000,
             control_bytes: 77,
+            path_mtu_bytes: None,
             specs: vec![],
         };
         for spec in &specs {
@@ -83,7 +84,7 @@ impl Test {
 
     fn tcp() -> Test {
         let mut t = Test::of(vec![connection(Transport::Tcp, Direction::Forward)]);
-        let tcp = Tcp { mss_bytes: 1448, rtt_seconds: 0.1, ..Tcp::default() };
+        let tcp = Tcp { mss_bytes: 1448, rtt_seconds: Some(0.1), ..Tcp::default() };
         t.parts.local.flows[0].tcp = Some(tcp);
         t
     }
@@ -306,6 +307,16 @@ fn datagrams_warn_of_what_shaped_them() {
         Test::udp().with(|t| t.receiver().socket_dropped_packets = Some(1)),
         one("socket-overflow", Severity::Warning)
     );
+    let counted =
+        |name: &str| Some(Host { counters: [(name.into(), 1)].into(), ..Host::default() });
+    assert_eq!(
+        Test::udp().with(|t| {
+            t.receiver().socket_dropped_packets = Some(1);
+            t.remote().host = counted("udp_checksum_errors");
+        }),
+        one("checksum-errors", Severity::Warning)
+    );
+    assert_eq!(Test::tcp().with(|t| t.remote().host = counted("udp_checksum_errors")), []);
     assert_eq!(
         Test::udp().with(|t| t.receiver().crossing = Some("merged".into())),
         one("merged", Severity::Info)
@@ -364,25 +375,99 @@ fn kernel_pacing_is_doubtful_for_udp_only() {
 }
 
 #[test]
-fn a_stream_held_by_the_window_asked_for_says_so() {
-    for (ratio, asked, warned) in [(0.5, true, 0), (0.51, true, 1), (0.9, false, 0)] {
-        let mut t = Test::tcp();
-        t.parts.nominal = Some((100_000_000, "given".into()));
-        t.tcp_info().receive_window_limited_ratio = Some(ratio);
-        t.spec().connection.window = asked.then_some(ByteSize(65_536));
-        let warnings = t.record().warnings;
-        assert_eq!(warnings.len(), warned, "{ratio} {asked}: {warnings:?}");
-        if let Some(w) = warnings.first() {
-            assert_eq!(w.code, "receive-window-limited");
-            // 100 Mbit/s over 100 ms.
-            assert!(w.text.contains("bandwidth-delay product 1250000 bytes"), "{}", w.text);
-        }
-    }
-    let limited = Test::tcp().with(|t| {
-        t.tcp_info().send_buffer_limited_ratio = Some(0.6);
-        t.spec().connection.window = Some(ByteSize(65_536));
+fn a_window_below_rate_times_round_trip_is_warned_of() {
+    // 8192 bytes over 40 ms are 1.64 Mbit/s. Received bit/s, asked for, limited by window and by buffer.
+    let limited = |received: f64, asked: Option<&str>, window: f64, buffer: f64| {
+        Test::tcp().with(|t| {
+            t.receiver().bits_per_second = Some(received);
+            t.spec().rate = asked.map_or(SendRate::UNLIMITED, |rate| rate.parse().unwrap());
+            t.spec().connection.window = Some(ByteSize(8192));
+            let tcp = t.tcp_info();
+            (tcp.min_rtt_seconds, tcp.rtt_seconds) = (Some(0.04), Some(0.041));
+            tcp.receive_window_limited_ratio = Some(window);
+            tcp.send_buffer_limited_ratio = Some(buffer);
+        })
+    };
+    let warned = one("window-limited", Severity::Warning);
+    // Neither cause alone passes the bound, together they do.
+    assert_eq!(limited(1.2e6, Some("10M"), 0.41, 0.21), warned);
+    assert_eq!(limited(0.8e6, None, 0.41, 0.21), warned);
+    assert_eq!(limited(0.8e6, None, 0.31, 0.19), []);
+    // Less is enough at window / round trip; without any waiting it is chance.
+    assert_eq!(limited(1.5e6, Some("10M"), 0.34, 0.0), warned);
+    assert_eq!(limited(1.5e6, Some("10M"), 0.1, 0.0), []);
+    // The rate that was asked for is kept.
+    assert_eq!(limited(1.5e6, Some("1500k"), 0.41, 0.21), []);
+    let unasked = Test::tcp().with(|t| {
+        t.spec().rate = SendRate::UNLIMITED;
+        t.tcp_info().receive_window_limited_ratio = Some(0.9);
     });
-    assert_eq!(limited, one("send-buffer-limited", Severity::Warning));
+    assert_eq!(unasked, []);
+    let mut t = Test::tcp();
+    t.parts.nominal = Some((100_000_000, "given".into()));
+    t.spec().rate = SendRate::UNLIMITED;
+    t.spec().connection.window = Some(ByteSize(65_536));
+    t.tcp_info().receive_window_limited_ratio = Some(0.9);
+    let text = &t.record().warnings[0].text;
+    // 64 KiB and 100 Mbit/s over 100 ms.
+    assert!(text.contains("5.24 Mbit/s") && text.contains("1250000 bytes"), "{text}");
+}
+
+#[test]
+fn datagrams_above_the_path_mtu_are_noted_as_fragments() {
+    let fragments = |payload: u64, family: Family, mtu: Option<u32>| {
+        let mut t = Test::udp();
+        t.spec().payload_bytes = payload;
+        t.parts.family = family;
+        t.parts.path_mtu_bytes = mtu;
+        let warnings = t.record().warnings;
+        warnings.iter().find(|w| w.code == "fragmented").and_then(|w| w.value)
+    };
+    use Family::{Ipv4, Ipv6};
+    assert_eq!(fragments(8000, Ipv4, Some(1500)), Some(6.0));
+    assert_eq!(
+        [fragments(1472, Ipv4, Some(1500)), fragments(1473, Ipv4, Some(1500))],
+        [None, Some(2.0)]
+    );
+    assert_eq!(
+        [fragments(1452, Ipv6, Some(1500)), fragments(1453, Ipv6, Some(1500))],
+        [None, Some(2.0)]
+    );
+    assert_eq!([fragments(8000, Ipv4, Some(9000)), fragments(8000, Ipv4, None)], [None, None]);
+}
+
+#[test]
+fn a_stalled_sender_is_warned_of() {
+    let slots = |late: u64, pause: f64| {
+        Test::udp().with(|t| {
+            let s = t.sender();
+            (s.intended_slots, s.missed_slots, s.late_slots) = (Some(4000), Some(0), Some(late));
+            s.spacing = Some(Spacing { max_seconds: pause, ..Spacing::default() });
+        })
+    };
+    assert_eq!(slots(1000, 0.049), one("late-slots", Severity::Warning));
+    assert_eq!(slots(400, 0.049), []);
+    // Wake-ups of some microseconds at a high rate.
+    assert_eq!(slots(1000, 50e-6), []);
+}
+
+#[test]
+fn why_sequence_numbers_are_ambiguous_is_stated() {
+    let text = |payload: u64, late: u64, sent: u64| {
+        let mut t = Test::udp();
+        t.spec().payload_bytes = payload;
+        t.sender().packets = sent;
+        let r = t.receiver();
+        (r.ambiguous, r.late_packets) = (Some(true), Some(late));
+        let warnings = t.record().warnings;
+        warnings.into_iter().find(|w| w.code == "ambiguous-sequence").unwrap().text
+    };
+    let full = [text(64, 0, 1000), text(64, 1, 1000), text(64, 0, 999)];
+    assert!(full.iter().all(|t| !t.contains("64")), "64 bits are not few: {full:?}");
+    let all: std::collections::BTreeSet<_> =
+        full.into_iter().chain([text(1, 0, 1000), text(2, 0, 1000), text(0, 0, 1000)]).collect();
+    assert_eq!(all.len(), 6, "each cause has its own text: {all:?}");
+    assert!(text(2, 0, 1000).contains("16 bits"), "{}", text(2, 0, 1000));
 }
 
 #[test]
@@ -625,6 +710,7 @@ fn the_ledger_places_each_loss_on_its_side() {
     }
     let cards = interface("eth0", &[("rx_dropped", 1000)], &[("rx_dropped", 1030)]);
     let mut host = Host { interfaces: vec![cards], ..Host::default() };
+    host.counters.insert("udp_receive_buffer_errors".into(), 20);
     host.counters.insert("softnet_dropped".into(), 4);
     host.counters.insert("softnet_processed".into(), 900);
     t.remote().host = Some(host);
@@ -648,6 +734,8 @@ fn the_ledger_places_each_loss_on_its_side() {
     assert_eq!((ledger.missing_packets, ledger.remainder_packets), (100, 31));
     // More placed than missing is shown as it is.
     t.receiver().socket_dropped_packets = Some(200);
+    let host = t.remote().host.as_mut().unwrap();
+    host.counters.insert("udp_receive_buffer_errors".into(), 200);
     assert_eq!(t.record().loss_ledger.unwrap().remainder_packets, -115);
 }
 

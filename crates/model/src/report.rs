@@ -20,7 +20,7 @@ pub struct FlowReport {
     pub sender: Option<Sender>,
     /// When it received: what it saw.
     pub receiver: Option<Receiver>,
-    /// TCP information at the end.
+    /// TCP information.
     pub tcp: Option<Tcp>,
     /// TCP information over time.
     pub tcp_samples: Vec<TcpSample>,

@@ -139,6 +139,8 @@ pub const CSV_COLUMNS: &[&str] = &[
     "receiver_user_timed_messages",
     "sender_reported_until_seconds",
     "receiver_reported_until_seconds",
+    "tcp_max_rtt_seconds",
+    "tcp_max_cwnd_bytes",
 ];
 
 /// Writes rows as a test goes: [`CsvWriter::start`], [`CsvWriter::interval`] …, [`CsvWriter::end`].
@@ -419,6 +421,11 @@ mod tests {
             "receiver_retransmits",
             "receiver_cwnd_bytes",
             "receiver_rtt_seconds",
+            // Of running tests alone.
+            "sender_earlier_lost_packets",
+            "sender_lost_before_packets",
+            "receiver_earlier_lost_packets",
+            "receiver_lost_before_packets",
         ];
         for path in paths.union(&interval).filter(|p| !one_sided.contains(&p.as_str())) {
             assert!(

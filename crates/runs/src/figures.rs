@@ -106,7 +106,7 @@ fn add_of_flows(out: &mut Figures, record: &Record, direction: Direction) {
         out.add(name(figure), Lower, metric.ok().and_then(|m| m.of(record)));
     }
     let flows = record.flows.iter().filter(|f| f.direction == direction);
-    let round_trips = flows.filter_map(|f| f.tcp.as_ref()).map(|t| Some(t.rtt_seconds));
+    let round_trips = flows.filter_map(|f| f.tcp.as_ref()).map(|t| t.rtt_seconds);
     out.add(name("tcp_rtt_seconds"), Lower, greatest(round_trips));
 }
 

@@ -264,6 +264,7 @@ impl Simulation {
             latency: None,
             loss_threshold_ns: threshold,
             control_bytes: 0,
+            path_mtu_bytes: None,
         });
         record.time_source = Some(TimeSource {
             send: "virtual".into(),

@@ -428,6 +428,9 @@ impl Flow {
                 let method = if self.spec.connection.zero_copy { "sendfile" } else { "write" };
                 out.sender = Some(state.report(method, self.buffer(true)));
                 out.intervals = state.interval_counts();
+                if let Some(tcp) = &mut out.tcp {
+                    state.report_tcp(tcp);
+                }
                 out.tcp_samples = lock(samples).samples.clone();
             }
             Part::UdpReceive { state, base_drops, .. } => {
@@ -502,9 +505,7 @@ fn tcp_record(info: &TcpInfo, socket: &TcpStream) -> Tcp {
     Tcp {
         retransmits: u64::from(info.total_retransmits),
         mss_bytes: info.send_mss_bytes,
-        rtt_seconds: f64::from(info.rtt_us) / 1e6,
         min_rtt_seconds: info.min_rtt_us.filter(|r| *r != u32::MAX).map(|r| f64::from(r) / 1e6),
-        cwnd_bytes: u64::from(info.cwnd_segments) * u64::from(info.send_mss_bytes),
         congestion_control: socket.congestion_control().unwrap_or_default(),
         send_window_bytes: info.send_window_bytes.map(u64::from),
         receive_window_bytes: info.receive_window_bytes.map(u64::from),
@@ -512,5 +513,6 @@ fn tcp_record(info: &TcpInfo, socket: &TcpStream) -> Tcp {
         receive_window_limited_ratio: share(info.receive_window_limited_us),
         send_buffer_limited_ratio: share(info.send_buffer_limited_us),
         timestamps: Some(info.timestamps),
+        ..Tcp::default()
     }
 }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use weir_model::plan::{Family, FlowSpec, Transport};
 use weir_model::record::{CpuEnd, CpuFacts, Host, Interface, QdiscUse};
-use weir_net::clock::{Clock, process_cpu};
+use weir_net::clock::{Clock, ProcessCpu, process_cpu};
 use weir_net::counters::{CpuUsage, cpu_times, protocol_counters, softnet};
 use weir_net::interface::{self as net_interface, Qdisc};
 use weir_net::udp::{UdpOptions, UdpSocket};
@@ -17,16 +17,16 @@ pub(crate) struct Before {
     qdiscs: Vec<Qdisc>,
     protocol: Option<weir_net::counters::ProtocolCounters>,
     softnet_dropped: Option<u64>,
-    cpu: Option<CpuUsage>,
-    process: weir_net::clock::ProcessCpu,
-    at_ns: u64,
 }
 
 /// Protocol counters that bear on a test: kernel group and name, and ours.
-const PROTOCOL: [(&str, &str, &str); 7] = [
+const PROTOCOL: [(&str, &str, &str); 10] = [
     ("Udp", "RcvbufErrors", "udp_receive_buffer_errors"),
     ("Udp6", "RcvbufErrors", "udp6_receive_buffer_errors"),
+    ("Udp", "MemErrors", "udp_memory_errors"),
+    ("Udp6", "MemErrors", "udp6_memory_errors"),
     ("Udp", "InCsumErrors", "udp_checksum_errors"),
+    ("Udp6", "InCsumErrors", "udp6_checksum_errors"),
     ("Udp", "SndbufErrors", "udp_send_buffer_errors"),
     ("Tcp", "RetransSegs", "tcp_retransmitted_segments"),
     ("Ip", "ReasmFails", "ip_reassembly_failures"),
@@ -85,7 +85,7 @@ fn qdisc_use(before: &[Qdisc], after: &[Qdisc]) -> Vec<QdiscUse> {
 }
 
 /// Notes a host's counters before a run towards `peer`, through `device` when the route is not to choose.
-pub(crate) fn before(peer: IpAddr, device: Option<&str>, clock: &Clock) -> Before {
+pub(crate) fn before(peer: IpAddr, device: Option<&str>) -> Before {
     let interfaces: Vec<String> = match device {
         Some(name) => vec![name.into()],
         None => net_interface::egress_interface(peer).map(|e| e.interface).into_iter().collect(),
@@ -96,9 +96,6 @@ pub(crate) fn before(peer: IpAddr, device: Option<&str>, clock: &Clock) -> Befor
         interfaces,
         protocol: protocol_counters().ok(),
         softnet_dropped: softnet_dropped(),
-        cpu: cpu_times().ok(),
-        process: process_cpu(),
-        at_ns: clock.monotonic_ns(),
     }
 }
 
@@ -236,34 +233,105 @@ fn interesting(name: &str) -> bool {
     .contains(&name)
 }
 
-/// Processor time since `before`.
-pub(crate) fn cpu(before: &Before, clock: &Clock) -> Option<CpuEnd> {
-    let (then, now) = (before.cpu.as_ref()?, cpu_times().ok()?);
-    let process = process_cpu();
-    let wall = clock.monotonic_ns().saturating_sub(before.at_ns).max(1) as f64;
-    let total = now.total.total_ns().saturating_sub(then.total.total_ns()).max(1) as f64;
-    let share = |f: fn(&weir_net::counters::CpuTimes) -> u64| {
-        f(&now.total).saturating_sub(f(&then.total)) as f64 / total
-    };
-    let busiest = now
-        .cores
-        .iter()
-        .filter_map(|(id, core)| {
-            let (_, before) = then.cores.iter().find(|(i, _)| i == id)?;
-            let total = core.total_ns().checked_sub(before.total_ns()).filter(|t| *t > 0)?;
-            Some(core.busy_ns().saturating_sub(before.busy_ns()) as f64 / total as f64)
+/// Processor time of the host and of this process up to a moment.
+#[derive(Debug, Clone)]
+struct CpuReading {
+    host: Option<CpuUsage>,
+    process: ProcessCpu,
+    at_ns: u64,
+}
+
+impl CpuReading {
+    fn now(clock: &Clock) -> CpuReading {
+        CpuReading { host: cpu_times().ok(), process: process_cpu(), at_ns: clock.monotonic_ns() }
+    }
+
+    fn seconds_since(&self, then: &CpuReading) -> f64 {
+        self.at_ns.saturating_sub(then.at_ns) as f64 / 1e9
+    }
+
+    /// This process's time since `then`, in processors: user, system.
+    fn process_since(&self, then: &CpuReading) -> [f64; 2] {
+        let wall = self.at_ns.saturating_sub(then.at_ns).max(1) as f64;
+        [
+            (self.process.user_ns, then.process.user_ns),
+            (self.process.system_ns, then.process.system_ns),
+        ]
+        .map(|(now, then)| now.saturating_sub(then) as f64 / wall)
+    }
+
+    fn since(&self, before: &CpuReading) -> Option<CpuEnd> {
+        let (then, now) = (before.host.as_ref()?, self.host.as_ref()?);
+        let total = now.total.total_ns().saturating_sub(then.total.total_ns()).max(1) as f64;
+        let share = |f: fn(&weir_net::counters::CpuTimes) -> u64| {
+            f(&now.total).saturating_sub(f(&then.total)) as f64 / total
+        };
+        let busiest = now
+            .cores
+            .iter()
+            .filter_map(|(id, core)| {
+                let (_, before) = then.cores.iter().find(|(i, _)| i == id)?;
+                let total = core.total_ns().checked_sub(before.total_ns()).filter(|t| *t > 0)?;
+                Some(core.busy_ns().saturating_sub(before.busy_ns()) as f64 / total as f64)
+            })
+            .max_by(f64::total_cmp);
+        let [process_user_ratio, process_system_ratio] = self.process_since(before);
+        Some(CpuEnd {
+            seconds: self.seconds_since(before),
+            user_ratio: share(|c| c.user_ns + c.nice_ns),
+            system_ratio: share(|c| c.system_ns),
+            irq_ratio: share(|c| c.irq_ns + c.softirq_ns),
+            steal_ratio: share(|c| c.steal_ns),
+            process_user_ratio,
+            process_system_ratio,
+            busiest_core_ratio: busiest,
+            ..CpuEnd::default()
         })
-        .fold(None, |most: Option<f64>, v| Some(most.map_or(v, |m| m.max(v))));
-    Some(CpuEnd {
-        user_ratio: share(|c| c.user_ns + c.nice_ns),
-        system_ratio: share(|c| c.system_ns),
-        irq_ratio: share(|c| c.irq_ns + c.softirq_ns),
-        steal_ratio: share(|c| c.steal_ns),
-        process_user_ratio: process.user_ns.saturating_sub(before.process.user_ns) as f64 / wall,
-        process_system_ratio: process.system_ns.saturating_sub(before.process.system_ns) as f64
-            / wall,
-        busiest_core_ratio: busiest,
-    })
+    }
+}
+
+/// Shorter waiting has no meaningful processor time.
+const LEAST_WAITING_SECONDS: f64 = 0.1;
+
+/// Measures processor time while a test sends, and apart from it while it waits for stragglers: an idle wait as long as
+/// the loss threshold would hide that a processor was the limit.
+#[derive(Debug)]
+pub(crate) struct CpuMeter {
+    clock: Clock,
+    begin: CpuReading,
+    sent: Option<CpuReading>,
+}
+
+impl CpuMeter {
+    /// A meter of a test that has not started.
+    pub(crate) fn new(clock: &Clock) -> CpuMeter {
+        CpuMeter { clock: clock.clone(), begin: CpuReading::now(clock), sent: None }
+    }
+
+    /// Sending starts now.
+    pub(crate) fn start(&mut self) {
+        if self.sent.is_none() {
+            self.begin = CpuReading::now(&self.clock);
+        }
+    }
+
+    /// The last sender has ended. Only the first call counts.
+    pub(crate) fn senders_ended(&mut self) {
+        self.sent.get_or_insert_with(|| CpuReading::now(&self.clock));
+    }
+
+    /// What was measured; without an end of sending, until now.
+    pub(crate) fn report(&self) -> Option<CpuEnd> {
+        let now = CpuReading::now(&self.clock);
+        let Some(sent) = &self.sent else { return now.since(&self.begin) };
+        let waiting = now.seconds_since(sent);
+        let process = now.process_since(sent).iter().sum();
+        Some(CpuEnd {
+            waiting_seconds: Some(waiting),
+            waiting_process_ratio: (waiting >= LEAST_WAITING_SECONDS).then_some(process),
+            ..sent.since(&self.begin)?
+        })
+    }
 }
 
 #[cfg(test)]

@@ -116,14 +116,16 @@ pub fn losses(record: &Record) -> Option<String> {
         _ => {}
     }
     let mut text = format!("{lost} of {} datagrams lost: {}", f.sent_packets, places.join(", "));
-    if record
-        .flows
-        .iter()
-        .any(|f| f.receiver.as_ref().and_then(|r| r.socket_dropped_packets).is_some_and(|d| d > 0))
-    {
+    if overflowed(record) > 0 {
         text += "; the receiver could not empty its socket as fast as the sender filled it";
     }
     Some(text)
+}
+
+/// Datagrams that full socket buffers refused, by the loss ledger.
+fn overflowed(record: &Record) -> u64 {
+    let rows = record.loss_ledger.iter().flat_map(|l| &l.rows);
+    rows.filter(|r| r.stage == "socket overflow").map(|r| r.packets).sum()
 }
 
 /// Judges a record against its case.
@@ -155,8 +157,7 @@ pub fn judge(case: &Case, record: &Record) -> Verdict {
 fn paced(record: &Record, f: &Figures, asked: f64) -> Verdict {
     let lost = f.sent_packets.saturating_sub(f.received_packets);
     if lost > 0 {
-        let dropped: u64 =
-            record.flows.iter().filter_map(|f| f.receiver.as_ref()?.socket_dropped_packets).sum();
+        let dropped = overflowed(record);
         let text = format!(
             "{lost} of {} packets lost, {dropped} of them by the receiver's socket",
             f.sent_packets
@@ -197,13 +198,17 @@ mod tests {
                 missed_slots: Some(missed),
                 ..Sender::default()
             }),
-            receiver: Some(Receiver {
-                packets: received,
-                socket_dropped_packets: Some(dropped),
-                ..Receiver::default()
-            }),
+            receiver: Some(Receiver { packets: received, ..Receiver::default() }),
             ..Flow::default()
         });
+        let overflow = LedgerRow {
+            stage: "socket overflow".into(),
+            packets: dropped,
+            kind: "exact".into(),
+            ..LedgerRow::default()
+        };
+        r.loss_ledger =
+            (dropped > 0).then(|| LossLedger { rows: vec![overflow], ..LossLedger::default() });
         r.total.forward = Some(DirectionTotal {
             sender: Some(Sums {
                 packets: sent,

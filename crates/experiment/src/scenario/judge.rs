@@ -51,6 +51,7 @@ pub fn run_ref(record: &Record, metrics: &[Metric]) -> RunRef {
         id: (!record.id.is_empty()).then(|| record.id.clone()),
         metrics: metrics.iter().filter_map(|m| Some((m.to_string(), m.of(record)?))).collect(),
         crossing: Crossing::of(record),
+        absent: metrics.iter().filter_map(|m| Some((m.to_string(), m.shortage(record)?))).collect(),
         disturbed: !disturbances(record).is_empty(),
         warnings,
         ..RunRef::default()
@@ -181,12 +182,16 @@ pub fn judge(
     };
     if !values.is_empty() && values.len() < runs.len() {
         judged.reason = format!("{name} was measured in {} of {} runs", values.len(), runs.len());
+        if let Some(shortage) = runs.iter().find_map(|run| run.absent.get(&name)) {
+            judged.reason += &format!(": {shortage}");
+        }
         return judged;
     }
     let (first, range) = (intervals.first_of(&name), rule.metric.range());
     let Some(summed) = summary(&values, intervals.confidence, first, range) else {
-        judged.reason = match runs.len() {
-            0 => format!("{name} was not measured: nothing ran"),
+        judged.reason = match (runs.len(), runs.iter().find_map(|run| run.absent.get(&name))) {
+            (0, _) => format!("{name} was not measured: nothing ran"),
+            (_, Some(shortage)) => shortage.clone(),
             _ => format!("{name} was not measured"),
         };
         return judged;
@@ -466,6 +471,20 @@ mod tests {
         let judged = outcome("loss <= 1 %", &[90e6], false);
         assert_eq!((judged.outcome, judged.measured), (Outcome::Inconclusive, None));
         assert_eq!(judged.reason, "loss was not measured");
+    }
+
+    #[test]
+    fn a_percentile_of_too_few_packets_says_so() {
+        use weir_model::record::{Delay, Flow, Receiver};
+        let delay = Delay { count: 400, ..Delay::default() };
+        let receiver = Receiver { one_way_delay: Some(delay), ..Receiver::default() };
+        let flow = Flow { receiver: Some(receiver), ..Flow::default() };
+        let rule: Rule = "p99 one_way_delay <= 10 ms".parse().unwrap();
+        let record = Record { flows: vec![flow], ..Record::default() };
+        let run = run_ref(&record, std::slice::from_ref(&rule.metric));
+        let judged = judge(&rule, &BTreeMap::new(), &[&run], 0.95);
+        assert_eq!((judged.outcome, judged.measured), (Outcome::Inconclusive, None));
+        assert_eq!(Some(judged.reason), rule.metric.shortage(&record));
     }
 
     #[test]

@@ -57,6 +57,8 @@ pub struct Parts {
     pub loss_threshold_ns: u64,
     /// Bytes of control traffic.
     pub control_bytes: u64,
+    /// Largest IP packet of the path, as far as this host knows it.
+    pub path_mtu_bytes: Option<u32>,
 }
 
 /// Makes the record. Identity, start time, command and build are the caller's to fill.
@@ -123,7 +125,7 @@ pub fn assemble(parts: Parts) -> Record {
     record.loss_ledger = ledger::ledger(&record);
     record.warnings = parts.local.warnings;
     record.warnings.extend(far.warnings.iter().cloned());
-    warnings::add(&mut record, &parts.specs);
+    warnings::add(&mut record, &parts.specs, parts.path_mtu_bytes);
     record
 }
 

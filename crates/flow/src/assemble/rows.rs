@@ -6,6 +6,7 @@ use weir_model::report::FlowReport;
 
 use crate::heard::Heard;
 use crate::intervals::{IntervalClock, MAX_INTERVALS};
+use crate::loss_lines::without_reported;
 
 /// Adds one flow's interval to a sum, without its rates.
 pub(crate) fn add_interval(to: &mut Option<IntervalCount>, c: &IntervalCount) {
@@ -15,6 +16,7 @@ pub(crate) fn add_interval(to: &mut Option<IntervalCount>, c: &IntervalCount) {
     sum.packets = sum.packets.saturating_add(c.packets);
     for (to, from) in [
         (&mut sum.lost_packets, c.lost_packets),
+        (&mut sum.lost_before_packets, c.lost_before_packets),
         (&mut sum.duplicate_packets, c.duplicate_packets),
         (&mut sum.reordered_packets, c.reordered_packets),
         (&mut sum.retransmits, c.retransmits),
@@ -205,6 +207,7 @@ pub(super) fn intervals(
             if let Some(told) = told {
                 mark_heard(&mut out, due, told);
             }
+            without_reported(&mut out);
             out
         })
         .collect()

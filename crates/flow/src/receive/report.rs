@@ -20,6 +20,15 @@ impl Receiving {
             (None, Tracking::Full(t) | Tracking::Narrow(t, _)) => t.interval_lost_in(index),
             (None, Tracking::Counted(_)) => None,
         };
+        let from = self.log.omitted();
+        let from = if index < from { 0 } else { from };
+        count.lost_before_packets = match (&self.finished, &self.tracking) {
+            (Some(summary), _) => {
+                summary.interval_lost.get(from..index).map(|lost| lost.iter().sum())
+            }
+            (None, Tracking::Full(t) | Tracking::Narrow(t, _)) => Some(t.lost_between(from, index)),
+            (None, Tracking::Counted(_)) => None,
+        };
         Some(count)
     }
 

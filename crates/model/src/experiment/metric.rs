@@ -12,7 +12,7 @@ use std::str::FromStr;
 use super::Unit;
 use crate::ModelError;
 use crate::plan::{Direction, Transport};
-use crate::record::{Delay, DirectionTotal, Flow, Record, Sums};
+use crate::record::{Delay, DirectionTotal, Flow, Latency, Record, Sums};
 
 /// What a figure is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,6 +105,19 @@ const STATISTICS: &[(&str, Statistic)] = &[
 ];
 
 impl Statistic {
+    /// Samples that a percentile needs: 10 / (1 − q).
+    fn least_samples(self) -> Option<u64> {
+        match self {
+            Statistic::Min | Statistic::Mean | Statistic::Max => None,
+            Statistic::P50 => Some(20),
+            Statistic::P90 => Some(100),
+            Statistic::P99 => Some(1000),
+            Statistic::P99_9 => Some(10_000),
+            Statistic::P99_99 => Some(100_000),
+            Statistic::P99_999 => Some(1_000_000),
+        }
+    }
+
     fn of(self, delay: &Delay) -> Option<f64> {
         match self {
             Statistic::Min => Some(delay.min_seconds),
@@ -340,12 +353,42 @@ impl Metric {
                 let of_mean = self.statistic == Some(Statistic::Mean);
                 let values = with.map(|f| match &f.round_trip {
                     Some(delay) => self.pick(delay),
-                    None => f.tcp.as_ref().filter(|_| of_mean).map(|t| t.rtt_seconds),
+                    None => f.tcp.as_ref().filter(|_| of_mean).and_then(|t| t.rtt_seconds),
                 });
                 self.extreme(values.collect())
             }
             _ => None,
         }
+    }
+
+    /// Why a percentile is absent from a record that has too few samples for it; `None` where that is not the reason.
+    #[must_use]
+    pub fn shortage(&self, record: &Record) -> Option<String> {
+        let (statistic, unit) = match self.quantity.name {
+            "pdv_p99" | "ipdv_p99" => (Statistic::P99, "packets"),
+            "idle_round_trip" | "loaded_round_trip" => (self.statistic?, "answered probes"),
+            _ => (self.statistic?, "packets"),
+        };
+        let needed = statistic.least_samples()?;
+        if self.of(record).is_some() {
+            return None;
+        }
+        let latency = |pick: fn(&Latency) -> Option<&Delay>| record.latency.as_ref().and_then(pick);
+        let flows = record.flows.iter().filter(|f| match &self.scope {
+            Scope::All => true,
+            Scope::Direction(direction) => f.direction == *direction,
+            Scope::Flow(name) => f.name == *name,
+        });
+        let count = match self.quantity.name {
+            "idle_round_trip" => latency(|l| l.idle.as_ref())?.count,
+            "loaded_round_trip" => latency(|l| l.loaded.as_ref())?.count,
+            "round_trip" => flows.filter_map(|f| Some(f.round_trip.as_ref()?.count)).min()?,
+            _ => flows
+                .filter_map(|f| Some(f.receiver.as_ref()?.one_way_delay.as_ref()?.count))
+                .min()?,
+        };
+        let name = STATISTICS.iter().find(|(_, s)| *s == statistic).map_or("", |(name, _)| *name);
+        (count < needed).then(|| format!("{name} needs {needed} {unit}; there were {count}"))
     }
 
     fn pick(&self, delay: &Delay) -> Option<f64> {
@@ -459,6 +502,35 @@ impl fmt::Display for Metric {
 mod tests {
     use super::*;
     use crate::record::{Receiver, Sender};
+
+    #[test]
+    fn a_percentile_of_too_few_samples_says_how_many_it_needs() {
+        let delay = Delay { count: 400, p90_seconds: Some(0.1), ..Delay::default() };
+        let receiver = Receiver { one_way_delay: Some(delay.clone()), ..Receiver::default() };
+        let mut record = Record {
+            flows: vec![Flow { receiver: Some(receiver), ..Flow::default() }],
+            latency: Some(Latency {
+                idle: Some(Delay { count: 24, ..delay }),
+                ..Latency::default()
+            }),
+            ..Record::default()
+        };
+        let of = |record: &Record, metric: &str| metric.parse::<Metric>().unwrap().shortage(record);
+        for (metric, needed, had) in [
+            ("p99 one_way_delay", "1000 packets", "400"),
+            ("p99.9 one_way_delay of forward", "10000 packets", "400"),
+            ("ipdv_p99", "1000 packets", "400"),
+            ("p99 idle_round_trip", "1000 answered probes", "24"),
+        ] {
+            let text = of(&record, metric).unwrap();
+            assert!(text.contains(needed) && text.ends_with(had), "{text}");
+        }
+        for metric in ["p90 one_way_delay", "max one_way_delay", "p99 loaded_round_trip", "loss"] {
+            assert_eq!(of(&record, metric), None, "{metric}");
+        }
+        record.flows.clear();
+        assert_eq!(of(&record, "p99 one_way_delay"), None, "nothing measured it");
+    }
 
     fn record() -> Record {
         let flow = |name: &str, delay: f64, lost: u64| Flow {

@@ -160,6 +160,9 @@ pub struct RunRef {
     /// How its datagrams crossed the path; absent for TCP and where none arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crossing: Option<Crossing>,
+    /// Why metrics are absent that it has too few samples for, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub absent: BTreeMap<String, String>,
     /// Codes of its warnings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,

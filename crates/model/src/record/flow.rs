@@ -36,7 +36,7 @@ record! {
         /// Round trip of this flow where it has one.
         #[serde(skip_serializing_if = "Option::is_none")]
         round_trip: Option<Delay>,
-        /// TCP information at the end, of the sending side.
+        /// TCP information of the sending side.
         #[serde(skip_serializing_if = "Option::is_none")]
         tcp: Option<Tcp>,
         /// TCP information over time, of the sending side.
@@ -229,7 +229,7 @@ record! {
         /// What times are between: `packet`, or `batch` where packets arrived merged.
         #[serde(skip_serializing_if = "Option::is_none")]
         time_unit: Option<String>,
-        /// Dropped by the socket's full buffer.
+        /// Dropped at the socket (SK_MEMINFO): by its full buffer or for a wrong checksum. The loss ledger separates them by the counters of the network namespace.
         #[serde(skip_serializing_if = "Option::is_none")]
         socket_dropped_packets: Option<u64>,
         /// Socket receive buffer as it was got.
@@ -292,19 +292,27 @@ record! {
 }
 
 record! {
-    /// TCP information of the sending side at the end.
+    /// TCP information of the sending side: totals at the end, round trip and congestion window over the time of sending.
     Tcp {
         /// Segments sent again.
         retransmits: u64,
         /// Maximum segment size in use.
         mss_bytes: u32,
-        /// Smoothed round trip.
-        rtt_seconds: f64,
-        /// Smallest round trip seen.
+        /// Smoothed round trip, mean of samples while the flow sent.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        rtt_seconds: Option<f64>,
+        /// Smallest round trip seen by the kernel.
         #[serde(skip_serializing_if = "Option::is_none")]
         min_rtt_seconds: Option<f64>,
-        /// Congestion window.
-        cwnd_bytes: u64,
+        /// Largest sample of the smoothed round trip.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        max_rtt_seconds: Option<f64>,
+        /// Congestion window, mean of samples while the flow sent.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cwnd_bytes: Option<u64>,
+        /// Largest sample of the congestion window.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        max_cwnd_bytes: Option<u64>,
         /// Congestion control.
         congestion_control: String,
         /// Send window offered by the peer.

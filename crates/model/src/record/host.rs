@@ -156,8 +156,11 @@ record! {
 }
 
 record! {
-    /// CPU use of one host, as shares of all its processors, and of Weir's process alone.
+    /// CPU use of one host while the test sent, from its start to the end of the last sender as far as this host knew it,
+    /// as fractions of all its processors, and of Weir's process alone.
     CpuEnd {
+        /// Time over which it was measured.
+        seconds: f64,
         /// User mode.
         user_ratio: f64,
         /// Kernel mode.
@@ -173,6 +176,12 @@ record! {
         /// The busiest processor.
         #[serde(skip_serializing_if = "Option::is_none")]
         busiest_core_ratio: Option<f64>,
+        /// Time from then to the report: waiting for stragglers, up to the loss threshold.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        waiting_seconds: Option<f64>,
+        /// This process over that time, in processors, user and system; absent below 0.1 s.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        waiting_process_ratio: Option<f64>,
     }
 }
 

@@ -35,7 +35,7 @@ impl LossLedger {
 record! {
     /// One place where packets were lost.
     LedgerRow {
-        /// `application`, `qdisc`, `card tx`, `path`, `card rx`, `softnet`, `socket overflow`, `late`, …
+        /// `qdisc`, `card tx`, `card rx`, `softnet`, `socket overflow`, `damaged on the path`, `late`, `damaged header`, …
         stage: String,
         /// Packets.
         packets: u64,

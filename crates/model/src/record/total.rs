@@ -158,6 +158,12 @@ record! {
         /// Lost, attributed to the interval in which they would have come: numbers missing between two arrivals are spread evenly over the time between these.
         #[serde(skip_serializing_if = "Option::is_none")]
         lost_packets: Option<u64>,
+        /// In lines of a running test: what has become known since the line before of losses in earlier intervals; negative where missing datagrams arrived after all. Lines' losses and these add up to what is known. Never in a record, whose intervals are final.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        earlier_lost_packets: Option<i64>,
+        /// On the control connection: what is known of losses in earlier intervals, those of the omitted start apart. Never in a record.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        lost_before_packets: Option<u64>,
         /// Duplicates.
         #[serde(skip_serializing_if = "Option::is_none")]
         duplicate_packets: Option<u64>,
@@ -173,10 +179,10 @@ record! {
         /// Segments sent again.
         #[serde(skip_serializing_if = "Option::is_none")]
         retransmits: Option<u64>,
-        /// Congestion window.
+        /// Congestion window at the end of the interval.
         #[serde(skip_serializing_if = "Option::is_none")]
         cwnd_bytes: Option<u64>,
-        /// Smoothed round trip.
+        /// Smoothed round trip at the end of the interval.
         #[serde(skip_serializing_if = "Option::is_none")]
         rtt_seconds: Option<f64>,
     }

@@ -206,9 +206,9 @@ fn side_by_side(runs: &[(String, &Record)]) -> Grid {
                 of_direction(r, d).filter_map(|f| f.receiver.as_ref()?.one_way_delay.as_ref());
             greatest(delays.map(|t| t.error_seconds))
         });
-        row(&named("TCP round trip"), Seconds, &|r| {
+        row(&named("TCP round trip, mean"), Seconds, &|r| {
             let tcp = of_direction(r, d).filter_map(|f| f.tcp.as_ref());
-            greatest(tcp.map(|t| Some(t.rtt_seconds)))
+            greatest(tcp.map(|t| t.rtt_seconds))
         });
     }
     row("Round trip idle, median", Seconds, &|r| r.latency.as_ref()?.idle.as_ref()?.p50_seconds);

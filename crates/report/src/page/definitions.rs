@@ -140,7 +140,7 @@ pub(super) fn of(records: &[&Record]) -> Vec<Definition> {
         any(|r| r.cpu.is_some()),
         "CPU",
         "",
-        "Shares of all processors of the host over the run; Weir's own in processors (1 is one core).",
+        "Shares of all processors of the host while the test sent, without the wait for stragglers; Weir's own in processors (1 is one core).",
     );
     define(
         any(|r| r.impairment.is_some()),

@@ -271,16 +271,18 @@ pub(super) fn pacing(record: &Record) -> Option<Grid> {
     (!grid.rows.is_empty()).then(|| grid.without_empty_columns())
 }
 
-/// TCP information of each flow at the end.
+/// TCP information of each flow.
 pub(super) fn tcp(record: &Record) -> Option<Grid> {
     let mut grid = Grid::new(
-        &caption("TCP information of the sending side at the end", record.flows.len()),
+        &caption("TCP information of the sending side", record.flows.len()),
         flow_columns().into_iter().chain([
             figures("Sent again", Count),
             figures("Sent again", Bytes),
-            figures("Round trip", Seconds).group("rtt"),
-            figures("Least", Seconds).group("rtt"),
-            figures("Window", Bytes),
+            figures("Round trip, mean", Seconds).group("rtt"),
+            figures("Round trip, minimum", Seconds).group("rtt"),
+            figures("Round trip, maximum", Seconds).group("rtt"),
+            figures("Congestion window, mean", Bytes).group("cwnd"),
+            figures("Congestion window, maximum", Bytes).group("cwnd"),
             figures("MSS", Count),
             Column::text("Congestion control"),
             figures("Limited by receiver", Ratio),
@@ -295,7 +297,9 @@ pub(super) fn tcp(record: &Record) -> Option<Grid> {
             t.retransmitted_bytes.into(),
             t.rtt_seconds.into(),
             t.min_rtt_seconds.into(),
+            t.max_rtt_seconds.into(),
             t.cwnd_bytes.into(),
+            t.max_cwnd_bytes.into(),
             u64::from(t.mss_bytes).into(),
             Cell::code(&t.congestion_control),
             t.receive_window_limited_ratio.into(),
@@ -405,7 +409,7 @@ pub(super) fn link_usage(record: &Record) -> Option<Grid> {
 pub(super) fn cpu(record: &Record) -> Option<Grid> {
     let cpu = record.cpu.as_ref()?;
     let mut grid = Grid::new(
-        "CPU over the run",
+        "CPU while sending",
         [
             Column::text("Host"),
             figures("User", Ratio),

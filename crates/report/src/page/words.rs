@@ -254,7 +254,7 @@ pub(super) fn bottleneck(record: &Record) -> String {
         ("sender-cpu-bound", "a processor of the sending host: the rate is what it can send"),
         ("receiver-cpu-bound", "a processor of the receiving host: the rate is what it can take"),
         ("receive-window-limited", "the receiver's TCP window"),
-        ("send-buffer-limited", "the sender's TCP buffer"),
+        ("window-limited", "the TCP window that was asked for"),
         ("socket-overflow", "the receiving host, whose socket buffer overflowed"),
     ] {
         if has(code) {

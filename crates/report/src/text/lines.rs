@@ -220,7 +220,9 @@ impl IntervalTable {
         let receiver = ends.receiver.as_ref();
         let shown = receiver.or(sender).unwrap_or(&none);
         let lost = receiver.and_then(|r| r.lost_packets);
-        let notes = [note.to_string(), whose(ends), of_how_many(ends)];
+        let earlier = receiver.and_then(|r| r.earlier_lost_packets);
+        let earlier = earlier.map_or(String::new(), |n| format!("({n:+} lost earlier)"));
+        let notes = [note.to_string(), whose(ends), of_how_many(ends), earlier];
         let note = notes.into_iter().filter(|n| !n.is_empty()).collect::<Vec<_>>().join(" ");
         self.layout.line(&Line {
             id,
@@ -299,6 +301,13 @@ mod tests {
             "{}",
             rows(1, sent)
         );
+    }
+
+    #[test]
+    fn losses_of_earlier_intervals_are_stated_when_they_become_known() {
+        let receiver = IntervalCount { earlier_lost_packets: Some(699), ..count(9).unwrap() };
+        let ends = IntervalEnds { receiver: Some(receiver), ..Default::default() };
+        assert!(rows(1, ends.clone()).contains("+699"), "{}", rows(1, ends));
     }
 
     #[test]

@@ -102,8 +102,8 @@ fn flow_rows(flow: &Flow, layout: &Layout) -> String {
             bytes: s.bytes,
             bits_per_second: s.bits_per_second,
             retransmits: flow.tcp.as_ref().map(|t| t.retransmits),
-            cwnd_bytes: flow.tcp.as_ref().map(|t| t.cwnd_bytes),
-            rtt_seconds: flow.tcp.as_ref().map(|t| t.rtt_seconds),
+            cwnd_bytes: flow.tcp.as_ref().and_then(|t| t.cwnd_bytes),
+            rtt_seconds: flow.tcp.as_ref().and_then(|t| t.rtt_seconds),
             total_packets: s.packets,
             note: "sender".into(),
             ..line()

@@ -256,6 +256,9 @@ pub(crate) fn udp_loss() -> Record {
         }),
         cpu: Some(CpuUse {
             local: Some(CpuEnd {
+                seconds: 10.0,
+                waiting_seconds: Some(2.0),
+                waiting_process_ratio: Some(0.004),
                 user_ratio: 0.02,
                 system_ratio: 0.04,
                 irq_ratio: 0.001,
@@ -331,9 +334,11 @@ pub(crate) fn tcp_bidir() -> Record {
         let tcp = Tcp {
             retransmits: u64::from(id % 3),
             mss_bytes: 1448,
-            rtt_seconds: 2.1e-4 * f64::from(id),
+            rtt_seconds: Some(2.1e-4 * f64::from(id)),
             min_rtt_seconds: Some(3e-5),
-            cwnd_bytes: 1_310_720,
+            max_rtt_seconds: Some(3.2e-4 * f64::from(id)),
+            cwnd_bytes: Some(1_310_720),
+            max_cwnd_bytes: Some(2_621_440),
             congestion_control: "cubic".into(),
             receive_window_limited_ratio: Some(0.0),
             send_buffer_limited_ratio: Some(0.125),
@@ -343,8 +348,8 @@ pub(crate) fn tcp_bidir() -> Record {
         };
         let mut sent = count(bytes / 10, 760, 1.0);
         sent.retransmits = Some(tcp.retransmits);
-        sent.cwnd_bytes = Some(tcp.cwnd_bytes);
-        sent.rtt_seconds = Some(tcp.rtt_seconds);
+        sent.cwnd_bytes = tcp.cwnd_bytes;
+        sent.rtt_seconds = tcp.rtt_seconds;
         interval.flows.push(IntervalFlow {
             id,
             sender: Some(sent),

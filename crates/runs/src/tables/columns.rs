@@ -99,6 +99,7 @@ const DELAY: &[&str] = &[
 const LATENCY: &[&str] =
     &["latency_method", "latency_sent", "latency_lost", "latency_responsiveness_per_minute"];
 const CPU: &[&str] = &[
+    "seconds",
     "user_ratio",
     "system_ratio",
     "irq_ratio",
@@ -106,6 +107,8 @@ const CPU: &[&str] = &[
     "process_user_ratio",
     "process_system_ratio",
     "busiest_core_ratio",
+    "waiting_seconds",
+    "waiting_process_ratio",
 ];
 const RUN_RESULTS: &[&str] = &[
     "link_usage_nominal_bits_per_second",
@@ -204,7 +207,9 @@ const TCP: &[&str] = &[
     "mss_bytes",
     "rtt_seconds",
     "min_rtt_seconds",
+    "max_rtt_seconds",
     "cwnd_bytes",
+    "max_cwnd_bytes",
     "congestion_control",
     "send_window_bytes",
     "receive_window_bytes",
@@ -419,6 +424,11 @@ mod tests {
             "receiver_retransmits",
             "receiver_cwnd_bytes",
             "receiver_rtt_seconds",
+            // Of running tests alone.
+            "sender_earlier_lost_packets",
+            "sender_lost_before_packets",
+            "receiver_earlier_lost_packets",
+            "receiver_lost_before_packets",
         ];
         compare(&columns("intervals.csv"), &paths, INTERVAL, &one_sided);
         assert_eq!(columns("histograms.csv").len(), HISTOGRAM.len());

@@ -16,11 +16,13 @@ struct Interval {
 pub(super) struct IntervalLosses {
     closed: Vec<Interval>,
     open: Interval,
+    /// Of all intervals.
+    lost: u64,
 }
 
 impl IntervalLosses {
     pub(super) fn new() -> Self {
-        Self { closed: Vec::new(), open: Interval { first: 0, lost: 0, end_ns: 0 } }
+        Self { closed: Vec::new(), open: Interval { first: 0, lost: 0, end_ns: 0 }, lost: 0 }
     }
 
     /// Closes the open interval at `at_ns`; numbers from `next` on belong to the following one.
@@ -49,6 +51,7 @@ impl IntervalLosses {
             behind.first = first + placed;
         }
         self.open.lost += count - placed;
+        self.lost += count;
     }
 
     /// The missing number `seq` has come after all.
@@ -62,7 +65,10 @@ impl IntervalLosses {
                 None => return,
             }
         };
-        interval.lost = interval.lost.saturating_sub(1);
+        if interval.lost > 0 {
+            interval.lost -= 1;
+            self.lost -= 1;
+        }
     }
 
     /// Adds what came after the last mark to the last closed interval; without one, makes one.
@@ -79,6 +85,17 @@ impl IntervalLosses {
 
     pub(super) fn lost(&self) -> Vec<u64> {
         self.closed.iter().map(|interval| interval.lost).collect()
+    }
+
+    /// Missing packets of the closed intervals `from` to `to`, without `to`. Takes as long as there are intervals outside
+    /// of that range.
+    pub(super) fn lost_between(&self, from: usize, to: usize) -> u64 {
+        let (from, to) = (from.min(self.closed.len()), to.min(self.closed.len()));
+        let sum = |intervals: &[Interval]| intervals.iter().map(|i| i.lost).sum::<u64>();
+        if from >= to {
+            return 0;
+        }
+        self.lost - self.open.lost - sum(&self.closed[..from]) - sum(&self.closed[to..])
     }
 
     /// Missing packets of one closed interval.

@@ -310,6 +310,8 @@ fn an_outage_is_placed_in_the_intervals_that_it_lasted() {
     let outage = outage(15, 38, 50);
     assert_eq!(outage.interval_lost(), [0, 5, 10, 8, 0]);
     assert_eq!(outage.interval_lost_in(2), Some(10));
+    let between = [(0, 3), (1, 4), (3, 3), (2, 9), (9, 2)].map(|(a, b)| outage.lost_between(a, b));
+    assert_eq!(between, [15, 23, 0, 18, 0]);
     assert_eq!(outage.finish(Some(50), 1000).interval_lost, [0, 5, 10, 8, 0]);
 }
 

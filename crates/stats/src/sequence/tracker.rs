@@ -318,6 +318,11 @@ impl SequenceTracker {
         self.last_ns.max(self.begun_ns)
     }
 
+    /// Packets missing from the closed intervals `from` to `to`, without `to`.
+    pub fn lost_between(&self, from: usize, to: usize) -> u64 {
+        self.intervals.lost_between(from, to)
+    }
+
     /// Packets missing from the open interval.
     pub fn open_interval_lost(&self) -> u64 {
         self.intervals.open_lost()

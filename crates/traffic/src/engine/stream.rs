@@ -326,6 +326,10 @@ fn send(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
         match state.next(now) {
             Next::At(at) => return Outcome::Later(at),
             Next::Done => {
+                // Also of a stream that is shorter than the time between two samples.
+                if let Ok(info) = flow.socket.info() {
+                    note(&mut state, &info);
+                }
                 state.finish(now);
                 let closed = flow.socket.half_close();
                 let _ = flow.events.send(FlowEvent::SenderDone(sender_total(flow.id, &state)));
@@ -431,6 +435,14 @@ fn receive(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
     Outcome::TurnOver
 }
 
+fn note(state: &mut Sending, info: &TcpInfo) {
+    state.note_tcp(
+        u64::from(info.total_retransmits),
+        u64::from(info.cwnd_segments) * u64::from(info.send_mss_bytes),
+        u64::from(info.rtt_us) * 1000,
+    );
+}
+
 /// Intervals, samples of TCP information, and the end of waiting.
 fn tick(slot: &mut Slot, now: u64) {
     let flow = &slot.flow;
@@ -438,11 +450,7 @@ fn tick(slot: &mut Slot, now: u64) {
         StreamRole::Send { state, samples, .. } => {
             let mut state = lock(state);
             if let Ok(info) = flow.socket.info() {
-                state.note_tcp(
-                    u64::from(info.total_retransmits),
-                    u64::from(info.cwnd_segments) * u64::from(info.send_mss_bytes),
-                    u64::from(info.rtt_us) * 1000,
-                );
+                note(&mut state, &info);
                 // One that is blocked is not served: its intervals end all the same.
                 state.advance(now.saturating_sub(TICK_NS));
                 // What the kernel still knows of a stream that sends nothing more says nothing of the path.

@@ -12,11 +12,12 @@ use tokio::time::Instant;
 use weir_flow::IntervalClock;
 use weir_flow::budget::{ControlBudget, stated_bits_per_second};
 use weir_model::plan::{DataPorts, Direction, FlowSpec, Transport};
+use weir_model::record::CpuEnd;
 use weir_model::report::EndReport;
 use weir_net::reference::ReferenceReader;
 use weir_net::tcp::TcpListener;
 use weir_wire::control::{
-    ClientMessage, HELLO_LIMIT, Open, Opened, PROTOCOL, SERVER_LIMIT, ServerMessage,
+    ClientMessage, HELLO_LIMIT, Open, Opened, PROTOCOL, SERVER_LIMIT, SenderTotal, ServerMessage,
 };
 
 use super::live::Live;
@@ -25,6 +26,7 @@ use super::{ServerEvent, Shared};
 use crate::channel::{self, ChannelError, Meter, Reader, Writer};
 use crate::engine::{Events, FlowEvent, lock};
 use crate::flows::{Flow, SessionFacts, tcp_options};
+use crate::host::CpuMeter;
 use crate::patience::{Over, Waiting};
 use crate::{START_NS, hello, host};
 
@@ -406,7 +408,9 @@ impl Task<'_> {
     ) -> (String, Option<Box<EndReport>>) {
         let shared = self.shared.clone();
         let clock = shared.engine.clock().clone();
-        let before = Arc::new(host::before(session.peer.ip(), None, &clock));
+        let before = Arc::new(host::before(session.peer.ip(), None));
+        let mut cpu = CpuMeter::new(&clock);
+        let mut sending: BTreeSet<u32> = session.specs.keys().copied().collect();
         let notes_before = shared.engine.notes().len();
         let lease = Instant::now() + Duration::from_secs(shared.config.limits.session_seconds);
         let mut report = None;
@@ -414,10 +418,20 @@ impl Task<'_> {
         let silence = Duration::from_secs(shared.config.limits.silence_seconds);
         let mut heard = Instant::now();
         let mut references = None;
+        let mut start_at = None;
         loop {
+            if sending.is_empty() {
+                cpu.senders_ended();
+            }
             let live_at = live.at;
             let live_due = async {
                 match live_at {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let cpu_starts = async {
+                match start_at {
                     Some(at) => tokio::time::sleep_until(at).await,
                     None => std::future::pending().await,
                 }
@@ -451,6 +465,8 @@ impl Task<'_> {
                             }
                             let intervals = IntervalClock { start_ns: at_ns, interval_ns: open.plan.interval.0, omit_ns: open.plan.omit.0 };
                             session.start(&shared.engine, intervals);
+                            let until = Duration::from_nanos(at_ns.saturating_sub(now));
+                            start_at = Some(Instant::now() + until);
                             if open.live && open.plan.interval.0 > 0 {
                                 let stated = stated_bits_per_second(&open.plan, specs);
                                 live.start(intervals, ControlBudget::new(stated), self.meter.bytes(), now);
@@ -470,6 +486,7 @@ impl Task<'_> {
                             }
                         }
                         Ok(ClientMessage::SenderDone(total)) => {
+                            sending.remove(&total.flow);
                             if let Some(f) = session.flow(total.flow) {
                                 let wait = match f.transport() {
                                     Transport::Udp => session.facts.loss_threshold_ns,
@@ -483,7 +500,8 @@ impl Task<'_> {
                             if report.is_some() {
                                 return ("a second request for the report".into(), report);
                             }
-                            let Some(mut end) = self.report(session, &before, &clock).await else {
+                            let measured = cpu.report();
+                            let Some(mut end) = self.report(session, &before, measured, &clock).await else {
                                 return ("the report could not be made".into(), report);
                             };
                             end.warnings.extend(shared.engine.notes().into_iter().skip(notes_before));
@@ -500,6 +518,9 @@ impl Task<'_> {
                     }
                 }
                 Some(event) = flow_events.recv() => {
+                    if let FlowEvent::SenderDone(SenderTotal { flow, .. }) | FlowEvent::Failed(flow, _) = &event {
+                        sending.remove(flow);
+                    }
                     let message = match event {
                         FlowEvent::SenderDone(total) => ServerMessage::SenderDone(total),
                         FlowEvent::ReceiverDone(flow) => ServerMessage::ReceiverDone { flow },
@@ -514,6 +535,10 @@ impl Task<'_> {
                     if !self.send(&message).await {
                         return ("the client does not read".into(), report);
                     }
+                }
+                () = cpu_starts => {
+                    start_at = None;
+                    cpu.start();
                 }
                 () = live_due => {
                     if !self.send_live(session, &mut live, &clock).await {
@@ -565,13 +590,13 @@ impl Task<'_> {
         &self,
         session: &Arc<Session>,
         before: &Arc<host::Before>,
+        cpu: Option<CpuEnd>,
         clock: &weir_net::clock::Clock,
     ) -> Option<EndReport> {
         let (session, before, clock) = (session.clone(), before.clone(), clock.clone());
         let engine = self.shared.engine.clone();
         let making = tokio::task::spawn_blocking(move || {
             let now = clock.monotonic_ns();
-            let cpu = host::cpu(&before, &clock);
             let flows = session.all().iter().map(|f| f.report(&engine, now)).collect();
             EndReport { cpu, flows, host: host::after(&before), warnings: vec![] }
         });

@@ -1475,7 +1475,10 @@ export interface components {
          * @example ratio:2.5
          */
         Content2: string;
-        /** @description CPU use of one host, as shares of all its processors, and of Weir's process alone. */
+        /**
+         * @description CPU use of one host while the test sent, from its start to the end of the last sender as far as this host knew it,
+         *     as fractions of all its processors, and of Weir's process alone.
+         */
         CpuEnd: {
             /**
              * Format: double
@@ -1502,6 +1505,12 @@ export interface components {
             process_user_ratio: number;
             /**
              * Format: double
+             * @description Time over which it was measured.
+             * @default 0
+             */
+            seconds: number;
+            /**
+             * Format: double
              * @description Taken by the hypervisor.
              * @default 0
              */
@@ -1518,6 +1527,16 @@ export interface components {
              * @default 0
              */
             user_ratio: number;
+            /**
+             * Format: double
+             * @description This process over that time, in processors, user and system; absent below 0.1 s.
+             */
+            waiting_process_ratio?: number | null;
+            /**
+             * Format: double
+             * @description Time from then to the report: waiting for stragglers, up to the loss threshold.
+             */
+            waiting_seconds?: number | null;
         };
         /** @description Facts of a processor. */
         CpuFacts: {
@@ -2280,7 +2299,7 @@ export interface components {
              */
             sender: components["schemas"]["Sender"] | null;
             /**
-             * @description TCP information at the end.
+             * @description TCP information.
              * @default null
              */
             tcp: components["schemas"]["Tcp"] | null;
@@ -2725,7 +2744,7 @@ export interface components {
              * @default
              */
             source: string;
-            /** @description TCP information at the end, of the sending side. */
+            /** @description TCP information of the sending side. */
             tcp?: components["schemas"]["Tcp"] | null;
             /** @description TCP information over time, of the sending side. */
             tcp_samples?: components["schemas"]["TcpSample"][];
@@ -3204,7 +3223,7 @@ export interface components {
             bytes: number;
             /**
              * Format: uint64
-             * @description Congestion window.
+             * @description Congestion window at the end of the interval.
              */
             cwnd_bytes?: number | null;
             /**
@@ -3213,10 +3232,20 @@ export interface components {
              */
             duplicate_packets?: number | null;
             /**
+             * Format: int64
+             * @description In lines of a running test: what has become known since the line before of losses in earlier intervals; negative where missing datagrams arrived after all. Lines' losses and these add up to what is known. Never in a record, whose intervals are final.
+             */
+            earlier_lost_packets?: number | null;
+            /**
              * Format: double
              * @description Jitter at the end of the interval.
              */
             jitter_seconds?: number | null;
+            /**
+             * Format: uint64
+             * @description On the control connection: what is known of losses in earlier intervals, those of the omitted start apart. Never in a record.
+             */
+            lost_before_packets?: number | null;
             /**
              * Format: uint64
              * @description Lost, attributed to the interval in which they would have come: numbers missing between two arrivals are spread evenly over the time between these.
@@ -3250,7 +3279,7 @@ export interface components {
             retransmits?: number | null;
             /**
              * Format: double
-             * @description Smoothed round trip.
+             * @description Smoothed round trip at the end of the interval.
              */
             rtt_seconds?: number | null;
         };
@@ -3492,7 +3521,7 @@ export interface components {
              */
             source: string;
             /**
-             * @description `application`, `qdisc`, `card tx`, `path`, `card rx`, `softnet`, `socket overflow`, `late`, …
+             * @description `qdisc`, `card tx`, `card rx`, `softnet`, `socket overflow`, `damaged on the path`, `late`, `damaged header`, …
              * @default
              */
             stage: string;
@@ -4254,7 +4283,7 @@ export interface components {
             segments_per_message?: number | null;
             /**
              * Format: uint64
-             * @description Dropped by the socket's full buffer.
+             * @description Dropped at the socket (SK_MEMINFO): by its full buffer or for a wrong checksum. The loss ledger separates them by the counters of the network namespace.
              */
             socket_dropped_packets?: number | null;
             /**
@@ -4547,6 +4576,10 @@ export interface components {
         };
         /** @description One run of a step. */
         RunRef: {
+            /** @description Why metrics are absent that it has too few samples for, by name. */
+            absent?: {
+                [key: string]: string;
+            };
             /** @description Values of the axes. */
             at?: {
                 [key: string]: string;
@@ -5439,7 +5472,7 @@ export interface components {
         Tags: {
             [key: string]: string;
         };
-        /** @description TCP information of the sending side at the end. */
+        /** @description TCP information of the sending side: totals at the end, round trip and congestion window over the time of sending. */
         Tcp: {
             /**
              * @description Congestion control.
@@ -5448,13 +5481,22 @@ export interface components {
             congestion_control: string;
             /**
              * Format: uint64
-             * @description Congestion window.
-             * @default 0
+             * @description Congestion window, mean of samples while the flow sent.
              */
-            cwnd_bytes: number;
+            cwnd_bytes?: number | null;
+            /**
+             * Format: uint64
+             * @description Largest sample of the congestion window.
+             */
+            max_cwnd_bytes?: number | null;
             /**
              * Format: double
-             * @description Smallest round trip seen.
+             * @description Largest sample of the smoothed round trip.
+             */
+            max_rtt_seconds?: number | null;
+            /**
+             * Format: double
+             * @description Smallest round trip seen by the kernel.
              */
             min_rtt_seconds?: number | null;
             /**
@@ -5486,10 +5528,9 @@ export interface components {
             retransmitted_bytes?: number | null;
             /**
              * Format: double
-             * @description Smoothed round trip.
-             * @default 0
+             * @description Smoothed round trip, mean of samples while the flow sent.
              */
-            rtt_seconds: number;
+            rtt_seconds?: number | null;
             /**
              * Format: double
              * @description Share of busy time limited by the send buffer.

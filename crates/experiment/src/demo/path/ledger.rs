@@ -11,6 +11,9 @@ use weir_wire::packets::Kind;
 
 use super::evidence::{Evidence, damaged_are_dropped};
 
+/// Stage of what the receiving kernel dropped for a wrong checksum.
+const DAMAGED: &str = "damaged on the path";
+
 impl Evidence {
     /// Enters what journal and packet log know of losses into the record's ledger.
     #[must_use]
@@ -27,13 +30,12 @@ impl Evidence {
                 Direction::Reverse => "local",
             };
             if is_dropped {
-                // The kernel counts a wrong checksum among the drops of the socket that it was for.
-                let own = format!("(flow {id})");
+                // What the kernel dropped for its checksum, the journal knows packet by packet.
                 let mut left = t.modified;
                 for row in ledger
                     .rows
                     .iter_mut()
-                    .filter(|row| row.stage == "socket overflow" && row.source.ends_with(&own))
+                    .filter(|row| row.stage == DAMAGED && row.side.as_deref() == Some(side))
                 {
                     let by_checksum = row.packets.min(left);
                     row.packets -= by_checksum;
@@ -129,19 +131,21 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_checksum_is_no_overflow_of_the_socket() {
+    fn a_wrong_checksum_is_placed_once() {
         let (impairment, mut evidence) = evidence("damage, checksums left");
         let ledger = evidence.record.loss_ledger.as_mut().unwrap();
         let damaged = ledger.rows[0].packets;
-        let overflow = LedgerRow {
-            stage: "socket overflow".into(),
-            // The kernel counts both there, and three were real.
-            packets: damaged + 3,
-            source: "SK_MEMINFO drops (flow 1)".into(),
+        let row = |stage: &str, packets, source: &str| LedgerRow {
+            stage: stage.into(),
+            packets,
+            source: source.into(),
             kind: "exact".into(),
-            side: None,
+            side: Some("remote".into()),
         };
-        ledger.rows = vec![overflow];
+        ledger.rows = vec![
+            row("socket overflow", 3, "SK_MEMINFO drops less checksum errors (flow 1)"),
+            row(DAMAGED, damaged, "UDP InCsumErrors"),
+        ];
         ledger.missing_packets += 3;
         let ledger = evidence.placed(&impairment).record.loss_ledger.unwrap();
         let rows: Vec<_> = ledger.rows.iter().map(|r| (r.stage.as_str(), r.packets)).collect();

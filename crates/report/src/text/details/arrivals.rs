@@ -165,7 +165,7 @@ pub(super) fn arrivals(items: &mut Items, flows: &[Flow]) {
             (r.corrupted_packets, "corrupted"),
             (r.truncated_packets, "truncated"),
             (r.bit_errors, "bit errors"),
-            (r.socket_dropped_packets, "dropped by the socket's full buffer"),
+            (r.socket_dropped_packets, "dropped at the socket"),
         ]
     };
     items.per_flow(

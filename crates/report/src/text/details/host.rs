@@ -27,10 +27,15 @@ pub(super) fn cpu(items: &mut Items, record: &Record) {
         if let Some(core) = end.busiest_core_ratio {
             text += &format!(", busiest core {}", percent(core));
         }
-        text + &format!(
+        text += &format!(
             ", weir {} cores",
             significant(end.process_user_ratio + end.process_system_ratio)
-        )
+        );
+        if let (Some(seconds), Some(cores)) = (end.waiting_seconds, end.waiting_process_ratio) {
+            let cores = significant(cores);
+            text += &format!("; waiting for stragglers {}: weir {cores} cores", duration(seconds));
+        }
+        text
     };
     for (label, name, side) in [("CPU", "local", &cpu.local), ("", "remote", &cpu.remote)] {
         if let Some(side) = side {

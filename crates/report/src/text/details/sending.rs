@@ -17,11 +17,23 @@ pub(super) fn tcp(items: &mut Items, flows: &[Flow]) {
             if let Some(bytes) = t.retransmitted_bytes.filter(|b| *b > 0) {
                 text += &format!(" ({})", volume(bytes));
             }
-            text += &format!(", rtt {}", duration(t.rtt_seconds));
-            if let Some(min) = t.min_rtt_seconds {
-                text += &format!(" (min {})", duration(min));
+            if let Some(mean) = t.rtt_seconds {
+                text += &format!(", rtt mean {}", duration(mean));
+                let ends = [("min", t.min_rtt_seconds), ("max", t.max_rtt_seconds)];
+                let ends =
+                    ends.iter().filter_map(|(name, s)| Some(format!("{name} {}", duration((*s)?))));
+                let ends: Vec<_> = ends.collect();
+                if !ends.is_empty() {
+                    text += &format!(" ({})", ends.join(", "));
+                }
             }
-            text += &format!(", cwnd {}, MSS {}", volume(t.cwnd_bytes), t.mss_bytes);
+            if let Some(mean) = t.cwnd_bytes {
+                text += &format!(", cwnd mean {}", volume(mean));
+                if let Some(max) = t.max_cwnd_bytes {
+                    text += &format!(" (max {})", volume(max));
+                }
+            }
+            text += &format!(", MSS {}", t.mss_bytes);
             if !t.congestion_control.is_empty() {
                 text += &format!(", {}", clean(&t.congestion_control));
             }
@@ -38,10 +50,10 @@ pub(super) fn tcp(items: &mut Items, flows: &[Flow]) {
         },
         |flows| {
             let all = || flows.iter().filter_map(|f| f.tcp.as_ref());
-            let rtt = spread(all().map(|t| t.rtt_seconds), duration)?;
+            let rtt = spread(all().filter_map(|t| t.rtt_seconds), duration)?;
             let retransmits = all().fold(0u64, |sum, t| sum.saturating_add(t.retransmits));
             let segments = counted(retransmits, "segment");
-            Some(format!("{segments} retransmitted, rtt {rtt}"))
+            Some(format!("{segments} retransmitted, mean rtt {rtt}"))
         },
     );
 }

@@ -15,8 +15,8 @@ impl Test<'_> {
     ) -> (Record, Option<TrafficError>) {
         let clock = self.engine.clock().clone();
         let Ended { mut status, mut reason, mut error } = ended;
-        // Both ends' processor time ends here: before the reports are made.
-        let cpu = host::cpu(before, &clock);
+        // Before the reports are made, which takes processor time too.
+        let cpu = self.cpu.report();
         let mut remote = None;
         if error.is_none() {
             let exchange = self.exchange(reader);
@@ -86,6 +86,7 @@ impl Test<'_> {
             latency,
             loss_threshold_ns: self.facts.loss_threshold_ns,
             control_bytes: self.meter.bytes(),
+            path_mtu_bytes: Some(self.path_mtu_bytes),
         });
         let _ = self.send(&ClientMessage::Close).await;
         if error.is_none() && status == Status::Interrupted {

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use weir_flow::assemble::{interval, mark_missing, set_received_sum};
+use weir_flow::{LossLines, without_reported};
 use weir_model::record::{Interval, IntervalCount};
 
 use super::*;
@@ -31,6 +32,8 @@ pub(super) struct Live {
     silent: bool,
     /// Shown ones of which more was heard just now.
     more: BTreeSet<usize>,
+    /// What was said of losses.
+    pub(super) lines: LossLines,
 }
 
 impl Live {
@@ -78,9 +81,10 @@ impl Test<'_> {
         observe: &mut dyn FnMut(Event),
     ) {
         for index in std::mem::take(&mut self.live.more) {
-            let (whole, is_whole) = self.interval(intervals, index, now);
+            let (mut whole, is_whole) = self.interval(intervals, index, now);
             if is_whole {
                 self.live.late.remove(&index);
+                without_reported(&mut whole);
                 observe(Event::Late(Box::new(whole)));
             }
         }
@@ -91,7 +95,7 @@ impl Test<'_> {
                 return;
             }
             let index = self.live.shown;
-            let (shown, is_whole) = self.interval(intervals, index, now);
+            let (mut shown, is_whole) = self.interval(intervals, index, now);
             if !is_whole {
                 if now < self.live.patience_ns(end) {
                     return;
@@ -103,6 +107,13 @@ impl Test<'_> {
             }
             self.live.silent = !is_whole && self.live.heard.interval(index).is_none();
             self.live.shown += 1;
+            let told = self.live.heard.interval(index);
+            let summed = told.and_then(|t| t.sum.as_ref()).map(|(_, of)| *of);
+            let mut lines = std::mem::take(&mut self.live.lines);
+            let direction =
+                |id| self.flow(id).map(|f| f.spec.connection.direction).unwrap_or_default();
+            lines.correct(&mut shown, direction, summed);
+            self.live.lines = lines;
             observe(Event::Interval(Box::new(shown)));
         }
     }

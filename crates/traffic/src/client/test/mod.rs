@@ -69,6 +69,7 @@ struct Test<'a> {
     remote: std::net::SocketAddr,
     specs: Vec<FlowSpec>,
     family: Family,
+    path_mtu_bytes: u32,
     flows: Vec<Arc<Flow>>,
     facts: SessionFacts,
     shared_clock: bool,
@@ -92,6 +93,7 @@ struct Test<'a> {
     remote_reference: Option<ClockReference>,
     /// The relation with the greatest bound that was used; with the services' names when it was theirs.
     worst_clock: Option<(ClockState, Option<String>)>,
+    cpu: host::CpuMeter,
     warnings: Vec<Warning>,
 }
 
@@ -226,6 +228,7 @@ pub(super) async fn run(
         remote,
         specs,
         family,
+        path_mtu_bytes: mtu,
         flows,
         facts,
         shared_clock,
@@ -242,9 +245,10 @@ pub(super) async fn run(
         references,
         remote_reference: None,
         worst_clock: None,
+        cpu: host::CpuMeter::new(&config.clock),
         warnings: vec![],
     };
-    let before = host::before(remote.ip(), config.plan.device.as_deref(), &config.clock);
+    let before = host::before(remote.ip(), config.plan.device.as_deref());
     let notes_before = engine.notes().len();
 
     let mut asked_reference = test.own_reference().is_some();
@@ -289,11 +293,16 @@ pub(super) async fn run(
     let ended = test.play(&mut reader, &mut flow_events, &mut asked, &stop, observe).await;
     test.tell_states(observe);
     let shown = test.live.shown;
+    let lines = std::mem::take(&mut test.live.lines);
     let (record, error) =
         test.finish(&mut reader, ended, shown, &before, notes_before, &stop).await;
     // The last intervals, with both ends' figures.
-    for interval in record.intervals.iter().skip(shown) {
-        observe(Event::Interval(Box::new(interval.clone())));
+    for (i, interval) in record.intervals.iter().enumerate().skip(shown) {
+        let mut interval = interval.clone();
+        if i == shown {
+            lines.finish(&mut interval, &record.intervals[..shown]);
+        }
+        observe(Event::Interval(Box::new(interval)));
     }
     // Without a log that was asked for the test is done, but a result is missing.
     let error = error.or(log.and_then(|log| lock(&log).flush().err()));

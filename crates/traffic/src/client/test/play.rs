@@ -62,6 +62,8 @@ impl Test<'_> {
         let mut next_clock = Instant::now() + clock_period;
         let mut interrupted: Option<StopReason> = None;
         let mut give_up: Option<Instant> = None;
+        let until_start = start_ns.saturating_sub(clock.monotonic_ns());
+        let mut start_at = Some(Instant::now() + Duration::from_nanos(until_start));
         loop {
             if self.is_over() {
                 let ended = match (interrupted, self.failed_in_words()) {
@@ -78,6 +80,15 @@ impl Test<'_> {
                 );
             }
             let over = self.senders_over();
+            if over {
+                self.cpu.senders_ended();
+            }
+            let cpu_starts = async {
+                match start_at {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
             let show_at = self.live.look_again(&intervals, clock.monotonic_ns()).filter(|_| !over);
             let show_at = show_at.map(|wait| Instant::now() + wait);
             let show_due = async {
@@ -140,6 +151,10 @@ impl Test<'_> {
                 Some((request, reply)) = asked.recv() => {
                     let answer = self.command(&request, intervals).await;
                     let _ = reply.send(answer);
+                }
+                () = cpu_starts => {
+                    start_at = None;
+                    self.cpu.start();
                 }
                 () = show_due => {
                     let now = clock.monotonic_ns();
