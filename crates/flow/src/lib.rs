@@ -7,10 +7,12 @@
 //! - [`Sending`]: the sending side of a flow. Ask [`Sending::next`], [`Sending::fill`], send, report [`Sending::sent`].
 //! - [`waking`]: the scheduling class of a sending thread, and how long it may spin.
 //! - [`Receiving`]: the receiving side of a datagram flow; [`StreamReceiving`] of a stream.
+//! - [`Drain`]: how long a receiver waits once its sender has finished.
 //! - [`IntervalClock`]: the intervals, the same at both ends.
 //! - [`assemble`]: two [`weir_model::report::EndReport`]s become one [`weir_model::record::Record`].
 
 pub mod assemble;
+mod drain;
 mod heard;
 mod intervals;
 mod ledger;
@@ -22,6 +24,7 @@ mod send;
 mod stream;
 mod warnings;
 
+pub use drain::{Drain, MAX_DRAIN_NS};
 pub use heard::{Heard, HeardInterval};
 pub use intervals::{IntervalClock, IntervalLog, MAX_INTERVALS};
 pub use pacer::{Due, MAX_BACKLOG_NS, Pacer};

@@ -187,6 +187,18 @@ fn stream(record: &Record, f: &Flow, spec: &FlowSpec, out: &mut Vec<Warning>) {
         {
             let nominal = record.link_usage.as_ref().map(|l| l.nominal_bits_per_second as f64);
             let product = nominal.map(|n| n * tcp.rtt_seconds / 8.0);
+    if let Some(missing) = f.receiver.as_ref().and_then(|r| r.undelivered_bytes).filter(|m| *m > 0)
+    {
+        out.push(
+            Warning::new(
+                "not-drained",
+                Severity::Warning,
+                format!("{missing} bytes that the sender had written had not arrived when the receiver stopped waiting: they are not in the receiver's figures"),
+            )
+            .with_value(missing as f64, 0.0)
+            .for_flow(f.id),
+        );
+    }
             let mut text =
                 format!("{what} limited the stream {:.0} % of its busy time", 100.0 * ratio);
             if let (Some(product), Some(window)) = (product, spec.connection.window) {

@@ -17,6 +17,7 @@ use weir_stats::{
 use weir_wire::data::{self, DecodeError, HeaderLayout, SendTime, TagKey};
 use weir_wire::packets;
 
+use crate::drain::Drain;
 use crate::intervals::{IntervalClock, IntervalLog};
 use crate::payload::{PayloadRing, bit_errors};
 
@@ -112,6 +113,7 @@ pub struct Receiving {
     omit_pending: bool,
     finished: Option<SequenceSummary>,
     sent_total: Option<u64>,
+    drain: Option<Drain>,
     start_after_ns: u64,
     sender_end_ns: Option<u64>,
     /// Counts by interval.
@@ -224,6 +226,7 @@ impl Receiving {
             omit_pending: false,
             finished: None,
             sent_total: None,
+            drain: None,
             start_after_ns: spec.connection.start_after.0,
             sender_end_ns: None,
             log: IntervalLog::default(),
@@ -570,6 +573,16 @@ impl Receiving {
             (Some(sent), Tracking::Counted(t)) => t.is_complete(sent),
             (Some(sent), Tracking::Full(t) | Tracking::Narrow(t, _)) => t.is_complete(sent),
         }
+    }
+
+    /// The sender has finished: waiting for the rest ends by `drain`.
+    pub fn drain(&mut self, drain: Drain) {
+        self.drain = Some(drain);
+    }
+
+    /// Whether everything is accounted for, or waiting for it has ended.
+    pub fn is_over(&self, now_ns: u64) -> bool {
+        self.is_complete() || self.drain.is_some_and(|d| d.is_over(now_ns, self.last_ns))
     }
 
     /// Packets received and lost as now known: for live lines.

@@ -216,6 +216,9 @@ record! {
         /// Packet delay variation (RFC 5481).
         #[serde(skip_serializing_if = "Option::is_none")]
         delay_variation: Option<DelayVariation>,
+        /// Bytes of a stream that its sender had handed to its system and that had not arrived when the receiver stopped waiting; 0 when all arrived.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        undelivered_bytes: Option<u64>,
         /// One-way delay from the actual send time (RFC 7679).
         #[serde(skip_serializing_if = "Option::is_none")]
         one_way_delay: Option<Delay>,

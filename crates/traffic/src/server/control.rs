@@ -31,8 +31,6 @@ use crate::{START_NS, hello, host};
 const WRITE_SECONDS: u64 = 10;
 /// Beyond this many UDP flows each gets a port of its own: older kernels scan connected sockets of one port.
 const SHARED_UDP_FLOWS: usize = 1000;
-/// A stream that was closed by its sender is waited for this long at least: its buffers must drain.
-const STREAM_DRAIN_NS: u64 = 10_000_000_000;
 
 /// Plans beyond [`SMALL_PLAN`] that may be on their way at once.
 const MOST_LARGE_PLANS: u64 = 64;
@@ -465,11 +463,7 @@ impl Task<'_> {
                         }
                         Ok(ClientMessage::SenderDone(total)) => {
                             if let Some(f) = session.flow(total.flow) {
-                                let wait = match f.transport() {
-                                    Transport::Udp => session.facts.loss_threshold_ns,
-                                    Transport::Tcp => STREAM_DRAIN_NS.max(session.facts.loss_threshold_ns),
-                                };
-                                f.sender_done(&shared.engine, &total, now + wait);
+                                f.sender_done(&shared.engine, &total, session.facts.loss_threshold_ns);
                             }
                         }
                         Ok(ClientMessage::Report) => {
