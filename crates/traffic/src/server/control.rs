@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use weir_flow::IntervalClock;
-use weir_model::plan::{DataPorts, Direction, FlowSpec, Transport};
+use weir_model::plan::{DataPorts, Direction, Family, FlowSpec, Transport};
 use weir_model::report::EndReport;
 use weir_net::reference::ReferenceReader;
 use weir_net::tcp::TcpListener;
@@ -348,6 +348,13 @@ impl Task<'_> {
         };
         let tcp: Vec<&FlowSpec> =
             specs.iter().filter(|s| s.connection.transport == Transport::Tcp).collect();
+        // Connections inherit the label of their listener.
+        let reverse = tcp.iter().filter(|s| s.connection.direction == Direction::Reverse);
+        let labels: BTreeSet<Option<u32>> = reverse.map(|s| s.connection.flow_label).collect();
+        let flow_label = labels.last().copied().flatten().filter(|_| open.family == Family::Ipv6);
+        if flow_label.is_some() && (labels.len() > 1 || ports == DataPorts::Shared) {
+            return Err("this server applies a flow label to the TCP connections on which it sends only if all of them have the same one and their data port is not shared".into());
+        }
         // Everything is opened before anything is begun: what is refused gives its ports back at once.
         let mut listener = None;
         if !tcp.is_empty()
@@ -358,6 +365,7 @@ impl Task<'_> {
             let spec = tcp.iter().find(|s| needs(s)).unwrap_or(&tcp[0]);
             let options = weir_net::tcp::TcpOptions {
                 nonblocking: true,
+                flow_label,
                 ..tcp_options(spec, spec.connection.direction == Direction::Reverse)
             };
             let opening = pool.open(|port| {
