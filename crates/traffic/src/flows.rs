@@ -414,6 +414,10 @@ impl Flow {
                 let mut state = lock(state);
                 state.finish(now_ns);
                 let method = if self.spec.connection.zero_copy { "sendfile" } else { "write" };
+                // Those after the end of sending too, so that the intervals add up to the total.
+                if let Some(tcp) = &out.tcp {
+                    state.note_retransmits(tcp.retransmits);
+                }
                 out.sender = Some(state.report(method, self.buffer(true)));
                 out.intervals = state.interval_counts();
                 out.tcp_samples = lock(samples).samples.clone();
