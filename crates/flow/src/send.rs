@@ -322,6 +322,13 @@ impl Sending {
         (self.sequence, self.bytes)
     }
 
+    /// Of the packets so far, those of the omitted time.
+    pub fn omitted_packets(&self) -> u64 {
+        let open = self.log.closed().len() < self.log.omitted();
+        let closed = self.log.closed().iter().take(self.log.omitted());
+        closed.map(|c| c.packets).sum::<u64>() + if open { self.log.current.packets } else { 0 }
+    }
+
     /// Transport of the flow.
     pub fn transport(&self) -> Transport {
         self.transport

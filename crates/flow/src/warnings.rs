@@ -142,6 +142,17 @@ fn datagrams(f: &Flow, spec: &FlowSpec, out: &mut Vec<Warning>) {
             .for_flow(f.id),
         );
     }
+    if let Some(omitted) = r.delay_variation.as_ref().and_then(|v| v.ipdv_omitted_ratio()) {
+        out.push(
+            Warning::new(
+                "ipdv-censored",
+                Severity::Warning,
+                format!("{:.2} % of the pairs of consecutive packets are missing from IPDV, because they were reordered by more than the receiver stores: its mean and percentile are lower bounds", 100.0 * omitted),
+            )
+            .with_value(omitted, 0.0)
+            .for_flow(f.id),
+        );
+    }
     if r.crossing.as_deref() == Some("merged") {
         out.push(
             Warning::new(
@@ -176,17 +187,6 @@ fn datagrams(f: &Flow, spec: &FlowSpec, out: &mut Vec<Warning>) {
 }
 
 fn stream(record: &Record, f: &Flow, spec: &FlowSpec, out: &mut Vec<Warning>) {
-    let Some(tcp) = &f.tcp else { return };
-    let limits = [
-        ("receive-window-limited", tcp.receive_window_limited_ratio, "the receiver's window"),
-        ("send-buffer-limited", tcp.send_buffer_limited_ratio, "the send buffer"),
-    ];
-    for (code, ratio, what) in limits {
-        if let Some(ratio) = ratio.filter(|r| *r > 0.5)
-            && spec.connection.window.is_some()
-        {
-            let nominal = record.link_usage.as_ref().map(|l| l.nominal_bits_per_second as f64);
-            let product = nominal.map(|n| n * tcp.rtt_seconds / 8.0);
     if let Some(missing) = f.receiver.as_ref().and_then(|r| r.undelivered_bytes).filter(|m| *m > 0)
     {
         out.push(
@@ -199,6 +199,17 @@ fn stream(record: &Record, f: &Flow, spec: &FlowSpec, out: &mut Vec<Warning>) {
             .for_flow(f.id),
         );
     }
+    let Some(tcp) = &f.tcp else { return };
+    let limits = [
+        ("receive-window-limited", tcp.receive_window_limited_ratio, "the receiver's window"),
+        ("send-buffer-limited", tcp.send_buffer_limited_ratio, "the send buffer"),
+    ];
+    for (code, ratio, what) in limits {
+        if let Some(ratio) = ratio.filter(|r| *r > 0.5)
+            && spec.connection.window.is_some()
+        {
+            let nominal = record.link_usage.as_ref().map(|l| l.nominal_bits_per_second as f64);
+            let product = nominal.map(|n| n * tcp.rtt_seconds / 8.0);
             let mut text =
                 format!("{what} limited the stream {:.0} % of its busy time", 100.0 * ratio);
             if let (Some(product), Some(window)) = (product, spec.connection.window) {

@@ -340,6 +340,7 @@ impl Flow {
             Part::UdpReceive { state, .. } => {
                 let mut state = lock(state);
                 state.set_sent_total(total.packets);
+                state.set_sent_omitted(total.omitted_packets);
                 total.end_ns.into_iter().for_each(|end| state.set_sender_end(end));
                 state.drain(Drain::datagrams(now, loss_threshold_ns));
             }
@@ -413,11 +414,11 @@ impl Flow {
             Part::TcpSend { state, samples } => {
                 let mut state = lock(state);
                 state.finish(now_ns);
-                let method = if self.spec.connection.zero_copy { "sendfile" } else { "write" };
                 // Those after the end of sending too, so that the intervals add up to the total.
                 if let Some(tcp) = &out.tcp {
                     state.note_retransmits(tcp.retransmits);
                 }
+                let method = if self.spec.connection.zero_copy { "sendfile" } else { "write" };
                 out.sender = Some(state.report(method, self.buffer(true)));
                 out.intervals = state.interval_counts();
                 out.tcp_samples = lock(samples).samples.clone();

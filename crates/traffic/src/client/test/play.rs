@@ -107,7 +107,7 @@ impl Test<'_> {
                     for spec in &self.specs {
                         if !self.started.contains(&spec.id) && !self.sender_done.contains_key(&spec.id) {
                             self.receiver_done.insert(spec.id);
-                            self.sender_done.entry(spec.id).or_insert(SenderTotal { flow: spec.id, packets: 0, bytes: 0, end_ns: None });
+                            self.sender_done.entry(spec.id).or_insert(SenderTotal { flow: spec.id, packets: 0, bytes: 0, omitted_packets: 0, end_ns: None });
                         }
                     }
                 }
