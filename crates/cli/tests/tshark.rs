@@ -197,6 +197,34 @@ fn capture_jitter(frames: &[Frame]) -> f64 {
 }
 
 #[test]
+fn both_directions_of_a_stream_carry_the_flow_label() {
+    let test = "both_directions_of_a_stream_carry_the_flow_label";
+    let Some(mut bench) = Bench::up(test, &["tshark", "dumpcap", "bash"]) else { return };
+    bench.serve(&[]);
+    let capture = Capture::start(&bench);
+    let to = bench.lab.host("b").unwrap().ipv6.to_string();
+    let words = ["--bidir", "-b", "2M", "-l", "2000", "-t", "1", "-L", "74565", "--no-latency"];
+    let record = bench.test_to(&to, &words);
+    let file = capture.stop(&bench);
+    for flow in &record.flows {
+        let port = |address: &str| address.rsplit(':').next().unwrap().to_string();
+        let (from, to) = (port(&flow.source), port(&flow.destination));
+        let mut command = Command::new("tshark");
+        let filter =
+            format!("ipv6 && tcp.srcport == {from} && tcp.dstport == {to} && tcp.len > 100");
+        command.args(["-n", "-r", file.to_str().unwrap(), "-Y", &filter, "-T", "fields"]);
+        command.args(["-e", "ipv6.flow"]);
+        let labels: Vec<u32> = run(command)
+            .good()
+            .lines()
+            .map(|label| u32::from_str_radix(label.trim_start_matches("0x"), 16).unwrap())
+            .collect();
+        assert!(labels.len() > 10, "{}: {}", flow.direction, labels.len());
+        assert!(labels.iter().all(|label| *label == 74_565), "{}: {labels:x?}", flow.direction);
+    }
+}
+
+#[test]
 fn a_capture_holds_the_bytes_of_a_stream() {
     let test = "a_capture_holds_the_bytes_of_a_stream";
     let Some(mut bench) = Bench::up(test, &["tshark", "dumpcap"]) else { return };

@@ -45,5 +45,5 @@ fn main() {
         receiving.on_message(&message[..length], merged.then_some(160), now + delay, |_| {});
         done += u64::from(sent);
     }
-    println!("{}", receiving.live().0);
+    println!("{}", receiving.report("", None, None).packets);
 }

@@ -106,6 +106,11 @@ impl<C: Default + Clone> IntervalLog<C> {
         self.closed.len() - 1
     }
 
+    /// The last closed interval; before any was closed, the current one.
+    pub fn last_mut(&mut self) -> &mut C {
+        self.closed.last_mut().unwrap_or(&mut self.current)
+    }
+
     /// The closed intervals.
     pub fn closed(&self) -> &[C] {
         &self.closed

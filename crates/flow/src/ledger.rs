@@ -69,7 +69,10 @@ pub(crate) fn ledger(record: &Record) -> Option<LossLedger> {
         );
         // Damaged content behind a good header was received: it is not missing.
         let unreadable = r.unreadable_packets.unwrap_or(0);
-        row("damaged header", unreadable, "tag, size or number", true, receiver_side);
+        row("damaged header", unreadable, "tag or size", true, receiver_side);
+        // One that an intruder sent is none of those that are missing.
+        let implausible = r.implausible_packets.unwrap_or(0);
+        row("implausible number", implausible, "sequence", false, receiver_side);
     }
     if !any {
         return None;

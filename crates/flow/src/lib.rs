@@ -7,6 +7,7 @@
 //! - [`Sending`]: the sending side of a flow. Ask [`Sending::next`], [`Sending::fill`], send, report [`Sending::sent`].
 //! - [`waking`]: the scheduling class of a sending thread, and how long it may spin.
 //! - [`Receiving`]: the receiving side of a datagram flow; [`StreamReceiving`] of a stream.
+//! - [`Drain`]: how long a receiver waits once its sender has finished.
 //! - [`IntervalClock`]: the intervals, the same at both ends.
 //! - [`budget`]: what control traffic may take.
 //! - [`attribute`]: the part of an emulator on the path becomes one of the record's.
@@ -14,6 +15,7 @@
 
 pub mod assemble;
 pub mod budget;
+mod drain;
 mod emulated;
 mod heard;
 mod intervals;
@@ -28,6 +30,7 @@ mod socket_drops;
 mod stream;
 mod warnings;
 
+pub use drain::{Drain, MAX_DRAIN_NS};
 pub use emulated::{
     DroppedDatagrams, EMULATOR_PLANNED, EMULATOR_QUEUE, EMULATOR_UNPLANNED, Emulated, attribute,
 };

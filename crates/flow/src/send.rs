@@ -294,10 +294,11 @@ impl Sending {
 
     /// TCP information now: totals so far, kept with the current interval.
     pub fn note_tcp(&mut self, retransmits_total: u64, cwnd_bytes: u64, rtt_ns: u64) {
+        self.note_retransmits(retransmits_total);
+        if self.finished_ns.is_some() {
+            return;
+        }
         let current = &mut self.log.current;
-        *current.retransmits.get_or_insert(0) +=
-            retransmits_total.saturating_sub(self.retransmits_seen);
-        self.retransmits_seen = retransmits_total;
         current.cwnd_bytes = Some(cwnd_bytes);
         current.rtt_ns = Some(rtt_ns);
         let is_omitted = self.log.closed().len() < self.log.omitted();
@@ -329,6 +330,15 @@ impl Sending {
         self.finished_ns.is_some()
     }
 
+    /// Retransmitted segments so far: new ones belong to the current interval, after the end of sending to the last one.
+    pub fn note_retransmits(&mut self, total: u64) {
+        let new = total.saturating_sub(self.retransmits_seen);
+        self.retransmits_seen = self.retransmits_seen.max(total);
+        let is_over = self.finished_ns.is_some();
+        let count = if is_over { self.log.last_mut() } else { &mut self.log.current };
+        *count.retransmits.get_or_insert(0) += new;
+    }
+
     /// Lets time pass without sending: closes intervals that have passed, until it has ended.
     pub fn advance(&mut self, now_ns: u64) {
         while self.finished_ns.is_none() && self.log.is_due(now_ns) {
@@ -340,7 +350,8 @@ impl Sending {
     pub fn finish(&mut self, now_ns: u64) {
         self.advance(now_ns);
         self.finished_ns.get_or_insert(now_ns);
-        if self.log.current.bytes > 0 || self.log.current.packets > 0 {
+        let count = &self.log.current;
+        if count.bytes > 0 || count.packets > 0 || count.retransmits.is_some_and(|n| n > 0) {
             self.log.close(|_| {});
         }
     }
@@ -348,6 +359,13 @@ impl Sending {
     /// Packets and bytes so far, the omitted time included.
     pub fn total(&self) -> (u64, u64) {
         (self.sequence, self.bytes)
+    }
+
+    /// Of the packets so far, those of the omitted time.
+    pub fn omitted_packets(&self) -> u64 {
+        let open = self.log.closed().len() < self.log.omitted();
+        let closed = self.log.closed().iter().take(self.log.omitted());
+        closed.map(|c| c.packets).sum::<u64>() + if open { self.log.current.packets } else { 0 }
     }
 
     /// Transport of the flow.

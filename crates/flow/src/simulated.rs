@@ -153,12 +153,28 @@ fn loss_copies_and_order_are_told_apart() {
         assert_eq!(rx.duplicate_packets, Some(1), "payload {payload}");
         assert_eq!(rx.reordered_packets, Some(1), "payload {payload}");
         assert_eq!(rx.reordering_extent_max, Some(5), "payload {payload}");
+        assert_eq!(rx.reordering_extent_mean, Some(5.0), "payload {payload}");
+        let extents = rx.reordering_extents.unwrap();
+        assert_eq!(extents, [("4".to_string(), 1)].into(), "from 4 to 7");
         let runs = rx.loss_runs.unwrap();
         assert_eq!((runs.get("1"), runs.get("3")), (Some(&1), Some(&1)), "payload {payload}");
         assert_eq!(rx.packets, 3996);
         let lost: u64 = receiving.interval_counts().iter().filter_map(|i| i.lost_packets).sum();
         assert_eq!(lost, 4);
     }
+}
+
+#[test]
+fn variation_has_means_and_counts_its_pairs() {
+    // 10 000 packets/s, every other one 40 ms later: neighbours arrive 400 numbers apart.
+    let s = spec(udp("10000pps", 160, 1));
+    let delay = |n: u64| if n % 2 == 0 { 1_000_000 } else { 41_000_000 };
+    let (_, receiving) = run(&s, clock(), 0, &mut |n, _| vec![delay(n)]);
+    let variation = receiving.report("recvmmsg", None, None).delay_variation.unwrap();
+    assert_eq!((variation.ipdv_pairs, variation.ipdv_omitted_pairs), (Some(9999), Some(0)));
+    assert_eq!(variation.ipdv_mean_seconds, Some(0.04));
+    assert!((variation.ipdv_p99_seconds.unwrap() - 0.04).abs() < 0.04 / 1024.0);
+    assert_eq!(variation.pdv_mean_seconds, Some(0.02));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use weir_model::record::{IntervalCount, Receiver};
 
+use crate::drain::Drain;
 use crate::intervals::{IntervalClock, IntervalLog};
 use crate::payload::StreamPool;
 
@@ -24,6 +25,7 @@ pub struct StreamReceiving {
     bit_errors: u64,
     ended: bool,
     sent_total: Option<u64>,
+    drain: Option<Drain>,
     /// Counts by interval.
     pub log: IntervalLog<StreamCount>,
 }
@@ -40,6 +42,7 @@ impl StreamReceiving {
             bit_errors: 0,
             ended: false,
             sent_total: None,
+            drain: None,
             log: IntervalLog::default(),
         }
     }
@@ -90,6 +93,16 @@ impl StreamReceiving {
     /// The sender's final count of bytes.
     pub fn set_sent_total(&mut self, bytes: u64) {
         self.sent_total = Some(bytes);
+    }
+
+    /// The sender has finished: waiting for the rest ends by `drain`.
+    pub fn drain(&mut self, drain: Drain) {
+        self.drain = Some(drain);
+    }
+
+    /// Whether everything has arrived, or waiting for it has ended.
+    pub fn is_over(&self, now_ns: u64) -> bool {
+        self.is_complete() || self.drain.is_some_and(|d| d.is_over(now_ns, self.last_ns))
     }
 
     /// Bytes so far.
@@ -148,6 +161,7 @@ impl StreamReceiving {
             packets_per_second: per_second(reads),
             io_calls: Some(self.reads),
             method: method.into(),
+            undelivered_bytes: self.sent_total.map(|sent| sent.saturating_sub(self.bytes)),
             bit_errors: self.verify.is_some().then_some(self.bit_errors),
             buffer_bytes,
             ..Receiver::default()

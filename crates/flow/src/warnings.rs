@@ -223,6 +223,17 @@ fn datagrams(f: &Flow, drops: SocketDrops, spec: &FlowSpec, out: &mut Vec<Warnin
             .for_flow(f.id),
         );
     }
+    if let Some(omitted) = r.delay_variation.as_ref().and_then(|v| v.ipdv_omitted_ratio()) {
+        out.push(
+            Warning::new(
+                "ipdv-censored",
+                Severity::Warning,
+                format!("{:.2} % of the pairs of consecutive packets are missing from IPDV, because they were reordered by more than the receiver stores: its mean and percentile are lower bounds", 100.0 * omitted),
+            )
+            .with_value(omitted, 0.0)
+            .for_flow(f.id),
+        );
+    }
     if r.crossing.as_deref() == Some("merged") {
         out.push(
             Warning::new(
@@ -254,6 +265,18 @@ fn datagrams(f: &Flow, drops: SocketDrops, spec: &FlowSpec, out: &mut Vec<Warnin
 }
 
 fn stream(record: &Record, f: &Flow, spec: &FlowSpec, out: &mut Vec<Warning>) {
+    if let Some(missing) = f.receiver.as_ref().and_then(|r| r.undelivered_bytes).filter(|m| *m > 0)
+    {
+        out.push(
+            Warning::new(
+                "not-drained",
+                Severity::Warning,
+                format!("{missing} bytes that the sender had written had not arrived when the receiver stopped waiting: they are not in the receiver's figures"),
+            )
+            .with_value(missing as f64, 0.0)
+            .for_flow(f.id),
+        );
+    }
     let Some(tcp) = &f.tcp else { return };
     let Some(window) = spec.connection.window else { return };
     let received = f.receiver.as_ref().and_then(|r| r.bits_per_second);

@@ -164,6 +164,13 @@ proptest! {
         // Everything that was sent has come or is lost, the omitted part included.
         let all = sum(&counts, |c| c.packets) + sum(&counts, |c| c.lost_packets.unwrap());
         prop_assert_eq!(all, sent);
+        // Every datagram that was delivered is in exactly one counter.
+        let whole: Vec<_> = rx.log.closed().to_vec();
+        let counted: u64 = whole
+            .iter()
+            .map(|c| c.packets + c.duplicates + c.late + c.unreadable + c.implausible)
+            .sum();
+        prop_assert_eq!(counted, arrivals.len() as u64);
         if payload >= 16 {
             let damaged: u64 = rx.log.closed().iter().skip(clock.omitted()).map(|c| c.corrupted).sum();
             prop_assert_eq!(report.corrupted_packets, Some(damaged));
@@ -172,6 +179,127 @@ proptest! {
             prop_assert_eq!((report.packets, report.one_way_delay), (0, None));
         }
     }
+}
+
+proptest! {
+    /// A stream's sender: what is counted while it sends, between its last write and its end, and behind that.
+    #[test]
+    fn retransmitted_segments_are_all_in_their_intervals(
+        clock in clocks(),
+        steps in prop::collection::vec((0u64..60 * MS, 0u64..5, any::<bool>()), 1..60),
+        behind in prop::collection::vec(0u64..5, 0..4),
+    ) {
+        let s = spec(100, |c| (c.transport, c.rate) = (Transport::Tcp, None));
+        let mut tx = Sending::new(&s, TagKey::for_flow(&[1; 16], 1), clock.omit_ns, false);
+        tx.start(clock.start_ns, clock);
+        let (mut now, mut total) = (clock.start_ns, 0);
+        tx.wrote(100, true, now);
+        for (gap, retransmits, writes) in steps {
+            now += gap;
+            total += retransmits;
+            tx.note_tcp(total, 1, 1);
+            tx.advance(now);
+            if writes {
+                tx.wrote(100, true, now);
+            }
+        }
+        tx.stop();
+        tx.finish(now);
+        for retransmits in behind {
+            total += retransmits;
+            tx.note_tcp(total, 1, 1);
+        }
+        total += 3;
+        tx.note_retransmits(total);
+        let counts = tx.interval_counts();
+        prop_assert_eq!(sum(&counts, |c| c.retransmits.unwrap_or(0)), total);
+        prop_assert_eq!(sum(&counts, |c| c.bytes), tx.total().1);
+        prop_assert_eq!(sum(&counts, |c| c.packets), tx.total().0);
+    }
+
+    /// One-byte numbers under losses of any length: they wrap unseen.
+    #[test]
+    fn ambiguous_numbers_make_no_loss_and_no_copies(
+        clock in clocks(),
+        bursts in prop::collection::vec((1u64..300, 0u64..2000, 0u64..20 * MS), 2..40),
+        omit_boundary in any::<bool>(),
+    ) {
+        let clock = IntervalClock { omit_ns: if omit_boundary { clock.omit_ns } else { 0 }, ..clock };
+        let s = spec(1, |c| c.rate = Some("0".parse().unwrap()));
+        let key = TagKey::for_flow(&[1; 16], s.id);
+        let mut ring = PayloadRing::new(Content::Random, 1, 1);
+        let mut tx = Sending::new(&s, key, clock.omit_ns, false);
+        let mut rx = Receiving::new(&s, key, 2000 * MS, None);
+        tx.start(clock.start_ns, clock);
+        rx.start(clock);
+        let (mut now, mut delivered) = (clock.start_ns, 0u64);
+        for (arrive, lost, gap) in bursts {
+            now += gap;
+            let _ = tx.next(now);
+            for n in 0..arrive + lost {
+                let datagram = tx.fill(&mut ring, 1, now).0.to_vec();
+                tx.sent(1, 1, now);
+                if n < arrive {
+                    rx.on_message(&datagram, None, now, |_| {});
+                    delivered += 1;
+                }
+            }
+        }
+        tx.finish(now);
+        let sent = tx.total().0;
+        rx.set_sent_total(sent);
+        rx.set_sent_omitted(tx.omitted_packets());
+        rx.finish(now + 4000 * MS);
+        let counts = rx.interval_counts();
+        let kept: Vec<_> = counts.iter().skip(clock.omitted()).cloned().collect();
+        let (tx, rx) = (tx.report("send", None), rx.report("recvmmsg", None, None));
+        // Losses of whole turns may go unseen, but their number is right all the same.
+        prop_assert_eq!(sum(&counts, |c| c.packets), delivered);
+        prop_assert_eq!(rx.packets, sum(&kept, |c| c.packets));
+        prop_assert_eq!(rx.bytes, rx.packets);
+        if rx.ambiguous == Some(true) || clock.omitted() == 0 {
+            prop_assert_eq!(rx.lost_packets, Some(tx.packets - rx.packets));
+        }
+        if rx.ambiguous == Some(true) {
+            prop_assert_eq!((rx.duplicate_packets, rx.reordered_packets), (None, None));
+            prop_assert_eq!((rx.late_packets, rx.loss_runs), (None, None));
+            prop_assert!(kept.iter().all(|c| c.lost_packets.is_none() && c.duplicate_packets.is_none()));
+        } else {
+            prop_assert_eq!(rx.duplicate_packets, Some(0));
+            prop_assert_eq!(rx.lost_packets, Some(sum(&kept, |c| c.lost_packets.unwrap())));
+        }
+    }
+}
+
+#[test]
+fn damaged_numbers_without_a_tag_are_refused_and_hide_no_good_ones() {
+    let s = spec(2, |c| c.packets = Some(4000));
+    let key = TagKey::for_flow(&[1; 16], s.id);
+    let mut ring = PayloadRing::new(Content::Random, 1, 2);
+    let mut tx = Sending::new(&s, key, 0, false);
+    let mut rx = Receiving::new(&s, key, 2000 * MS, None);
+    let clock = IntervalClock { start_ns: 0, interval_ns: 1000 * MS, omit_ns: 0 };
+    tx.start(0, clock);
+    rx.start(clock);
+    // Of each hundred datagrams one has one bit flipped: each of the 16 bits in turn.
+    for n in 0..4000u64 {
+        let mut datagram = tx.fill(&mut ring, 1, n * MS).0.to_vec();
+        tx.sent(1, 1, n * MS);
+        if n % 100 == 99 {
+            let bit = n / 100 % 16;
+            datagram[(bit / 8) as usize] ^= 1 << (bit % 8);
+        }
+        rx.on_message(&datagram, None, n * MS, |_| {});
+    }
+    rx.set_sent_total(4000);
+    rx.finish(10_000 * MS);
+    let r = rx.report("recvmmsg", None, None);
+    let implausible = r.implausible_packets.unwrap();
+    // Bits 12 to 15 always make a number beyond 4000, lower ones do where the number is near it.
+    assert!((10..=20).contains(&implausible), "{implausible}");
+    assert!(r.packets >= 3920, "{r:?}");
+    let others = r.duplicate_packets.unwrap_or(0) + r.late_packets.unwrap_or(0);
+    assert_eq!(r.packets + others + implausible + r.unreadable_packets.unwrap(), 4000);
 }
 
 #[test]

@@ -795,3 +795,15 @@ fn the_last_interval_ends_when_the_test_did() {
         assert!((rate - 10.0 / end).abs() < 1e-9, "{end}: {rate}");
     }
 }
+
+#[test]
+fn bytes_of_a_stream_that_never_arrived_are_reported() {
+    let mut t = Test::tcp();
+    t.receiver().undelivered_bytes = Some(412);
+    let record = t.record();
+    let [warning] = &record.warnings[..] else { panic!("{:?}", record.warnings) };
+    assert_eq!((warning.code.as_str(), warning.severity), ("not-drained", Severity::Warning));
+    assert_eq!((warning.value, warning.flow), (Some(412.0), Some(1)));
+    t.receiver().undelivered_bytes = Some(0);
+    assert_eq!(t.record().warnings, []);
+}

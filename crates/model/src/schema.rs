@@ -35,6 +35,7 @@ pub fn experiment_schema() -> serde_json::Value {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::fmt::Debug;
 
     use schemars::JsonSchema;
@@ -182,5 +183,131 @@ mod tests {
             assert_eq!(counted, COUNTERS.iter().filter(|one| one.stage == Some(stage)).count());
             assert!(counted > 0, "{name} counts nothing");
         }
+    }
+
+    /// Parts of a record that are no measurement: identity, what was asked for, the hosts, judgements. What an emulator
+    /// did is defined in docs/emulator.md.
+    const NOT_MEASURED: [&str; 22] = [
+        "schema",
+        "id",
+        "version",
+        "build",
+        "started_at",
+        "seconds",
+        "status",
+        "end_reason",
+        "command",
+        "plan",
+        "plan_sha256",
+        "seed",
+        "labels",
+        "peer",
+        "local",
+        "remote",
+        "impairment",
+        "calibration",
+        "loss_threshold_seconds",
+        "warnings",
+        "verdict",
+        "name",
+    ];
+    /// Fields of a flow that say which one it is.
+    const IDENTITY: [&str; 8] = [
+        "id",
+        "name",
+        "transport",
+        "family",
+        "direction",
+        "source",
+        "destination",
+        "payload_bytes",
+    ];
+
+    /// Collects the fields of every object of a schema, as pairs of the object's key and the field.
+    fn fields(root: &Value, schema: &Value, key: &str, out: &mut BTreeSet<(String, String)>) {
+        if let Some(name) = schema["$ref"].as_str() {
+            let name = name.trim_start_matches("#/$defs/");
+            return fields(root, &root["$defs"][name], key, out);
+        }
+        for one in schema["anyOf"].as_array().into_iter().flatten() {
+            fields(root, one, key, out);
+        }
+        if schema["items"].is_object() {
+            fields(root, &schema["items"], key, out);
+        }
+        for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+            let is_other = key.is_empty() && NOT_MEASURED.contains(&name.as_str());
+            if is_other || key == "flows" && IDENTITY.contains(&name.as_str()) {
+                continue;
+            }
+            let mut below = BTreeSet::new();
+            fields(root, field, name, &mut below);
+            if below.is_empty() {
+                out.insert((key.into(), name.clone()));
+            }
+            out.append(&mut below);
+        }
+    }
+
+    /// The cells of a row of a table.
+    fn cells(line: &str) -> Option<Vec<&str>> {
+        let line = line.strip_prefix('|')?.strip_suffix('|')?;
+        Some(line.split('|').map(str::trim).collect())
+    }
+
+    /// docs/METHODOLOGY.md and the record name the same figures: each documented one has its fields in the schema, and each
+    /// measured field of the schema belongs to a documented figure.
+    #[test]
+    fn the_methodology_and_the_record_agree() {
+        const INDEX: &str = "Where the figures are";
+        let path = format!("{}/../../docs/METHODOLOGY.md", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(path).unwrap();
+        let (mut section, mut defined, mut headings) = ("", BTreeSet::new(), BTreeSet::new());
+        let (mut indexed, mut documented) = (BTreeSet::new(), BTreeSet::new());
+        for line in text.lines() {
+            if let Some(heading) = line.strip_prefix("## ") {
+                section = heading;
+                headings.insert(heading);
+            }
+            let Some(cells) = cells(line) else { continue };
+            if cells[0] == "figure" || cells[0].starts_with("---") {
+                continue;
+            }
+            if section != INDEX {
+                if !["Comparing", "Asked, realised, measured"].contains(&section) {
+                    defined.insert(cells[0]);
+                }
+                continue;
+            }
+            indexed.insert(cells[0]);
+            let [_, objects, names] = cells[..] else { panic!("{line}") };
+            for object in objects.split(", ").filter(|object| *object != "-") {
+                for field in names.split(", ") {
+                    documented.insert((object.to_string(), field.to_string()));
+                }
+            }
+        }
+        let missing: Vec<_> = defined.difference(&indexed).collect();
+        assert!(missing.is_empty(), "figures without an entry in {INDEX}: {missing:?}");
+        let undefined = indexed.iter().filter(|i| !defined.contains(*i) && !headings.contains(*i));
+        assert_eq!(
+            undefined.collect::<Vec<_>>(),
+            Vec::<&&str>::new(),
+            "entries without a definition"
+        );
+        let schema = super::run_schema();
+        let mut measured = BTreeSet::new();
+        fields(&schema, &schema, "", &mut measured);
+        let absent: Vec<_> = documented.difference(&measured).collect();
+        assert!(absent.is_empty(), "documented, but not in the record: {absent:?}");
+        // Sums and intervals have one shape for both ends.
+        let is_of_an_end = |(object, field): &(String, String)| {
+            let ends = ["sender", "receiver"];
+            ends.contains(&object.as_str())
+                && ends.iter().any(|end| documented.contains(&(end.to_string(), field.clone())))
+        };
+        let unexplained = measured.difference(&documented).filter(|pair| !is_of_an_end(pair));
+        let unexplained: Vec<_> = unexplained.collect();
+        assert!(unexplained.is_empty(), "in the record, but not documented: {unexplained:?}");
     }
 }

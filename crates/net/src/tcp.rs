@@ -34,7 +34,7 @@ pub struct TcpOptions {
     pub tos: Option<u8>,
     /// TTL or hop limit of what is sent, 1–255.
     pub ttl: Option<u8>,
-    /// IPv6 flow label of what a connection made by us sends, 20 bits.
+    /// IPv6 flow label of what is sent, 20 bits. Connections that a listener accepts inherit it.
     pub flow_label: Option<u32>,
     /// Name of the interface to be bound to (`SO_BINDTODEVICE`).
     pub device: Option<String>,

@@ -268,3 +268,19 @@ fn source_address_is_bound() {
     let standard: std::net::TcpStream = a.into();
     assert_eq!(standard.peer_addr().unwrap(), listener.local_addr().unwrap());
 }
+
+#[test]
+fn accepted_connections_send_with_their_listeners_flow_label() {
+    let labelled = TcpOptions { flow_label: Some(74_565), ..TcpOptions::default() };
+    let (a, b) = pair(FAMILIES[1], &TcpOptions::default(), &labelled);
+    assert_eq!((a.flow_label().unwrap(), b.flow_label().unwrap()), (None, Some(74_565)));
+    let (a, b) = pair(FAMILIES[1], &labelled, &TcpOptions::default());
+    assert_eq!((a.flow_label().unwrap(), b.flow_label().unwrap()), (Some(74_565), None));
+    // IPv4 has no label: it is no error.
+    let (a, b) = pair(FAMILIES[0], &labelled, &labelled);
+    assert_eq!((a.flow_label().unwrap(), b.flow_label().unwrap()), (None, None));
+    // A listener for both families still takes IPv4.
+    let listener = TcpListener::open("[::]:0".parse().unwrap(), &labelled, 8).unwrap();
+    let v4 = SocketAddr::from(([127, 0, 0, 1], listener.local_addr().unwrap().port()));
+    TcpStream::connect(v4, &TcpOptions::default(), Some(5_000_000_000)).unwrap();
+}

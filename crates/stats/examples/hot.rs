@@ -55,10 +55,12 @@ fn main() {
         }
         black_box(delay.mean_ns());
     });
-    measure("ipdv", PACKETS, |packets| {
+    measure("sequence + ipdv", PACKETS, |packets| {
+        let mut sequence = SequenceTracker::new(SequenceConfig::default());
         let mut ipdv = Ipdv::new();
         for packet in 0..packets {
-            ipdv.record(packet, black_box(delay_ns(packet)));
+            sequence.on_packet(packet, packet * 70);
+            ipdv.record(packet, black_box(delay_ns(packet)), &sequence);
         }
         black_box(ipdv.mean_ns());
     });
@@ -85,7 +87,7 @@ fn main() {
             jitter.on_packet(sent, received);
             delay.record(received as i64 - sent as i64);
             intended.record(received as i64 - sent as i64 + 3);
-            ipdv.record(packet, received as i64 - sent as i64);
+            ipdv.record(packet, received as i64 - sent as i64, &sequence);
         }
         black_box((
             sequence.counts(),

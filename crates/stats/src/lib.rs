@@ -4,8 +4,7 @@
 //! calls give the same figures on any machine. Each metric is defined, with source, unit and error, at its type and
 //! in docs/METHODOLOGY.md. A figure that can't be told is absent, never zero.
 //!
-//! - Accounting by number: [`SequenceTracker`] (with [`SequenceExtender`] for narrow numbers, [`CountTracker`] for
-//!   packets without one).
+//! - Accounting by number: [`SequenceTracker`], with [`SequenceExtender`] for narrow numbers.
 //! - Time of packets: [`Jitter`], [`DelaySummary`], [`Ipdv`], [`Spacing`]; [`Histogram`] under them.
 //! - Clocks: [`ClockEstimator`] and its [`ClockFit`] for the peer's, [`RealtimeMap`] for the kernel's stamps,
 //!   [`Time32Unwrapper`] for short headers.
@@ -53,7 +52,7 @@ pub use histogram::{Histogram, samples_needed};
 pub use jitter::Jitter;
 pub use linkusage::{LinkBytes, LinkFamily, LinkShape, LinkTransport, LinkUsage};
 pub use sequence::{
-    Arrival, Arrivals, CountSummary, CountTracker, Extended, LossRuns, ReorderExtent,
-    SequenceConfig, SequenceCounts, SequenceExtender, SequenceSummary, SequenceTracker,
+    Arrival, Arrivals, Extended, LossRuns, ReorderExtent, SequenceConfig, SequenceCounts,
+    SequenceExtender, SequenceSummary, SequenceTracker,
 };
 pub use spacing::Spacing;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::process::Command;
 
-use weir_stats::{DelaySummary, Ipdv, Jitter};
+use weir_stats::{DelaySummary, Ipdv, Jitter, SequenceConfig, SequenceTracker};
 
 /// SplitMix64: a fixed sequence.
 struct Random(u64);
@@ -19,13 +19,13 @@ impl Random {
     }
 }
 
-/// Packets in order of arrival: 2 % lost, a tail of long delays, some overtaken by up to ten others.
+/// Packets in order of arrival: 2 % lost, a tail of long delays, some overtaken by up to two hundred others.
 fn packets() -> Vec<(u64, u64, u64)> {
     let mut random = Random(7);
     let mut packets: Vec<(u64, u64, u64)> = (0..5000u64)
         .filter_map(|number| {
             let sent = 9_000_000_000_000 + number * 100_000;
-            let tail = if random.below(40) == 0 { random.below(1_000_000) } else { 0 };
+            let tail = if random.below(40) == 0 { random.below(20_000_000) } else { 0 };
             let delay = 1_000_000 + random.below(30_000) + tail;
             (random.below(50) != 0).then_some((number, sent, sent + delay))
         })
@@ -38,11 +38,13 @@ fn packets() -> Vec<(u64, u64, u64)> {
 fn the_script_agrees() {
     let packets = packets();
     let (mut jitter, mut delay, mut ipdv) = (Jitter::new(), DelaySummary::new(), Ipdv::new());
+    let mut tracker = SequenceTracker::new(SequenceConfig::default());
     let mut list = String::new();
     for &(number, sent, received) in &packets {
         jitter.on_packet(sent, received);
         delay.record((received - sent) as i64);
-        ipdv.record(number, (received - sent) as i64);
+        tracker.on_packet(number, received);
+        ipdv.record(number, (received - sent) as i64, &tracker);
         writeln!(list, "{number},{sent},{received}").unwrap();
     }
     assert!(packets.is_sorted_by_key(|packet| packet.2) && !packets.is_sorted());

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use weir_flow::{
-    FEW_SEGMENTS, IntervalClock, MAX_SEGMENTS, PayloadRing, Receiving, SenderClock, Sending,
+    Drain, FEW_SEGMENTS, IntervalClock, MAX_SEGMENTS, PayloadRing, Receiving, SenderClock, Sending,
     StreamPool, StreamReceiving,
 };
-use weir_model::plan::{FlowSpec, Switch, Transport};
+use weir_model::plan::{FlowSpec, Switch};
 use weir_model::record::{IntervalCount, Tcp};
 use weir_model::report::FlowReport;
 use weir_net::tcp::{TcpInfo, TcpOptions, TcpStream};
@@ -70,9 +70,9 @@ impl SessionFacts {
 
 enum Part {
     UdpSend(Arc<Mutex<Sending>>),
-    UdpReceive { state: Arc<Mutex<Receiving>>, deadline: Arc<AtomicU64>, base_drops: u32 },
+    UdpReceive { state: Arc<Mutex<Receiving>>, base_drops: u32 },
     TcpSend { state: Arc<Mutex<Sending>>, samples: Arc<Mutex<TcpSamples>> },
-    TcpReceive { state: Arc<Mutex<StreamReceiving>>, deadline: Arc<AtomicU64> },
+    TcpReceive { state: Arc<Mutex<StreamReceiving>> },
 }
 
 enum Socket {
@@ -186,7 +186,7 @@ impl Flow {
         let segmented = sends && wants_segmentation(&spec, &socket);
         let merged = !sends && wants_merging(&spec);
         let is_server = matches!(role, ControlRole::Server { .. });
-        let receive = |state, deadline, events, payload, log| ReceiveFlow {
+        let receive = |state, events, payload, log| ReceiveFlow {
             id: spec.id,
             socket: socket.clone(),
             state,
@@ -194,7 +194,6 @@ impl Flow {
             merged,
             role,
             events,
-            deadline,
             log,
             direction: spec.connection.direction,
         };
@@ -217,13 +216,7 @@ impl Flow {
                 events: events.clone(),
             }));
             // The peer's signs of life come in on the same socket.
-            places.push(engine.add_receiver(receive(
-                None,
-                Arc::new(AtomicU64::new(u64::MAX)),
-                events,
-                64,
-                None,
-            )));
+            places.push(engine.add_receiver(receive(None, events, 64, None)));
             Part::UdpSend(state)
         } else {
             let ring = spec
@@ -232,16 +225,14 @@ impl Flow {
                 .then(|| PayloadRing::new(content, facts.seed, spec.payload_bytes as usize));
             let state =
                 Arc::new(Mutex::new(Receiving::new(&spec, key, facts.loss_threshold_ns, ring)));
-            let deadline = Arc::new(AtomicU64::new(u64::MAX));
             let base_drops = socket.socket_memory().map_or(0, |m| m.drops);
             places.push(engine.add_receiver(receive(
                 Some(state.clone()),
-                deadline.clone(),
                 events,
                 spec.payload_bytes as usize,
                 log,
             )));
-            Part::UdpReceive { state, deadline, base_drops }
+            Part::UdpReceive { state, base_drops }
         };
         Flow {
             spec,
@@ -282,13 +273,9 @@ impl Flow {
             let pool =
                 spec.connection.verify.then(|| StreamPool::new(content, facts.seed, 1 << 20));
             let state = Arc::new(Mutex::new(StreamReceiving::new(pool)));
-            let deadline = Arc::new(AtomicU64::new(u64::MAX));
-            let role = StreamRole::Receive {
-                state: state.clone(),
-                discard: spec.connection.discard,
-                deadline: deadline.clone(),
-            };
-            (role, Part::TcpReceive { state, deadline })
+            let role =
+                StreamRole::Receive { state: state.clone(), discard: spec.connection.discard };
+            (role, Part::TcpReceive { state })
         };
         let place =
             engine.add_stream(StreamFlow { id: spec.id, socket: socket.clone(), role, events });
@@ -346,19 +333,21 @@ impl Flow {
         matches!(self.part, Part::UdpSend(_) | Part::TcpSend { .. })
     }
 
-    /// The other end has sent this much, and waits no longer than until `deadline_ns` for it to be accounted for.
-    pub(crate) fn sender_done(&self, engine: &Engine, total: &SenderTotal, deadline_ns: u64) {
+    /// The sender at the other end has finished with these totals: from now on the receiver waits for the rest.
+    pub(crate) fn sender_done(&self, engine: &Engine, total: &SenderTotal, loss_threshold_ns: u64) {
+        let now = engine.clock().monotonic_ns();
         match &self.part {
-            Part::UdpReceive { state, deadline, .. } => {
+            Part::UdpReceive { state, .. } => {
                 let mut state = lock(state);
                 state.set_sent_total(total.packets);
+                state.set_sent_omitted(total.omitted_packets);
                 total.end_ns.into_iter().for_each(|end| state.set_sender_end(end));
-                drop(state);
-                deadline.store(deadline_ns, Ordering::Relaxed);
+                state.drain(Drain::datagrams(now, loss_threshold_ns));
             }
-            Part::TcpReceive { state, deadline } => {
-                lock(state).set_sent_total(total.bytes);
-                deadline.store(deadline_ns, Ordering::Relaxed);
+            Part::TcpReceive { state } => {
+                let mut state = lock(state);
+                state.set_sent_total(total.bytes);
+                state.drain(Drain::stream(now, loss_threshold_ns));
             }
             _ => {}
         }
@@ -425,6 +414,10 @@ impl Flow {
             Part::TcpSend { state, samples } => {
                 let mut state = lock(state);
                 state.finish(now_ns);
+                // Those after the end of sending too, so that the intervals add up to the total.
+                if let Some(tcp) = &out.tcp {
+                    state.note_retransmits(tcp.retransmits);
+                }
                 let method = if self.spec.connection.zero_copy { "sendfile" } else { "write" };
                 out.sender = Some(state.report(method, self.buffer(true)));
                 out.intervals = state.interval_counts();
@@ -489,11 +482,6 @@ impl Flow {
             (Socket::Tcp(s), false) => s.receive_buffer(),
         };
         bytes.ok().map(|b| b as u64)
-    }
-
-    /// Transport.
-    pub(crate) fn transport(&self) -> Transport {
-        self.spec.connection.transport
     }
 }
 

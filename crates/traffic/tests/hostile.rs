@@ -121,9 +121,16 @@ fn messages_out_of_order_or_out_of_range_end_their_session_only() {
             flow: 1,
             packets: u64::MAX,
             bytes: u64::MAX,
+            omitted_packets: u64::MAX,
             end_ns: Some(u64::MAX),
         }),
-        ClientMessage::SenderDone(SenderTotal { flow: 77, packets: 1, bytes: 1, end_ns: None }),
+        ClientMessage::SenderDone(SenderTotal {
+            flow: 77,
+            packets: 1,
+            bytes: 1,
+            omitted_packets: 0,
+            end_ns: None,
+        }),
         ClientMessage::StartFlow { flow: 0 },
         ClientMessage::StopFlow { flow: Some(u32::MAX) },
     ];

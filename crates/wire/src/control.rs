@@ -157,6 +157,9 @@ pub struct SenderTotal {
     pub packets: u64,
     /// Payload bytes.
     pub bytes: u64,
+    /// Of the packets, those of the omitted time.
+    #[serde(default)]
+    pub omitted_packets: u64,
     /// End of sending since the start of the test, on the sender's clock; older peers don't tell it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_ns: Option<u64>,

@@ -1,6 +1,6 @@
 //! Sums over flows: amounts, and rates over the time in which any of them ran.
 
-use weir_model::plan::Direction;
+use weir_model::plan::{Direction, Transport};
 use weir_model::record::{DirectionTotal, Flow, Receiver, Sender, Sums};
 
 /// Adds what one end sent or received to a sum.
@@ -27,6 +27,21 @@ fn add_receiver(sums: &mut Sums, r: &Receiver) {
     add(|s| &mut s.duplicate_packets, r.duplicate_packets);
     add(|s| &mut s.reordered_packets, r.reordered_packets);
     add(|s| &mut s.corrupted_packets, r.corrupted_packets);
+    add(|s| &mut s.implausible_packets, r.implausible_packets);
+}
+
+/// Takes out what a receiver of datagrams lacks: a sum of some flows is another figure.
+fn drop_partial(sums: &mut Sums, r: &Receiver) {
+    for (sum, part) in [
+        (&mut sums.lost_packets, r.lost_packets),
+        (&mut sums.late_packets, r.late_packets),
+        (&mut sums.duplicate_packets, r.duplicate_packets),
+        (&mut sums.reordered_packets, r.reordered_packets),
+        (&mut sums.corrupted_packets, r.corrupted_packets),
+        (&mut sums.implausible_packets, r.implausible_packets),
+    ] {
+        *sum = sum.filter(|_| part.is_some());
+    }
 }
 
 /// When a flow began and for how long it counted, both by its own figures: a receiver's time is slightly longer than
@@ -141,6 +156,11 @@ pub(super) fn total(
                 sums.seconds = (end - start).max(0.0);
             }
         }
+    }
+    if let Some(sums) = &mut out.receiver {
+        let datagrams = |f: &&Flow| f.direction == direction && f.transport == Transport::Udp;
+        let receivers = flows.iter().filter(datagrams).filter_map(|f| f.receiver.as_ref());
+        receivers.for_each(|r| drop_partial(sums, r));
     }
     if let Some(r) = &mut out.receiver
         && let Some(lost) = r.lost_packets

@@ -1,7 +1,7 @@
 //! The receiving side of one datagram flow: what an arrival means.
 //!
-//! Sequence accounting is exact for datagrams with a full header; narrow headers are extended by nearest match and
-//! marked ambiguous where they could be wrong. Times are of packets that crossed on their own; a merged message has
+//! Sequence accounting is exact for datagrams with a full header. Narrow numbers are extended by nearest match; once that
+//! may have gone wrong, the flow is accounted for by the number of its datagrams alone. Times are of packets that crossed on their own; a merged message has
 //! one arrival time, so that it counts as one batch.
 
 mod report;
@@ -11,12 +11,13 @@ use std::collections::BTreeMap;
 use weir_model::plan::{Direction, FlowSpec};
 use weir_model::record::{Delay, DelayVariation, Histogram, IntervalCount, Receiver};
 use weir_stats::{
-    Arrival, CountTracker, DelaySummary, Ipdv, Jitter, SequenceConfig, SequenceExtender,
-    SequenceSummary, SequenceTracker, Time32Unwrapper,
+    Arrival, DelaySummary, Ipdv, Jitter, SequenceConfig, SequenceExtender, SequenceSummary,
+    SequenceTracker, Time32Unwrapper,
 };
 use weir_wire::data::{self, DecodeError, HeaderLayout, SendTime, TagKey};
 use weir_wire::packets;
 
+use crate::drain::Drain;
 use crate::intervals::{IntervalClock, IntervalLog};
 use crate::payload::{PayloadRing, bit_errors};
 
@@ -55,10 +56,18 @@ pub struct ReceiveCount {
     pub packets: u64,
     /// Copies.
     pub duplicates: u64,
+    /// Late ones.
+    pub late: u64,
+    /// Payload bytes of copies and late ones.
+    pub repeated_bytes: u64,
     /// Reordered.
     pub reordered: u64,
     /// Corrupted.
     pub corrupted: u64,
+    /// Of the corrupted, those whose header could not be believed.
+    pub unreadable: u64,
+    /// Refused for their number.
+    pub implausible: u64,
     /// Sum of delays, ns, and how many.
     pub delay_sum_ns: i64,
     /// Number of delays in the sum.
@@ -67,8 +76,29 @@ pub struct ReceiveCount {
     pub jitter_ns: Option<f64>,
 }
 
+impl ReceiveCount {
+    /// Adds counts; the jitter stays.
+    fn add(&mut self, other: &ReceiveCount) {
+        self.bytes += other.bytes;
+        self.packets += other.packets;
+        self.duplicates += other.duplicates;
+        self.late += other.late;
+        self.repeated_bytes += other.repeated_bytes;
+        self.reordered += other.reordered;
+        self.corrupted += other.corrupted;
+        self.unreadable += other.unreadable;
+        self.implausible += other.implausible;
+    }
+
+    /// Datagrams with a usable number, copies and late ones included.
+    fn arrivals(&self) -> u64 {
+        self.packets + self.duplicates + self.late
+    }
+}
+
 enum Tracking {
-    Counted(CountTracker),
+    /// No number: 0-byte datagrams.
+    Counted,
     Narrow(SequenceTracker, SequenceExtender),
     Full(SequenceTracker),
 }
@@ -92,15 +122,10 @@ pub struct Receiving {
     ipdv: Ipdv,
     verify: Option<PayloadRing>,
     bit_errors: u64,
-    corrupted: u64,
-    /// Of the corrupted, those whose number could not be believed; in all and while the start was left out.
-    unreadable: u64,
-    base_unreadable: u64,
     truncated: u64,
-    bytes: u64,
-    packets: u64,
-    duplicates: u64,
-    reordered: u64,
+    /// Sums of all intervals so far, and of the omitted ones.
+    sum: ReceiveCount,
+    base: ReceiveCount,
     first_ns: Option<u64>,
     last_ns: u64,
     /// Since the last datagram that had a number, ns.
@@ -112,11 +137,12 @@ pub struct Receiving {
     omit_pending: bool,
     finished: Option<SequenceSummary>,
     sent_total: Option<u64>,
+    sent_omitted: u64,
+    drain: Option<Drain>,
     start_after_ns: u64,
     sender_end_ns: Option<u64>,
     /// Counts by interval.
     pub log: IntervalLog<ReceiveCount>,
-    base: ReceiveCount,
 }
 
 /// One arrival as the packet log wants it.
@@ -178,7 +204,7 @@ impl Receiving {
             SequenceTracker::new(SequenceConfig { loss_threshold_ns, ..SequenceConfig::default() })
         };
         let mut tracking = match layout.sequence_bits() {
-            0 => Tracking::Counted(CountTracker::new()),
+            0 => Tracking::Counted,
             64 => Tracking::Full(tracker()),
             bits => Tracking::Narrow(tracker(), SequenceExtender::new(bits)),
         };
@@ -206,14 +232,9 @@ impl Receiving {
             ipdv: Ipdv::new(),
             verify,
             bit_errors: 0,
-            corrupted: 0,
-            unreadable: 0,
-            base_unreadable: 0,
             truncated: 0,
-            bytes: 0,
-            packets: 0,
-            duplicates: 0,
-            reordered: 0,
+            sum: ReceiveCount::default(),
+            base: ReceiveCount::default(),
             first_ns: None,
             last_ns: 0,
             quiet_ns: 0,
@@ -224,10 +245,11 @@ impl Receiving {
             omit_pending: false,
             finished: None,
             sent_total: None,
+            sent_omitted: 0,
+            drain: None,
             start_after_ns: spec.connection.start_after.0,
             sender_end_ns: None,
             log: IntervalLog::default(),
-            base: ReceiveCount::default(),
         }
     }
 
@@ -257,14 +279,14 @@ impl Receiving {
         }
         match &mut self.tracking {
             Tracking::Full(t) | Tracking::Narrow(t, _) => t.advance(now_ns),
-            Tracking::Counted(_) => {}
+            Tracking::Counted => {}
         }
     }
 
     fn close_interval(&mut self) {
         match &mut self.tracking {
             Tracking::Full(t) | Tracking::Narrow(t, _) => t.mark_interval(self.log.next_end_ns()),
-            Tracking::Counted(_) => {}
+            Tracking::Counted => {}
         }
         let jitter = self.jitter.ns();
         let index = self.log.close(|c| c.jitter_ns = jitter);
@@ -276,15 +298,7 @@ impl Receiving {
     /// Everything so far belongs to the omitted time: totals begin behind it.
     fn leave_out(&mut self) {
         self.omit_pending = false;
-        self.base = ReceiveCount {
-            bytes: self.bytes,
-            packets: self.packets,
-            duplicates: self.duplicates,
-            reordered: self.reordered,
-            corrupted: self.corrupted,
-            ..ReceiveCount::default()
-        };
-        self.base_unreadable = self.unreadable;
+        self.base = self.sum;
         self.delay = DelaySummary::new();
         self.delay_intended = None;
         self.ipdv = Ipdv::new();
@@ -415,20 +429,22 @@ impl Receiving {
         let before = tracker.counts().received;
         let arrivals = tracker.on_consecutive(first, count, now_ns);
         let unique = tracker.counts().received - before;
-        let bytes = bytes / u64::from(count) * unique;
-        self.count(unique, bytes, arrivals.duplicates, arrivals.reordered);
+        let each = bytes / u64::from(count);
+        self.count(ReceiveCount {
+            packets: unique,
+            bytes: each * unique,
+            duplicates: arrivals.duplicates,
+            late: arrivals.late,
+            repeated_bytes: each * (arrivals.duplicates + arrivals.late),
+            reordered: arrivals.reordered,
+            implausible: arrivals.implausible,
+            ..ReceiveCount::default()
+        });
     }
 
-    fn count(&mut self, packets: u64, bytes: u64, duplicates: u64, reordered: u64) {
-        self.packets += packets;
-        self.bytes += bytes;
-        self.duplicates += duplicates;
-        self.reordered += reordered;
-        let c = &mut self.log.current;
-        c.packets += packets;
-        c.bytes += bytes;
-        c.duplicates += duplicates;
-        c.reordered += reordered;
+    fn count(&mut self, counted: ReceiveCount) {
+        self.sum.add(&counted);
+        self.log.current.add(&counted);
     }
 
     /// One datagram. `timed`: its arrival time is its own.
@@ -445,9 +461,8 @@ impl Receiving {
                 if matches!(e, DecodeError::Truncated { .. }) {
                     self.truncated += 1;
                 }
-                self.corrupted += 1;
-                self.unreadable += 1;
-                self.log.current.corrupted += 1;
+                let damaged = ReceiveCount { corrupted: 1, unreadable: 1, ..Default::default() };
+                self.count(damaged);
                 // Its number can't be believed.
                 each(Logged {
                     sequence: 0,
@@ -461,14 +476,15 @@ impl Receiving {
         };
         let quiet_ns = std::mem::take(&mut self.quiet_ns);
         let (sequence, arrival) = match &mut self.tracking {
-            Tracking::Counted(t) => {
-                t.on_packets(1);
-                (t.received() - 1, Arrival::InOrder)
-            }
+            Tracking::Counted => (self.sum.packets, Arrival::InOrder),
             Tracking::Narrow(t, extender) => {
                 let since_last = quiet_ns as f64 / 1e9 * self.expected_packets_per_second;
-                let sequence = extender.extend(header.sequence, since_last as u64).sequence;
-                (sequence, t.on_packet(sequence, now_ns))
+                let extended = extender.extend(header.sequence, since_last as u64);
+                let arrival = t.on_packet(extended.sequence, now_ns);
+                if arrival != Arrival::Implausible {
+                    extender.accept(extended);
+                }
+                (extended.sequence, arrival)
             }
             Tracking::Full(t) => (header.sequence, t.on_packet(header.sequence, now_ns)),
         };
@@ -486,28 +502,24 @@ impl Receiving {
             damaged: errors.is_some(),
         });
         let size = datagram.len() as u64;
-        match arrival {
-            Arrival::InOrder | Arrival::Gap { .. } => self.count(1, size, 0, 0),
-            Arrival::Reordered { .. } => self.count(1, size, 0, 1),
-            Arrival::Duplicate => {
-                self.count(0, 0, 1, 0);
-                return;
-            }
-            Arrival::Late => return,
-            Arrival::Implausible => {
-                self.corrupted += 1;
-                self.unreadable += 1;
-                self.log.current.corrupted += 1;
-                return;
-            }
+        let none = ReceiveCount::default();
+        let unique = ReceiveCount { packets: 1, bytes: size, ..none };
+        self.count(match arrival {
+            Arrival::InOrder | Arrival::Gap { .. } => unique,
+            Arrival::Reordered { .. } => ReceiveCount { reordered: 1, ..unique },
+            Arrival::Duplicate => ReceiveCount { duplicates: 1, repeated_bytes: size, ..none },
+            Arrival::Late => ReceiveCount { late: 1, repeated_bytes: size, ..none },
+            Arrival::Implausible => ReceiveCount { implausible: 1, ..none },
+        });
+        if matches!(arrival, Arrival::Duplicate | Arrival::Late | Arrival::Implausible) {
+            return;
         }
         if datagram.len() < self.payload {
             self.truncated += 1;
         }
         if let Some(errors) = errors {
             self.bit_errors += errors;
-            self.corrupted += 1;
-            self.log.current.corrupted += 1;
+            self.count(ReceiveCount { corrupted: 1, ..none });
         }
         if timed && let Some(sent) = sent {
             self.on_time(sequence, sent, header.lateness_ns, now_ns);
@@ -536,7 +548,9 @@ impl Receiving {
         let sent_here = sent_ns.wrapping_add_signed(-self.clock.offset_at(now_ns));
         let delay = now_ns.wrapping_sub(sent_here) as i64;
         self.delay.record(delay);
-        self.ipdv.record(sequence, delay);
+        if let Tracking::Full(tracker) | Tracking::Narrow(tracker, _) = &self.tracking {
+            self.ipdv.record(sequence, delay, tracker);
+        }
         self.log.current.delay_sum_ns += delay;
         self.log.current.delays += 1;
         if self.paced
@@ -553,6 +567,11 @@ impl Receiving {
         self.sent_total = Some(packets);
     }
 
+    /// Of the sender's final count, the packets of the omitted time.
+    pub fn set_sent_omitted(&mut self, packets: u64) {
+        self.sent_omitted = packets;
+    }
+
     /// The sender ended this long after the start of the test: what is lost at the tail is placed until then.
     pub fn set_sender_end(&mut self, end_offset_ns: u64) {
         let Some(start) = self.log.start_ns() else { return };
@@ -565,18 +584,38 @@ impl Receiving {
 
     /// Whether all that was sent is accounted for, so that waiting longer changes nothing.
     pub fn is_complete(&self) -> bool {
-        match (self.sent_total, &self.tracking) {
-            (None, _) => false,
-            (Some(sent), Tracking::Counted(t)) => t.is_complete(sent),
-            (Some(sent), Tracking::Full(t) | Tracking::Narrow(t, _)) => t.is_complete(sent),
+        let Some(sent) = self.sent_total else { return false };
+        match &self.tracking {
+            Tracking::Full(t) | Tracking::Narrow(t, _) if !self.is_by_count() => {
+                t.is_complete(sent)
+            }
+            _ => self.sum.arrivals() >= sent,
         }
     }
 
-    /// Packets received and lost as now known: for live lines.
-    pub fn live(&self) -> (u64, u64) {
+    /// The sender has finished: waiting for the rest ends by `drain`.
+    pub fn drain(&mut self, drain: Drain) {
+        self.drain = Some(drain);
+    }
+
+    /// Whether everything is accounted for, or waiting for it has ended.
+    pub fn is_over(&self, now_ns: u64) -> bool {
+        self.is_complete() || self.drain.is_some_and(|d| d.is_over(now_ns, self.last_ns))
+    }
+
+    /// Whether only the number of datagrams is certain: they carry no sequence number, or narrow ones whose extension may
+    /// have gone wrong, or contradicts the sender's count.
+    fn is_by_count(&self) -> bool {
         match &self.tracking {
-            Tracking::Full(t) | Tracking::Narrow(t, _) => (t.counts().received, t.counts().lost),
-            Tracking::Counted(t) => (t.received(), 0),
+            Tracking::Counted => true,
+            Tracking::Narrow(t, extender) => {
+                let quarter = extender.space() / 4;
+                extender.is_ambiguous()
+                    || self.sent_total.is_some_and(|sent| {
+                        sent < t.counts().next || sent - t.counts().next >= quarter
+                    })
+            }
+            Tracking::Full(_) => false,
         }
     }
 
@@ -600,7 +639,7 @@ impl Receiving {
             Tracking::Full(t) | Tracking::Narrow(t, _) => {
                 self.finished = Some(t.clone().finish(self.sent_total, now_ns))
             }
-            Tracking::Counted(_) => {}
+            Tracking::Counted => {}
         }
     }
 

@@ -5,20 +5,26 @@ use super::*;
 impl Receiving {
     /// Lost packets of each closed interval, as now known.
     fn interval_lost(&self) -> Vec<u64> {
+        if self.is_by_count() {
+            return vec![];
+        }
         match (&self.finished, &self.tracking) {
             (Some(summary), _) => summary.interval_lost.clone(),
             (None, Tracking::Full(t) | Tracking::Narrow(t, _)) => t.interval_lost(),
-            (None, Tracking::Counted(_)) => vec![],
+            (None, Tracking::Counted) => vec![],
         }
     }
 
     /// The figures of one closed interval, for a live line.
     pub fn interval_count(&self, index: usize) -> Option<IntervalCount> {
         let mut count = self.interval_without_loss(index)?;
+        if self.is_by_count() {
+            return Some(count);
+        }
         count.lost_packets = match (&self.finished, &self.tracking) {
             (Some(summary), _) => summary.interval_lost.get(index).copied(),
             (None, Tracking::Full(t) | Tracking::Narrow(t, _)) => t.interval_lost_in(index),
-            (None, Tracking::Counted(_)) => None,
+            (None, Tracking::Counted) => None,
         };
         let from = self.log.omitted();
         let from = if index < from { 0 } else { from };
@@ -47,7 +53,23 @@ impl Receiving {
     fn interval_without_loss(&self, index: usize) -> Option<IntervalCount> {
         let clock = self.log.clock()?;
         let count = self.log.closed().get(index)?;
-        Some(count.count(clock.seconds(index), None))
+        let mut out = self.accounted(*count).count(clock.seconds(index), None);
+        if self.is_by_count() {
+            (out.duplicate_packets, out.reordered_packets) = (None, None);
+        }
+        Some(out)
+    }
+
+    /// Counts as the record holds them. By number of datagrams alone a copy is a datagram like any other.
+    fn accounted(&self, count: ReceiveCount) -> ReceiveCount {
+        if !self.is_by_count() {
+            return count;
+        }
+        ReceiveCount {
+            packets: count.arrivals(),
+            bytes: count.bytes + count.repeated_bytes,
+            ..count
+        }
     }
 
     /// The receiver's part of the record. Call [`Receiving::finish`] first.
@@ -58,7 +80,8 @@ impl Receiving {
         socket_dropped: Option<u64>,
     ) -> Receiver {
         let seconds = self.first_ns.map_or(0.0, |f| self.last_ns.saturating_sub(f) as f64 / 1e9);
-        let (bytes, packets) = (self.bytes - self.base.bytes, self.packets - self.base.packets);
+        let (sum, base) = (self.accounted(self.sum), self.accounted(self.base));
+        let (bytes, packets) = (sum.bytes - base.bytes, sum.packets - base.packets);
         // n packets span n − 1 gaps; for a long run the difference vanishes, for a short one it would not.
         let span =
             if packets > 1 { seconds * packets as f64 / (packets - 1) as f64 } else { seconds };
@@ -79,14 +102,12 @@ impl Receiving {
             crossing: (self.messages > 0)
                 .then(|| if self.merged_messages > 0 { "merged" } else { "cut" }.into()),
             segments_per_message: (self.messages > 0).then(|| {
-                (self.packets + self.duplicates + self.unreadable) as f64 / self.messages as f64
+                let all = self.sum.arrivals() + self.sum.unreadable + self.sum.implausible;
+                all as f64 / self.messages as f64
             }),
-            duplicate_packets: Some(self.duplicates - self.base.duplicates),
-            reordered_packets: Some(self.reordered - self.base.reordered),
             corrupted_packets: (self.layout.has_tag() || self.verify.is_some())
-                .then(|| self.corrupted - self.base.corrupted),
-            unreadable_packets: (self.layout.has_tag() || self.verify.is_some())
-                .then(|| self.unreadable - self.base_unreadable),
+                .then(|| sum.corrupted - base.corrupted),
+            unreadable_packets: Some(sum.unreadable - base.unreadable),
             bit_errors: self.verify.is_some().then_some(self.bit_errors),
             truncated_packets: Some(self.truncated),
             buffer_bytes,
@@ -105,9 +126,16 @@ impl Receiving {
                 .as_ref()
                 .and_then(|d| delay_record(d, Some(self.worst_error_ns)));
             out.delay_variation = Some(DelayVariation {
+                pdv_mean_seconds: self.delay.pdv_mean_ns().map(|v| v / 1e9),
                 pdv_p99_seconds: self.delay.pdv_quantile_ns(0.99).map(|v| v as f64 / 1e9),
-                ipdv_p99_seconds: self.ipdv.quantile_ns(0.99).map(|v| v as f64 / 1e9),
+                ..DelayVariation::default()
             });
+            if let Some(variation) = out.delay_variation.as_mut().filter(|_| !self.is_by_count()) {
+                variation.ipdv_mean_seconds = self.ipdv.mean_ns().map(|v| v / 1e9);
+                variation.ipdv_p99_seconds = self.ipdv.quantile_ns(0.99).map(|v| v as f64 / 1e9);
+                variation.ipdv_pairs = Some(self.ipdv.count());
+                variation.ipdv_omitted_pairs = Some(self.ipdv.omitted());
+            }
         }
         out
     }
@@ -117,44 +145,46 @@ impl Receiving {
             let sent = lost + out.packets;
             (sent > 0).then(|| lost as f64 / sent as f64)
         };
-        match (&self.tracking, &self.finished) {
-            (Tracking::Counted(t), _) => {
-                out.duplicate_packets = None;
-                out.reordered_packets = None;
-                if let Some(sent) = self.sent_total {
-                    let summary = t.finish(sent);
-                    out.lost_packets = Some(summary.lost);
-                    out.loss_ratio = ratio(summary.lost);
-                }
-                out.ambiguous = Some(true);
-            }
-            (tracking, Some(s)) => {
-                let omitted = self.log.omitted();
-                let lost: u64 = if omitted == 0 {
-                    s.counts.lost
-                } else {
-                    s.interval_lost.iter().skip(omitted).sum()
-                };
+        if self.is_by_count() {
+            out.ambiguous = Some(true);
+            if let Some(sent) = self.sent_total {
+                let lost = (sent - self.sent_omitted.min(sent)).saturating_sub(out.packets);
                 out.lost_packets = Some(lost);
                 out.loss_ratio = ratio(lost);
-                out.late_packets = Some(s.counts.late);
-                out.reordering_extent_max =
-                    (s.counts.reordered > 0).then_some(s.reorder_extent.max);
-                let mut runs: BTreeMap<String, u64> = s
-                    .loss_runs
-                    .lengths
-                    .iter()
-                    .map(|(length, count)| (length.to_string(), *count))
-                    .collect();
-                if s.loss_runs.overflow_runs > 0 {
-                    runs.insert("more".into(), s.loss_runs.overflow_runs);
-                }
-                out.loss_runs = (!runs.is_empty()).then_some(runs);
-                let narrow = matches!(tracking, Tracking::Narrow(_, e) if e.is_ambiguous());
-                out.ambiguous = Some(s.counts.ambiguous || narrow);
             }
-            _ => {}
+            if !matches!(self.tracking, Tracking::Counted) {
+                out.implausible_packets = Some(self.sum.implausible - self.base.implausible);
+            }
+            return;
         }
+        let Some(s) = &self.finished else { return };
+        let omitted = self.log.omitted();
+        let lost: u64 =
+            if omitted == 0 { s.counts.lost } else { s.interval_lost.iter().skip(omitted).sum() };
+        out.lost_packets = Some(lost);
+        out.loss_ratio = ratio(lost);
+        out.duplicate_packets = Some(self.sum.duplicates - self.base.duplicates);
+        out.reordered_packets = Some(self.sum.reordered - self.base.reordered);
+        out.late_packets = Some(self.sum.late - self.base.late);
+        out.implausible_packets = Some(self.sum.implausible - self.base.implausible);
+        out.forced_packets = Some(s.counts.forced);
+        if s.counts.reordered > 0 {
+            let extent = &s.reorder_extent;
+            out.reordering_extent_mean = extent.mean();
+            out.reordering_extent_max = Some(extent.max);
+            let cells = (0u32..).zip(&extent.buckets).filter(|(_, count)| **count > 0);
+            let histogram = cells.map(|(power, count)| ((1u64 << power).to_string(), *count));
+            out.reordering_extents = Some(histogram.collect());
+            out.reordering_extent_bounds = (extent.bounds > 0).then_some(extent.bounds);
+        }
+        let runs = s.loss_runs.lengths.iter();
+        let mut runs: BTreeMap<String, u64> =
+            runs.map(|(length, count)| (length.to_string(), *count)).collect();
+        if s.loss_runs.overflow_runs > 0 {
+            runs.insert("more".into(), s.loss_runs.overflow_runs);
+        }
+        out.loss_runs = (!runs.is_empty()).then_some(runs);
+        out.ambiguous = Some(s.counts.ambiguous);
     }
 
     /// Distributions for the record.

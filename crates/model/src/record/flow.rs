@@ -183,31 +183,49 @@ record! {
         /// Came after the loss threshold: counted as lost, and here.
         #[serde(skip_serializing_if = "Option::is_none")]
         late_packets: Option<u64>,
+        /// Refused: a number beyond what the sender can have sent. Damage or an intruder; never counted as received.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        implausible_packets: Option<u64>,
+        /// Of the lost, those given up before the loss threshold because the receiver's bitmap was at its maximum.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        forced_packets: Option<u64>,
         /// Further copies (RFC 5560).
         #[serde(skip_serializing_if = "Option::is_none")]
         duplicate_packets: Option<u64>,
         /// Sequence below the next expected (RFC 4737).
         #[serde(skip_serializing_if = "Option::is_none")]
         reordered_packets: Option<u64>,
-        /// Largest reordering extent in packets (RFC 4737, section 4.2).
+        /// Mean reordering extent in packets (RFC 4737, section 4.2).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reordering_extent_mean: Option<f64>,
+        /// Largest reordering extent in packets.
         #[serde(skip_serializing_if = "Option::is_none")]
         reordering_extent_max: Option<u64>,
+        /// Reordered packets by their extent: the key `8` counts extents from 8 to 15.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reordering_extents: Option<BTreeMap<String, u64>>,
+        /// Extents that are lower bounds, because more gaps were open at once than the receiver tracks.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reordering_extent_bounds: Option<u64>,
         /// Bad tag, bit errors or truncation.
         #[serde(skip_serializing_if = "Option::is_none")]
         corrupted_packets: Option<u64>,
-        /// Of the corrupted, those whose header could not be believed: having no number, they count as lost as well.
+        /// Datagrams whose header could not be believed (bad tag, too short): having no number, they count as lost as well.
         #[serde(skip_serializing_if = "Option::is_none")]
         unreadable_packets: Option<u64>,
         /// Bits that differed from the seeded payload, when verified.
         #[serde(skip_serializing_if = "Option::is_none")]
         bit_errors: Option<u64>,
+        /// Bytes of a stream that its sender had handed to its system and that had not arrived when the receiver stopped waiting; 0 when all arrived.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        undelivered_bytes: Option<u64>,
         /// Shorter than sent.
         #[serde(skip_serializing_if = "Option::is_none")]
         truncated_packets: Option<u64>,
         /// Losses in a row: length → how often (RFC 3357). The key `more` gathers the rest.
         #[serde(skip_serializing_if = "Option::is_none")]
         loss_runs: Option<BTreeMap<String, u64>>,
-        /// Runs, duplicates or reordering may be wrong (narrow sequences, or a window that was too small).
+        /// Some figures may be wrong, or absent for that reason. Narrow numbers that may have wrapped unseen: lost is sent less arrived, what depends on numbers is absent. A bitmap at its maximum: late, duplicate and reordered packets may be confused.
         #[serde(skip_serializing_if = "Option::is_none")]
         ambiguous: Option<bool>,
         /// Interarrival jitter (RFC 3550, section 6.4.1) at the end.
@@ -244,12 +262,33 @@ record! {
 record! {
     /// Variation of delay.
     DelayVariation {
+        /// Mean of delay less minimum delay (RFC 5481 PDV).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pdv_mean_seconds: Option<f64>,
         /// 99th percentile of delay less minimum delay (RFC 5481 PDV).
         #[serde(skip_serializing_if = "Option::is_none")]
         pdv_p99_seconds: Option<f64>,
-        /// 99th percentile of the absolute difference between consecutive packets (RFC 5481 IPDV).
+        /// Mean absolute difference between the delays of consecutive packets (RFC 5481 IPDV).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        ipdv_mean_seconds: Option<f64>,
+        /// 99th percentile of the absolute difference between the delays of consecutive packets (RFC 5481 IPDV).
         #[serde(skip_serializing_if = "Option::is_none")]
         ipdv_p99_seconds: Option<f64>,
+        /// Pairs of consecutive packets in the IPDV figures.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        ipdv_pairs: Option<u64>,
+        /// Pairs of received consecutive packets that are missing from the IPDV figures, because they were reordered by more than the receiver stores. Above 0 the figures are censored: the largest differences are missing.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        ipdv_omitted_pairs: Option<u64>,
+    }
+}
+
+impl DelayVariation {
+    /// The fraction of pairs that is missing from the IPDV figures, where any is: then these are censored.
+    #[must_use]
+    pub fn ipdv_omitted_ratio(&self) -> Option<f64> {
+        let omitted = self.ipdv_omitted_pairs.filter(|n| *n > 0)? as f64;
+        Some(omitted / (omitted + self.ipdv_pairs.unwrap_or(0) as f64))
     }
 }
 

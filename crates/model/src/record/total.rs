@@ -57,6 +57,9 @@ record! {
         /// Corrupted.
         #[serde(skip_serializing_if = "Option::is_none")]
         corrupted_packets: Option<u64>,
+        /// Refused for an implausible number.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        implausible_packets: Option<u64>,
         /// Segments sent again.
         #[serde(skip_serializing_if = "Option::is_none")]
         retransmits: Option<u64>,

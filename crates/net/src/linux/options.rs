@@ -112,3 +112,11 @@ pub(crate) fn with_flow_label(
         _ => to,
     }
 }
+
+/// An address as it is compared: the kernel reports the peer's with the flow label of what is sent to it.
+pub(crate) fn without_flow_label(mut address: std::net::SocketAddr) -> std::net::SocketAddr {
+    if let std::net::SocketAddr::V6(v6) = &mut address {
+        v6.set_flowinfo(0);
+    }
+    address
+}

@@ -8,7 +8,7 @@ use std::time::Duration;
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
 use super::memfile::MemFile;
-use super::options::{Common, with_flow_label};
+use super::options::{Common, with_flow_label, without_flow_label};
 use super::sockopt::{self, retry};
 use super::tcp_info::TcpInfo;
 use super::{error_queue, udp};
@@ -130,12 +130,34 @@ pub fn available_congestion_controls() -> io::Result<Vec<String>> {
     Ok(text.split_whitespace().map(Into::into).collect())
 }
 
+/// Stores a flow label in a socket that is not bound yet, for the connections that it will accept.
+///
+/// The kernel has no option for that: a socket takes its label from the address of `connect`, and accepted connections
+/// copy the listener's. So this connects to an IPv4-mapped address, which a socket for IPv6 alone refuses after it has
+/// stored the label and before it sends anything.
+fn set_listener_flow_label(socket: &Socket, label: u32) -> io::Result<()> {
+    socket.set_only_v6(true)?;
+    let refused = SocketAddr::new(std::net::Ipv4Addr::LOCALHOST.to_ipv6_mapped().into(), 9);
+    match socket.connect(&with_flow_label(refused, Some(label)).into()) {
+        Err(e) if e.raw_os_error() == Some(libc::ENETUNREACH) => Ok(()),
+        Err(e) => Err(e),
+        Ok(()) => Err(io::ErrorKind::Unsupported.into()),
+    }
+}
+
 impl TcpListener {
     /// Listens on `address` with room for `backlog` connections not yet accepted (the system's `somaxconn` at most).
     /// `SO_REUSEADDR` is set, so that a server can start again at once.
     pub fn open(address: SocketAddr, options: &TcpOptions, backlog: u32) -> Result<Self> {
         let object = address.to_string();
         let socket = open(address, options, &object)?;
+        if let (SocketAddr::V6(v6), Some(label)) = (address, options.flow_label)
+            && v6.ip().to_ipv4_mapped().is_none()
+        {
+            set_listener_flow_label(&socket, label)
+                .and_then(|()| socket.set_only_v6(options.v6_only))
+                .context("set a flow label on", &object)?;
+        }
         socket.set_reuse_address(true).context("set SO_REUSEADDR on", &object)?;
         socket.bind(&address.into()).context("bind TCP listener to", &object)?;
         socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX)).context("listen on", &object)?;
@@ -148,7 +170,7 @@ impl TcpListener {
         let (socket, from) = self.socket.accept()?;
         socket.set_nonblocking(nonblocking)?;
         let from = from.as_socket().ok_or(io::ErrorKind::InvalidData)?;
-        Ok((TcpStream { socket }, from))
+        Ok((TcpStream { socket }, without_flow_label(from)))
     }
 
     /// The address listened on.
@@ -234,7 +256,16 @@ impl TcpStream {
 
     /// The peer's address.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.socket.peer_addr()?.as_socket().ok_or_else(|| io::ErrorKind::InvalidData.into())
+        let address = self.socket.peer_addr()?.as_socket();
+        address.map(without_flow_label).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    /// The IPv6 flow label of what is sent, where one was asked for ([`TcpOptions::flow_label`]).
+    pub fn flow_label(&self) -> io::Result<Option<u32>> {
+        let peer = self.socket.peer_addr()?.as_socket_ipv6();
+        // sin6_flowinfo is in network byte order.
+        let label = peer.map(|peer| u32::from_be(peer.flowinfo()) & 0xf_ffff);
+        Ok(label.filter(|label| *label != 0))
     }
 
     /// Whether calls return `WouldBlock` where they would wait.

@@ -71,6 +71,24 @@ pub(super) fn of(records: &[&Record]) -> Vec<Definition> {
         "The packet's keyed tag or its payload is not what was sent.",
     );
     define(
+        receiver(|r| r.implausible_packets.is_some_and(|n| n > 0)),
+        "Implausible",
+        "",
+        "A number beyond what the sender can have sent: damaged or foreign. Not counted as received.",
+    );
+    define(
+        receiver(|r| r.forced_packets.is_some_and(|n| n > 0)),
+        "Given up early",
+        "",
+        "Counted as lost before the loss threshold had passed, because the receiver's bitmap was full.",
+    );
+    define(
+        receiver(|r| r.undelivered_bytes.is_some_and(|n| n > 0)),
+        "Not delivered",
+        "",
+        "Bytes that the sender of a stream had written and that had not arrived when the receiver stopped waiting.",
+    );
+    define(
         receiver(|r| r.jitter_seconds.is_some()),
         "Jitter",
         "RFC 3550",
@@ -80,7 +98,7 @@ pub(super) fn of(records: &[&Record]) -> Vec<Definition> {
         receiver(|r| r.delay_variation.is_some()),
         "Delay variation",
         "RFC 5481",
-        "PDV: delay less the smallest delay. IPDV: absolute difference between the delays of consecutive packets. 99th percentiles.",
+        "PDV: delay less the smallest delay. IPDV: absolute difference between the delays of consecutive packets; where pairs are omitted, a lower bound.",
     );
     define(
         receiver(|r| r.one_way_delay.is_some()),

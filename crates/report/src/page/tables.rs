@@ -37,6 +37,7 @@ pub(super) fn totals(record: &Record) -> Grid {
             figures("Duplicate", Count),
             figures("Reordered", Count),
             figures("Corrupted", Count),
+            figures("Implausible", Count),
             figures("Sent again", Count),
             figures("Missed slots", Count),
         ],
@@ -68,6 +69,7 @@ pub(super) fn totals(record: &Record) -> Grid {
                 s.duplicate_packets.into(),
                 s.reordered_packets.into(),
                 s.corrupted_packets.into(),
+                s.implausible_packets.filter(|n| *n > 0).into(),
                 s.retransmits.into(),
                 s.missed_slots.into(),
             ]);
@@ -108,6 +110,11 @@ pub(super) fn flows(record: &Record) -> Grid {
             figures("Duplicate", Count),
             figures("Reordered", Count),
             figures("Corrupted", Count),
+            figures("Implausible", Count),
+            figures("Given up early", Count),
+            figures("Reordering extent, mean", Count),
+            figures("Reordering extent, max", Count),
+            figures("Not delivered", Bytes),
             figures("Socket dropped", Count),
             Column::text("Crossing"),
         ]),
@@ -128,6 +135,11 @@ pub(super) fn flows(record: &Record) -> Grid {
             received(|r| r.duplicate_packets),
             received(|r| r.reordered_packets),
             received(|r| r.corrupted_packets),
+            received(|r| r.implausible_packets.filter(|n| *n > 0)),
+            received(|r| r.forced_packets.filter(|n| *n > 0)),
+            r.and_then(|r| r.reordering_extent_mean).into(),
+            received(|r| r.reordering_extent_max),
+            received(|r| r.undelivered_bytes.filter(|n| *n > 0)),
             received(|r| r.socket_dropped_packets),
             r.and_then(|r| r.crossing.as_deref()).unwrap_or("").into(),
         ]));
@@ -204,8 +216,11 @@ pub(super) fn variation(record: &Record) -> Option<Grid> {
         &caption("Jitter and delay variation of each flow", record.flows.len()),
         flow_columns().into_iter().chain([
             figures("Jitter", Seconds).group("variation"),
+            figures("PDV mean", Seconds).group("variation"),
             figures("PDV p99", Seconds).group("variation"),
+            figures("IPDV mean", Seconds).group("variation"),
             figures("IPDV p99", Seconds).group("variation"),
+            figures("IPDV pairs omitted", Ratio),
             Column::text("Between"),
             figures("Timed in user space", Count),
         ]),
@@ -223,8 +238,11 @@ pub(super) fn variation(record: &Record) -> Option<Grid> {
         };
         grid.row(flow_head(f).into_iter().chain([
             r.jitter_seconds.into(),
+            variation.and_then(|v| v.pdv_mean_seconds).into(),
             variation.and_then(|v| v.pdv_p99_seconds).into(),
+            variation.and_then(|v| v.ipdv_mean_seconds).into(),
             variation.and_then(|v| v.ipdv_p99_seconds).into(),
+            variation.and_then(|v| v.ipdv_omitted_ratio()).into(),
             between.into(),
             r.user_timed_messages.into(),
         ]));

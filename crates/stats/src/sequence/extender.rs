@@ -24,14 +24,15 @@ impl SequenceExtender {
         Self { bits: bits.clamp(1, 63), next: 0, ambiguous: false }
     }
 
-    /// Extends `narrow` (higher bits are ignored).
+    /// Extends `narrow` (higher bits are ignored). The number counts for those that follow only once it was accepted
+    /// ([`accept`](Self::accept)): a number that was refused, being damaged, says nothing about where the flow is.
     ///
     /// `packets_since_last` is the number of packets the sender may have sent since the last arrival: time since
     /// then × expected rate. With half the number space or more, nearest match can be wrong. Pass 0 when unknown:
     /// then only a step of a quarter of the space or more is flagged.
     #[inline]
-    pub fn extend(&mut self, narrow: u64, packets_since_last: u64) -> Extended {
-        let space = 1u64 << self.bits;
+    pub fn extend(&self, narrow: u64, packets_since_last: u64) -> Extended {
+        let space = self.space();
         let half = space / 2;
         let ahead = narrow.wrapping_sub(self.next) & (space - 1);
         // Below `half` it is a number to come, else one from the past. At the start there is no past.
@@ -41,13 +42,20 @@ impl SequenceExtender {
             self.next - (space - ahead)
         };
         let step = sequence.abs_diff(self.next);
-        if packets_since_last >= half || step >= (space / 4).max(1) {
-            self.ambiguous = true;
-        }
-        if sequence >= self.next {
-            self.next = sequence.saturating_add(1);
-        }
-        Extended { sequence, ambiguous: self.ambiguous }
+        let ambiguous = packets_since_last >= half || step >= (space / 4).max(1);
+        Extended { sequence, ambiguous: self.ambiguous || ambiguous }
+    }
+
+    /// Takes an extended number as true: it is where the flow is now, and if it was ambiguous, so are all that follow.
+    #[inline]
+    pub fn accept(&mut self, extended: Extended) {
+        self.ambiguous = extended.ambiguous;
+        self.next = self.next.max(extended.sequence.saturating_add(1));
+    }
+
+    /// How many numbers there are.
+    pub fn space(&self) -> u64 {
+        1u64 << self.bits
     }
 
     /// Whether any number so far was ambiguous.

@@ -1,7 +1,6 @@
 //! Exact accounting of a flow's sequence numbers: what came, twice, late, out of order, or not at all.
 
 mod config;
-mod count;
 mod extender;
 mod intervals;
 mod reorder;
@@ -13,7 +12,6 @@ mod window;
 mod tests;
 
 pub use config::SequenceConfig;
-pub use count::{CountSummary, CountTracker};
 pub use extender::{Extended, SequenceExtender};
 pub use reorder::ReorderExtent;
 pub use runs::LossRuns;

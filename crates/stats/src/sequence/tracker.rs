@@ -278,6 +278,17 @@ impl SequenceTracker {
         }
     }
 
+    /// Whether number `seq` may still arrive in time: it has not arrived and was not given up.
+    #[inline]
+    pub fn is_awaited(&self, seq: u64) -> bool {
+        seq >= self.low && !self.has_arrived(seq)
+    }
+
+    /// Whether number `seq` has arrived. Of numbers that have left the bitmap, which are settled, it is assumed.
+    pub fn has_arrived(&self, seq: u64) -> bool {
+        seq < self.next && (seq < self.window.base() || self.window.contains(seq))
+    }
+
     /// Whether each of the `sent_total` packets has come or been given up, so that waiting longer changes nothing.
     pub fn is_complete(&self, sent_total: u64) -> bool {
         self.awaited == 0 && self.next >= sent_total

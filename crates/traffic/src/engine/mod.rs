@@ -54,7 +54,8 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// What a sender tells at its end.
 fn sender_total(flow: u32, state: &Sending) -> SenderTotal {
     let (packets, bytes) = state.total();
-    SenderTotal { flow, packets, bytes, end_ns: state.end_offset_ns() }
+    let omitted_packets = state.omitted_packets();
+    SenderTotal { flow, packets, bytes, omitted_packets, end_ns: state.end_offset_ns() }
 }
 
 /// What tells payload contents apart in the workers' caches: kind and, for a ratio, its bits.

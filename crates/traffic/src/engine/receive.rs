@@ -55,8 +55,6 @@ pub(crate) struct ReceiveFlow {
     pub(crate) merged: bool,
     pub(crate) role: ControlRole,
     pub(crate) events: Events,
-    /// When to stop waiting for what is missing; `u64::MAX` until the sender's count is known.
-    pub(crate) deadline: Arc<AtomicU64>,
     pub(crate) log: Option<PacketLog>,
     pub(crate) direction: Direction,
 }
@@ -357,7 +355,7 @@ fn tick(slot: &mut Slot, now: u64, read_until: Option<u64>) {
     if let Some(until) = read_until {
         state.advance(until);
     }
-    if !slot.done && (state.is_complete() || now >= flow.deadline.load(Ordering::Relaxed)) {
+    if !slot.done && state.is_over(now) {
         slot.done = true;
         let _ = flow.events.send(FlowEvent::ReceiverDone(flow.id));
     }
@@ -423,7 +421,6 @@ mod tests {
                     feedback: false,
                 },
                 events,
-                deadline: Arc::new(AtomicU64::new(u64::MAX)),
                 log: None,
                 direction: Direction::Forward,
             }),

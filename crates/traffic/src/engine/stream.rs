@@ -3,7 +3,6 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::TryRecvError;
 use std::sync::{Arc, Mutex};
 
@@ -58,7 +57,6 @@ pub(crate) enum StreamRole {
     Receive {
         state: Arc<Mutex<StreamReceiving>>,
         discard: bool,
-        deadline: Arc<AtomicU64>,
     },
 }
 
@@ -400,7 +398,7 @@ fn file(shared: &mut Shared, content: Content, seed: u64) -> io::Result<Arc<MemF
 
 fn receive(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
     let flow = &slot.flow;
-    let StreamRole::Receive { state, discard, .. } = &flow.role else { return Outcome::Done };
+    let StreamRole::Receive { state, discard } = &flow.role else { return Outcome::Done };
     if shared.buffer.is_empty() {
         shared.buffer.resize(READ_BYTES, 0);
     }
@@ -462,10 +460,10 @@ fn tick(slot: &mut Slot, now: u64) {
                 }
             }
         }
-        StreamRole::Receive { state, deadline, .. } => {
+        StreamRole::Receive { state, .. } => {
             let mut state = lock(state);
             state.advance(now.saturating_sub(TICK_NS));
-            if !slot.done && now >= deadline.load(Ordering::Relaxed) {
+            if !slot.done && state.is_over(now) {
                 slot.done = true;
                 let _ = flow.events.send(FlowEvent::ReceiverDone(flow.id));
             }

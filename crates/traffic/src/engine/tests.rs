@@ -1,14 +1,13 @@
 //! A worker that panics: its flows end with words, and the next ones are served.
 
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedReceiver;
-use weir_flow::{IntervalClock, Receiving, Scheduling, Sending, StreamReceiving};
+use weir_flow::{Drain, IntervalClock, Receiving, Scheduling, Sending, StreamReceiving};
 use weir_model::content::Content;
 use weir_model::plan::{Connection, Direction, FlowSpec, Transport};
-use weir_net::clock::Clock;
+use weir_net::clock::{Clock, InjectedClock};
 use weir_net::tcp::{TcpListener, TcpOptions, TcpStream};
 use weir_net::udp::{UdpOptions, UdpSocket};
 use weir_wire::data::TagKey;
@@ -69,7 +68,11 @@ struct Bench {
 
 impl Bench {
     fn new() -> Bench {
-        let engine = Engine::new(1, None, Scheduling::Normal, Clock::System).unwrap();
+        Bench::on(Clock::System)
+    }
+
+    fn on(clock: Clock) -> Bench {
+        let engine = Engine::new(1, None, Scheduling::Normal, clock).unwrap();
         let (events, inbox) = tokio::sync::mpsc::unbounded_channel();
         Bench { engine, events, inbox }
     }
@@ -92,9 +95,10 @@ impl Bench {
         (place, state)
     }
 
-    fn receiver(&self, id: u32, deadline_ns: u64) {
+    fn receiver(&self, id: u32, drain: Option<Drain>) {
         let key = TagKey::for_flow(&[0; 16], id);
-        let state = Receiving::new(&spec(id, Transport::Udp), key, 1_000_000_000, None);
+        let mut state = Receiving::new(&spec(id, Transport::Udp), key, 1_000_000_000, None);
+        drain.into_iter().for_each(|drain| state.drain(drain));
         self.engine.add_receiver(ReceiveFlow {
             id,
             socket: socket(),
@@ -107,20 +111,17 @@ impl Bench {
                 feedback: false,
             },
             events: self.events.clone(),
-            deadline: Arc::new(AtomicU64::new(deadline_ns)),
             log: None,
             direction: Direction::Forward,
         });
     }
 
-    fn stream(&self, id: u32, socket: TcpStream) {
-        let role = StreamRole::Receive {
-            state: Arc::new(Mutex::new(StreamReceiving::new(None))),
-            discard: false,
-            deadline: Arc::new(AtomicU64::new(u64::MAX)),
-        };
+    fn stream(&self, id: u32, socket: TcpStream) -> Arc<Mutex<StreamReceiving>> {
+        let state = Arc::new(Mutex::new(StreamReceiving::new(None)));
+        let role = StreamRole::Receive { state: state.clone(), discard: false };
         let events = self.events.clone();
         self.engine.add_stream(StreamFlow { id, socket: Arc::new(socket), role, events });
+        state
     }
 }
 
@@ -150,12 +151,12 @@ fn a_sender_s_panic_fails_its_flow_and_not_the_next() {
 #[test]
 fn a_receiver_s_panic_fails_its_flow_and_not_the_next() {
     let mut bench = Bench::new();
-    bench.receiver(1, u64::MAX);
+    bench.receiver(1, None);
     bench.engine.receivers[0].tell(receive::Command::Panic);
     let lost = (Some(LOST.to_string()), FlowEvent::ReceiverDone(1));
     assert_eq!(ending(&mut bench.inbox, 1), lost);
-    // One whose deadline has passed is done at the next tick.
-    bench.receiver(2, 0);
+    // One that has waited long enough is done at the next tick.
+    bench.receiver(2, Some(Drain::datagrams(0, 1)));
     assert_eq!(ending(&mut bench.inbox, 2), (None, FlowEvent::ReceiverDone(2)));
 }
 
@@ -171,4 +172,43 @@ fn a_stream_worker_s_panic_fails_its_flow_and_not_the_next() {
     bench.stream(2, near);
     drop(far);
     assert_eq!(ending(&mut bench.inbox, 2), (None, FlowEvent::ReceiverDone(2)));
+}
+
+#[test]
+fn a_slow_stream_is_received_to_its_last_byte_long_after_its_sender_finished() {
+    let injected = InjectedClock::new();
+    let mut bench = Bench::on(injected.clock());
+    let (near, far) = stream();
+    let state = bench.stream(1, near);
+    lock(&state).set_sent_total(6000);
+    lock(&state).drain(Drain::stream(bench.engine.clock().monotonic_ns(), 2_000_000_000));
+    // 5 s of virtual time between two arrivals, 25 s in all: more than the 10 s after which a silent stream is given up.
+    for n in 1..=5u64 {
+        injected.set_monotonic_offset_ns(n as i64 * 5_000_000_000);
+        far.send(&[0; 1000]).unwrap();
+        while lock(&state).bytes() < n * 1000 {
+            assert!(bench.inbox.try_recv().is_err(), "given up after {n} of 5 arrivals");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    far.send(&[0; 1000]).unwrap();
+    assert_eq!(ending(&mut bench.inbox, 1), (None, FlowEvent::ReceiverDone(1)));
+    assert_eq!(lock(&state).report("copy", None).undelivered_bytes, Some(0));
+}
+
+#[test]
+fn a_stream_that_falls_silent_is_given_up_and_says_what_is_missing() {
+    let injected = InjectedClock::new();
+    let mut bench = Bench::on(injected.clock());
+    let (near, far) = stream();
+    let state = bench.stream(1, near);
+    far.send(&[0; 1000]).unwrap();
+    while lock(&state).bytes() < 1000 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    lock(&state).set_sent_total(5000);
+    lock(&state).drain(Drain::stream(bench.engine.clock().monotonic_ns(), 2_000_000_000));
+    injected.set_monotonic_offset_ns(10_000_000_000);
+    assert_eq!(ending(&mut bench.inbox, 1), (None, FlowEvent::ReceiverDone(1)));
+    assert_eq!(lock(&state).report("copy", None).undelivered_bytes, Some(4000));
 }

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use weir_flow::IntervalClock;
 use weir_flow::budget::{ControlBudget, stated_bits_per_second};
-use weir_model::plan::{DataPorts, Direction, FlowSpec, Transport};
+use weir_model::plan::{DataPorts, Direction, Family, FlowSpec, Transport};
 use weir_model::record::CpuEnd;
 use weir_model::report::EndReport;
 use weir_net::reference::ReferenceReader;
@@ -34,8 +34,6 @@ use crate::{START_NS, hello, host};
 const WRITE_SECONDS: u64 = 10;
 /// Beyond this many UDP flows each gets a port of its own: older kernels scan connected sockets of one port.
 const SHARED_UDP_FLOWS: usize = 1000;
-/// A stream that was closed by its sender is waited for this long at least: its buffers must drain.
-const STREAM_DRAIN_NS: u64 = 10_000_000_000;
 
 /// Plans beyond [`SMALL_PLAN`] that may be on their way at once.
 const MOST_LARGE_PLANS: u64 = 64;
@@ -356,6 +354,13 @@ impl Task<'_> {
         };
         let tcp: Vec<&FlowSpec> =
             specs.iter().filter(|s| s.connection.transport == Transport::Tcp).collect();
+        // Connections inherit the label of their listener.
+        let reverse = tcp.iter().filter(|s| s.connection.direction == Direction::Reverse);
+        let labels: BTreeSet<Option<u32>> = reverse.map(|s| s.connection.flow_label).collect();
+        let flow_label = labels.last().copied().flatten().filter(|_| open.family == Family::Ipv6);
+        if flow_label.is_some() && (labels.len() > 1 || ports == DataPorts::Shared) {
+            return Err("this server applies a flow label to the TCP connections on which it sends only if all of them have the same one and their data port is not shared".into());
+        }
         // Everything is opened before anything is begun: what is refused gives its ports back at once.
         let mut listener = None;
         if !tcp.is_empty()
@@ -366,6 +371,7 @@ impl Task<'_> {
             let spec = tcp.iter().find(|s| needs(s)).unwrap_or(&tcp[0]);
             let options = weir_net::tcp::TcpOptions {
                 nonblocking: true,
+                flow_label,
                 ..tcp_options(spec, spec.connection.direction == Direction::Reverse)
             };
             let opening = pool.open(|port| {
@@ -488,11 +494,7 @@ impl Task<'_> {
                         Ok(ClientMessage::SenderDone(total)) => {
                             sending.remove(&total.flow);
                             if let Some(f) = session.flow(total.flow) {
-                                let wait = match f.transport() {
-                                    Transport::Udp => session.facts.loss_threshold_ns,
-                                    Transport::Tcp => STREAM_DRAIN_NS.max(session.facts.loss_threshold_ns),
-                                };
-                                f.sender_done(&shared.engine, &total, now + wait);
+                                f.sender_done(&shared.engine, &total, session.facts.loss_threshold_ns);
                             }
                         }
                         Ok(ClientMessage::Report) => {

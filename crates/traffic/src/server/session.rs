@@ -106,6 +106,14 @@ impl Session {
         if let Some(rate) = c.kernel_pacing.filter(|_| sends) {
             let _ = stream.set_pacing_rate(rate.0 / 8);
         }
+        if let Some(label) =
+            c.flow_label.filter(|_| sends && self.local_ip.to_canonical().is_ipv6())
+            && stream.flow_label().ok().flatten() != Some(label)
+        {
+            let reason = "the server's system does not apply a flow label to accepted connections";
+            let _ = self.events.send(FlowEvent::Failed(preface.flow, reason.into()));
+            return Err(reason);
+        }
         stream.set_nonblocking(true).map_err(|_| "socket")?;
         let flow = Flow::tcp(engine, &self.facts, spec.clone(), sends, stream, self.events.clone());
         self.add(engine, flow);

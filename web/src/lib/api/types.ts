@@ -1655,9 +1655,29 @@ export interface components {
         DelayVariation: {
             /**
              * Format: double
-             * @description 99th percentile of the absolute difference between consecutive packets (RFC 5481 IPDV).
+             * @description Mean absolute difference between the delays of consecutive packets (RFC 5481 IPDV).
+             */
+            ipdv_mean_seconds?: number | null;
+            /**
+             * Format: uint64
+             * @description Pairs of received consecutive packets that are missing from the IPDV figures, because they were reordered by more than the receiver stores. Above 0 the figures are censored: the largest differences are missing.
+             */
+            ipdv_omitted_pairs?: number | null;
+            /**
+             * Format: double
+             * @description 99th percentile of the absolute difference between the delays of consecutive packets (RFC 5481 IPDV).
              */
             ipdv_p99_seconds?: number | null;
+            /**
+             * Format: uint64
+             * @description Pairs of consecutive packets in the IPDV figures.
+             */
+            ipdv_pairs?: number | null;
+            /**
+             * Format: double
+             * @description Mean of delay less minimum delay (RFC 5481 PDV).
+             */
+            pdv_mean_seconds?: number | null;
             /**
              * Format: double
              * @description 99th percentile of delay less minimum delay (RFC 5481 PDV).
@@ -4163,7 +4183,7 @@ export interface components {
         };
         /** @description What a receiver saw. */
         Receiver: {
-            /** @description Runs, duplicates or reordering may be wrong (narrow sequences, or a window that was too small). */
+            /** @description Some figures may be wrong, or absent for that reason. Narrow numbers that may have wrapped unseen: lost is sent less arrived, what depends on numbers is absent. A bitmap at its maximum: late, duplicate and reordered packets may be confused. */
             ambiguous?: boolean | null;
             /**
              * Format: uint64
@@ -4206,6 +4226,16 @@ export interface components {
              * @description Last arrival, on the same clock.
              */
             end_seconds?: number | null;
+            /**
+             * Format: uint64
+             * @description Of the lost, those given up before the loss threshold because the receiver's bitmap was at its maximum.
+             */
+            forced_packets?: number | null;
+            /**
+             * Format: uint64
+             * @description Refused: a number beyond what the sender can have sent. Damage or an intruder; never counted as received.
+             */
+            implausible_packets?: number | null;
             /**
              * Format: uint64
              * @description System calls that received.
@@ -4262,9 +4292,23 @@ export interface components {
             reordered_packets?: number | null;
             /**
              * Format: uint64
-             * @description Largest reordering extent in packets (RFC 4737, section 4.2).
+             * @description Extents that are lower bounds, because more gaps were open at once than the receiver tracks.
+             */
+            reordering_extent_bounds?: number | null;
+            /**
+             * Format: uint64
+             * @description Largest reordering extent in packets.
              */
             reordering_extent_max?: number | null;
+            /**
+             * Format: double
+             * @description Mean reordering extent in packets (RFC 4737, section 4.2).
+             */
+            reordering_extent_mean?: number | null;
+            /** @description Reordered packets by their extent: the key `8` counts extents from 8 to 15. */
+            reordering_extents?: {
+                [key: string]: number;
+            } | null;
             /**
              * Format: double
              * @description Present where this end was lost before it reported: the figures are what it had told while the test ran, until this time since the start of the test. What came later is not known.
@@ -4300,7 +4344,12 @@ export interface components {
             truncated_packets?: number | null;
             /**
              * Format: uint64
-             * @description Of the corrupted, those whose header could not be believed: having no number, they count as lost as well.
+             * @description Bytes of a stream that its sender had handed to its system and that had not arrived when the receiver stopped waiting; 0 when all arrived.
+             */
+            undelivered_bytes?: number | null;
+            /**
+             * Format: uint64
+             * @description Datagrams whose header could not be believed (bad tag, too short): having no number, they count as lost as well.
              */
             unreadable_packets?: number | null;
             /**
@@ -5284,6 +5333,11 @@ export interface components {
              * @description End of the last flow.
              */
             end_seconds?: number | null;
+            /**
+             * Format: uint64
+             * @description Refused for an implausible number.
+             */
+            implausible_packets?: number | null;
             /**
              * Format: uint64
              * @description Late.

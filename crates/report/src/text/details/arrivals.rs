@@ -7,7 +7,7 @@ use weir_model::plan::{Direction, Transport};
 use weir_model::record::{Flow, Receiver, Record, Sums};
 
 use super::{Items, pps, receivers};
-use crate::number::percent;
+use crate::number::{percent, significant};
 use crate::style::clean;
 
 pub(super) fn packets(items: &mut Items, record: &Record) {
@@ -150,7 +150,7 @@ pub(super) fn verified(items: &mut Items, flows: &[Flow]) {
 
 pub(super) fn arrivals(items: &mut Items, flows: &[Flow]) {
     // Only what happened is told: a clean run has no line here.
-    let tell = |counts: [(Option<u64>, &str); 7]| {
+    let tell = |counts: [(Option<u64>, &str); 9]| {
         let parts: Vec<String> = counts
             .into_iter()
             .filter_map(|(n, what)| n.filter(|n| *n > 0).map(|n| format!("{n} {what}")))
@@ -163,6 +163,8 @@ pub(super) fn arrivals(items: &mut Items, flows: &[Flow]) {
             (r.duplicate_packets, "duplicate"),
             (r.reordered_packets, "reordered"),
             (r.corrupted_packets, "corrupted"),
+            (r.implausible_packets, "with an implausible number"),
+            (r.forced_packets, "given up early"),
             (r.truncated_packets, "truncated"),
             (r.bit_errors, "bit errors"),
             (r.socket_dropped_packets, "dropped at the socket"),
@@ -175,7 +177,9 @@ pub(super) fn arrivals(items: &mut Items, flows: &[Flow]) {
             let r = f.receiver.as_ref()?;
             let mut text = tell(counts(r))?;
             if let Some(extent) = r.reordering_extent_max.filter(|e| *e > 0) {
-                text += &format!("; reordering extent up to {}", counted(extent, "packet"));
+                let mean = r.reordering_extent_mean.map(|mean| significant(mean) + " on average, ");
+                let mean = mean.unwrap_or_default();
+                text += &format!("; reordering extent {mean}up to {}", counted(extent, "packet"));
             }
             Some(text)
         },

@@ -25,17 +25,33 @@ pub(super) fn variation(items: &mut Items, flows: &[Flow]) {
         },
     );
     let pdv = |r: &Receiver| r.delay_variation.as_ref().and_then(|v| v.pdv_p99_seconds);
-    let ipdv = |r: &Receiver| r.delay_variation.as_ref().and_then(|v| v.ipdv_p99_seconds);
     items.per_flow(
         "Delay variation",
         flows,
         |f| {
             let r = f.receiver.as_ref()?;
-            let parts: Vec<String> = [(pdv(r), "PDV p99"), (ipdv(r), "IPDV p99")]
-                .into_iter()
-                .filter_map(|(v, what)| Some(format!("{what} {}", duration(v?))))
-                .collect();
-            (!parts.is_empty()).then(|| format!("{} (RFC 5481{})", parts.join(", "), between(r)))
+            let v = r.delay_variation.as_ref()?;
+            let figures = |what: &str, mean: Option<f64>, p99: Option<f64>| {
+                let named = [(mean, "mean"), (p99, "p99")].into_iter();
+                let named: Vec<String> = named
+                    .filter_map(|(v, name)| Some(format!("{name} {}", duration(v?))))
+                    .collect();
+                (!named.is_empty()).then(|| format!("{what} {}", named.join(", ")))
+            };
+            let ipdv = figures("IPDV", v.ipdv_mean_seconds, v.ipdv_p99_seconds).map(|text| match v
+                .ipdv_omitted_ratio()
+            {
+                Some(omitted) => {
+                    format!(
+                        "{text} (at least: {} % of pairs omitted)",
+                        significant(100.0 * omitted)
+                    )
+                }
+                None => text,
+            });
+            let pdv = figures("PDV", v.pdv_mean_seconds, v.pdv_p99_seconds);
+            let parts: Vec<String> = pdv.into_iter().chain(ipdv).collect();
+            (!parts.is_empty()).then(|| format!("{} (RFC 5481{})", parts.join("; "), between(r)))
         },
         |flows| {
             let text = spread(receivers(flows).filter_map(|(_, r)| pdv(r)), duration)?;

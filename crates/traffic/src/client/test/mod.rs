@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use weir_flow::assemble::{Parts, assemble};
-use weir_flow::{Heard, IntervalClock, SenderClock};
+use weir_flow::{Heard, IntervalClock, MAX_DRAIN_NS, SenderClock};
 use weir_model::plan::{Direction, Family, FlowSpec, Transport};
 use weir_model::progress::{FlowProgress, FlowState, PeerStatus};
 use weir_model::record::{ClockRelation, Latency, Record, Status};

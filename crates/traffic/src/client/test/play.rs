@@ -73,11 +73,12 @@ impl Test<'_> {
                 };
                 return (ended, intervals);
             }
-            // Once no sender is left, the rest must come within the other side's own limits.
+            // Once no sender is left, each receiver ends its own wait. A user who interrupts the test waits no longer for
+            // data than for lost datagrams.
             if give_up.is_none() && self.senders_over() {
-                give_up = Some(
-                    Instant::now() + Duration::from_nanos(self.facts.loss_threshold_ns) + GRACE,
-                );
+                let most = if interrupted.is_some() { 0 } else { MAX_DRAIN_NS };
+                let wait = Duration::from_nanos(self.facts.loss_threshold_ns.max(most));
+                give_up = Some(Instant::now() + wait + GRACE);
             }
             let over = self.senders_over();
             if over {
@@ -110,6 +111,7 @@ impl Test<'_> {
                         return (done(Status::Interrupted, reason.text()), intervals);
                     }
                     interrupted = Some(reason);
+                    give_up = None;
                     for flow in &self.flows {
                         flow.stop(&self.engine);
                     }
@@ -120,7 +122,7 @@ impl Test<'_> {
                     for spec in &self.specs {
                         if !self.started.contains(&spec.id) && !self.sender_done.contains_key(&spec.id) {
                             self.receiver_done.insert(spec.id);
-                            self.sender_done.entry(spec.id).or_insert(SenderTotal { flow: spec.id, packets: 0, bytes: 0, end_ns: None });
+                            self.sender_done.entry(spec.id).or_insert(SenderTotal { flow: spec.id, packets: 0, bytes: 0, omitted_packets: 0, end_ns: None });
                         }
                     }
                 }
@@ -189,12 +191,30 @@ impl Test<'_> {
                     return (fail(self.silent("the test", self.config.silence)), intervals);
                 }
                 () = give_up_due => {
-                    let missing: Vec<u32> = self.specs.iter().map(|s| s.id).filter(|id| !self.receiver_done.contains(id)).collect();
-                    self.warnings.push(Warning::new("not-drained", Severity::Warning, format!("{} flows had not been accounted for when waiting ended (first: flow {})", missing.len(), missing.first().copied().unwrap_or(0))));
-                    return (done(Status::Complete, "waiting for the rest ended"), intervals);
+                    self.note_unfinished();
+                    return match interrupted {
+                        Some(reason) => (done(Status::Interrupted, reason.text()), intervals),
+                        None => (done(Status::Complete, "waiting for the rest ended"), intervals),
+                    };
                 }
             }
         }
+    }
+
+    /// Notes datagram flows whose receivers had not finished when waiting ended. A stream's report says what is missing.
+    fn note_unfinished(&mut self) {
+        let unfinished = self.specs.iter().filter(|s| {
+            s.connection.transport == Transport::Udp && !self.receiver_done.contains(&s.id)
+        });
+        let ids: Vec<u32> = unfinished.map(|s| s.id).collect();
+        let Some(first) = ids.first() else { return };
+        let text = format!(
+            "{} flows were still receiving when waiting ended (first: flow {first}): what arrived later counts as lost",
+            ids.len()
+        );
+        self.warnings.push(
+            Warning::new("not-drained", Severity::Warning, text).with_value(ids.len() as f64, 0.0),
+        );
     }
 
     /// Nothing came for too long.
@@ -254,11 +274,7 @@ impl Test<'_> {
         match message {
             ServerMessage::SenderDone(total) => {
                 if let Some(flow) = self.flow(total.flow) {
-                    let wait = match flow.transport() {
-                        Transport::Udp => self.facts.loss_threshold_ns,
-                        Transport::Tcp => self.facts.loss_threshold_ns.max(10_000_000_000),
-                    };
-                    flow.sender_done(&self.engine, &total, clock.monotonic_ns() + wait);
+                    flow.sender_done(&self.engine, &total, self.facts.loss_threshold_ns);
                     self.sender_done.insert(total.flow, total);
                 }
             }
