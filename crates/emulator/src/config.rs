@@ -58,6 +58,8 @@ pub struct EmulatorConfig {
     pub journal_most_bytes: Option<u64>,
     /// UDP port by which native data is known in the journal.
     pub native_port: u16,
+    /// A note of the settings that this emulator changes: its watchdog removes it when they are restored.
+    pub restoration: Option<PathBuf>,
     /// How the threads are scheduled.
     pub scheduling: Scheduling,
     /// Takes interfaces that would be refused, where that can work.
@@ -82,6 +84,7 @@ impl EmulatorConfig {
             journal_files: None,
             journal_most_bytes: None,
             native_port: DEFAULT_PORT,
+            restoration: None,
             scheduling: Scheduling::Auto,
             force: false,
             ring_frames: None,

@@ -1,6 +1,7 @@
 //! The emulator: opens the links, starts the directions, ends.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 
@@ -9,7 +10,7 @@ use weir_laws::Direction;
 use weir_link::{Link, LinkChoice, LinkOptions, Mode, StampSource};
 use weir_net::clock::Clock;
 use weir_net::interface;
-use weir_net::watchdog::Watchdog;
+use weir_net::watchdog::{RestoreAction, Watchdog};
 
 use crate::alarm::Alarms;
 use crate::config::{EmulatorConfig, LinkMode, is_timed};
@@ -76,6 +77,10 @@ impl Emulator {
         Passage::new(&config.impairment, Direction::Forward, None, config.native_port)?;
         let mut watchdog =
             if config.few_capabilities { rights::watchdog()? } else { Watchdog::spawn()? };
+        if let Some(path) = config.restoration.clone() {
+            // Added first, carried out last.
+            watchdog.add(&RestoreAction::RemoveFile { path })?;
+        }
         let mut notes = Vec::new();
         let timed = is_timed(&config.impairment);
         let mut open = |name: &String| -> Result<Link, EmulatorError> {
@@ -223,6 +228,15 @@ impl Emulator {
             .map_err(|source| EmulatorError::System { operation: "start a thread", source })?;
         emulator.supervisor = Some(supervisor);
         Ok(emulator)
+    }
+
+    /// Has the watchdog remove a file when this process dies, also by SIGKILL.
+    ///
+    /// # Errors
+    /// There is no such file, or the watchdog is gone.
+    pub fn remove_at_death(&mut self, path: &Path) -> Result<(), EmulatorError> {
+        let Some(watchdog) = &mut self.watchdog else { return Ok(()) };
+        Ok(watchdog.add(&RestoreAction::RemoveFile { path: path.to_owned() })?)
     }
 
     /// What steers it.
