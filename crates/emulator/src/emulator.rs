@@ -74,7 +74,7 @@ impl Emulator {
         let indices = [interface::interface(a)?.index, interface::interface(b)?.index];
         let taken = vec![Taken::take(a, indices[0])?, Taken::take(b, indices[1])?];
         // What can be known wrong is told before anything is changed.
-        Passage::new(&config.impairment, Direction::Forward, None, config.native_port)?;
+        Passage::new(&config.impairment, Direction::Forward, None)?;
         let mut watchdog =
             if config.few_capabilities { rights::watchdog()? } else { Watchdog::spawn()? };
         if let Some(path) = config.restoration.clone() {
@@ -156,7 +156,7 @@ impl Emulator {
         let mut passages = Vec::new();
         for (direction, ..) in &ways {
             let writing = journal.as_ref().map(|journal| journal.writing(*direction));
-            passages.push(Passage::new(&impairment, *direction, writing, config.native_port)?);
+            passages.push(Passage::new(&impairment, *direction, writing)?);
         }
         let mut names = Names::default();
         names.add(&Prepared::new(impairment.clone(), Direction::Forward)?);

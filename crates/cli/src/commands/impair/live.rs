@@ -37,7 +37,7 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
         // Before there are threads: each has capabilities of its own.
         weir_emulator::keep_for_setting_up(scheduling)?;
     }
-    let impairment = args.laws.impairment()?;
+    let impairment = args.impairment()?;
     let predictions = weir_emulator::predictions(&impairment);
     // Before interfaces are taken and a journal is begun anew.
     if let Some(path) = args.control_socket.as_ref().filter(|_| !args.no_control_socket) {
@@ -54,7 +54,6 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
             .map(|p| std::path::absolute(p).unwrap_or_else(|_| p.clone())),
         journal_files,
         journal_most_bytes: args.journal_limit.map(|limit| limit.0),
-        native_port: args.native_port,
         restoration: restoration.as_ref().and_then(Restoration::path).map(Path::to_owned),
         scheduling,
         force: args.force,
