@@ -38,8 +38,11 @@ pub(crate) fn preview(request: &PreviewRequest) -> Result<Preview, Problem> {
     let (alone, mut notes) = alone(&request.configuration, &request.flow)?;
     let step_ns = (request.interval_seconds * 1e9).round() as u64;
     let packets = u64::from(request.packets);
-    let ingress =
-        (0..packets).map(|i| Ingress { at_ns: i * step_ns, length_bytes: request.size_bytes });
+    let ingress = (0..packets).map(|i| Ingress {
+        at_ns: i * step_ns,
+        length_bytes: request.size_bytes,
+        is_control: false,
+    });
     let direction = match request.direction {
         Direction::Forward => weir_laws::Direction::Forward,
         Direction::Reverse => weir_laws::Direction::Reverse,

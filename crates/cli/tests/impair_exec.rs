@@ -172,6 +172,22 @@ fn what_ends_this_program_ends_the_command_and_leaves_a_report() {
     }
 }
 
+#[test]
+fn a_first_packet_waits_for_no_address_behind_the_laws() {
+    let test = "a_first_packet_waits_for_no_address_behind_the_laws";
+    let Some(lab) = world(test) else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = lab.command("a", WEIR).unwrap();
+    command.args(["impair", "exec", "-q", "--both", "delay 700ms", "--"]);
+    command.args(["sh", "-c", "ping -c 1 -W 10 $WEIR_HOST"]);
+    command.env("WEIR_RUNTIME_DIR", directory.path().join("runtime")).env("NO_COLOR", "1");
+    let said = run(command).good();
+    let time = said.split("time=").nth(1).and_then(|rest| rest.split(' ').next());
+    let milliseconds: f64 = time.unwrap().parse().unwrap();
+    // Once there and back; with an address asked for on the same way it would be twice.
+    assert!((1400.0..2800.0).contains(&milliseconds), "{said}");
+}
+
 /// Whoever reads the command's own words alone has nothing else among them; what goes wrong is told all the same.
 #[test]
 fn a_quiet_one_says_only_what_goes_wrong() {

@@ -297,6 +297,28 @@ fn children(parent: u32, name: &str) -> Vec<String> {
 }
 
 #[test]
+fn what_the_watchdog_has_put_back_is_no_business_of_the_next_start() {
+    let test = "what_the_watchdog_has_put_back_is_no_business_of_the_next_start";
+    let Some(path) = Path::up(test, &["ip"]) else { return };
+    let set = |on: bool| {
+        let set = || weir_net::interface::set_offload("to-a", "rx-gro", on).unwrap();
+        path.lab.run_in("m", set).unwrap();
+    };
+    set(true);
+    let before = path.offloads("to-a");
+    let emulator = path.emulator(&[]);
+    signal("KILL", &emulator.child);
+    drop(emulator);
+    until("settings as before", || path.offloads("to-a") == before);
+    until("no note is left", || std::fs::read_dir(path.file("runtime")).unwrap().next().is_none());
+    // The administrator wants it off, before, during and after the next emulator.
+    set(false);
+    let (code, _, stderr) = path.emulator(&[]).interrupt();
+    assert_eq!((code, stderr.contains("is on again")), (Some(130), false), "{stderr}");
+    assert!(!path.offloads("to-a").contains("rx-gro"));
+}
+
+#[test]
 fn what_was_killed_with_its_watchdog_is_put_back_by_the_next_start() {
     let test = "what_was_killed_with_its_watchdog_is_put_back_by_the_next_start";
     let Some(path) = Path::up(test, &["ip"]) else { return };

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use weir_model::impairment::{Impairment, Laws};
-use weir_model::plan::{DEFAULT_PORT, Direction};
+use weir_model::plan::Direction;
 
 /// Which link is wanted on both interfaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -56,8 +56,8 @@ pub struct EmulatorConfig {
     /// Most bytes that the journal and the configurations beside it may have; what is beyond is counted as dropped. `None`: as
     /// many as the disk takes.
     pub journal_most_bytes: Option<u64>,
-    /// UDP port by which native data is known in the journal.
-    pub native_port: u16,
+    /// A note of the settings that this emulator changes: its watchdog removes it when they are restored.
+    pub restoration: Option<PathBuf>,
     /// How the threads are scheduled.
     pub scheduling: Scheduling,
     /// Takes interfaces that would be refused, where that can work.
@@ -81,7 +81,7 @@ impl EmulatorConfig {
             journal: None,
             journal_files: None,
             journal_most_bytes: None,
-            native_port: DEFAULT_PORT,
+            restoration: None,
             scheduling: Scheduling::Auto,
             force: false,
             ring_frames: None,

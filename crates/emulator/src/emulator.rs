@@ -1,6 +1,7 @@
 //! The emulator: opens the links, starts the directions, ends.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
@@ -10,7 +11,7 @@ use weir_laws::Direction;
 use weir_link::{Link, LinkChoice, LinkOptions, Mode, StampSource};
 use weir_net::clock::Clock;
 use weir_net::interface;
-use weir_net::watchdog::Watchdog;
+use weir_net::watchdog::{RestoreAction, Watchdog};
 
 use crate::alarm::Alarms;
 use crate::config::{EmulatorConfig, LinkMode, is_timed};
@@ -74,9 +75,13 @@ impl Emulator {
         let indices = [interface::interface(a)?.index, interface::interface(b)?.index];
         let taken = vec![Taken::take(a, indices[0])?, Taken::take(b, indices[1])?];
         // What can be known wrong is told before anything is changed.
-        Passage::new(&config.impairment, Direction::Forward, None, config.native_port)?;
+        Passage::new(&config.impairment, Direction::Forward, None)?;
         let mut watchdog =
             if config.few_capabilities { rights::watchdog()? } else { Watchdog::spawn()? };
+        if let Some(path) = config.restoration.clone() {
+            // Added first, carried out last.
+            watchdog.add(&RestoreAction::RemoveFile { path })?;
+        }
         let mut notes = Vec::new();
         let timed = is_timed(&config.impairment);
         let mut open = |name: &String| -> Result<Link, EmulatorError> {
@@ -152,7 +157,7 @@ impl Emulator {
         let mut passages = Vec::new();
         for (direction, ..) in &ways {
             let writing = journal.as_ref().map(|journal| journal.writing(*direction));
-            passages.push(Passage::new(&impairment, *direction, writing, config.native_port)?);
+            passages.push(Passage::new(&impairment, *direction, writing)?);
         }
         let mut names = Names::default();
         names.add(&Prepared::new(impairment.clone(), Direction::Forward)?);
@@ -225,6 +230,15 @@ impl Emulator {
             .map_err(|source| EmulatorError::System { operation: "start a thread", source })?;
         emulator.supervisor = Some(supervisor);
         Ok(emulator)
+    }
+
+    /// Has the watchdog remove a file when this process dies, also by SIGKILL.
+    ///
+    /// # Errors
+    /// There is no such file, or the watchdog is gone.
+    pub fn remove_at_death(&mut self, path: &Path) -> Result<(), EmulatorError> {
+        let Some(watchdog) = &mut self.watchdog else { return Ok(()) };
+        Ok(watchdog.add(&RestoreAction::RemoveFile { path: path.to_owned() })?)
     }
 
     /// What steers it.

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use weir_impair::{Engine, Fate, FlowStatus, ImpairError, Meta, Prepared, Retired, Verdict};
+use weir_impair::{
+    Engine, FLAG_EXEMPT, Fate, FlowStatus, ImpairError, Meta, Prepared, Retired, Verdict,
+};
 use weir_laws::Direction;
 use weir_link::{Handle, Receive, Received, Slabs, Transmit};
 use weir_model::impairment::Impairment;
@@ -13,7 +15,7 @@ use crate::frames::{Copies, native};
 use crate::journal::Writing;
 use crate::lateness::{LATE_NS, Timing};
 use crate::report::{CountersReport, LinkReport, PeriodReason};
-use crate::snapshot::{FlowSnapshot, Period, Snapshot};
+use crate::snapshot::{ExemptSnapshot, FlowSnapshot, Period, Snapshot};
 
 /// Ring entries taken at once.
 pub(crate) const MOST: usize = 64;
@@ -77,10 +79,10 @@ pub(crate) struct Passage {
     waiting_bytes: u64,
     extras: Vec<Extra>,
     late_packets: u64,
+    /// Exempt frames that the link refused.
+    exempt_unplanned: (u64, u64),
     journal: Option<Writing>,
     watches: Watches,
-    native_port: u16,
-    needs_frames: bool,
 }
 
 pub(crate) const fn side(direction: Direction) -> Side {
@@ -95,7 +97,6 @@ impl Passage {
         config: &Impairment,
         direction: Direction,
         journal: Option<Writing>,
-        native_port: u16,
     ) -> Result<Self, ImpairError> {
         let engine = Engine::new(config, direction)?;
         // A slot is at most twice what its frame counts towards the limit (held to by a test).
@@ -105,7 +106,6 @@ impl Passage {
         slabs.reserve(1514, 1 << 10);
         let mut passage = Passage {
             direction,
-            needs_frames: engine.needs_frames(),
             engine,
             slabs,
             copies: Copies::default(),
@@ -118,9 +118,9 @@ impl Passage {
             waiting_bytes: 0,
             extras: Vec::new(),
             late_packets: 0,
+            exempt_unplanned: (0, 0),
             journal,
             watches: Watches::default(),
-            native_port,
         };
         passage.make_room();
         for (status, extra) in passage.engine.flows().zip(&mut passage.extras) {
@@ -132,7 +132,6 @@ impl Passage {
     fn make_room(&mut self) {
         let flows = self.engine.flows().count();
         self.extras.resize_with(flows.max(self.extras.len()), Extra::default);
-        self.needs_frames = self.engine.needs_frames();
     }
 
     /// Another configuration, between two batches; what is held leaves when it was to leave.
@@ -238,11 +237,8 @@ impl Passage {
         self.metas.clear();
         for frame in &self.received {
             let handle = frame.handle.to_bits();
-            self.metas.push(if self.needs_frames {
-                Meta::of_frame(handle, frame.ingress_ns, self.slabs.bytes(frame.handle))
-            } else {
-                Meta::opaque(handle, frame.ingress_ns, frame.len)
-            });
+            let bytes = self.slabs.bytes(frame.handle);
+            self.metas.push(self.engine.meta(handle, frame.ingress_ns, bytes));
         }
         self.received.clear();
         self.fates.clear();
@@ -290,7 +286,7 @@ impl Passage {
     #[inline]
     fn native(&self, fate: &Fate) -> Option<(u64, u32)> {
         self.journal.as_ref()?;
-        native(self.slabs.bytes(Handle::from_bits(fate.handle)), self.native_port)
+        native(self.slabs.bytes(Handle::from_bits(fate.handle)), self.engine.native_port())
     }
 
     #[inline]
@@ -332,6 +328,11 @@ impl Passage {
 
     /// Counts a packet that was to be sent and was not.
     fn unplanned(&mut self, fate: &Fate, handle: Handle, native: Option<(u64, u32)>) {
+        if fate.flags & FLAG_EXEMPT != 0 {
+            self.exempt_unplanned.0 += 1;
+            self.exempt_unplanned.1 += u64::from(fate.length);
+            return;
+        }
         self.dropped(fate.flow, Verdict::Unplanned, handle);
         let extra = &mut self.extras[fate.flow as usize];
         extra.unplanned += 1;
@@ -375,6 +376,9 @@ impl Passage {
 
     #[inline]
     fn departed(&mut self, fate: &Fate, native: Option<(u64, u32)>, departed_ns: u64) {
+        if fate.flags & FLAG_EXEMPT != 0 {
+            return;
+        }
         let Extra { timing, period, .. } = &mut self.extras[fate.flow as usize];
         timing.record(fate.arrived_ns, fate.at_ns, departed_ns);
         // One that was queued when the period started was delayed by other laws.
@@ -457,6 +461,7 @@ impl Passage {
     pub(crate) fn unplanned_packets(&self) -> u64 {
         self.engine.flows().map(|flow| flow.counters.unplanned_dropped_packets).sum::<u64>()
             + self.extras.iter().map(|extra| extra.unplanned).sum::<u64>()
+            + self.exempt_unplanned.0
     }
 
     pub(crate) fn flush_journal(&mut self) {
@@ -475,12 +480,29 @@ impl Passage {
     /// Packets and bytes of each flow that the laws let go and that wait for room in the link.
     fn waiting_by_flow(&self) -> Vec<(u64, u64)> {
         let mut of = vec![(0, 0); self.extras.len()];
-        for Leaving { fate, .. } in &self.leaving[self.left..] {
+        let judged = self.leaving[self.left..].iter().filter(|l| l.fate.flags & FLAG_EXEMPT == 0);
+        for Leaving { fate, .. } in judged {
             let (packets, bytes) = &mut of[fate.flow as usize];
             *packets += 1;
             *bytes += u64::from(fate.length);
         }
         of
+    }
+
+    /// Exempt frames: sent on, their bytes, refused by the link.
+    fn exempt(&self) -> ExemptSnapshot {
+        let all = self.engine.exempt();
+        let waiting = self.leaving[self.left..].iter().filter(|l| l.fate.flags & FLAG_EXEMPT != 0);
+        let (mut packets, mut bytes) = self.exempt_unplanned;
+        for Leaving { fate, .. } in waiting {
+            packets += 1;
+            bytes += u64::from(fate.length);
+        }
+        ExemptSnapshot {
+            packets: all.packets.saturating_sub(packets),
+            bytes: all.bytes.saturating_sub(bytes),
+            unplanned_packets: self.exempt_unplanned.0,
+        }
     }
 
     /// What there is to report, as it is now: a copy, to be made a report of elsewhere. `times_ns` are the emulator's
@@ -508,6 +530,7 @@ impl Passage {
             held_packets: self.engine.held_packets() + self.waiting() as u64,
             late_packets: self.late_packets,
             link,
+            exempt: self.exempt(),
             times_ns,
         }
     }

@@ -27,8 +27,6 @@ pub struct Replay {
     pub a_mac: Option<[u8; 6]>,
     /// Where to write each packet's verdict.
     pub journal: Option<PathBuf>,
-    /// UDP port by which native data is known in the journal.
-    pub native_port: u16,
 }
 
 impl Replay {
@@ -62,7 +60,7 @@ impl Replay {
         };
         let passage = |direction| {
             let writing = journal.as_ref().map(|journal| journal.writing_all(direction));
-            Passage::new(&self.impairment, direction, writing, self.native_port)
+            Passage::new(&self.impairment, direction, writing)
         };
         let mut ways = Ways {
             passages: [passage(Direction::Forward)?, passage(Direction::Reverse)?],

@@ -360,8 +360,13 @@ pub struct DirectionReport {
     pub sent_packets: u64,
     /// Their bytes.
     pub sent_bytes: u64,
-    /// Packets lost unasked: the flows' and the link's.
+    /// Packets lost unasked: the flows', exempt frames and the link's.
     pub unplanned_dropped_packets: u64,
+    /// Frames sent on outside the laws, and not counted above: ARP, ICMPv6 neighbour discovery and frames to 01:80:C2:00:00:0X,
+    /// unless the configuration includes them.
+    pub exempt_packets: u64,
+    /// Their bytes.
+    pub exempt_bytes: u64,
     /// Packets held now.
     pub held_packets: u64,
     /// Packets that left more than 1 ms after their deadline.

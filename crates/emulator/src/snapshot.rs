@@ -24,6 +24,14 @@ pub(crate) struct FlowSnapshot {
     pub(crate) period: Period,
 }
 
+/// Frames that passed outside the laws.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ExemptSnapshot {
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+    pub(crate) unplanned_packets: u64,
+}
+
 /// The current period of a flow's figures: when and why it started, and what had been counted by then.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Period {
@@ -62,6 +70,7 @@ pub(crate) struct Snapshot {
     pub(crate) held_packets: u64,
     pub(crate) late_packets: u64,
     pub(crate) link: LinkReport,
+    pub(crate) exempt: ExemptSnapshot,
     /// When the emulator started, and when this was copied.
     pub(crate) times_ns: [u64; 2],
 }
@@ -92,7 +101,9 @@ fn asked(config: &Impairment, direction: Direction) -> HashMap<&str, Laws> {
 
 impl Snapshot {
     pub(crate) fn report(self) -> DirectionReport {
-        let Snapshot { direction, config, held_packets, late_packets, link, times_ns, .. } = self;
+        let Snapshot {
+            direction, config, held_packets, late_packets, link, exempt, times_ns, ..
+        } = self;
         let [started_ns, now_ns] = times_ns;
         let asked = asked(&config, direction);
         let flows: Vec<FlowReport> = self
@@ -124,7 +135,10 @@ impl Snapshot {
             sent_packets: sum(|c| c.sent_packets).saturating_sub(link.driver_dropped_packets),
             sent_bytes: sum(|c| c.sent_bytes),
             unplanned_dropped_packets: sum(|c| c.unplanned_dropped_packets)
+                + exempt.unplanned_packets
                 + link.unplanned_packets(),
+            exempt_packets: exempt.packets,
+            exempt_bytes: exempt.bytes,
             held_packets,
             late_packets,
             link,

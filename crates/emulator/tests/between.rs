@@ -121,19 +121,56 @@ fn what_has_nothing_to_change_is_not_told_to_be_changed() {
     let path = dir.path().join("journal");
     let config = EmulatorConfig { journal: Some(path.clone()), ..config("corrupt 100% checksum") };
     let (emulator, a, b) = start(config, 1000);
-    let arp = [&[2; 12][..], &[0x08, 0x06], &[1; 46]].concat();
+    // An EtherType for local experiments: nothing is known of what follows.
+    let other = [&[2; 12][..], &[0x88, 0xb5], &[1; 46]].concat();
     for sequence in 0..10 {
-        a.put(1, &arp);
+        a.put(1, &other);
         a.put(1, &native(sequence));
     }
     until("all are in", || received(&emulator.report().unwrap()) == 20);
     let report = emulator.finish("test").report;
     let out = taken(&b);
-    assert_eq!(out.iter().filter(|frame| **frame == arp).count(), 10);
+    assert_eq!(out.iter().filter(|frame| **frame == other).count(), 10);
     assert_eq!(report.impairment.flows[0].counters.modified_packets, 10);
     assert_eq!(report.impairment.flows[0].realised.modified_ratio, Some(0.5));
     let flagged: Vec<bool> = journal(&path).iter().map(|(r, _)| r.flags & 1 != 0).collect();
     assert_eq!(flagged, [false, true].repeat(10));
+}
+
+#[test]
+fn what_a_link_needs_is_counted_apart_and_not_in_the_journal() {
+    let arp = [&[2; 12][..], &[0x08, 0x06], &[1; 46]].concat();
+    let bridge = [&[1, 0x80, 0xc2, 0, 0, 0x0e][..], &[2; 6], &[0x88, 0xcc], &[1; 46]].concat();
+    for impair_arp in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("journal");
+        let mut config =
+            EmulatorConfig { journal: Some(path.clone()), ..config("loss 100%, delay 1h") };
+        config.impairment.impair_arp = impair_arp;
+        // The link takes one frame only.
+        let (emulator, a, b) = start(config, 1);
+        for frame in [&arp, &native(0), &bridge] {
+            a.put(1, frame);
+        }
+        let exempt = if impair_arp { 0 } else { 2 };
+        let judged = 3 - exempt;
+        until("all are in", || received(&emulator.report().unwrap()) == judged);
+        let mut out = Vec::new();
+        until("they came through", || {
+            let forward = &emulator.report().unwrap().directions[0];
+            assert!(forward.exempt_packets <= out.len() as u64 + 1, "what waits was not sent");
+            out.extend(taken(&b));
+            out.len() as u64 == exempt
+        });
+        let report = emulator.finish("test").report;
+        let forward = &report.directions[0];
+        assert_eq!((forward.exempt_packets, forward.exempt_bytes), (exempt, 60 * exempt));
+        assert_eq!((forward.received_packets, forward.sent_packets), (judged, 0));
+        assert_eq!(report.impairment.flows[0].counters.lost_packets, judged);
+        assert!(report.impairment.flows[0].realised.delay_max_seconds.is_none());
+        assert!(impair_arp || out == [arp.clone(), bridge.clone()], "untouched, in order");
+        assert_eq!(journal(&path).len() as u64, judged);
+    }
 }
 
 #[test]

@@ -6,7 +6,6 @@ use weir_emulator::Ending;
 use weir_emulator::replay::Replay;
 use weir_link::capture::{CaptureFormat, CaptureReader, CaptureWriter};
 use weir_model::impairment::Impairment;
-use weir_model::plan::DEFAULT_PORT;
 use weir_wire::packets::PacketLogReader;
 
 const START_NS: u64 = 1_700_000_000_000_000_000;
@@ -36,7 +35,7 @@ fn capture(format: CaptureFormat, frames: u64) -> Vec<u8> {
 fn replay(laws: &str) -> Replay {
     let impairment =
         Impairment { seed: "0x7".parse().unwrap(), ..Impairment::of_both(laws.parse().unwrap()) };
-    Replay { impairment, a_mac: None, journal: None, native_port: DEFAULT_PORT }
+    Replay { impairment, a_mac: None, journal: None }
 }
 
 fn run(replay: &Replay, input: &[u8]) -> (Vec<u8>, weir_emulator::Report) {

@@ -69,7 +69,6 @@ fn run(
     let frames: Vec<[u8; 60]> =
         (0..flows.max(1)).map(|n| frame(n as u16 + 1, (n / 250) as u8)).collect();
     let mut strange: Vec<[u8; 60]> = (0..64).map(|n| frame(1, n as u8)).collect();
-    let needs = engine.needs_frames();
     let mut metas: Vec<Meta> = Vec::with_capacity(64);
     let mut fates: Vec<Fate> = Vec::with_capacity(1 << 16);
     let (mut now, mut at, mut out) = (0u64, 0usize, 0usize);
@@ -89,11 +88,7 @@ fn run(
                 at = if at + 1 == frames.len() { 0 } else { at + 1 };
                 &frames[at]
             };
-            metas.push(if needs {
-                Meta::of_frame(i, now, frame)
-            } else {
-                Meta::opaque(i, now, 60)
-            });
+            metas.push(engine.meta(i, now, frame));
         }
         engine.step(now, &metas, &mut fates);
         out += fates.len();

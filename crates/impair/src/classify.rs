@@ -11,6 +11,7 @@ use std::net::IpAddr;
 
 use crate::error::ImpairError;
 use crate::key::{FragmentPlace, Key, NO_VLAN};
+use crate::role::Role;
 use weir_model::impairment::{Filter, Prefixes, Ranges};
 
 /// No flow's filter matches.
@@ -161,6 +162,8 @@ pub(crate) struct Classifier {
     length: Option<usize>,
     cache: Vec<Cached>,
     fragments: Fragments,
+    /// Flows whose filters name the frames of each exempt role.
+    naming: [Vec<u64>; Role::EXEMPT.len()],
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -184,6 +187,7 @@ impl Classifier {
             length: None,
             cache: vec![],
             fragments: Fragments::new(false),
+            naming: Default::default(),
         }
     }
 
@@ -201,7 +205,14 @@ impl Classifier {
         let entry = Cached { key: Key::default(), length: 0, flow: EMPTY };
         let cache = if fields.is_empty() { vec![] } else { vec![entry; CACHE_SETS * 2] };
         let fragments = Fragments::new(!fields.is_empty());
-        Ok(Self { fields, words, flows: filters.len(), length, cache, fragments })
+        let naming = Role::EXEMPT.map(|role| {
+            let mut set = vec![0u64; words];
+            for (flow, _) in filters.iter().enumerate().filter(|(_, f)| role.is_named_by(f)) {
+                set[flow / 64] |= 1 << (flow % 64);
+            }
+            set
+        });
+        Ok(Self { fields, words, flows: filters.len(), length, cache, fragments, naming })
     }
 
     /// Whether packets have to be looked into at all.
@@ -238,14 +249,26 @@ impl Classifier {
         flow
     }
 
+    /// The first flow that a frame belongs to and whose filter names frames of its exempt role, or [`OTHER`].
+    #[cold]
+    pub(crate) fn naming(&self, role: usize, key: &Key, length: u32) -> u32 {
+        self.search_in(|word| self.naming[role][word], key, length)
+    }
+
     /// The first flow in every field's set.
     fn search(&self, key: &Key, length: u32) -> u32 {
+        self.search_in(|_| u64::MAX, key, length)
+    }
+
+    /// The first of some flows in every field's set.
+    #[inline]
+    fn search_in(&self, some: impl Fn(usize) -> u64, key: &Key, length: u32) -> u32 {
         let mut at = [0usize; FIELDS.len()];
         for (at, field) in at.iter_mut().zip(&self.fields) {
             *at = field.interval(key, length) * self.words;
         }
         for word in 0..self.words {
-            let mut bits = u64::MAX;
+            let mut bits = some(word);
             for (at, field) in at.iter().zip(&self.fields) {
                 bits &= field.sets[at + word];
                 if bits == 0 {

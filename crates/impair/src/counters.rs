@@ -30,6 +30,15 @@ pub struct Counters {
     pub unplanned_dropped_packets: u64,
 }
 
+/// Frames of one direction that passed outside the laws: [`Role::Arp`](crate::Role::Arp) and those behind it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Exempt {
+    /// Frames.
+    pub packets: u64,
+    /// Their bytes, without check sequence.
+    pub bytes: u64,
+}
+
 impl Counters {
     /// The counters with their names, in the order in which they are shown.
     #[must_use]

@@ -16,13 +16,16 @@ use weir_model::impairment::{Impairment, Laws, OTHER as OTHER_NAME};
 use weir_model::plan::Direction as Side;
 
 use crate::classify::{Classifier, OTHER};
-use crate::counters::Counters;
+use crate::counters::{Counters, Exempt};
 use crate::edit::Edit;
 use crate::error::ImpairError;
-use crate::fate::{FLAG_DELAYED, FLAG_MODIFIED, FLAG_REORDERED, Fate, Meta, Verdict};
+use crate::fate::{
+    FLAG_CONTROL, FLAG_DELAYED, FLAG_EXEMPT, FLAG_MODIFIED, FLAG_REORDERED, Fate, Meta, Verdict,
+};
 use crate::pool::Pool;
 use crate::prepared::{Names, Prepared, Retired};
 use crate::queue::{Entry, Memory};
+use crate::role::Role;
 use crate::stages::{Flow, Next, Order, Path, Rest, Shared};
 use crate::wheel::{Timer, Wheel};
 
@@ -44,6 +47,8 @@ struct Held {
     handle: u32,
     flow: u32,
     index: u64,
+    /// Index of its draws.
+    draw: u64,
     arrived_ns: u64,
     length: u32,
     /// Bytes that content laws may change.
@@ -111,6 +116,11 @@ pub struct Engine {
     reclaimed_ns: Option<u64>,
     edits: Vec<Edit>,
     content: bool,
+    /// By which TCP is known for control traffic.
+    native_port: u16,
+    /// Whether what a link needs is exempt.
+    exempts: bool,
+    exempt: Exempt,
 }
 
 pub(crate) const fn side(direction: Direction) -> Side {
@@ -121,10 +131,32 @@ pub(crate) const fn side(direction: Direction) -> Side {
 }
 
 impl Engine {
-    /// Whether [`Meta::of_frame`] is needed: some filter or content law looks into packets.
-    #[must_use]
-    pub fn needs_frames(&self) -> bool {
+    /// Whether some filter or content law looks into packets.
+    fn needs_keys(&self) -> bool {
         self.content || self.classifier.needs_keys()
+    }
+
+    /// A packet for [`step`](Self::step): `frame` is looked into as far as the configuration needs.
+    #[inline]
+    #[must_use]
+    pub fn meta(&self, handle: u32, arrived_ns: u64, frame: &[u8]) -> Meta {
+        if self.needs_keys() {
+            return Meta::of_frame(handle, arrived_ns, frame, self.native_port);
+        }
+        let role = Role::of_frame(frame, self.native_port);
+        Meta { role, ..Meta::opaque(handle, arrived_ns, frame.len() as u32) }
+    }
+
+    /// The TCP and UDP port of Weir's servers on this path.
+    #[must_use]
+    pub fn native_port(&self) -> u16 {
+        self.native_port
+    }
+
+    /// What passed outside the laws.
+    #[must_use]
+    pub fn exempt(&self) -> Exempt {
+        self.exempt
     }
 
     /// The direction.
@@ -231,11 +263,22 @@ impl Engine {
 
     #[inline]
     fn arrive(&mut self, meta: &Meta, fates: &mut Vec<Fate>) {
-        let class = self.classifier.flow(&meta.key, meta.length, meta.arrived_ns);
+        let class = match meta.role.exempt_place().filter(|_| self.exempts) {
+            None => self.classifier.flow(&meta.key, meta.length, meta.arrived_ns),
+            Some(role) => match self.classifier.naming(role, &meta.key, meta.length) {
+                OTHER => return self.pass_exempt(meta, fates),
+                class => class,
+            },
+        };
+        let is_control = meta.role == Role::Control;
+        let role_flag = if is_control { FLAG_CONTROL } else { 0 };
         let number = if class == OTHER { 0 } else { self.numbers[class as usize] };
         let flow = &mut self.flows[number as usize];
         let index = flow.next_index;
         flow.next_index += 1;
+        let next_draw = &mut flow.next_draw[usize::from(is_control)];
+        let draw = *next_draw;
+        *next_draw += 1;
         flow.counters.received_packets += 1;
         flow.counters.received_bytes += u64::from(meta.length);
         if flow.plain {
@@ -253,7 +296,7 @@ impl Engine {
                 edit: 0,
                 verdict: Verdict::Forwarded,
                 copy: 0,
-                flags: 0,
+                flags: role_flag,
             });
             return;
         }
@@ -262,22 +305,44 @@ impl Engine {
             handle: meta.handle,
             flow: number,
             index,
+            draw,
             arrived_ns: meta.arrived_ns,
             length: meta.length,
             from,
             to,
             rest: flow.stages,
             copy: 0,
-            flags: 0,
+            flags: role_flag,
         };
         self.run(held, meta.arrived_ns, fates);
+    }
+
+    /// Sends a frame on that no law applies to.
+    #[cold]
+    fn pass_exempt(&mut self, meta: &Meta, fates: &mut Vec<Fate>) {
+        let index = self.exempt.packets;
+        self.exempt.packets += 1;
+        self.exempt.bytes += u64::from(meta.length);
+        fates.push(Fate {
+            handle: meta.handle,
+            flow: 0,
+            index,
+            arrived_ns: meta.arrived_ns,
+            at_ns: meta.arrived_ns,
+            length: meta.length,
+            edit: 0,
+            verdict: Verdict::Forwarded,
+            copy: 0,
+            flags: FLAG_EXEMPT,
+        });
     }
 
     /// The place of a packet's draws for a law slot.
     #[inline]
     fn place(&self, held: &Held, slot: u8) -> Place {
         let flow = self.flows[held.flow as usize].hash;
-        Place { flow, direction: self.direction, slot, packet: held.index }
+        let slot = if held.flags & FLAG_CONTROL == 0 { slot } else { slot | slot::CONTROL };
+        Place { flow, direction: self.direction, slot, packet: held.draw }
     }
 
     /// Passes the stages that are left, from time `t` on.
@@ -290,7 +355,8 @@ impl Engine {
                     let copied = self.place(&held, slot::DUPLICATE);
                     let flow = &mut self.flows[held.flow as usize];
                     let mut draws = lost.draws(&self.philox);
-                    if flow.loss.as_mut().is_some_and(|law| law.lost(&mut draws)) {
+                    let law = &mut flow.loss[usize::from(held.flags & FLAG_CONTROL != 0)];
+                    if law.as_mut().is_some_and(|law| law.lost(&mut draws)) {
                         return self.drop(held, t, Verdict::Lost, fates);
                     }
                     if !flow.duplicate.is_never()

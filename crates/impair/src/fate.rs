@@ -1,6 +1,7 @@
 //! What goes into the engine for a packet, and what comes out.
 
 use crate::key::{Key, Layers};
+use crate::role::Role;
 use weir_laws::Direction;
 use weir_wire::packets;
 
@@ -18,24 +19,26 @@ pub struct Meta {
     pub layers: Layers,
     /// What filters ask for.
     pub key: Key,
+    /// How it is treated.
+    pub role: Role,
 }
 
 impl Meta {
-    /// A packet whose bytes are looked into (once).
+    /// A packet whose bytes are looked into (once); [`crate::Engine::meta`] looks as far as its configuration needs.
     #[inline]
     #[must_use]
-    pub fn of_frame(handle: u32, arrived_ns: u64, frame: &[u8]) -> Self {
+    pub(crate) fn of_frame(handle: u32, arrived_ns: u64, frame: &[u8], native_port: u16) -> Self {
         let (key, layers) = Key::of_frame(frame);
-        Self { handle, length: frame.len() as u32, arrived_ns, layers, key }
+        let role = Role::of(&key, &layers, frame, native_port);
+        Self { handle, length: frame.len() as u32, arrived_ns, layers, key, role }
     }
 
-    /// A packet of which only the length is known: enough for an engine that does not
-    /// [need frames](crate::Engine::needs_frames).
+    /// An ordinary packet of which only the length is known: enough where no filter and no content law looks into it.
     #[inline]
     #[must_use]
     pub fn opaque(handle: u32, arrived_ns: u64, length: u32) -> Self {
         let layers = Layers { l3: length, l4: length, payload: length, end: length };
-        Self { handle, length, arrived_ns, layers, key: Key::default() }
+        Self { handle, length, arrived_ns, layers, key: Key::default(), role: Role::Ordinary }
     }
 }
 
@@ -76,6 +79,11 @@ pub const FLAG_REORDERED: u8 = packets::FLAG_REORDERED as u8;
 /// Flag of a [`Fate`]: a delay law held it back.
 pub const FLAG_DELAYED: u8 = packets::FLAG_DELAYED as u8;
 
+/// Flag of a [`Fate`]: its [role](Role::Control) is control traffic, with draws of its own.
+pub const FLAG_CONTROL: u8 = packets::FLAG_CONTROL as u8;
+/// Flag of a [`Fate`]: it is exempt from laws, and counted in [`Exempt`](crate::Exempt) alone. Flow and index mean nothing.
+pub const FLAG_EXEMPT: u8 = 128;
+
 /// What is to happen to a packet, or has.
 ///
 /// A handle that went in comes out once, and once more for each [`Verdict::Copied`]: the owner keeps a count
@@ -100,19 +108,22 @@ pub struct Fate {
     pub verdict: Verdict,
     /// 0 for the packet itself, 1 for its copy.
     pub copy: u8,
-    /// [`FLAG_MODIFIED`], [`FLAG_REORDERED`], [`FLAG_DELAYED`].
+    /// [`FLAG_MODIFIED`], [`FLAG_REORDERED`], [`FLAG_DELAYED`], [`FLAG_CONTROL`], [`FLAG_EXEMPT`].
     pub flags: u8,
 }
 
 impl Fate {
     /// The record of `weir.packets/1`; `departed_ns` is when it really left, where that is known. `None` for
-    /// [`Verdict::Copied`].
+    /// [`Verdict::Copied`] and for what no law judged.
     #[must_use]
     pub fn record(
         &self,
         direction: Direction,
         departed_ns: Option<u64>,
     ) -> Option<packets::Record> {
+        if self.flags & FLAG_EXEMPT != 0 {
+            return None;
+        }
         Some(packets::Record {
             sequence: self.index,
             time1_ns: Some(self.arrived_ns),

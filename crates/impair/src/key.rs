@@ -200,6 +200,13 @@ impl Key {
         self.has_ports.then_some(self.ports & 0xffff)
     }
 
+    /// Whether either port is this one.
+    #[inline]
+    pub(crate) fn has_port(&self, port: u16) -> bool {
+        let port = u32::from(port);
+        self.has_ports && (self.ports >> 16 == port || self.ports & 0xffff == port)
+    }
+
     #[inline]
     pub(crate) fn is_ip(&self) -> bool {
         self.protocol != NO_PROTOCOL

@@ -5,7 +5,7 @@
 //!
 //! * [`Engine`]: one direction of an impairment ([`weir_model::impairment::Impairment`]);
 //! * [`Prepared`]: a configuration made ready elsewhere, for [`Engine::put_into_force`] while packets pass;
-//! * [`Meta`]: a packet as the engine sees it, a handle of its owner's and the fields of a [`Key`];
+//! * [`Meta`]: a packet as the engine sees it, a handle of its owner's, the fields of a [`Key`] and a [`Role`];
 //! * [`Fate`]: what became of a packet ([`Verdict`]) and when it is to leave;
 //! * [`Edit`]: a change of content, which the owner of the bytes applies;
 //! * [`Counters`]: what a flow has seen.
@@ -38,13 +38,17 @@ mod key;
 mod pool;
 mod prepared;
 mod queue;
+mod role;
 mod stages;
 mod wheel;
 
-pub use counters::Counters;
+pub use counters::{Counters, Exempt};
 pub use edit::Edit;
 pub use engine::{Engine, FlowStatus, HELD_OVERHEAD_BYTES};
 pub use error::ImpairError;
-pub use fate::{FLAG_DELAYED, FLAG_MODIFIED, FLAG_REORDERED, Fate, Meta, Verdict};
+pub use fate::{
+    FLAG_CONTROL, FLAG_DELAYED, FLAG_EXEMPT, FLAG_MODIFIED, FLAG_REORDERED, Fate, Meta, Verdict,
+};
 pub use key::{Key, Layers};
 pub use prepared::{Names, Prepared, Retired};
+pub use role::Role;

@@ -89,13 +89,16 @@ pub(crate) struct Flow {
     pub(crate) hash: u32,
     /// Index of the next packet.
     pub(crate) next_index: u64,
+    /// Index of the next packet's draws: of ordinary packets, and of control traffic.
+    pub(crate) next_draw: [u64; 2],
     /// One more than the highest index sent.
     pub(crate) sent_to: u64,
     pub(crate) counters: Counters,
     pub(crate) stages: Rest,
     /// No stage and no content: straight through.
     pub(crate) plain: bool,
-    pub(crate) loss: Option<LossLaw>,
+    /// The same law twice, with the state of ordinary packets and of control traffic.
+    pub(crate) loss: [Option<LossLaw>; 2],
     pub(crate) duplicate: Chance,
     pub(crate) content: Option<ContentLaw>,
     pub(crate) path: u32,
@@ -111,11 +114,12 @@ impl Flow {
             name: name.into(),
             hash: flow_hash(name),
             next_index: 0,
+            next_draw: [0; 2],
             sent_to: 0,
             counters: Counters::default(),
             stages: Rest::default(),
             plain: true,
-            loss: None,
+            loss: [None, None],
             duplicate: Chance::new(0.0),
             content: None,
             path: 0,
@@ -133,7 +137,7 @@ impl Flow {
         let before = self.laws.loss.as_ref().map(without_duplicate);
         let after = laws.loss.as_ref().map(without_duplicate);
         if before != after {
-            self.loss = laws.loss.as_ref().and_then(LossLaw::of);
+            self.loss = [(), ()].map(|()| laws.loss.as_ref().and_then(LossLaw::of));
         }
         let duplicate = laws.loss.as_ref().and_then(|loss| loss.duplicate.as_ref());
         self.duplicate = Chance::percent(duplicate.map_or(0.0, |duplicate| duplicate.percentage));
@@ -144,7 +148,7 @@ impl Flow {
             region: content.region,
         });
         self.path = path;
-        let has_loss = self.loss.is_some() || !self.duplicate.is_never();
+        let has_loss = self.loss[0].is_some() || !self.duplicate.is_never();
         self.stages = Rest::of(laws.stages(), |stage| match stage {
             Stage::Loss => has_loss,
             Stage::Rate => shared.rate.is_some(),

@@ -4,7 +4,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use weir_impair::{Engine, Meta};
+use weir_impair::Engine;
 use weir_laws::Direction;
 use weir_model::impairment::Impairment;
 
@@ -80,7 +80,7 @@ fn a_warm_engine_does_not_allocate() {
             fates.clear();
             for i in 0..32 {
                 now += 1_000;
-                metas.push(Meta::of_frame(i, now, &frames[((i + round) % 5) as usize]));
+                metas.push(engine.meta(i, now, &frames[((i + round) % 5) as usize]));
             }
             engine.step(now, &metas, &mut fates);
             held = held.max(engine.held_packets());

@@ -10,3 +10,5 @@ pub const RATE: u8 = 2;
 pub const DELAY: u8 = 3;
 /// Content.
 pub const CONTENT: u8 = 4;
+/// Added to a slot's number for control traffic of a Weir test, whose packets have indices of their own.
+pub const CONTROL: u8 = 64;

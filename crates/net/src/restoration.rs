@@ -1,5 +1,6 @@
 //! The second line behind the [`watchdog`](crate::watchdog): offloads that are about to be switched off are noted in a
-//! file, and the next start switches them on again where both the program and its watchdog were killed.
+//! file, which the watchdog removes when it has switched them on. The next start does so where both the program and its
+//! watchdog were killed.
 //!
 //! A file is believed only in a directory that nobody else may write, as a plain file of this user; only of this boot, of
 //! this network namespace and of a process that is gone; and it can do no more than switch offloads on that the caller
@@ -161,12 +162,42 @@ impl Restoration {
     }
 }
 
+impl Restoration {
+    /// The file, for [`RestoreAction::RemoveFile`](crate::watchdog::RestoreAction::RemoveFile): whoever restores removes it.
+    /// `None` where nothing was noted.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        (!self.noted.is_empty()).then_some(&self.path)
+    }
+
+    /// Strikes out what is still on, now that all has been switched off that could be: if it is off later, somebody else has
+    /// done that.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn settle(&mut self) -> io::Result<()> {
+        let before = self.noted.len();
+        self.noted.retain(|noted| {
+            let features = interface::offloads(&noted.interface).unwrap_or_default();
+            !features.iter().any(|f| f.name == noted.feature && f.active)
+        });
+        if self.noted.len() == before {
+            return Ok(());
+        }
+        if self.noted.is_empty() {
+            return fs::remove_file(&self.path);
+        }
+        // The same file, which the watchdog knows.
+        fs::write(&self.path, Content::new(self.noted.clone())?.to_text())
+    }
+}
+
 impl Drop for Restoration {
     fn drop(&mut self) {
-        if self.noted.is_empty() {
+        // Where the file is gone the watchdog has done it; what is off by now, others have switched off.
+        if self.noted.is_empty() || !self.path.exists() {
             return;
         }
-        // The watchdog has done it, unless it was killed.
         if self.noted.iter().all(|noted| switch_on(noted).is_ok()) {
             let _ = fs::remove_file(&self.path);
         }

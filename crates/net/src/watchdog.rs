@@ -19,8 +19,10 @@
 
 mod child;
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
 
 use crate::namespace::{Error, LinkControl, NetNamespace, raw};
 use child::{Kind, Order};
@@ -80,7 +82,14 @@ pub enum RestoreAction {
         /// Interface name.
         interface: String,
     },
-    /// Kill every process whose main thread is inside the network namespace.
+    /// Remove a file, unless another has taken its name since, or an action carried out before has
+    /// failed. Its directory stays open.
+    RemoveFile {
+        /// The file, which exists.
+        path: PathBuf,
+    },
+    /// Kill every process whose main thread is inside the network namespace; other watchdogs have
+    /// 200 ms to end by themselves.
     EndProcesses {
         /// The namespace, which the watchdog keeps open.
         namespace: NetNamespace,
@@ -129,6 +138,7 @@ impl Watchdog {
     pub fn add(&mut self, action: &RestoreAction) -> Result<(), Error> {
         let mut order = Order::default();
         let mut namespace = None;
+        let mut directory: Option<File> = None;
         let interface = match action {
             RestoreAction::Mtu { interface, mtu } => {
                 order.kind = Kind::Mtu;
@@ -175,16 +185,29 @@ impl Watchdog {
                 namespace = Some(inside.net_fd().as_raw_fd());
                 ""
             }
+            RestoreAction::RemoveFile { path } => {
+                order.kind = Kind::RemoveFile;
+                let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+                let failed = |source| Error::new("arm watchdog for", "a file", source);
+                if name.is_empty() || name.len() >= order.file.len() {
+                    return Err(failed(io::Error::from_raw_os_error(libc::ENAMETOOLONG)));
+                }
+                order.file[..name.len()].copy_from_slice(name);
+                let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
+                directory = Some(File::open(parent.unwrap_or(Path::new("."))).map_err(failed)?);
+                "a file"
+            }
         };
         let failed =
             |errno| Error::new("arm watchdog for", interface, io::Error::from_raw_os_error(errno));
-        if namespace.is_none() {
+        if namespace.is_none() && directory.is_none() {
             order.interface =
                 crate::namespace::interface_name(interface).ok_or(failed(libc::ENODEV))?;
         }
         let Some(socket) = &self.socket else { return Err(failed(libc::EPIPE)) };
-        let descriptors: &[_] = namespace.as_slice();
-        raw::send_message(socket.as_raw_fd(), &order.to_bytes(), descriptors).map_err(failed)?;
+        let descriptor = namespace.or(directory.as_ref().map(AsRawFd::as_raw_fd));
+        raw::send_message(socket.as_raw_fd(), &order.to_bytes(), descriptor.as_slice())
+            .map_err(failed)?;
         let mut answer = [0_u8; 4];
         let (length, _) = raw::receive_message(socket.as_raw_fd(), &mut answer).map_err(failed)?;
         match i32::from_ne_bytes(answer) {

@@ -1,6 +1,6 @@
 //! What the emulator will do, or should have done: the same laws, seed and arrivals on the virtual clock.
 
-use weir_impair::{Engine, Fate, Meta};
+use weir_impair::{Engine, Fate, Meta, Role};
 use weir_laws::Direction;
 use weir_model::impairment::{Filter, FlowDirection, Impairment, OTHER};
 
@@ -13,11 +13,13 @@ pub struct Ingress {
     pub at_ns: u64,
     /// Bytes of its frame, without check sequence.
     pub length_bytes: u32,
+    /// Control traffic of a Weir test, which has draws of its own.
+    pub is_control: bool,
 }
 
 /// The fates of the packets of one flow of an impairment in one direction, in the order in which packets leave.
-/// `ingress` holds *all* packets of that flow and direction from the first on, in the order in which they came: packet k
-/// draws the numbers of index k.
+/// `ingress` holds *all* packets of that flow and direction from the first on, in the order in which they came: ordinary
+/// packet k draws the numbers of index k, and so does control packet k of its own.
 ///
 /// Draws depend on a packet's place alone, so that other flows do not matter. Content is not predicted (it needs the
 /// bytes): no fate is marked as modified.
@@ -51,7 +53,8 @@ pub fn predict(
     let mut fates = vec![];
     for (packet, index) in ingress.into_iter().zip(0u64..) {
         // The handle is not looked at; fates are known by their index.
-        let meta = Meta::opaque(index as u32, packet.at_ns, packet.length_bytes);
+        let role = if packet.is_control { Role::Control } else { Role::Ordinary };
+        let meta = Meta { role, ..Meta::opaque(index as u32, packet.at_ns, packet.length_bytes) };
         engine.step(packet.at_ns, &[meta], &mut fates);
     }
     while let Some(next) = engine.next_deadline_ns() {
@@ -66,7 +69,8 @@ mod tests {
     use weir_impair::Verdict;
 
     fn every_ms(count: u64) -> Vec<Ingress> {
-        (0..count).map(|i| Ingress { at_ns: i * 1_000_000, length_bytes: 200 }).collect()
+        let packet = |i| Ingress { at_ns: i * 1_000_000, length_bytes: 200, is_control: false };
+        (0..count).map(packet).collect()
     }
 
     #[test]
@@ -93,6 +97,37 @@ mod tests {
         assert_eq!(lost("voice", Direction::Reverse), Vec::<u64>::new());
         let error = predict(&impairment, "video", Direction::Forward, every_ms(1)).unwrap_err();
         assert!(error.to_string().contains("\"video\" is not there"), "{error}");
+    }
+
+    #[test]
+    fn probes_do_not_change_what_is_predicted_of_the_flow() {
+        let laws = "loss 10% run 4, duplicate 5%, delay 5ms ±1ms normal allow".parse().unwrap();
+        let impairment = Impairment { seed: "0x7".parse().unwrap(), ..Impairment::of_both(laws) };
+        // The n-th packet of the flow, what became of it and when, whatever came between.
+        let fates = |probes: u64| {
+            let probe = |at_ns| Ingress { at_ns, length_bytes: 106, is_control: true };
+            let mut ingress = vec![];
+            for (i, packet) in every_ms(1000).into_iter().enumerate() {
+                ingress.push(packet);
+                if i as u64 % 7 < probes {
+                    ingress.push(probe(packet.at_ns + 10));
+                }
+            }
+            let is_own: Vec<bool> = ingress.iter().map(|i| !i.is_control).collect();
+            let all = predict(&impairment, OTHER, Direction::Forward, ingress).unwrap();
+            let mut own: Vec<_> = all
+                .iter()
+                .filter(|f| is_own[f.index as usize])
+                .map(|f| (f.arrived_ns, f.copy, f.verdict as u8, f.at_ns))
+                .collect();
+            own.sort_unstable();
+            own
+        };
+        let alone = fates(0);
+        assert!(alone.iter().any(|f| f.2 == Verdict::Lost as u8));
+        for probes in 1..7 {
+            assert_eq!(fates(probes), alone, "{probes}");
+        }
     }
 
     #[test]

@@ -301,7 +301,7 @@ impl Emulator {
         frame::write(&mut slot.frame, from, to, flow.ports, payload);
         flow.sending.sent(1, 1, now);
         flow.sending.called(1, 0);
-        Meta::of_frame(handle, now.saturating_add(before_ns), &slot.frame)
+        self.engine.meta(handle, now.saturating_add(before_ns), &slot.frame)
     }
 
     /// Writes down what became of packets, and hands over those that were let go.

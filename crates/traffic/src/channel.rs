@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::Instant;
 use weir_wire::control;
-use weir_wire::frame::{FrameDecoder, encode_frame};
+use weir_wire::frame::{FrameDecoder, FrameError, PREFIX_LEN, TRAILER_LEN, encode_frame};
 
 use crate::key::Key;
 use crate::patience::{Over, Waiting};
@@ -31,6 +31,9 @@ const UNSENT_BYTES: u32 = 16 << 10;
 /// Bytes of its tag.
 const NOISE_TAG: usize = 16;
 
+/// Code of a refusal: a message arrived changed.
+pub(crate) const DAMAGED: &str = "damaged";
+
 /// Why a control connection ended.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ChannelError {
@@ -39,7 +42,7 @@ pub(crate) enum ChannelError {
     #[error("{0}")]
     Io(#[from] std::io::Error),
     #[error("{0}")]
-    Frame(#[from] weir_wire::frame::FrameError),
+    Frame(#[from] FrameError),
     #[error("{0}")]
     Message(#[from] control::MessageError),
     #[error("the key does not match")]
@@ -48,6 +51,13 @@ pub(crate) enum ChannelError {
     Crypto,
     #[error("it did not take in time what was sent")]
     NotTaken(Over),
+}
+
+impl ChannelError {
+    /// Whether bytes were changed on the path.
+    pub(crate) fn is_damage(&self) -> bool {
+        matches!(self, ChannelError::Frame(FrameError::Damaged))
+    }
 }
 
 /// A peer's words as they may be shown: no control characters (a terminal would obey them), and not endless.
@@ -154,15 +164,26 @@ async fn write_small(
 }
 
 async fn read_small(stream: &mut TcpStream, meter: &Meter) -> Result<Vec<u8>, ChannelError> {
-    let length = stream.read_u32().await.map_err(closed)? as usize;
-    // A handshake message of this pattern has 48 bytes.
-    if length > 128 {
-        return Err(ChannelError::Key);
+    // A handshake message of this pattern has 48 bytes. Not a byte beyond it may be taken.
+    let mut frames = FrameDecoder::new(128);
+    let mut frame = vec![0; PREFIX_LEN];
+    stream.read_exact(&mut frame).await.map_err(closed)?;
+    frames.push(&frame);
+    frames.next().map_err(unsealed)?;
+    let [a, b, c, d, ..] = frame[..] else { return Err(ChannelError::Key) };
+    frame = vec![0; u32::from_be_bytes([a, b, c, d]) as usize + TRAILER_LEN];
+    stream.read_exact(&mut frame).await.map_err(closed)?;
+    frames.push(&frame);
+    meter.add(PREFIX_LEN + frame.len());
+    frames.next().map_err(unsealed)?.ok_or(ChannelError::Key)
+}
+
+/// A frame that no handshake has: there is no key at the other end.
+fn unsealed(error: FrameError) -> ChannelError {
+    match error {
+        FrameError::Damaged => error.into(),
+        FrameError::TooLong { .. } => ChannelError::Key,
     }
-    let mut message = vec![0; length];
-    stream.read_exact(&mut message).await.map_err(closed)?;
-    meter.add(length + 4);
-    Ok(message)
 }
 
 fn closed(e: std::io::Error) -> ChannelError {

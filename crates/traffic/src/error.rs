@@ -80,6 +80,17 @@ pub enum TrafficError {
         /// How it showed.
         reason: String,
     },
+    /// Bytes of the control connection were changed on the path.
+    #[error(
+        "{address}: the control connection was damaged on the path during {during}: a message arrived changed, with a TCP \
+         checksum that was right"
+    )]
+    Damaged {
+        /// The peer.
+        address: SocketAddr,
+        /// During what.
+        during: &'static str,
+    },
     /// The peer spoke something else.
     #[error("{address}: not understood: {reason}")]
     Protocol {
@@ -164,6 +175,7 @@ impl TrafficError {
             | TrafficError::Key { .. }
             | TrafficError::UdpBlocked { .. }
             | TrafficError::Lost { .. }
+            | TrafficError::Damaged { .. }
             | TrafficError::Protocol { .. }
             | TrafficError::Flow { .. } => 3,
             TrafficError::File { source, .. } => file_exit_code(source.kind()),

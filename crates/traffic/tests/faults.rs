@@ -14,7 +14,7 @@ use faults_common::*;
 use weir_model::plan::{Connection, Direction, Transport};
 use weir_model::record::Status;
 use weir_model::units::{ByteSize, Span};
-use weir_traffic::{ClientConfig, Event, ServerConfig, Stop, StopReason, run};
+use weir_traffic::{ClientConfig, Event, ServerConfig, Stop, StopReason, TrafficError, run};
 
 /// Carries TCP connections to a server from another address, and can be frozen: connections stay, nothing passes.
 struct Proxy {
@@ -23,9 +23,20 @@ struct Proxy {
     connections: Arc<Mutex<Vec<TcpStream>>>,
 }
 
+/// A byte of the first connection in which one bit is changed: towards the server, counted from its first answer on, or back.
+#[derive(Clone, Copy)]
+struct Damage {
+    towards_server: bool,
+    at: usize,
+}
+
 impl Proxy {
     /// At 127.0.0.2 with the server's port, where no UDP is answered.
     fn before(server: SocketAddr) -> Proxy {
+        Proxy::damaging(server, None)
+    }
+
+    fn damaging(server: SocketAddr, mut damage: Option<Damage>) -> Proxy {
         let listener = TcpListener::bind(("127.0.0.2", server.port())).unwrap();
         let address = listener.local_addr().unwrap();
         let frozen = Arc::new(AtomicBool::new(false));
@@ -35,15 +46,31 @@ impl Proxy {
             for near in listener.incoming() {
                 let (near, far) = (near.unwrap(), TcpStream::connect(server).unwrap());
                 kept.lock().unwrap().extend([near.try_clone().unwrap(), far.try_clone().unwrap()]);
-                for (mut from, mut to) in
-                    [(near.try_clone().unwrap(), far.try_clone().unwrap()), (far, near)]
-                {
-                    let stop = stop.clone();
+                let damage = damage.take();
+                let answered = Arc::new(AtomicBool::new(false));
+                for (mut from, mut to, towards_server) in [
+                    (near.try_clone().unwrap(), far.try_clone().unwrap(), true),
+                    (far, near, false),
+                ] {
+                    let own = damage.filter(|d| d.towards_server == towards_server);
+                    let mut left = own.map(|d| d.at);
+                    let (stop, answered) = (stop.clone(), answered.clone());
                     std::thread::spawn(move || {
                         let mut buffer = [0; 65_536];
                         while let Ok(n) = from.read(&mut buffer) {
                             if stop.load(Ordering::Relaxed) {
                                 return;
+                            }
+                            if !towards_server {
+                                answered.store(true, Ordering::Release);
+                            }
+                            match left {
+                                _ if !answered.load(Ordering::Acquire) => {}
+                                Some(at) if at < n => {
+                                    buffer[at] ^= 1;
+                                    left = None;
+                                }
+                                _ => left = left.map(|at| at - n),
                             }
                             if n == 0 || to.write_all(&buffer[..n]).is_err() {
                                 break;
@@ -67,6 +94,23 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         for stream in self.connections.lock().unwrap().iter() {
             let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+#[test]
+fn a_control_connection_that_is_damaged_on_the_path_is_told_as_such() {
+    // The request for a session, or the server's hello: in the length, its check, and the message.
+    for towards_server in [true, false] {
+        for at in [0, 2, 5, 8, 20] {
+            let server = Server::start(ServerConfig::default());
+            let proxy = Proxy::damaging(server.address, Some(Damage { towards_server, at }));
+            let tcp = Connection { bytes: Some(ByteSize(1000)), ..Connection::default() };
+            let failure = run(proxy.client(vec![tcp]), Stop::new(), &mut |_| {}).unwrap_err();
+            let is_damage = matches!(failure.error, TrafficError::Damaged { .. });
+            assert!(is_damage, "{towards_server} {at}: {failure}");
+            assert_eq!(failure.error.exit_code(), 3);
+            server.still_serves();
         }
     }
 }

@@ -106,7 +106,8 @@ fn messages_out_of_order_or_out_of_range_end_their_session_only() {
     for (greeted, length) in [(false, 16_385u32), (true, (1 << 20) + 1), (true, u32::MAX)] {
         let mut raw =
             if greeted { Raw::greeted(server.address) } else { Raw::connect(server.address) };
-        raw.stream.write_all(&length.to_be_bytes()).unwrap();
+        let length_and_check = [length, weir_wire::crc32::crc32(&length.to_be_bytes())];
+        raw.stream.write_all(&length_and_check.map(u32::to_be_bytes).concat()).unwrap();
         let answer = raw.read();
         let named = matches!(&answer, Some(ServerMessage::Refused { text, .. }) if text.contains("too long"));
         assert!(answer.is_none() || named, "{answer:?}");

@@ -305,7 +305,7 @@ pub enum ServerMessage {
     Hello(Hello),
     /// Not granted.
     Refused {
-        /// Stable word: `busy`, `limit`, `version`, `plan`, `key`, `closing`, `unavailable`.
+        /// Stable word: `busy`, `limit`, `version`, `plan`, `key`, `closing`, `unavailable`, `damaged`.
         code: String,
         /// In words.
         text: String,

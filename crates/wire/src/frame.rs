@@ -1,10 +1,25 @@
-//! Length-prefixed frames of the control connection: a u32 big-endian length, then that many bytes.
+//! Length-prefixed frames of the control connection.
+//!
+//! | bytes | field |
+//! | --- | --- |
+//! | 0–3 | length *n* of the payload, u32 |
+//! | 4–7 | CRC-32 of these four bytes ([`crate::crc32`]) |
+//! | 8–(7 + *n*) | payload |
+//! | (8 + *n*)–(11 + *n*) | CRC-32 of the payload |
+//!
+//! All fields are big endian. TCP's checksum does not see every change, and a path may repair it behind a change. The CRCs
+//! make a damaged frame an error of its own, at the length too: nobody waits for bytes that were never sent. They are no
+//! protection from an attacker; Noise is.
 //!
 //! The decoder holds what has arrived and nothing more: a length is only believed against the limit, never
 //! allocated for. The limit is small until a peer has said a valid hello, and is raised afterwards.
 
-/// Bytes of the length prefix.
-pub const PREFIX_LEN: usize = 4;
+use crate::crc32::crc32;
+
+/// Bytes of the length and its check.
+pub const PREFIX_LEN: usize = 8;
+/// Bytes of the payload's check.
+pub const TRAILER_LEN: usize = 4;
 
 /// Why a stream is not a sequence of frames within the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -17,12 +32,19 @@ pub enum FrameError {
         /// Bytes accepted.
         limit: usize,
     },
+    /// The bytes of a frame are not those that were sent.
+    #[error("a message does not match its checksum: it was changed on the path")]
+    Damaged,
+}
+
+fn is_text(bytes: [u8; 4]) -> bool {
+    bytes.iter().all(|b| b.is_ascii_graphic() || *b == b' ')
 }
 
 /// A length whose four bytes are text is the beginning of somebody else's protocol.
 fn too_long(len: usize, limit: usize) -> String {
     let text = u32::try_from(len).map(u32::to_be_bytes).unwrap_or_default();
-    if text.iter().all(|b| b.is_ascii_graphic()) {
+    if is_text(text) {
         let begins: String = text.iter().copied().map(char::from).collect();
         let who = match begins.as_str() {
             "HTTP" => "HTTP".to_owned(),
@@ -76,23 +98,32 @@ impl FrameDecoder {
     /// The next whole frame, without its prefix; `None` when more bytes are needed.
     ///
     /// # Errors
-    /// [`FrameError::TooLong`], as soon as the prefix has arrived, and again on every later call: the
-    /// stream cannot be resumed behind it.
+    /// [`FrameError::TooLong`], as soon as the prefix has arrived, and [`FrameError::Damaged`], as soon as a check has;
+    /// and again on every later call: the stream cannot be resumed behind either.
     #[expect(clippy::should_implement_trait, reason = "not an iterator: None means not yet")]
     pub fn next(&mut self) -> Result<Option<Vec<u8>>, FrameError> {
         let held = &self.buffer[self.start..];
-        let Some((prefix, rest)) = held.split_first_chunk::<PREFIX_LEN>() else {
-            return Ok(None);
-        };
-        let len = u32::from_be_bytes(*prefix) as usize;
-        if len > self.limit {
-            return Err(FrameError::TooLong { len, limit: self.limit });
+        let Some((length, rest)) = held.split_first_chunk::<4>() else { return Ok(None) };
+        let len = u32::from_be_bytes(*length) as usize;
+        let too_long = Err(FrameError::TooLong { len, limit: self.limit });
+        if len > self.limit && is_text(*length) {
+            // Another protocol has no check.
+            return too_long;
         }
-        let Some(frame) = rest.get(..len) else {
-            return Ok(None);
-        };
+        let Some((check, rest)) = rest.split_first_chunk::<4>() else { return Ok(None) };
+        if crc32(length) != u32::from_be_bytes(*check) {
+            return Err(FrameError::Damaged);
+        }
+        if len > self.limit {
+            return too_long;
+        }
+        let Some((frame, rest)) = rest.split_at_checked(len) else { return Ok(None) };
+        let Some(check) = rest.first_chunk::<TRAILER_LEN>() else { return Ok(None) };
+        if crc32(frame) != u32::from_be_bytes(*check) {
+            return Err(FrameError::Damaged);
+        }
         let frame = frame.to_vec();
-        self.start += PREFIX_LEN + len;
+        self.start += PREFIX_LEN + len + TRAILER_LEN;
         Ok(Some(frame))
     }
 
@@ -118,9 +149,12 @@ impl FrameDecoder {
 pub fn encode_frame(payload: &[u8]) -> Result<Vec<u8>, FrameError> {
     let len = u32::try_from(payload.len())
         .map_err(|_| FrameError::TooLong { len: payload.len(), limit: u32::MAX as usize })?;
-    let mut out = Vec::with_capacity(PREFIX_LEN + payload.len());
-    out.extend_from_slice(&len.to_be_bytes());
+    let mut out = Vec::with_capacity(PREFIX_LEN + payload.len() + TRAILER_LEN);
+    let length = len.to_be_bytes();
+    out.extend_from_slice(&length);
+    out.extend_from_slice(&crc32(&length).to_be_bytes());
     out.extend_from_slice(payload);
+    out.extend_from_slice(&crc32(payload).to_be_bytes());
     Ok(out)
 }
 
@@ -135,12 +169,16 @@ mod tests {
         decoder.push(&[0xff, 0xff, 0xff]);
         assert_eq!(decoder.next(), Ok(None));
         decoder.push(&[0xff]);
+        assert_eq!(decoder.next(), Ok(None), "its check is not there");
+        decoder.push(&crc32(&[0xff; 4]).to_be_bytes());
         let error = Err(FrameError::TooLong { len: u32::MAX as usize, limit: 1000 });
         assert_eq!(decoder.next(), error);
         assert_eq!(decoder.next(), error);
 
         let mut decoder = FrameDecoder::new(usize::MAX);
-        decoder.push(&[0x7f, 0xff, 0xff, 0xff, 1]);
+        decoder.push(&[0x7f, 0xff, 0xff, 0xff]);
+        decoder.push(&crc32(&[0x7f, 0xff, 0xff, 0xff]).to_be_bytes());
+        decoder.push(&[1]);
         assert_eq!(decoder.next(), Ok(None));
         assert!(decoder.buffer.capacity() < 100);
     }
@@ -150,9 +188,12 @@ mod tests {
         for (answer, told) in [
             (&b"HTTP/1.1 400 Bad Request"[..], "is that a Weir server? it answers HTTP"),
             (b"SSH-2.0-x", "it answers SSH"),
-            (b"+OK ready", "frame too long"),
+            (b"+OK ready", "begins with '+OK '"),
             (b"220-mail", "begins with '220-'"),
-            (&[0x7f, 0, 0, 0], "frame too long: 2130706432 bytes, at most 1000"),
+            (
+                &[0x7f, 0, 0, 0, 0x12, 0x18, 0x6f, 0xd6],
+                "frame too long: 2130706432 bytes, at most 1000",
+            ),
         ] {
             let mut decoder = FrameDecoder::new(1000);
             decoder.push(answer);
@@ -184,7 +225,36 @@ mod tests {
         assert_eq!(decoder.pending(), 0);
     }
 
+    #[test]
+    fn a_cut_frame_is_waited_for() {
+        let frame = encode_frame(b"hello").unwrap();
+        for cut in 0..frame.len() {
+            let mut decoder = FrameDecoder::new(10);
+            decoder.push(&frame[..cut]);
+            assert_eq!((decoder.next(), decoder.pending()), (Ok(None), cut));
+        }
+    }
+
     proptest! {
+        #[test]
+        fn no_change_of_a_few_bits_is_taken_for_a_message(
+            payload in prop::collection::vec(any::<u8>(), 0..200),
+            bits in prop::collection::hash_set(0usize..1 << 20, 1..4),
+        ) {
+            let mut stream = encode_frame(&payload).unwrap();
+            // Another one behind it: what a longer length would take for its payload.
+            let whole = stream.len();
+            for bit in bits.iter().map(|bit| bit % (8 * whole)).collect::<std::collections::HashSet<_>>() {
+                stream[bit / 8] ^= 1 << (bit % 8);
+            }
+            stream.extend(encode_frame(&[7; 300]).unwrap());
+            let mut decoder = FrameDecoder::new(1 << 24);
+            decoder.push(&stream);
+            // A change of the length is seen at the length: not waited for, and no other frame is cut out.
+            prop_assert_eq!(decoder.next(), Err(FrameError::Damaged));
+            prop_assert_eq!(decoder.next(), Err(FrameError::Damaged));
+        }
+
         #[test]
         fn frames_come_out_whole_whatever_the_pieces(
             frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..10),

@@ -104,7 +104,7 @@ pub fn fuzz_frame(data: &[u8]) {
     assert_eq!(cut(usize::from(piece).max(1)), whole);
     let mut again: Vec<u8> = Vec::new();
     for frame in &whole.0 {
-        // Frames here are at most 256 bytes: they fit their prefix.
+        // Frames here are at most 256 bytes: they fit their prefix, and their checks are as they came.
         again.extend(encode_frame(frame).unwrap_or_default());
     }
     assert_eq!(again, stream[..again.len()]);

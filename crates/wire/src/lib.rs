@@ -28,6 +28,7 @@
 
 pub mod checksum;
 pub mod control;
+pub mod crc32;
 pub mod data;
 pub mod datagram;
 pub mod frame;

@@ -77,6 +77,8 @@ pub const FLAG_DELAYED: u32 = 8;
 pub const FLAG_WARM_UP: u32 = 16;
 /// Flag: the time is that of the batch that the packet came in.
 pub const FLAG_MERGED: u32 = 32;
+/// Flag: control traffic of a Weir test, which has draws of its own (emulator).
+pub const FLAG_CONTROL: u32 = 64;
 
 /// One packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -31,6 +31,9 @@ impl Engine {
             reclaimed_ns: None,
             edits: vec![],
             content: false,
+            native_port: config.native_port,
+            exempts: !config.impair_arp,
+            exempt: Exempt::default(),
         };
         engine.configure(config)?;
         Ok(engine)
@@ -106,6 +109,8 @@ impl Engine {
         self.put(wanted, &shareds, &active);
         self.philox = Philox::new(config.seed.0);
         self.memory.limit_bytes = config.memory_bytes();
+        self.native_port = config.native_port;
+        self.exempts = !config.impair_arp;
         self.tidy_tables();
         let before = std::mem::replace(&mut self.classifier, classifier);
         self.active = active;

@@ -61,7 +61,7 @@ fn drawn(text: &str, index: u64) -> u64 {
 #[test]
 fn without_laws_all_passes_at_once() {
     let mut engine = engine("none");
-    assert!(!engine.needs_frames());
+    assert!(!engine.needs_keys());
     let fates = feed(&mut engine, &even(100, 1000));
     assert!(
         fates.iter().zip(0..).all(|(f, i)| f.index == i && f.at_ns == f.arrived_ns && f.flags == 0)
@@ -227,7 +227,7 @@ fn named(name: &str, port: u32, laws: &str) -> ImpairFlow {
 }
 
 fn to_port(handle: u32, at: u64, port: u16) -> Meta {
-    Meta::of_frame(handle, at, &udp_frame((9, port), &[0; 100]))
+    Meta::of_frame(handle, at, &udp_frame((9, port), &[0; 100]), 9347)
 }
 
 #[test]
@@ -236,7 +236,7 @@ fn a_flows_fates_do_not_depend_on_others() {
     config.flows = vec![named("voice", 1, "loss 20%, delay 9ms ±2ms normal allow")];
     let alone: Vec<Meta> = (0..500).map(|i| to_port(i, u64::from(i) * 100_000, 1)).collect();
     let mut engine = Engine::new(&config, Direction::Forward).unwrap();
-    assert!(engine.needs_frames());
+    assert!(engine.needs_keys());
     let first = feed(&mut engine, &alone);
     config.flows.insert(0, named("video", 2, "loss 50%, duplicate 50%"));
     config.other.a_to_b = "loss 5% run 4".parse().unwrap();
@@ -251,6 +251,149 @@ fn a_flows_fates_do_not_depend_on_others() {
     assert!(first.iter().map(plain).eq(second.iter().map(plain)));
     let counters: Vec<u64> = engine.flows().map(|f| f.counters.received_packets).collect();
     assert_eq!(counters, [500, 500, 500]);
+}
+
+/// A probe of a test, as an engine sees it.
+fn control(handle: u32, at: u64) -> Meta {
+    Meta { role: Role::Control, ..Meta::opaque(handle, at, 106) }
+}
+
+proptest! {
+    #[test]
+    fn control_traffic_does_not_move_a_flows_draws(
+        // Control packets before each of the flow's.
+        probes in prop::collection::vec(0usize..4, 400),
+    ) {
+        let laws = "loss 10% run 3, duplicate 10%, delay 9ms ±2ms normal allow";
+        let own = |metas: &[Meta]| {
+            let fates = feed(&mut engine(laws), metas);
+            let mut own: Vec<_> = fates
+                .into_iter()
+                .filter(|f| f.flags & FLAG_CONTROL == 0)
+                .map(|f| (f.handle, f.copy, f.verdict as u8, f.at_ns, f.flags & FLAG_DELAYED))
+                .collect();
+            own.sort_unstable();
+            own
+        };
+        let alone = even(400, 100_000);
+        let mut among = vec![];
+        for (meta, probes) in alone.iter().zip(&probes) {
+            among.extend((0..*probes).map(|_| control(0, meta.arrived_ns)));
+            among.push(*meta);
+        }
+        prop_assert_eq!(own(&alone), own(&among));
+    }
+}
+
+#[test]
+fn control_traffic_passes_the_same_laws_with_draws_of_its_own() {
+    let metas: Vec<Meta> = (0..2000).map(|i| control(i, MS + u64::from(i))).collect();
+    let mut engine = engine("loss 10%");
+    let fates = feed(&mut engine, &metas);
+    let lost = |fates: &[Fate]| {
+        let lost = fates.iter().filter(|f| f.verdict == Verdict::Lost);
+        lost.map(|f| f.index).collect::<Vec<_>>()
+    };
+    let chance = weir_laws::Chance::percent(10.0);
+    let drawn = |slot: u8| {
+        let place = |packet| Place {
+            flow: flow_hash("other"),
+            direction: Direction::Forward,
+            slot,
+            packet,
+        };
+        let is_lost = |i: &u64| chance.happens(place(*i).draws(&Philox::new(7)).bits());
+        (0..2000).filter(is_lost).collect::<Vec<u64>>()
+    };
+    assert_eq!(lost(&fates), drawn(64));
+    let ordinary = feed(&mut engine, &even(2000, 1000));
+    assert_eq!(lost(&ordinary).iter().map(|i| i - 2000).collect::<Vec<_>>(), drawn(0));
+    assert!(fates.iter().all(|f| f.flags & FLAG_CONTROL != 0));
+    // One flow, one set of counters.
+    assert_eq!(engine.flows[0].counters.received_packets, 4000);
+}
+
+#[test]
+fn a_loss_state_of_control_traffic_is_its_own() {
+    // Every tenth of either.
+    let mut metas = vec![];
+    for i in 0..100 {
+        metas.extend([control(i, MS), control(i, MS), Meta::opaque(i, MS, 100)]);
+    }
+    let fates = feed(&mut engine("loss every 10"), &metas);
+    let lost = |control: bool| {
+        let lost = fates
+            .iter()
+            .filter(|f| f.verdict == Verdict::Lost && (f.flags & FLAG_CONTROL != 0) == control);
+        lost.map(|f| f.handle).collect::<Vec<_>>()
+    };
+    assert_eq!(lost(false), [9, 19, 29, 39, 49, 59, 69, 79, 89, 99]);
+    assert_eq!(lost(true).len(), 20);
+}
+
+/// A broadcast ARP frame; with a VLAN tag where one is given.
+fn arp(vlan: Option<u16>) -> Vec<u8> {
+    let mut frame = vec![0xff; 6];
+    frame.extend([2; 6]);
+    if let Some(vlan) = vlan {
+        frame.extend([0x81, 0x00]);
+        frame.extend(vlan.to_be_bytes());
+    }
+    frame.extend([0x08, 0x06]);
+    frame.extend([0; 46]);
+    frame
+}
+
+#[test]
+fn what_a_link_needs_passes_untouched_unless_it_is_included() {
+    let mut config = both("loss 100%");
+    let frames = |engine: &Engine| [arp(None), arp(Some(5))].map(|f| engine.meta(1, MS, &f));
+    let mut exempting = Engine::new(&config, Direction::Forward).unwrap();
+    let metas = frames(&exempting);
+    let fates = feed(&mut exempting, &metas);
+    assert!(
+        fates
+            .iter()
+            .all(|f| (f.verdict, f.at_ns, f.flags) == (Verdict::Forwarded, MS, FLAG_EXEMPT))
+    );
+    assert_eq!((exempting.exempt().packets, exempting.exempt().bytes), (2, 60 + 64));
+    assert_eq!(*exempting.flows().next().unwrap().counters, Counters::default());
+    assert!(fates.iter().all(|f| f.record(Direction::Forward, Some(MS)).is_none()));
+    config.impair_arp = true;
+    let mut including = Engine::new(&config, Direction::Forward).unwrap();
+    let metas = frames(&including);
+    let fates = feed(&mut including, &metas);
+    assert_eq!(count(&fates, Verdict::Lost), 2);
+    assert_eq!(including.exempt(), Exempt::default());
+    // A change while it runs counts from the next packet on.
+    config.impair_arp = false;
+    including.configure(&config).unwrap();
+    let metas = frames(&including);
+    assert_eq!(count(&feed(&mut including, &metas), Verdict::Forwarded), 2);
+}
+
+#[test]
+fn a_filter_that_names_exempt_frames_includes_them() {
+    let flow = |name: &str, filter: Filter| ImpairFlow {
+        name: name.into(),
+        filter: Some(filter),
+        a_to_b: "loss 100%".parse().unwrap(),
+        ..ImpairFlow::default()
+    };
+    let vlan = |n: u16| Some(Ranges(vec![(n.into(), n.into())]));
+    let arp_type = Some("arp".parse().unwrap());
+    let mut config = both("loss 100%");
+    config.flows = vec![
+        // These would take the frame, and do not name it.
+        flow("all", Filter::default()),
+        flow("tagged", Filter { vlan: vlan(5), ..Filter::default() }),
+        flow("arp", Filter { vlan: vlan(5), ethertype: arp_type, ..Filter::default() }),
+    ];
+    let mut engine = Engine::new(&config, Direction::Forward).unwrap();
+    let metas = [arp(None), arp(Some(5))].map(|frame| engine.meta(1, MS, &frame));
+    let fates = feed(&mut engine, &metas);
+    assert_eq!((fates[0].verdict, fates[0].flags), (Verdict::Forwarded, FLAG_EXEMPT));
+    assert_eq!((fates[1].verdict, fates[1].flow), (Verdict::Lost, 3));
 }
 
 #[test]
@@ -280,7 +423,7 @@ fn an_aggregate_shares_one_link() {
     // The other direction has none of it.
     let mut back = Engine::new(&config, Direction::Reverse).unwrap();
     let metas: Vec<Meta> =
-        (0..9).map(|i| Meta::of_frame(i, 1, &udp_frame((1, 9), &[0; 100]))).collect();
+        (0..9).map(|i| Meta::of_frame(i, 1, &udp_frame((1, 9), &[0; 100]), 9347)).collect();
     assert!(feed(&mut back, &metas).iter().all(|f| f.at_ns == 1 && f.flow == 1));
 }
 
@@ -526,7 +669,7 @@ fn content_is_changed_as_often_as_asked() {
     let (mut fates, mut modified) = (vec![], 0);
     for i in 0..4000 {
         fates.clear();
-        engine.step(i, &[Meta::of_frame(i as u32, i, &frame)], &mut fates);
+        engine.step(i, &[Meta::of_frame(i as u32, i, &frame, 9347)], &mut fates);
         for fate in &fates {
             assert_eq!(engine.edit(fate).is_some(), fate.flags & FLAG_MODIFIED != 0);
             if let Some(edit) = engine.edit(fate) {
@@ -547,7 +690,7 @@ fn content_is_changed_as_often_as_asked() {
     assert_eq!((last.flags, engine.flows[0].counters.modified_packets), (0, modified - 1));
     // Nothing to change: nothing changed.
     fates.clear();
-    engine.step(5000, &[Meta::of_frame(1, 5000, &udp_frame((9, 3), b""))], &mut fates);
+    engine.step(5000, &[Meta::of_frame(1, 5000, &udp_frame((9, 3), b""), 9347)], &mut fates);
     assert_eq!(fates[0].flags, 0);
 }
 

@@ -32,7 +32,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ModelError;
-use crate::plan::Direction;
+use crate::plan::{DEFAULT_PORT, Direction};
 use crate::units::{ByteSize, Dscp, Seed};
 use profiles::Profile;
 
@@ -60,6 +60,14 @@ pub struct Impairment {
     /// Most memory of one direction for held packets, 64K or more; what it drops is counted as unplanned. Absent: 256M.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<ByteSize>,
+    /// `true`: laws apply to ARP, ICMPv6 neighbour discovery and frames to 01:80:C2:00:00:0X as to all other packets. `false`:
+    /// they pass untouched, except where a flow's filter names them by EtherType or protocol.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub impair_arp: bool,
+    /// Port of Weir's servers on this path, 1 to 65535, by which control connections and native data are known.
+    #[serde(default = "native_port", skip_serializing_if = "is_native_port")]
+    #[schemars(range(min = 1))]
+    pub native_port: u16,
     /// The flows; a packet belongs to the first whose filter matches.
     #[serde(rename = "flow", default, skip_serializing_if = "Vec::is_empty")]
     pub flows: Vec<ImpairFlow>,
@@ -69,6 +77,13 @@ pub struct Impairment {
     /// Groups of flows that share one link.
     #[serde(rename = "aggregate", default, skip_serializing_if = "Vec::is_empty")]
     pub aggregates: Vec<Aggregate>,
+}
+
+fn native_port() -> u16 {
+    DEFAULT_PORT
+}
+fn is_native_port(port: &u16) -> bool {
+    *port == DEFAULT_PORT
 }
 
 /// The directions in which a flow's filter is tried.
@@ -254,6 +269,8 @@ impl Default for Impairment {
             title: None,
             seed: Seed(0),
             memory: None,
+            impair_arp: false,
+            native_port: DEFAULT_PORT,
             flows: vec![],
             other: Other::default(),
             aggregates: vec![],
@@ -342,6 +359,9 @@ impl Impairment {
             && !(64 << 10..=1 << 40).contains(&memory.0)
         {
             return refuse("memory".into(), &memory.to_string(), "64K to 1T");
+        }
+        if self.native_port == 0 {
+            return refuse("native_port".into(), "0", "1 to 65535");
         }
         if self.flows.len() > MAX_IMPAIR_FLOWS {
             return refuse("flow".into(), &self.flows.len().to_string(), "at most 65534 flows");

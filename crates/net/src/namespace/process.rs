@@ -150,7 +150,7 @@ pub fn end_processes_in(namespaces: &[NetNamespace], grace: Duration) -> Result<
         let id = namespace.id()?;
         ids.push((id.device, id.inode));
     }
-    let told = raw::signal_processes_in(&ids, libc::SIGTERM);
+    let told = raw::signal_processes_in(&ids, libc::SIGTERM, None);
     if told == 0 {
         return Ok(0);
     }
@@ -158,7 +158,7 @@ pub fn end_processes_in(namespaces: &[NetNamespace], grace: Duration) -> Result<
     // Signal 0 only counts. After the grace, two more seconds for SIGKILL to have its effect.
     while started.elapsed() < grace + Duration::from_secs(2) {
         let signal = if started.elapsed() < grace { 0 } else { libc::SIGKILL };
-        if raw::signal_processes_in(&ids, signal) == 0 {
+        if raw::signal_processes_in(&ids, signal, None) == 0 {
             break;
         }
         raw::sleep_milliseconds(5);

@@ -260,9 +260,14 @@ pub(crate) fn exit_now(code: c_int) -> ! {
 }
 
 /// Sends `signal` to every process but the caller whose main thread is in one of the network
-/// namespaces `(device, inode)`; returns how many were found. The namespaces must be held open by
-/// the caller, so that their inode numbers cannot have been reused.
-pub(crate) fn signal_processes_in(namespaces: &[(u64, u64)], signal: c_int) -> usize {
+/// namespaces `(device, inode)`; returns how many were found. Processes whose name is `spared` are
+/// counted and get none. The namespaces must be held open by the caller, so that their inode
+/// numbers cannot have been reused.
+pub(crate) fn signal_processes_in(
+    namespaces: &[(u64, u64)],
+    signal: c_int,
+    spared: Option<&CStr>,
+) -> usize {
     let Ok(directory) = open(c"/proc", libc::O_RDONLY | libc::O_DIRECTORY) else { return 0 };
     // SAFETY: getpid cannot fail.
     let own = unsafe { libc::getpid() };
@@ -297,7 +302,8 @@ pub(crate) fn signal_processes_in(namespaces: &[(u64, u64)], signal: c_int) -> u
             if let Some(pid) = decimal(record.get(19..).unwrap_or_default())
                 && pid != own
                 && is_in(pid, namespaces)
-                && signal_if_still_in(pid, namespaces, signal)
+                && (spared.is_some_and(|name| is_called(pid, name))
+                    || signal_if_still_in(pid, namespaces, signal))
             {
                 found += 1;
             }
@@ -322,8 +328,8 @@ fn decimal(name: &[u8]) -> Option<libc::pid_t> {
     (value > 0).then_some(value)
 }
 
-/// Whether a process's main thread is in one of the namespaces. False when it may not be looked at.
-fn is_in(pid: libc::pid_t, namespaces: &[(u64, u64)]) -> bool {
+/// `/proc/PID` and what is behind it, at most 14 bytes.
+fn in_proc(pid: libc::pid_t, behind: &[u8]) -> [u8; 32] {
     let mut path = [0_u8; 32];
     let mut at = 0;
     let mut digits = [0_u8; 12];
@@ -342,11 +348,31 @@ fn is_in(pid: libc::pid_t, namespaces: &[(u64, u64)]) -> bool {
         path[at] = digits[index];
         at += 1;
     }
-    for &byte in b"/ns/net" {
+    // At most 6 + 10 + 14 bytes are written, so that the path ends in NUL.
+    for &byte in behind.iter().take(14) {
         path[at] = byte;
         at += 1;
     }
-    // At most 6 + 10 + 7 bytes were written, so the path ends in NUL.
+    path
+}
+
+/// Whether a process has this name (`comm`). False when it may not be looked at.
+fn is_called(pid: libc::pid_t, name: &CStr) -> bool {
+    let path = in_proc(pid, b"/comm");
+    let Ok(path) = CStr::from_bytes_until_nul(&path) else { return false };
+    let Ok(fd) = open(path, libc::O_RDONLY) else { return false };
+    // A name has at most 15 bytes, and a line feed behind it.
+    let mut found = [0_u8; 16];
+    // SAFETY: pointer and length describe `found`.
+    let length = unsafe { libc::read(fd, found.as_mut_ptr().cast(), found.len()) };
+    close(fd);
+    let found = found.get(..usize::try_from(length).unwrap_or(0)).unwrap_or_default();
+    found.strip_suffix(b"\n") == Some(name.to_bytes())
+}
+
+/// Whether a process's main thread is in one of the namespaces. False when it may not be looked at.
+fn is_in(pid: libc::pid_t, namespaces: &[(u64, u64)]) -> bool {
+    let path = in_proc(pid, b"/ns/net");
     // SAFETY: `path` is NUL-terminated, `status` is written by the call before it is read.
     unsafe {
         let mut status: libc::stat = std::mem::zeroed();
@@ -376,6 +402,22 @@ fn signal_if_still_in(pid: libc::pid_t, namespaces: &[(u64, u64)], signal: c_int
         close(fd);
         inside
     }
+}
+
+/// Device and inode of a file in a directory; of a link itself.
+pub(crate) fn file_identity(directory: RawFd, name: &CStr) -> Result<(u64, u64), c_int> {
+    // SAFETY: `name` is NUL-terminated, `status` is written by the call before it is read.
+    unsafe {
+        let mut status: libc::stat = std::mem::zeroed();
+        let flags = libc::AT_SYMLINK_NOFOLLOW;
+        check(libc::fstatat(directory, name.as_ptr(), &raw mut status, flags))?;
+        Ok((status.st_dev, status.st_ino))
+    }
+}
+
+pub(crate) fn remove_file(directory: RawFd, name: &CStr) -> Result<(), c_int> {
+    // SAFETY: `name` is NUL-terminated and lives through the call.
+    check(unsafe { libc::unlinkat(directory, name.as_ptr(), 0) }).map(drop)
 }
 
 pub(crate) fn sleep_milliseconds(milliseconds: i64) {

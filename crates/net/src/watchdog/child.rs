@@ -1,6 +1,6 @@
 //! The watchdog's child: async-signal-safe from end to end (see [`crate::namespace`]'s `raw`).
 
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int};
 use std::os::fd::RawFd;
 
 use crate::namespace::{interface_ioctl, raw, request_for, set_feature_bit};
@@ -8,7 +8,13 @@ use crate::namespace::{interface_ioctl, raw, request_for, set_feature_bit};
 /// Most actions one watchdog keeps.
 pub const MOST_ACTIONS: usize = 128;
 
-const MESSAGE_BYTES: usize = 48;
+const MESSAGE_BYTES: usize = 48 + FILE_BYTES;
+/// Room for the name of a file (NAME_MAX) and its NUL.
+pub(super) const FILE_BYTES: usize = 256;
+/// Name of the child.
+const NAME: &CStr = c"weir-watchdog";
+/// Passes over processes, 5 ms each, in which watchdogs are left to finish their own work.
+const SPARED_PASSES: u32 = 40;
 
 /// What an order asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -24,11 +30,12 @@ pub(super) enum Kind {
     DeleteQdisc,
     DeleteLink,
     EndProcesses,
+    RemoveFile,
 }
 
 impl Kind {
     fn from_byte(byte: u8) -> Option<Self> {
-        const ALL: [Kind; 9] = [
+        const ALL: [Kind; 10] = [
             Kind::Disarm,
             Kind::Mtu,
             Kind::TransmitQueueLength,
@@ -38,13 +45,14 @@ impl Kind {
             Kind::DeleteQdisc,
             Kind::DeleteLink,
             Kind::EndProcesses,
+            Kind::RemoveFile,
         ];
         ALL.into_iter().find(|&kind| kind as u8 == byte)
     }
 }
 
 /// An action as it crosses the socket: plain values of fixed size.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub(super) struct Order {
     pub(super) kind: Kind,
     pub(super) interface: [u8; libc::IFNAMSIZ],
@@ -52,8 +60,28 @@ pub(super) struct Order {
     pub(super) detail: u32,
     pub(super) device: u64,
     pub(super) inode: u64,
+    /// Name of a file, with its NUL.
+    pub(super) file: [u8; FILE_BYTES],
     /// Filled in by the child.
     pub(super) index: c_int,
+    /// Filled in by the child: the descriptor that came with the order, or -1.
+    pub(super) directory: RawFd,
+}
+
+impl Default for Order {
+    fn default() -> Self {
+        Self {
+            kind: Kind::default(),
+            interface: [0; libc::IFNAMSIZ],
+            value: 0,
+            detail: 0,
+            device: 0,
+            inode: 0,
+            file: [0; FILE_BYTES],
+            index: 0,
+            directory: -1,
+        }
+    }
 }
 
 impl Order {
@@ -65,6 +93,7 @@ impl Order {
         bytes[16..24].copy_from_slice(&self.device.to_ne_bytes());
         bytes[24..32].copy_from_slice(&self.inode.to_ne_bytes());
         bytes[32..48].copy_from_slice(&self.interface);
+        bytes[48..].copy_from_slice(&self.file);
         bytes
     }
 
@@ -79,6 +108,7 @@ impl Order {
         long.copy_from_slice(&bytes[24..32]);
         order.inode = u64::from_ne_bytes(long);
         order.interface.copy_from_slice(&bytes[32..48]);
+        order.file.copy_from_slice(&bytes[48..]);
         Some(order)
     }
 }
@@ -92,7 +122,7 @@ pub(super) fn run(socket: RawFd) -> ! {
     // from the terminal; "/" keeps no mount busy.
     unsafe {
         libc::setsid();
-        libc::prctl(libc::PR_SET_NAME, c"weir-watchdog".as_ptr());
+        libc::prctl(libc::PR_SET_NAME, NAME.as_ptr());
         libc::chdir(c"/".as_ptr());
     }
     let (Ok(control), Ok(route)) = (raw::control_socket(), raw::route_socket()) else {
@@ -101,15 +131,15 @@ pub(super) fn run(socket: RawFd) -> ! {
     let mut orders = [Order::default(); MOST_ACTIONS];
     let mut count = 0;
     let mut bytes = [0_u8; MESSAGE_BYTES];
-    while let Ok((length, _descriptors)) = raw::receive_message(socket, &mut bytes) {
+    while let Ok((length, descriptors)) = raw::receive_message(socket, &mut bytes) {
         if length != MESSAGE_BYTES {
             break;
         }
-        // A descriptor received stays open on purpose: it pins the namespace and so its number.
+        // A descriptor received stays open on purpose: it pins the namespace and so its number, or is a file's directory.
         let answer = match Order::from_bytes(&bytes) {
             Some(order) if order.kind == Kind::Disarm => raw::exit_now(0),
             Some(_) if count == MOST_ACTIONS => libc::ENOSPC,
-            Some(mut order) => match pin(control, &mut order) {
+            Some(mut order) => match pin(control, descriptors[0], &mut order) {
                 Ok(()) => {
                     orders[count] = order;
                     count += 1;
@@ -123,18 +153,43 @@ pub(super) fn run(socket: RawFd) -> ! {
             break;
         }
     }
+    let mut is_whole = true;
     for order in orders[..count].iter().rev() {
-        carry_out(control, route, order);
+        if order.kind == Kind::RemoveFile {
+            // A note of what is to be restored stays where it could not be.
+            if is_whole {
+                remove_file(order);
+            }
+        } else {
+            is_whole &= carry_out(control, route, order).is_ok();
+        }
     }
     raw::exit_now(0)
 }
 
-/// Notes which interface has the name now.
-fn pin(control: RawFd, order: &mut Order) -> Result<(), c_int> {
-    if order.kind != Kind::EndProcesses {
-        order.index = index_of(control, &order.interface)?;
+/// Notes which interface, or file, has the name now.
+fn pin(control: RawFd, descriptor: RawFd, order: &mut Order) -> Result<(), c_int> {
+    match order.kind {
+        Kind::EndProcesses => {}
+        Kind::RemoveFile => {
+            order.directory = descriptor;
+            (order.device, order.inode) = raw::file_identity(descriptor, name_of(order)?)?;
+        }
+        _ => order.index = index_of(control, &order.interface)?,
     }
     Ok(())
+}
+
+fn name_of(order: &Order) -> Result<&CStr, c_int> {
+    CStr::from_bytes_until_nul(&order.file).map_err(|_| libc::ENAMETOOLONG)
+}
+
+/// Removes a file, unless another has its name now.
+fn remove_file(order: &Order) {
+    let Ok(name) = name_of(order) else { return };
+    if raw::file_identity(order.directory, name) == Ok((order.device, order.inode)) {
+        let _ = raw::remove_file(order.directory, name);
+    }
 }
 
 fn index_of(control: RawFd, interface: &[u8; libc::IFNAMSIZ]) -> Result<c_int, c_int> {
@@ -144,24 +199,26 @@ fn index_of(control: RawFd, interface: &[u8; libc::IFNAMSIZ]) -> Result<c_int, c
     Ok(unsafe { request.ifr_ifru.ifru_ifindex })
 }
 
-/// Errors have nowhere to go: the parent is dead, and the other actions must still have their turn.
-fn carry_out(control: RawFd, route: RawFd, order: &Order) {
+/// An error has nowhere to go: the parent is dead, and the other actions must still have their turn.
+fn carry_out(control: RawFd, route: RawFd, order: &Order) -> Result<(), c_int> {
     if order.kind == Kind::EndProcesses {
         let namespace = [(order.device, order.inode)];
-        // Until none is left: one may have been between fork and exec. A second at most.
-        for _ in 0..200 {
-            if raw::signal_processes_in(&namespace, libc::SIGKILL) == 0 {
+        // Until none is left: one may have been between fork and exec. A second at most. Watchdogs there end by themselves
+        // when their parents are gone, and have files to remove.
+        for pass in 0..200 {
+            let spared = (pass < SPARED_PASSES).then_some(NAME);
+            if raw::signal_processes_in(&namespace, libc::SIGKILL, spared) == 0 {
                 break;
             }
             raw::sleep_milliseconds(5);
         }
-        return;
+        return Ok(());
     }
     if index_of(control, &order.interface) != Ok(order.index) {
-        return;
+        return Ok(());
     }
     let mut request = request_for(&order.interface);
-    let _ = match order.kind {
+    match order.kind {
         Kind::Mtu => {
             request.ifr_ifru.ifru_mtu = order.value as c_int;
             interface_ioctl(control, libc::SIOCSIFMTU as libc::c_ulong, &mut request)
@@ -178,8 +235,8 @@ fn carry_out(control: RawFd, route: RawFd, order: &Order) {
         }
         Kind::DeleteQdisc => delete_qdisc(route, order.index, order.value),
         Kind::DeleteLink => delete_link(route, order.index),
-        Kind::Disarm | Kind::EndProcesses => Ok(()),
-    };
+        Kind::Disarm | Kind::EndProcesses | Kind::RemoveFile => Ok(()),
+    }
 }
 
 fn set_flags(control: RawFd, request: &mut libc::ifreq, order: &Order) -> Result<(), c_int> {

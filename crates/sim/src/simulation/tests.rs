@@ -165,7 +165,8 @@ fn every_fate_is_as_predicted() {
         let mut ingress = BTreeMap::new();
         for (record, _) in &outcome.journal {
             let (at_ns, length_bytes) = (record.time1_ns.unwrap(), record.size_bytes);
-            ingress.insert(record.sequence, crate::Ingress { at_ns, length_bytes });
+            ingress
+                .insert(record.sequence, crate::Ingress { at_ns, length_bytes, is_control: false });
         }
         let fates = crate::predict(&s.impairment, "other", Way::Forward, ingress.into_values());
         let predicted: Vec<_> =

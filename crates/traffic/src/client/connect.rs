@@ -13,7 +13,7 @@ use weir_wire::preface::{self, ControlMode};
 
 use super::ClientConfig;
 use crate::TrafficError;
-use crate::channel::{self, ChannelError, Meter, Reader, Writer};
+use crate::channel::{self, ChannelError, DAMAGED, Meter, Reader, Writer};
 use crate::hello;
 
 /// A granted session.
@@ -73,12 +73,21 @@ async fn resolve_elsewhere(config: &ClientConfig) -> Result<Vec<SocketAddr>, Tra
     Ok(found)
 }
 
+/// A control connection that cannot be used any more.
+pub(super) fn broken(address: SocketAddr, during: &'static str, e: &ChannelError) -> TrafficError {
+    if e.is_damage() {
+        return TrafficError::Damaged { address, during };
+    }
+    TrafficError::Lost { address, during, reason: e.to_string() }
+}
+
 /// A refusal, in words that can be shown.
 pub(super) fn refused(address: SocketAddr, code: &str, text: &str) -> TrafficError {
     let text = channel::clean(text);
     match code {
         // What was accepted before is not refused: the test was under way.
         "closing" => TrafficError::Closed { address, text },
+        DAMAGED => TrafficError::Damaged { address, during: "the test" },
         _ => TrafficError::Refused { address, code: channel::clean(code), text },
     }
 }
@@ -201,6 +210,9 @@ async fn greet(
         }
         Ok(Err(ChannelError::Closed)) => return Err(lost(CLOSED.into())),
         Ok(Err(ChannelError::Io(e))) => return Err(lost(closed_or(&e))),
+        Ok(Err(e)) if e.is_damage() => {
+            return Err(TrafficError::Damaged { address, during: "the hello" });
+        }
         Ok(Err(e)) => return Err(TrafficError::Protocol { address, reason: e.to_string() }),
         Err(_) => {
             return Err(lost(format!(
@@ -235,11 +247,7 @@ async fn greet(
 /// Asks for a session.
 pub(super) async fn open(connected: &mut Connected, open: Open) -> Result<Opened, TrafficError> {
     let address = connected.remote;
-    let lost = |e: ChannelError| TrafficError::Lost {
-        address,
-        during: "asking for a session",
-        reason: e.to_string(),
-    };
+    let lost = |e: ChannelError| broken(address, "asking for a session", &e);
     connected.writer.write(&ClientMessage::Open(Box::new(open))).await.map_err(lost)?;
     match tokio::time::timeout(Duration::from_secs(10), connected.reader.read::<ServerMessage>())
         .await

@@ -19,11 +19,12 @@ use weir_net::tcp::TcpListener;
 use weir_wire::control::{
     ClientMessage, HELLO_LIMIT, Open, Opened, PROTOCOL, SERVER_LIMIT, SenderTotal, ServerMessage,
 };
+use weir_wire::frame::FrameError;
 
 use super::live::Live;
 use super::session::{Session, Share};
 use super::{ServerEvent, Shared};
-use crate::channel::{self, ChannelError, Meter, Reader, Writer};
+use crate::channel::{self, ChannelError, DAMAGED, Meter, Reader, Writer};
 use crate::engine::{Events, FlowEvent, lock};
 use crate::flows::{Flow, SessionFacts, tcp_options};
 use crate::host::CpuMeter;
@@ -186,10 +187,19 @@ impl Task<'_> {
         self.refused = true;
     }
 
+    /// Tells a client whose message was changed on the path; whether it was.
+    async fn damaged(&mut self, e: &ChannelError) -> bool {
+        if e.is_damage() {
+            self.refuse(DAMAGED, &e.to_string()).await;
+        }
+        e.is_damage()
+    }
+
     /// Hello both ways, then what is asked for, checked.
     async fn greet(&mut self, reader: &mut Reader) -> Option<Box<Open>> {
         let client = match reader.read::<ClientMessage>().await {
             Ok(ClientMessage::Hello(hello)) => hello,
+            // Also one that is damaged: before its hello a client may be a stranger, who gets no answer.
             _ => return None,
         };
         let ours = hello(self.shared.config.key.is_some(), &self.shared.config.clock);
@@ -210,7 +220,7 @@ impl Task<'_> {
         reader.set_limit(SMALL_PLAN);
         let mut message = reader.read::<ClientMessage>().await;
         let mut large = None;
-        if let Err(ChannelError::Frame(_)) = message {
+        if let Err(ChannelError::Frame(FrameError::TooLong { .. })) = message {
             large = Share::take(&self.shared.load, |l| &l.large_plans, 1, MOST_LARGE_PLANS);
             if large.is_none() {
                 self.refuse("busy", "many large plans are coming in, try again").await;
@@ -223,6 +233,7 @@ impl Task<'_> {
         let open = match message {
             Ok(ClientMessage::Open(open)) => open,
             Ok(_) => return None,
+            Err(e) if self.damaged(&e).await => return None,
             Err(e @ (ChannelError::Frame(_) | ChannelError::Message(_))) => {
                 self.refuse("plan", &e.to_string()).await;
                 return None;
@@ -516,7 +527,10 @@ impl Task<'_> {
                         }
                         Ok(ClientMessage::Close) => return ("done".into(), report),
                         Ok(ClientMessage::Hello(_) | ClientMessage::Open(_)) => return ("a message out of order".into(), report),
-                        Err(e) => return (format!("control connection: {e}"), report),
+                        Err(e) => {
+                            self.damaged(&e).await;
+                            return (format!("control connection: {e}"), report);
+                        }
                     }
                 }
                 Some(event) = flow_events.recv() => {

@@ -1906,6 +1906,17 @@ export interface components {
             direction: components["schemas"]["Direction"];
             /**
              * Format: uint64
+             * @description Their bytes.
+             */
+            exempt_bytes: number;
+            /**
+             * Format: uint64
+             * @description Frames sent on outside the laws, and not counted above: ARP, ICMPv6 neighbour discovery and frames to 01:80:C2:00:00:0X,
+             *     unless the configuration includes them.
+             */
+            exempt_packets: number;
+            /**
+             * Format: uint64
              * @description Packets held now.
              */
             held_packets: number;
@@ -1938,7 +1949,7 @@ export interface components {
             sent_packets: number;
             /**
              * Format: uint64
-             * @description Packets lost unasked: the flows' and the link's.
+             * @description Packets lost unasked: the flows', exempt frames and the link's.
              */
             unplanned_dropped_packets: number;
         };
@@ -3079,8 +3090,18 @@ export interface components {
             aggregate?: components["schemas"]["Aggregate"][];
             /** @description The flows; a packet belongs to the first whose filter matches. */
             flow?: components["schemas"]["ImpairFlow"][];
+            /**
+             * @description `true`: laws apply to ARP, ICMPv6 neighbour discovery and frames to 01:80:C2:00:00:0X as to all other packets. `false`:
+             *     they pass untouched, except where a flow's filter names them by EtherType or protocol.
+             */
+            impair_arp?: boolean;
             /** @description Most memory of one direction for held packets, 64K or more; what it drops is counted as unplanned. Absent: 256M. */
             memory?: components["schemas"]["ByteSize"] | null;
+            /**
+             * Format: uint16
+             * @description Port of Weir's servers on this path, 1 to 65535, by which control connections and native data are known.
+             */
+            native_port?: number;
             /** @description What no filter matches. */
             other?: components["schemas"]["Other"];
             /** @description `weir.impair/1`. */

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use weir_emulator::LinkMode;
 use weir_model::impairment::{Impairment, Laws, Other};
-use weir_model::plan::DEFAULT_PORT;
 use weir_model::units::{ByteSize, Seed, Span};
 
 use crate::commands::values;
@@ -132,9 +131,13 @@ pub(crate) struct RunArgs {
     /// Most bytes that the journal may have; verdicts beyond are counted as missing [default: as many as the disk takes]
     #[arg(long, value_name = "BYTES", requires = "journal")]
     pub(crate) journal_limit: Option<ByteSize>,
-    /// UDP port by which the journal knows weir's own data
-    #[arg(long, value_name = "PORT", default_value_t = DEFAULT_PORT, value_parser = values::whole(0_u16..=65_535))]
-    pub(crate) native_port: u16,
+    /// Port of Weir's servers on this path, by which their traffic is recognised [default: the file's, else 9347]
+    #[arg(long, value_name = "PORT", value_parser = values::whole(1_u16..=65_535))]
+    pub(crate) native_port: Option<u16>,
+    /// Apply the laws to ARP, ICMPv6 neighbour discovery and frames to 01:80:C2:00:00:0X too [default: the file's, else they
+    /// pass untouched]
+    #[arg(long)]
+    pub(crate) impair_arp: bool,
     /// Print the report at the end as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -174,6 +177,16 @@ pub(crate) struct RunArgs {
     /// In a capture: frames from this address enter at A, all others at B
     #[arg(long, value_name = "MAC", requires = "pcap_in", conflicts_with_all = ["a", "b"], value_parser = mac)]
     pub(crate) a_mac: Option<[u8; 6]>,
+}
+
+impl RunArgs {
+    /// The impairment that is asked for.
+    pub(crate) fn impairment(&self) -> Result<Impairment, CliError> {
+        let mut config = self.laws.impairment()?;
+        config.impair_arp |= self.impair_arp;
+        config.native_port = self.native_port.unwrap_or(config.native_port);
+        Ok(config)
+    }
 }
 
 /// Which running emulator is meant.

@@ -24,12 +24,8 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
     let (Some(from), Some(to)) = (&args.pcap_in, &args.pcap_out) else {
         return Err(CliError::Usage("--pcap-in and --pcap-out go together".into()));
     };
-    let replay = Replay {
-        impairment: args.laws.impairment()?,
-        a_mac: args.a_mac,
-        journal: args.journal.clone(),
-        native_port: args.native_port,
-    };
+    let replay =
+        Replay { impairment: args.impairment()?, a_mac: args.a_mac, journal: args.journal.clone() };
     let (piped_in, piped_out) = (is_pipe(from), is_pipe(to));
     if piped_out && stdout().is_terminal() {
         return Err(CliError::flag("--pcap-out", "- on a terminal", "a file, or - into a pipe"));

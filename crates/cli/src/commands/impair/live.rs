@@ -37,8 +37,14 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
         // Before there are threads: each has capabilities of its own.
         weir_emulator::keep_for_setting_up(scheduling)?;
     }
-    let impairment = args.laws.impairment()?;
+    let impairment = args.impairment()?;
     let predictions = weir_emulator::predictions(&impairment);
+    // Before interfaces are taken and a journal is begun anew.
+    if let Some(path) = args.control_socket.as_ref().filter(|_| !args.no_control_socket) {
+        ControlSocket::check(path)?;
+    }
+    // Ends after the emulator, when its watchdog has had its turn.
+    let restoration = if args.disposable { None } else { second_line(&[a, b]) };
     let config = EmulatorConfig {
         link: args.link,
         // Whoever asks for it by the control socket is somewhere else.
@@ -48,7 +54,7 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
             .map(|p| std::path::absolute(p).unwrap_or_else(|_| p.clone())),
         journal_files,
         journal_most_bytes: args.journal_limit.map(|limit| limit.0),
-        native_port: args.native_port,
+        restoration: restoration.as_ref().and_then(Restoration::path).map(Path::to_owned),
         scheduling,
         force: args.force,
         ring_frames: args.ring,
@@ -56,21 +62,20 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
         lab: weir_lab::place_of_this_program(),
         ..EmulatorConfig::new(a, b, impairment.clone())
     };
-    // Before interfaces are taken and a journal is begun anew.
-    if let Some(path) = args.control_socket.as_ref().filter(|_| !args.no_control_socket) {
-        ControlSocket::check(path)?;
-    }
-    // Ends after the emulator, when its watchdog has had its turn.
-    let restoration = if args.disposable { None } else { second_line(&[a, b]) };
     let leavings = Arc::new(Mutex::new(Leavings { socket: None, restoration }));
     // Emulator::start forks its watchdog, which is to have no copy of the signal thread's doings: first that.
-    let emulator = Emulator::start(config)?;
+    let mut emulator = Emulator::start(config)?;
+    settle(&leavings);
     let stop = Stop::new();
     // No share in it: when this function has ended, all of it is gone.
     let left = Arc::downgrade(&leavings);
     signals::listen_until(&stop, move || take_away(&left))?;
     let socket = listen(args, emulator.remote())?;
     note_socket(&leavings, socket.as_ref().ok().map(ControlSocket::path));
+    if let Ok(socket) = &socket {
+        // Without it a socket that is left goes with the next start.
+        let _ = emulator.remove_at_death(socket.path());
+    }
     let mut head = format!("{a} ⇄ {b}, seed {}\n", impairment.seed);
     for link in emulator.remote().links() {
         head += &format!("  {link}\n");
@@ -153,6 +158,14 @@ fn second_line(interfaces: &[&str]) -> Option<Restoration> {
 struct Leavings {
     socket: Option<PathBuf>,
     restoration: Option<Restoration>,
+}
+
+/// Leaves in the note what was in fact switched off.
+fn settle(leavings: &Mutex<Leavings>) {
+    let mut leavings = leavings.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(Err(reason)) = leavings.restoration.as_mut().map(Restoration::settle) {
+        note(&format!("warning: the note of offloads could not be corrected: {reason}"));
+    }
 }
 
 fn note_socket(leavings: &Mutex<Leavings>, path: Option<&Path>) {

@@ -33,7 +33,11 @@ pub(super) fn laws(config: &Impairment) -> String {
     }
     let name = if config.flows.is_empty() { "everything" } else { "other" };
     let other = &config.other;
-    out + &ways(name, &other.laws(Direction::Forward), &other.laws(Direction::Reverse))
+    out += &ways(name, &other.laws(Direction::Forward), &other.laws(Direction::Reverse));
+    if !config.impair_arp {
+        out += "  exempt: ARP, ICMPv6 neighbour discovery, frames to 01:80:C2:00:00:0X (--impair-arp includes them)\n";
+    }
+    out
 }
 
 fn ways(name: &str, there: &Laws, back: &Laws) -> String {
@@ -122,6 +126,10 @@ pub(super) fn table(report: &Report, style: &Style) -> String {
             (link.driver_dropped_packets, "dropped by the outgoing interface's driver"),
             (link.left_behind_packets, "left in the receive ring at the end"),
             (link.super_packets, "came in merged and were cut"),
+            (
+                direction.exempt_packets,
+                "passed outside the laws: ARP, neighbour discovery, bridge frames",
+            ),
         ] {
             if count > 0 {
                 out += &format!("{name}: {} {what}\n", counted(count, "frame"));
@@ -163,7 +171,7 @@ mod tests {
         );
         let told = laws(&Impairment::parse(&text).unwrap());
         let lines: Vec<&str> = told.lines().collect();
-        assert_eq!(lines.len(), 8);
+        assert_eq!(lines.len(), 9);
         assert_eq!(lines[0], "  f0: both ways: none");
         assert_eq!(
             lines[6],
@@ -227,6 +235,8 @@ mod tests {
             sent_bytes: 0,
             unplanned_dropped_packets: 0,
             held_packets: 0,
+            exempt_packets: 3,
+            exempt_bytes: 180,
             late_packets: 0,
             link,
             flows: vec![],

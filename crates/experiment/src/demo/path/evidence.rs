@@ -105,7 +105,9 @@ impl Evidence {
         let mut own = BTreeSet::new();
         for (record, judged) in self.journal.iter().filter(|(record, _)| ours(record)) {
             let at_ns = record.time1_ns.ok_or("a journal without times of entry")?;
-            ingress.insert(record.sequence, Ingress { at_ns, length_bytes: record.size_bytes });
+            let is_control = record.flags & packets::FLAG_CONTROL != 0;
+            let packet = Ingress { at_ns, length_bytes: record.size_bytes, is_control };
+            ingress.insert(record.sequence, packet);
             happened.insert((record.sequence, record.copy), (record.kind, judged.asked_ns));
             if judged.native_sequence.is_some() && judged.native_flow == flow {
                 own.insert(record.sequence);

@@ -139,7 +139,7 @@ impl Test<'_> {
                     return Err(refused(self.remote, &code, &text));
                 }
                 Ok(_) => {}
-                Err(e) => return Err(lost(self.remote, "the exchange of results", &e)),
+                Err(e) => return Err(broken(self.remote, "the exchange of results", &e)),
             }
         }
     }

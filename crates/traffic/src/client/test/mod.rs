@@ -24,7 +24,7 @@ use weir_wire::control::{
 };
 
 use super::commands::{self, Asked, NamedFlow, Reply, Request};
-use super::connect::{self, Connected, refused};
+use super::connect::{self, Connected, broken, refused};
 use super::latency::{IDLE_PROBES, Probes};
 use super::setup::{HELLO_PATIENCE_NS, Setup};
 use super::{ClientConfig, Event, Failure};
@@ -272,7 +272,7 @@ pub(super) async fn run(
                     return Err(refused(remote, &code, &text));
                 }
                 Ok(_) => {}
-                Err(e) => return Err(lost(remote, "setting up", &e)),
+                Err(e) => return Err(broken(remote, "setting up", &e)),
             }
         }
         Ok(())
@@ -332,17 +332,13 @@ fn facts(config: &ClientConfig, opened: &Opened, loss_threshold_ns: u64) -> Opti
     })
 }
 
-fn lost(address: std::net::SocketAddr, during: &'static str, e: &ChannelError) -> TrafficError {
-    TrafficError::Lost { address, during, reason: e.to_string() }
-}
-
 impl Test<'_> {
     async fn send(&mut self, message: &ClientMessage) -> Result<(), TrafficError> {
         let writing = self.writer.write(message);
         match tokio::time::timeout(Duration::from_secs(10), writing).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(e)) => Err(lost(self.remote, "the test", &e)),
-            Err(_) => Err(lost(self.remote, "the test", &ChannelError::Closed)),
+            Ok(Err(e)) => Err(broken(self.remote, "the test", &e)),
+            Err(_) => Err(broken(self.remote, "the test", &ChannelError::Closed)),
         }
     }
 

@@ -142,7 +142,7 @@ impl Test<'_> {
                         for flow in &self.flows {
                             flow.stop(&self.engine);
                         }
-                        return (fail(lost(self.remote, "the test", &e)), intervals);
+                        return (fail(broken(self.remote, "the test", &e)), intervals);
                     }
                 },
                 Some(event) = flow_events.recv() => {

@@ -102,7 +102,7 @@ fn an_emulator_that_is_late_by_itself_fails() {
         let direction = serde_json::json!({
             "direction": "forward", "received_packets": count, "received_bytes": 0,
             "sent_packets": count, "sent_bytes": 0, "unplanned_dropped_packets": 0,
-            "held_packets": 0, "late_packets": late_packets,
+            "exempt_packets": 0, "exempt_bytes": 0, "held_packets": 0, "late_packets": late_packets,
             "link": weir_emulator::LinkReport::default(),
         });
         serde_json::from_value(serde_json::json!({
