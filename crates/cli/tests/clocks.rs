@@ -126,7 +126,8 @@ fn an_asymmetric_path_stays_within_the_bound() {
     let shape = "qdisc add dev eth0 root tbf rate 8mbit burst 3kb latency 1s";
     bench.tool("a", "tc", &shape.split(' ').collect::<Vec<_>>());
     // Without probes it also shows that a test needs no relation of the clocks to begin.
-    let bulk = ["-t", "5", "-w", "64K", "-C", "cubic", "--no-latency", "--json"];
+    // It is killed when the test has been measured: on a busy host that may take long.
+    let bulk = ["-t", "60", "-w", "64K", "-C", "cubic", "--no-latency", "--json"];
     let bulk = Running::start(bench.test_command(&bulk));
     until("a queue stands", || {
         let text = bench.tool("a", "tc", &["-s", "-j", "qdisc", "show", "dev", "eth0"]);
@@ -327,7 +328,7 @@ fn with_services(
     let [there, here] = ["server", "client"].map(|n| directory.join(n));
     let (near, far) = (InjectedClock::new(), InjectedClock::new());
     far.set_monotonic_offset_ns(AHEAD * 1_000_000_000);
-    let bound = TimeBound { service: TimeService::Chrony, error_ns, growth_ppb: 50 };
+    let bound = TimeBound { service: TimeService::Chrony, error_ns, growth_ppb: 1 };
     near.set_time_bound(Some(bound));
     far.set_time_bound(Some(TimeBound { service: TimeService::NtpKernel, ..bound }));
     far.step_realtime_ns(lie_ns);
@@ -352,13 +353,15 @@ fn the_ends_own_time_services_bound_the_delay_when_they_are_tighter() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
+    // Far below half a round trip over loopback, also where that takes 2 µs.
+    const BOUND_NS: u64 = 50;
     for direction in [Direction::Forward, Direction::Reverse] {
-        let (record, delays) = with_services(directory.path(), 500, 0, direction);
+        let (record, delays) = with_services(directory.path(), BOUND_NS, 0, direction);
         let clock = record.clock.as_ref().unwrap();
         assert_eq!(clock.method, "ntp");
         assert_eq!(clock.source.as_deref(), Some("chrony and ntp-kernel"), "{clock:?}");
         // The two bounds, what they grew by, and the readings of four clocks.
-        assert!(clock.error_seconds >= 1e-6, "{clock:?}");
+        assert!(clock.error_seconds >= 2e-9 * BOUND_NS as f64, "{clock:?}");
         assert!(clock.error_seconds < clock.min_round_trip_seconds.unwrap() / 2.0, "{clock:?}");
         assert!((clock.offset_seconds - AHEAD as f64).abs() <= clock.error_seconds, "{clock:?}");
         bound_holds(&record, &delays, 0.0);
