@@ -42,7 +42,10 @@ fn receiver(record: &Record) -> &Receiver {
 #[track_caller]
 fn bound_holds(record: &Record, true_ns: &[i64], grain_ns: f64) {
     let delay = receiver(record).one_way_delay.as_ref().unwrap();
-    assert_eq!(delay.count, true_ns.len() as u64);
+    // On a busy host the first packets may come before their receiver knows how the clocks are related.
+    let count = delay.count as usize;
+    assert!((1..=true_ns.len()).contains(&count) && count >= true_ns.len() / 2, "{count}");
+    let true_ns = &true_ns[true_ns.len() - count..];
     let error = delay.error_seconds.unwrap();
     let mean = true_ns.iter().sum::<i64>() as f64 / true_ns.len() as f64;
     for (name, measured, truly_ns) in [
@@ -126,8 +129,9 @@ fn an_asymmetric_path_stays_within_the_bound() {
     let shape = "qdisc add dev eth0 root tbf rate 8mbit burst 3kb latency 1s";
     bench.tool("a", "tc", &shape.split(' ').collect::<Vec<_>>());
     // Without probes it also shows that a test needs no relation of the clocks to begin.
-    // It is killed when the test has been measured: on a busy host that may take long.
-    let bulk = ["-t", "60", "-w", "64K", "-C", "cubic", "--no-latency", "--json"];
+    // It is killed when the test has been measured: on a busy host that may take long. A quarter of a second is queued, so that
+    // the queue does not run empty while such a host keeps the transfer waiting.
+    let bulk = ["-t", "60", "-w", "256K", "-C", "cubic", "--no-latency", "--json"];
     let bulk = Running::start(bench.test_command(&bulk));
     until("a queue stands", || {
         let text = bench.tool("a", "tc", &["-s", "-j", "qdisc", "show", "dev", "eth0"]);
