@@ -37,7 +37,7 @@ test: ## formatting, lints, layers, every test
 	@scripts/page.sh --if-here
 	$(MAKE) --no-print-directory lint
 	$(CARGO) test --workspace --locked --no-run
-	$(CARGO) test --workspace --locked
+	$(PYTHON) scripts/tests.py $(CARGO) test --workspace --locked --no-fail-fast
 	$(PYTHON) scripts/instructions.py
 	@WEIR=$(TARGET_DIR)/debug/weir scripts/page.sh --if-here --test
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use weir_model::ModelError;
 use weir_model::experiment::{
-    Impairing, Metric, Rule, Variables, check_axes, expand, set_parameter,
+    Impairing, Metric, Rule, Variables, check_axes, expand, set_parameters,
 };
 
 use crate::problem::Problem;
@@ -57,16 +57,20 @@ pub(crate) fn check(request: &SweepRequest) -> Result<(), Problem> {
     if let Some(laws) = &request.both {
         laws_at(laws, &first)?;
     }
+    let is_of_laws =
+        |name: &str| request.both.as_ref().is_some_and(|b| b.contains(&format!("{{{name}}}")));
     for ((name, values), i) in axes.iter().zip(0..) {
-        let is_of_laws = request.both.as_ref().is_some_and(|b| b.contains(&format!("{{{name}}}")));
         for value in values {
-            if is_of_laws {
+            if is_of_laws(name) {
                 let mut point = first.clone();
                 point[i].1.clone_from(value);
                 laws_at(request.both.as_deref().unwrap_or_default(), &point)?;
             } else {
-                set_parameter(&request.plan, name, value)
-                    .map_err(|e| at(&format!("/over/{i}"), &e))?;
+                let point = first.iter().zip(0..).filter(|((name, _), _)| !is_of_laws(name));
+                let point = point.map(|((name, first), j)| {
+                    (name.as_str(), if j == i { value.as_str() } else { first.as_str() })
+                });
+                set_parameters(&request.plan, point).map_err(|e| at(&format!("/over/{i}"), &e))?;
             }
         }
     }

@@ -9,6 +9,8 @@ use std::collections::BTreeSet;
 use http::{ask, get};
 use serde_json::{Value, json};
 use served::{Served, keep, serve};
+use weir_model::ModelError;
+use weir_model::plan::Plan;
 
 /// A refusal that says all of it; `field` or what is beneath it.
 #[track_caller]
@@ -314,4 +316,54 @@ fn what_has_the_right_type_and_is_wrong_is_named_too() {
     let text =
         http::ask_on(http::connect(s.address), "POST", "/api/v1/labs", &[], Some(b"{\"name\": }"));
     says_all(&text.unwrap(), "", "no JSON");
+}
+
+/// The same table as the command line's and the plan files': a plan that is kept, looked at, run and swept.
+#[test]
+fn a_plan_is_refused_as_the_command_line_refuses_it() {
+    let s = serve(|_| {});
+    let table: Vec<Value> =
+        serde_json::from_str(include_str!("../../model/tests/refused_plans.json")).unwrap();
+    for row in &table {
+        let mut plan = row["plan"].clone();
+        plan["schema"] = "weir.plan/1".into();
+        let Err(ModelError::Field { field, given, accepted }) = Plan::parse(&plan.to_string())
+        else {
+            panic!("{row}")
+        };
+        let pointer = format!("/{}", field.replace('[', "/").replace("].", "/").replace('.', "/"));
+        let kept = ask(s.address, "PUT", "/plans/x", &[], Some(&plan));
+        says_all(&kept, &pointer, &row.to_string());
+        let error = &kept.json()["errors"][0];
+        assert_eq!((&error["given"], &error["accepted"]), (&json!(given), &json!(accepted)));
+        let looked = ask(s.address, "POST", "/validate/plan", &[], Some(&plan)).expect(200);
+        assert_eq!(looked["valid"], false, "{row}");
+        assert_eq!(looked["errors"][0]["field"], json!(pointer), "{row}");
+
+        // Who runs it may name the host: the plan's own, if it has one.
+        let of_request = plan["host"].is_null().then_some("h");
+        let test = json!({ "host": of_request, "plan": plan });
+        let reply = ask(s.address, "POST", "/tests", &[], Some(&test));
+        // A port that is written with the host replaces the plan's, as HOST:PORT does on a command line.
+        if row["field"] == "port" && row["plan"]["host"].is_string() {
+            reply.expect(503);
+            continue;
+        }
+        says_all(&reply, &format!("/plan{pointer}"), &row.to_string());
+        if let Some(host) = of_request {
+            let sweep = json!({ "host": host, "plan": plan, "over": ["tos=0,1"] });
+            let reply = ask(s.address, "POST", "/sweeps", &[], Some(&sweep));
+            says_all(&reply, &format!("/plan{pointer}"), &row.to_string());
+        }
+    }
+    // The host of the request is checked with the plan.
+    let plan = json!({ "schema": "weir.plan/1", "family": "ipv6", "connection": [{}] });
+    for path in ["/tests", "/sweeps"] {
+        let mut request = json!({ "host": "192.0.2.1", "plan": plan });
+        if path == "/sweeps" {
+            request["over"] = json!(["tos=0,1"]);
+        }
+        let reply = ask(s.address, "POST", path, &[], Some(&request));
+        says_all(&reply, "/plan/family", path);
+    }
 }

@@ -87,6 +87,14 @@ impl CliError {
         CliError::Flag { flag: flag.into(), given: given.into(), accepted: accepted.into() }
     }
 
+    /// A refused field, by the flag that set it.
+    pub(crate) fn of_field(error: ModelError, flag: &str) -> CliError {
+        match error {
+            ModelError::Field { given, accepted, .. } => CliError::flag(flag, given, &accepted),
+            other => CliError::Model(other),
+        }
+    }
+
     /// A file that can't be opened, read or written.
     pub(crate) fn io(
         operation: &'static str,

@@ -42,7 +42,10 @@ fn receiver(record: &Record) -> &Receiver {
 #[track_caller]
 fn bound_holds(record: &Record, true_ns: &[i64], grain_ns: f64) {
     let delay = receiver(record).one_way_delay.as_ref().unwrap();
-    assert_eq!(delay.count, true_ns.len() as u64);
+    // On a busy host the first packets may come before their receiver knows how the clocks are related.
+    let count = delay.count as usize;
+    assert!((1..=true_ns.len()).contains(&count) && count >= true_ns.len() / 2, "{count}");
+    let true_ns = &true_ns[true_ns.len() - count..];
     let error = delay.error_seconds.unwrap();
     let mean = true_ns.iter().sum::<i64>() as f64 / true_ns.len() as f64;
     for (name, measured, truly_ns) in [
@@ -126,7 +129,9 @@ fn an_asymmetric_path_stays_within_the_bound() {
     let shape = "qdisc add dev eth0 root tbf rate 8mbit burst 3kb latency 1s";
     bench.tool("a", "tc", &shape.split(' ').collect::<Vec<_>>());
     // Without probes it also shows that a test needs no relation of the clocks to begin.
-    let bulk = ["-t", "5", "-w", "64K", "-C", "cubic", "--no-latency", "--json"];
+    // It is killed when the test has been measured: on a busy host that may take long. A quarter of a second is queued, so that
+    // the queue does not run empty while such a host keeps the transfer waiting.
+    let bulk = ["-t", "60", "-w", "256K", "-C", "cubic", "--no-latency", "--json"];
     let bulk = Running::start(bench.test_command(&bulk));
     until("a queue stands", || {
         let text = bench.tool("a", "tc", &["-s", "-j", "qdisc", "show", "dev", "eth0"]);
@@ -327,7 +332,7 @@ fn with_services(
     let [there, here] = ["server", "client"].map(|n| directory.join(n));
     let (near, far) = (InjectedClock::new(), InjectedClock::new());
     far.set_monotonic_offset_ns(AHEAD * 1_000_000_000);
-    let bound = TimeBound { service: TimeService::Chrony, error_ns, growth_ppb: 50 };
+    let bound = TimeBound { service: TimeService::Chrony, error_ns, growth_ppb: 1 };
     near.set_time_bound(Some(bound));
     far.set_time_bound(Some(TimeBound { service: TimeService::NtpKernel, ..bound }));
     far.step_realtime_ns(lie_ns);
@@ -352,13 +357,15 @@ fn the_ends_own_time_services_bound_the_delay_when_they_are_tighter() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
+    // Far below half a round trip over loopback, also where that takes 2 µs.
+    const BOUND_NS: u64 = 50;
     for direction in [Direction::Forward, Direction::Reverse] {
-        let (record, delays) = with_services(directory.path(), 500, 0, direction);
+        let (record, delays) = with_services(directory.path(), BOUND_NS, 0, direction);
         let clock = record.clock.as_ref().unwrap();
         assert_eq!(clock.method, "ntp");
         assert_eq!(clock.source.as_deref(), Some("chrony and ntp-kernel"), "{clock:?}");
         // The two bounds, what they grew by, and the readings of four clocks.
-        assert!(clock.error_seconds >= 1e-6, "{clock:?}");
+        assert!(clock.error_seconds >= 2e-9 * BOUND_NS as f64, "{clock:?}");
         assert!(clock.error_seconds < clock.min_round_trip_seconds.unwrap() / 2.0, "{clock:?}");
         assert!((clock.offset_seconds - AHEAD as f64).abs() <= clock.error_seconds, "{clock:?}");
         bound_holds(&record, &delays, 0.0);

@@ -10,6 +10,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use weir_net::namespace::ChildSetup;
 
 const NOBODY: u32 = 65_534;
 
@@ -65,6 +66,7 @@ impl User {
         let mut command = Command::new(&self.program);
         command.arg("lab").args(args).env("WEIR_RUNTIME_DIR", self.runtime());
         command.stdin(Stdio::null());
+        ChildSetup::new().default_signals().apply(&mut command).unwrap();
         if let Some(id) = self.id {
             // A PATH through directories closed to this user turns "not found" into "not permitted".
             command.uid(id).gid(id).env("PATH", "/usr/local/bin:/usr/bin:/bin");

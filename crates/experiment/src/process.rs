@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use weir_net::namespace::{Process, process_start_time, signal_group};
 
 /// How long a program may take to begin.
-pub(crate) const BEGIN: Duration = Duration::from_secs(5);
+pub(crate) const BEGIN: Duration = Duration::from_secs(20);
 /// Longest text of a record, and longest line of a stream of them.
 pub(crate) const MOST_RECORD_BYTES: u64 = 512 << 20;
 /// What is kept of a program's remarks.

@@ -89,7 +89,7 @@ impl Bench {
     }
 
     fn run(&self, text: &str, journal: Journal) -> Ended {
-        self.run_with(text, journal, false, &|| false, &|_| Ok(Plan::default()))
+        self.run_with(text, journal, false, &|| false, &|_| Ok(one()))
     }
 
     fn run_with(
@@ -119,6 +119,11 @@ impl Bench {
         };
         scenario::run(&parsed(text), &options, journal).unwrap()
     }
+}
+
+/// A plan of one connection.
+fn one() -> Plan {
+    Plan { connections: vec![Connection::default()], ..Plan::default() }
 }
 
 fn parsed(text: &str) -> Scenario {
@@ -158,7 +163,7 @@ fn an_experiment_that_was_stopped_is_not_passed() {
     let begun = Instant::now();
     let stopped = move || begun.elapsed() > Duration::from_millis(200);
     let text = "[[step]]\nwait = { time = 1000 }\n[[step]]\ncommand = { run = [\"false\"] }\n";
-    let ended = bench.run_with(text, Journal::default(), false, &stopped, &|_| Ok(Plan::default()));
+    let ended = bench.run_with(text, Journal::default(), false, &stopped, &|_| Ok(one()));
     let ended = ended.experiment;
     assert_eq!((ended.outcome, ended.status), (Outcome::Inconclusive, Status::Interrupted));
 }
@@ -263,7 +268,7 @@ fn a_panic_beside_others_is_an_internal_error() {
         if is_boom && asked.fetch_add(1, Ordering::Relaxed) > 0 {
             panic!("boom");
         }
-        Ok(Plan::default())
+        Ok(one())
     };
     let text = format!(
         "{HOST}[[step]]\nname = \"both\"\nparallel = [{{ name = \"a\", test = {{}} }}, {{ name = \"b\", test = {{ args = \"boom\" }} }}]\n\
@@ -302,15 +307,14 @@ fn what_is_not_on_the_virtual_clock_is_no_failure() {
 #[test]
 fn the_files_of_a_scenario_are_known_by_what_is_in_them() {
     let bench = Bench::new();
-    let plan = Plan { connections: vec![Connection::default()], ..Plan::default() };
+    let plan = one();
     let plan = serde_json::to_string(&plan).unwrap();
     std::fs::write(bench.path("plan.json"), &plan).unwrap();
     std::fs::write(bench.path("k"), "key").unwrap();
     let text =
         format!("{HOST}key_file = \"k\"\n[[step]]\ntest = {{ plan_file = \"plan.json\" }}\n");
     let files = Files::new(bench.dir.path());
-    let of =
-        |files: &Files| scenario::files(&parsed(&text), files, &|_| Ok(Plan::default())).unwrap();
+    let of = |files: &Files| scenario::files(&parsed(&text), files, &|_| Ok(one())).unwrap();
     let before = of(&files);
     assert_eq!(before.keys().collect::<Vec<_>>(), ["k", "plan.json"]);
     // SHA-256 of "key".
@@ -383,7 +387,7 @@ fn a_swept_emulator_is_left_as_it_was() {
         }
         is_over.load(Ordering::Relaxed)
     };
-    let words = |_: &[String]| Ok(Plan::default());
+    let words = |_: &[String]| Ok(one());
     let ended = bench.run_with(&text, Journal::default(), false, &is_stopped, &words);
     assert_eq!(ended.experiment.outcome, Outcome::Done, "{:?}", ended.experiment.steps);
     assert!(is_swept.load(Ordering::Relaxed));

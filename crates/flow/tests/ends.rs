@@ -103,10 +103,8 @@ fn slots_due_before_the_end_are_missed_but_not_those_beyond_a_limit() {
 }
 
 #[test]
-fn limits_of_packets_and_bytes_bind_together() {
-    for (packets, bytes, most) in
-        [(Some(7), None, 7), (None, Some(650), 7), (Some(3), Some(650), 3), (Some(9), Some(601), 7)]
-    {
+fn limits_of_packets_and_of_bytes_bind() {
+    for (packets, bytes, most) in [(Some(7), None, 7), (None, Some(650), 7), (None, Some(601), 7)] {
         let mut s = sending("0", false, |c| {
             c.packets = packets;
             c.bytes = bytes.map(ByteSize);
@@ -185,7 +183,7 @@ fn a_sender_reports_what_the_network_took() {
     assert_eq!(s.report("gso", None).seconds, 14.0 * f64::from(message) / 1e3);
     assert_eq!(sending("0", false, |_| {}).report("send", None).queue_full, None);
     // One that reached its limit before its end took no longer than that.
-    let mut s = sending("0", false, |c| (c.packets, c.duration) = (Some(2), Some(Span(SECOND))));
+    let mut s = sending("0", false, |c| c.packets = Some(2));
     s.sent(1, 1, 10 * SECOND);
     s.sent(1, 1, 10 * SECOND + 3 * MS);
     assert_eq!(s.report("send", None).seconds, 3e-3);

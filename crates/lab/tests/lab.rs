@@ -8,7 +8,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use weir_lab::{Error, ErrorClass, Lab, LabSpec, Topology};
-use weir_net::namespace::{LinkControl, effective_user_id};
+use weir_net::namespace::{ChildSetup, LinkControl, effective_user_id};
 
 /// A lab, or `None` after saying why the test is skipped; with CI set, root that cannot make one fails.
 fn lab(test: &str, spec: &LabSpec) -> Option<Lab> {
@@ -139,6 +139,7 @@ fn dropping_a_lab_leaves_nothing() {
     };
     assert!(has_cable());
     let mut command = lab.command("b", "sleep").unwrap();
+    ChildSetup::new().default_signals().apply(&mut command).unwrap();
     let mut inside = command.arg("60").stdout(Stdio::null()).spawn().unwrap();
     drop(command); // it could start another, so it keeps the namespace
     drop(lab);

@@ -1,26 +1,109 @@
 //! Names that others give and that become a word of a command line: what could be read as anything but a name is refused
 //! long before.
 
+use std::net::{IpAddr, Ipv6Addr};
+
+use crate::ModelError;
+
 /// Words that `weir impair` would take for a verb where it looks for an interface.
 const VERBS: [&str; 9] = ["exec", "set", "show", "start", "stop", "log", "stats", "save", "help"];
 
-/// Whether the kernel takes this for an interface's name (`dev_valid_name`: 1 to 15 bytes, no `/`, no `:`, no white space, not
-/// `.` nor `..`), and no command line takes it for a flag or a verb.
+/// Whether the kernel accepts this as an interface name (`dev_valid_name`): 1 to 15 bytes, no `/`, no `:`, no white space, not
+/// `.` nor `..`.
 #[must_use]
-pub fn is_interface(name: &str) -> bool {
+pub fn is_device(name: &str) -> bool {
     let wrong = |c: char| matches!(c, '/' | ':') || c.is_whitespace() || c.is_control();
-    (1..=15).contains(&name.len())
-        && !name.starts_with('-')
-        && !matches!(name, "." | "..")
-        && !VERBS.contains(&name)
-        && !name.contains(wrong)
+    (1..=15).contains(&name.len()) && !matches!(name, "." | "..") && !name.contains(wrong)
 }
 
-/// Whether this may be a host: a name or an address, with or without its port and zone. A flag or a path is none.
+/// Whether this is an interface name ([`is_device`]) that no command line takes for a flag or a verb.
+#[must_use]
+pub fn is_interface(name: &str) -> bool {
+    is_device(name) && !name.starts_with('-') && !VERBS.contains(&name)
+}
+
+/// Whether this is a host as [`Host::parse`] reads it.
 #[must_use]
 pub fn is_host(text: &str) -> bool {
-    let right = |c: char| c.is_alphanumeric() || ".:%[]-_".contains(c);
-    (1..=300).contains(&text.len()) && !text.starts_with('-') && text.chars().all(right)
+    Host::parse(text).is_ok()
+}
+
+/// A host as people write it: a name or an address, with or without a port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Host {
+    /// A name, an IPv4 address, or an IPv6 address without brackets and with its zone.
+    pub name: String,
+    /// The port, if it was written with the host; never 0.
+    pub port: Option<u16>,
+}
+
+/// The forms of a [`Host`].
+pub const HOST_FORMS: &str =
+    "NAME, ADDRESS, NAME:PORT, [V6ADDRESS]:PORT or V6ADDRESS%INTERFACE, the port 1 to 65535";
+
+impl Host {
+    /// Reads `host`, `host:port`, `[v6]`, `[v6]:port` and `v6`, each IPv6 form with or without `%zone`.
+    ///
+    /// # Errors
+    /// [`ModelError::Field`] with the field `host`, the text with what is wrong with it, and the accepted forms.
+    pub fn parse(text: &str) -> Result<Host, ModelError> {
+        let refuse = |why: &str| ModelError::Field {
+            field: "host".into(),
+            given: format!("'{text}' ({why})"),
+            accepted: HOST_FORMS.into(),
+        };
+        let port = |digits: &str| {
+            digits
+                .parse::<u16>()
+                .ok()
+                .filter(|p| *p > 0 && digits.bytes().all(|b| b.is_ascii_digit()))
+                .ok_or_else(|| refuse("the port is not 1 to 65535"))
+        };
+        if let Some(rest) = text.strip_prefix('[') {
+            let (inner, after) = rest.split_once(']').ok_or_else(|| refuse("no ']'"))?;
+            if !is_ipv6(inner) {
+                return Err(refuse("no IPv6 address between the brackets"));
+            }
+            let port = match after.strip_prefix(':') {
+                Some(digits) => Some(port(digits)?),
+                None if after.is_empty() => None,
+                None => return Err(refuse("only :PORT may follow ']'")),
+            };
+            return Ok(Host { name: inner.into(), port });
+        }
+        if is_ipv6(text) {
+            return Ok(Host { name: text.into(), port: None });
+        }
+        let (name, port) = match text.split_once(':') {
+            Some((name, digits)) if !digits.contains(':') => (name, Some(port(digits)?)),
+            Some(_) => return Err(refuse("no IPv6 address")),
+            None => (text, None),
+        };
+        if name.is_empty() || name.len() > 253 {
+            return Err(refuse("a name has 1 to 253 characters"));
+        }
+        if name.starts_with('-')
+            || !name.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '-' | '_'))
+        {
+            return Err(refuse("not a host name"));
+        }
+        Ok(Host { name: name.into(), port })
+    }
+
+    /// The address, where the host is one rather than a name; the zone is left out.
+    #[must_use]
+    pub fn address(&self) -> Option<IpAddr> {
+        self.name.split('%').next().and_then(|bare| bare.parse().ok())
+    }
+}
+
+/// Whether this is an IPv6 address, with or without its zone.
+fn is_ipv6(text: &str) -> bool {
+    let (address, zone) = match text.split_once('%') {
+        Some((address, zone)) => (address, Some(zone)),
+        None => (text, None),
+    };
+    address.parse::<Ipv6Addr>().is_ok() && zone.is_none_or(is_device)
 }
 
 /// Whether this is a name of a variable: letters, digits, `-` and `_`, at most 64.
@@ -53,5 +136,50 @@ mod tests {
         assert!(
             is_variable("a-b_C9") && !is_variable("x ") && !is_variable("") && !is_variable("a.b")
         );
+    }
+
+    #[test]
+    fn every_form_of_a_host() {
+        for (text, host, port) in [
+            ("localhost", "localhost", None),
+            ("192.0.2.1", "192.0.2.1", None),
+            ("192.0.2.1:5000", "192.0.2.1", Some(5000)),
+            ("host.example:1", "host.example", Some(1)),
+            ("2001:db8::1", "2001:db8::1", None),
+            ("[2001:db8::1]", "2001:db8::1", None),
+            ("[2001:db8::1]:9000", "2001:db8::1", Some(9000)),
+            ("fe80::1%eth0", "fe80::1%eth0", None),
+            ("[fe80::1%eth0]:9000", "fe80::1%eth0", Some(9000)),
+            ("::1", "::1", None),
+        ] {
+            let parsed = Host::parse(text).unwrap();
+            assert_eq!((parsed.name.as_str(), parsed.port), (host, port), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_refused_host_is_named() {
+        for bad in [
+            "",
+            ":9347",
+            "host:0",
+            "host:65536",
+            "host:",
+            "host:+1",
+            "[::1",
+            "[host]:1",
+            "[::1]x",
+            "1:2:3",
+            "fe80::1%",
+            "ho st",
+            "a/b",
+            "-x",
+            "http://host",
+        ] {
+            let error = Host::parse(bad).unwrap_err();
+            let ModelError::Field { field, given, .. } = error else { panic!("{bad}: {error}") };
+            assert_eq!(field, "host");
+            assert!(given.starts_with(&format!("'{bad}'")), "{bad}: {given}");
+        }
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! A plan is checked before anything starts: every refusal names the field, what was given and what is accepted.
 
+mod check;
 mod choices;
 
 use std::net::IpAddr;
@@ -42,10 +43,10 @@ pub struct Connection {
     /// Payload bytes of a datagram (0 to 65 507, or 65 527 over IPv6), or bytes of a write to a stream (1 to 16 M). Absent: the largest datagram without fragmentation; for a stream 512K, or less when it is paced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payload: Option<ByteSize>,
-    /// Rate of this connection: payload bit/s or packets/s; `0` is unlimited. Absent: unlimited for TCP, 1M for UDP.
+    /// Rate of this connection: payload bit/s or packets/s; `0` is unlimited. Absent: unlimited for TCP, 1M for UDP, 1000pps for empty datagrams.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<SendRate>,
-    /// Length of sending. Absent and no other limit: 10 s; `0` until stopped.
+    /// Length of sending; `0` until stopped. At most one of `duration`, `bytes` and `packets`; with none of them 10 s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration: Option<Span>,
     /// Stop after this many payload bytes.
@@ -86,7 +87,7 @@ pub struct Connection {
     /// The whole TOS or traffic-class byte.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tos: Option<u8>,
-    /// IPv6 flow label, 20 bits.
+    /// IPv6 flow label, 20 bits; with `family = "ipv6"` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flow_label: Option<u32>,
     /// Time to live or hop limit, 1 to 255.
@@ -104,7 +105,7 @@ pub struct Connection {
     /// The kernel paces as well (SO_MAX_PACING_RATE), bit/s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel_pacing: Option<BitRate>,
-    /// Source port on the side that runs `weir test`; flows of a `count` use the following ports.
+    /// Source port on the side that runs `weir test`; flows of a `count` use the following ports, up to 65535.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_port: Option<u16>,
 }
@@ -163,7 +164,7 @@ pub struct Plan {
     /// A title, printed with the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// The answering side: a name or address. A command line's HOST wins.
+    /// The server: a name or address, with or without its port. A command line's HOST replaces it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
     /// Its port.
@@ -175,7 +176,7 @@ pub struct Plan {
     /// Local address to bind to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bind: Option<IpAddr>,
-    /// Local interface to bind to.
+    /// Local interface to bind to: 1 to 15 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
     /// Length of a reporting interval, 10 ms to 1 h; `0` for none.
@@ -196,7 +197,7 @@ pub struct Plan {
     /// Round trips measured beside the test, idle before and loaded during it.
     #[serde(default = "yes")]
     pub latency: bool,
-    /// Nominal rate of the link, for link usage.
+    /// Nominal rate of the link, for link usage: above 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nominal: Option<BitRate>,
     /// The connections.
@@ -285,53 +286,6 @@ impl Plan {
         })
     }
 
-    /// Checks everything that can be known without a socket.
-    ///
-    /// # Errors
-    /// [`ModelError::Field`] naming the first field that can't be run.
-    pub fn check(&self) -> Result<(), ModelError> {
-        let refuse = |field: &str, given: String, accepted: &str| {
-            Err(ModelError::Field { field: field.into(), given, accepted: accepted.into() })
-        };
-        if self.schema != PLAN_SCHEMA {
-            return refuse("schema", self.schema.clone(), PLAN_SCHEMA);
-        }
-        if self.port == 0 {
-            return refuse("port", "0".into(), "1 to 65535");
-        }
-        if self.interval.0 != 0 && !(10_000_000..=3_600_000_000_000).contains(&self.interval.0) {
-            return refuse("interval", self.interval.to_string(), "0 (none) or 10ms to 1h");
-        }
-        if self.omit.0 > 3_600_000_000_000 {
-            return refuse("omit", self.omit.to_string(), "0 to 1h");
-        }
-        if let Some(t) = self.loss_threshold
-            && !(1_000_000..=600_000_000_000).contains(&t.0)
-        {
-            return refuse("loss_threshold", t.to_string(), "1ms to 10m");
-        }
-        if self.connections.is_empty() {
-            return refuse("connection", "none".into(), "at least one [[connection]]");
-        }
-        let mut flows = 0u64;
-        let mut names = std::collections::HashSet::new();
-        for (i, c) in self.connections.iter().enumerate() {
-            c.check(&format!("connection[{i}]"), self.family)?;
-            flows += u64::from(c.count);
-            if !c.name.is_empty() && !names.insert(&c.name) {
-                return refuse(
-                    &format!("connection[{i}].name"),
-                    c.name.clone(),
-                    "a name used once",
-                );
-            }
-        }
-        if flows > MAX_FLOWS {
-            return refuse("connection", format!("{flows} flows"), "at most 100000 flows in all");
-        }
-        Ok(())
-    }
-
     /// The flows of this plan over `family`, with every default resolved; ids count from 1.
     ///
     /// `path_mtu_bytes` sizes default datagrams so that they are not fragmented (1472 B at 1500 over IPv4).
@@ -362,12 +316,7 @@ impl Plan {
                         || default_payload(c.transport, c.rate, family, path_mtu_bytes),
                         |p| p.0,
                     ),
-                    rate: c.rate.unwrap_or(match c.transport {
-                        Transport::Tcp => SendRate::UNLIMITED,
-                        Transport::Udp => {
-                            SendRate { limit: RateLimit::Bits(BitRate(1_000_000)), burst: 1 }
-                        }
-                    }),
+                    rate: c.rate.unwrap_or(default_rate(c.transport, c.payload)),
                     duration_ns: match c.duration {
                         Some(Span(0)) => None,
                         Some(d) => Some(d.0),
@@ -379,6 +328,18 @@ impl Plan {
             }
         }
         out
+    }
+}
+
+/// The rate used when a plan names none.
+fn default_rate(transport: Transport, payload: Option<ByteSize>) -> SendRate {
+    match (transport, payload) {
+        (Transport::Tcp, _) => SendRate::UNLIMITED,
+        // No bit rate can pace empty datagrams.
+        (Transport::Udp, Some(ByteSize(0))) => {
+            SendRate { limit: RateLimit::Packets(1000.0), burst: 1 }
+        }
+        (Transport::Udp, _) => SendRate { limit: RateLimit::Bits(BitRate(1_000_000)), burst: 1 },
     }
 }
 
@@ -400,109 +361,6 @@ fn default_payload(transport: Transport, rate: Option<SendRate>, family: Family,
             // Loopback's 65 536 would give a datagram that no other path carries; stay at what Ethernet does.
             u64::from(mtu.clamp(576, 9000)) - headers
         }
-    }
-}
-
-impl Connection {
-    /// Checks one connection; `at` is its path in the document.
-    fn check(&self, at: &str, family: Option<Family>) -> Result<(), ModelError> {
-        let refuse = |field: &str, given: String, accepted: &str| {
-            Err(ModelError::Field {
-                field: format!("{at}.{field}"),
-                given,
-                accepted: accepted.into(),
-            })
-        };
-        if self.name.len() > 64 || self.name.chars().any(char::is_control) {
-            return refuse("name", format!("{:?}", self.name), "up to 64 printable characters");
-        }
-        if !(1..=100_000).contains(&self.count) {
-            return refuse("count", self.count.to_string(), "1 to 100000");
-        }
-        if let Some(p) = self.payload {
-            match self.transport {
-                Transport::Udp => {
-                    let most = if family == Some(Family::Ipv6) {
-                        MAX_UDP_PAYLOAD_V6
-                    } else {
-                        MAX_UDP_PAYLOAD_V4
-                    };
-                    if p.0 > most {
-                        return refuse(
-                            "payload",
-                            p.0.to_string(),
-                            &format!("0 to {most} bytes for UDP"),
-                        );
-                    }
-                    if p.0 == 0 && self.rate.is_some_and(|r| matches!(r.limit, RateLimit::Bits(_)))
-                    {
-                        return refuse(
-                            "rate",
-                            "bit/s with an empty payload".into(),
-                            "packets per second (50000pps) or 0",
-                        );
-                    }
-                }
-                Transport::Tcp if !(1..=16 << 20).contains(&p.0) => {
-                    return refuse("payload", p.0.to_string(), "1 to 16M bytes for a write");
-                }
-                Transport::Tcp => {}
-            }
-        }
-        if let Some(m) = self.mss
-            && !(88..=32_767).contains(&m)
-        {
-            return refuse("mss", m.to_string(), "88 to 32767");
-        }
-        if self.mss.is_some() && self.transport != Transport::Tcp {
-            return refuse("mss", "set for udp".into(), "tcp only");
-        }
-        if let Some(w) = self.window
-            && !(1024..=1 << 30).contains(&w.0)
-        {
-            return refuse("window", w.to_string(), "1K to 1G");
-        }
-        if self.flow_label.is_some_and(|l| l >= 1 << 20) {
-            return refuse("flow_label", self.flow_label.unwrap_or(0).to_string(), "0 to 1048575");
-        }
-        if self.ttl == Some(0) {
-            return refuse("ttl", "0".into(), "1 to 255");
-        }
-        if let Some(d) = self.duration
-            && d.0 > 7 * 86_400 * 1_000_000_000
-        {
-            return refuse("duration", d.to_string(), "up to 7 days");
-        }
-        if self.start_after.0 > 7 * 86_400 * 1_000_000_000 {
-            return refuse("start_after", self.start_after.to_string(), "up to 7 days");
-        }
-        if self.packets == Some(0) {
-            return refuse("packets", "0".into(), "at least 1");
-        }
-        if self.bytes == Some(ByteSize(0)) {
-            return refuse("bytes", "0".into(), "at least 1");
-        }
-        if self.bytes.is_some() && self.payload == Some(ByteSize(0)) {
-            return refuse("bytes", "set with an empty payload".into(), "packets or duration");
-        }
-        if let Some(c) = &self.congestion
-            && (c.is_empty()
-                || c.len() > 15
-                || !c.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-'))
-        {
-            return refuse("congestion", c.clone(), "a kernel name such as cubic, reno, bbr");
-        }
-        if self.verify && self.discard {
-            return refuse(
-                "verify",
-                "true".into(),
-                "a receiver that reads what it verifies: without discard (--skip-rx-copy)",
-            );
-        }
-        if self.client_port == Some(0) {
-            return refuse("client_port", "0".into(), "1 to 65535");
-        }
-        Ok(())
     }
 }
 

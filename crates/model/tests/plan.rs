@@ -1,7 +1,9 @@
 //! A plan at its limits: the last value that is accepted, the first that is refused, and the field named.
 #![allow(clippy::unwrap_used)]
 
+use weir_model::ModelError;
 use weir_model::content::Content;
+use weir_model::experiment::Scenario;
 use weir_model::plan::{CatchUp, Connection, Family, FlowSpec, MAX_FLOWS, Plan, Transport};
 use weir_model::record::{DirectionTotal, Record, Totals};
 use weir_model::units::{ByteSize, RateLimit, Seed, Span};
@@ -110,8 +112,17 @@ fn options_of_a_connection() {
     for (window, ok) in [(1023, false), (1024, true), (1 << 30, true), ((1 << 30) + 1, false)] {
         assert_eq!(connection(|c| c.window = Some(ByteSize(window))).is_empty(), ok, "{window}");
     }
-    assert_eq!(connection(|c| c.flow_label = Some((1 << 20) - 1)), "");
-    assert_eq!(connection(|c| c.flow_label = Some(1 << 20)), "flow_label");
+    let label = |family, label| {
+        refused(|p| {
+            p.family = family;
+            p.connections[0].flow_label = Some(label);
+        })
+    };
+    let six = Some(Family::Ipv6);
+    assert_eq!(label(six, (1 << 20) - 1), "");
+    for (family, value) in [(six, 1 << 20), (None, 1), (Some(Family::Ipv4), 1)] {
+        assert_eq!(label(family, value), "connection[0].flow_label", "{family:?}");
+    }
     assert_eq!(
         (connection(|c| c.ttl = Some(0)), connection(|c| c.ttl = Some(1))),
         ("ttl".into(), "".into())
@@ -128,6 +139,8 @@ fn options_of_a_connection() {
     };
     assert_eq!(udp(empty), "bytes");
     assert_eq!(connection(|c| c.client_port = Some(0)), "client_port");
+    let ports = |first, count| connection(|c| (c.client_port, c.count) = (Some(first), count));
+    assert_eq!((ports(65_534, 2), ports(65_535, 2)), ("".into(), "client_port".into()));
     for (name, ok) in [
         ("bbr", true),
         ("a_b-c9", true),
@@ -179,6 +192,10 @@ fn flows_have_every_default_resolved() {
     assert_eq!(of(|c| c.bytes = Some(ByteSize(1))).duration_ns, None);
     assert_eq!(of(|_| {}).rate.limit, RateLimit::Unlimited);
     assert_eq!(of(|c| c.transport = Transport::Udp).rate, "1M".parse().unwrap());
+    let empty = |c: &mut Connection| {
+        (c.transport, c.payload) = (Transport::Udp, Some(ByteSize(0)));
+    };
+    assert_eq!(of(empty).rate, "1000pps".parse().unwrap());
     let payload = |rate: &str| {
         let c = Connection { rate: Some(rate.parse().unwrap()), ..Connection::default() };
         flows(vec![c], 1500)[0].payload_bytes
@@ -256,4 +273,40 @@ fn a_direction_has_its_own_total() {
     let sent = |d| r.direction(d).unwrap().sender.as_ref().unwrap().packets;
     assert_eq!((sent(Direction::Forward), sent(Direction::Reverse)), (1, 2));
     assert_eq!(Record::default().direction(Direction::Forward), None);
+}
+
+/// `refused_plans.json`: what no plan may hold, by the arguments and by the document that say so. Here the document, alone and in
+/// a scenario; the tests of the command line and of the API walk the same table.
+#[test]
+fn every_refused_plan_names_field_given_and_accepted() {
+    let table: Vec<serde_json::Value> =
+        serde_json::from_str(include_str!("refused_plans.json")).unwrap();
+    for row in &table {
+        let field = row["field"].as_str().unwrap();
+        let mut plan = row["plan"].clone();
+        plan["schema"] = "weir.plan/1".into();
+        let Err(ModelError::Field { field: refused, given, accepted }) =
+            Plan::parse(&plan.to_string())
+        else {
+            panic!("not refused by its field: {row}")
+        };
+        assert_eq!(refused, field, "{row}");
+        assert!(!given.is_empty() && !accepted.is_empty(), "{row}");
+        let toml = toml::to_string(&plan).unwrap();
+        let whole = ModelError::Field { field: refused, given, accepted };
+        assert_eq!(Plan::parse(&toml), Err(whole.clone()), "{toml}");
+
+        let scenario = serde_json::json!({
+            "schema": "weir.scenario/1",
+            "name": "s",
+            "host": { "b": { "address": "192.0.2.1" } },
+            "step": [{ "test": { "plan": plan } }],
+        });
+        let parsed =
+            Scenario::parse(&scenario.to_string(), false, &Default::default(), &Default::default());
+        let Err(ModelError::Field { field: inside, .. }) = parsed else {
+            panic!("not refused in a scenario: {row}")
+        };
+        assert_eq!(inside, format!("step[0].test.plan: {field}"), "{row}");
+    }
 }

@@ -121,7 +121,7 @@ fn an_unknown_parameter_is_told_with_the_nearest_short_name() {
     )
     .unwrap();
     let said = |name: &str| {
-        weir_model::experiment::set_parameter(&plan, name, "64").unwrap_err().to_string()
+        weir_model::experiment::set_parameters(&plan, [(name, "64")]).unwrap_err().to_string()
     };
     assert!(said("sise").contains("(did you mean size?)"), "{}", said("sise"));
     assert!(!said("qqqqqq").contains("did you mean"), "{}", said("qqqqqq"));

@@ -10,8 +10,8 @@ use crate::reference::TimeBound;
 use crate::sys;
 
 pub use crate::sys::clock::{
-    boot_id, clocksource, local_zone, monotonic_resolution_ns, process_cpu, set_timer_slack,
-    thread_cpu_ns, time_namespace,
+    boot_id, children_cpu, clocksource, local_zone, monotonic_resolution_ns, process_cpu,
+    set_timer_slack, thread_cpu_ns, time_namespace,
 };
 
 /// The local time zone at some moment.

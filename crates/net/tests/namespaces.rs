@@ -288,7 +288,8 @@ fn processes_inside_are_ended_even_stubborn_ones() {
     let start = |script: &str| {
         let mut command = Command::new("sh");
         command.args(["-c", script]).stdout(Stdio::piped());
-        ChildSetup::new().namespace(&parts.namespace).apply(&mut command).unwrap();
+        let setup = ChildSetup::new().namespace(&parts.namespace).default_signals();
+        setup.apply(&mut command).unwrap();
         let mut child = command.spawn().unwrap();
         // The shell has set its trap when it writes.
         let mut byte = [0];
@@ -358,4 +359,30 @@ fn a_child_sees_another_file_and_nobody_else_does() {
     let (text, errno) = seen(c"/etc/weir-no-such", "/etc/hostname");
     assert_eq!(errno, Some(libc::ENOENT));
     assert_eq!(text.lines().next().unwrap().as_bytes(), before.trim_ascii_end());
+}
+
+#[test]
+fn a_child_gets_the_default_signals_where_they_are_ignored() {
+    const NAME: &str = "a_child_gets_the_default_signals_where_they_are_ignored";
+    // SIGHUP, SIGINT, SIGQUIT and SIGTERM in the mask of proc_pid_status(5).
+    const FOUR: u64 = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14;
+    let ignored = |setup: ChildSetup| {
+        let mut command = Command::new("sed");
+        command.args(["-n", "s/^SigIgn:[[:space:]]*//p", "/proc/self/status"]);
+        setup.apply(&mut command).unwrap();
+        let text = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        u64::from_str_radix(text.trim(), 16).unwrap() & FOUR
+    };
+    if is_copy() {
+        assert_eq!(ignored(ChildSetup::new()), FOUR);
+        assert_eq!(ignored(ChildSetup::new().default_signals()), 0);
+        return;
+    }
+    let mut copy = Command::new("sh");
+    copy.args(["-c", "trap '' HUP INT QUIT TERM; exec \"$0\" \"$@\""]);
+    let own = again(NAME);
+    copy.arg(own.get_program()).args(own.get_args());
+    copy.envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let ended = copy.output().unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
 }

@@ -267,7 +267,7 @@ fn dedicated_ports_carry_options_before_the_handshake() {
     // The kernel doubles what was asked for.
     assert_eq!(flow.receiver.as_ref().unwrap().buffer_bytes, Some(16_384));
     let mut u = connection(Transport::Udp);
-    u.packets = Some(50);
+    (u.packets, u.duration) = (Some(50), None);
     u.payload = Some(ByteSize(100));
     let mut p = plan(vec![u]);
     p.data_ports = DataPorts::Dedicated;

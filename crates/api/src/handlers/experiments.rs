@@ -10,7 +10,7 @@ use weir_model::experiment::{HostSpec, Variables};
 use weir_report::page;
 
 use super::runs::{data_of, figure_fits, rendered};
-use super::tests::{key_file, right_host};
+use super::tests::{key_file, right_host, set_host};
 use super::{Answer, Json200, answer, heavy, short, short_list};
 use crate::app::Shared;
 use crate::clock;
@@ -196,9 +196,8 @@ fn prepare(
 
 pub(crate) async fn sweep(
     State(app): State<Shared>,
-    Json(request): Json<SweepRequest>,
+    Json(mut request): Json<SweepRequest>,
 ) -> Result<Response, Problem> {
-    request.plan.check().map_err(|e| Problem::of_model("/plan", &e))?;
     let host = request.host.clone().or_else(|| request.plan.host.clone());
     let host = match (host, request.lab) {
         (Some(host), false) => Some(right_host("/host", &host)?),
@@ -208,6 +207,10 @@ pub(crate) async fn sweep(
             return Err(Problem::field("/host", "nothing", "who answers, or a lab"));
         }
     };
+    if let Some(host) = &host {
+        set_host(&mut request.plan, host);
+    }
+    request.plan.check().map_err(|e| Problem::of_model("/plan", &e))?;
     if request.over.is_empty() || request.over.len() > 16 {
         let given = format!("{} axes", request.over.len());
         return Err(Problem::field("/over", given, "1 to 16"));

@@ -7,6 +7,8 @@ use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use weir_model::json::to_line;
+use weir_model::names::{HOST_FORMS, Host};
+use weir_model::plan::Plan;
 use weir_model::record::Record;
 use weir_net::trust::{Origin, leads_astray, trusted};
 
@@ -31,17 +33,20 @@ pub(crate) async fn start(
     JsonText(mut request, text): JsonText<TestRequest>,
 ) -> Result<Response, Problem> {
     seeds::draw(&mut request.plan.seed, seeds::part(&text, "plan"))?;
+    let (field, host) = match (request.host, request.plan.host.take()) {
+        (Some(host), _) => ("/host", host),
+        (None, Some(host)) => ("/plan/host", host),
+        (None, None) => return Err(Problem::field("/host", "nothing", HOST_FORMS)),
+    };
+    let host = right_host(field, &host)?;
+    set_host(&mut request.plan, &host);
     request.plan.check().map_err(|e| Problem::of_model("/plan", &e))?;
-    let host = request.host.or_else(|| request.plan.host.clone());
-    let host = host.ok_or_else(|| {
-        Problem::field("/host", "nothing", "who answers: a name, an address, NAME:PORT")
-    })?;
     let from = match request.from.as_deref() {
         Some(from) => Some(lab_node(&app, "/from", from).await?),
         None => None,
     };
     let wanted = supervise::Wanted {
-        host: right_host("/host", &host)?,
+        host,
         key_file: key_file(&app.config.keys, request.key_name.as_deref())?,
         from,
         tags: right_tags("/tags", request.tags)?,
@@ -55,19 +60,15 @@ pub(crate) async fn start(
 /// A host that may be handed on, or the field that is refused.
 pub(crate) fn right_host(field: &str, host: &str) -> Result<String, Problem> {
     let host = host.trim();
-    let accepted = "NAME, ADDRESS, NAME:PORT or [V6ADDRESS]:PORT, the port 1 to 65535";
-    let refuse = || Problem::field(field, host, accepted);
-    if port_of(host).is_some_and(|port| !port.parse::<u16>().is_ok_and(|port| port > 0)) {
-        return Err(refuse());
-    }
-    supervise::host(host).map(Into::into).map_err(|_| refuse())
+    let parsed = Host::parse(host).map_err(|_| Problem::field(field, host, HOST_FORMS));
+    parsed.map(|_| host.into())
 }
 
-/// What stands for a port: behind the one colon, or behind the brackets. Several colons without brackets are an address.
-fn port_of(host: &str) -> Option<&str> {
-    match host.strip_prefix('[') {
-        Some(rest) => rest.split_once(']')?.1.strip_prefix(':'),
-        None => host.split_once(':').map(|(_, port)| port).filter(|port| !port.contains(':')),
+/// The request's host in the place of the plan's, as `weir test --plan FILE HOST` has it, so that the plan is checked with it.
+pub(crate) fn set_host(plan: &mut Plan, host: &str) {
+    if let Ok(Host { name, port }) = Host::parse(host) {
+        plan.host = Some(name);
+        plan.port = port.unwrap_or(plan.port);
     }
 }
 

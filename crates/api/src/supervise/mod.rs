@@ -33,7 +33,7 @@ pub(crate) use experiments::{
 };
 pub use launch::{LaunchError, launch};
 pub(crate) use launcher::Launcher;
-pub(crate) use orders::{LabNode, Order, host, socket_name, word};
+pub(crate) use orders::{LabNode, Order, socket_name, word};
 pub(crate) use tests::{Tests, Wanted, connection, start as start_test, stop as stop_test};
 
 /// Most that is kept of what a program of short life prints.

@@ -169,7 +169,7 @@ pub(super) fn interface(text: &str) -> Result<&str, String> {
 }
 
 /// A host: a name or address with a port.
-pub(crate) fn host(text: &str) -> Result<&str, String> {
+pub(super) fn host(text: &str) -> Result<&str, String> {
     if !is_host(text) {
         return Err(format!("{text:?} is no name or address"));
     }

@@ -12,6 +12,7 @@ use weir_experiment::demo::{self, Row, Verdict};
 use weir_model::counted;
 use weir_model::record::Record;
 use weir_report::duration;
+use weir_runs::Place;
 
 use crate::app::{note, style};
 use crate::commands::values;
@@ -23,6 +24,7 @@ use crate::time::since_epoch;
 use crate::{kept, random, signals};
 
 mod clean;
+mod evidence;
 mod paths;
 mod simulated;
 mod summary;
@@ -47,7 +49,8 @@ const FLOOR_ATTEMPTS: u32 = 3;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Exit codes: 0 every row holds, 1 one does not, 4 not permitted, 5 the host was too busy to tell (the row \
-                  was measured three times), 130 interrupted, 143 terminated."
+                  was measured three times), 130 interrupted, 143 terminated.\n\
+                  The evidence of the last 8 failed rows (records, packet logs) is stored in demo-evidence, next to the runs."
 )]
 pub(crate) struct DemoArgs {
     /// Seconds that each test through the emulator sends, 1 to 60
@@ -76,6 +79,23 @@ struct Keeper<'a> {
 }
 
 impl Keeper<'_> {
+    /// Stores what a failed row was judged by: `row` as the summary has it, and the files behind it.
+    fn evidence(&self, name: &str, row: &serde_json::Value, files: Vec<evidence::File>) {
+        if self.is_off {
+            return;
+        }
+        let row = ("row.json", format!("{row:#}\n").into_bytes());
+        let files: Vec<_> = std::iter::once(row).chain(files).collect();
+        let id = self.labels.get("demo").map_or("", String::as_str);
+        let stored = Place::of_this_user().map_err(|e| e.to_string()).and_then(|place| {
+            evidence::store(place.directory(), id, name, &files).map_err(|e| e.to_string())
+        });
+        match stored {
+            Ok(path) => note(&format!("  evidence of {name}: {}", path.display())),
+            Err(e) => note(&format!("warning: the evidence of {name} was not stored: {e}")),
+        }
+    }
+
     fn keep(&mut self, name: &str, record: &Record) {
         if self.is_off {
             return;
@@ -96,6 +116,12 @@ impl Keeper<'_> {
             }
         }
     }
+}
+
+/// A file of evidence with this value.
+fn json_file(name: &'static str, value: &impl serde::Serialize) -> evidence::File {
+    // What can't be written is missing rather than an error: the row's verdict stands without it.
+    (name, serde_json::to_vec_pretty(value).unwrap_or_default())
 }
 
 /// Tells how a row came out, while the next one runs.
@@ -158,6 +184,11 @@ pub(crate) fn run(args: &DemoArgs, words: &[OsString]) -> Result<i32, CliError> 
         if let Ok(record) = &row.outcome {
             keeper.keep(row.case.name, record);
         }
+        if matches!(row.verdict, Verdict::Failed(_)) {
+            let record = row.outcome.as_ref().ok().map(|record| json_file("record.json", record));
+            let files = record.into_iter().collect();
+            keeper.evidence(row.case.name, &summary::clean_row(row), files);
+        }
     };
     let seconds = f64::from(args.time) * CLEAN_SHARE;
     let [until_clean, until] =
@@ -175,6 +206,18 @@ pub(crate) fn run(args: &DemoArgs, words: &[OsString]) -> Result<i32, CliError> 
         told(row.case.name, &row.verdict());
         if let Ok(measured) = &row.outcome {
             keeper.keep(row.case.name, &measured.evidence.record);
+        }
+        if matches!(row.verdict(), Verdict::Failed(_)) {
+            let files = row.outcome.as_ref().map_or_else(
+                |_| vec![],
+                |measured| {
+                    let mut files = measured.logs.clone();
+                    files.push(json_file("record.json", &measured.evidence.record));
+                    files.push(json_file("emulator.json", &measured.emulator));
+                    files
+                },
+            );
+            keeper.evidence(row.case.name, &summary::path_row(&shown(row)), files);
         }
     };
     let rows = match path::on_hosts(program, args.time, floor, until, &is_stopped, &mut show) {

@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
+use weir_model::names::is_device;
 use weir_model::plan::{DataPorts, Switch, Transport};
 use weir_model::threads;
 use weir_model::units::{BitRate, Span};
@@ -154,17 +155,11 @@ impl FromStr for Bind {
                 |_| "expected an address of this host, such as 192.0.2.1, fe80::1%eth0 or %eth0",
             )?),
         };
-        if interface.is_some_and(|i| !is_interface(i)) {
+        if interface.is_some_and(|i| !is_device(i)) {
             return Err("expected an interface name of 1 to 15 characters behind %".into());
         }
         Ok(Bind { address: parsed, interface: interface.map(Into::into) })
     }
-}
-
-/// Whether a name could be an interface's (Linux: up to 15 bytes, no `/`, no white space).
-pub(crate) fn is_interface(name: &str) -> bool {
-    (1..=15).contains(&name.len())
-        && !name.chars().any(|c| c == '/' || c == '%' || c.is_whitespace() || c.is_control())
 }
 
 /// A scheduling class for sending threads.

@@ -150,6 +150,7 @@ impl Bench {
         command.arg("serve").args(words);
         isolate(&mut command, self.directory.path());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        default_signals(&mut command);
         let mut child = command.spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
@@ -222,6 +223,11 @@ fn isolate(command: &mut Command, data: &Path) {
     command.env_remove("WEIR_KEY").env("WEIR_DATA_DIR", data).env("NO_COLOR", "1");
 }
 
+/// A signal that the test sends takes effect also when the tests were started with it ignored, as by `nohup` or behind a `&`.
+pub(crate) fn default_signals(command: &mut Command) {
+    ChildSetup::new().default_signals().apply(command).unwrap();
+}
+
 pub(crate) fn signal(name: &str, child: &Child) {
     let id = child.id().to_string();
     assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
@@ -268,6 +274,7 @@ impl Running {
     pub(crate) fn start(mut command: Command) -> Running {
         let name = command.get_program().to_string_lossy().into_owned();
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        default_signals(&mut command);
         let mut child = command.spawn().unwrap_or_else(|e| panic!("{name}: {e}"));
         let (stdout, stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
         let (stdout, stderr) = (Some(read(stdout)), Some(read(stderr)));

@@ -4,6 +4,7 @@
 
 mod cases;
 mod judge;
+mod load;
 pub mod path;
 mod process;
 
@@ -17,7 +18,8 @@ use weir_model::record::Record;
 use crate::process::Running;
 pub use cases::{Case, Expectation, cases};
 pub use judge::{Figures, Verdict, figures, judge, losses};
-use process::{measure, wait_for_listening};
+use load::Watch;
+use process::{finish, measure, wait_for_listening};
 
 /// How long a test may take beyond its sending time.
 const TEST_GRACE: Duration = Duration::from_secs(20);
@@ -69,14 +71,7 @@ pub fn demo(
 ) -> Result<Vec<Row>, DemoError> {
     let lab = Lab::up(&LabSpec::default())?;
     let host = lab.host("b")?.clone();
-    let mut serve = lab.command("b", &program)?;
-    serve.arg("serve").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut server =
-        Running::new(serve.spawn().map_err(|e| DemoError::Program {
-            what: "weir serve".into(),
-            reason: e.to_string(),
-        })?);
-    wait_for_listening(&mut server)?;
+    let limit = Duration::from_secs_f64(seconds) + TEST_GRACE;
     let mut rows = vec![];
     for case in cases(seconds) {
         if is_stopped() {
@@ -84,17 +79,33 @@ pub fn demo(
         }
         let address = if case.ipv6 { host.ipv6.to_string() } else { host.ipv4.to_string() };
         let once = &mut || -> Result<_, DemoError> {
-            let mut test = lab.command("a", &program)?;
-            test.arg("test").arg(&address).args(&case.arguments).args(["--json", "--no-store"]);
-            let limit = Duration::from_secs_f64(seconds) + TEST_GRACE;
-            let outcome = measure(test, limit, is_stopped)?;
+            let watch = Watch::start();
+            let outcome = told(is_stopped, || {
+                // One for each row: its processor time is this program's once it was waited for.
+                let mut serve = lab.command("b", &program)?;
+                serve.arg("serve").stdin(Stdio::null()).stdout(Stdio::piped());
+                serve.stderr(Stdio::null());
+                let spawned = serve.spawn().map_err(process::failed("weir serve"))?;
+                let mut server = Running::new(spawned);
+                wait_for_listening(&mut server)?;
+                let mut test = lab.command("a", &program)?;
+                test.arg("test").arg(&address).args(&case.arguments);
+                test.args(["--json", "--no-store"]);
+                let outcome = measure(test, limit, is_stopped)?;
+                finish(server);
+                Ok(outcome)
+            })?;
+            let disturbed = watch.disturbance();
             let verdict = match &outcome {
-                Ok(record) => judge(&case, record),
-                Err(reason) => Verdict::Failed(reason.clone()),
+                Ok(record) => judge(&case, record, disturbed.as_deref()),
+                Err(reason) => excused(reason.clone(), disturbed.as_deref()),
             };
             Ok((outcome, verdict))
         };
-        let (outcome, verdict) = tried(once, &|| Instant::now() < until)?;
+        let is_open = |outcome: &Result<_, _>, verdict: &Verdict| {
+            outcome.is_err() || matches!(verdict, Verdict::Undecided(_))
+        };
+        let (outcome, verdict) = tried(once, &is_open, &|| Instant::now() < until)?;
         let row = Row { case, outcome, verdict };
         show(&row);
         rows.push(row);
@@ -102,14 +113,35 @@ pub fn demo(
     Ok(rows)
 }
 
-/// Measures until something is decided, [`ATTEMPTS`] times at most: the last try counts, whatever it gives.
+/// A program that did not do its part is the row's reason, unless all was asked to end.
+fn told<T>(
+    is_stopped: &dyn Fn() -> bool,
+    row: impl FnOnce() -> Result<Result<T, String>, DemoError>,
+) -> Result<Result<T, String>, DemoError> {
+    match row() {
+        Err(DemoError::Program { .. }) if is_stopped() => Err(DemoError::Interrupted),
+        Err(DemoError::Program { what, reason }) => Ok(Err(format!("{what}: {reason}"))),
+        other => other,
+    }
+}
+
+/// A failure that a disturbed host explains is none of the programs'.
+fn excused(reason: String, disturbed: Option<&str>) -> Verdict {
+    match disturbed {
+        Some(what) => Verdict::Undecided(format!("{reason}, and {what}")),
+        None => Verdict::Failed(reason),
+    }
+}
+
+/// Measures while a row is open, [`ATTEMPTS`] times at most: the last try counts, whatever it gives.
 fn tried<T, E>(
     once: &mut dyn FnMut() -> Result<(T, Verdict), E>,
+    is_open: &dyn Fn(&T, &Verdict) -> bool,
     may_repeat: &dyn Fn() -> bool,
 ) -> Result<(T, Verdict), E> {
     for _ in 1..ATTEMPTS {
         let (outcome, verdict) = once()?;
-        if !matches!(verdict, Verdict::Undecided(_)) || !may_repeat() {
+        if !is_open(&outcome, &verdict) || !may_repeat() {
             return Ok((outcome, verdict));
         }
     }
@@ -121,6 +153,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_program_that_does_not_start_is_the_rows_reason_and_load_excuses_it() {
+        let died = || Err(DemoError::Program { what: "weir serve".into(), reason: "slow".into() });
+        let reason = told::<()>(&|| false, died).unwrap().unwrap_err();
+        assert!(matches!(told::<()>(&|| true, died), Err(DemoError::Interrupted)));
+        assert!(matches!(excused(reason.clone(), None), Verdict::Failed(_)));
+        assert!(matches!(excused(reason, Some("busy")), Verdict::Undecided(_)));
+    }
+
+    #[test]
     fn the_last_try_decides() {
         let open = |why: &str| Verdict::Undecided(why.into());
         let of = |gives: Vec<Verdict>, tries: u32| {
@@ -130,7 +171,8 @@ mod tests {
                 made.set(made.get() + 1);
                 gives.next().map(|verdict| (made.get(), verdict)).ok_or("asked once more")
             };
-            tried(once, &|| made.get() < tries)
+            let is_open = |_: &u32, verdict: &Verdict| matches!(verdict, Verdict::Undecided(_));
+            tried(once, &is_open, &|| made.get() < tries)
         };
         let all = vec![open("first"), open("second"), open("third")];
         assert_eq!(of(all.clone(), 99), Ok((3, open("third"))));

@@ -1,7 +1,7 @@
 //! The programs of the demo: both ends and the emulator run as processes of their own, as on three machines.
 
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufReader, Read};
 use std::os::fd::{AsFd, AsRawFd};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -79,6 +79,14 @@ impl Handed {
     pub(super) fn write(&self, bytes: &[u8], what: &str) -> Result<(), DemoError> {
         let path = format!("/proc/self/fd/{}", self.0.as_fd().as_raw_fd());
         std::fs::write(path, bytes).map_err(failed(what))
+    }
+
+    /// The first bytes of what was written.
+    pub(super) fn bytes(&self, most: u64) -> Result<Vec<u8>, DemoError> {
+        let what = "packet log";
+        let mut bytes = vec![];
+        self.read(what)?.take(most).read_to_end(&mut bytes).map_err(failed(what))?;
+        Ok(bytes)
     }
 
     /// What was written, from its beginning.

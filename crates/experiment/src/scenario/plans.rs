@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use weir_model::experiment::{
     Action, ImpairStep, Rule, Scenario, Step, TestStep, Variables, check_axes, expand,
-    set_parameter, test_plan,
+    set_parameters, test_plan,
 };
 use weir_model::impairment::Impairment;
 use weir_model::plan::Plan;
@@ -70,7 +70,7 @@ pub(super) fn plan(
     place: &str,
 ) -> Result<Plan, ScenarioError> {
     let there: TestStep = at_point(test, at, place)?;
-    let mut plan = if let Some(plan) = &there.plan {
+    let plan = if let Some(plan) = &there.plan {
         test_plan(plan)?
     } else if let Some(name) = &there.plan_file {
         Plan::parse(&files.read(name)?)?
@@ -79,12 +79,8 @@ pub(super) fn plan(
             .map_err(|e| ScenarioError::refused(&format!("{place}.args"), &e))?;
         words(&line).map_err(|e| ScenarioError::refused(&format!("{place}.args"), &e))?
     };
-    for (name, value) in at {
-        if !test.holds(name) && !own.contains(name) {
-            plan = set_parameter(&plan, name, value)?;
-        }
-    }
-    Ok(plan)
+    let parameters = at.iter().filter(|(name, _)| !test.holds(name) && !own.contains(name));
+    Ok(set_parameters(&plan, parameters.map(|(name, value)| (name.as_str(), value.as_str())))?)
 }
 
 /// A plan with a seed: its own, or one that follows from the experiment's and the run's.

@@ -22,7 +22,7 @@ pub use scenario::{
     Action, CollectStep, CommandStep, CompareStep, EmulatorSpec, HostSpec, ImpairStep, Impairing,
     LabSetup, Published, RepeatStep, SCENARIO_SCHEMA, Scenario, SearchKind, SearchStep, Step,
     StopStep, SweepStep, TestStep, Values, WaitStep, check_axes, nearest, parameter_of,
-    set_parameter, test_plan,
+    set_parameters, test_plan,
 };
 pub use unit::Unit;
 use variables::expand_words;

@@ -74,10 +74,19 @@ pub fn thread_cpu_ns() -> u64 {
 
 /// CPU time used by this process (`getrusage`, resolution 1 µs).
 pub fn process_cpu() -> ProcessCpu {
+    cpu_of(libc::RUSAGE_SELF)
+}
+
+/// CPU time of the children that this process has waited for, and of theirs.
+pub fn children_cpu() -> ProcessCpu {
+    cpu_of(libc::RUSAGE_CHILDREN)
+}
+
+fn cpu_of(who: libc::c_int) -> ProcessCpu {
     // SAFETY: rusage is plain integers, for which zero is a value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: `usage` is a valid, exclusively borrowed rusage for the duration of the call.
-    unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
+    unsafe { libc::getrusage(who, &raw mut usage) };
     let ns = |t: libc::timeval| (t.tv_sec as u64) * 1_000_000_000 + (t.tv_usec as u64) * 1000;
     ProcessCpu { user_ns: ns(usage.ru_utime), system_ns: ns(usage.ru_stime) }
 }

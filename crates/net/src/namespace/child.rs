@@ -27,6 +27,7 @@ pub struct ChildSetup {
     clock_offset: Option<ClockOffset>,
     parent_death_signal: Option<c_int>,
     new_session: bool,
+    default_signals: bool,
     inherited: Vec<OwnedFd>,
     shown: Option<Shown>,
 }
@@ -75,6 +76,14 @@ impl ChildSetup {
         self
     }
 
+    /// Gives the child the default disposition of SIGHUP, SIGINT, SIGQUIT and SIGTERM, also where this process was started
+    /// with one of them ignored (`nohup`, or a background job of a shell without job control).
+    #[must_use]
+    pub fn default_signals(mut self) -> Self {
+        self.default_signals = true;
+        self
+    }
+
     /// Keeps a descriptor open in the child, under the number that it has here.
     #[must_use]
     pub fn inherit(mut self, descriptor: OwnedFd) -> Self {
@@ -115,6 +124,12 @@ impl ChildSetup {
             if self.new_session {
                 // SAFETY: no arguments. EPERM means that it leads a group already: harmless.
                 unsafe { libc::setsid() };
+            }
+            if self.default_signals {
+                for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM] {
+                    // SAFETY: async-signal-safe, and SIG_DFL is a disposition of these signals.
+                    unsafe { libc::signal(signal, libc::SIG_DFL) };
+                }
             }
             for descriptor in &self.inherited {
                 // SAFETY: a descriptor that this hook owns; F_SETFD takes an integer and touches no memory.

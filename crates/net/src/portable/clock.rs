@@ -56,6 +56,11 @@ pub fn process_cpu() -> ProcessCpu {
     ProcessCpu::default()
 }
 
+/// Not available.
+pub fn children_cpu() -> ProcessCpu {
+    ProcessCpu::default()
+}
+
 /// Not available: always UTC.
 pub fn local_zone(_unix_seconds: i64) -> Zone {
     Zone::utc()

@@ -1356,7 +1356,7 @@ export interface components {
             catch_up: components["schemas"]["CatchUp"];
             /**
              * Format: uint16
-             * @description Source port on the side that runs `weir test`; flows of a `count` use the following ports.
+             * @description Source port on the side that runs `weir test`; flows of a `count` use the following ports, up to 65535.
              */
             client_port?: number | null;
             /** @description TCP congestion control by its kernel name. */
@@ -1381,11 +1381,11 @@ export interface components {
             discard?: boolean;
             /** @description Don't-fragment (IPv4) and no local fragmentation. */
             dont_fragment?: boolean;
-            /** @description Length of sending. Absent and no other limit: 10 s; `0` until stopped. */
+            /** @description Length of sending; `0` until stopped. At most one of `duration`, `bytes` and `packets`; with none of them 10 s. */
             duration?: components["schemas"]["Span"] | null;
             /**
              * Format: uint32
-             * @description IPv6 flow label, 20 bits.
+             * @description IPv6 flow label, 20 bits; with `family = "ipv6"` only.
              */
             flow_label?: number | null;
             /**
@@ -1419,7 +1419,7 @@ export interface components {
             packets?: number | null;
             /** @description Payload bytes of a datagram (0 to 65 507, or 65 527 over IPv6), or bytes of a write to a stream (1 to 16 M). Absent: the largest datagram without fragmentation; for a stream 512K, or less when it is paced. */
             payload?: components["schemas"]["ByteSize"] | null;
-            /** @description Rate of this connection: payload bit/s or packets/s; `0` is unlimited. Absent: unlimited for TCP, 1M for UDP. */
+            /** @description Rate of this connection: payload bit/s or packets/s; `0` is unlimited. Absent: unlimited for TCP, 1M for UDP, 1000pps for empty datagrams. */
             rate?: components["schemas"]["SendRate"] | null;
             /** @description Start this long after the test's start. */
             start_after?: components["schemas"]["Span"];
@@ -3753,11 +3753,11 @@ export interface components {
              * @default auto
              */
             data_ports: components["schemas"]["DataPorts"];
-            /** @description Local interface to bind to. */
+            /** @description Local interface to bind to: 1 to 15 bytes. */
             device?: string | null;
             /** @description IP version; absent: what the name resolves to. */
             family?: components["schemas"]["Family"] | null;
-            /** @description The answering side: a name or address. A command line's HOST wins. */
+            /** @description The server: a name or address, with or without its port. A command line's HOST replaces it. */
             host?: string | null;
             /**
              * @description Length of a reporting interval, 10 ms to 1 h; `0` for none.
@@ -3771,7 +3771,7 @@ export interface components {
             latency: boolean;
             /** @description A packet is lost when it has not come within this time (RFC 7680). Absent: max(2 s, 4 × RTT). */
             loss_threshold?: components["schemas"]["Span"] | null;
-            /** @description Nominal rate of the link, for link usage. */
+            /** @description Nominal rate of the link, for link usage: above 0. */
             nominal?: components["schemas"]["BitRate"] | null;
             /**
              * @description Time at the start that is left out of the totals.

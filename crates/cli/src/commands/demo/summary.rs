@@ -84,7 +84,7 @@ fn distribution(series: &[i64]) -> Option<Value> {
     }))
 }
 
-fn path_row(row: &Shown<'_>) -> Value {
+pub(super) fn path_row(row: &Shown<'_>) -> Value {
     let (name, reason) = verdict(&row.verdict);
     let mut out = json!({
         "name": row.case.name, "laws": row.case.laws, "attempts": row.attempts, "verdict": name,
@@ -113,7 +113,7 @@ fn path_row(row: &Shown<'_>) -> Value {
     out
 }
 
-fn clean_row(row: &Row) -> Value {
+pub(super) fn clean_row(row: &Row) -> Value {
     let (name, reason) = verdict(&row.verdict);
     let mut out = json!({ "name": row.case.name, "asked": row.case.asked, "verdict": name });
     if let Some(reason) = reason {

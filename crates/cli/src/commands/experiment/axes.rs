@@ -107,7 +107,7 @@ mod tests {
 
     use clap::{CommandFactory, Parser};
     use serde_json::Value;
-    use weir_model::experiment::set_parameter;
+    use weir_model::experiment::set_parameters;
     use weir_model::plan::{Connection, Plan};
     use weir_model::units::Seed;
 
@@ -246,7 +246,7 @@ mod tests {
         let all = Plan { connections: vec![Connection::default()], ..Plan::default() };
         // What is known as a parameter is refused for its value, what is not by its name.
         let is_axis = |name: &String| {
-            let refused = set_parameter(&all, name, "?").err().map(|e| e.to_string());
+            let refused = set_parameters(&all, [(name.as_str(), "?")]).err().map(|e| e.to_string());
             refused.is_none_or(|e| !e.contains("no parameter of a plan"))
         };
         let names = [fields(&schema), fields(&schema["$defs"]["Connection"])].concat();

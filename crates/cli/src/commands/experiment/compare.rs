@@ -7,12 +7,12 @@ use clap::Args;
 use serde_json::Value;
 use weir_experiment::scenario::tools::TOOLS;
 use weir_model::experiment::{CompareStep, HostSpec, LabSetup, SCENARIO_SCHEMA, Scenario, Step};
+use weir_model::names::Host;
 use weir_model::units::{BitRate, ByteSize, Seed};
 
 use super::axes::{OF_COMPARISONS, refuse_beside};
 use super::sweep::{MOST_RUNS, confidence};
 use super::{Job, ResultArgs, execute};
-use crate::commands::test::target::Target;
 use crate::commands::values::whole;
 use crate::error::CliError;
 use crate::output::print;
@@ -104,10 +104,10 @@ pub(crate) fn run(args: CompareArgs, command: &[OsString]) -> Result<i32, CliErr
     put("rate", args.bitrate.map(|r| r.0.into()));
     let mut hosts = BTreeMap::new();
     if let Some(host) = &args.host {
-        let target = Target::parse(host)?;
+        let target = Host::parse(host).map_err(|e| CliError::of_field(e, "HOST"))?;
         hosts.insert(
             "peer".to_owned(),
-            HostSpec { address: target.host, port: target.port, key_file: None },
+            HostSpec { address: target.name, port: target.port, key_file: None },
         );
     }
     let step = CompareStep {

@@ -10,6 +10,7 @@ use serde_json::Value;
 use weir_experiment::scenario::journal::{Head, Journal, Session};
 use weir_experiment::scenario::{Files, ScenarioError, check_unless, read};
 use weir_model::experiment::{HostSpec, Scenario, Variables};
+use weir_model::names::Host;
 use weir_model::units::Seed;
 use weir_net::namespace::{boot_id, process_start_time};
 use weir_runs::{Experiments, Place};
@@ -18,7 +19,6 @@ use super::telling::cleaned;
 use super::{Job, ResultArgs, execute, refused, words};
 use crate::app::note;
 use crate::commands::runs::RunsError;
-use crate::commands::test::target::Target;
 use crate::engine::{Stop, StopReason};
 use crate::error::CliError;
 use crate::output::print;
@@ -101,11 +101,11 @@ pub(crate) fn run(args: &RunArgs, command: &[OsString]) -> Result<i32, CliError>
         let (name, target) = word
             .split_once('=')
             .ok_or_else(|| CliError::flag("--host", format!("'{word}'"), "NAME=ADDRESS[:PORT]"))?;
-        let target = Target::parse(target)?;
+        let target = Host::parse(target).map_err(|e| CliError::of_field(e, "--host"))?;
         let key_file = args.key_file.as_ref().map(|p| p.display().to_string());
         hosts.insert(
             name.to_owned(),
-            HostSpec { address: target.host, port: target.port, key_file },
+            HostSpec { address: target.name, port: target.port, key_file },
         );
     }
     let parse = |hosts: &BTreeMap<String, HostSpec>| {

@@ -134,10 +134,10 @@ pub(crate) struct TrafficArgs {
     #[arg(long, value_name = "NAME", value_parser = values::transport, conflicts_with = "udp")]
     pub(crate) transport: Option<Transport>,
     /// Send for this long, up to 7 days; 0 is until stopped [default: 10s]
-    #[arg(short = 't', long, value_name = "TIME", value_parser = values::test_time, conflicts_with_all = ["bytes", "packets"])]
+    #[arg(short = 't', long, value_name = "TIME", value_parser = values::test_time)]
     pub(crate) time: Option<Span>,
     /// Instead of -t: stop each connection after this many payload bytes, at least 1 (iperf3: all connections together)
-    #[arg(short = 'n', long, value_name = "SIZE", conflicts_with = "packets")]
+    #[arg(short = 'n', long, value_name = "SIZE")]
     pub(crate) bytes: Option<ByteSize>,
     /// Instead of -t: stop each connection after this many datagrams or writes, at least 1; K, M, G are thousands (iperf3:
     /// all connections together)
@@ -193,7 +193,7 @@ pub(crate) struct RateArgs {
 #[command(next_help_heading = "Sockets")]
 pub(crate) struct SocketArgs {
     /// Only IPv4
-    #[arg(short = '4', long, conflicts_with_all = ["ipv6", "flowlabel"])]
+    #[arg(short = '4', long, conflicts_with = "ipv6")]
     pub(crate) ipv4: bool,
     /// Only IPv6
     #[arg(short = '6', long)]

@@ -5,7 +5,6 @@ mod output;
 pub(crate) mod plan;
 #[cfg(test)]
 mod plan_tests;
-pub(crate) mod target;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -3,17 +3,16 @@
 //! Where a flag is iperf3's its meaning is iperf3's, with two exceptions that the help states: `-n` and `-k` are per
 //! connection, as `-b` is, and times are seconds everywhere.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use weir_model::ModelError;
 use weir_model::content::Content;
-use weir_model::plan::{Connection, Family, Plan, Switch, Transport};
-use weir_model::units::{ByteSize, RateLimit, Seed, SendRate, Span};
+use weir_model::names::Host;
+use weir_model::plan::{Connection, Family, Plan};
+use weir_model::units::{RateLimit, Seed, SendRate, Span};
 
 use super::args::{LaterArgs, TestArgs};
-use super::target::Target;
-use crate::commands::values::{Nominal, is_interface};
+use crate::commands::values::Nominal;
 use crate::engine::TrafficError;
 use crate::error::CliError;
 
@@ -29,9 +28,6 @@ pub(crate) struct Planned {
     /// How long connecting may take.
     pub(crate) connect_timeout: Duration,
 }
-
-/// Packets per second of empty datagrams whose rate is not stated: no bit rate can pace them.
-const EMPTY_DATAGRAM_RATE: f64 = 1000.0;
 
 /// Makes the plan of a command line; `file` is the text of `--plan`, `fresh_seed` what the seed is where neither names one.
 ///
@@ -56,12 +52,10 @@ pub(crate) fn plan(
         }
         (None, _) => shape(args, fresh_seed)?,
     };
-    let target = match &args.host {
-        Some(text) => Some(Target::parse(text)?),
-        None => plan.host.as_deref().map(Target::parse).transpose()?,
-    };
+    let named = args.host.as_deref().or(plan.host.as_deref());
+    let target = named.map(Host::parse).transpose().map_err(|e| CliError::of_field(e, "HOST"))?;
     if let Some(target) = &target {
-        plan.host = Some(target.host.clone());
+        plan.host = Some(target.name.clone());
     }
     match (args.general.port, target.as_ref().and_then(|t| t.port)) {
         (Some(flag), Some(with_host)) if flag != with_host => {
@@ -74,9 +68,6 @@ pub(crate) fn plan(
         (Some(port), _) | (None, Some(port)) => plan.port = port,
         (None, None) => {}
     }
-    if let Some(target) = &target {
-        refuse_other_family(args, plan.family, &target.host)?;
-    }
     if let Some(title) = &args.output.title {
         plan.title = Some(title.clone());
     }
@@ -87,12 +78,14 @@ pub(crate) fn plan(
             "NAME or ADDRESS",
         ));
     }
-    if file.is_none() {
-        plan.check().map_err(by_flag)?;
-    }
+    // A plan file is checked again: the command line may have named another host.
+    plan.check().map_err(|error| match (file, &args.general.plan) {
+        (Some(_), path) => CliError::Plan { path: path.clone().unwrap_or_default(), error },
+        (None, _) => by_flag(error, args),
+    })?;
     Ok(Planned {
         plan,
-        host: target.map(|t| t.host),
+        host: target.map(|t| t.name),
         nominal_auto: args.measure.nominal == Some(Nominal::Auto),
         connect_timeout: Duration::from_nanos(args.general.connect_timeout.0),
     })
@@ -101,30 +94,28 @@ pub(crate) fn plan(
 /// The plan that the shaping flags make.
 fn shape(args: &TestArgs, fresh_seed: Seed) -> Result<Plan, CliError> {
     let (traffic, rate, socket, measure) = (&args.traffic, &args.rate, &args.socket, &args.measure);
-    refuse_other_transport(args)?;
     let like = connection(args);
     let count = like.count;
     let directions = traffic.directions();
+    // The ports of the second direction follow those of the first.
+    let port_of = |first: u16, direction: usize| {
+        let port = u64::from(first) + u64::from(count) * direction as u64;
+        u16::try_from(port).map_err(|_| {
+            let given = format!("{first} for {} connections", u64::from(count) * 2);
+            CliError::flag("--cport", given, "a port from which each has one, up to 65535")
+        })
+    };
     let connections = directions
         .iter()
         .enumerate()
-        .map(|(i, direction)| Connection {
-            direction: *direction,
-            // The ports of the second direction follow those of the first.
-            client_port: socket.cport.map(|p| p.wrapping_add((i as u32 * count) as u16)),
-            ..like.clone()
+        .map(|(i, direction)| {
+            Ok(Connection {
+                direction: *direction,
+                client_port: socket.cport.map(|first| port_of(first, i)).transpose()?,
+                ..like.clone()
+            })
         })
-        .collect();
-    if let Some(first) = socket.cport {
-        let needed = u64::from(count) * directions.len() as u64;
-        if u64::from(first) + needed > 65_536 {
-            return Err(CliError::flag(
-                "--cport",
-                format!("{first} for {needed} connections"),
-                "a port from which all connections have one, up to 65535",
-            ));
-        }
-    }
+        .collect::<Result<_, CliError>>()?;
     if rate.total_rate
         && let Some(SendRate { limit: RateLimit::Bits(bits), .. }) = rate.bitrate
         && bits.0 < u64::from(count)
@@ -135,25 +126,15 @@ fn shape(args: &TestArgs, fresh_seed: Seed) -> Result<Plan, CliError> {
             "at least 1 bit/s for each",
         ));
     }
-    let (bind, device) = (socket.address(), device(args)?);
     let family = match (socket.ipv4, socket.ipv6 || socket.flowlabel.is_some()) {
         (true, _) => Some(Family::Ipv4),
         (_, true) => Some(Family::Ipv6),
         _ => None,
     };
-    if let (Some(address), Some(family)) = (bind, family)
-        && (family == Family::Ipv4) != address.is_ipv4()
-    {
-        return Err(CliError::flag(
-            "-B/--bind",
-            format!("{address}"),
-            &format!("an {family} address"),
-        ));
-    }
     Ok(Plan {
         family,
-        bind,
-        device,
+        bind: socket.address(),
+        device: device(args)?,
         interval: measure.interval.unwrap_or(Span::from_seconds(1)),
         omit: traffic.omit.unwrap_or_default(),
         seed: traffic.seed.unwrap_or(fresh_seed),
@@ -173,20 +154,11 @@ fn shape(args: &TestArgs, fresh_seed: Seed) -> Result<Plan, CliError> {
 fn connection(args: &TestArgs) -> Connection {
     let (traffic, rate, socket) = (&args.traffic, &args.rate, &args.socket);
     let count = traffic.parallel.unwrap_or(1);
-    let transport = traffic.transport();
-    let empty = transport == Transport::Udp && rate.length == Some(ByteSize(0));
-    let stated = match rate.bitrate {
-        None if empty => {
-            Some(SendRate { limit: RateLimit::Packets(EMPTY_DATAGRAM_RATE), burst: 1 })
-        }
-        Some(r) if rate.total_rate => Some(r.divided(count)),
-        other => other,
-    };
     Connection {
-        transport,
+        transport: traffic.transport(),
         count,
         payload: rate.length,
-        rate: stated,
+        rate: rate.bitrate.map(|r| if rate.total_rate { r.divided(count) } else { r }),
         duration: traffic.time,
         bytes: traffic.bytes,
         packets: traffic.packets,
@@ -219,63 +191,8 @@ fn device(args: &TestArgs) -> Result<Option<String>, CliError> {
             format!("{flag}, while -B says {zone}"),
             "one interface",
         )),
-        (Some(name), _) if !is_interface(name) => Err(CliError::flag(
-            "--bind-dev",
-            format!("'{name}'"),
-            "an interface name of 1 to 15 characters",
-        )),
         (Some(name), _) | (None, Some(name)) => Ok(Some(name.clone())),
         (None, None) => Ok(None),
-    }
-}
-
-/// An address of the one family is not reached by the other, which was asked for.
-fn refuse_other_family(
-    args: &TestArgs,
-    family: Option<Family>,
-    host: &str,
-) -> Result<(), CliError> {
-    let bare = host.split('%').next().unwrap_or(host);
-    let (Some(family), Ok(address)) = (family, bare.parse::<IpAddr>()) else { return Ok(()) };
-    if address.is_ipv4() == (family == Family::Ipv4) {
-        return Ok(());
-    }
-    let of_address = if address.is_ipv4() { "IPv4" } else { "IPv6" };
-    let (flag, takes) = match family {
-        Family::Ipv4 => ("-4/--ipv4", "an IPv4 address or a name"),
-        Family::Ipv6 if args.socket.flowlabel.is_some() => {
-            ("-L/--flowlabel", "an IPv6 address or a name, since only IPv6 has flow labels")
-        }
-        Family::Ipv6 => ("-6/--ipv6", "an IPv6 address or a name"),
-    };
-    let flag = if args.general.plan.is_some() { "family of the plan" } else { flag };
-    Err(CliError::flag(flag, format!("set for the {of_address} address {host}"), takes))
-}
-
-/// Flags that only one transport has are refused for the other, rather than ignored.
-fn refuse_other_transport(args: &TestArgs) -> Result<(), CliError> {
-    let socket = &args.socket;
-    let on = |switch: Option<Switch>| switch == Some(Switch::On);
-    let (given, transport, other) = match args.traffic.transport() {
-        Transport::Udp => (
-            [
-                (socket.set_mss.is_some(), "-M/--set-mss"),
-                (socket.no_delay, "-N/--no-delay"),
-                (socket.congestion.is_some(), "-C/--congestion"),
-                (socket.zerocopy, "-Z/--zerocopy"),
-                (socket.skip_rx_copy, "--skip-rx-copy"),
-            ]
-            .to_vec(),
-            "udp",
-            "tcp only",
-        ),
-        Transport::Tcp => {
-            (vec![(on(socket.gso), "--gso"), (on(socket.gro), "--gro")], "tcp", "udp only (-u)")
-        }
-    };
-    match given.iter().find(|(set, _)| *set) {
-        Some((_, flag)) => Err(CliError::flag(flag, format!("set for {transport}"), other)),
-        None => Ok(()),
     }
 }
 
@@ -326,12 +243,20 @@ pub(super) fn flag_named(error: TrafficError, plan: &Plan) -> TrafficError {
 }
 
 /// A refusal of the plan in words of the command line: the user wrote a flag, not a field.
-fn by_flag(error: ModelError) -> CliError {
-    let ModelError::Field { field, given, accepted } = &error else {
+fn by_flag(error: ModelError, args: &TestArgs) -> CliError {
+    let ModelError::Field { field, .. } = &error else {
         return CliError::Model(error);
     };
     let name = field.rsplit('.').next().unwrap_or(field);
     let flag = match name {
+        "host" => "HOST",
+        "family" if args.socket.ipv4 => "-4/--ipv4",
+        "family" if args.socket.ipv6 => "-6/--ipv6",
+        // The label implies IPv6.
+        "family" => "-L/--flowlabel",
+        "bind" => "-B/--bind",
+        "device" => "--bind-dev",
+        "nominal" => "--nominal",
         "port" => "-p/--port",
         "interval" => "-i/--interval",
         "omit" => "-O/--omit",
@@ -344,12 +269,17 @@ fn by_flag(error: ModelError) -> CliError {
         "packets" => "-k/--packets",
         "window" => "-w/--window",
         "mss" => "-M/--set-mss",
+        "no_delay" => "-N/--no-delay",
         "congestion" => "-C/--congestion",
+        "zero_copy" => "-Z/--zerocopy",
+        "discard" => "--skip-rx-copy",
+        "gso" => "--gso",
+        "gro" => "--gro",
         "flow_label" => "-L/--flowlabel",
         "ttl" => "--ttl",
         "verify" => "--verify",
         "client_port" => "--cport",
         _ => return CliError::Model(error),
     };
-    CliError::flag(flag, given.clone(), accepted)
+    CliError::of_field(error, flag)
 }

@@ -6,6 +6,7 @@ use weir_model::units::Seed;
 
 use super::TestArgs;
 use super::plan::{Planned, plan};
+use crate::error::CliError;
 
 #[derive(Parser)]
 struct Line {
@@ -96,64 +97,30 @@ fn what_only_iperf3_users_would_notice() {
 fn refusals_name_the_flag_what_was_given_and_what_is_accepted() {
     for (line, parts) in [
         ("", vec!["HOST"]),
-        ("h -t 5 -n 1", vec!["--time", "--bytes"]),
-        ("h -n 1 -k 1", vec!["--bytes", "--packets"]),
         ("h -R --bidir", vec!["--reverse", "--bidir"]),
         ("h -u --transport tcp", vec!["--udp", "--transport"]),
         ("h -S 1 --dscp 1", vec!["--tos", "--dscp"]),
         ("h --json --json-stream", vec!["--json", "--json-stream"]),
         ("h -4 -6", vec!["--ipv4", "--ipv6"]),
-        ("h -4 -L 1", vec!["--ipv4", "--flowlabel"]),
         ("h -b 10Q", vec!["--bitrate", "10Q", "50000pps"]),
         ("h -b -5", vec!["-5"]),
         ("h --total-rate", vec!["--bitrate"]),
-        ("h -u -l 65508", vec!["--length", "65508", "65507"]),
-        ("h -6 -u -l 65528", vec!["--length", "65528", "65527"]),
-        ("h -l 0", vec!["--length", "16M"]),
-        ("h -u -l 0 -b 1M", vec!["--bitrate", "50000pps"]),
-        ("h -u -l 0 -n 5", vec!["--bytes", "empty"]),
-        ("h -i 5ms", vec!["--interval", "5ms", "10ms to 1h"]),
-        ("h -O 2h", vec!["--omit", "7200s"]),
         ("h -t 8000000", vec!["--time", "7 days"]),
         ("h -t 8d", vec!["--time", "'8d'", "7 days"]),
         ("h -t 8w", vec!["--time", "8w", "h, d", "7d"]),
-        ("192.0.2.1 -6", vec!["-6/--ipv6", "192.0.2.1", "IPv6 address"]),
-        ("192.0.2.1 -L 5", vec!["-L/--flowlabel", "192.0.2.1", "flow labels"]),
-        ("2001:db8::1 -4", vec!["-4/--ipv4", "2001:db8::1", "IPv4 address"]),
-        ("[fe80::1%eth0]:9 -4", vec!["-4/--ipv4", "fe80::1%eth0"]),
-        ("h -n 0", vec!["--bytes", "at least 1"]),
-        ("h -k 0", vec!["--packets"]),
         ("h -P 0", vec!["--parallel", "a whole number, 1 to 100000"]),
         ("h -p 80x", vec!["--port", "80x", "a whole number, 1 to 65535"]),
-        ("h -P 100001", vec!["--parallel"]),
-        ("h --bidir -P 60000", vec!["--parallel", "120000"]),
-        ("h -M 40", vec!["--set-mss", "40", "88 to 32767"]),
-        ("h -w 10", vec!["--window", "1K"]),
-        ("h -C no/such", vec!["--congestion", "no/such"]),
-        ("h -u -M 1000", vec!["--set-mss", "tcp only"]),
-        ("h -u -N", vec!["--no-delay", "tcp only"]),
-        ("h -u -C reno", vec!["--congestion", "tcp only"]),
-        ("h -u -Z", vec!["--zerocopy", "tcp only"]),
-        ("h --gso on", vec!["--gso", "udp only"]),
         ("h -S 256", vec!["--tos", "0 to 255"]),
         ("h --dscp 64", vec!["--dscp", "0 to 63"]),
-        ("h -L 1048576", vec!["--flowlabel", "1048575"]),
-        ("h --ttl 0", vec!["--ttl"]),
-        ("h -p 0", vec!["--port"]),
         ("h -p 70000", vec!["--port"]),
         ("h:1 -p 2", vec!["--port", "2", "1"]),
-        ("h --cport 65535 -P 2", vec!["--cport", "65535"]),
         ("h -B host", vec!["--bind"]),
-        ("h -6 -B 192.0.2.1", vec!["--bind", "ipv6"]),
         ("h -B fe80::1%eth0 --bind-dev eth1", vec!["--bind-dev", "eth0", "eth1"]),
-        ("h --bind-dev toolonganinterface", vec!["--bind-dev", "15"]),
         ("h -f x", vec!["--format"]),
         ("h --content noise", vec!["--content", "ratio:R"]),
         ("h --catch-up fast", vec!["--catch-up", "spread"]),
         ("h --label x", vec!["--label", "KEY=VALUE"]),
         ("h --timestamps=%q", vec!["--timestamps"]),
-        ("h --loss-threshold 1us", vec!["--loss-threshold", "1ms"]),
-        ("h --nominal 0", vec!["--nominal", "auto"]),
         ("h --transport sctp", vec!["--transport", "comes later"]),
         ("h -F file", vec!["--file", "later"]),
         ("h -A x", vec!["--affinity"]),
@@ -167,6 +134,70 @@ fn refusals_name_the_flag_what_was_given_and_what_is_accepted() {
             assert!(error.contains(part), "{line}: {part:?} is not in: {error}");
         }
     }
+}
+
+/// What no plan may hold is refused by its flag and by the field of a plan file, with the same value and the same choices.
+#[test]
+fn what_a_plan_may_not_hold_is_refused_by_flag_and_by_field() {
+    use clap::error::{ContextKind, ContextValue};
+    use weir_model::ModelError;
+
+    let table = include_str!("../../../../model/tests/refused_plans.json");
+    let table: Vec<serde_json::Value> = serde_json::from_str(table).unwrap();
+    for row in &table {
+        let (line, flag) = (row["arguments"].as_str().unwrap(), row["flag"].as_str().unwrap());
+        let mut file = row["plan"].clone();
+        file["schema"] = "weir.plan/1".into();
+        if file["host"].is_null() {
+            file["host"] = "h".into();
+        }
+        let of_file = Line::try_parse_from(["test", "--plan", "f"]).unwrap();
+        let refused = plan(&of_file.args, Some(&file.to_string()), Seed(0x77));
+        let Err(CliError::Plan {
+            error: ModelError::Field { field, given: given_there, accepted: accepted_there },
+            ..
+        }) = refused
+        else {
+            panic!("{row}: {refused:?}")
+        };
+        assert_eq!(field, row["field"].as_str().unwrap(), "{row}");
+
+        let host = if row["plan"]["host"].is_null() { vec!["h"] } else { vec![] };
+        let words = ["test"].into_iter().chain(host).chain(line.split(' '));
+        match Line::try_parse_from(words) {
+            // A value that is out of range on its own.
+            Err(error) => {
+                let argument = error.get(ContextKind::InvalidArg);
+                let Some(ContextValue::String(argument)) = argument else {
+                    panic!("{row}: {error}")
+                };
+                assert!(argument.contains(flag), "{row}: {argument}");
+            }
+            Ok(line) => {
+                let refused = plan(&line.args, None, Seed(0x77));
+                let Err(CliError::Flag { flag: named, given, accepted }) = refused else {
+                    panic!("{row}: {refused:?}")
+                };
+                assert!(named.ends_with(flag), "{row}: {named}");
+                // HOST and -p are two places on a command line, and --cport is the port of both directions.
+                if !["--port", "--cport"].contains(&flag) {
+                    assert_eq!((given, accepted), (given_there, accepted_there), "{row}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_host_of_the_command_line_is_checked_with_the_plan_file() {
+    let file = "schema = 'weir.plan/1'\nfamily = 'ipv6'\nhost = '2001:db8::1'\n[[connection]]\n";
+    assert!(try_planned("--plan f", Some(file)).is_ok());
+    let line = Line::try_parse_from(["test", "192.0.2.1", "--plan", "f"]).unwrap();
+    let refused = plan(&line.args, Some(file), Seed(0x77)).unwrap_err();
+    let CliError::Plan { error: weir_model::ModelError::Field { field, .. }, .. } = refused else {
+        panic!("{refused}")
+    };
+    assert_eq!(field, "family");
 }
 
 #[test]

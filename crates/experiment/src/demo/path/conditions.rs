@@ -4,15 +4,15 @@ use weir_emulator::{DirectionReport, Report};
 use weir_model::record::Record;
 
 use super::evidence::Evidence;
+use super::ledger::{LINKS, PLANNED, UNPLANNED};
 use crate::calibrate::Figures;
+use crate::demo::load::{FOREIGN_PROCESSORS, STEAL_RATIO};
 
-/// Share of the processors that the hypervisor may take before a row counts as disturbed.
-const STEAL_RATIO: f64 = 0.01;
-/// Processors' worth of time that other programs may take.
-const FOREIGN_PROCESSORS: f64 = 0.2;
 /// Share of the packets whose lateness is no more than a disturbance: a stall of the host that nothing else shows. An
 /// emulator that is late more often is late by itself, unless something else shows why.
-const LATE_RATIO: f64 = 0.1;
+pub(super) const LATE_RATIO: f64 = 0.1;
+/// Later than that is late, as the emulator counts it.
+pub(super) const LATE_NS: f64 = 1e6;
 
 /// Errors of times that this host is known to make, from its calibration.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -75,11 +75,11 @@ impl Conditions {
     }
 }
 
-/// What disturbed the host while a row was measured, in words.
+/// What disturbed the host while a row was measured, in words. `load` is what was seen of the processors over the whole row.
 #[must_use]
-pub fn disturbance(record: &Record, emulator: &Report) -> Option<String> {
+pub fn disturbance(record: &Record, emulator: &Report, load: Option<String>) -> Option<String> {
     let sum = |of: fn(&DirectionReport) -> u64| emulator.directions.iter().map(of).sum();
-    disturbed(record, sum(|d| d.late_packets), sum(|d| d.sent_packets))
+    disturbed(record, load, sum(|d| d.late_packets), sum(|d| d.sent_packets))
 }
 
 /// Beyond so many times the floor, and so much more, the path without laws shows the host and not itself.
@@ -103,7 +103,7 @@ pub(super) fn baseline_disturbance(
 }
 
 /// As [`disturbance`]; of the packets that the emulator `sent`, `late` left it more than 1 ms after their deadline.
-fn disturbed(record: &Record, late: u64, sent: u64) -> Option<String> {
+fn disturbed(record: &Record, load: Option<String>, late: u64, sent: u64) -> Option<String> {
     let mut found = vec![];
     let ends = record.cpu.iter().flat_map(|cpu| [&cpu.local, &cpu.remote]).flatten();
     let stolen = ends.map(|end| end.steal_ratio).fold(0.0, f64::max);
@@ -113,6 +113,10 @@ fn disturbed(record: &Record, late: u64, sent: u64) -> Option<String> {
     let foreign = foreign_processors(record);
     if foreign > FOREIGN_PROCESSORS {
         found.push(format!("other programs kept {foreign:.1} processors busy"));
+    }
+    // The same, over less than the row or with less of the processors' time.
+    if found.is_empty() {
+        found.extend(load);
     }
     let missed: u64 = record.flows.iter().filter_map(|f| f.sender.as_ref()?.missed_slots).sum();
     if missed > 0 {
@@ -149,16 +153,21 @@ pub(super) fn link_dropped(report: &Report) -> [u64; 2] {
     [of(0), of(1)]
 }
 
+/// Stages of the loss ledger that are no loss of the hosts, and the emulator's links, which are counted by direction.
+const NOT_BY_HOSTS: [&str; 5] = ["late", "damaged header", PLANNED, UNPLANNED, LINKS];
+
 impl Evidence {
     /// Packets of a flow that the hosts lost, by their own counters: not the path's doing, nor the emulator's laws'.
     pub(super) fn host_dropped(&self, flow: u32, direction: usize) -> u64 {
         let own = format!("(flow {flow})");
         let ledger = self.record.loss_ledger.iter().flat_map(|l| &l.rows);
-        let overflowed: u64 = ledger
-            .filter(|r| r.stage == "socket overflow" && r.source.ends_with(&own))
+        // Of the flow, or of the whole host.
+        let is_ours = |source: &str| source.ends_with(&own) || !source.contains("(flow ");
+        let by_hosts: u64 = ledger
+            .filter(|r| !NOT_BY_HOSTS.contains(&r.stage.as_str()) && is_ours(&r.source))
             .map(|r| r.packets)
             .sum();
-        overflowed + self.link_dropped[direction]
+        by_hosts + self.link_dropped[direction]
     }
 }
 
@@ -221,19 +230,25 @@ mod tests {
             Record { local: Some(host), cpu: Some(cpu), ..Record::default() }
         };
         // Two ends of 0.1 processors each, of two processors that were busy for a fifth.
-        assert_eq!(disturbed(&record(0.2, 0.1, 0.0), 0, 100), None);
-        let said = disturbed(&record(0.5, 0.1, 0.0), 0, 100).unwrap();
+        assert_eq!(disturbed(&record(0.2, 0.1, 0.0), None, 0, 100), None);
+        let said = disturbed(&record(0.5, 0.1, 0.0), None, 0, 100).unwrap();
         assert_eq!(said, "other programs kept 0.8 processors busy");
         assert!(
-            disturbed(&record(0.1, 0.1, 0.02), 0, 100).unwrap().contains("hypervisor took 2.0 %")
+            disturbed(&record(0.1, 0.1, 0.02), None, 0, 100)
+                .unwrap()
+                .contains("hypervisor took 2.0 %")
         );
-        assert_eq!(disturbed(&Record::default(), 0, 100), None);
+        assert_eq!(disturbed(&Record::default(), None, 0, 100), None);
+        // Load that no record tells of, such as of the kernel, and once only where one does.
+        let load = || Some("load".to_owned());
+        assert_eq!(disturbed(&Record::default(), load(), 0, 100).as_deref(), Some("load"));
+        assert!(!disturbed(&record(0.5, 0.1, 0.0), load(), 0, 100).unwrap().contains("load"));
         // A few packets late may be the host's doing; many are the emulator's, unless something else is found.
-        let said = disturbed(&Record::default(), 10, 100).unwrap();
+        let said = disturbed(&Record::default(), None, 10, 100).unwrap();
         assert_eq!(said, "10 of 100 packets left the emulator more than 1 ms late");
-        assert_eq!(disturbed(&Record::default(), 11, 100), None);
-        assert_eq!(disturbed(&Record::default(), 1, 0), None);
-        let said = disturbed(&record(0.1, 0.1, 0.02), 60, 100).unwrap();
+        assert_eq!(disturbed(&Record::default(), None, 11, 100), None);
+        assert_eq!(disturbed(&Record::default(), None, 1, 0), None);
+        let said = disturbed(&record(0.1, 0.1, 0.02), None, 60, 100).unwrap();
         assert!(said.contains("hypervisor") && said.ends_with("more than 1 ms late"), "{said}");
     }
 }

@@ -142,6 +142,8 @@ pub struct Prediction {
     pub matched: u64,
     /// Fates that are not.
     pub differing: u64,
+    /// Of those, packets that left as predicted, but at another time.
+    pub differing_times: u64,
     /// Delays predicted of the flow's own packets, ns, ascending.
     pub delays_ns: Vec<i64>,
     /// Drops of the planned queue predicted among them.
@@ -170,6 +172,10 @@ fn compare(
         let expected = (kind, leaves.then_some(fate.at_ns));
         match happened.get(&(fate.index, fate.copy.into())) {
             Some(found) if *found == expected => out.matched += 1,
+            Some((found, _)) if *found == kind => {
+                out.differing += 1;
+                out.differing_times += 1;
+            }
             _ => out.differing += 1,
         }
     }

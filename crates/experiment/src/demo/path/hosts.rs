@@ -16,15 +16,16 @@ use super::cases::{PathCase, cases};
 use super::conditions::{Conditions, Floor, baseline_disturbance, disturbance, link_dropped};
 use super::evidence::Evidence;
 use super::judge::{Judgement, judge};
+use crate::demo::load::Watch;
 use crate::demo::process::{Handed, failed, finish, measure, wait_for_listening};
-use crate::demo::{ATTEMPTS, DemoError, TEST_GRACE, Verdict};
+use crate::demo::{ATTEMPTS, DemoError, TEST_GRACE, Verdict, excused, told};
 use crate::process::{Running, read_all};
 use crate::triangulation::quantile;
 
 /// Interfaces of a lab's middle.
 const MIDDLE: [&str; 2] = ["to-a", "to-b"];
 /// How long the emulator may take to tell its report when it was asked to end.
-const EMULATOR: Duration = Duration::from_secs(5);
+const EMULATOR: Duration = Duration::from_secs(20);
 const IMPAIR: &str = "weir impair";
 
 /// What was found on real hosts.
@@ -38,17 +39,34 @@ pub struct Measured {
     pub conditions: Conditions,
     /// What to think of it.
     pub judgement: Judgement,
+    /// The packet logs of a row that failed, by the names of files.
+    pub logs: Vec<(&'static str, Vec<u8>)>,
 }
 
-/// What a row gave; the reason where it gave no record.
-type Outcome = Result<Box<Measured>, String>;
+/// Why a row gave nothing to judge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unmeasured {
+    /// What went wrong.
+    pub reason: String,
+    /// What disturbed the host meanwhile.
+    pub disturbed: Option<String>,
+}
+
+impl Unmeasured {
+    fn new(reason: String) -> Unmeasured {
+        Unmeasured { reason, disturbed: None }
+    }
+}
+
+/// What a row gave.
+type Outcome = Result<Box<Measured>, Unmeasured>;
 
 /// One row.
 #[derive(Debug, Clone)]
 pub struct PathRow {
     /// What was asked.
     pub case: PathCase,
-    /// What was measured last; the reason where nothing was.
+    /// What was measured last.
     pub outcome: Outcome,
     /// How often it was measured.
     pub attempts: u32,
@@ -62,13 +80,13 @@ impl PathRow {
     pub fn verdict(&self) -> Verdict {
         match &self.outcome {
             Ok(measured) => measured.judgement.verdict.clone(),
-            Err(reason) => Verdict::Failed(reason.clone()),
+            Err(why) => excused(why.reason.clone(), why.disturbed.as_deref()),
         }
     }
 
     /// Whether another try may decide it.
     fn is_open(&self) -> bool {
-        matches!(self.verdict(), Verdict::Undecided(_))
+        self.outcome.as_ref().map_or(true, |measured| measured.judgement.is_open())
     }
 }
 
@@ -156,9 +174,10 @@ fn turns(
             if !may_repeat() {
                 return Ok(());
             }
+            let outcome = once(&row.case)?;
             // One that gives nothing takes nothing of what was measured before.
-            if let Ok(measured) = once(&row.case)? {
-                row.outcome = Ok(measured);
+            if outcome.is_ok() || row.outcome.is_err() {
+                row.outcome = outcome;
             }
             row.attempts = attempt;
             row.is_final = attempt == ATTEMPTS || !row.is_open();
@@ -176,7 +195,13 @@ struct Hosts<'a> {
     is_stopped: &'a dyn Fn() -> bool,
 }
 
-type Found = Result<(Evidence, Report), String>;
+type Found = Result<(Evidence, Report, Logs), Unmeasured>;
+
+/// The packet logs of a row as they were written, by the names of files.
+type Logs = Vec<(&'static str, Vec<u8>)>;
+
+/// Longest packet log that is stored of a row: a row has some 20 000 records of 64 bytes.
+const MOST_LOG_BYTES: u64 = 32 << 20;
 
 impl Hosts<'_> {
     /// The row without laws, three times at most until it is undisturbed; else the least disturbed, which is the one with the
@@ -192,30 +217,34 @@ impl Hosts<'_> {
         let mut attempts = 0;
         let outcome = loop {
             attempts += 1;
+            let is_last = attempts == ATTEMPTS || Instant::now() >= until;
             let measured = match self.judged(&case, seconds, floor, &Baseline::default())? {
                 Ok(measured) => measured,
+                Err(_) if !is_last => continue,
                 // What was measured before stands.
-                Err(reason) if best.is_none() => break Err(reason),
-                Err(_) => break Ok(()),
+                Err(_) if best.is_some() => break Ok(()),
+                Err(why) => break Err(why),
             };
             let joined = measured.evidence.triangulation(1, &case.impairment);
             let median = joined.and_then(|t| quantile(&t.measured_delay_ns, 0.5));
             let path_delay_ns = median.unwrap_or(0) as f64;
             let disturbed = measured.conditions.disturbed.as_deref();
             let disturbed = baseline_disturbance(path_delay_ns, floor, disturbed);
-            let is_open =
-                disturbed.is_some() || matches!(measured.judgement.verdict, Verdict::Undecided(_));
+            let is_open = disturbed.is_some() || measured.judgement.is_open();
             if !is_open || best.as_ref().is_none_or(|b| path_delay_ns < b.0.path_delay_ns) {
                 best = Some((Baseline { path_delay_ns, disturbed }, measured));
             }
-            if !is_open || attempts == ATTEMPTS || Instant::now() >= until {
+            if !is_open || is_last {
                 break Ok(());
             }
         };
         let (outcome, baseline) = match (outcome, best) {
-            (Err(reason), _) => (Err(reason), Baseline::default()),
             (Ok(()), Some((baseline, measured))) => (Ok(measured), baseline),
-            (Ok(()), None) => (Err("nothing was measured".into()), Baseline::default()),
+            (ended, _) => {
+                let why = ended.err().unwrap_or(Unmeasured::new("nothing was measured".into()));
+                let disturbed = Some("it was not measured".into());
+                (Err(why), Baseline { path_delay_ns: 0.0, disturbed })
+            }
         };
         Ok((PathRow { case, outcome, attempts, is_final: true }, baseline))
     }
@@ -231,18 +260,29 @@ impl Hosts<'_> {
         if (self.is_stopped)() {
             return Err(DemoError::Interrupted);
         }
-        Ok(self.measure(case, seconds)?.map(|(mut evidence, emulator)| {
+        let watch = Watch::start();
+        let found = told(self.is_stopped, || self.measure(case, seconds).map(Ok))?;
+        // All programs of the row were waited for by now.
+        let load = watch.disturbance();
+        let found = found.unwrap_or_else(|reason| Err(Unmeasured::new(reason)));
+        let found = found
+            .map_err(|why| Unmeasured { disturbed: why.disturbed.or_else(|| load.clone()), ..why });
+        Ok(found.map(|(mut evidence, emulator, mut logs)| {
+            let disturbed = disturbance(&evidence.record, &emulator, load);
             let conditions = Conditions {
                 path_delay_ns: baseline.path_delay_ns,
                 floor,
                 floor_ratio: 0.0,
-                disturbed: baseline.with(disturbance(&evidence.record, &emulator)),
+                disturbed: baseline.with(disturbed),
             };
             let judgement = judge(case, &evidence, &conditions);
             evidence.record.triangulation = Some(judgement.triangulation());
             evidence.record.impairment =
                 Some(ImpairmentUse { client_side: Some("a".into()), ..emulator.used_since(None) });
-            Box::new(Measured { evidence, emulator, conditions, judgement })
+            if !matches!(judgement.verdict, Verdict::Failed(_)) {
+                logs.clear();
+            }
+            Box::new(Measured { evidence, emulator, conditions, judgement, logs })
         }))
     }
 
@@ -271,10 +311,24 @@ impl Hosts<'_> {
         let report = emulator.finish()?;
         let record = match record {
             Ok(record) => *record,
-            Err(reason) => return Ok(Err(reason)),
+            Err(reason) => return Ok(Err(Unmeasured::new(reason))),
         };
-        if report.journal.as_ref().is_none_or(|j| j.dropped_records > 0 || j.failed) {
-            return Ok(Err("the emulator's journal is not whole".into()));
+        match &report.journal {
+            // Its thread did not get the processor in time.
+            Some(journal) if journal.dropped_records > 0 => {
+                return Ok(Err(Unmeasured {
+                    reason: "the emulator's packet trace is incomplete".into(),
+                    disturbed: Some(format!(
+                        "its queue dropped {} records",
+                        journal.dropped_records
+                    )),
+                }));
+            }
+            Some(journal) if !journal.failed => {}
+            _ => {
+                let reason = "the emulator's packet trace could not be written";
+                return Ok(Err(Unmeasured::new(reason.into())));
+            }
         }
         let mut received = vec![];
         for log in [&at_b, &at_a] {
@@ -293,7 +347,9 @@ impl Hosts<'_> {
             link_dropped: link_dropped(&report),
         }
         .placed(&case.impairment);
-        Ok(Ok((evidence, report)))
+        let logs = [("emulator.packets", &journal), ("b.packets", &at_b), ("a.packets", &at_a)];
+        let logs = logs.into_iter().map(|(name, log)| Ok((name, log.bytes(MOST_LOG_BYTES)?)));
+        Ok(Ok((evidence, report, logs.collect::<Result<_, DemoError>>()?)))
     }
 
     fn emulator(&self, impairment: &Impairment, journal: &Handed) -> Result<Emulator, DemoError> {
@@ -370,7 +426,7 @@ mod tests {
             "impairment": { "config": Impairment::default(), "flows": [] },
         });
         let emulator = serde_json::from_value(emulator).unwrap();
-        Measured { evidence, emulator, conditions, judgement }
+        Measured { evidence, emulator, conditions, judgement, logs: vec![] }
     }
 
     #[test]
@@ -398,7 +454,7 @@ mod tests {
         };
         let good = || Ok(measured(Verdict::Passed, &of));
         let bad = || Ok(measured(open(), &of));
-        let none = || Ok(Err("no record".to_owned()));
+        let none = || Ok(Err(Unmeasured::new("no record".to_owned())));
         let verdicts = |rows: &[PathRow]| rows.iter().map(PathRow::verdict).collect::<Vec<_>>();
 
         let (ended, asked, told, rows) =
@@ -409,6 +465,26 @@ mod tests {
         assert_eq!(told, [(a, false), (b, false), (c, true), (b, true), (a, true)]);
         assert_eq!(verdicts(&rows), [open(), Verdict::Passed, Verdict::Passed]);
         assert_eq!(rows.iter().map(|row| row.attempts).collect::<Vec<_>>(), [3, 2, 1]);
+
+        // A row that gave nothing is measured again, too: what was wrong last is its reason, as far as load does not excuse it.
+        let busy_and_none = || {
+            let why =
+                Unmeasured { disturbed: Some("load".into()), ..Unmeasured::new("died".into()) };
+            Ok(Err(why))
+        };
+        let (ended, asked, _, rows) = run(
+            [
+                vec![none(), good()],
+                vec![none(), none(), busy_and_none()],
+                vec![none(), none(), none()],
+            ],
+            99,
+        );
+        ended.unwrap();
+        assert_eq!(asked, [0, 1, 2, 0, 1, 2, 1, 2]);
+        assert_eq!(rows[0].verdict(), Verdict::Passed);
+        assert!(matches!(rows[1].verdict(), Verdict::Undecided(_)));
+        assert!(matches!(rows[2].verdict(), Verdict::Failed(_)));
 
         // The last try decides, whatever it gives, and is shown as final when it is made.
         let busy = |why: &str| Ok(measured(Verdict::Undecided(why.into()), &of));

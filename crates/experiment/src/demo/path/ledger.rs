@@ -14,6 +14,9 @@ use super::evidence::{Evidence, damaged_are_dropped};
 /// Stage of what the receiving kernel dropped for a wrong checksum.
 const DAMAGED: &str = "damaged on the path";
 
+/// Stage of what the emulator's links lost before it saw the packets.
+pub(super) const LINKS: &str = "emulator links";
+
 impl Evidence {
     /// Enters what journal and packet log know of losses into the record's ledger.
     #[must_use]
@@ -78,6 +81,16 @@ impl Evidence {
                     });
                 }
             }
+        }
+        // Control messages and probes cross the same links.
+        for (packets, direction) in self.link_dropped.into_iter().zip(["a to b", "b to a"]) {
+            ledger.rows.push(LedgerRow {
+                stage: LINKS.into(),
+                packets,
+                source: format!("the links' own counters, {direction}"),
+                kind: "bound".into(),
+                side: None,
+            });
         }
         ledger.rows.retain(|row| row.packets > 0);
         ledger.settle();
@@ -151,5 +164,17 @@ mod tests {
         let rows: Vec<_> = ledger.rows.iter().map(|r| (r.stage.as_str(), r.packets)).collect();
         assert_eq!(rows, [("socket overflow", 3), (PLANNED, damaged)]);
         assert_eq!(ledger.remainder_packets, 0);
+    }
+
+    #[test]
+    fn what_the_emulators_links_lost_is_placed() {
+        let (impairment, mut evidence) = evidence("clean baseline");
+        evidence.link_dropped = [5, 0];
+        let ledger = evidence.record.loss_ledger.as_mut().unwrap();
+        ledger.missing_packets += 3;
+        let ledger = evidence.placed(&impairment).record.loss_ledger.unwrap();
+        assert_eq!(ledger.remainder_packets, 0, "{ledger:?}");
+        let row = ledger.rows.iter().find(|row| row.stage == LINKS).unwrap();
+        assert_eq!((row.packets, row.kind.as_str()), (5, "bound"));
     }
 }

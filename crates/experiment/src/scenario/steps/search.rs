@@ -192,6 +192,7 @@ impl Room<'_> {
                 None => {}
             }
         }
+        plan.check()?;
         Ok(plan)
     }
 

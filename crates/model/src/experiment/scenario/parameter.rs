@@ -22,23 +22,51 @@ pub fn test_plan(plan: &Value) -> Result<Plan, ModelError> {
     Ok(plan)
 }
 
-/// Sets a parameter of a plan by its name: a field of the plan, or of every connection (`NAME.field` for one of them). Short
-/// names of the flags are known: `size`, `connections`, `time`.
+/// Sets parameters of a plan by their names: a field of the plan, or of every connection (`NAME.field` for one of them). Short
+/// names of the flags are known: `size`, `connections`, `time`. The plan is checked with all of them set.
 ///
 /// # Errors
 /// [`ModelError::Field`] for a name that no plan has or a value that it does not take.
-pub fn set_parameter(plan: &Plan, name: &str, value: &str) -> Result<Plan, ModelError> {
+pub fn set_parameters<'a>(
+    plan: &Plan,
+    values: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Result<Plan, ModelError> {
+    let mut plan = plan.clone();
+    let mut names = vec![];
+    for (name, value) in values {
+        plan = set(&plan, name, value)?;
+        names.push(name);
+    }
+    plan.check().map_err(|e| match e {
+        ModelError::Field { field: place, given, accepted } => {
+            let last = place.rsplit('.').next().unwrap_or(&place);
+            // By the name that was used for it.
+            match (names.iter().find(|name| field_of(name) == last), &names[..]) {
+                (Some(name), _) => ModelError::Field { field: (*name).into(), given, accepted },
+                (None, [name]) => inside(name, ModelError::Field { field: place, given, accepted }),
+                (None, _) => ModelError::Field { field: place, given, accepted },
+            }
+        }
+        other => other,
+    })?;
+    Ok(plan)
+}
+
+/// The field that a name of a parameter means, without the connection's name.
+fn field_of(name: &str) -> &str {
+    parameter_of(name.rsplit_once('.').map_or(name, |(_, field)| field))
+}
+
+/// The plan with one parameter set, not yet checked.
+fn set(plan: &Plan, name: &str, value: &str) -> Result<Plan, ModelError> {
     let fail = |reason: String| ModelError::Document {
         document: crate::plan::PLAN_SCHEMA,
         field: String::new(),
         reason,
     };
     let mut raw = serde_json::to_value(plan).map_err(|e| fail(e.to_string()))?;
-    let (only, field) = match name.rsplit_once('.') {
-        Some((connection, field)) => (Some(connection), field),
-        None => (None, name),
-    };
-    let field = parameter_of(field);
+    let only = name.rsplit_once('.').map(|(connection, _)| connection);
+    let field = field_of(name);
     // As a number or a boolean where it reads as one; fields with units take both.
     let number: Value = match value {
         "true" => Value::Bool(true),
@@ -64,29 +92,18 @@ pub fn set_parameter(plan: &Plan, name: &str, value: &str) -> Result<Plan, Model
             accepted: "the name of a connection of the plan".into(),
         });
     }
-    let plan: Plan =
-        read_as_told(&raw).map_err(|(_, reason)| match reason.strip_prefix("unknown field ") {
-            Some(_) => ModelError::Field {
-                field: name.into(),
-                given: "no parameter of a plan".into(),
-                accepted: known(name, &reason),
-            },
-            None => ModelError::Field {
-                field: name.into(),
-                given: format!("'{value}'"),
-                accepted: accepted(&reason),
-            },
-        })?;
-    plan.check().map_err(|e| match e {
-        // By the name that was used for it.
-        ModelError::Field { field: place, given, accepted }
-            if place.rsplit('.').next() == Some(field) =>
-        {
-            ModelError::Field { field: name.into(), given, accepted }
-        }
-        other => inside(name, other),
-    })?;
-    Ok(plan)
+    read_as_told(&raw).map_err(|(_, reason)| match reason.strip_prefix("unknown field ") {
+        Some(_) => ModelError::Field {
+            field: name.into(),
+            given: "no parameter of a plan".into(),
+            accepted: known(name, &reason),
+        },
+        None => ModelError::Field {
+            field: name.into(),
+            given: format!("'{value}'"),
+            accepted: accepted(&reason),
+        },
+    })
 }
 
 /// Short names of the flags, and the fields of a connection that they set.
@@ -156,10 +173,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn parameters_are_checked_when_all_of_them_are_set() {
+        let plan = serde_json::json!({ "connection": [{ "transport": "udp" }] });
+        let plan = test_plan(&plan).unwrap();
+        let both = [("zero_copy", "true"), ("transport", "tcp")];
+        let set = set_parameters(&plan, both).unwrap();
+        assert!(set.connections[0].zero_copy);
+        let refused = |values: &[(&str, &str)]| match set_parameters(&plan, values.iter().copied())
+            .unwrap_err()
+        {
+            ModelError::Field { field, .. } => field,
+            other => panic!("{other}"),
+        };
+        assert_eq!(refused(&[("zero_copy", "true")]), "zero_copy");
+        assert_eq!(refused(&[("zero_copy", "true"), ("tos", "0")]), "zero_copy");
+        assert_eq!(refused(&[("bytes", "1"), ("time", "1")]), "bytes");
+    }
+
+    #[test]
     fn a_refused_value_is_told_by_the_name_that_was_used_and_what_is_accepted() {
         let plan = test_plan(&serde_json::json!({ "connection": [{ "transport": "udp" }] }));
         let plan = plan.unwrap();
-        let refused = |name, value| set_parameter(&plan, name, value).unwrap_err().to_string();
+        let refused = |name, value| set_parameters(&plan, [(name, value)]).unwrap_err().to_string();
         for (name, value, wanted) in [
             (
                 "size",

@@ -17,14 +17,14 @@ fn a_count_holds_up_to_its_bounds_and_no_further() {
         (100, Some(99), false),
         (100, None, false),
     ] {
-        let line = count_line(1, "lost", &law, realised, measured);
+        let line = count_line(1, "lost", &law, realised, measured, 0);
         assert_eq!(line.verdict == Verdict::Passed, passes, "{realised} {measured:?}");
         assert_eq!(is_failed(&line.verdict), !passes);
         assert_eq!(line.tolerance, Tolerance::Between(49, 165));
     }
     let exact = CountInterval::exact(7);
-    assert_eq!(count_line(1, "queue drops", &exact, 7, Some(7)).verdict, Verdict::Passed);
-    assert!(is_failed(&count_line(1, "queue drops", &exact, 8, Some(8)).verdict));
+    assert_eq!(count_line(1, "queue drops", &exact, 7, Some(7), 0).verdict, Verdict::Passed);
+    assert!(is_failed(&count_line(1, "queue drops", &exact, 8, Some(8), 0).verdict));
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn an_emulator_that_is_late_by_itself_fails() {
         .unwrap()
     };
     let verdict = |late: u64| {
-        let disturbed = disturbance(&evidence.record, &report(late));
+        let disturbed = disturbance(&evidence.record, &report(late), None);
         judge(&case, &evidence, &Conditions { disturbed, ..simulated.clone() }).verdict
     };
     assert!(is_failed(&verdict(count)), "{:?}", verdict(count));
@@ -226,7 +226,7 @@ fn what_the_hosts_lost_by_their_own_counters_is_undecided_and_no_more() {
     let fates = |evidence: &Evidence| {
         let claim = &case.claims[0];
         let found = FlowEvidence::of(claim, &case, evidence).unwrap();
-        found.agree(&mut Agreement::default())
+        found.agree(&Conditions::simulated(), &mut Agreement::default())
     };
     assert!(matches!(fates(&evidence), Verdict::Undecided(_)));
     evidence.received.remove(at);
@@ -250,4 +250,95 @@ fn a_remainder_of_the_records_ledger_fails_the_row() {
     evidence.record.loss_ledger.as_mut().unwrap().remainder_packets = 1;
     let judged = judge(&case, &evidence, &Conditions::simulated());
     assert!(is_failed(&judged.verdict), "{:?}", judged.verdict);
+}
+
+/// One packet less at the receiver, whose socket overflowed once.
+fn overflowed(name: &str) -> (PathCase, Evidence) {
+    let (case, mut evidence) = row(name);
+    let at = evidence.received.len() / 2;
+    evidence.received.remove(at);
+    let receiver = evidence.record.flows[0].receiver.as_mut().unwrap();
+    receiver.packets -= 1;
+    receiver.lost_packets = receiver.lost_packets.map(|n| n + 1);
+    let ledger = evidence.record.loss_ledger.as_mut().unwrap();
+    ledger.missing_packets += 1;
+    ledger.rows.push(record::LedgerRow {
+        stage: "socket overflow".into(),
+        packets: 1,
+        source: "SK_MEMINFO drops (flow 1)".into(),
+        kind: "exact".into(),
+        side: Some("remote".into()),
+    });
+    (case, evidence)
+}
+
+#[test]
+fn what_the_host_lost_by_its_own_counters_is_undecided() {
+    for name in ["clean baseline", "loss", "rate"] {
+        let (case, mut evidence) = overflowed(name);
+        let calm = Conditions::simulated();
+        let judged = judge(&case, &evidence, &calm);
+        assert!(matches!(judged.verdict, Verdict::Undecided(_)), "{name}: {:?}", judged.verdict);
+        assert!(judged.is_open() && !judged.is_fault);
+        // A counter of the whole host says as much.
+        let rows = &mut evidence.record.loss_ledger.as_mut().unwrap().rows;
+        let row = rows.last_mut().unwrap();
+        (row.stage, row.source) = ("softnet".into(), "/proc/net/softnet_stat dropped".into());
+        row.packets = 7;
+        let judged = judge(&case, &evidence, &calm);
+        assert!(matches!(judged.verdict, Verdict::Undecided(_)), "{name}: {:?}", judged.verdict);
+        // Without one it is a fault, whatever disturbed the host.
+        evidence.record.loss_ledger.as_mut().unwrap().rows.pop();
+        let busy = Conditions { disturbed: Some("load".into()), ..calm };
+        let judged = judge(&case, &evidence, &busy);
+        assert!(is_failed(&judged.verdict) && judged.is_fault && !judged.is_open(), "{name}");
+    }
+}
+
+#[test]
+fn only_times_that_failed_may_come_out_otherwise() {
+    let (case, evidence) = row("constant delay each way");
+    let off = Conditions { path_delay_ns: 30_000.0, ..Conditions::simulated() };
+    let judged = judge(&case, &evidence, &off);
+    assert!(is_failed(&judged.verdict) && judged.is_open() && !judged.is_fault);
+    let (mut case, evidence) = row("loss");
+    case.impairment.seed = weir_model::units::Seed(1);
+    let judged = judge(&case, &evidence, &Conditions::simulated());
+    assert!(is_failed(&judged.verdict) && judged.is_fault && !judged.is_open());
+    let (case, evidence) = row("loss");
+    assert!(!judge(&case, &evidence, &Conditions::simulated()).is_open());
+}
+
+#[test]
+fn a_few_packets_that_were_held_up_behind_the_emulator_show_a_stall() {
+    let (case, evidence) = row("normal delay, in order");
+    // One arrival in so many comes 20 ms later, which moves mean and deviation.
+    let verdict = |every: usize| {
+        let mut evidence = evidence.clone();
+        for record in evidence.received.iter_mut().step_by(every) {
+            record.time2_ns = record.time2_ns.map(|ns| ns + 20_000_000);
+        }
+        judge(&case, &evidence, &Conditions::simulated()).verdict
+    };
+    assert!(matches!(verdict(50), Verdict::Undecided(_)), "{:?}", verdict(50));
+    assert!(is_failed(&verdict(2)), "{:?}", verdict(2));
+}
+
+#[test]
+fn other_departures_under_load_are_undecided_and_other_fates_a_fault() {
+    let (case, evidence) = row("normal delay, in order");
+    let calm = Conditions::simulated();
+    let busy = Conditions { disturbed: Some("load".into()), ..calm.clone() };
+    let forwarded = |(record, _): &(packets::Record, Judged)| record.kind == Kind::FORWARDED;
+    let at = evidence.journal.iter().position(forwarded).unwrap();
+    let mut moved = evidence.clone();
+    moved.journal[at].1.asked_ns = moved.journal[at].1.asked_ns.map(|ns| ns + 1_000_000);
+    assert!(is_failed(&judge(&case, &moved, &calm).verdict));
+    let judged = judge(&case, &moved, &busy);
+    assert!(matches!(judged.verdict, Verdict::Undecided(_)), "{:?}", judged.verdict);
+    assert_eq!(judged.agreement.unpredicted, 1);
+    // Lost where the laws lose nothing.
+    let mut lost = evidence;
+    lost.journal[at].0.kind = Kind::LOST;
+    assert!(is_failed(&judge(&case, &lost, &busy).verdict));
 }
