@@ -41,6 +41,8 @@ pub(crate) const FIFO_PRIORITY: u8 = 10;
 const SPINNING_CPUS: usize = 3;
 
 /// What a direction is told.
+// Orders are few: a box for the configuration would be freed on the data path.
+#[allow(clippy::large_enum_variant)]
 pub(crate) enum Order {
     /// Another configuration, and whether anything in it counts from the time of arrival.
     Configure {

@@ -6,7 +6,7 @@ use weir_model::record::{Flow, Host, LedgerRow, LossLedger, Record};
 use crate::socket_drops::socket_drops;
 
 /// Stage of datagrams with a wrong UDP checksum, which the receiving kernel drops.
-const DAMAGED: &str = "damaged on the path";
+pub const DAMAGED: &str = "damaged on the path";
 /// How what a full socket buffer refused is known.
 const OVERFLOW: &str = "SK_MEMINFO drops less checksum errors";
 

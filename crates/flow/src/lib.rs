@@ -36,6 +36,7 @@ pub use emulated::{
 };
 pub use heard::{Heard, HeardInterval};
 pub use intervals::{IntervalClock, IntervalLog, MAX_INTERVALS};
+pub use ledger::DAMAGED;
 pub use loss_lines::{LossLines, without_reported};
 pub use pacer::{Due, MAX_BACKLOG_NS, Pacer};
 pub use payload::{

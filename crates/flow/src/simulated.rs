@@ -168,7 +168,7 @@ fn loss_copies_and_order_are_told_apart() {
 fn variation_has_means_and_counts_its_pairs() {
     // 10 000 packets/s, every other one 40 ms later: neighbours arrive 400 numbers apart.
     let s = spec(udp("10000pps", 160, 1));
-    let delay = |n: u64| if n % 2 == 0 { 1_000_000 } else { 41_000_000 };
+    let delay = |n: u64| if n.is_multiple_of(2) { 1_000_000 } else { 41_000_000 };
     let (_, receiving) = run(&s, clock(), 0, &mut |n, _| vec![delay(n)]);
     let variation = receiving.report("recvmmsg", None, None).delay_variation.unwrap();
     assert_eq!((variation.ipdv_pairs, variation.ipdv_omitted_pairs), (Some(9999), Some(0)));

@@ -432,9 +432,7 @@ mod tests {
             "receiver_rtt_seconds",
             // Of running tests alone.
             "sender_earlier_lost_packets",
-            "sender_lost_before_packets",
             "receiver_earlier_lost_packets",
-            "receiver_lost_before_packets",
         ];
         for path in paths.union(&interval).filter(|p| !one_sided.contains(&p.as_str())) {
             assert!(

@@ -179,6 +179,9 @@ pub struct LiveCount {
     /// Lost packets.
     #[serde(rename = "l", skip_serializing_if = "Option::is_none")]
     pub lost_packets: Option<u64>,
+    /// What is known of losses in earlier intervals.
+    #[serde(rename = "e", skip_serializing_if = "Option::is_none")]
+    pub lost_before_packets: Option<u64>,
     /// Duplicates.
     #[serde(rename = "d", skip_serializing_if = "Option::is_none")]
     pub duplicate_packets: Option<u64>,
@@ -211,6 +214,9 @@ impl From<&IntervalCount> for LiveCount {
             bits_per_second: _,
             packets_per_second: _,
             lost_packets,
+            // Of lines, made where they are shown.
+            earlier_lost_packets: _,
+            lost_before_packets,
             duplicate_packets,
             reordered_packets,
             jitter_seconds,
@@ -223,6 +229,7 @@ impl From<&IntervalCount> for LiveCount {
             bytes,
             packets,
             lost_packets,
+            lost_before_packets,
             duplicate_packets,
             reordered_packets,
             jitter_seconds,
@@ -244,6 +251,8 @@ impl LiveCount {
             bits_per_second: per_second(self.bytes.saturating_mul(8)),
             packets_per_second: per_second(self.packets),
             lost_packets: self.lost_packets,
+            earlier_lost_packets: None,
+            lost_before_packets: self.lost_before_packets,
             duplicate_packets: self.duplicate_packets,
             reordered_packets: self.reordered_packets,
             jitter_seconds: self.jitter_seconds,
@@ -449,6 +458,8 @@ mod tests {
             bits_per_second: Some(68_800.0),
             packets_per_second: Some(48.0),
             lost_packets: Some(0),
+            earlier_lost_packets: None,
+            lost_before_packets: Some(0),
             duplicate_packets: Some(0),
             reordered_packets: Some(3),
             jitter_seconds: Some(2.123_456_789e-5),
@@ -470,7 +481,7 @@ mod tests {
             IntervalCount { retransmits: None, cwnd_bytes: None, rtt_seconds: None, ..count };
         let flows = vec![(1, (&datagrams).into())];
         let size = encode(&ServerMessage::Live { interval: 3, flows, of: 0 }).len();
-        assert!(size < 128, "{size} bytes for one flow");
+        assert!(size < 136, "{size} bytes for one flow");
     }
 
     #[test]

@@ -337,7 +337,13 @@ mod tests {
             live: true,
         };
         let clock = ClockState { offset_ns: i64::MIN, skew_ppb: i64::MIN, ..Default::default() };
-        let total = SenderTotal { flow: 1, packets: 2, bytes: u64::MAX, end_ns: Some(3) };
+        let total = SenderTotal {
+            flow: 1,
+            packets: 2,
+            bytes: u64::MAX,
+            omitted_packets: 1,
+            end_ns: Some(3),
+        };
         let client = [
             ClientMessage::Hello(Hello { protocol_greatest: 1, ..Hello::default() }),
             ClientMessage::Open(Box::new(open)),

@@ -33,7 +33,7 @@ impl Receiving {
                 summary.interval_lost.get(from..index).map(|lost| lost.iter().sum())
             }
             (None, Tracking::Full(t) | Tracking::Narrow(t, _)) => Some(t.lost_between(from, index)),
-            (None, Tracking::Counted(_)) => None,
+            (None, Tracking::Counted) => None,
         };
         Some(count)
     }

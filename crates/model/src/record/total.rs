@@ -164,8 +164,8 @@ record! {
         /// In lines of a running test: what has become known since the line before of losses in earlier intervals; negative where missing datagrams arrived after all. Lines' losses and these add up to what is known. Never in a record, whose intervals are final.
         #[serde(skip_serializing_if = "Option::is_none")]
         earlier_lost_packets: Option<i64>,
-        /// On the control connection: what is known of losses in earlier intervals, those of the omitted start apart. Never in a record.
-        #[serde(skip_serializing_if = "Option::is_none")]
+        /// Of live figures: what is known of losses in earlier intervals, those of the omitted start apart. In no document.
+        #[serde(skip)]
         lost_before_packets: Option<u64>,
         /// Duplicates.
         #[serde(skip_serializing_if = "Option::is_none")]

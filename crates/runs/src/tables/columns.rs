@@ -436,9 +436,7 @@ mod tests {
             "receiver_rtt_seconds",
             // Of running tests alone.
             "sender_earlier_lost_packets",
-            "sender_lost_before_packets",
             "receiver_earlier_lost_packets",
-            "receiver_lost_before_packets",
         ];
         compare(&columns("intervals.csv"), &paths, INTERVAL, &one_sided);
         assert_eq!(columns("histograms.csv").len(), HISTOGRAM.len());

@@ -199,9 +199,9 @@ mod tests {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 (state >> 33) % below
             };
-            let delays: Vec<(u64, i64)> = (0..packets)
-                .filter_map(|seq| (draw(20) > 0).then(|| (seq, draw(spread_us) as i64 * 1000)))
-                .collect();
+            let mut delays: Vec<(u64, i64)> =
+                (0..packets).map(|seq| (seq, draw(spread_us) as i64 * 1000)).collect();
+            delays.retain(|_| draw(20) > 0);
             let ipdv = fed(&by_arrival(delays.clone()));
             let pairs = delays.windows(2).filter(|w| w[0].0 + 1 == w[1].0);
             let pairs: Vec<u64> = pairs.map(|w| w[0].1.abs_diff(w[1].1)).collect();

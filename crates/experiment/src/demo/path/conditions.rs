@@ -1,10 +1,13 @@
 //! Under what conditions a row was measured: the floor that this host is calibrated to, and what disturbed it.
 
 use weir_emulator::{DirectionReport, Report};
+use weir_flow::{
+    DAMAGED, EMULATOR_PLANNED as PLANNED, EMULATOR_QUEUE as QUEUE, EMULATOR_UNPLANNED as UNPLANNED,
+};
 use weir_model::record::Record;
 
 use super::evidence::Evidence;
-use super::ledger::{LINKS, PLANNED, UNPLANNED};
+use super::ledger::LINKS;
 use crate::calibrate::Figures;
 use crate::demo::load::{FOREIGN_PROCESSORS, STEAL_RATIO};
 
@@ -154,7 +157,8 @@ pub(super) fn link_dropped(report: &Report) -> [u64; 2] {
 }
 
 /// Stages of the loss ledger that are no loss of the hosts, and the emulator's links, which are counted by direction.
-const NOT_BY_HOSTS: [&str; 5] = ["late", "damaged header", PLANNED, UNPLANNED, LINKS];
+const NOT_BY_HOSTS: [&str; 8] =
+    ["late", "damaged header", "implausible number", DAMAGED, PLANNED, QUEUE, UNPLANNED, LINKS];
 
 impl Evidence {
     /// Packets of a flow that the hosts lost, by their own counters: not the path's doing, nor the emulator's laws'.

@@ -2,7 +2,7 @@
 //! was lost unplanned stands apart.
 
 use weir_flow::{
-    EMULATOR_PLANNED as PLANNED, EMULATOR_QUEUE as QUEUE, EMULATOR_UNPLANNED as UNPLANNED,
+    DAMAGED, EMULATOR_PLANNED as PLANNED, EMULATOR_QUEUE as QUEUE, EMULATOR_UNPLANNED as UNPLANNED,
 };
 use weir_model::impairment::Impairment;
 use weir_model::plan::{Direction, Transport};
@@ -10,9 +10,6 @@ use weir_model::record::LedgerRow;
 use weir_wire::packets::Kind;
 
 use super::evidence::{Evidence, damaged_are_dropped};
-
-/// Stage of what the receiving kernel dropped for a wrong checksum.
-const DAMAGED: &str = "damaged on the path";
 
 /// Stage of what the emulator's links lost before it saw the packets.
 pub(super) const LINKS: &str = "emulator links";
