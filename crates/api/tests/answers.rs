@@ -279,7 +279,11 @@ fn a_preview_is_what_the_engine_does() {
     let request = json!({ "configuration": laws, "packets": 5000 });
     let shown = ask(s.address, "POST", "/laws/preview", &[], Some(&request)).expect(200);
     let impairment: weir_model::impairment::Impairment = serde_json::from_value(laws).unwrap();
-    let ingress = (0..5000).map(|i| weir_sim::Ingress { at_ns: i * 1_000_000, length_bytes: 1000 });
+    let ingress = (0..5000).map(|i| weir_sim::Ingress {
+        at_ns: i * 1_000_000,
+        length_bytes: 1000,
+        is_control: false,
+    });
     let fates =
         weir_sim::predict(&impairment, "other", weir_laws::Direction::Forward, ingress).unwrap();
     let lost = fates.iter().filter(|f| f.verdict == weir_impair::Verdict::Lost).count();
