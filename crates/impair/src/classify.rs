@@ -162,8 +162,8 @@ pub(crate) struct Classifier {
     length: Option<usize>,
     cache: Vec<Cached>,
     fragments: Fragments,
-    /// Flows whose filters name the frames of each exempt role.
-    naming: [Vec<u64>; Role::EXEMPT.len()],
+    /// Flows whose filters name the frames of an exempt role: `words` for each.
+    naming: Vec<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -187,7 +187,7 @@ impl Classifier {
             length: None,
             cache: vec![],
             fragments: Fragments::new(false),
-            naming: Default::default(),
+            naming: vec![],
         }
     }
 
@@ -205,13 +205,12 @@ impl Classifier {
         let entry = Cached { key: Key::default(), length: 0, flow: EMPTY };
         let cache = if fields.is_empty() { vec![] } else { vec![entry; CACHE_SETS * 2] };
         let fragments = Fragments::new(!fields.is_empty());
-        let naming = Role::EXEMPT.map(|role| {
-            let mut set = vec![0u64; words];
+        let mut naming = vec![0u64; words * Role::EXEMPT.len()];
+        for (place, role) in Role::EXEMPT.into_iter().enumerate() {
             for (flow, _) in filters.iter().enumerate().filter(|(_, f)| role.is_named_by(f)) {
-                set[flow / 64] |= 1 << (flow % 64);
+                naming[place * words + flow / 64] |= 1 << (flow % 64);
             }
-            set
-        });
+        }
         Ok(Self { fields, words, flows: filters.len(), length, cache, fragments, naming })
     }
 
@@ -252,7 +251,7 @@ impl Classifier {
     /// The first flow that a frame belongs to and whose filter names frames of its exempt role, or [`OTHER`].
     #[cold]
     pub(crate) fn naming(&self, role: usize, key: &Key, length: u32) -> u32 {
-        self.search_in(|word| self.naming[role][word], key, length)
+        self.search_in(|word| self.naming[role * self.words + word], key, length)
     }
 
     /// The first flow in every field's set.
