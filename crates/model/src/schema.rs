@@ -274,7 +274,12 @@ mod tests {
                 continue;
             }
             if section != INDEX {
-                if !["Comparing", "Asked, realised, measured"].contains(&section) {
+                let of_others = [
+                    "Comparing",
+                    "Asked, realised, measured",
+                    "Losses of an emulator on the path",
+                ];
+                if !of_others.contains(&section) {
                     defined.insert(cells[0]);
                 }
                 continue;

@@ -3284,11 +3284,6 @@ export interface components {
             jitter_seconds?: number | null;
             /**
              * Format: uint64
-             * @description On the control connection: what is known of losses in earlier intervals, those of the omitted start apart. Never in a record.
-             */
-            lost_before_packets?: number | null;
-            /**
-             * Format: uint64
              * @description Lost, attributed to the interval in which they would have come: numbers missing between two arrivals are spread evenly over the time between these.
              */
             lost_packets?: number | null;
