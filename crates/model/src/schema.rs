@@ -274,11 +274,8 @@ mod tests {
                 continue;
             }
             if section != INDEX {
-                let of_others = [
-                    "Comparing",
-                    "Asked, realised, measured",
-                    "Losses of an emulator on the path",
-                ];
+                let of_others =
+                    ["Comparing", "Asked, realised, measured", "Losses of an emulator on the path"];
                 if !of_others.contains(&section) {
                     defined.insert(cells[0]);
                 }
