@@ -86,6 +86,7 @@ fn every_parameter_of_a_query_is_named() {
         ("/comparison", "runs", "runs=run-one%2Brun-one,x"),
         ("/comparison", "confidence", "runs=run-one,run-two&confidence=sure"),
         ("/comparison", "confidence", "runs=run-one,run-two&confidence=100"),
+        ("/tests/{id}/record", "parts", "parts=some"),
         ("/experiments/{id}/report", "format", "format=pdf"),
         ("/experiments/{id}/report", "figure", "format=md&figure=x"),
     ];

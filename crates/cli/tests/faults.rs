@@ -290,7 +290,7 @@ fn signals_before_the_test_and_while_it_drains() {
     server.process.signal(STOP);
     let ended = |name: &str| {
         let output = weir().args(["ctl", "--socket"]).arg(&socket).args(["status", name]).output();
-        out(&output.unwrap()).contains(": ended")
+        out(&output.unwrap()).contains(": finished")
     };
     until("sending ends", || ended("first"));
     assert!(!ended("second"));

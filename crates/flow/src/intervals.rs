@@ -111,6 +111,14 @@ impl<C: Default + Clone> IntervalLog<C> {
         self.closed.last_mut().unwrap_or(&mut self.current)
     }
 
+    /// The interval that contains a time: a closed one, or the current one.
+    pub fn containing_mut(&mut self, at_ns: u64) -> &mut C {
+        let ends_later =
+            |i: &usize| self.clock.and_then(|c| c.end_ns(*i)).is_some_and(|end_ns| at_ns < end_ns);
+        let index = (0..self.closed.len()).find(ends_later).unwrap_or(self.closed.len());
+        self.closed.get_mut(index).unwrap_or(&mut self.current)
+    }
+
     /// The closed intervals.
     pub fn closed(&self) -> &[C] {
         &self.closed

@@ -407,13 +407,9 @@ impl Sending {
             packets -= skipped.packets;
         }
         let omit_end = self.log.clock().filter(|c| c.omit_ns > 0).map(|c| c.start_ns + c.omit_ns);
-        let first = self.first_ns.map(|f| omit_end.map_or(f, |o| f.max(o)));
-        let (from, to) = match self.started {
-            Some(s) if self.sends_until_planned_end() => {
-                (Some(omit_end.map_or(s, |o| o.max(s))), self.end_ns)
-            }
-            _ => (first, self.last_ns),
-        };
+        // A start that the far end learned of late is no time of sending.
+        let from = self.first_ns.map(|f| omit_end.map_or(f, |o| f.max(o)));
+        let to = if self.sends_until_planned_end() { self.end_ns } else { self.last_ns };
         let seconds = from.map_or(0.0, |f| to.saturating_sub(f) as f64 / 1e9);
         let zero = self.log.start_ns();
         let since_zero = |at: u64| Some(at.saturating_sub(zero?) as f64 / 1e9);

@@ -376,9 +376,9 @@ fn delays_need_related_clocks_and_keep_the_worst_bound() {
     r.on_message(&datagram(100, 2, 2 * MS, 4000), None, 2 * MS + 10_000, |_| {});
     let report = r.report("", None, None);
     let delay = report.one_way_delay.unwrap();
-    assert_eq!((delay.count, delay.error_seconds), (1, Some(7e-7)));
-    assert_eq!((delay.min_seconds, delay.max_seconds, delay.negative_samples), (1e-5, 1e-5, None));
-    assert_eq!(report.one_way_delay_from_intended.unwrap().mean_seconds, 1.4e-5);
+    assert_eq!((delay.count, delay.error_seconds), (3, Some(7e-7)));
+    assert_eq!((delay.min_seconds, delay.max_seconds, delay.negative_samples), (5e-9, 1e-5, None));
+    assert_eq!(report.one_way_delay_from_intended.unwrap().max_seconds, 1.4e-5);
     // Without a pace there is no intended time.
     let mut r = receiving("0", |_| {});
     r.set_clock(SenderClock::default());
@@ -486,6 +486,49 @@ fn verification_reads_every_byte_behind_the_header() {
     assert_eq!(r.report("", None, None).corrupted_packets, Some(0));
     let r = receiving("1000pps", |c| c.payload = Some(ByteSize(10)));
     assert_eq!(r.report("", None, None).corrupted_packets, None);
+}
+
+/// The relation of the clocks arrives over the path and can be later than the first datagrams: they have a delay all the same.
+#[test]
+fn datagrams_before_the_clocks_relation_have_a_delay() {
+    for payload in [10, 100] {
+        let mut r = receiving("1000pps", |c| c.payload = Some(ByteSize(payload)));
+        r.start(IntervalClock { start_ns: 10 * SECOND, interval_ns: SECOND, omit_ns: 0 });
+        // Ahead by more than the header's 32 bits of time can hold.
+        let ahead = 1000 * SECOND;
+        let arrive = |r: &mut Receiving, n: u64, delay_ns: u64| {
+            let sent = 10 * SECOND + n * 100 * MS;
+            let bytes = datagram(payload as usize, n, sent + ahead, 0);
+            r.advance(sent + delay_ns);
+            r.on_message(&bytes, None, sent + delay_ns, |_| {});
+        };
+        for n in 0..12 {
+            arrive(&mut r, n, 20 * MS);
+        }
+        assert!(r.report("", None, None).one_way_delay.is_none(), "nothing is known yet");
+        r.set_clock(SenderClock { offset_ns: ahead as i64, ..SenderClock::default() });
+        arrive(&mut r, 12, 40 * MS);
+        let delay = r.report("", None, None).one_way_delay.unwrap();
+        assert_eq!((delay.count, delay.min_seconds, delay.max_seconds), (13, 0.02, 0.04));
+        r.advance(12 * SECOND);
+        let means = r.interval_counts().into_iter().map(|i| i.mean_delay_seconds.unwrap());
+        let means: Vec<f64> = means.collect();
+        assert_eq!(means[0], 0.02);
+        assert!((means[1] - 0.08 / 3.0).abs() < 1e-12, "{means:?}");
+    }
+}
+
+/// A sender that learns of the start late has a shorter time of sending, and no lower rate.
+#[test]
+fn the_time_of_sending_begins_with_the_first_datagram() {
+    let second = |c: &mut Connection| c.duration = Some(Span(SECOND));
+    let mut s = sending("100pps", false, second);
+    for slot in 2..100 {
+        s.sent(1, 1, 10 * SECOND + slot * 10 * MS);
+    }
+    let report = s.report("send", None);
+    assert_eq!((report.start_seconds, report.seconds), (Some(0.02), 0.98));
+    assert_eq!(report.packets_per_second, Some(100.0));
 }
 
 #[test]

@@ -25,8 +25,13 @@ pub fn begin(path: &Path) -> io::Result<File> {
 /// Those of the file system.
 pub fn look(path: &Path) -> io::Result<(File, bool)> {
     let file = begin_unless(path, false)?;
-    let is_plain = file.metadata()?.is_file();
-    Ok((file, is_plain && descriptor_of(path).is_none()))
+    let is_own = is_own_file(path, &file);
+    Ok((file, is_own))
+}
+
+/// Whether a file opened by [`begin`] is a plain file that nothing else writes to: no device, pipe or descriptor.
+pub fn is_own_file(path: &Path, file: &File) -> bool {
+    descriptor_of(path).is_none() && file.metadata().is_ok_and(|found| found.is_file())
 }
 
 fn begin_unless(path: &Path, is_emptied: bool) -> io::Result<File> {

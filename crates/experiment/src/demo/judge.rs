@@ -214,8 +214,12 @@ mod tests {
             kind: "exact".into(),
             ..LedgerRow::default()
         };
-        r.loss_ledger =
-            (dropped > 0).then(|| LossLedger { rows: vec![overflow], ..LossLedger::default() });
+        let missing_packets = sent as i64 - received as i64;
+        r.loss_ledger = (dropped > 0).then(|| LossLedger {
+            rows: vec![overflow],
+            missing_packets,
+            remainder_packets: missing_packets - dropped as i64,
+        });
         r.total.forward = Some(DirectionTotal {
             sender: Some(Sums {
                 packets: sent,

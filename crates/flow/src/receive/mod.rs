@@ -96,6 +96,18 @@ impl ReceiveCount {
     }
 }
 
+/// Most arrivals that are stored until the clocks' relation is known.
+const MAX_UNRELATED: usize = 8192;
+
+/// The times of one datagram.
+#[derive(Clone, Copy)]
+struct Timed {
+    sequence: u64,
+    sent_ns: u64,
+    lateness_ns: Option<i32>,
+    received_ns: u64,
+}
+
 enum Tracking {
     /// No number: 0-byte datagrams.
     Counted,
@@ -113,6 +125,8 @@ pub struct Receiving {
     clock: SenderClock,
     /// Whether anybody has said how the clocks relate.
     related: bool,
+    /// Arrivals before that, whose delays follow when it is known.
+    unrelated: Vec<Timed>,
     worst_error_ns: u64,
     unwrapper: Time32Unwrapper,
     jitter: Jitter,
@@ -223,6 +237,7 @@ impl Receiving {
             expected_packets_per_second: rate.unwrap_or(0.0),
             clock: SenderClock::default(),
             related: false,
+            unrelated: Vec::new(),
             worst_error_ns: 0,
             unwrapper: Time32Unwrapper::new(0),
             jitter: Jitter::new(),
@@ -268,6 +283,15 @@ impl Receiving {
         self.related = true;
         self.unwrapper.set_offset(clock.offset_at(self.last_ns.max(clock.reference_ns)));
         self.worst_error_ns = self.worst_error_ns.max(clock.error_ns);
+        for mut early in std::mem::take(&mut self.unrelated) {
+            if self.layout == HeaderLayout::Seq32Time32 {
+                early.sent_ns = self.unwrapper.unwrap(early.sent_ns as u32, early.received_ns);
+            }
+            let delay = self.on_delay(&early);
+            let interval = self.log.containing_mut(early.received_ns);
+            interval.delay_sum_ns += delay;
+            interval.delays += 1;
+        }
     }
 
     /// Lets time pass: closes intervals, gives up what is overdue.
@@ -301,6 +325,7 @@ impl Receiving {
         self.base = self.sum;
         self.delay = DelaySummary::new();
         self.delay_intended = None;
+        self.unrelated = Vec::new();
         self.ipdv = Ipdv::new();
         self.bit_errors = 0;
         self.truncated = 0;
@@ -541,25 +566,37 @@ impl Receiving {
     #[inline]
     fn on_time(&mut self, sequence: u64, sent_ns: u64, lateness_ns: Option<i32>, now_ns: u64) {
         self.jitter.on_packet(sent_ns, now_ns);
-        // Clocks that nobody has related give differences of delays, no delays.
+        let timed = Timed { sequence, sent_ns, lateness_ns, received_ns: now_ns };
+        // The relation of the clocks can arrive after the first datagrams.
         if !self.related {
+            if self.unrelated.len() < MAX_UNRELATED {
+                self.unrelated.push(timed);
+            }
             return;
         }
-        let sent_here = sent_ns.wrapping_add_signed(-self.clock.offset_at(now_ns));
-        let delay = now_ns.wrapping_sub(sent_here) as i64;
-        self.delay.record(delay);
-        if let Tracking::Full(tracker) | Tracking::Narrow(tracker, _) = &self.tracking {
-            self.ipdv.record(sequence, delay, tracker);
-        }
+        let delay = self.on_delay(&timed);
         self.log.current.delay_sum_ns += delay;
         self.log.current.delays += 1;
+    }
+
+    /// Counts the one-way delay of a datagram, and returns it in ns.
+    #[inline]
+    fn on_delay(&mut self, timed: &Timed) -> i64 {
+        let offset_ns = self.clock.offset_at(timed.received_ns);
+        let sent_here = timed.sent_ns.wrapping_add_signed(-offset_ns);
+        let delay = timed.received_ns.wrapping_sub(sent_here) as i64;
+        self.delay.record(delay);
+        if let Tracking::Full(tracker) | Tracking::Narrow(tracker, _) = &self.tracking {
+            self.ipdv.record(timed.sequence, delay, tracker);
+        }
         if self.paced
-            && let Some(late) = lateness_ns
+            && let Some(late) = timed.lateness_ns
         {
             self.delay_intended
                 .get_or_insert_with(DelaySummary::new)
                 .record(delay + i64::from(late));
         }
+        delay
     }
 
     /// The sender's final count.

@@ -34,6 +34,7 @@ class Stream {
   #instance: string | undefined;
   #started = false;
   #wake: (() => void) | undefined;
+  #left = false;
 
   /** Listens until the returned function is called. */
   on(handlers: Partial<Handlers>): () => void {
@@ -44,6 +45,15 @@ class Stream {
   start(): void {
     if (this.#started) return;
     this.#started = true;
+    // A page that the browser keeps for "back" would keep its connection too, of the six that a browser opens to a server.
+    addEventListener('pagehide', () => {
+      this.#left = true;
+      this.#abort?.abort();
+    });
+    addEventListener('pageshow', () => {
+      this.#left = false;
+      this.#wake?.();
+    });
     void this.#run();
   }
 
@@ -87,8 +97,9 @@ class Stream {
         // Told by the banner; the reason is the network's.
       }
       if (abort.signal.aborted) {
-        // Other samples are wanted: nothing was lost.
+        // Other samples are wanted, or the page was left: nothing was lost.
         attempt = -1;
+        if (this.#left) await new Promise<void>((resolve) => (this.#wake = resolve));
         continue;
       }
       this.link = this.#instance === undefined && attempt === 0 ? 'connecting' : 'lost';

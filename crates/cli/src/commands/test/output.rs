@@ -74,6 +74,8 @@ pub(crate) struct Outputs {
 struct Csv {
     writer: CsvWriter<Box<dyn Write + Send>>,
     path: PathBuf,
+    /// A file, whose rows are replaced by the record's at the end; a pipe keeps what was known as the test ran.
+    is_replaced: bool,
 }
 
 impl Outputs {
@@ -101,15 +103,17 @@ impl Outputs {
         let csv = match &args.csv {
             None => None,
             Some(path) => {
-                let file: Box<dyn Write + Send> = match to_stdout {
-                    true => Box::new(std::io::stdout()),
+                let (file, is_replaced): (Box<dyn Write + Send>, _) = match to_stdout {
+                    true => (Box::new(std::io::stdout()), false),
                     false => {
-                        let file = weir_net::output::begin(path);
-                        Box::new(BufWriter::new(file.map_err(CliError::io("--csv: create", path))?))
+                        let io = CliError::io("--csv: create", path);
+                        let file = weir_net::output::begin(path).map_err(io)?;
+                        let is_replaced = weir_net::output::is_own_file(path, &file);
+                        (Box::new(BufWriter::new(file)), is_replaced)
                     }
                 };
                 let writer = CsvWriter::new(file).map_err(CliError::io("--csv: write", path))?;
-                Some(Csv { writer, path: path.clone() })
+                Some(Csv { writer, path: path.clone(), is_replaced })
             }
         };
         let (table, problems) = (None, vec![]);
@@ -209,7 +213,7 @@ impl Outputs {
             Form::Stream => drop(JsonStream::new(&mut self.sink).end(record)),
             Form::Json => self.sink.raw(&json_pretty(record)),
         }
-        self.csv_rows(|csv| csv.end(record));
+        self.csv_end(record);
     }
 
     /// The test failed. `--json` prints one object: the record where there is one, and the error goes to stderr.
@@ -225,6 +229,24 @@ impl Outputs {
     pub(crate) fn problems(&mut self) -> Vec<CliError> {
         self.problems.extend(self.sink.failure());
         std::mem::take(&mut self.problems)
+    }
+
+    /// The last rows of the CSV file. Rows written as the test ran lack what became known later, so a file gets the
+    /// record's rows instead.
+    fn csv_end(&mut self, record: &Record) {
+        let is_known = !record.intervals.is_empty();
+        let Some(csv) = self.csv.as_mut().filter(|csv| csv.is_replaced && is_known) else {
+            return self.csv_rows(|csv| csv.end(record));
+        };
+        let whole: std::io::Result<CsvWriter<Box<dyn Write + Send>>> =
+            weir_net::output::begin(&csv.path)
+                .and_then(|file| CsvWriter::new(Box::new(BufWriter::new(file)) as _));
+        match whole {
+            Ok(writer) => csv.writer = writer,
+            // Moved or removed in the meantime: the open file is finished.
+            Err(_) => return self.csv_rows(|csv| csv.end(record)),
+        }
+        self.csv_rows(|csv| csv.record(record));
     }
 
     /// Writes to the CSV file; after a failure it is left alone.

@@ -199,6 +199,23 @@ fn csv_has_intervals_and_summary() {
     play(&format!("--csv {}", path.display()), &Stop::new(), two_intervals(Ok));
     let csv = std::fs::read_to_string(&path).unwrap();
     assert_eq!(csv.lines().filter(|l| l.starts_with("interval,")).count(), 2, "{csv}");
+    // What became known after a row was written is in the file all the same.
+    let whole = |mut record: Record| {
+        let receiver = IntervalCount { lost_packets: Some(7), ..IntervalCount::default() };
+        let whole = |mut interval: Interval| {
+            interval.flows[0].receiver = Some(receiver.clone());
+            interval
+        };
+        record.intervals = [0, 1].map(|second| whole(interval(second))).into();
+        Ok(record)
+    };
+    play(&format!("--csv {}", path.display()), &Stop::new(), two_intervals(whole));
+    let csv = std::fs::read_to_string(&path).unwrap();
+    let mut lines = csv.lines();
+    let column = lines.next().unwrap().split(',').position(|c| c == "receiver_lost_packets");
+    let rows = lines.filter(|l| l.starts_with("interval,"));
+    let lost: Vec<_> = rows.map(|l| l.split(',').nth(column.unwrap()).unwrap()).collect();
+    assert_eq!(lost, ["7", "7"], "{csv}");
 }
 
 #[test]
