@@ -46,11 +46,11 @@ class Stream {
     if (this.#started) return;
     this.#started = true;
     // A page that the browser keeps for "back" would keep its connection too, of the six that a browser opens to a server.
-    addEventListener('pagehide', () => {
+    globalThis.addEventListener?.('pagehide', () => {
       this.#left = true;
       this.#abort?.abort();
     });
-    addEventListener('pageshow', () => {
+    globalThis.addEventListener?.('pageshow', () => {
       this.#left = false;
       this.#wake?.();
     });
