@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { barReach, COLOURS, labelsOf, strokeOf, written } from '../../src/lib/charts/axes';
+import { barReach, COLOURS, labelsOf, logRange, strokeOf, written } from '../../src/lib/charts/axes';
 import { bitRate, byUnit, percent, seconds } from '../../src/lib/format';
 
 describe('labels of an axis', () => {
@@ -60,4 +60,11 @@ describe('colours of lines', () => {
     expect(new Set(strokes).size).toBe(32);
     expect(strokeOf(16)).toEqual({ colour: 1, dash: true });
   });
+});
+
+it('a logarithmic axis begins with one digit, and has a width', () => {
+  expect(logRange(0.000009504, 0.000387)).toEqual([0.000009, 0.000387]);
+  expect(logRange(0.00448, 1)).toEqual([0.004, 1]);
+  expect(logRange(1, 3)).toEqual([1, 3]);
+  expect(logRange(3, 3)).toEqual([1, 6]);
 });

@@ -32,3 +32,13 @@ export function barReach(x: readonly number[]): number {
   for (let index = 1; index < x.length; index += 1) least = Math.min(least, (x[index] ?? 0) - (x[index - 1] ?? 0));
   return least > 0 && Number.isFinite(least) ? least / 2 : 0.5;
 }
+
+/**
+ * The range of a logarithmic axis around positive values. Its lower end has one digit: uPlot counts ticks from there, and
+ * never stops where rounding takes the first one beyond a power of ten (from 9.5 to 11).
+ */
+export function logRange(least: number, most: number): [number, number] {
+  const low = least < most ? least : least / 2;
+  const power = 10 ** Math.floor(Math.log10(low));
+  return [Number((Math.max(1, Math.floor(low / power)) * power).toPrecision(1)), least < most ? most : most * 2];
+}
