@@ -44,7 +44,8 @@ impl Watched {
             let watched = Watched::start(connection, path, client_side.map(Into::into));
             return watched.map(Some).map_err(refused);
         }
-        Ok(Watched::of_command().or_else(Watched::in_the_middle))
+        // A lab can be inside a command that runs behind another emulator.
+        Ok(Watched::in_the_middle().or_else(Watched::of_command))
     }
 
     /// That of `weir impair exec`, whose command is on its side A.

@@ -64,7 +64,7 @@ impl Report {
             for (name, count) in &mut counters {
                 *count = count.saturating_sub(old_counters.get(name).copied().unwrap_or(0));
             }
-            let is_fresh = old.is_none_or(|old| old.lateness.is_none());
+            let is_fresh = old.is_none_or(|old| old.counters.received_packets == 0);
             let realised =
                 if is_fresh { flow.realised } else { realised_since(flow, old, &counters) };
             ImpairedFlow {

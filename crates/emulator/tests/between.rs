@@ -972,3 +972,20 @@ fn configurations_that_are_told_of_are_bounded() {
     let told = emulator.report().unwrap().configurations;
     assert_eq!((told.len(), told[0].number, told[1023].number), (1024, 0, 1100));
 }
+
+/// What was lost before a run is in none of its ratios, also where nothing had left the emulator yet.
+#[test]
+fn what_was_lost_before_a_run_is_not_in_its_ratios() {
+    let (emulator, a, _b) = start(config("loss 100%"), 1000);
+    let put = |from: u64, to: u64| {
+        (from..to).for_each(|sequence| a.put(1_000 + sequence, &native(sequence)));
+        until("taken in", || received(&emulator.report().unwrap()) == to);
+    };
+    put(0, 10);
+    let before = emulator.report().unwrap();
+    emulator.remote().set_laws(None, Some("loss every 2".parse().unwrap()), None).unwrap();
+    put(10, 20);
+    let used = emulator.report().unwrap().used_since(Some(&before));
+    assert_eq!(used.flows[0].counters["lost_packets"], 5);
+    assert_eq!(used.flows[0].realised["loss_ratio"], 0.5);
+}

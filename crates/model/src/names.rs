@@ -6,7 +6,8 @@ use std::net::{IpAddr, Ipv6Addr};
 use crate::ModelError;
 
 /// Words that `weir impair` would take for a verb where it looks for an interface.
-const VERBS: [&str; 9] = ["exec", "set", "show", "start", "stop", "log", "stats", "save", "help"];
+const VERBS: [&str; 10] =
+    ["exec", "set", "show", "start", "stop", "log", "stats", "reset", "save", "help"];
 
 /// Whether the kernel accepts this as an interface name (`dev_valid_name`): 1 to 15 bytes, no `/`, no `:`, no white space, not
 /// `.` nor `..`.

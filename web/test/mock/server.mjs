@@ -308,7 +308,11 @@ export class Mock {
           const period = before === undefined ? { start, reason: 'start' } : before.asked !== asked ? { start, reason: 'laws' } : { start: before.current.start_seconds, reason: before.current.reason, counters: before.current.counters };
           const since = { ...(period.counters ?? Object.fromEntries(Object.keys(counters).map((key) => [key, 0]))) };
           since.received_packets += came;
+          since.received_bytes += came * 1000;
           since.lost_packets += lost;
+          since.sent_packets += came - lost;
+          since.sent_bytes += (came - lost) * 1000;
+          Object.assign(since, this.counted);
           const current = { start_seconds: period.start, seconds: report.seconds - period.start, reason: period.reason, counters: since, realised: { loss_ratio: since.received_packets > 0 ? since.lost_packets / since.received_packets : undefined, ...delay } };
           return { name, direction, active: true, counters, current, logged, asked, realised: { loss_ratio: counters.received_packets > 0 ? counters.lost_packets / counters.received_packets : undefined, ...(shown.delay && { delay_min_seconds: shown.delay.min_seconds, delay_mean_seconds: shown.delay.mean_seconds, delay_max_seconds: shown.delay.max_seconds }) }, lateness: { ...template.lateness, count: counters.sent_packets, p50_seconds: 0.000012, p99_seconds: 0.000081 } };
         }),

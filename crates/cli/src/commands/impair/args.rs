@@ -247,7 +247,7 @@ pub(crate) enum Verb {
         #[command(flatten)]
         socket: SocketArgs,
     },
-    /// Start a new period of counting; counters since the start go on
+    /// Reset the current counters; totals since the start are kept
     Reset {
         /// The flow's name; without a name all flows
         flow: Option<String>,

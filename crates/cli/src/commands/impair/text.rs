@@ -35,7 +35,7 @@ pub(super) fn laws(config: &Impairment) -> String {
     let other = &config.other;
     out += &ways(name, &other.laws(Direction::Forward), &other.laws(Direction::Reverse));
     if !config.impair_arp {
-        out += "  exempt: ARP, ICMPv6 neighbour discovery, frames to 01:80:C2:00:00:0X (--impair-arp includes them)\n";
+        out += "  exempt: ARP, ICMPv6 neighbour discovery, frames to 01:80:C2:00:00:0X (impair_arp = true includes them)\n";
     }
     out
 }
