@@ -88,10 +88,11 @@ impl LossLines {
             return;
         }
         let mut known: HashMap<u32, i64> = HashMap::new();
-        let mut totals = [0i64; 2];
+        let mut totals: [Option<i64>; 2] = [None; 2];
         for interval in shown.iter().filter(|i| !i.omitted) {
             for flow in &interval.flows {
-                let lost = flow.receiver.as_ref().and_then(|r| r.lost_packets).map_or(0, signed);
+                let lost = flow.receiver.as_ref().and_then(|r| r.lost_packets);
+                let Some(lost) = lost.map(signed) else { continue };
                 let sum = known.entry(flow.id).or_default();
                 *sum = sum.saturating_add(lost);
             }
@@ -99,21 +100,23 @@ impl LossLines {
                 totals.iter_mut().zip([&interval.total.forward, &interval.total.reverse])
             {
                 let receiver = ends.as_ref().and_then(|e| e.receiver.as_ref());
-                *sum = sum.saturating_add(receiver.and_then(|r| r.lost_packets).map_or(0, signed));
+                if let Some(lost) = receiver.and_then(|r| r.lost_packets).map(signed) {
+                    *sum = Some(sum.unwrap_or(0).saturating_add(lost));
+                }
             }
         }
         for flow in &mut first.flows {
-            let of = |packets: &HashMap<u32, i64>| packets.get(&flow.id).copied().unwrap_or(0);
-            let earlier = of(&known).saturating_sub(of(&self.flows));
-            if let Some(r) = &mut flow.receiver {
-                set(r, earlier);
+            // Without losses in the record, those of the lines have no correction.
+            if let (Some(r), Some(known)) = (&mut flow.receiver, known.get(&flow.id)) {
+                let stated = self.flows.get(&flow.id).copied().unwrap_or(0);
+                set(r, known.saturating_sub(stated));
             }
         }
         for (i, ends) in
             [&mut first.total.forward, &mut first.total.reverse].into_iter().enumerate()
         {
-            if let Some(IntervalEnds { receiver: Some(r), .. }) = ends {
-                set(r, totals[i].saturating_sub(self.totals[i]));
+            if let (Some(IntervalEnds { receiver: Some(r), .. }), Some(known)) = (ends, totals[i]) {
+                set(r, known.saturating_sub(self.totals[i]));
             }
         }
     }
@@ -194,6 +197,22 @@ mod tests {
         let mut last = interval(&[(0, 5)]);
         lines.finish(&mut last, &final_counts);
         assert_eq!(earlier(&last), (vec![Some(773 - 771)], Some(773 - 771)));
+    }
+
+    #[test]
+    fn a_record_without_losses_corrects_none() {
+        let mut lines = LossLines::default();
+        correct(&mut lines, interval(&[(0, 7)]));
+        let without = || {
+            let mut i = interval(&[(0, 0)]);
+            let total = i.total.forward.as_mut().unwrap().receiver.as_mut().unwrap();
+            (total.lost_packets, total.lost_before_packets) = (None, None);
+            i.flows[0].receiver = Some(total.clone());
+            i
+        };
+        let mut last = without();
+        lines.finish(&mut last, &[without()]);
+        assert_eq!(earlier(&last), (vec![None], None));
     }
 
     #[test]
