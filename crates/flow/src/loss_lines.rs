@@ -13,8 +13,10 @@ use weir_model::record::{Interval, IntervalCount, IntervalEnds};
 pub struct LossLines {
     flows: HashMap<u32, i64>,
     totals: [i64; 2],
-    /// Of the far end's sum of so many flows.
-    sum: Option<(u32, i64)>,
+    /// The last forward total: its number of flows, and their losses up to the end of its interval.
+    last_forward: Option<(u32, i64)>,
+    /// The far end has sent a sum in the place of its flows' figures.
+    has_sums: bool,
     /// Lines of the omitted start are accounted for apart.
     is_counted: bool,
 }
@@ -40,8 +42,10 @@ impl LossLines {
             *self = LossLines { is_counted: true, ..LossLines::default() };
         }
         let mut corrections = [0; 2];
+        let mut forward_flows = 0;
         for flow in &mut interval.flows {
             let Some(r) = &mut flow.receiver else { continue };
+            forward_flows += u32::from(direction(flow.id) == Direction::Forward);
             let Some(lost) = r.lost_packets.map(signed) else { continue };
             let shown = self.flows.entry(flow.id).or_default();
             let before = r.lost_before_packets.map_or(*shown, signed);
@@ -55,14 +59,21 @@ impl LossLines {
         for ((i, ends), mut earlier) in ends.into_iter().enumerate().zip(corrections) {
             let Some(r) = ends.as_mut().and_then(|e| e.receiver.as_mut()) else { continue };
             let Some(lost) = r.lost_packets.map(signed) else { continue };
-            if let (0, Some(of)) = (i, summed) {
-                let before = r.lost_before_packets.map_or(0, signed);
-                // Sums of different flows are not compared.
-                earlier = match self.sum {
-                    Some((known, shown)) if known == of => before.saturating_sub(shown),
-                    _ => 0,
-                };
-                self.sum = Some((of, before.saturating_add(lost)));
+            if i == 0 {
+                let of = summed.unwrap_or(forward_flows);
+                let before = r.lost_before_packets.map(signed);
+                self.has_sums |= summed.is_some();
+                if self.has_sums {
+                    // Flows' own baselines lack the losses that sums have stated. Totals of different flows are not
+                    // compared.
+                    earlier = match (self.last_forward, before) {
+                        (Some((flows, shown)), Some(before)) if flows == of => {
+                            before.saturating_sub(shown)
+                        }
+                        _ => 0,
+                    };
+                }
+                self.last_forward = before.map(|before| (of, before.saturating_add(lost)));
             }
             set(r, earlier);
             self.totals[i] = self.totals[i].saturating_add(lost).saturating_add(earlier);
@@ -77,10 +88,11 @@ impl LossLines {
             return;
         }
         let mut known: HashMap<u32, i64> = HashMap::new();
-        let mut totals = [0i64; 2];
+        let mut totals: [Option<i64>; 2] = [None; 2];
         for interval in shown.iter().filter(|i| !i.omitted) {
             for flow in &interval.flows {
-                let lost = flow.receiver.as_ref().and_then(|r| r.lost_packets).map_or(0, signed);
+                let lost = flow.receiver.as_ref().and_then(|r| r.lost_packets);
+                let Some(lost) = lost.map(signed) else { continue };
                 let sum = known.entry(flow.id).or_default();
                 *sum = sum.saturating_add(lost);
             }
@@ -88,21 +100,23 @@ impl LossLines {
                 totals.iter_mut().zip([&interval.total.forward, &interval.total.reverse])
             {
                 let receiver = ends.as_ref().and_then(|e| e.receiver.as_ref());
-                *sum = sum.saturating_add(receiver.and_then(|r| r.lost_packets).map_or(0, signed));
+                if let Some(lost) = receiver.and_then(|r| r.lost_packets).map(signed) {
+                    *sum = Some(sum.unwrap_or(0).saturating_add(lost));
+                }
             }
         }
         for flow in &mut first.flows {
-            let of = |packets: &HashMap<u32, i64>| packets.get(&flow.id).copied().unwrap_or(0);
-            let earlier = of(&known).saturating_sub(of(&self.flows));
-            if let Some(r) = &mut flow.receiver {
-                set(r, earlier);
+            // Without losses in the record, those of the lines have no correction.
+            if let (Some(r), Some(known)) = (&mut flow.receiver, known.get(&flow.id)) {
+                let stated = self.flows.get(&flow.id).copied().unwrap_or(0);
+                set(r, known.saturating_sub(stated));
             }
         }
         for (i, ends) in
             [&mut first.total.forward, &mut first.total.reverse].into_iter().enumerate()
         {
-            if let Some(IntervalEnds { receiver: Some(r), .. }) = ends {
-                set(r, totals[i].saturating_sub(self.totals[i]));
+            if let (Some(IntervalEnds { receiver: Some(r), .. }), Some(known)) = (ends, totals[i]) {
+                set(r, known.saturating_sub(self.totals[i]));
             }
         }
     }
@@ -186,6 +200,22 @@ mod tests {
     }
 
     #[test]
+    fn a_record_without_losses_corrects_none() {
+        let mut lines = LossLines::default();
+        correct(&mut lines, interval(&[(0, 7)]));
+        let without = || {
+            let mut i = interval(&[(0, 0)]);
+            let total = i.total.forward.as_mut().unwrap().receiver.as_mut().unwrap();
+            (total.lost_packets, total.lost_before_packets) = (None, None);
+            i.flows[0].receiver = Some(total.clone());
+            i
+        };
+        let mut last = without();
+        lines.finish(&mut last, &[without()]);
+        assert_eq!(earlier(&last), (vec![None], None));
+    }
+
+    #[test]
     fn a_line_without_a_flow_leaves_its_losses_to_the_next() {
         let mut lines = LossLines::default();
         correct(&mut lines, interval(&[(0, 5), (0, 1)]));
@@ -200,6 +230,32 @@ mod tests {
         correct(&mut lines, Interval { omitted: true, ..interval(&[(0, 50)]) });
         let line = correct(&mut lines, interval(&[(0, 1)]));
         assert_eq!(earlier(&line), (vec![None], None));
+    }
+
+    #[test]
+    fn totals_of_flows_and_sums_of_the_same_flows_are_compared() {
+        let mut lines = LossLines::default();
+        let mut sum = 0;
+        for (is_sum, flows, expected) in [
+            (false, [(0, 30), (0, 10)], None),
+            (true, [(30, 36), (10, 10)], None),
+            (false, [(67, 40), (20, 5)], Some(1)),
+            (true, [(107, 3), (25, 1)], None),
+            (true, [(110, 3), (28, 1)], Some(2)),
+            (false, [(113, 0), (29, 1)], None),
+        ] {
+            let mut i = interval(&flows);
+            if is_sum {
+                i.flows.clear();
+            }
+            lines.correct(&mut i, |_| Direction::Forward, is_sum.then_some(2));
+            assert_eq!(earlier(&i).1, expected);
+            sum += flows.iter().map(|f| f.1 as i64).sum::<i64>() + expected.unwrap_or(0);
+        }
+        assert_eq!(sum, 143);
+        let mut last = interval(&[(0, 0), (0, 0)]);
+        lines.finish(&mut last, &[interval(&[(0, 113), (0, 30)])]);
+        assert_eq!(earlier(&last).1, None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The record's rows of intervals, from both ends' reports or from what one of them told while the test ran.
 
-use weir_model::plan::{Direction, FlowSpec};
+use weir_model::plan::{Direction, FlowSpec, Transport};
 use weir_model::record::{Interval, IntervalCount, IntervalEnds, IntervalFlow, IntervalTotals};
 use weir_model::report::FlowReport;
 
@@ -27,10 +27,28 @@ pub(crate) fn add_interval(to: &mut Option<IntervalCount>, c: &IntervalCount) {
     }
 }
 
-/// The sum of several flows' counts in one interval, without rates; `None` of none.
-pub fn sum<'a>(counts: impl Iterator<Item = &'a IntervalCount>) -> Option<IntervalCount> {
+/// Removes from a sum what a flow of datagrams lacks: the sum of some flows is a different figure.
+fn drop_partial(sum: &mut IntervalCount, c: &IntervalCount) {
+    for (sum, part) in [
+        (&mut sum.lost_packets, c.lost_packets),
+        (&mut sum.lost_before_packets, c.lost_before_packets),
+        (&mut sum.duplicate_packets, c.duplicate_packets),
+        (&mut sum.reordered_packets, c.reordered_packets),
+    ] {
+        *sum = sum.filter(|_| part.is_some());
+    }
+}
+
+/// The sum of several receivers' counts in one interval, without rates; `None` of none.
+pub fn sum<'a>(
+    counts: impl Iterator<Item = (Transport, &'a IntervalCount)> + Clone,
+) -> Option<IntervalCount> {
     let mut out = None;
-    counts.for_each(|c| add_interval(&mut out, c));
+    counts.clone().for_each(|(_, c)| add_interval(&mut out, c));
+    if let Some(sum) = &mut out {
+        let datagrams = counts.filter(|(transport, _)| *transport == Transport::Udp);
+        datagrams.for_each(|(_, c)| drop_partial(sum, c));
+    }
     out
 }
 
@@ -52,13 +70,16 @@ fn join(count: &mut IntervalCount, next: &IntervalCount) {
     count.rtt_seconds = next.rtt_seconds.or(count.rtt_seconds);
 }
 
-/// One interval from each flow's counts, `(flow, direction, sender's, receiver's)`, with their rates over its time: until
+/// One flow's counts in an interval: `(flow, direction, transport, sender's, receiver's)`.
+pub type FlowCounts = (u32, Direction, Transport, Option<IntervalCount>, Option<IntervalCount>);
+
+/// One interval from each flow's counts, with their rates over its time: until
 /// its boundary, or until `end_ns` from the start of the test where that is where it ended.
 pub fn interval(
     clock: &IntervalClock,
     index: usize,
     end_ns: Option<u64>,
-    flows: impl Iterator<Item = (u32, Direction, Option<IntervalCount>, Option<IntervalCount>)>,
+    flows: impl Iterator<Item = FlowCounts>,
 ) -> Interval {
     let start = clock.start_offset_ns(index);
     let end = end_ns.or(clock.end_offset_ns(index)).unwrap_or(start).max(start);
@@ -75,19 +96,24 @@ pub fn interval(
         c.packets_per_second = per_second(c.packets);
     };
     let mut totals: [IntervalEnds; 2] = Default::default();
-    for (id, direction, mut sender, mut receiver) in flows {
-        let total = &mut totals[usize::from(direction == Direction::Reverse)];
+    let mut received: [Vec<(Transport, IntervalCount)>; 2] = Default::default();
+    for (id, direction, transport, mut sender, mut receiver) in flows {
+        let end = usize::from(direction == Direction::Reverse);
+        let total = &mut totals[end];
         if let Some(c) = &mut sender {
             add_interval(&mut total.sender, c);
             set_rates(c);
         }
         if let Some(c) = &mut receiver {
-            add_interval(&mut total.receiver, c);
+            received[end].push((transport, c.clone()));
             set_rates(c);
         }
         if sender.is_some() || receiver.is_some() {
             out.flows.push(IntervalFlow { id, sender, receiver });
         }
+    }
+    for (total, received) in totals.iter_mut().zip(&received) {
+        total.receiver = sum(received.iter().map(|(transport, c)| (*transport, c)));
     }
     let ends = totals.iter_mut().flat_map(|t| [&mut t.sender, &mut t.receiver]);
     ends.flatten().for_each(set_rates);
@@ -195,14 +221,15 @@ pub(super) fn intervals(
                         Direction::Reverse => sender.get_or_insert_with(|| told.clone()),
                     };
                 }
-                (spec.id, spec.connection.direction, sender, receiver)
+                let connection = &spec.connection;
+                (spec.id, connection.direction, connection.transport, sender, receiver)
             });
             // One that was shown after everything had ended has its whole length.
             let end = end.filter(|end| is_last && *end > clock.start_offset_ns(i));
             let counts: Vec<_> = counts.collect();
             let told = heard.map(|h| h.interval(i).and_then(|told| told.sum.clone()));
             let due: Vec<_> =
-                counts.iter().map(|(_, d, s, r)| (*d, s.is_some(), r.is_some())).collect();
+                counts.iter().map(|(_, d, _, s, r)| (*d, s.is_some(), r.is_some())).collect();
             let mut out = interval(&clock, i, end, counts.into_iter());
             if let Some(told) = told {
                 mark_heard(&mut out, due, told);

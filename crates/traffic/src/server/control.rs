@@ -589,7 +589,9 @@ impl Task<'_> {
         let receivers = flows.iter().filter(|f| !f.sends()).count() as u32;
         let now = clock.monotonic_ns();
         let count = |index| {
-            let count = |f: &Arc<Flow>| Some((f.sends(), f.spec.id, f.interval(index, now)?));
+            let count = |f: &Arc<Flow>| {
+                Some((f.sends(), f.spec.connection.transport, f.spec.id, f.interval(index, now)?))
+            };
             flows.iter().filter_map(count).collect()
         };
         for message in live.due(now, receivers, self.meter.bytes(), count) {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use weir_flow::IntervalClock;
 use weir_flow::budget::ControlBudget;
+use weir_model::plan::Transport;
 use weir_model::record::IntervalCount;
 use weir_wire::control::{LiveCount, ServerMessage};
 
@@ -23,8 +24,8 @@ const PATIENCE_NS: u64 = 250_000_000;
 const LAST_NS: u64 = 10_000_000_000;
 /// Intervals of which something is owed.
 const MOST_OWED: usize = 64;
-/// One flow's count, and whether it is a sender's.
-pub(super) type Count = (bool, u32, IntervalCount);
+/// Whether a count is a sender's, its flow's transport and number, and the count.
+pub(super) type Count = (bool, Transport, u32, IntervalCount);
 
 /// An interval of which something has not been told.
 #[derive(Debug)]
@@ -136,8 +137,8 @@ impl Live {
         let earned = self.budget.allowed_bytes(seconds, bytes);
         self.budget.earn((earned - owed.earned).max(0.0), seconds);
         owed.earned = owed.earned.max(earned);
-        let fresh = counts.iter().filter(|(_, id, _)| !owed.told.contains(id));
-        let flows: Vec<_> = fresh.map(|(_, id, c)| (*id, LiveCount::from(c))).collect();
+        let fresh = counts.iter().filter(|(.., id, _)| !owed.told.contains(id));
+        let flows: Vec<_> = fresh.map(|(.., id, c)| (*id, LiveCount::from(c))).collect();
         let received: Vec<_> = counts.iter().filter(|(sends, ..)| !sends).collect();
         let of = received.len() as u32;
         if flows.is_empty() {
@@ -149,10 +150,12 @@ impl Live {
         let budget = self.budget;
         let fits = |m: &ServerMessage| budget.allows(size(m) as f64);
         if message.as_ref().is_some_and(fits) {
-            owed.told.extend(counts.iter().map(|(_, id, _)| *id));
+            owed.told.extend(counts.iter().map(|(.., id, _)| *id));
         } else {
             // Many slow flows: their sum is had for little.
-            let sum = weir_flow::assemble::sum(received.iter().map(|(.., c)| c));
+            let sum = weir_flow::assemble::sum(
+                received.iter().map(|(_, transport, _, c)| (*transport, c)),
+            );
             message = sum
                 .filter(|_| owed.summed.is_none_or(|told| told < of))
                 .map(|sum| vec![(0, LiveCount::from(&sum))])
@@ -188,8 +191,10 @@ mod tests {
     }
 
     fn received(ids: std::ops::Range<u32>, bytes: u64) -> Vec<Count> {
-        ids.map(|id| (false, id, IntervalCount { bytes, packets: 1, ..Default::default() }))
-            .collect()
+        ids.map(|id| {
+            (false, Transport::Udp, id, IntervalCount { bytes, packets: 1, ..Default::default() })
+        })
+        .collect()
     }
 
     /// Interval, flows, and of how many a sum is.
@@ -256,7 +261,7 @@ mod tests {
                 mean_delay_seconds: Some(1.234_567_89e-5),
                 ..Default::default()
             };
-            vec![(false, 1, count)]
+            vec![(false, Transport::Udp, 1, count)]
         };
         let (mut told, mut control_bytes) = (0, 0);
         for n in 1..=intervals {

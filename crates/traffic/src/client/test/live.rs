@@ -144,8 +144,8 @@ impl Test<'_> {
                 });
             }
             counts.push(match direction {
-                Direction::Forward => (spec.id, direction, here, there),
-                Direction::Reverse => (spec.id, direction, there, here),
+                Direction::Forward => (spec.id, direction, spec.connection.transport, here, there),
+                Direction::Reverse => (spec.id, direction, spec.connection.transport, there, here),
             });
         }
         let is_whole = due.iter().all(|(_, sender, receiver)| *sender && *receiver);
