@@ -9,6 +9,7 @@ use weir_model::record::{
 
 use super::grid::{Cell, Column, Grid};
 use super::words;
+use crate::meta::emulator_direction;
 use crate::plot::Quantity::{self, *};
 
 /// Rows of a table of flows; what is more stays in the record.
@@ -489,7 +490,7 @@ pub(super) fn impairment(used: &ImpairmentUse) -> Grid {
         let late = f.lateness.as_ref();
         grid.row([
             Cell::code(&f.name),
-            Cell::Text(f.direction.to_string()),
+            Cell::Text(emulator_direction(f.direction).into()),
             Cell::code(&f.asked),
             counter("received_packets"),
             counter("lost_packets"),
@@ -686,4 +687,26 @@ fn interface(i: &weir_model::record::Interface) -> String {
         text += &format!(", offloads {}", on.join(" "));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_model::record::ImpairedFlow;
+
+    use super::*;
+
+    /// With the client on side B the emulator's first direction is not the run's: it is named by the interfaces.
+    #[test]
+    fn the_emulators_directions_are_not_named_as_the_runs() {
+        let flow =
+            |direction| ImpairedFlow { name: "voice".into(), direction, ..ImpairedFlow::default() };
+        let used = ImpairmentUse {
+            client_side: Some("b".into()),
+            flows: DIRECTIONS.map(flow).into(),
+            ..ImpairmentUse::default()
+        };
+        let grid = impairment(&used);
+        let named: Vec<_> = grid.rows.iter().map(|row| row[1].clone()).collect();
+        assert_eq!(named, [Cell::Text("A to B".into()), Cell::Text("B to A".into())]);
+    }
 }
