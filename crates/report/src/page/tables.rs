@@ -39,7 +39,7 @@ pub(super) fn totals(record: &Record) -> Grid {
             figures("Reordered", Count),
             figures("Corrupted", Count),
             figures("Implausible", Count),
-            figures("Sent again", Count),
+            figures("Retransmitted", Count),
             figures("Missed slots", Count),
         ],
     );
@@ -295,8 +295,8 @@ pub(super) fn tcp(record: &Record) -> Option<Grid> {
     let mut grid = Grid::new(
         &caption("TCP information of the sending side", record.flows.len()),
         flow_columns().into_iter().chain([
-            figures("Sent again", Count),
-            figures("Sent again", Bytes),
+            figures("Retransmitted", Count),
+            figures("Retransmitted", Bytes),
             figures("Round trip, mean", Seconds).group("rtt"),
             figures("Round trip, minimum", Seconds).group("rtt"),
             figures("Round trip, maximum", Seconds).group("rtt"),
@@ -476,9 +476,9 @@ pub(super) fn impairment(used: &ImpairmentUse) -> Grid {
             figures("Modified", Count),
             figures("Reordered", Count),
             figures("Loss", Ratio).group("share"),
-            figures("Delay, least", Seconds).group("delay"),
+            figures("Delay, minimum", Seconds).group("delay"),
             figures("Delay, mean", Seconds).group("delay"),
-            figures("Delay, greatest", Seconds).group("delay"),
+            figures("Delay, maximum", Seconds).group("delay"),
             figures("Lateness, median", Seconds).group("late"),
             figures("Lateness, p99", Seconds).group("late"),
             figures("Lateness, greatest", Seconds).group("late"),
