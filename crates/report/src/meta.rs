@@ -89,3 +89,11 @@ impl From<&Record> for Start {
         }
     }
 }
+
+/// A direction of an emulator, named by its interfaces: which direction of the run that is depends on the client's side.
+pub(crate) fn emulator_direction(direction: weir_model::plan::Direction) -> &'static str {
+    match direction {
+        weir_model::plan::Direction::Forward => "A to B",
+        weir_model::plan::Direction::Reverse => "B to A",
+    }
+}

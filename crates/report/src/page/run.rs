@@ -161,7 +161,7 @@ fn headlines(record: &Record) -> Vec<Headline> {
             out.push(Headline::new(&label(kind), show(Quantity::Seconds, value), note.join(", ")));
         } else if let Some(n) = total.sender.as_ref().and_then(|s| s.retransmits) {
             out.push(Headline::new(
-                &label("Sent again"),
+                &label("Retransmitted"),
                 Some(Quantity::Count.format(n as f64)),
                 "TCP segments",
             ));

@@ -9,6 +9,7 @@ use weir_model::record::{
 
 use super::grid::{Cell, Column, Grid};
 use super::words;
+use crate::meta::emulator_direction;
 use crate::plot::Quantity::{self, *};
 
 /// Rows of a table of flows; what is more stays in the record.
@@ -38,7 +39,7 @@ pub(super) fn totals(record: &Record) -> Grid {
             figures("Reordered", Count),
             figures("Corrupted", Count),
             figures("Implausible", Count),
-            figures("Sent again", Count),
+            figures("Retransmitted", Count),
             figures("Missed slots", Count),
         ],
     );
@@ -294,8 +295,8 @@ pub(super) fn tcp(record: &Record) -> Option<Grid> {
     let mut grid = Grid::new(
         &caption("TCP information of the sending side", record.flows.len()),
         flow_columns().into_iter().chain([
-            figures("Sent again", Count),
-            figures("Sent again", Bytes),
+            figures("Retransmitted", Count),
+            figures("Retransmitted", Bytes),
             figures("Round trip, mean", Seconds).group("rtt"),
             figures("Round trip, minimum", Seconds).group("rtt"),
             figures("Round trip, maximum", Seconds).group("rtt"),
@@ -475,9 +476,9 @@ pub(super) fn impairment(used: &ImpairmentUse) -> Grid {
             figures("Modified", Count),
             figures("Reordered", Count),
             figures("Loss", Ratio).group("share"),
-            figures("Delay, least", Seconds).group("delay"),
+            figures("Delay, minimum", Seconds).group("delay"),
             figures("Delay, mean", Seconds).group("delay"),
-            figures("Delay, greatest", Seconds).group("delay"),
+            figures("Delay, maximum", Seconds).group("delay"),
             figures("Lateness, median", Seconds).group("late"),
             figures("Lateness, p99", Seconds).group("late"),
             figures("Lateness, greatest", Seconds).group("late"),
@@ -489,7 +490,7 @@ pub(super) fn impairment(used: &ImpairmentUse) -> Grid {
         let late = f.lateness.as_ref();
         grid.row([
             Cell::code(&f.name),
-            Cell::Text(f.direction.to_string()),
+            Cell::Text(emulator_direction(f.direction).into()),
             Cell::code(&f.asked),
             counter("received_packets"),
             counter("lost_packets"),
@@ -686,4 +687,26 @@ fn interface(i: &weir_model::record::Interface) -> String {
         text += &format!(", offloads {}", on.join(" "));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_model::record::ImpairedFlow;
+
+    use super::*;
+
+    /// With the client on side B the emulator's first direction is not the run's: it is named by the interfaces.
+    #[test]
+    fn the_emulators_directions_are_not_named_as_the_runs() {
+        let flow =
+            |direction| ImpairedFlow { name: "voice".into(), direction, ..ImpairedFlow::default() };
+        let used = ImpairmentUse {
+            client_side: Some("b".into()),
+            flows: DIRECTIONS.map(flow).into(),
+            ..ImpairmentUse::default()
+        };
+        let grid = impairment(&used);
+        let named: Vec<_> = grid.rows.iter().map(|row| row[1].clone()).collect();
+        assert_eq!(named, [Cell::Text("A to B".into()), Cell::Text("B to A".into())]);
+    }
 }

@@ -8,7 +8,7 @@ mod sending;
 mod times;
 
 use weir_model::counted;
-use weir_model::plan::{Direction, Transport};
+use weir_model::plan::Transport;
 use weir_model::record::{
     Flow, ImpairedFlow, ImpairmentUse, LossLedger, Receiver, Record, Triangulation,
 };
@@ -20,6 +20,7 @@ use times::{delays, latency, variation};
 
 use super::TextOptions;
 use super::wrap::wrap;
+use crate::meta::emulator_direction;
 use crate::number::duration;
 use crate::style::Style;
 use crate::table::{Align, Table};
@@ -109,7 +110,7 @@ fn emulator(items: &mut Items, used: &ImpairmentUse) {
     let few = if items.options.verbose { usize::MAX } else { FLOWS_DETAILED };
     let mut label = "Emulator";
     for flow in busy().take(few) {
-        let way = if flow.direction == Direction::Forward { "A to B" } else { "B to A" };
+        let way = emulator_direction(flow.direction);
         let mut text = format!(
             "{}, {way}: {}: {}",
             flow.name,
@@ -217,6 +218,8 @@ fn loss_ledger(items: &mut Items, ledger: &LossLedger) {
 
 #[cfg(test)]
 mod tests {
+    use weir_model::plan::Direction;
+
     use super::*;
 
     #[test]
