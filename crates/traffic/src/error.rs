@@ -82,8 +82,7 @@ pub enum TrafficError {
     },
     /// Bytes of the control connection were changed on the path.
     #[error(
-        "{address}: the control connection was damaged on the path during {during}: a message arrived changed, with a TCP \
-         checksum that was right"
+        "{address}: during {during}, a control message was corrupted although its TCP checksum was valid"
     )]
     Damaged {
         /// The peer.
