@@ -72,14 +72,19 @@ fn counter(flow: &ImpairedFlow, name: &str) -> u64 {
     flow.counters.get(name).copied().unwrap_or(0)
 }
 
+/// The sum of counts that a peer may have reported: they may be any number.
+fn total(counts: impl Iterator<Item = u64>) -> u64 {
+    counts.fold(0, u64::saturating_add)
+}
+
 fn sum(used: &ImpairmentUse, direction: Direction, name: &str) -> u64 {
-    used.flows.iter().filter(|f| f.direction == direction).map(|f| counter(f, name)).sum()
+    total(used.flows.iter().filter(|f| f.direction == direction).map(|f| counter(f, name)))
 }
 
 /// Payload that arrived in a direction of the run.
 fn arrived_bytes(record: &Record, direction: Direction) -> u64 {
     let flows = record.flows.iter().filter(|f| f.direction == direction);
-    flows.filter_map(|f| f.receiver.as_ref()).map(|r| r.bytes).sum()
+    total(flows.filter_map(|f| f.receiver.as_ref()).map(|r| r.bytes))
 }
 
 /// Whether the emulator sent on at least the payload that arrived, with the client on this side of it.
@@ -91,7 +96,7 @@ fn carried(record: &Record, used: &ImpairmentUse, side: &str) -> bool {
 }
 
 fn may_have_crossed(record: &Record, used: &ImpairmentUse) -> bool {
-    let received: u64 = used.flows.iter().map(|f| counter(f, "received_packets")).sum();
+    let received = total(used.flows.iter().map(|f| counter(f, "received_packets")));
     let is_carried = match used.client_side.as_deref() {
         Some(side) => carried(record, used, side),
         None => carried(record, used, "a") || carried(record, used, "b"),
@@ -332,5 +337,15 @@ mod tests {
         assert!(attribute(&mut r, all));
         assert_eq!(r.warnings[0].code, "laws-changed");
         assert_eq!(r.impairment.unwrap().changes, Some(2));
+    }
+
+    #[test]
+    fn huge_counts_do_not_overflow() {
+        let flow = || Flow {
+            receiver: Some(weir_model::record::Receiver { bytes: u64::MAX, ..Default::default() }),
+            ..Flow::default()
+        };
+        let record = Record { flows: vec![flow(), flow()], ..Record::default() };
+        assert_eq!(arrived_bytes(&record, Direction::Forward), u64::MAX);
     }
 }

@@ -25,9 +25,12 @@ impl LossLedger {
     /// count other traffic, or fewer buffers than datagrams, and explains at most what is left.
     pub fn settle(&mut self) {
         let sum = |kind: &str| {
-            self.rows.iter().filter(|r| r.kind == kind).map(|r| r.packets as i64).sum::<i64>()
+            let rows = self.rows.iter().filter(|r| r.kind == kind);
+            // The peer reports some of these counts: they may be any number.
+            let packets = rows.fold(0u64, |sum, r| sum.saturating_add(r.packets));
+            i64::try_from(packets).unwrap_or(i64::MAX)
         };
-        let left = self.missing_packets - sum("exact");
+        let left = self.missing_packets.saturating_sub(sum("exact"));
         self.remainder_packets = if left > 0 { left - sum("bound").min(left) } else { left };
     }
 }
@@ -145,5 +148,19 @@ record! {
         p99_seconds: f64,
         /// Greatest.
         max_seconds: f64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn huge_counts_do_not_overflow() {
+        let row = || LedgerRow { packets: u64::MAX, kind: "exact".into(), ..LedgerRow::default() };
+        let mut ledger =
+            LossLedger { missing_packets: -5, rows: vec![row(), row()], ..LossLedger::default() };
+        ledger.settle();
+        assert_eq!(ledger.remainder_packets, (-5i64).saturating_sub(i64::MAX));
     }
 }
