@@ -46,6 +46,7 @@ lint: ## formatting, clippy, layers, licences when cargo-deny is here
 	$(PYTHON) scripts/layers.py
 	$(PYTHON) -m unittest discover --start-directory scripts --pattern 'test_*.py' --quiet
 	$(PYTHON) -m unittest discover --start-directory benches --pattern 'test_*.py' --quiet
+	$(PYTHON) -m unittest discover --start-directory benches/recheck --pattern 'test_*.py' --quiet
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --all-features check; else echo 'licences not checked: cargo-deny is not installed'; fi
 
