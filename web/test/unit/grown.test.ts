@@ -37,7 +37,7 @@ const delayField = (name: string): Field => fieldOf(root, def('Delay'), name);
 function board(laws: JsonObject, counters: Record<string, number> = {}): Board {
   const made = new Board('e');
   made.staged = { schema: 'weir.impair/1', other: { a_to_b: laws } };
-  const flows = [{ name: 'other', direction: 'forward', active: true, counters, asked: '', realised: {} }];
+  const flows = [{ name: 'other', direction: 'forward', active: true, counters, current: { counters, realised: {} }, asked: '', realised: {} }];
   made.report = { seconds: 1, directions: [], impairment: { flows } } as unknown as NonNullable<Board['report']>;
   return made;
 }

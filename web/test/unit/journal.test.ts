@@ -14,7 +14,7 @@ function board(journal: EmulatorEntry['journal'], logged: Record<string, boolean
 }
 
 function report(journal: EmulatorEntry['journal'], logged: Record<string, boolean>): Report {
-  const flows = Object.entries(logged).map(([name, on]) => ({ name, direction: 'forward', active: true, counters: {}, asked: '', realised: {}, logged: on }));
+  const flows = Object.entries(logged).map(([name, on]) => ({ name, direction: 'forward', active: true, counters: {}, current: { counters: {}, realised: {} }, asked: '', realised: {}, logged: on }));
   const told = journal === 'none' ? {} : { journal: { path: '/far/j.packets', records: 12, dropped_records: 3, failed: false, bytes: 2048, limit_bytes: 4096 } };
   return { seconds: 1, directions: [], impairment: { flows }, ...told } as unknown as Report;
 }
