@@ -168,7 +168,7 @@ def compare(a, b, path, differences):
 
 
 def live_intervals(rows, output, events, record, truths):
-    """Intervals as they were told while the test ran, against the record's; losses by what could be known."""
+    """Intervals as reported while the test ran, against the record's; losses by what could be known."""
     intervals = {i["start_seconds"]: i for i in record["intervals"]}
     group = Group(rows, output, "intervals as told while running")
     absent = 0

@@ -413,7 +413,7 @@ class Stream:
         self.near("bytes received", self.receiver.get("bytes"), true.received_bytes, 0, note)
         retransmits = true.retransmits + true.syn_retransmits
         parts = f"{true.retransmits} of data, {true.syn_retransmits} of SYN, {true.fin_retransmits} of FIN"
-        # A FIN is sent again when the last reading may be over: it may count.
+        # A FIN is retransmitted when the last reading may be over: it may count.
         self.rows.between("retransmits", self.id, self.tcp.get("retransmits"), retransmits,
                           retransmits + true.fin_retransmits, retransmits, note=parts)
         if self.tcp.get("retransmitted_bytes") is not None:
@@ -422,7 +422,7 @@ class Stream:
         self.near("MSS, bytes", self.tcp.get("mss_bytes"), largest, 0)
         least = true.min_round_trip(answers)
         if least is not None and self.tcp.get("min_rtt_seconds") is not None:
-            # The kernel's least may be of a segment that the capture cannot use (one sent again, the handshake).
+            # The kernel's least may be of a segment that the capture cannot use (a retransmitted one, the handshake).
             self.near("TCP round trip, min, s", self.tcp["min_rtt_seconds"], least / 1e9, 0.05 * least / 1e9 + 2e-4)
         self.rates()
         self.intervals()

@@ -135,7 +135,7 @@ fn states_of_flows_follow_the_program_and_none_is_left_running() {
                 t["flow_states"] == states && t["peer_unreachable_since_seconds"] == unreachable
             };
             while !is(&now()) {
-                // Each change is told.
+                // Each change is an event.
                 events.until("state", |_| true);
             }
         };
