@@ -7,12 +7,7 @@ use weir_model::plan::{Direction, Transport};
 use weir_model::record::{Flow, ImpairedFlow, ImpairmentUse, LedgerRow, Record};
 use weir_model::warning::{Severity, Warning};
 
-/// Stage of the ledger: dropped by a loss law.
-pub const EMULATOR_PLANNED: &str = "emulator planned";
-/// Dropped by the queue of a rate law.
-pub const EMULATOR_QUEUE: &str = "emulator queue";
-/// Dropped by the emulator itself, not by a law.
-pub const EMULATOR_UNPLANNED: &str = "emulator unplanned";
+use crate::stage::{EMULATOR_LINKS, EMULATOR_PLANNED, EMULATOR_QUEUE, EMULATOR_UNPLANNED};
 
 /// What an emulator reported of the time of a run.
 #[derive(Debug, Clone, Default)]
@@ -179,7 +174,7 @@ fn rows(record: &Record, emulated: &Emulated) -> Vec<LedgerRow> {
     {
         if of_run(direction) {
             let name = if direction == Direction::Forward { "A to B" } else { "B to A" };
-            row(EMULATOR_UNPLANNED, packets, format!("emulator links, {name}"), false);
+            row(EMULATOR_LINKS, packets, format!("counters of the links, {name}"), false);
         }
     }
     out
@@ -302,7 +297,7 @@ mod tests {
             ..emulated(Direction::Forward, [0; 3])
         };
         assert!(attribute(&mut r, links));
-        assert_eq!(table(&r), [(EMULATOR_PLANNED, 4, "bound"), (EMULATOR_UNPLANNED, 20, "bound")]);
+        assert_eq!(table(&r), [(EMULATOR_PLANNED, 4, "bound"), (EMULATOR_LINKS, 20, "bound")]);
     }
 
     #[test]

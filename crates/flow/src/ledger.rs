@@ -4,9 +4,8 @@ use weir_model::plan::{Direction, Transport};
 use weir_model::record::{Flow, Host, LedgerRow, LossLedger, Record};
 
 use crate::socket_drops::socket_drops;
+use crate::stage;
 
-/// Stage of datagrams with a wrong UDP checksum, which the receiving kernel drops.
-pub const DAMAGED: &str = "damaged on the path";
 /// How what a full socket buffer refused is known.
 const OVERFLOW: &str = "SK_MEMINFO drops less checksum errors";
 
@@ -45,14 +44,14 @@ pub(crate) fn ledger(record: &Record) -> Option<LossLedger> {
         let cut = r.crossing.as_deref() != Some("merged");
         let overflow = drops(f.direction).overflow(r.socket_dropped_packets.unwrap_or(0));
         if cut {
-            row("socket overflow", overflow.packets, OVERFLOW, overflow.exact, receiver_side);
+            row(stage::SOCKET_OVERFLOW, overflow.packets, OVERFLOW, overflow.exact, receiver_side);
         } else {
             // At most as many datagrams as the sender put into one super-packet.
             let each = s.segments_per_message.unwrap_or(1.0).max(1.0);
             let buffers = overflow.packets;
             let source = format!("{OVERFLOW}: {buffers} buffers of up to {each:.0} datagrams");
             row(
-                "socket overflow",
+                stage::SOCKET_OVERFLOW,
                 (buffers as f64 * each).round() as u64,
                 &source,
                 false,
@@ -61,7 +60,7 @@ pub(crate) fn ledger(record: &Record) -> Option<LossLedger> {
         }
         // A number too old to tell a late datagram from a copy counts as late.
         row(
-            "late",
+            stage::LATE,
             r.late_packets.unwrap_or(0),
             "sequence, after the loss threshold",
             record.omitted_seconds.is_none() && r.ambiguous != Some(true),
@@ -69,10 +68,10 @@ pub(crate) fn ledger(record: &Record) -> Option<LossLedger> {
         );
         // Damaged content behind a good header was received: it is not missing.
         let unreadable = r.unreadable_packets.unwrap_or(0);
-        row("damaged header", unreadable, "tag or size", true, receiver_side);
+        row(stage::DAMAGED_HEADER, unreadable, "tag or size", true, receiver_side);
         // One that an intruder sent is none of those that are missing.
         let implausible = r.implausible_packets.unwrap_or(0);
-        row("implausible number", implausible, "sequence", false, receiver_side);
+        row(stage::IMPLAUSIBLE_NUMBER, implausible, "sequence", false, receiver_side);
     }
     if !any {
         return None;
@@ -86,7 +85,7 @@ pub(crate) fn ledger(record: &Record) -> Option<LossLedger> {
         let damaged = drops(direction).damaged();
         if damaged.packets > 0 && sends(direction) {
             rows.push(LedgerRow {
-                stage: DAMAGED.into(),
+                stage: stage::DAMAGED.into(),
                 packets: damaged.packets,
                 source: "UDP InCsumErrors".into(),
                 kind: if damaged.exact && !merged { "exact" } else { "bound" }.into(),
@@ -125,13 +124,13 @@ fn host_rows(host: &Host, side: &str, sends: bool, rows: &mut Vec<LedgerRow>) {
         // nothing but these to lose in a queue of its own; its filters may drop what comes in.
         for q in i.qdiscs.iter().filter(|q| sends || q.hook == "filter") {
             let source = format!("qdisc {} drops on {} (RTM_GETQDISC)", q.kind, i.name);
-            row("qdisc", q.dropped_packets, source);
+            row(stage::QDISC, q.dropped_packets, source);
         }
         for (key, stage) in [
-            ("tx_dropped", "card tx"),
-            ("rx_dropped", "card rx"),
-            ("rx_missed_errors", "card rx"),
-            ("rx_crc_errors", "card rx"),
+            ("tx_dropped", stage::CARD_TX),
+            ("rx_dropped", stage::CARD_RX),
+            ("rx_missed_errors", stage::CARD_RX),
+            ("rx_crc_errors", stage::CARD_RX),
         ] {
             let (before, after) = (i.counters_before.get(key), i.counters_after.get(key));
             if let (Some(b), Some(a)) = (before, after) {
@@ -140,7 +139,7 @@ fn host_rows(host: &Host, side: &str, sends: bool, rows: &mut Vec<LedgerRow>) {
         }
     }
     row(
-        "softnet",
+        stage::SOFTNET,
         host.counters.get("softnet_dropped").copied().unwrap_or(0),
         "/proc/net/softnet_stat dropped".into(),
     );
@@ -149,6 +148,7 @@ fn host_rows(host: &Host, side: &str, sends: bool, rows: &mut Vec<LedgerRow>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stage::DAMAGED;
     use weir_model::record::{Interface, QdiscUse, Receiver, Sender};
 
     fn record(sent: u64, received: u64, dropped: u64, late: u64, crossing: &str) -> Record {

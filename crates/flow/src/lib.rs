@@ -27,16 +27,14 @@ mod receive;
 mod scheduling;
 mod send;
 mod socket_drops;
+pub mod stage;
 mod stream;
 mod warnings;
 
 pub use drain::{Drain, MAX_DRAIN_NS};
-pub use emulated::{
-    DroppedDatagrams, EMULATOR_PLANNED, EMULATOR_QUEUE, EMULATOR_UNPLANNED, Emulated, attribute,
-};
+pub use emulated::{DroppedDatagrams, Emulated, attribute};
 pub use heard::{Heard, HeardInterval};
 pub use intervals::{IntervalClock, IntervalLog, MAX_INTERVALS};
-pub use ledger::DAMAGED;
 pub use loss_lines::{LossLines, without_reported};
 pub use pacer::{Due, MAX_BACKLOG_NS, Pacer};
 pub use payload::{

@@ -1,13 +1,11 @@
 //! Under what conditions a row was measured: the floor that this host is calibrated to, and what disturbed it.
 
 use weir_emulator::{DirectionReport, Report};
-use weir_flow::{
-    DAMAGED, EMULATOR_PLANNED as PLANNED, EMULATOR_QUEUE as QUEUE, EMULATOR_UNPLANNED as UNPLANNED,
-};
-use weir_model::record::Record;
+use weir_flow::stage;
+use weir_model::plan::Direction;
+use weir_model::record::{LedgerRow, Record};
 
 use super::evidence::Evidence;
-use super::ledger::LINKS;
 use crate::calibrate::Figures;
 use crate::demo::load::{FOREIGN_PROCESSORS, STEAL_RATIO};
 
@@ -156,22 +154,29 @@ pub(super) fn link_dropped(report: &Report) -> [u64; 2] {
     [of(0), of(1)]
 }
 
-/// Stages of the loss ledger that are no loss of the hosts, and the emulator's links, which are counted by direction.
-const NOT_BY_HOSTS: [&str; 8] =
-    ["late", "damaged header", "implausible number", DAMAGED, PLANNED, QUEUE, UNPLANNED, LINKS];
-
 impl Evidence {
-    /// Packets of a flow that the hosts lost, by their own counters: not the path's doing, nor the emulator's laws'.
-    pub(super) fn host_dropped(&self, flow: u32, direction: usize) -> u64 {
+    /// Packets of a flow that the hosts and the emulator's links lost, by their own counters: neither the path's doing nor
+    /// that of the emulator's laws.
+    pub(super) fn host_dropped(&self, flow: u32, direction: Direction) -> u64 {
         let own = format!("(flow {flow})");
-        let ledger = self.record.loss_ledger.iter().flat_map(|l| &l.rows);
-        // Of the flow, or of the whole host.
-        let is_ours = |source: &str| source.ends_with(&own) || !source.contains("(flow ");
-        let by_hosts: u64 = ledger
-            .filter(|r| !NOT_BY_HOSTS.contains(&r.stage.as_str()) && is_ours(&r.source))
-            .map(|r| r.packets)
-            .sum();
-        by_hosts + self.link_dropped[direction]
+        let (sender, receiver) = match direction {
+            Direction::Forward => ("local", "remote"),
+            Direction::Reverse => ("remote", "local"),
+        };
+        let is_ours = |row: &&LedgerRow| {
+            let side = row.side.as_deref();
+            match row.stage.as_str() {
+                stage::QDISC | stage::CARD_TX => side == Some(sender),
+                stage::CARD_RX => side == Some(receiver),
+                // The lab's hosts have one kernel.
+                stage::SOFTNET => true,
+                stage::SOCKET_OVERFLOW => row.source.ends_with(&own),
+                _ => false,
+            }
+        };
+        let rows = self.record.loss_ledger.iter().flat_map(|ledger| &ledger.rows);
+        let by_hosts: u64 = rows.filter(is_ours).map(|row| row.packets).sum();
+        by_hosts + self.link_dropped[usize::from(direction == Direction::Reverse)]
     }
 }
 
@@ -254,5 +259,33 @@ mod tests {
         assert_eq!(disturbed(&Record::default(), None, 1, 0), None);
         let said = disturbed(&record(0.1, 0.1, 0.02), None, 60, 100).unwrap();
         assert!(said.contains("hypervisor") && said.ends_with("more than 1 ms late"), "{said}");
+    }
+
+    #[test]
+    fn each_end_excuses_only_its_own_part_of_a_flow() {
+        let case = crate::demo::path::cases(1).unwrap().remove(0);
+        let mut evidence = crate::demo::path::simulate(&case).unwrap();
+        let row = |stage: &str, packets, source: &str, side: Option<&str>| LedgerRow {
+            stage: stage.into(),
+            packets,
+            source: source.into(),
+            kind: "bound".into(),
+            side: side.map(Into::into),
+        };
+        let (local, remote) = (Some("local"), Some("remote"));
+        evidence.record.loss_ledger.as_mut().unwrap().rows = vec![
+            row(stage::QDISC, 1, "q", local),
+            row(stage::QDISC, 2, "q", remote),
+            row(stage::CARD_TX, 4, "c", local),
+            row(stage::CARD_RX, 8, "c", local),
+            row(stage::CARD_RX, 16, "c", remote),
+            row(stage::SOCKET_OVERFLOW, 32, "s (flow 1)", remote),
+            row(stage::SOCKET_OVERFLOW, 64, "s (flow 2)", remote),
+            row(stage::SOFTNET, 128, "s", None),
+            row(stage::DAMAGED, 256, "d", remote),
+        ];
+        evidence.link_dropped = [512, 1024];
+        assert_eq!(evidence.host_dropped(1, Direction::Forward), 1 + 4 + 16 + 32 + 128 + 512);
+        assert_eq!(evidence.host_dropped(2, Direction::Reverse), 2 + 8 + 64 + 128 + 1024);
     }
 }

@@ -393,7 +393,7 @@ impl<'a> FlowEvidence<'a> {
                 .content
                 .as_ref()
                 .is_some_and(|c| c.checksum != weir_model::impairment::Checksum::Repair),
-            host_dropped: evidence.host_dropped(claim.flow, side.into()),
+            host_dropped: evidence.host_dropped(claim.flow, found.direction),
             laws,
         })
     }

@@ -1,8 +1,9 @@
 //! The emulator's part of the loss ledger: with its journal at hand, what it dropped as planned is placed, so that what
 //! was lost unplanned stands apart.
 
-use weir_flow::{
-    DAMAGED, EMULATOR_PLANNED as PLANNED, EMULATOR_QUEUE as QUEUE, EMULATOR_UNPLANNED as UNPLANNED,
+use weir_flow::stage::{
+    DAMAGED, DAMAGED_HEADER, EMULATOR_LINKS as LINKS, EMULATOR_PLANNED as PLANNED,
+    EMULATOR_QUEUE as QUEUE, EMULATOR_UNPLANNED as UNPLANNED,
 };
 use weir_model::impairment::Impairment;
 use weir_model::plan::{Direction, Transport};
@@ -10,9 +11,6 @@ use weir_model::record::LedgerRow;
 use weir_wire::packets::Kind;
 
 use super::evidence::{Evidence, damaged_are_dropped};
-
-/// Stage of what the emulator's links lost before it saw the packets.
-pub(super) const LINKS: &str = "emulator links";
 
 impl Evidence {
     /// Enters what journal and packet log know of losses into the record's ledger.
@@ -54,7 +52,7 @@ impl Evidence {
                 for row in ledger
                     .rows
                     .iter_mut()
-                    .filter(|row| row.stage == "damaged header" && row.source.ends_with(&own))
+                    .filter(|row| row.stage == DAMAGED_HEADER && row.source.ends_with(&own))
                 {
                     header = row.packets.min(nameless);
                     row.packets -= header;
@@ -80,11 +78,11 @@ impl Evidence {
             }
         }
         // Control messages and probes cross the same links.
-        for (packets, direction) in self.link_dropped.into_iter().zip(["a to b", "b to a"]) {
+        for (packets, direction) in self.link_dropped.into_iter().zip(["A to B", "B to A"]) {
             ledger.rows.push(LedgerRow {
                 stage: LINKS.into(),
                 packets,
-                source: format!("the links' own counters, {direction}"),
+                source: format!("counters of the links, {direction}"),
                 kind: "bound".into(),
                 side: None,
             });
