@@ -245,10 +245,13 @@ fn datagrams(f: &Flow, drops: SocketDrops, spec: &FlowSpec, out: &mut Vec<Warnin
         );
     }
     if r.ambiguous == Some(true) {
-        let text = format!(
-            "{}: loss periods, duplicates and reordering may be wrong; totals agree with the sender's count",
-            ambiguity(f, r)
-        );
+        // A flow that is only counted reports none of these.
+        let consequence = if r.duplicate_packets.is_none() {
+            "the datagrams are only counted: losses are sent less received, and loss periods, duplicates and reordering are unknown"
+        } else {
+            "loss periods, duplicates and reordering may be wrong; totals agree with the sender's count"
+        };
+        let text = format!("{}: {consequence}", ambiguity(f, r));
         out.push(Warning::new("ambiguous-sequence", Severity::Info, text).for_flow(f.id));
     }
     if r.packets == 0

@@ -468,6 +468,14 @@ fn why_sequence_numbers_are_ambiguous_is_stated() {
         full.into_iter().chain([text(1, 0, 1000), text(2, 0, 1000), text(0, 0, 1000)]).collect();
     assert_eq!(all.len(), 6, "each cause has its own text: {all:?}");
     assert!(text(2, 0, 1000).contains("16 bits"), "{}", text(2, 0, 1000));
+    // Figures that the receiver did not report can't be wrong.
+    let consequence = |duplicates| {
+        let mut t = Test::udp();
+        let r = t.receiver();
+        (r.ambiguous, r.duplicate_packets) = (Some(true), duplicates);
+        t.record().warnings.remove(0).text
+    };
+    assert_ne!(consequence(None), consequence(Some(0)));
 }
 
 #[test]
