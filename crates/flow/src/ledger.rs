@@ -3,7 +3,7 @@
 use weir_model::plan::{Direction, Transport};
 use weir_model::record::{Flow, Host, LedgerRow, LossLedger, Record};
 
-use crate::socket_drops::socket_drops;
+use crate::socket_drops::{is_one_host, is_one_namespace, socket_drops};
 use crate::stage;
 
 /// How what a full socket buffer refused is known.
@@ -78,12 +78,15 @@ pub(crate) fn ledger(record: &Record) -> Option<LossLedger> {
     }
     let udp = || record.flows.iter().filter(|f| f.transport == Transport::Udp);
     let sends = |direction| udp().any(|f| f.direction == direction);
+    // Both ends then report the same counters.
+    let is_shared = is_one_namespace(record);
     for (direction, side) in [(Direction::Forward, "remote"), (Direction::Reverse, "local")] {
         let is_merged =
             |f: &Flow| f.receiver.as_ref().and_then(|r| r.crossing.as_deref()) == Some("merged");
         let merged = udp().filter(|f| f.direction == direction).any(is_merged);
         let damaged = drops(direction).damaged();
-        if damaged.packets > 0 && sends(direction) {
+        let is_counted = is_shared && rows.iter().any(|row| row.stage == stage::DAMAGED);
+        if damaged.packets > 0 && sends(direction) && !is_counted {
             rows.push(LedgerRow {
                 stage: stage::DAMAGED.into(),
                 packets: damaged.packets,
@@ -93,14 +96,14 @@ pub(crate) fn ledger(record: &Record) -> Option<LossLedger> {
             });
         }
     }
-    for (host, side, sends) in [
-        (&record.local, "local", sends(Direction::Forward)),
-        (&record.remote, "remote", sends(Direction::Reverse)),
-    ] {
-        if let Some(host) = host {
-            host_rows(host, side, sends, &mut rows);
-        }
+    let (forward, reverse) = (sends(Direction::Forward), sends(Direction::Reverse));
+    if let Some(host) = &record.local {
+        host_rows(host, "local", forward || (is_shared && reverse), &mut rows);
     }
+    if let Some(host) = record.remote.as_ref().filter(|_| !is_shared) {
+        host_rows(host, "remote", reverse, &mut rows);
+    }
+    softnet_rows(record, &mut rows);
     let mut out = LossLedger { rows, remainder_packets: 0, missing_packets: missing };
     out.settle();
     Some(out)
@@ -138,18 +141,35 @@ fn host_rows(host: &Host, side: &str, sends: bool, rows: &mut Vec<LedgerRow>) {
             }
         }
     }
-    row(
-        stage::SOFTNET,
-        host.counters.get("softnet_dropped").copied().unwrap_or(0),
-        "/proc/net/softnet_stat dropped".into(),
-    );
+}
+
+/// Drops of the backlog queues, counted for the whole host: once where both ends are on it.
+fn softnet_rows(record: &Record, rows: &mut Vec<LedgerRow>) {
+    let dropped = |host: &Option<Host>| {
+        host.as_ref().and_then(|h| h.counters.get("softnet_dropped")).copied().unwrap_or(0)
+    };
+    let (local, remote) = (dropped(&record.local), dropped(&record.remote));
+    let counts = if is_one_host(record) {
+        [(local.max(remote), None), (0, None)]
+    } else {
+        [(local, Some("local")), (remote, Some("remote"))]
+    };
+    rows.extend(counts.into_iter().filter(|(packets, _)| *packets > 0).map(|(packets, side)| {
+        LedgerRow {
+            stage: stage::SOFTNET.into(),
+            packets,
+            source: "/proc/net/softnet_stat dropped".into(),
+            kind: "bound".into(),
+            side: side.map(Into::into),
+        }
+    }));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::stage::DAMAGED;
-    use weir_model::record::{Interface, QdiscUse, Receiver, Sender};
+    use weir_model::record::{ClockRelation, Interface, QdiscUse, Receiver, Sender};
 
     fn record(sent: u64, received: u64, dropped: u64, late: u64, crossing: &str) -> Record {
         let flow = Flow {
@@ -277,5 +297,54 @@ mod tests {
         let l = ledger(&record(10, 10, 0, 0, "cut")).unwrap();
         assert!(l.rows.is_empty() && l.remainder_packets == 0);
         assert!(ledger(&Record::default()).is_none());
+    }
+
+    /// Both ends on one host, over these interfaces.
+    fn on_one_host(mut r: Record, interface: &str) -> Record {
+        let relation = ClockRelation { method: "shared".into(), ..ClockRelation::default() };
+        r.clock = Some(relation);
+        for host in [&mut r.local, &mut r.remote] {
+            let host = host.get_or_insert_default();
+            host.counters.insert("softnet_dropped".into(), 5);
+            let counters = |n| [("rx_dropped".to_string(), n)].into();
+            host.interfaces = vec![Interface {
+                name: interface.into(),
+                counters_before: counters(1),
+                counters_after: counters(4),
+                ..Interface::default()
+            }];
+        }
+        r
+    }
+
+    #[test]
+    fn counters_that_both_ends_share_are_in_the_ledger_once() {
+        let rows = |r: &Record| -> Vec<(String, u64, Option<String>)> {
+            ledger(r).unwrap().rows.into_iter().map(|r| (r.stage, r.packets, r.side)).collect()
+        };
+        let row = |stage: &str, n, side: Option<&str>| (stage.into(), n, side.map(Into::into));
+        let (local, remote) = (Some("local"), Some("remote"));
+        let mut r = on_one_host(record(1000, 900, 0, 0, "cut"), "eth0");
+        assert_eq!(
+            rows(&r),
+            [row("card rx", 3, local), row("card rx", 3, remote), row("softnet", 5, None)]
+        );
+        r.clock = None;
+        assert_eq!(rows(&r)[2..], [row("softnet", 5, local), row("softnet", 5, remote)]);
+        // One namespace: its UDP counters hold the drops of both directions' sockets.
+        let mut r = on_one_host(record(1000, 900, 3, 0, "cut"), "lo");
+        let mut reverse = r.flows[0].clone();
+        (reverse.direction, reverse.id) = (Direction::Reverse, 2);
+        r.flows.push(reverse);
+        for host in [&mut r.local, &mut r.remote] {
+            let counters = &mut host.as_mut().unwrap().counters;
+            counters.insert("udp_receive_buffer_errors".into(), 0);
+            counters.insert("udp_checksum_errors".into(), 6);
+        }
+        assert_eq!(
+            rows(&r),
+            [row(DAMAGED, 6, remote), row("card rx", 3, local), row("softnet", 5, None)]
+        );
+        assert_eq!(ledger(&r).unwrap().rows[0].kind, "exact");
     }
 }

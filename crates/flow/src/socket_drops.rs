@@ -9,13 +9,13 @@ use weir_model::record::{Flow, Host, Record};
 /// Datagrams that the UDP of one host dropped during a run, for one direction of the test.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct SocketDrops {
-    /// Drops of the sockets of the direction's flows, for any reason.
+    /// Drops of the sockets of the direction's flows (of all that the namespace received), for any reason.
     dropped: u64,
     /// RcvbufErrors + MemErrors of the namespace: no room in a buffer.
     no_room: u64,
     /// InCsumErrors of the namespace.
     checksum: u64,
-    /// How many of the direction's flows had drops.
+    /// How many of these flows had drops.
     flows: usize,
     /// The test left out its start, whose drops can't be taken off.
     is_cut: bool,
@@ -28,6 +28,20 @@ pub(crate) struct Part {
     pub(crate) exact: bool,
 }
 
+/// Whether both ends run under one kernel, whose host-wide counters both report.
+pub(crate) fn is_one_host(record: &Record) -> bool {
+    record.clock.as_ref().is_some_and(|clock| clock.method == "shared")
+}
+
+/// Whether both ends are in one network namespace, whose counters both report: then a test crosses loopback.
+pub(crate) fn is_one_namespace(record: &Record) -> bool {
+    let is_loopback = |host: &Option<Host>| {
+        let interfaces = host.as_ref().map_or(&[][..], |host| &host.interfaces);
+        !interfaces.is_empty() && interfaces.iter().all(|i| i.name == "lo")
+    };
+    is_one_host(record) && is_loopback(&record.local) && is_loopback(&record.remote)
+}
+
 /// The drops at both receiving ends, by direction.
 pub(crate) fn socket_drops(record: &Record) -> impl Fn(Direction) -> SocketDrops + use<> {
     let [forward, reverse] =
@@ -37,7 +51,9 @@ pub(crate) fn socket_drops(record: &Record) -> impl Fn(Direction) -> SocketDrops
 
 impl SocketDrops {
     fn of(record: &Record, direction: Direction) -> SocketDrops {
-        let receives = |f: &&Flow| f.transport == Transport::Udp && f.direction == direction;
+        let is_shared = is_one_namespace(record);
+        let receives =
+            |f: &&Flow| f.transport == Transport::Udp && (is_shared || f.direction == direction);
         let flows = || record.flows.iter().filter(receives);
         let dropped = || {
             flows().filter_map(|f| f.receiver.as_ref()?.socket_dropped_packets).filter(|d| *d > 0)

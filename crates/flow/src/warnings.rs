@@ -1,12 +1,16 @@
 //! What a reader must know before trusting the figures, found by looking at the record itself.
 
 use weir_model::plan::{CatchUp, Direction, Family, FlowSpec, Transport};
-use weir_model::record::{CpuEnd, Flow, Receiver, Record};
+use weir_model::record::{CpuEnd, Flow, LedgerRow, LossLedger, Receiver, Record};
 use weir_model::warning::{Severity, Warning};
 use weir_stats::{LinkFamily, LinkShape, LinkTransport};
 use weir_wire::data::HeaderLayout;
 
-use crate::socket_drops::{SocketDrops, socket_drops};
+use crate::socket_drops::{SocketDrops, is_one_namespace, socket_drops};
+use crate::stage;
+
+/// Code of the warning about datagrams with a wrong checksum.
+pub(crate) const CHECKSUM_ERRORS: &str = "checksum-errors";
 
 /// A processor busier than this was the limit.
 const BUSY: f64 = 0.95;
@@ -42,7 +46,7 @@ pub(crate) fn add(record: &mut Record, specs: &[FlowSpec], path_mtu_bytes: Optio
         paced(flow, spec, &mut out);
         told(flow, &mut out);
     }
-    damaged(record, drops, &mut out);
+    out.extend(checksum_errors(record));
     line(record, &mut out);
     delays(record, &mut out);
     record.warnings.extend(collapse(out));
@@ -134,24 +138,39 @@ fn cpu(record: &Record, specs: &[FlowSpec], out: &mut Vec<Warning>) {
     }
 }
 
-/// Datagrams that the kernel of a receiving host dropped for a wrong checksum.
-fn damaged(record: &Record, drops: impl Fn(Direction) -> SocketDrops, out: &mut Vec<Warning>) {
-    for (direction, host) in
-        [(Direction::Forward, "the other host"), (Direction::Reverse, "this host")]
-    {
-        let received = |f: &Flow| f.transport == Transport::Udp && f.direction == direction;
-        let damaged = drops(direction).damaged().packets;
-        if damaged > 0 && record.flows.iter().any(received) {
-            out.push(
-                Warning::new(
-                    "checksum-errors",
-                    Severity::Warning,
-                    format!("{host} dropped {damaged} UDP datagrams with a wrong checksum: they were damaged on the path"),
-                )
-                .with_value(damaged as f64, 0.0),
-            );
-        }
-    }
+/// Datagrams that the kernel of a receiving host dropped for a wrong checksum: by the ledger, where there is one.
+pub(crate) fn checksum_errors(record: &Record) -> Vec<Warning> {
+    let by_counters = || {
+        let drops = socket_drops(record);
+        let received = |direction: Direction| {
+            record.flows.iter().any(|f| f.transport == Transport::Udp && f.direction == direction)
+        };
+        let ends = [(Direction::Forward, "remote"), (Direction::Reverse, "local")];
+        let ends = ends.into_iter().filter(|(direction, _)| received(*direction));
+        let ends = ends.take(if is_one_namespace(record) { 1 } else { 2 });
+        ends.map(|(direction, side)| (drops(direction).damaged().packets, false, side)).collect()
+    };
+    let by_ledger = |ledger: &LossLedger| {
+        let rows = ledger.rows.iter().filter(|row| row.stage == stage::DAMAGED);
+        let side =
+            |row: &LedgerRow| if row.side.as_deref() == Some("local") { "local" } else { "remote" };
+        rows.map(|row| (row.packets, row.kind == "exact", side(row))).collect()
+    };
+    let found: Vec<_> = record.loss_ledger.as_ref().map_or_else(by_counters, by_ledger);
+    let warning = |(packets, is_exact, side)| {
+        let host = if side == "local" { "this host" } else { "the other host" };
+        let text = if is_exact {
+            format!(
+                "{host} dropped {packets} UDP datagrams with a wrong checksum: they were damaged on the path"
+            )
+        } else {
+            format!(
+                "up to {packets} UDP datagrams of this test were damaged on the path: {host} dropped them, or datagrams of other programs, for a wrong checksum"
+            )
+        };
+        Warning::new(CHECKSUM_ERRORS, Severity::Warning, text).with_value(packets as f64, 0.0)
+    };
+    found.into_iter().filter(|(packets, ..)| *packets > 0).map(warning).collect()
 }
 
 /// Datagrams that don't fit into a packet of the path.
