@@ -204,7 +204,11 @@ impl Emulator {
                     stopped: BTreeSet::new(),
                     names,
                     next: 1,
-                    applied: vec![AppliedConfiguration { number: 0, at_seconds: [0.0, 0.0] }],
+                    applied: vec![AppliedConfiguration {
+                        number: 0,
+                        is_change: true,
+                        at_seconds: [0.0, 0.0],
+                    }],
                     pending: Vec::new(),
                 }),
                 alarms: Mutex::new(Alarms::default()),

@@ -291,6 +291,7 @@ impl Remote {
         wanted.settle(self.shared.started_ns);
         let effective = Arc::new(effective(&config, &stopped));
         let timed = is_timed(&effective);
+        let is_change = *effective != earlier;
         let there = Prepared::new(effective.clone(), Direction::Forward)?;
         let back = Prepared::new(effective.clone(), Direction::Reverse)?;
         wanted.names.check(&there)?;
@@ -305,7 +306,7 @@ impl Remote {
             // Before any record can tell of it.
             journal.configure(number, &wanted.names, &effective);
         }
-        let mut pending = Pending { number, answers: [None, None], at_ns: [0; 2] };
+        let mut pending = Pending { number, is_change, answers: [None, None], at_ns: [0; 2] };
         let ways = [there, back].into_iter().zip(&self.shared.mailboxes);
         for ((prepared, mailbox), answer) in ways.zip(&mut pending.answers) {
             let (reply, receiver) = sync_channel(1);

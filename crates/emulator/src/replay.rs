@@ -151,7 +151,11 @@ impl Replay {
             end_reason: Some(end_reason),
             impairment: ImpairmentReport { config: self.impairment.clone(), flows },
             directions,
-            configurations: vec![AppliedConfiguration { number: 0, at_seconds: [0.0, 0.0] }],
+            configurations: vec![AppliedConfiguration {
+                number: 0,
+                is_change: true,
+                at_seconds: [0.0, 0.0],
+            }],
             alarms: Vec::new(),
             journal: watching.map(|watching| watching.report()),
             notes,

@@ -84,7 +84,8 @@ impl Report {
         let is_new = |number: u64| {
             before.is_some_and(|report| report.configurations.iter().all(|c| c.number < number))
         };
-        let changes = self.configurations.iter().filter(|c| is_new(c.number)).count() as u64;
+        let changes =
+            self.configurations.iter().filter(|c| c.is_change && is_new(c.number)).count() as u64;
         ImpairmentUse {
             config: self.impairment.config.clone(),
             changes: (changes > 0).then_some(changes),
@@ -473,6 +474,8 @@ pub struct AppliedConfiguration {
 }
 
 /// The journal's counts.
+    /// Whether it differs from the one before.
+    pub is_change: bool,
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[schemars(rename = "EmulatorJournal")]
 pub struct JournalReport {

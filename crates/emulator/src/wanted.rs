@@ -31,6 +31,7 @@ pub(crate) struct Wanted {
 /// A configuration that was handed over.
 pub(crate) struct Pending {
     pub(crate) number: u64,
+    pub(crate) is_change: bool,
     pub(crate) answers: [Option<Receiver<Result<InForce, ImpairError>>>; 2],
     pub(crate) at_ns: [u64; 2],
 }
@@ -92,13 +93,21 @@ impl Wanted {
         self.pending = pending;
     }
 
-    pub(crate) fn in_force(&mut self, Pending { number, at_ns, .. }: &Pending, started_ns: u64) {
+    pub(crate) fn in_force(
+        &mut self,
+        Pending { number, is_change, at_ns, .. }: &Pending,
+        started_ns: u64,
+    ) {
         let at_seconds = at_ns.map(|ns| seconds(ns.saturating_sub(started_ns)));
         if self.applied.len() >= MOST_APPLIED {
             // The numbers of those that are left tell of the gap.
             self.applied.remove(1);
         }
-        self.applied.push(AppliedConfiguration { number: *number, at_seconds });
+        self.applied.push(AppliedConfiguration {
+            number: *number,
+            is_change: *is_change,
+            at_seconds,
+        });
     }
 }
 

@@ -735,7 +735,11 @@ fn a_watch_counts_dropped_datagrams_by_address_until_its_connection_closes() {
     assert_eq!(ask("watch")["ok"], true);
     let before: Report = serde_json::from_value(ask("stats")["report"].take()).unwrap();
     put(10, 16);
+    // The laws that are in force already are no change.
+    emulator.remote().set_laws(None, Some("loss every 2".parse().unwrap()), None).unwrap();
     emulator.remote().set_laws(None, Some("loss 100%".parse().unwrap()), None).unwrap();
+    let same: Report = serde_json::from_value(ask("stats")["report"].take()).unwrap();
+    assert_eq!(same.used_since(Some(&before)).changes, None);
     put(16, 20);
     let drops: DropsReport = serde_json::from_value(ask("drops")["drops"].take()).unwrap();
     let [row] = &drops.rows[..] else { panic!("{drops:?}") };

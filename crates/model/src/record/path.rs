@@ -57,7 +57,7 @@ record! {
     ImpairmentUse {
         /// The configuration with its seed: the one in force when the run ended.
         config: Impairment,
-        /// Configurations that came into force during the run; absent for none.
+        /// Configurations that came into force during the run and differ from the one before; absent for none.
         #[serde(skip_serializing_if = "Option::is_none")]
         changes: Option<u64>,
         /// The side of the emulator that the client is on: `a`, so that the run's forward direction is A to B, or `b`; absent

@@ -1800,6 +1800,8 @@ export interface components {
         EmulatorAppliedConfiguration: {
             /** @description When, in each direction, s since the start. */
             at_seconds: number[];
+            /** @description Whether it differs from the one before. */
+            is_change: boolean;
             /**
              * Format: uint64
              * @description 0 for the one it was started with.
@@ -3118,7 +3120,7 @@ export interface components {
         ImpairmentUse: {
             /**
              * Format: uint64
-             * @description Configurations that came into force during the run; absent for none.
+             * @description Configurations that came into force during the run and differ from the one before; absent for none.
              */
             changes?: number | null;
             /**

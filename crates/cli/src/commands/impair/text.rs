@@ -253,7 +253,11 @@ mod tests {
                 direction(Direction::Forward, lossy),
                 direction(Direction::Reverse, LinkReport::default()),
             ],
-            configurations: vec![AppliedConfiguration { number: 0, at_seconds: [0.0, 0.0] }],
+            configurations: vec![AppliedConfiguration {
+                number: 0,
+                is_change: true,
+                at_seconds: [0.0, 0.0],
+            }],
             alarms: vec![alarm(true), alarm(false)],
             journal: None,
             notes: vec![],
