@@ -9,17 +9,15 @@ use weir_model::record::Record;
 use weir_model::warning::Severity;
 use weir_stats::Sample;
 
-/// Warnings that tell of a host or tool which shaped the figures.
+/// Warnings that a host or the tool limited the figures. What the path did not deliver in time is no such thing.
 const DISTURBING: &[&str] = &[
     "sender-cpu-bound",
     "receiver-cpu-bound",
-    "cpu-bound",
     "cpu-stolen",
     "missed-slots",
+    "late-slots",
     "socket-overflow",
     "clock-stepped",
-    "clock-step",
-    "not-drained",
 ];
 
 /// Codes of a record's warnings that tell of a disturbance.
@@ -264,6 +262,8 @@ pub fn judge(
 
 #[cfg(test)]
 mod tests {
+    use weir_model::warning::Warning;
+
     use super::*;
 
     const ANY: (f64, f64) = (f64::NEG_INFINITY, f64::INFINITY);
@@ -283,6 +283,15 @@ mod tests {
         let runs = runs(values, disturbed);
         let runs: Vec<&RunRef> = runs.iter().collect();
         judge(&rule.parse().unwrap(), &BTreeMap::new(), &runs, 0.95)
+    }
+
+    #[test]
+    fn only_warnings_about_the_host_disturb() {
+        let warning = |code| Warning::new(code, Severity::Warning, "");
+        let slots = Warning::new("missed-slots", Severity::Info, "");
+        let codes = ["not-drained", "receiving-unfinished", "end-lost", "late-slots", "late-slots"];
+        let warnings = codes.into_iter().map(warning).chain([slots]).collect();
+        assert_eq!(disturbances(&Record { warnings, ..Record::default() }), ["late-slots"]);
     }
 
     #[test]

@@ -213,7 +213,8 @@ impl Test<'_> {
             ids.len()
         );
         self.warnings.push(
-            Warning::new("not-drained", Severity::Warning, text).with_value(ids.len() as f64, 0.0),
+            Warning::new("receiving-unfinished", Severity::Warning, text)
+                .with_value(ids.len() as f64, 0.0),
         );
     }
 
