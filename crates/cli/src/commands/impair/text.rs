@@ -128,7 +128,7 @@ pub(super) fn table(report: &Report, style: &Style) -> String {
             (link.super_packets, "came in merged and were cut"),
             (
                 direction.exempt_packets,
-                "passed outside the laws: ARP, neighbour discovery, bridge frames",
+                "exempt from the laws (ARP, neighbour discovery, bridge frames)",
             ),
         ] {
             if count > 0 {
