@@ -10,6 +10,7 @@ use weir_emulator::control::Connection;
 use weir_emulator::{DropCounts, DropsReport, Report};
 use weir_flow::{DroppedDatagrams, Emulated, attribute};
 use weir_model::record::Record;
+use weir_model::warning::{Severity, Warning};
 
 use crate::commands::impair::running;
 use crate::error::CliError;
@@ -20,12 +21,17 @@ const SIDES: [&str; 2] = ["a", "b"];
 /// Environment variable by which `weir impair exec` names the control socket of its emulator.
 pub(crate) const OF_COMMAND: &str = "WEIR_EMULATOR";
 
+/// Code of the warning that the emulator of `--emulator` was not crossed.
+const NOT_ON_PATH: &str = "emulator-not-on-path";
+
 /// An emulator that is watched.
 pub(crate) struct Watched {
     connection: Connection,
     path: PathBuf,
     before: Report,
     client_side: Option<String>,
+    /// `--emulator` names it, so that the test is meant to cross it.
+    is_named: bool,
 }
 
 impl Watched {
@@ -42,7 +48,8 @@ impl Watched {
             let connection = Connection::open(path)
                 .map_err(|e| refused(format!("no emulator listens there ({e})")))?;
             let watched = Watched::start(connection, path, client_side.map(Into::into));
-            return watched.map(Some).map_err(refused);
+            let named = |watched| Some(Watched { is_named: true, ..watched });
+            return watched.map(named).map_err(refused);
         }
         // A lab can be inside a command that runs behind another emulator.
         Ok(Watched::in_the_middle().or_else(Watched::of_command))
@@ -76,7 +83,7 @@ impl Watched {
     ) -> Result<Watched, String> {
         asked(&mut connection, "watch")?;
         let before = report(&mut connection)?;
-        Ok(Watched { connection, path: path.into(), before, client_side })
+        Ok(Watched { connection, path: path.into(), before, client_side, is_named: false })
     }
 
     /// Stores the emulator's part of the run in its record.
@@ -105,7 +112,13 @@ impl Watched {
             uncounted: drops.uncounted_packets,
             link_dropped: after.link_dropped_since(&self.before),
         };
-        attribute(record, emulated);
+        if !attribute(record, emulated) && self.is_named {
+            let text = format!(
+                "the emulator at {} forwarded less than arrived: this test did not cross it, and no loss is attributed to it",
+                self.path.display()
+            );
+            record.warnings.push(Warning::new(NOT_ON_PATH, Severity::Warning, text));
+        }
         Ok(())
     }
 }
