@@ -109,6 +109,7 @@ impl Watched {
             used,
             drops: rows.collect(),
             later_fragments: by_stage(drops.later_fragments),
+            damaged_control: drops.damaged_control_packets,
             uncounted: drops.uncounted_packets,
             link_dropped: after.link_dropped_since(&self.before),
         };
@@ -123,8 +124,13 @@ impl Watched {
     }
 }
 
-fn by_stage(counts: DropCounts) -> [u64; 3] {
-    [counts.lost_packets, counts.queue_dropped_packets, counts.unplanned_dropped_packets]
+fn by_stage(counts: DropCounts) -> [u64; 4] {
+    [
+        counts.lost_packets,
+        counts.queue_dropped_packets,
+        counts.unplanned_dropped_packets,
+        counts.damaged_packets,
+    ]
 }
 
 fn asked(connection: &mut Connection, verb: &str) -> Result<Value, String> {

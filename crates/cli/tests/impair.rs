@@ -624,23 +624,60 @@ fn a_test_in_a_lab_attributes_the_losses_of_its_emulator() {
     // What does not cross the emulator has no part of it.
     let own = tested("a", &["127.0.0.1", "-b", "6M"]);
     assert!(own.impairment.is_none());
+    let not_crossed =
+        |record: &Record| record.warnings.iter().any(|w| w.code == "emulator-not-on-path");
+    assert!(!not_crossed(&own), "nothing says that it should");
     let socket = std::fs::read_dir(dir.path().join("runtime")).unwrap().find_map(|entry| {
         let path = entry.unwrap().path();
         path.extension().is_some_and(|e| e == "socket").then_some(path)
     });
     let socket = socket.unwrap();
-    // Laws that come into force while it runs are told of.
-    let change = std::thread::scope(|scope| {
-        let tested = scope.spawn(|| tested("a", &["198.18.0.2", "-b", "1M"]));
-        let deadline = Instant::now() + Duration::from_secs(20);
-        let words = ["impair", "set", "--both", "none", "--socket", socket.to_str().unwrap()];
-        while !tested.is_finished() && Instant::now() < deadline {
-            weir(&words).good();
-        }
-        tested.join().unwrap()
-    });
-    assert!(change.impairment.unwrap().changes.is_some_and(|n| n > 0));
-    assert!(change.warnings.iter().any(|w| w.code == "laws-changed"));
+    let socket = socket.to_str().unwrap();
+    let own = tested("a", &["127.0.0.1", "-b", "6M", "--emulator", socket]);
+    assert!(own.impairment.is_none() && not_crossed(&own), "{:?}", own.warnings);
+    let set = |laws: &str| weir(&["impair", "set", "--both", laws, "--socket", socket]).good();
+    // Laws that come into force while it runs are told of, where they differ from those before.
+    let changed = |laws: [&str; 2]| {
+        std::thread::scope(|scope| {
+            let tested = scope.spawn(|| tested("a", &["198.18.0.2", "-b", "1M"]));
+            let deadline = Instant::now() + Duration::from_secs(20);
+            for laws in laws.into_iter().cycle() {
+                if tested.is_finished() || Instant::now() > deadline {
+                    break;
+                }
+                set(laws);
+            }
+            tested.join().unwrap()
+        })
+    };
+    let is_told = |record: &Record| record.warnings.iter().any(|w| w.code == "laws-changed");
+    let change = changed(["none", "delay 1ms"]);
+    assert!(is_told(&change) && change.impairment.unwrap().changes.is_some_and(|n| n > 0));
+    set("none");
+    let same = changed(["none", "none"]);
+    assert!(!is_told(&same) && same.impairment.unwrap().changes.is_none());
+    // Damage that the receiver's kernel drops is the emulator's, in either direction, and not the path's.
+    set("corrupt 3% leave");
+    for more in [&[][..], &["-R"]] {
+        let record = tested(
+            "a",
+            &[&["198.18.0.2", "-b", "4M", "--gso", "off", "--no-latency"], more].concat(),
+        );
+        let ledger = record.loss_ledger.as_ref().unwrap();
+        let rows: Vec<_> = ledger
+            .rows
+            .iter()
+            .map(|r| (r.stage.as_str(), r.packets as i64, r.kind.as_str()))
+            .collect();
+        assert!(ledger.missing_packets > 5, "{ledger:?}");
+        assert_eq!(rows, [("emulator damaged", ledger.missing_packets, "exact")]);
+        assert_eq!(ledger.remainder_packets, 0);
+        assert!(
+            record.warnings.iter().all(|w| w.code != "checksum-errors"),
+            "{:?}",
+            record.warnings
+        );
+    }
     weir(&["lab", "down", "--lab", "g3own"]).good();
     for (mut server, _) in servers {
         server.wait().unwrap();

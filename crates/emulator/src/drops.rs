@@ -1,37 +1,47 @@
-//! Which UDP datagrams a direction drops while a client watches: counts by flow and by pair of addresses.
+//! Which UDP datagrams a direction drops or damages while a client watches: counts by flow and by pair of addresses.
 //!
 //! The counters of a flow include every packet that its filter matches. A client that knows the addresses of its own
-//! datagrams reads here how many of them were dropped, and by what. Only dropped frames are looked into.
+//! datagrams reads here how many of them were lost, and by what. Only dropped and changed frames are looked into.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use weir_impair::Verdict;
+use weir_impair::{Edit, Verdict};
 use weir_model::plan::Direction;
 use weir_wire::datagram::looks_like_control;
-use weir_wire::packet::{Packet, Transport, protocol};
+use weir_wire::packet::{Network, Packet, Transport, protocol};
 
 use crate::report::{DropCounts, DropsReport, DropsRow};
 
 /// Maximum number of address pairs of one watch and direction; later pairs are counted together.
 const MAX_PAIRS: usize = 1 << 14;
 
-fn count(counts: &mut DropCounts, verdict: Verdict) {
-    match verdict {
-        Verdict::Lost => counts.lost_packets += 1,
-        Verdict::QueueDropped => counts.queue_dropped_packets += 1,
-        _ => counts.unplanned_dropped_packets += 1,
+/// Why a datagram is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    Dropped(Verdict),
+    Damaged,
+}
+
+fn count(counts: &mut DropCounts, cause: Cause) {
+    match cause {
+        Cause::Dropped(Verdict::Lost) => counts.lost_packets += 1,
+        Cause::Dropped(Verdict::QueueDropped) => counts.queue_dropped_packets += 1,
+        Cause::Dropped(_) => counts.unplanned_dropped_packets += 1,
+        Cause::Damaged => counts.damaged_packets += 1,
     }
 }
 
-/// What a dropped frame was.
+/// What a dropped or changed frame was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Content {
+pub(crate) enum Content {
     /// A UDP datagram, or the first fragment of one.
     Datagram(SocketAddr, SocketAddr),
     /// A later fragment of a UDP datagram, which names no ports.
     LaterFragment,
-    /// Anything else, control datagrams of this protocol included.
+    /// A control datagram of the native protocol.
+    Control,
+    /// Anything else.
     Other,
 }
 
@@ -39,43 +49,62 @@ impl Content {
     fn of(frame: &[u8]) -> Content {
         let Ok(packet) = Packet::from_ethernet(frame) else { return Content::Other };
         match (packet.transport, packet.addresses()) {
-            (Transport::Udp(udp), Some((source, destination)))
-                if !looks_like_control(udp.payload()) =>
-            {
-                Content::Datagram(
-                    SocketAddr::new(source, udp.source_port()),
-                    SocketAddr::new(destination, udp.destination_port()),
-                )
-            }
+            (Transport::Udp(udp), _) if looks_like_control(udp.payload()) => Content::Control,
+            (Transport::Udp(udp), Some((source, destination))) => Content::Datagram(
+                SocketAddr::new(source, udp.source_port()),
+                SocketAddr::new(destination, udp.destination_port()),
+            ),
             (Transport::LaterFragment(protocol::UDP, _), _) => Content::LaterFragment,
             _ => Content::Other,
         }
     }
 }
 
-/// Dropped datagrams of one direction since a watch started.
+/// Whether a receiver drops a frame for its checksums. `None` for a fragment of UDP, which can't be checked alone.
+fn is_refused(frame: &[u8]) -> Option<bool> {
+    let Ok(packet) = Packet::from_ethernet(frame) else { return Some(true) };
+    let is_header_right = match &packet.network {
+        Network::Ipv4(ip) => ip.header_checksum_ok(),
+        Network::Ipv6(_) => true,
+        Network::Arp(_) | Network::Other(..) => false,
+    };
+    let is_open = match &packet.transport {
+        Transport::Udp(udp) => packet.fragment().is_some() && udp.checksum() != 0,
+        Transport::LaterFragment(..) => true,
+        _ => false,
+    };
+    match is_header_right {
+        false => Some(true),
+        true if is_open => None,
+        true => Some(packet.transport_checksum_ok() == Some(false)),
+    }
+}
+
+/// Dropped and damaged datagrams of one direction since a watch started.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Drops {
     /// By flow number, source and destination.
     pairs: HashMap<(u32, SocketAddr, SocketAddr), DropCounts>,
     later_fragments: DropCounts,
-    /// Datagrams of pairs beyond [`MAX_PAIRS`].
+    /// Dropped datagrams of pairs beyond [`MAX_PAIRS`]; damaged ones are not counted there.
     uncounted: u64,
+    damaged_control: u64,
 }
 
 impl Drops {
-    fn add(&mut self, flow: u32, verdict: Verdict, content: Content) {
+    fn add(&mut self, flow: u32, cause: Cause, content: Content) {
         match content {
             Content::Datagram(source, destination) => {
                 let is_full = self.pairs.len() >= MAX_PAIRS;
                 let key = (flow, source, destination);
                 match self.pairs.get_mut(&key) {
-                    Some(counts) => count(counts, verdict),
-                    None if is_full => self.uncounted += 1,
-                    None => count(self.pairs.entry(key).or_default(), verdict),
+                    Some(counts) => count(counts, cause),
+                    None if is_full => self.uncounted += u64::from(cause != Cause::Damaged),
+                    None => count(self.pairs.entry(key).or_default(), cause),
                 }
             }
-            Content::LaterFragment => count(&mut self.later_fragments, verdict),
+            Content::LaterFragment => count(&mut self.later_fragments, cause),
+            Content::Control => self.damaged_control += u64::from(cause == Cause::Damaged),
             Content::Other => {}
         }
     }
@@ -86,14 +115,17 @@ impl Drops {
         sum.lost_packets += own.lost_packets;
         sum.queue_dropped_packets += own.queue_dropped_packets;
         sum.unplanned_dropped_packets += own.unplanned_dropped_packets;
+        sum.damaged_packets += own.damaged_packets;
+        out.damaged_control_packets[usize::from(direction == Direction::Reverse)] +=
+            self.damaged_control;
         out.uncounted_packets += self.uncounted;
         let mut pairs: Vec<_> = self.pairs.iter().collect();
         pairs.sort_unstable_by_key(|(key, _)| **key);
         let rows = pairs.into_iter().map(|((flow, source, destination), counts)| DropsRow {
             direction,
             flow: names.get(*flow as usize).cloned().unwrap_or_default(),
-            source: source.to_string(),
-            destination: destination.to_string(),
+            source: *source,
+            destination: *destination,
             packets: *counts,
         });
         out.rows.extend(rows);
@@ -117,7 +149,7 @@ impl Watches {
         self.0.iter().find(|(own, _)| *own == id).map(|(_, drops)| drops.clone())
     }
 
-    /// Whether any client watches: only then is a dropped frame looked into.
+    /// Whether any client watches: only then are dropped and changed frames looked into.
     #[inline]
     pub(crate) fn is_active(&self) -> bool {
         !self.0.is_empty()
@@ -125,9 +157,28 @@ impl Watches {
 
     #[cold]
     pub(crate) fn dropped(&mut self, flow: u32, verdict: Verdict, frame: &[u8]) {
-        let content = Content::of(frame);
+        self.add(flow, Cause::Dropped(verdict), Content::of(frame));
+    }
+
+    /// What a frame that a content law is about to change may count as: `None` where it stays acceptable to a receiver, or
+    /// was not before.
+    #[cold]
+    pub(crate) fn before(edit: &Edit, frame: &[u8]) -> Option<Content> {
+        let may_count = !edit.repairs_checksums() && is_refused(frame) != Some(true);
+        may_count.then(|| Content::of(frame))
+    }
+
+    /// Counts a changed frame that no receiver accepts; `before` is what it was.
+    #[cold]
+    pub(crate) fn changed(&mut self, flow: u32, before: Content, frame: &[u8]) {
+        if is_refused(frame) != Some(false) {
+            self.add(flow, Cause::Damaged, before);
+        }
+    }
+
+    fn add(&mut self, flow: u32, cause: Cause, content: Content) {
         for (_, drops) in &mut self.0 {
-            drops.add(flow, verdict, content);
+            drops.add(flow, cause, content);
         }
     }
 }
@@ -175,7 +226,7 @@ mod tests {
             let row = &report.rows[i];
             let of = row.packets;
             let counts = [of.lost_packets, of.queue_dropped_packets, of.unplanned_dropped_packets];
-            (row.flow.clone(), row.source.clone(), row.destination.clone(), counts)
+            (row.flow.clone(), row.source.to_string(), row.destination.to_string(), counts)
         };
         let to = "198.18.0.2:9347".to_owned();
         assert_eq!(row(&first, 0), ("other".into(), "198.18.0.1:7".into(), to.clone(), [2, 0, 0]));
@@ -208,7 +259,7 @@ mod tests {
         let to: SocketAddr = "198.18.0.2:9347".parse().unwrap();
         for n in 0..=MAX_PAIRS as u32 {
             let from = SocketAddr::new(std::net::Ipv4Addr::from(n).into(), 7);
-            drops.add(0, Verdict::Lost, Content::Datagram(from, to));
+            drops.add(0, Cause::Dropped(Verdict::Lost), Content::Datagram(from, to));
         }
         assert_eq!((drops.pairs.len(), drops.uncounted), (MAX_PAIRS, 1));
     }

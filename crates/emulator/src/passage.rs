@@ -258,7 +258,18 @@ impl Passage {
                     let mut fate = *fate;
                     let edited = match self.engine.edit(&fate) {
                         None => Some((handle, true)),
-                        Some(edit) => self.copies.edit(&mut self.slabs, &fate, edit),
+                        Some(edit) => {
+                            // Its addresses may be among what changes.
+                            let is_watched = self.watches.is_active();
+                            let frame = self.slabs.bytes(handle);
+                            let before = is_watched.then(|| Watches::before(edit, frame)).flatten();
+                            let edited = self.copies.edit(&mut self.slabs, &fate, edit);
+                            if let (Some(before), Some((handle, true))) = (before, edited) {
+                                let frame = self.slabs.bytes(handle);
+                                self.watches.changed(fate.flow, before, frame);
+                            }
+                            edited
+                        }
                     };
                     if !edited.is_some_and(|(_, changed)| changed) {
                         self.engine.unmodified(&mut fate);
@@ -306,7 +317,7 @@ impl Passage {
         }
     }
 
-    /// Starts counting the datagrams that are dropped, for a client.
+    /// Starts counting the datagrams that are dropped or damaged, for a client.
     pub(crate) fn watch(&mut self, id: u64) {
         self.watches.start(id);
     }
@@ -316,7 +327,7 @@ impl Passage {
         self.watches.stop(id);
     }
 
-    /// The datagrams dropped since a watch started.
+    /// The datagrams dropped or damaged since a watch started.
     pub(crate) fn drops(&self, id: u64) -> Option<Drops> {
         self.watches.drops(id)
     }

@@ -42,7 +42,7 @@ impl std::fmt::Debug for Remote {
     }
 }
 
-/// Counts dropped datagrams while it exists.
+/// Counts dropped and damaged datagrams while it exists.
 #[derive(Debug)]
 pub struct Watch {
     remote: Remote,
@@ -50,7 +50,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// The datagrams dropped since it started.
+    /// The datagrams dropped or damaged since it started.
     ///
     /// # Errors
     /// [`EmulatorError::Ended`] when a direction has ended.
@@ -165,7 +165,7 @@ impl Remote {
         seconds(self.shared.clock.monotonic_ns().saturating_sub(self.shared.started_ns))
     }
 
-    /// Counts the datagrams that are dropped from now on, by their addresses, until the watch is dropped.
+    /// Counts the datagrams that are dropped or damaged from now on, by their addresses, until the watch is dropped.
     ///
     /// # Errors
     /// [`EmulatorError::Ended`] when a direction has ended.
@@ -289,9 +289,10 @@ impl Remote {
         stopped: BTreeSet<String>,
     ) -> Result<u64, EmulatorError> {
         wanted.settle(self.shared.started_ns);
+        let earlier = effective(&wanted.config, &wanted.stopped);
         let effective = Arc::new(effective(&config, &stopped));
-        let timed = is_timed(&effective);
         let is_change = *effective != earlier;
+        let timed = is_timed(&effective);
         let there = Prepared::new(effective.clone(), Direction::Forward)?;
         let back = Prepared::new(effective.clone(), Direction::Reverse)?;
         wanted.names.check(&there)?;

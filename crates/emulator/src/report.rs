@@ -1,6 +1,7 @@
 //! What an emulator tells of itself: counters, what was asked and realised, lateness, alarms.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 use weir_impair::Counters;
@@ -424,7 +425,7 @@ impl LinkReport {
     }
 }
 
-/// UDP datagrams that were dropped since a watch started: the answer to `drops` on the control socket.
+/// UDP datagrams that were dropped or damaged since a watch started: the answer to `drops` on the control socket.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DropsReport {
@@ -432,11 +433,13 @@ pub struct DropsReport {
     pub rows: Vec<DropsRow>,
     /// Later fragments of datagrams: they carry no ports.
     pub later_fragments: DropCounts,
-    /// Datagrams of pairs of addresses beyond the bound of a watch, 16 384 for each direction.
+    /// Dropped datagrams of pairs of addresses beyond the bound of a watch, 16 384 for each direction.
     pub uncounted_packets: u64,
+    /// Control datagrams of the native protocol that were damaged, A to B first.
+    pub damaged_control_packets: [u64; 2],
 }
 
-/// Packets by what dropped them.
+/// Packets by what dropped or damaged them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DropCounts {
     /// Dropped by a loss law.
@@ -445,9 +448,11 @@ pub struct DropCounts {
     pub queue_dropped_packets: u64,
     /// Dropped by the emulator itself.
     pub unplanned_dropped_packets: u64,
+    /// Forwarded with a checksum that a content law left wrong.
+    pub damaged_packets: u64,
 }
 
-/// Dropped datagrams of one flow between two addresses.
+/// Dropped and damaged datagrams of one flow between two addresses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DropsRow {
     /// `forward` is A to B.
@@ -455,9 +460,9 @@ pub struct DropsRow {
     /// The emulator's flow.
     pub flow: String,
     /// Source address and port.
-    pub source: String,
+    pub source: SocketAddr,
     /// Destination address and port.
-    pub destination: String,
+    pub destination: SocketAddr,
     /// How many.
     #[serde(flatten)]
     pub packets: DropCounts,
@@ -469,13 +474,13 @@ pub struct DropsRow {
 pub struct AppliedConfiguration {
     /// 0 for the one it was started with.
     pub number: u64,
+    /// Whether it differs from the one before.
+    pub is_change: bool,
     /// When, in each direction, s since the start.
     pub at_seconds: [f64; 2],
 }
 
 /// The journal's counts.
-    /// Whether it differs from the one before.
-    pub is_change: bool,
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[schemars(rename = "EmulatorJournal")]
 pub struct JournalReport {

@@ -9,6 +9,7 @@ use weir_emulator::{DropCounts, DropsReport, Emulator, EmulatorConfig, Report};
 use weir_link::memory::{self, Outside};
 use weir_model::impairment::Impairment;
 use weir_net::clock::Clock;
+use weir_wire::checksum::Sum;
 use weir_wire::packets::{Judged, Kind, PacketLogReader, Record};
 
 /// Ends a broken test; no good one comes near it.
@@ -734,18 +735,18 @@ fn a_watch_counts_dropped_datagrams_by_address_until_its_connection_closes() {
     assert_eq!(ask("drops")["kind"], "refused", "nothing is watched yet");
     assert_eq!(ask("watch")["ok"], true);
     let before: Report = serde_json::from_value(ask("stats")["report"].take()).unwrap();
-    put(10, 16);
     // The laws that are in force already are no change.
     emulator.remote().set_laws(None, Some("loss every 2".parse().unwrap()), None).unwrap();
-    emulator.remote().set_laws(None, Some("loss 100%".parse().unwrap()), None).unwrap();
+    put(10, 16);
     let same: Report = serde_json::from_value(ask("stats")["report"].take()).unwrap();
     assert_eq!(same.used_since(Some(&before)).changes, None);
+    emulator.remote().set_laws(None, Some("loss 100%".parse().unwrap()), None).unwrap();
     put(16, 20);
     let drops: DropsReport = serde_json::from_value(ask("drops")["drops"].take()).unwrap();
     let [row] = &drops.rows[..] else { panic!("{drops:?}") };
-    assert_eq!((row.flow.as_str(), row.source.as_str()), ("other", "10.0.0.1:12345"));
+    assert_eq!((row.flow.as_str(), row.source.to_string()), ("other", "10.0.0.1:12345".into()));
     let packets = DropCounts { lost_packets: 3 + 4, ..DropCounts::default() };
-    assert_eq!((row.destination.as_str(), row.packets), ("10.0.0.2:9347", packets));
+    assert_eq!((row.destination.to_string(), row.packets), ("10.0.0.2:9347".into(), packets));
     let after: Report = serde_json::from_value(ask("stats")["report"].take()).unwrap();
     let used = after.used_since(Some(&before));
     let there = &used.flows[0];
@@ -760,6 +761,61 @@ fn a_watch_counts_dropped_datagrams_by_address_until_its_connection_closes() {
     // A new watch starts from nothing.
     assert_eq!(ask("watch")["ok"], true);
     assert_eq!(ask("drops")["drops"]["rows"], json!([]));
+}
+
+/// A datagram with this payload and right checksums, or a later fragment at this offset.
+fn summed(payload: &[u8], offset: u16) -> Vec<u8> {
+    let length = 8 + payload.len() as u16;
+    let mut frame = native(0);
+    frame.truncate(42);
+    frame.extend(payload);
+    frame[16..18].copy_from_slice(&(20 + length).to_be_bytes());
+    frame[20..22].copy_from_slice(&(offset / 8).to_be_bytes());
+    let header = Sum::new().add_bytes(&frame[14..34]).checksum();
+    frame[24..26].copy_from_slice(&header.to_be_bytes());
+    frame[38..40].copy_from_slice(&length.to_be_bytes());
+    let pseudo = Sum::new().add_pseudo_v4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 17, length);
+    let datagram = pseudo.add_bytes(&frame[34..]).udp_checksum();
+    frame[40..42].copy_from_slice(&datagram.to_be_bytes());
+    frame
+}
+
+/// Damage that the receiver's kernel drops is counted by the addresses that the datagram had.
+#[test]
+fn a_watch_counts_datagrams_whose_checksum_is_left_wrong() {
+    let counted = |laws: &str, frame: &[u8]| {
+        let (emulator, a, b) = start(config(laws), 1000);
+        let watch = emulator.remote().watch_drops().unwrap();
+        (0..10).for_each(|_| a.put(1, frame));
+        let mut left = 0;
+        until("all are out", || {
+            left += taken(&b).len();
+            left == 10
+        });
+        watch.drops().unwrap()
+    };
+    let rows = |drops: &DropsReport| -> Vec<(String, String, DropCounts)> {
+        let rows = drops.rows.iter();
+        rows.map(|r| (r.source.to_string(), r.destination.to_string(), r.packets)).collect()
+    };
+    let all = DropCounts { damaged_packets: 10, ..DropCounts::default() };
+    let ours = [("10.0.0.1:12345".to_owned(), "10.0.0.2:9347".to_owned(), all)];
+    let data = summed(&[7; 60], 0);
+    // In ports and addresses too: the datagram is still the one that was sent.
+    for laws in ["corrupt 100% leave", "corrupt 100% leave at l4", "corrupt 100% leave at l3"] {
+        assert_eq!(rows(&counted(laws, &data)), ours, "{laws}");
+    }
+    // Damage that arrives, and a datagram without a checksum.
+    assert_eq!(counted("corrupt 100% repair", &data), DropsReport::default());
+    let mut without = data.clone();
+    without[40..42].fill(0);
+    assert_eq!(counted("corrupt 100% leave", &without), DropsReport::default());
+    let fragments = counted("corrupt 100% leave", &summed(&[7; 60], 1480));
+    assert_eq!((rows(&fragments), fragments.later_fragments), (vec![], all));
+    let mut hello = [0; weir_wire::datagram::LEN];
+    hello[..8].copy_from_slice(&weir_wire::datagram::MAGIC.to_be_bytes());
+    let control = counted("corrupt 100% checksum", &summed(&hello, 0));
+    assert_eq!((rows(&control), control.damaged_control_packets), (vec![], [10, 0]));
 }
 
 #[test]

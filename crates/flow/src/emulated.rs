@@ -1,42 +1,51 @@
-//! The part of an emulator on the path: its laws and counters in the record, its drops in the loss ledger.
+//! The part of an emulator on the path: its laws and counters in the record, what it dropped or damaged in the loss ledger.
 //!
 //! The counters of an emulator's flow include every packet that its filter matches: the control connection, probes and
 //! the traffic of other programs. What it reports by the addresses of our own flows is ours alone, and exact.
 
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+
 use weir_model::plan::{Direction, Transport};
-use weir_model::record::{Flow, ImpairedFlow, ImpairmentUse, LedgerRow, Record};
+use weir_model::record::{Flow, ImpairedFlow, ImpairmentUse, LedgerRow, LossLedger, Record};
 use weir_model::warning::{Severity, Warning};
 
-use crate::stage::{EMULATOR_LINKS, EMULATOR_PLANNED, EMULATOR_QUEUE, EMULATOR_UNPLANNED};
+use crate::socket_drops::socket_drops;
+use crate::stage::{
+    DAMAGED, EMULATOR_DAMAGED, EMULATOR_LINKS, EMULATOR_PLANNED, EMULATOR_QUEUE, EMULATOR_UNPLANNED,
+};
+use crate::warnings::{CHECKSUM_ERRORS, checksum_errors};
 
 /// What an emulator reported of the time of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Emulated {
     /// Configuration and counters; `client_side` where the caller knows it.
     pub used: ImpairmentUse,
-    /// Datagrams that it dropped, by their addresses.
+    /// Datagrams that it dropped or damaged, by their addresses.
     pub drops: Vec<DroppedDatagrams>,
-    /// Dropped later fragments, which carry no ports, by stage as in `drops`.
-    pub later_fragments: [u64; 3],
+    /// Later fragments, which carry no ports, by stage as in `drops`.
+    pub later_fragments: [u64; 4],
+    /// Control datagrams of tests that it damaged, A to B first.
+    pub damaged_control: [u64; 2],
     /// Drops that are in `drops` by no address, since there were too many.
     pub uncounted: u64,
     /// Frames that its links lost, A to B first.
     pub link_dropped: [u64; 2],
 }
 
-/// Datagrams that an emulator dropped between two addresses.
-#[derive(Debug, Clone, Default)]
+/// Datagrams that an emulator dropped or damaged between two addresses.
+#[derive(Debug, Clone)]
 pub struct DroppedDatagrams {
     /// The emulator's direction; `forward` is A to B.
     pub direction: Direction,
     /// Its flow.
     pub flow: String,
     /// Source address and port.
-    pub source: String,
+    pub source: SocketAddr,
     /// Destination address and port.
-    pub destination: String,
-    /// By stage: loss law, queue, unplanned.
-    pub packets: [u64; 3],
+    pub destination: SocketAddr,
+    /// By stage: dropped by a loss law, by a queue, unplanned; forwarded with a wrong checksum.
+    pub packets: [u64; 4],
 }
 
 /// Stores an emulator's part in a record and attributes its drops in the loss ledger. `false` where the counters rule out
@@ -48,10 +57,14 @@ pub fn attribute(record: &mut Record, mut emulated: Emulated) -> bool {
     if !may_have_crossed(record, &emulated.used) {
         return false;
     }
-    let rows = rows(record, &emulated);
+    let damage = damage(record, &emulated);
+    let rows = rows(record, &emulated, &damage);
     if let Some(ledger) = &mut record.loss_ledger {
+        take_off(ledger, &damage, emulated.later_fragments[3]);
         ledger.rows.extend(rows);
         ledger.settle();
+        record.warnings.retain(|warning| warning.code != CHECKSUM_ERRORS);
+        record.warnings.extend(checksum_errors(record));
     }
     if let Some(changes) = emulated.used.changes {
         let text = format!(
@@ -99,13 +112,12 @@ fn may_have_crossed(record: &Record, used: &ImpairmentUse) -> bool {
     received > 0 && is_carried
 }
 
-/// The client's side of an emulator: by the direction in which our datagrams were dropped, else the only side with which
+/// The client's side of an emulator: by the direction in which our datagrams were lost, else the only side with which
 /// its counters cover what arrived.
 fn client_side(record: &Record, emulated: &Emulated) -> Option<String> {
-    let by_drops = emulated.drops.iter().find_map(|drops| {
-        let flow = record.flows.iter().find(|f| is_of(drops, f))?;
-        Some(if flow.direction == drops.direction { "a" } else { "b" })
-    });
+    let by_drops = own_drops(record, emulated)
+        .next()
+        .map(|(drops, flow)| if flow.direction == drops.direction { "a" } else { "b" });
     let by_counters = || match ["a", "b"].map(|side| carried(record, &emulated.used, side)) {
         [true, false] => Some("a"),
         [false, true] => Some("b"),
@@ -114,13 +126,88 @@ fn client_side(record: &Record, emulated: &Emulated) -> Option<String> {
     by_drops.or_else(by_counters).map(Into::into)
 }
 
-fn is_of(drops: &DroppedDatagrams, flow: &Flow) -> bool {
-    flow.transport == Transport::Udp
-        && (&drops.source, &drops.destination) == (&flow.source, &flow.destination)
+/// An address and port; the scope of a link-local address is the host's own number and not in the packet.
+fn end(address: SocketAddr) -> (IpAddr, u16) {
+    (address.ip(), address.port())
+}
+
+/// What was lost of the run's own flows, with the flow.
+fn own_drops<'a>(
+    record: &'a Record,
+    emulated: &'a Emulated,
+) -> impl Iterator<Item = (&'a DroppedDatagrams, &'a Flow)> {
+    let ends = |f: &Flow| Some((end(f.source.parse().ok()?), end(f.destination.parse().ok()?)));
+    let udp = record.flows.iter().filter(|f| f.transport == Transport::Udp);
+    let flows: HashMap<_, _> = udp.filter_map(|f| Some((ends(f)?, f))).collect();
+    emulated.drops.iter().filter_map(move |drops| {
+        Some((drops, *flows.get(&(end(drops.source), end(drops.destination)))?))
+    })
+}
+
+/// Whether what an emulator's flow lost is missing: a dropped copy loses nothing, and what was sent before the figures began is
+/// in none of them.
+fn is_missing(record: &Record, used: &ImpairmentUse, flow: &str) -> bool {
+    let flows = used.flows.iter().filter(|f| f.name == flow);
+    record.omitted_seconds.is_none()
+        && flows.map(|f| counter(f, "duplicated_packets")).sum::<u64>() == 0
+}
+
+/// Datagrams of one direction of the run that the emulator forwarded with a wrong checksum.
+struct Damage {
+    direction: Direction,
+    /// Of the run's flows, by address.
+    ours: u64,
+    /// Of the control traffic of tests.
+    control: u64,
+    /// All of ours are missing, and the receiving kernel dropped them for that.
+    is_exact: bool,
+}
+
+/// What the emulator damaged, by the run's direction. It is exact where the receiving namespace counted as many wrong
+/// checksums: then none was lost in between, and there was no other damage.
+fn damage(record: &Record, emulated: &Emulated) -> [Damage; 2] {
+    let used = &emulated.used;
+    let drops = socket_drops(record);
+    [Direction::Forward, Direction::Reverse].map(|direction| {
+        let own = || own_drops(record, emulated).filter(|(_, flow)| flow.direction == direction);
+        let ours = total(own().map(|(drops, _)| drops.packets[3]));
+        let of_emulator = [Direction::Forward, Direction::Reverse].into_iter();
+        let control = of_emulator.zip(emulated.damaged_control);
+        let control = total(
+            control.filter(|(d, _)| used.direction_of_run(*d) == Some(direction)).map(|c| c.1),
+        );
+        let counted = drops(direction).damaged().packets;
+        // Control datagrams may have arrived before the receiver's counters were read.
+        let is_agreed = counted == ours || counted == ours.saturating_add(control);
+        let is_exact = is_agreed
+            && emulated.later_fragments[3] == 0
+            && own().all(|(drops, _)| is_missing(record, used, &drops.flow));
+        Damage { direction, ours, control, is_exact }
+    })
+}
+
+/// Takes what the emulator damaged off the receivers' counters of wrong checksums. What is left may still be of its doing, as
+/// some of its damage may have been lost before it was counted: a bound.
+fn take_off(ledger: &mut LossLedger, damage: &[Damage], mut later_fragments: u64) {
+    for Damage { direction, ours, control, .. } in damage {
+        let side = if *direction == Direction::Forward { "remote" } else { "local" };
+        let is_of =
+            |row: &&mut LedgerRow| row.stage == DAMAGED && row.side.as_deref() == Some(side);
+        for row in ledger.rows.iter_mut().filter(is_of) {
+            let known = row.packets.min(ours.saturating_add(*control));
+            let fragments = (row.packets - known).min(later_fragments);
+            later_fragments -= fragments;
+            if known + fragments > 0 {
+                row.packets -= known + fragments;
+                row.kind = "bound".into();
+            }
+        }
+    }
+    ledger.rows.retain(|row| row.packets > 0);
 }
 
 /// Rows of the ledger: of our own addresses where they were counted apart, else bounds by the counters of whole flows.
-fn rows(record: &Record, emulated: &Emulated) -> Vec<LedgerRow> {
+fn rows(record: &Record, emulated: &Emulated, damage: &[Damage]) -> Vec<LedgerRow> {
     let mut out = vec![];
     let mut row = |stage: &str, packets: u64, source: String, is_exact: bool| {
         if packets > 0 {
@@ -128,10 +215,11 @@ fn rows(record: &Record, emulated: &Emulated) -> Vec<LedgerRow> {
             out.push(LedgerRow { stage: stage.into(), packets, source, kind, side: None });
         }
     };
-    const STAGES: [(&str, &str, &str); 3] = [
+    const STAGES: [(&str, &str, &str); 4] = [
         (EMULATOR_PLANNED, "lost_packets", "loss law"),
         (EMULATOR_QUEUE, "queue_dropped_packets", "queue"),
         (EMULATOR_UNPLANNED, "unplanned_dropped_packets", "own drops"),
+        (EMULATOR_DAMAGED, "modified_packets", "content law"),
     ];
     let used = &emulated.used;
     let of_run = |of_emulator| {
@@ -139,16 +227,13 @@ fn rows(record: &Record, emulated: &Emulated) -> Vec<LedgerRow> {
             record.flows.iter().any(|f| f.transport == Transport::Udp && f.direction == d)
         })
     };
-    let own_drops = || {
-        let all = emulated.drops.iter();
-        all.filter_map(|drops| Some((drops, record.flows.iter().find(|f| is_of(drops, f))?)))
-    };
-    for (drops, flow) in own_drops() {
-        // A dropped copy loses nothing, and what was sent before the figures began is in none of them.
-        let copies = used.flows.iter().filter(|f| f.name == drops.flow);
-        let is_exact = record.omitted_seconds.is_none()
-            && copies.map(|f| counter(f, "duplicated_packets")).sum::<u64>() == 0;
-        for ((stage, _, what), packets) in STAGES.into_iter().zip(drops.packets) {
+    for (drops, flow) in own_drops(record, emulated) {
+        let is_missing = is_missing(record, used, &drops.flow);
+        let of_damage = damage.iter().any(|d| d.direction == flow.direction && d.is_exact);
+        let is_exact = [is_missing, is_missing, is_missing, of_damage];
+        for (((stage, _, what), packets), is_exact) in
+            STAGES.into_iter().zip(drops.packets).zip(is_exact)
+        {
             let source =
                 format!("emulator flow {}: {what}, by address (flow {})", drops.flow, flow.id);
             row(stage, packets, source, is_exact);
@@ -156,9 +241,10 @@ fn rows(record: &Record, emulated: &Emulated) -> Vec<LedgerRow> {
     }
     if emulated.uncounted > 0 {
         for f in used.flows.iter().filter(|f| of_run(f.direction)) {
-            for (i, (stage, name, what)) in STAGES.into_iter().enumerate() {
-                let ours =
-                    own_drops().filter(|(d, _)| (&d.flow, d.direction) == (&f.name, f.direction));
+            // Only drops: a changed packet may have its checksum repaired.
+            for (i, (stage, name, what)) in STAGES.into_iter().take(3).enumerate() {
+                let ours = own_drops(record, emulated)
+                    .filter(|(d, _)| (&d.flow, d.direction) == (&f.name, f.direction));
                 let placed: u64 = ours.map(|(d, _)| d.packets[i]).sum();
                 let source = format!("emulator flow {}: {what}, all its packets", f.name);
                 row(stage, counter(f, name).saturating_sub(placed), source, false);
@@ -183,7 +269,7 @@ fn rows(record: &Record, emulated: &Emulated) -> Vec<LedgerRow> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_model::record::{LossLedger, Receiver, Sender};
+    use weir_model::record::{Host, Receiver, Sender};
 
     /// A UDP run of 1000 datagrams of 100 bytes in one direction, of which `lost` are missing.
     fn record(direction: Direction, lost: u64) -> Record {
@@ -220,18 +306,18 @@ mod tests {
         }
     }
 
-    fn drops(direction: Direction, packets: [u64; 3]) -> DroppedDatagrams {
+    fn drops(direction: Direction, packets: [u64; 4]) -> DroppedDatagrams {
         DroppedDatagrams {
             direction,
             flow: "other".into(),
-            source: "198.18.0.1:7".into(),
-            destination: "198.18.0.2:9347".into(),
+            source: "198.18.0.1:7".parse().unwrap(),
+            destination: "198.18.0.2:9347".parse().unwrap(),
             packets,
         }
     }
 
     /// The control connection and probes crossed it as well: 1040 packets, of which 305 were lost.
-    fn emulated(direction: Direction, packets: [u64; 3]) -> Emulated {
+    fn emulated(direction: Direction, packets: [u64; 4]) -> Emulated {
         let flows = vec![flow(direction, 1040, 305), flow(direction.opposite(), 50, 10)];
         Emulated {
             used: ImpairmentUse { flows, ..ImpairmentUse::default() },
@@ -248,7 +334,7 @@ mod tests {
     #[test]
     fn drops_of_our_own_addresses_are_exact() {
         let mut r = record(Direction::Forward, 303);
-        assert!(attribute(&mut r, emulated(Direction::Forward, [300, 2, 1])));
+        assert!(attribute(&mut r, emulated(Direction::Forward, [300, 2, 1, 0])));
         let wanted = [
             (EMULATOR_PLANNED, 300, "exact"),
             (EMULATOR_QUEUE, 2, "exact"),
@@ -264,9 +350,10 @@ mod tests {
     #[test]
     fn datagrams_of_others_are_not_ours() {
         let mut r = record(Direction::Forward, 3);
-        let mut all = emulated(Direction::Forward, [3, 0, 0]);
-        let other = DroppedDatagrams { source: "198.18.0.1:8".into(), ..all.drops[0].clone() };
-        all.drops.push(DroppedDatagrams { packets: [200, 0, 0], ..other });
+        let mut all = emulated(Direction::Forward, [3, 0, 0, 0]);
+        let other =
+            DroppedDatagrams { source: "198.18.0.1:8".parse().unwrap(), ..all.drops[0].clone() };
+        all.drops.push(DroppedDatagrams { packets: [200, 0, 0, 0], ..other });
         assert!(attribute(&mut r, all));
         assert_eq!(table(&r), [(EMULATOR_PLANNED, 3, "exact")]);
     }
@@ -274,27 +361,27 @@ mod tests {
     #[test]
     fn copies_and_an_omitted_start_make_a_bound() {
         let mut r = record(Direction::Forward, 2);
-        let mut copies = emulated(Direction::Forward, [3, 0, 0]);
+        let mut copies = emulated(Direction::Forward, [3, 0, 0, 0]);
         copies.used.flows[0].counters.insert("duplicated_packets".into(), 5);
         assert!(attribute(&mut r, copies));
         assert_eq!(table(&r), [(EMULATOR_PLANNED, 3, "bound")]);
         assert_eq!(r.loss_ledger.as_ref().unwrap().remainder_packets, 0);
         let mut r = Record { omitted_seconds: Some(1.0), ..record(Direction::Forward, 2) };
-        assert!(attribute(&mut r, emulated(Direction::Forward, [3, 0, 0])));
+        assert!(attribute(&mut r, emulated(Direction::Forward, [3, 0, 0, 0])));
         assert_eq!(table(&r), [(EMULATOR_PLANNED, 3, "bound")]);
     }
 
     #[test]
     fn what_no_address_was_counted_for_is_a_bound() {
         let mut r = record(Direction::Forward, 303);
-        let all = Emulated { uncounted: 300, ..emulated(Direction::Forward, [3, 0, 0]) };
+        let all = Emulated { uncounted: 300, ..emulated(Direction::Forward, [3, 0, 0, 0]) };
         assert!(attribute(&mut r, all));
         assert_eq!(table(&r), [(EMULATOR_PLANNED, 3, "exact"), (EMULATOR_PLANNED, 302, "bound")]);
         let mut r = record(Direction::Forward, 20);
         let links = Emulated {
             link_dropped: [20, 7],
-            later_fragments: [4, 0, 0],
-            ..emulated(Direction::Forward, [0; 3])
+            later_fragments: [4, 0, 0, 0],
+            ..emulated(Direction::Forward, [0; 4])
         };
         assert!(attribute(&mut r, links));
         assert_eq!(table(&r), [(EMULATOR_PLANNED, 4, "bound"), (EMULATOR_LINKS, 20, "bound")]);
@@ -304,11 +391,11 @@ mod tests {
     fn the_side_of_the_client_is_found_by_drops_or_counters() {
         // The client's datagrams leave by B.
         let mut r = record(Direction::Forward, 300);
-        assert!(attribute(&mut r, emulated(Direction::Reverse, [300, 0, 0])));
+        assert!(attribute(&mut r, emulated(Direction::Reverse, [300, 0, 0, 0])));
         assert_eq!(r.impairment.as_ref().unwrap().client_side.as_deref(), Some("b"));
         assert_eq!(table(&r), [(EMULATOR_PLANNED, 300, "exact")]);
         let mut r = record(Direction::Reverse, 0);
-        assert!(attribute(&mut r, emulated(Direction::Reverse, [0; 3])));
+        assert!(attribute(&mut r, emulated(Direction::Reverse, [0; 4])));
         assert_eq!(r.impairment.unwrap().client_side.as_deref(), Some("a"));
     }
 
@@ -324,10 +411,82 @@ mod tests {
         assert_eq!(r, before);
     }
 
+    /// Of `lost` datagrams the emulator damaged `ours`, and `control` control datagrams; the receiver's namespace counted
+    /// `counted` wrong checksums.
+    fn damaged(lost: u64, ours: u64, control: u64, counted: u64) -> Record {
+        let mut r = record(Direction::Forward, lost);
+        r.flows[0].receiver.as_mut().unwrap().socket_dropped_packets = Some(counted);
+        let counters = [("udp_checksum_errors".to_string(), counted)].into();
+        r.remote = Some(Host { counters, ..Host::default() });
+        r.loss_ledger = crate::ledger::ledger(&r);
+        r.warnings = checksum_errors(&r);
+        let all = Emulated {
+            damaged_control: [control, 5],
+            ..emulated(Direction::Forward, [0, 0, 0, ours])
+        };
+        assert!(attribute(&mut r, all));
+        r
+    }
+
+    #[test]
+    fn damage_is_exact_where_the_receiver_counts_the_same() {
+        for (control, counted) in [(0, 70), (2, 72), (2, 70)] {
+            let r = damaged(70, 70, control, counted);
+            assert_eq!(table(&r), [(EMULATOR_DAMAGED, 70, "exact")], "{control} {counted}");
+            assert_eq!(r.loss_ledger.as_ref().unwrap().remainder_packets, 0);
+            assert!(r.warnings.is_empty(), "no damage on the path: {:?}", r.warnings);
+        }
+    }
+
+    #[test]
+    fn damage_is_a_bound_where_the_sums_differ_and_is_placed_once() {
+        // Five were lost behind the emulator.
+        let r = damaged(70, 70, 0, 65);
+        assert_eq!(table(&r), [(EMULATOR_DAMAGED, 70, "bound")]);
+        assert_eq!(r.loss_ledger.as_ref().unwrap().remainder_packets, 0);
+        // Ten more were damaged elsewhere, or fewer of ours arrived.
+        let r = damaged(90, 70, 1, 81);
+        assert_eq!(table(&r), [(DAMAGED, 10, "bound"), (EMULATOR_DAMAGED, 70, "bound")]);
+        assert_eq!(r.loss_ledger.as_ref().unwrap().remainder_packets, 10);
+        let found: Vec<_> = r.warnings.iter().map(|w| (w.code.as_str(), w.value)).collect();
+        assert_eq!(found, [(CHECKSUM_ERRORS, Some(10.0))]);
+        // Without damage by the emulator, the receiver's row stays as it was.
+        assert_eq!(table(&damaged(70, 0, 0, 70)), [(DAMAGED, 70, "exact")]);
+    }
+
+    #[test]
+    fn damaged_copies_and_fragments_make_a_bound() {
+        let mut r = record(Direction::Forward, 7);
+        let mut copies = emulated(Direction::Forward, [0, 0, 0, 7]);
+        copies.used.flows[0].counters.insert("duplicated_packets".into(), 5);
+        let counters = [("udp_checksum_errors".to_string(), 7)].into();
+        r.remote = Some(Host { counters, ..Host::default() });
+        let mut fragments = emulated(Direction::Forward, [0, 0, 0, 7]);
+        fragments.later_fragments[3] = 3;
+        let mut fragmented = r.clone();
+        assert!(attribute(&mut r, copies));
+        assert_eq!(table(&r), [(EMULATOR_DAMAGED, 7, "bound")]);
+        assert!(attribute(&mut fragmented, fragments));
+        let rows = [(EMULATOR_DAMAGED, 7, "bound"), (EMULATOR_DAMAGED, 3, "bound")];
+        assert_eq!(table(&fragmented), rows);
+    }
+
+    #[test]
+    fn the_scope_of_a_link_local_address_is_not_in_its_packets() {
+        let mut r = record(Direction::Forward, 3);
+        r.flows[0].source = "[fe80::1%2]:7".into();
+        r.flows[0].destination = "[fe80::2%2]:9347".into();
+        let mut all = emulated(Direction::Forward, [3, 0, 0, 0]);
+        all.drops[0].source = "[fe80::1]:7".parse().unwrap();
+        all.drops[0].destination = "[fe80::2]:9347".parse().unwrap();
+        assert!(attribute(&mut r, all));
+        assert_eq!(table(&r), [(EMULATOR_PLANNED, 3, "exact")]);
+    }
+
     #[test]
     fn laws_that_changed_meanwhile_are_a_warning() {
         let mut r = record(Direction::Forward, 0);
-        let mut all = emulated(Direction::Forward, [0; 3]);
+        let mut all = emulated(Direction::Forward, [0; 4]);
         all.used.changes = Some(2);
         assert!(attribute(&mut r, all));
         assert_eq!(r.warnings[0].code, "laws-changed");

@@ -91,6 +91,12 @@ fn update(frame: &mut [u8], at: usize, old: u16, new: u16, zero_is_none: bool) {
 }
 
 impl Edit {
+    /// Whether the checksums are updated, so that no receiver notices the change by them.
+    #[must_use]
+    pub fn repairs_checksums(&self) -> bool {
+        self.checksum == Checksum::Repair
+    }
+
     /// Changes the frame, and tells whether there was anything to change. The same edit of the same frame is the same
     /// change, whenever it is made.
     ///

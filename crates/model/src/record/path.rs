@@ -38,7 +38,8 @@ impl LossLedger {
 record! {
     /// One place where packets were lost.
     LedgerRow {
-        /// `qdisc`, `card tx`, `card rx`, `softnet`, `socket overflow`, `damaged on the path`, `late`, `damaged header`, …
+        /// `qdisc`, `card tx`, `emulator planned`, `emulator damaged`, `damaged on the path`, `card rx`, `softnet`,
+        /// `socket overflow`, `late`, `damaged header`, …
         stage: String,
         /// Packets.
         packets: u64,

@@ -3559,7 +3559,8 @@ export interface components {
              */
             source: string;
             /**
-             * @description `qdisc`, `card tx`, `card rx`, `softnet`, `socket overflow`, `damaged on the path`, `late`, `damaged header`, …
+             * @description `qdisc`, `card tx`, `emulator planned`, `emulator damaged`, `damaged on the path`, `card rx`, `softnet`,
+             *     `socket overflow`, `late`, `damaged header`, …
              * @default
              */
             stage: string;

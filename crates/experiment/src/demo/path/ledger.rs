@@ -2,13 +2,12 @@
 //! was lost unplanned stands apart.
 
 use weir_flow::stage::{
-    DAMAGED, DAMAGED_HEADER, EMULATOR_LINKS as LINKS, EMULATOR_PLANNED as PLANNED,
+    DAMAGED, EMULATOR_DAMAGED, EMULATOR_LINKS as LINKS, EMULATOR_PLANNED as PLANNED,
     EMULATOR_QUEUE as QUEUE, EMULATOR_UNPLANNED as UNPLANNED,
 };
 use weir_model::impairment::Impairment;
 use weir_model::plan::{Direction, Transport};
 use weir_model::record::LedgerRow;
-use weir_wire::packets::Kind;
 
 use super::evidence::{Evidence, damaged_are_dropped};
 
@@ -20,8 +19,6 @@ impl Evidence {
         for flow in self.record.flows.iter().filter(|f| f.transport == Transport::Udp) {
             let (id, direction) = (flow.id, flow.direction);
             let Some(t) = self.triangulation(id, impairment) else { continue };
-            let is_verified =
-                flow.receiver.as_ref().is_some_and(|receiver| receiver.bit_errors.is_some());
             let is_dropped = damaged_are_dropped(impairment, direction);
             let side = match direction {
                 Direction::Forward => "remote",
@@ -40,29 +37,10 @@ impl Evidence {
                     left -= by_checksum;
                 }
             }
-            let nameless = self
-                .received
-                .iter()
-                .filter(|r| r.flow == id && matches!(r.kind, Kind::CORRUPTED | Kind::TRUNCATED))
-                .count() as u64;
-            // The receiver counts them as damaged; where the packet log names them, they are planned.
-            let mut header = 0;
-            if is_verified {
-                let own = format!("(flow {id})");
-                for row in ledger
-                    .rows
-                    .iter_mut()
-                    .filter(|row| row.stage == DAMAGED_HEADER && row.source.ends_with(&own))
-                {
-                    header = row.packets.min(nameless);
-                    row.packets -= header;
-                }
-            }
             for (stage, packets, source) in [
                 (PLANNED, t.lost, "journal: loss law"),
                 (QUEUE, t.queue_dropped, "journal: queue"),
-                (PLANNED, if is_dropped { t.modified } else { 0 }, "journal: checksum left wrong"),
-                (PLANNED, header, "journal and packet log: header damaged"),
+                (EMULATOR_DAMAGED, if is_dropped { t.modified } else { 0 }, "journal: content law"),
                 (UNPLANNED, t.unplanned, "journal"),
             ] {
                 if packets > 0 {
@@ -72,7 +50,7 @@ impl Evidence {
                         source: format!("{source} (flow {id})"),
                         kind: "exact".into(),
                         // What is damaged is missed where it arrives.
-                        side: source.contains("wrong").then(|| side.into()),
+                        side: (stage == EMULATOR_DAMAGED).then(|| side.into()),
                     });
                 }
             }
@@ -96,6 +74,9 @@ impl Evidence {
 
 #[cfg(test)]
 mod tests {
+    use weir_flow::stage::DAMAGED_HEADER;
+    use weir_wire::packets::Kind;
+
     use super::*;
     use crate::demo::path::{cases, simulate};
 
@@ -109,12 +90,9 @@ mod tests {
         for (name, stage, source) in [
             ("loss", PLANNED, "journal: loss law (flow 1)"),
             ("rate", QUEUE, "journal: queue (flow 1)"),
-            ("damage, checksums left", PLANNED, "journal: checksum left wrong (flow 1)"),
-            (
-                "damage, checksums repaired",
-                PLANNED,
-                "journal and packet log: header damaged (flow 1)",
-            ),
+            ("damage, checksums left", EMULATOR_DAMAGED, "journal: content law (flow 1)"),
+            // It arrives: the receiver places what it could not read.
+            ("damage, checksums repaired", DAMAGED_HEADER, "tag or size (flow 1)"),
         ] {
             let ledger = evidence(name).1.record.loss_ledger.unwrap();
             let [row] = &ledger.rows[..] else { panic!("{name}: {ledger:?}") };
@@ -157,7 +135,7 @@ mod tests {
         ledger.missing_packets += 3;
         let ledger = evidence.placed(&impairment).record.loss_ledger.unwrap();
         let rows: Vec<_> = ledger.rows.iter().map(|r| (r.stage.as_str(), r.packets)).collect();
-        assert_eq!(rows, [("socket overflow", 3), (PLANNED, damaged)]);
+        assert_eq!(rows, [("socket overflow", 3), (EMULATOR_DAMAGED, damaged)]);
         assert_eq!(ledger.remainder_packets, 0);
     }
 
