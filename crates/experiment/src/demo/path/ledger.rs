@@ -49,8 +49,7 @@ impl Evidence {
                         packets,
                         source: format!("{source} (flow {id})"),
                         kind: "exact".into(),
-                        // What is damaged is missed where it arrives.
-                        side: (stage == EMULATOR_DAMAGED).then(|| side.into()),
+                        side: None,
                     });
                 }
             }
