@@ -61,7 +61,7 @@ $(TARGET_DIR)/bare/%: benches/bare/%.c $(wildcard benches/bare/*.h)
 bench-programs: $(BARE)
 
 bench: bench-udp bench-tcp bench-pacing bench-impair bench-impair-forward bench-impair-delay bench-impair-tcp bench-impair-held ## all speed comparisons (each group at most 10 minutes)
-bench-udp: bench-udp-merged bench-udp-cut ## UDP, merged and cut
+bench-udp: bench-udp-merged bench-udp-cut ## UDP, coalesced and per-packet
 
 bench-impair: BENCH = impair-flows --seconds 0.3 --budget 40
 bench-impair: ## the emulator with Other only, 16 and 1000 flows (below 50 s once built)

@@ -21,7 +21,7 @@ TOLERANCE = 0.02
 # the example calls them), and two numbers of packets (whole batches of 64).
 COUNTED = (
     ("instructions_per_datagram", "instructions per datagram, sent and received", "weir-flow", "account",
-     lambda number, mode: (str(number), mode), {"cut": "cut", "merged": "merged"}, 20_000, 120_000),
+     lambda number, mode: (str(number), mode), {"cut": "per-packet", "merged": "coalesced"}, 20_000, 120_000),
     ("instructions_per_packet", "instructions per packet, engine", "weir-impair", "engine_hot",
      lambda number, mode: (mode, str(number)), {"other-only": "mix", "flows-16": "mix-16", "flows-1000": "mix-1000"}, 64_000, 192_000),
 )

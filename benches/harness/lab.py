@@ -157,7 +157,7 @@ class Lab:
             signal.signal(number, handler)
 
     def offloads(self, merged):
-        """Merged: the veth's own defaults. Cut: every datagram crosses alone."""
+        """Merged: the veth's own defaults, coalesced. Else: per-packet."""
         word = "on" if merged else "off"
         for side in "ab":
             done = subprocess.run(
@@ -187,7 +187,7 @@ class Path(Lab):
             ip("-n", self.name[one], "link", "add", a, "type", "veth", "peer", "name", b, "netns", self.name[other])
         for side, interface in (("s", "s0"), ("m", "m0"), ("m", "m1"), ("d", "d0")):
             self.within(side, "sysctl", "-qw", f"net.ipv6.conf.{interface}.disable_ipv6=1")
-            # The bare forwarders complete no checksums and cut no super-packets: neither is made, for anyone.
+            # The bare forwarders complete no checksums and segment no super-packets: neither is made, for anyone.
             self.within(side, "ethtool", "-K", interface, "tx", "off", "tso", "off", "gso", "off", "gro", "off")
             ip("-n", self.name[side], "link", "set", "dev", interface, "up")
         for side, address in PATH_ADDRESS.items():

@@ -88,7 +88,7 @@ impl Emulator {
             let quietened = weir_link::quieten(name, &mut watchdog)?;
             if !quietened.still_on.is_empty() {
                 notes.push(format!(
-                    "{name}: {} cannot be switched off: frames may come in merged",
+                    "{name}: {} cannot be switched off: incoming frames may be coalesced",
                     quietened.still_on.join(", ")
                 ));
             }

@@ -402,7 +402,7 @@ pub struct LinkReport {
     /// Frames that were in the receive ring when it ended, and were not taken in any more.
     #[serde(default)]
     pub left_behind_packets: u64,
-    /// Super-packets that were cut into frames.
+    /// Super-packets that were segmented into frames.
     pub super_packets: u64,
     /// Times the outgoing link had no room.
     pub times_full: u64,

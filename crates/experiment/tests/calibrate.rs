@@ -37,7 +37,7 @@ fn over_loopback() {
             "loopback_spacing_1000pps_seconds",
             "loopback_spacing_50000pps_seconds",
             "missed_slots_50000pps_ratio",
-            "loopback_udp_cut_packets_per_second",
+            "loopback_udp_per_packet_packets_per_second",
             "loopback_udp_send_cost_seconds",
             "loopback_tcp_bits_per_second",
         ],
@@ -68,7 +68,7 @@ fn between_two_hosts() {
         &[
             "lab_one_way_delay_p50_seconds",
             "lab_spacing_1000pps_seconds",
-            "lab_udp_cut_packets_per_second",
+            "lab_udp_per_packet_packets_per_second",
             "lab_tcp_bits_per_second",
             "loopback_one_way_delay_p50_seconds",
         ],

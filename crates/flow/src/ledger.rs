@@ -1,7 +1,7 @@
 //! The loss ledger: every datagram that was sent and did not count as received is placed, or stays as remainder.
 
 use weir_model::plan::{Direction, Transport};
-use weir_model::record::{Flow, Host, LedgerRow, LossLedger, Record};
+use weir_model::record::{Crossing, Host, LedgerRow, LossLedger, Record};
 
 use crate::socket_drops::{is_one_host, is_one_namespace, socket_drops};
 use crate::stage;
@@ -40,10 +40,9 @@ pub(crate) fn ledger(record: &Record) -> Option<LossLedger> {
                 });
             }
         };
-        // One drop is counted for each buffer, which may hold many merged datagrams.
-        let cut = r.crossing.as_deref() != Some("merged");
+        // One drop is counted for each buffer, which may hold many coalesced datagrams.
         let overflow = drops(f.direction).overflow(r.socket_dropped_packets.unwrap_or(0));
-        if cut {
+        if r.crossing != Some(Crossing::Coalesced) {
             row(stage::SOCKET_OVERFLOW, overflow.packets, OVERFLOW, overflow.exact, receiver_side);
         } else {
             // At most as many datagrams as the sender put into one super-packet.
@@ -81,9 +80,8 @@ pub(crate) fn ledger(record: &Record) -> Option<LossLedger> {
     // Both ends then report the same counters.
     let is_shared = is_one_namespace(record);
     for (direction, side) in [(Direction::Forward, "remote"), (Direction::Reverse, "local")] {
-        let is_merged =
-            |f: &Flow| f.receiver.as_ref().and_then(|r| r.crossing.as_deref()) == Some("merged");
-        let merged = udp().filter(|f| f.direction == direction).any(is_merged);
+        let here = udp().filter(|f| f.direction == direction);
+        let one_by_one = matches!(Crossing::of(here), None | Some(Crossing::PerPacket));
         let damaged = drops(direction).damaged();
         let is_counted = is_shared && rows.iter().any(|row| row.stage == stage::DAMAGED);
         if damaged.packets > 0 && sends(direction) && !is_counted {
@@ -91,7 +89,7 @@ pub(crate) fn ledger(record: &Record) -> Option<LossLedger> {
                 stage: stage::DAMAGED.into(),
                 packets: damaged.packets,
                 source: "UDP InCsumErrors".into(),
-                kind: if damaged.exact && !merged { "exact" } else { "bound" }.into(),
+                kind: if damaged.exact && one_by_one { "exact" } else { "bound" }.into(),
                 side: Some(side.into()),
             });
         }
@@ -169,9 +167,9 @@ fn softnet_rows(record: &Record, rows: &mut Vec<LedgerRow>) {
 mod tests {
     use super::*;
     use crate::stage::DAMAGED;
-    use weir_model::record::{ClockRelation, Interface, QdiscUse, Receiver, Sender};
+    use weir_model::record::{ClockRelation, Flow, Interface, QdiscUse, Receiver, Sender};
 
-    fn record(sent: u64, received: u64, dropped: u64, late: u64, crossing: &str) -> Record {
+    fn record(sent: u64, received: u64, dropped: u64, late: u64, crossing: Crossing) -> Record {
         let flow = Flow {
             id: 1,
             transport: Transport::Udp,
@@ -181,7 +179,7 @@ mod tests {
                 lost_packets: Some(sent - received),
                 socket_dropped_packets: Some(dropped),
                 late_packets: Some(late),
-                crossing: Some(crossing.into()),
+                crossing: Some(crossing),
                 ..Receiver::default()
             }),
             ..Flow::default()
@@ -193,7 +191,7 @@ mod tests {
 
     #[test]
     fn late_is_a_bound_where_it_may_be_a_copy() {
-        let mut r = record(1000, 900, 0, 7, "cut");
+        let mut r = record(1000, 900, 0, 7, Crossing::PerPacket);
         let kind = |r: &Record| {
             let rows = ledger(r).unwrap().rows;
             rows.into_iter().find(|r| r.stage == "late").unwrap().kind
@@ -205,7 +203,7 @@ mod tests {
 
     #[test]
     fn damage_on_the_path_is_no_overflow() {
-        let mut r = record(1000, 900, 100, 0, "cut");
+        let mut r = record(1000, 900, 100, 0, Crossing::PerPacket);
         let counters = &mut r.remote.as_mut().unwrap().counters;
         counters.insert("udp_receive_buffer_errors".into(), 30);
         counters.insert("udp_checksum_errors".into(), 70);
@@ -228,7 +226,7 @@ mod tests {
 
     #[test]
     fn sums_are_conserved() {
-        let l = ledger(&record(1000, 900, 70, 5, "cut")).unwrap();
+        let l = ledger(&record(1000, 900, 70, 5, Crossing::PerPacket)).unwrap();
         assert_eq!((l.missing_packets, l.remainder_packets), (100, 25));
         let exact: u64 = l.rows.iter().filter(|r| r.kind == "exact").map(|r| r.packets).sum();
         assert_eq!(exact as i64 + l.remainder_packets, l.missing_packets);
@@ -236,7 +234,7 @@ mod tests {
 
     #[test]
     fn only_damaged_headers_are_missing() {
-        let mut r = record(1000, 990, 0, 0, "cut");
+        let mut r = record(1000, 990, 0, 0, Crossing::PerPacket);
         let receiver = r.flows[0].receiver.as_mut().unwrap();
         receiver.corrupted_packets = Some(30);
         receiver.unreadable_packets = Some(10);
@@ -247,15 +245,15 @@ mod tests {
     }
 
     #[test]
-    fn merged_drops_are_a_bound() {
-        let mut merged = record(1000, 900, 2, 0, "merged");
-        merged.flows[0].sender.as_mut().unwrap().segments_per_message = Some(40.0);
-        let l = ledger(&merged).unwrap();
+    fn coalesced_drops_are_a_bound() {
+        let mut coalesced = record(1000, 900, 2, 0, Crossing::Coalesced);
+        coalesced.flows[0].sender.as_mut().unwrap().segments_per_message = Some(40.0);
+        let l = ledger(&coalesced).unwrap();
         assert_eq!((l.rows[0].kind.as_str(), l.rows[0].packets), ("bound", 80));
         assert_eq!(l.remainder_packets, 20);
         // A bound explains no more than what is missing.
-        merged.flows[0].sender.as_mut().unwrap().segments_per_message = Some(64.0);
-        assert_eq!(ledger(&merged).unwrap().remainder_packets, 0);
+        coalesced.flows[0].sender.as_mut().unwrap().segments_per_message = Some(64.0);
+        assert_eq!(ledger(&coalesced).unwrap().remainder_packets, 0);
     }
 
     fn queueing(kind: &str, hook: &str, dropped: u64) -> Host {
@@ -272,7 +270,7 @@ mod tests {
 
     #[test]
     fn drops_of_the_senders_discipline_are_a_bound() {
-        let mut r = record(1000, 900, 10, 0, "cut");
+        let mut r = record(1000, 900, 10, 0, Crossing::PerPacket);
         r.local = Some(queueing("tbf", "egress", 93));
         let l = ledger(&r).unwrap();
         let row = &l.rows[1];
@@ -285,7 +283,7 @@ mod tests {
 
     #[test]
     fn an_end_that_only_receives_loses_no_data_in_its_own_queue() {
-        let mut r = record(1000, 900, 0, 0, "cut");
+        let mut r = record(1000, 900, 0, 0, Crossing::PerPacket);
         r.remote = Some(queueing("tbf", "egress", 93));
         assert_eq!(ledger(&r).unwrap().remainder_packets, 100);
         r.remote = Some(queueing("clsact", "filter", 93));
@@ -294,7 +292,7 @@ mod tests {
 
     #[test]
     fn nothing_missing_is_an_empty_ledger() {
-        let l = ledger(&record(10, 10, 0, 0, "cut")).unwrap();
+        let l = ledger(&record(10, 10, 0, 0, Crossing::PerPacket)).unwrap();
         assert!(l.rows.is_empty() && l.remainder_packets == 0);
         assert!(ledger(&Record::default()).is_none());
     }
@@ -324,7 +322,7 @@ mod tests {
         };
         let row = |stage: &str, n, side: Option<&str>| (stage.into(), n, side.map(Into::into));
         let (local, remote) = (Some("local"), Some("remote"));
-        let mut r = on_one_host(record(1000, 900, 0, 0, "cut"), "eth0");
+        let mut r = on_one_host(record(1000, 900, 0, 0, Crossing::PerPacket), "eth0");
         assert_eq!(
             rows(&r),
             [row("card rx", 3, local), row("card rx", 3, remote), row("softnet", 5, None)]
@@ -332,7 +330,7 @@ mod tests {
         r.clock = None;
         assert_eq!(rows(&r)[2..], [row("softnet", 5, local), row("softnet", 5, remote)]);
         // One namespace: its UDP counters hold the drops of both directions' sockets.
-        let mut r = on_one_host(record(1000, 900, 3, 0, "cut"), "lo");
+        let mut r = on_one_host(record(1000, 900, 3, 0, Crossing::PerPacket), "lo");
         let mut reverse = r.flows[0].clone();
         (reverse.direction, reverse.id) = (Direction::Reverse, 2);
         r.flows.push(reverse);

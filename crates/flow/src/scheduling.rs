@@ -263,10 +263,10 @@ mod tests {
     #[test]
     fn super_packets_cost_less() {
         let alone = Demand::paced(200_000.0, 1, 160, 1);
-        let merged = Demand::paced(200_000.0, 64, 160, 64);
-        assert!(merged.processors < alone.processors / 4.0);
+        let coalesced = Demand::paced(200_000.0, 64, 160, 64);
+        assert!(coalesced.processors < alone.processors / 4.0);
         assert_eq!(auto(alone, 2).class, Class::Normal);
-        assert_eq!(auto(merged, 2).class, Class::Fifo);
+        assert_eq!(auto(coalesced, 2).class, Class::Fifo);
     }
 
     #[test]

@@ -288,7 +288,7 @@ impl Sending {
     }
 
     /// Whether any message held more than one datagram: what the kernel was asked for, it may have refused.
-    pub fn has_merged(&self) -> bool {
+    pub fn has_coalesced(&self) -> bool {
         self.messages < self.sequence
     }
 

@@ -1,6 +1,7 @@
 //! A sender and a receiver under one virtual clock, with a path between that loses, copies and delays.
 
 use weir_model::plan::{Connection, Family, FlowSpec, Plan, Transport};
+use weir_model::record::Crossing;
 use weir_wire::data::TagKey;
 
 use crate::{IntervalClock, Next, PayloadRing, Receiving, Sending};
@@ -236,7 +237,7 @@ fn the_omitted_part_is_left_out_everywhere() {
 }
 
 #[test]
-fn merged_messages_count_every_datagram_and_time_once() {
+fn coalesced_messages_count_every_datagram_and_time_once() {
     let s = spec(udp("0", 160, 1));
     let key = TagKey::for_flow(&[7; 16], s.id);
     let mut ring = PayloadRing::new(s.connection.content, 1, 160);
@@ -261,8 +262,8 @@ fn merged_messages_count_every_datagram_and_time_once() {
     let rx = receiving.report("gro", None, None);
     assert_eq!(rx.packets + 2, sending.total().0);
     assert_eq!(
-        (rx.lost_packets, rx.crossing.as_deref(), rx.time_unit.as_deref()),
-        (Some(2), Some("merged"), Some("batch"))
+        (rx.lost_packets, rx.crossing, rx.time_unit.as_deref()),
+        (Some(2), Some(Crossing::Coalesced), Some("batch"))
     );
     assert_eq!(rx.one_way_delay.unwrap().count, 100);
     assert_eq!(logged, rx.packets);

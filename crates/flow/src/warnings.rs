@@ -1,7 +1,7 @@
 //! What a reader must know before trusting the figures, found by looking at the record itself.
 
 use weir_model::plan::{CatchUp, Direction, Family, FlowSpec, Transport};
-use weir_model::record::{CpuEnd, Flow, LedgerRow, LossLedger, Receiver, Record};
+use weir_model::record::{CpuEnd, Crossing, Flow, LedgerRow, LossLedger, Receiver, Record};
 use weir_model::warning::{Severity, Warning};
 use weir_stats::{LinkFamily, LinkShape, LinkTransport};
 use weir_wire::data::HeaderLayout;
@@ -224,7 +224,7 @@ fn datagrams(f: &Flow, drops: SocketDrops, spec: &FlowSpec, out: &mut Vec<Warnin
                 Severity::Warning,
                 format!(
                     "the receiver's socket buffer ({buffer} bytes) overflowed: the receiving host dropped {most}{dropped} {}, not the path; the receiver could not keep up, or net.core.rmem_max is too small",
-                    if r.crossing.as_deref() == Some("merged") { "buffers (each may hold many datagrams)" } else { "datagrams" },
+                    if r.crossing == Some(Crossing::Coalesced) { "buffers (each may hold many datagrams)" } else { "datagrams" },
                 ),
             )
             .with_value(dropped as f64, 0.0)
@@ -253,12 +253,12 @@ fn datagrams(f: &Flow, drops: SocketDrops, spec: &FlowSpec, out: &mut Vec<Warnin
             .for_flow(f.id),
         );
     }
-    if r.crossing.as_deref() == Some("merged") {
+    if r.crossing == Some(Crossing::Coalesced) {
         out.push(
             Warning::new(
-                "merged",
+                "coalesced",
                 Severity::Info,
-                "datagrams reached the receiver merged into super-packets: packet rates are not those of packets that cross on their own, and times are of batches; '--gso off --gro off' measures cut",
+                "datagrams reached the receiver coalesced into super-packets: packet rates are not comparable to per-packet rates, and times are of batches; '--gso off --gro off' measures per-packet",
             )
             .for_flow(f.id),
         );

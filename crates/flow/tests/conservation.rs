@@ -103,13 +103,13 @@ proptest! {
         prop_assert_eq!(report.bytes, sum(&kept, |c| c.bytes));
     }
 
-    /// Lost, copied, overtaken, damaged, cut and merged datagrams, at any distance.
+    /// Lost, copied, overtaken, damaged, truncated and coalesced datagrams, at any distance.
     #[test]
     fn datagrams_are_all_in_their_intervals(
         clock in clocks(),
         payload in prop_oneof![Just(2u64), Just(8), Just(16), Just(40), Just(200)],
         fates in prop::collection::vec((0u64..20 * MS, 0u8..12, 0u64..40 * MS), 1..150),
-        merge in any::<bool>(),
+        coalesce in any::<bool>(),
     ) {
         let s = spec(payload, |_| {});
         let key = TagKey::for_flow(&[1; 16], s.id);
@@ -138,7 +138,7 @@ proptest! {
         rx.set_clock(SenderClock::default());
         let mut last = clock.start_ns;
         let equal = |a: &(u64, Vec<u8>), b: &(u64, Vec<u8>)| a.1.len() == b.1.len();
-        if merge {
+        if coalesce {
             // Neighbours of one size arrive as one message, at the time of the last of them.
             for run in arrivals.chunk_by(equal).flat_map(|run| run.chunks(7)) {
                 let message: Vec<u8> = run.iter().flat_map(|a| a.1.clone()).collect();

@@ -7,7 +7,7 @@ use weir_flow::{
 };
 use weir_model::content::Content;
 use weir_model::plan::{Connection, Family, FlowSpec, Plan, Transport};
-use weir_model::record::Tcp;
+use weir_model::record::{Crossing, Tcp};
 use weir_model::units::{ByteSize, Span};
 use weir_wire::data::{self, FLAG_VERIFY, HeaderFields, HeaderLayout, TagKey};
 
@@ -446,11 +446,11 @@ fn late_and_long_datagrams_are_told_from_good_ones() {
     assert_eq!(report.bytes, 300);
     assert_eq!(report.loss_ratio, Some(0.25));
     // A message of one datagram that claims a segment of its own size, or more, is one that crossed alone.
-    assert_eq!(report.crossing.as_deref(), Some("cut"));
+    assert_eq!(report.crossing, Some(Crossing::PerPacket));
     let mut r = receiving("0", |_| {});
     r.on_message(&datagram(100, 0, 0, 0), Some(100), 1, |_| {});
     r.on_message(&datagram(100, 1, 0, 0), Some(500), 2, |_| {});
-    assert_eq!(r.report("", None, None).crossing.as_deref(), Some("cut"));
+    assert_eq!(r.report("", None, None).crossing, Some(Crossing::PerPacket));
 }
 
 #[test]
@@ -551,8 +551,8 @@ fn merged_copies_and_strangers_count_once() {
     assert_eq!((report.duplicate_packets, report.reordered_packets), (Some(1), Some(1)));
     assert_eq!((report.corrupted_packets, report.lost_packets), (Some(1), Some(2)));
     assert_eq!(
-        (report.crossing.as_deref(), report.time_unit.as_deref()),
-        (Some("merged"), Some("batch"))
+        (report.crossing, report.time_unit.as_deref()),
+        (Some(Crossing::Coalesced), Some("batch"))
     );
     assert_eq!(report.one_way_delay.unwrap().count, 2, "one time for each message");
     // A short last datagram leaves the message its one time; alone among damaged ones it has that time itself.
@@ -564,7 +564,7 @@ fn merged_copies_and_strangers_count_once() {
         r.on_message(&message, Some(100), 1000, |_| {});
         assert_eq!(r.report("", None, None).one_way_delay.unwrap().count, 1);
     }
-    // Small merged datagrams take the plain way: one time a message as well.
+    // Small coalesced datagrams take the plain way: one time a message as well.
     let mut r = receiving("0", |c| c.payload = Some(ByteSize(16)));
     r.set_clock(SenderClock::default());
     let small: Vec<u8> = (0..3).flat_map(|n| datagram(16, n, 0, 0)).collect();
@@ -692,7 +692,7 @@ fn cut_datagrams_count_what_came_of_them() {
     let report = r.report("", None, None);
     assert_eq!((report.packets, report.bytes), (1, 60));
     assert_eq!((report.truncated_packets, report.corrupted_packets), (Some(2), Some(2)));
-    // The same in a merged message.
+    // The same in a coalesced message.
     let mut r = receiving("0", |_| {});
     r.on_message(&[cut(0, 60), cut(1, 60), cut(2, 60)].concat(), Some(60), 1, |_| {});
     let report = r.report("", None, None);
@@ -726,8 +726,8 @@ fn jitter_is_in_seconds_in_totals_and_intervals() {
 fn a_mean_delay_is_over_the_delays_and_not_the_packets() {
     let mut r = receiving("0", |_| {});
     r.set_clock(SenderClock::default());
-    let merged: Vec<u8> = (0..4).flat_map(|n| datagram(100, n, 0, 0)).collect();
-    r.on_message(&merged, Some(100), 4000, |_| {});
+    let coalesced: Vec<u8> = (0..4).flat_map(|n| datagram(100, n, 0, 0)).collect();
+    r.on_message(&coalesced, Some(100), 4000, |_| {});
     r.finish(SECOND);
     assert_eq!(r.interval_counts()[0].mean_delay_seconds, Some(4e-6));
 }
@@ -771,11 +771,11 @@ fn variation_of_the_omitted_start_is_forgotten() {
 
 /// Segmentation may be asked for and refused by the kernel, message by message.
 #[test]
-fn a_sender_has_merged_when_a_message_held_more_than_one_datagram() {
+fn a_sender_has_coalesced_when_a_message_held_more_than_one_datagram() {
     let mut s = sending("0", true, |_| {});
-    assert!(!s.has_merged());
+    assert!(!s.has_coalesced());
     s.sent(3, 3, 10 * SECOND);
-    assert!(!s.has_merged(), "each left alone");
+    assert!(!s.has_coalesced(), "each left alone");
     s.sent(10, 1, 10 * SECOND + 1);
-    assert!(s.has_merged());
+    assert!(s.has_coalesced());
 }

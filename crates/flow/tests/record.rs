@@ -5,7 +5,8 @@ use weir_flow::assemble::{Parts, assemble};
 use weir_flow::{Heard, IntervalClock};
 use weir_model::plan::{CatchUp, Connection, Direction, Family, FlowSpec, Plan, Transport};
 use weir_model::record::{
-    CpuEnd, Delay, Host, Interface, IntervalCount, Receiver, Record, Sender, Spacing, Status, Tcp,
+    CpuEnd, Crossing, Delay, Host, Interface, IntervalCount, Receiver, Record, Sender, Spacing,
+    Status, Tcp,
 };
 use weir_model::report::{EndReport, FlowReport};
 use weir_model::units::{ByteSize, SendRate, Span};
@@ -68,7 +69,7 @@ impl Test {
                 bits_per_second: Some(8e6),
                 packets_per_second: Some(1000.0),
                 lost_packets: Some(0),
-                crossing: Some("cut".into()),
+                crossing: Some(Crossing::PerPacket),
                 ..Receiver::default()
             });
             parts.local.flows.push(local);
@@ -318,8 +319,8 @@ fn datagrams_warn_of_what_shaped_them() {
     );
     assert_eq!(Test::tcp().with(|t| t.remote().host = counted("udp_checksum_errors")), []);
     assert_eq!(
-        Test::udp().with(|t| t.receiver().crossing = Some("merged".into())),
-        one("merged", Severity::Info)
+        Test::udp().with(|t| t.receiver().crossing = Some(Crossing::Coalesced)),
+        one("coalesced", Severity::Info)
     );
     assert_eq!(Test::udp().with(|t| t.receiver().ambiguous = Some(false)), []);
     assert_eq!(

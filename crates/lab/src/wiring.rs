@@ -126,7 +126,7 @@ fn configure(node: &mut Node, cut: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// Nothing is merged on the way in and nothing is left for the link to cut on the way out.
+/// Nothing is coalesced on the way in and nothing is left for the link to segment on the way out.
 fn cut_offloads(control: &LinkControl, link: &str) -> Result<(), Error> {
     let names = control.feature_names(link)?;
     // The TCP ones differ between kernels: -tcp, -tcp6, -tcp-ecn, -tcp-mangleid, …

@@ -33,11 +33,11 @@ pub struct ReceiveStatistics {
     pub oversized: u64,
     /// Frames dropped since the slabs' cap was reached: unplanned.
     pub slab_drops: u64,
-    /// Frames dropped since they could not be had whole, or were super-packets that could not be cut: unplanned.
+    /// Frames dropped since they could not be had whole, or were super-packets that could not be segmented: unplanned.
     pub unusable: u64,
-    /// Super-packets (frames merged by segmentation or receive offload) that were cut.
+    /// Super-packets (frames coalesced by segmentation or receive offload) that were segmented.
     pub super_packets: u64,
-    /// Frames they were cut into, also in `frames`.
+    /// Frames they were segmented into, also in `frames`.
     pub segments: u64,
     /// Checksums that the sender had left to hardware and that were completed.
     pub checksums_completed: u64,

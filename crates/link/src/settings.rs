@@ -6,7 +6,7 @@ use weir_net::watchdog::{RestoreAction, Watchdog};
 
 use crate::error::Result;
 
-/// Features that merge frames on their way in, or take their VLAN tag off where AF_XDP does not see it.
+/// Features that coalesce frames on their way in, or take their VLAN tag off where AF_XDP does not see it.
 pub const UNWANTED: [&str; 7] = [
     "rx-gro",
     "rx-gro-hw",
@@ -24,7 +24,7 @@ pub(crate) const VLAN_FEATURES: [&str; 2] = ["rx-vlan-hw-parse", "rx-vlan-stag-h
 pub struct Quietened {
     /// Features that were on and are now off.
     pub switched_off: Vec<String>,
-    /// Features that are on and cannot be switched off. Frames they merge are cut again by a packet socket and lost to
+    /// Features that are on and cannot be switched off. Frames they coalesce are segmented again by a packet socket and lost to
     /// AF_XDP: counted in either case.
     pub still_on: Vec<String>,
 }

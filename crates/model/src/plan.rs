@@ -70,7 +70,7 @@ pub struct Connection {
     pub catch_up: CatchUp,
     /// Segmentation offload at the sender (UDP_SEGMENT).
     pub gso: Switch,
-    /// Receive merging at the receiver (UDP_GRO).
+    /// Receive offload at the receiver (UDP_GRO).
     pub gro: Switch,
     /// Socket buffer of both ends ("window"), bytes. Absent: TCP's autotuning; for UDP sized by Weir.
     #[serde(skip_serializing_if = "Option::is_none")]

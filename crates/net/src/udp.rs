@@ -41,7 +41,7 @@ pub struct UdpOptions {
     pub dont_fragment: Option<bool>,
     /// Name of the interface to be bound to (`SO_BINDTODEVICE`).
     pub device: Option<String>,
-    /// Takes in merged datagrams (`UDP_GRO`).
+    /// Takes in coalesced datagrams (`UDP_GRO`).
     pub gro: bool,
     /// Asks for the kernel's receive stamps (`SO_TIMESTAMPING`, software and raw hardware). When no socket of the system
     /// had asked before, the kernel begins a little later (milliseconds on a busy machine): the first messages carry no
@@ -118,14 +118,14 @@ pub struct RecvMessage<'a> {
     pub data: &'a [u8],
     /// Who sent it.
     pub from: SocketAddr,
-    /// When several datagrams were merged: the size of each but the last, bytes. `None`: one datagram.
+    /// When several datagrams were coalesced: the size of each but the last, bytes. `None`: one datagram.
     pub segment_size: Option<u16>,
-    /// When the kernel took it in, by `CLOCK_REALTIME`, ns. With merged datagrams: when the first came.
+    /// When the kernel took it in, by `CLOCK_REALTIME`, ns. With coalesced datagrams: when the first came.
     pub kernel_realtime_ns: Option<u64>,
     /// When the card took it in, by the card's own clock, ns.
     pub hardware_ns: Option<u64>,
     /// Messages dropped on this socket so far because its buffer was full, modulo 2^32. The kernel tells it with the
-    /// first message after a drop and all later ones; a merged message counts once.
+    /// first message after a drop and all later ones; a coalesced message counts once.
     pub overflow_total: Option<u32>,
     /// TOS byte or traffic class.
     pub tos: Option<u8>,
@@ -181,7 +181,7 @@ pub struct SocketMemory {
     pub send_allocated_bytes: u32,
     /// Limit of the above.
     pub send_buffer_bytes: u32,
-    /// Messages dropped at this socket, for whatever reason, modulo 2^32; exact in datagrams only when none are merged.
+    /// Messages dropped at this socket, for whatever reason, modulo 2^32; exact in datagrams only when none are coalesced.
     pub drops: u32,
 }
 

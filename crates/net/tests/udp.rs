@@ -89,7 +89,7 @@ fn unconnected_messages_go_to_their_own_addresses() {
 }
 
 #[test]
-fn segments_are_cut_and_merged_ones_cut_again() {
+fn segments_leave_apart_and_coalesced_ones_are_split_again() {
     for family in FAMILIES {
         for gro in [false, true] {
             let sink = receiver(family);
@@ -107,8 +107,8 @@ fn segments_are_cut_and_merged_ones_cut_again() {
             let mut expected: Vec<Vec<u8>> = bytes.chunks(300).map(<[u8]>::to_vec).collect();
             expected.push(bytes[..300].to_vec());
             assert_eq!(collect(&sink, &mut batch, 5), expected);
-            let merged = batch.messages().any(|m| m.segment_size == Some(300));
-            assert_eq!(merged, gro, "{family}");
+            let coalesced = batch.messages().any(|m| m.segment_size == Some(300));
+            assert_eq!(coalesced, gro, "{family}");
         }
     }
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use support::golden;
 use weir_model::record::Record;
 use weir_report::page::{html, markdown, of_run, of_runs};
-use weir_report::{escape, json_pretty};
+use weir_report::{CSV_COLUMNS, CsvWriter, TextOptions, escape, json_pretty, summary};
 
 /// The text of a page as a reader sees it: without elements, references resolved.
 fn text_of(html: &str) -> String {
@@ -101,6 +101,46 @@ fn a_page_tells_everything_of_a_run() {
             && !page.contains("style=\"")
     );
     golden("everything.md", &markdown(&of_run(&record)));
+}
+
+/// Coalesced and per-packet rates are not comparable: every rendering of a run says which its rate is.
+#[test]
+fn each_rendering_says_how_datagrams_crossed() {
+    use weir_model::record::Crossing::{Coalesced, Mixed, PerPacket};
+    for (both, wanted) in [
+        ([PerPacket, PerPacket], PerPacket),
+        ([Coalesced, Coalesced], Coalesced),
+        ([PerPacket, Coalesced], Mixed),
+    ] {
+        let mut record = support::udp_loss();
+        let mut other = record.flows[0].clone();
+        other.id = 2;
+        record.flows.push(other);
+        for (flow, crossing) in record.flows.iter_mut().zip(both) {
+            flow.receiver.as_mut().unwrap().crossing = Some(crossing);
+        }
+        // The rows of the two flows and of their sum.
+        let text = summary(&record, &TextOptions::default());
+        let labels: Vec<&str> =
+            text.lines().filter_map(|l| Some(l.split_once("receiver, ")?.1)).collect();
+        assert_eq!(labels, [both[0].word(), both[1].word(), wanted.word()], "{text}");
+        let page = of_run(&record);
+        let note = format!("sent, {}", wanted.word());
+        for (shown, page) in [("HTML", text_of(&html(&page))), ("Markdown", markdown(&page))] {
+            assert!(page.contains(&note), "{shown} without {note:?}: {page}");
+            assert!(both.iter().all(|c| page.contains(c.word())), "{shown}: {page}");
+        }
+        let mut csv = CsvWriter::new(vec![]).unwrap();
+        csv.record(&record).unwrap();
+        let csv = String::from_utf8(csv.into_inner()).unwrap();
+        let at = CSV_COLUMNS.iter().position(|c| *c == "receiver_crossing").unwrap();
+        let cells = csv.lines().filter(|l| l.starts_with("summary,"));
+        let cells: Vec<&str> = cells.filter_map(|l| l.split(',').nth(at)).collect();
+        assert_eq!(cells, both.map(|c| c.word()));
+        let json: Value = serde_json::from_str(&json_pretty(&record)).unwrap();
+        let of = |flow: usize| &json["flows"][flow]["receiver"]["crossing"];
+        assert_eq!([of(0), of(1)], both.map(|c| c.word()));
+    }
 }
 
 #[test]
@@ -220,7 +260,7 @@ fn strings_of_a_record_stay_text() {
     // As long: what stands beside a line or above it depends on that.
     let harmless: String =
         hostile.chars().map(|c| if c.is_alphanumeric() { c } else { 'x' }).collect();
-    // Strings steer a page (merged or cut, shared or not): compared with a harmless one in the same places.
+    // Strings steer a page (times of packets or batches, shared or not): compared with a harmless one in the same places.
     let (bad, good) = (
         with_strings(&support::everything(), hostile),
         with_strings(&support::everything(), &harmless),

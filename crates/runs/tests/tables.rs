@@ -72,6 +72,7 @@ fn every_run_flow_interval_and_cell_has_its_row() {
     assert_eq!(flows.len(), 1 + 8);
     assert_eq!(flows[0]["receiver_one_way_delay_p99_seconds"], "0.000054");
     assert_eq!(flows[0]["plan_connection_rate"], "1000pps");
+    assert_eq!(flows[0]["receiver_crossing"], "per-packet");
     let reverse = flows.iter().filter(|f| f["flow_direction"] == "reverse");
     assert!(reverse.clone().count() == 4);
     assert!(reverse.into_iter().all(|f| f["plan_connection_direction"] == "reverse"));

@@ -8,7 +8,7 @@
 /// addition, in that order, none fused. J starts at 0 and the first packet only sets the transit. Sender's and
 /// receiver's clock may differ by any constant.
 ///
-/// For merged batches call it once a batch, with the batch's first packet: the figure is then jitter between
+/// For coalesced batches call it once a batch, with the batch's first packet: the figure is then jitter between
 /// batches.
 ///
 /// ```

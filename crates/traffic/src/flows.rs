@@ -86,7 +86,7 @@ pub(crate) struct Flow {
     part: Part,
     socket: Socket,
     places: Vec<Place>,
-    merged: bool,
+    coalesced: bool,
     pub(crate) connect_seconds: Option<f64>,
     /// Last sign of life of the receiver (server's senders).
     alive: Arc<AtomicU64>,
@@ -115,7 +115,7 @@ pub(crate) fn udp_options(
         flow_label: if bind.is_ipv6() { c.flow_label } else { None },
         // Without the flag: fragmentation as the system does it, so that large payloads pass.
         dont_fragment: c.dont_fragment.then_some(true),
-        gro: receives && wants_merging(spec),
+        gro: receives && wants_coalescing(spec),
         timestamps: receives,
         rxq_overflow: receives,
         pacing_bytes_per_second: if receives { None } else { c.kernel_pacing.map(|r| r.0 / 8) },
@@ -124,8 +124,8 @@ pub(crate) fn udp_options(
     }
 }
 
-/// Whether a receiver asks for merged datagrams: where spacing is not of interest, or as told.
-fn wants_merging(spec: &FlowSpec) -> bool {
+/// Whether a receiver asks for coalesced datagrams: where spacing is not of interest, or as told.
+fn wants_coalescing(spec: &FlowSpec) -> bool {
     match spec.connection.gro {
         Switch::On => true,
         Switch::Off => false,
@@ -184,14 +184,14 @@ impl Flow {
         let content = spec.connection.content;
         let mut places = vec![];
         let segmented = sends && wants_segmentation(&spec, &socket);
-        let merged = !sends && wants_merging(&spec);
+        let coalesced = !sends && wants_coalescing(&spec);
         let is_server = matches!(role, ControlRole::Server { .. });
         let receive = |state, events, payload, log| ReceiveFlow {
             id: spec.id,
             socket: socket.clone(),
             state,
             payload,
-            merged,
+            coalesced,
             role,
             events,
             log,
@@ -239,7 +239,7 @@ impl Flow {
             part,
             socket: Socket::Udp(socket),
             places,
-            merged,
+            coalesced,
             connect_seconds: None,
             alive,
             error: Mutex::new(None),
@@ -284,7 +284,7 @@ impl Flow {
             part,
             socket: Socket::Tcp(socket),
             places: vec![place],
-            merged: false,
+            coalesced: false,
             connect_seconds: None,
             alive: Arc::default(),
             error: Mutex::new(None),
@@ -407,7 +407,7 @@ impl Flow {
             Part::UdpSend(state) => {
                 let mut state = lock(state);
                 state.finish(now_ns);
-                let method = if state.has_merged() { "gso" } else { "sendmmsg" };
+                let method = if state.has_coalesced() { "gso" } else { "sendmmsg" };
                 out.sender = Some(state.report(method, self.buffer(true)));
                 out.intervals = state.interval_counts();
             }
@@ -435,7 +435,7 @@ impl Flow {
                     Socket::Tcp(_) => None,
                 };
                 state.finish(now_ns);
-                let method = if self.merged { "gro" } else { "recvmmsg" };
+                let method = if self.coalesced { "gro" } else { "recvmmsg" };
                 out.receiver = Some(state.report(method, self.buffer(false), dropped));
                 out.intervals = state.interval_counts();
                 out.histograms = state.histograms(self.spec.id);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use weir_model::plan::{Connection, DataPorts, Direction, Plan, Switch, Transport};
 use weir_model::progress::FlowState;
-use weir_model::record::{Record, Status};
+use weir_model::record::{Crossing, Record, Status};
 use weir_model::units::{ByteSize, Span};
 use weir_traffic::{
     ClientConfig, Event, Failure, Key, ServerConfig, ServerEvent, Stop, StopReason, run, serve,
@@ -133,7 +133,10 @@ fn udp_unlimited_merges_and_loses_nothing_unexplained() {
         let record = server.test(plan(vec![c])).unwrap();
         let flow = &record.flows[0];
         let r = flow.receiver.as_ref().unwrap();
-        assert_eq!(r.crossing.as_deref(), Some(if gso == Switch::Auto { "merged" } else { "cut" }));
+        assert_eq!(
+            r.crossing,
+            Some(if gso == Switch::Auto { Crossing::Coalesced } else { Crossing::PerPacket })
+        );
         let sender = flow.sender.as_ref().unwrap();
         let segments = sender.segments_per_message.unwrap();
         assert_eq!(segments > 1.0, gso == Switch::Auto, "{segments}");

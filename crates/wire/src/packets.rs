@@ -76,7 +76,7 @@ pub const FLAG_DELAYED: u32 = 8;
 /// Flag: in the time that is left out of results.
 pub const FLAG_WARM_UP: u32 = 16;
 /// Flag: the time is that of the batch that the packet came in.
-pub const FLAG_MERGED: u32 = 32;
+pub const FLAG_COALESCED: u32 = 32;
 /// Flag: control traffic of a Weir test, which has draws of its own (emulator).
 pub const FLAG_CONTROL: u32 = 64;
 
@@ -443,7 +443,7 @@ mod tests {
         copy: 1,
         kind: Kind::DUPLICATE,
         direction: 1,
-        flags: FLAG_MERGED,
+        flags: FLAG_COALESCED,
     };
 
     #[test]

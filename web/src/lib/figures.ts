@@ -1,6 +1,6 @@
 // Figures of a record that stand for many values: which one it is, is said beside it. Pure.
 
-import type { Flow, Record } from './api/shapes';
+import type { Crossing, Flow, Record } from './api/shapes';
 
 interface Distribution {
   mean_seconds: number;
@@ -25,4 +25,11 @@ export function isLossKnown(flows: Record['flows'], direction: Flow['direction']
 
 function isTime(value: number | null | undefined): boolean {
   return typeof value === 'number';
+}
+
+/** How the datagrams of a direction crossed the path: `mixed` where its flows differ; absent without any. */
+export function crossingOf(flows: Record['flows'], direction: Flow['direction']): Crossing | undefined {
+  const all = new Set(flows.filter((flow) => flow.direction === direction && flow.transport === 'udp').map((flow) => flow.receiver?.crossing));
+  const known = [...all].filter((one): one is Crossing => Boolean(one));
+  return known.length > 1 ? 'mixed' : known[0];
 }

@@ -54,6 +54,14 @@ test('two runs are found, looked into, tagged and compared', options, async () =
   await page.getByText('Loss ledger').waitFor();
   await page.getByText('remainder').waitFor();
   await page.getByText('Triangulation').waitFor();
+  // The rate of datagrams says how they crossed.
+  const received = page.locator('dl.facts div', { hasText: 'Forward, received' });
+  await comes(async () => /bit\/s, per-packet$/.test(await received.innerText()), true);
+  const flows = page.getByRole('table').filter({ hasText: 'Retransmits' });
+  await comes(async () => {
+    const [head, ...rows] = await cells(flows);
+    return rows.map((row) => row[head.indexOf('Crossing')]);
+  }, ['per-packet', '–', 'per-packet']);
   await comes(() => page.getByRole('group', { name: 'Throughput' }).count(), 1);
   await page.getByLabel('New tag').fill('room=east');
   await page.keyboard.press('Enter');

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { askedBytes, askedRate, axisBytes, bitRate, byUnit, bytes, count, elapsed, milliseconds, percent, seconds, text, unitOf } from '../../src/lib/format';
-import { isLossKnown, lostAnEnd, middleOf } from '../../src/lib/figures';
+import { crossingOf, isLossKnown, lostAnEnd, middleOf } from '../../src/lib/figures';
 
 describe('figures', () => {
   it('scale by powers of ten and keep four digits', () => {
@@ -99,5 +99,18 @@ describe('the loss of a run', () => {
     expect(isLossKnown([flow({}), cut], 'forward')).toBe(true);
     expect(isLossKnown([flow({}), flow({ transport: 'tcp', receiver: end(3) })], 'reverse')).toBe(true);
     expect(isLossKnown([], 'forward')).toBe(true);
+  });
+});
+
+describe('the crossing of datagrams', () => {
+  type Flow = Parameters<typeof crossingOf>[0][number];
+  const flow = (crossing: string | undefined, given: object = {}) => ({ transport: 'udp', direction: 'forward', receiver: { crossing }, ...given }) as unknown as Flow;
+
+  it('of a direction is mixed where its flows differ', () => {
+    const flows = [flow('per-packet'), flow('coalesced', { direction: 'reverse' }), flow(undefined), flow('coalesced', { transport: 'tcp' })];
+    expect(crossingOf(flows, 'forward')).toBe('per-packet');
+    expect(crossingOf(flows, 'reverse')).toBe('coalesced');
+    expect(crossingOf([...flows, flow('coalesced')], 'forward')).toBe('mixed');
+    expect(crossingOf([flow(undefined)], 'forward')).toBeUndefined();
   });
 });

@@ -179,8 +179,8 @@ mod tests {
         assert_eq!(both("wakeup_late_max_seconds", 2.5e-3), "wakeup late max: 2.50 ms");
         assert_eq!(both("lab_tcp_bits_per_second", 9.41e9), "lab tcp: 9.41 Gbit/s");
         assert_eq!(
-            both("lab_udp_cut_packets_per_second", 450_000.0),
-            "lab udp cut: 450000 packets/s"
+            both("lab_udp_per_packet_packets_per_second", 450_000.0),
+            "lab udp per packet: 450000 packets/s"
         );
         assert_eq!(both("missed_slots_50000pps_ratio", 0.0), "missed slots 50000pps: 0.00 %");
     }

@@ -18,7 +18,7 @@
 //! | `PATH_spacing_1000pps_seconds`, `loopback_spacing_50000pps_seconds` | half the 16–84 % range of gap errors, by kernel stamps |
 //! | `missed_slots_50000pps_ratio` | slots skipped by the paced sender at 50 000 packets/s |
 //! | `PATH_udp_send_cost_seconds` | CPU time of the sending thread per datagram of 1472 bytes; holds the delivery, which the kernel does in the sender's time |
-//! | `PATH_udp_cut_packets_per_second`, `PATH_udp_merged_packets_per_second` | delivered, one flow, 1472 bytes |
+//! | `PATH_udp_per_packet_packets_per_second`, `PATH_udp_coalesced_packets_per_second` | delivered, one flow, 1472 bytes |
 //! | `PATH_tcp_bits_per_second` | delivered payload, one connection, copied on receive |
 
 mod clocks;

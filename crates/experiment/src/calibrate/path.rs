@@ -46,7 +46,7 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// A connected sender and its receiver, which takes stamps or merged datagrams.
+    /// A connected sender and its receiver, which takes stamps or coalesced datagrams.
     pub(crate) fn udp(&self, stamps: bool, gro: bool) -> Result<(UdpSocket, UdpSocket), Error> {
         let receive = UdpOptions {
             receive_buffer: Some(RECEIVE_BUFFER),

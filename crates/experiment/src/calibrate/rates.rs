@@ -1,4 +1,4 @@
-//! Highest rates of one flow: datagrams one by one, merged, and TCP; and what a datagram costs the sender.
+//! Highest rates of one flow: datagrams per packet and coalesced, and TCP; and what a datagram costs the sender.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,7 +13,7 @@ use crate::error::Context;
 
 /// Payload of a datagram that fills an Ethernet frame over IPv4.
 const PAYLOAD: u16 = 1472;
-/// Segments of one merged send that stay below 64 KiB.
+/// Segments of one coalesced send that stay below 64 KiB.
 const SEGMENTS: u16 = 44;
 const DRAIN_NS: u64 = 50_000_000;
 const LOOK_NS: u64 = 100_000;
@@ -21,13 +21,13 @@ const LOOK_NS: u64 = 100_000;
 /// All three rates, each for `length_ns`.
 pub(crate) fn measure(path: &Path<'_>, length_ns: u64, figures: &mut Figures) -> Result<(), Error> {
     let name = path.name();
-    let (cut, cost_ns) = udp(path, 1, length_ns)?;
-    put(figures, format!("{name}_udp_cut_packets_per_second"), cut);
+    let (per_packet, cost_ns) = udp(path, 1, length_ns)?;
+    put(figures, format!("{name}_udp_per_packet_packets_per_second"), per_packet);
     put(figures, format!("{name}_udp_send_cost_seconds"), cost_ns.map(|ns| ns / 1e9));
     let segments = SEGMENTS.min(gso_max_segments());
     if segments > 1 {
-        let (merged, _) = udp(path, segments, length_ns)?;
-        put(figures, format!("{name}_udp_merged_packets_per_second"), merged);
+        let (coalesced, _) = udp(path, segments, length_ns)?;
+        put(figures, format!("{name}_udp_coalesced_packets_per_second"), coalesced);
     }
     put(figures, format!("{name}_tcp_bits_per_second"), tcp(path, length_ns)?);
     Ok(())

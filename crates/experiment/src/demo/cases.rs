@@ -74,9 +74,9 @@ pub fn cases(seconds: f64) -> Vec<Case> {
             "-u -l 1452 -b 997pps -R --nominal 1G",
             paced(997.0),
         ),
-        case("UDP, merged", "unlimited", false, "-u -l 1472 -b 0", Expectation::EveryLossPlaced),
+        case("UDP, coalesced", "unlimited", false, "-u -l 1472 -b 0", Expectation::EveryLossPlaced),
         case(
-            "UDP, cut",
+            "UDP, per-packet",
             "unlimited",
             false,
             "-u -l 1472 -b 0 --gso off --gro off",

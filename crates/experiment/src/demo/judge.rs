@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use weir_model::plan::Direction;
-use weir_model::record::{Record, Status};
+use weir_model::record::{Crossing, Record, Status};
 
 use super::cases::{Case, Expectation};
 use super::excused;
@@ -52,8 +52,8 @@ pub struct Figures {
     pub spacing_seconds: Option<f64>,
     /// Wire usage of the nominal rate.
     pub wire_ratio: Option<f64>,
-    /// `merged` or `cut`.
-    pub crossing: Option<String>,
+    /// How its datagrams crossed.
+    pub crossing: Option<Crossing>,
 }
 
 /// The figures of a record.
@@ -81,7 +81,7 @@ pub fn figures(record: &Record) -> Figures {
             flow.sender.as_ref().and_then(|s| s.spacing.as_ref()).map(|s| s.deviation_seconds);
         if let Some(r) = &flow.receiver {
             out.jitter_seconds = r.jitter_seconds;
-            out.crossing = r.crossing.clone();
+            out.crossing = r.crossing;
             if let Some(d) = &r.one_way_delay {
                 out.delay_p50_seconds = d.p50_seconds;
                 out.delay_error_seconds = d.error_seconds;
@@ -392,7 +392,7 @@ mod tests {
         flow.sender.as_mut().unwrap().spacing =
             Some(Spacing { deviation_seconds: 0.5, ..Spacing::default() });
         let seen = flow.receiver.as_mut().unwrap();
-        (seen.jitter_seconds, seen.crossing) = (Some(0.25), Some("cut".into()));
+        (seen.jitter_seconds, seen.crossing) = (Some(0.25), Some(Crossing::PerPacket));
         seen.one_way_delay = Some(Delay {
             p50_seconds: Some(0.125),
             p99_seconds: Some(7.0),
@@ -414,7 +414,7 @@ mod tests {
             delay_error_seconds: Some(0.0625),
             spacing_seconds: Some(0.5),
             wire_ratio: Some(0.75),
-            crossing: Some("cut".into()),
+            crossing: Some(Crossing::PerPacket),
         };
         assert_eq!(figures(&r), expected);
     }

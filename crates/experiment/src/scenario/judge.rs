@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use weir_model::experiment::{
-    Comparison, Confidence, Crossing, Judged, Metric, Outcome, Rule, RunRef, Summary,
+    Comparison, Confidence, Judged, Metric, Outcome, Rule, RunRef, Summary,
 };
-use weir_model::record::Record;
+use weir_model::record::{Crossing, Record};
 use weir_model::warning::Severity;
 use weir_stats::Sample;
 
@@ -48,7 +48,7 @@ pub fn run_ref(record: &Record, metrics: &[Metric]) -> RunRef {
     RunRef {
         id: (!record.id.is_empty()).then(|| record.id.clone()),
         metrics: metrics.iter().filter_map(|m| Some((m.to_string(), m.of(record)?))).collect(),
-        crossing: Crossing::of(record),
+        crossing: Crossing::of(&record.flows),
         absent: metrics.iter().filter_map(|m| Some((m.to_string(), m.shortage(record)?))).collect(),
         disturbed: !disturbances(record).is_empty(),
         warnings,

@@ -1,7 +1,7 @@
 //! The receiving side of one datagram flow: what an arrival means.
 //!
 //! Sequence accounting is exact for datagrams with a full header. Narrow numbers are extended by nearest match; once that
-//! may have gone wrong, the flow is accounted for by the number of its datagrams alone. Times are of packets that crossed on their own; a merged message has
+//! may have gone wrong, the flow is accounted for by the number of its datagrams alone. Times are of packets that crossed on their own; a coalesced message has
 //! one arrival time, so that it counts as one batch.
 
 mod report;
@@ -9,7 +9,7 @@ mod report;
 use std::collections::BTreeMap;
 
 use weir_model::plan::{Direction, FlowSpec};
-use weir_model::record::{Delay, DelayVariation, Histogram, IntervalCount, Receiver};
+use weir_model::record::{Crossing, Delay, DelayVariation, Histogram, IntervalCount, Receiver};
 use weir_stats::{
     Arrival, DelaySummary, Ipdv, Jitter, SequenceConfig, SequenceExtender, SequenceSummary,
     SequenceTracker, Time32Unwrapper,
@@ -145,7 +145,7 @@ pub struct Receiving {
     /// Since the last datagram that had a number, ns.
     quiet_ns: u64,
     messages: u64,
-    merged_messages: u64,
+    coalesced_messages: u64,
     user_timed_messages: u64,
     calls: u64,
     omit_pending: bool,
@@ -175,14 +175,14 @@ pub struct Logged {
 }
 
 impl Logged {
-    /// The record of `weir.packets/1` for an arrival at `at_ns`. `merged`: it shares that time with others.
+    /// The record of `weir.packets/1` for an arrival at `at_ns`. `coalesced`: it shares that time with others.
     #[must_use]
     pub fn record(
         &self,
         flow: u32,
         direction: Direction,
         at_ns: u64,
-        merged: bool,
+        coalesced: bool,
     ) -> packets::Record {
         let flag = |set: bool, flag: u32| if set { flag } else { 0 };
         packets::Record {
@@ -199,7 +199,8 @@ impl Logged {
                 _ => packets::Kind::ARRIVED,
             },
             direction: u8::from(direction == Direction::Reverse),
-            flags: flag(merged, packets::FLAG_MERGED) | flag(self.damaged, packets::FLAG_MODIFIED),
+            flags: flag(coalesced, packets::FLAG_COALESCED)
+                | flag(self.damaged, packets::FLAG_MODIFIED),
         }
     }
 }
@@ -254,7 +255,7 @@ impl Receiving {
             last_ns: 0,
             quiet_ns: 0,
             messages: 0,
-            merged_messages: 0,
+            coalesced_messages: 0,
             user_timed_messages: 0,
             calls: 0,
             omit_pending: false,
@@ -352,7 +353,7 @@ impl Receiving {
         }
     }
 
-    /// A message from the socket: one datagram, or several of `segment` bytes merged by the kernel, at `now_ns`.
+    /// A message from the socket: one datagram, or several of `segment` bytes coalesced by the kernel, at `now_ns`.
     /// `each` is told of every datagram (the packet log).
     pub fn on_message(
         &mut self,
@@ -374,7 +375,7 @@ impl Receiving {
         self.messages += 1;
         let segment = segment.filter(|s| *s > 0 && *s < message.len()).unwrap_or(message.len());
         if segment < message.len() {
-            self.merged_messages += 1;
+            self.coalesced_messages += 1;
         }
         if message.is_empty() {
             self.on_datagram(message, now_ns, true, &mut each);
@@ -382,9 +383,9 @@ impl Receiving {
         }
         let mut first = true;
         let chunks = message.chunks(segment);
-        // Full headers in a row are accounted together: the fast path of merged receiving.
+        // Full headers in a row are accounted together: the fast path of coalesced receiving.
         if self.layout == HeaderLayout::Full32 && self.verify.is_none() && chunks.len() > 1 {
-            self.on_merged(message, segment, now_ns, &mut each);
+            self.on_coalesced(message, segment, now_ns, &mut each);
             return;
         }
         for datagram in chunks {
@@ -393,8 +394,8 @@ impl Receiving {
         }
     }
 
-    /// Merged datagrams with full headers.
-    fn on_merged(
+    /// Coalesced datagrams with full headers.
+    fn on_coalesced(
         &mut self,
         message: &[u8],
         segment: usize,

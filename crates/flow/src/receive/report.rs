@@ -99,8 +99,11 @@ impl Receiving {
             user_timed_messages: (self.messages > 0).then_some(self.user_timed_messages),
             io_calls: Some(self.calls),
             method: method.into(),
-            crossing: (self.messages > 0)
-                .then(|| if self.merged_messages > 0 { "merged" } else { "cut" }.into()),
+            crossing: (self.messages > 0).then_some(if self.coalesced_messages > 0 {
+                Crossing::Coalesced
+            } else {
+                Crossing::PerPacket
+            }),
             segments_per_message: (self.messages > 0).then(|| {
                 let all = self.sum.arrivals() + self.sum.unreadable + self.sum.implausible;
                 all as f64 / self.messages as f64
@@ -117,7 +120,8 @@ impl Receiving {
         self.report_loss(&mut out);
         out.jitter_seconds = self.jitter.ns().map(|j| j / 1e9);
         if out.jitter_seconds.is_some() || self.delay.count() > 0 {
-            out.time_unit = Some(if self.merged_messages > 0 { "batch" } else { "packet" }.into());
+            out.time_unit =
+                Some(if self.coalesced_messages > 0 { "batch" } else { "packet" }.into());
         }
         if self.delay.count() > 0 {
             out.one_way_delay = delay_record(&self.delay, Some(self.worst_error_ns));

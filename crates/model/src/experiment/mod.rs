@@ -14,8 +14,8 @@ mod variables;
 
 pub use metric::{Metric, QUANTITIES, Quantity, greatest, least};
 pub use outcome::{
-    Bounds, Confidence, Crossing, EXPERIMENT_SCHEMA, Experiment, FirstPacket, Found, Judged,
-    Outcome, Point, Precision, PublishedFigure, RunRef, StepOutcome, Summary, Together,
+    Bounds, Confidence, EXPERIMENT_SCHEMA, Experiment, FirstPacket, Found, Judged, Outcome, Point,
+    Precision, PublishedFigure, RunRef, StepOutcome, Summary, Together,
 };
 pub use rule::{Comparison, Rule};
 pub use scenario::{

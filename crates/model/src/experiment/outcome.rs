@@ -7,8 +7,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::plan::Transport;
-use crate::record::{Record, Status};
+use crate::record::{Crossing, Status};
 use crate::units::Seed;
 
 /// The schema name.
@@ -184,47 +183,6 @@ pub struct RunRef {
     /// It was cut short by what ended the experiment or its step; it is made again where the experiment is gone on with.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut: bool,
-}
-
-/// How datagrams crossed the path. Rates of coalesced and per-packet runs are not comparable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Crossing {
-    /// Each datagram crossed on its own.
-    PerPacket,
-    /// Super-packets of several datagrams reached the receiver (GSO, GRO).
-    Coalesced,
-    /// Some runs, or some flows of a run, one way and some the other.
-    Mixed,
-}
-
-impl Crossing {
-    /// How the datagrams of a run crossed, by what reached the receivers' sockets.
-    #[must_use]
-    pub fn of(record: &Record) -> Option<Crossing> {
-        let udp = record.flows.iter().filter(|f| f.transport == Transport::Udp);
-        Crossing::all(udp.map(|f| match f.receiver.as_ref()?.crossing.as_deref()? {
-            "merged" => Some(Crossing::Coalesced),
-            _ => Some(Crossing::PerPacket),
-        }))
-    }
-
-    /// That of several; absent where none has one.
-    #[must_use]
-    pub fn all(each: impl IntoIterator<Item = Option<Crossing>>) -> Option<Crossing> {
-        let known = each.into_iter().flatten();
-        known.reduce(|all, one| if all == one { all } else { Crossing::Mixed })
-    }
-
-    /// The word for it in tables.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Crossing::PerPacket => "per-packet",
-            Crossing::Coalesced => "coalesced",
-            Crossing::Mixed => "mixed",
-        }
-    }
 }
 
 /// When the first packet of a test that starts together with others arrived.

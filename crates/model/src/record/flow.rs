@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Crossing;
 use crate::plan::{Direction, Family, Transport};
 
 record! {
@@ -74,7 +75,7 @@ record! {
         io_calls: Option<u64>,
         /// `gso`, `sendmmsg`, `send`, `write` or `sendfile`.
         method: String,
-        /// Mean datagrams handed over as one super-packet; above 1 they leave merged.
+        /// Mean datagrams handed over as one super-packet; above 1 they leave coalesced.
         #[serde(skip_serializing_if = "Option::is_none")]
         segments_per_message: Option<f64>,
         /// Slots of a paced sender.
@@ -168,9 +169,9 @@ record! {
         io_calls: Option<u64>,
         /// `gro`, `recvmmsg`, `copy` or `discard`.
         method: String,
-        /// `merged` when super-packets reached the socket, `cut` when each datagram crossed on its own.
+        /// How its datagrams crossed the path; absent for TCP and where none arrived.
         #[serde(skip_serializing_if = "Option::is_none")]
-        crossing: Option<String>,
+        crossing: Option<Crossing>,
         /// Mean datagrams for each message received.
         #[serde(skip_serializing_if = "Option::is_none")]
         segments_per_message: Option<f64>,
@@ -244,7 +245,7 @@ record! {
         /// the processor.
         #[serde(skip_serializing_if = "Option::is_none")]
         user_timed_messages: Option<u64>,
-        /// What times are between: `packet`, or `batch` where packets arrived merged.
+        /// What times are between: `packet`, or `batch` where packets arrived coalesced.
         #[serde(skip_serializing_if = "Option::is_none")]
         time_unit: Option<String>,
         /// Dropped at the socket (SK_MEMINFO): by its full buffer or for a wrong checksum. The loss ledger separates them by the counters of the network namespace.

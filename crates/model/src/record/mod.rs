@@ -21,11 +21,13 @@ macro_rules! record {
     };
 }
 
+mod crossing;
 mod flow;
 mod host;
 mod path;
 mod total;
 
+pub use crossing::Crossing;
 pub use flow::{Delay, DelayVariation, Flow, Receiver, Sender, Spacing, Tcp, TcpSample};
 pub use host::{
     Build, CalibrationRef, ClockRelation, CpuEnd, CpuFacts, CpuUse, Host, Interface, QdiscUse,

@@ -23,7 +23,7 @@ impl UdpSocket {
     pub fn open(options: &UdpOptions) -> Result<UdpSocket> {
         let object = options.bind.to_string();
         let missing = [
-            (options.gro, "merge received datagrams on"),
+            (options.gro, "coalesce received datagrams on"),
             (options.timestamps, "ask for kernel stamps on"),
             (options.rxq_overflow, "ask for the overflow count on"),
             (options.receive_tos_ttl, "ask for TOS and TTL on"),

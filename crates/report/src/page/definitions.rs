@@ -36,9 +36,9 @@ pub(super) fn of(records: &[&Record]) -> Vec<Definition> {
     );
     define(
         receiver(|r| r.crossing.is_some()),
-        "Merged, cut",
+        "Crossing",
         "",
-        "Merged: the receiver's kernel handed over several datagrams as one; cut: each came alone. Packet rates of merged datagrams are not those of packets that cross on their own.",
+        "How datagrams reached the receiver's socket. Per-packet: each on its own. Coalesced: as super-packets of several (GSO, GRO). Mixed: flows of both kinds. Coalesced and per-packet rates are not comparable.",
     );
     define(
         receiver(|r| r.lost_packets.is_some()),

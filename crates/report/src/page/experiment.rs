@@ -671,7 +671,8 @@ mod tests {
     /// A rate that was sent does not pass for one that arrived, nor a coalesced one for a per-packet one.
     #[test]
     fn what_a_rate_is_of_is_in_its_row_and_its_series() {
-        use weir_model::experiment::{Crossing, Point};
+        use weir_model::experiment::Point;
+        use weir_model::record::Crossing;
         let mut step = StepOutcome { action: "compare".into(), ..sweep(&["tool"], &[]) };
         let point = |tool: &str, metric: &str, crossing| Point {
             at: [("tool".to_owned(), tool.to_owned())].into(),

@@ -1,7 +1,7 @@
 //! The page of one run.
 
 use weir_model::plan::{Direction, Transport};
-use weir_model::record::{Flow, Record, Status};
+use weir_model::record::{Crossing, Flow, Record, Status};
 use weir_model::warning::Severity;
 
 use super::document::{Block, Document, Headline, Notice, Section};
@@ -111,10 +111,7 @@ fn headlines(record: &Record) -> Vec<Headline> {
         let sent = total.sender.as_ref().and_then(|s| s.bits_per_second);
         let mut note: Vec<String> =
             show(Quantity::BitsPerSecond, sent).map(|s| format!("{s} sent")).into_iter().collect();
-        let crossing = words::crossing(&members);
-        if !crossing.is_empty() {
-            note.push(crossing);
-        }
+        note.extend(Crossing::of(members.iter().copied()).map(|c| c.word().into()));
         out.push(Headline::new(
             &label("Received"),
             show(Quantity::BitsPerSecond, rate),

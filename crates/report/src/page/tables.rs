@@ -142,7 +142,7 @@ pub(super) fn flows(record: &Record) -> Grid {
             received(|r| r.reordering_extent_max),
             received(|r| r.undelivered_bytes.filter(|n| *n > 0)),
             received(|r| r.socket_dropped_packets),
-            r.and_then(|r| r.crossing.as_deref()).unwrap_or("").into(),
+            r.and_then(|r| r.crossing).map_or("", |c| c.word()).into(),
         ]));
     }
     grid.without_empty_columns()

@@ -1,7 +1,7 @@
 //! A result in plain words: what ran, what came out, whether to trust it, what was the limit.
 
 use weir_model::plan::{Direction, Transport};
-use weir_model::record::{Delay, Flow, Record, Status, Sums};
+use weir_model::record::{Crossing, Delay, Flow, Record, Status, Sums};
 use weir_model::units::RateLimit;
 use weir_model::warning::{Severity, Warning};
 
@@ -124,9 +124,8 @@ pub(super) fn what_came_out(record: &Record) -> Vec<String> {
                     ),
                 };
             }
-            let labels = crossing(&members);
-            if !labels.is_empty() {
-                text += &format!("; datagrams reached the receiver {labels}");
+            if let Some(crossing) = Crossing::of(members.iter().copied()) {
+                text += &format!("; crossing of datagrams: {}", crossing.word());
             }
         }
         if let Some(n) = total.sender.as_ref().and_then(|s| s.retransmits) {
@@ -157,22 +156,6 @@ pub(super) fn what_came_out(record: &Record) -> Vec<String> {
         ));
     }
     out
-}
-
-/// How datagrams reached the socket.
-pub(super) fn crossing(flows: &[&Flow]) -> String {
-    let mut labels: Vec<&str> = flows
-        .iter()
-        .filter(|f| f.transport == Transport::Udp)
-        .filter_map(|f| f.receiver.as_ref()?.crossing.as_deref())
-        .collect();
-    labels.sort_unstable();
-    labels.dedup();
-    match labels.as_slice() {
-        [] => String::new(),
-        [one] => (*one).into(),
-        _ => "partly merged".into(),
-    }
 }
 
 /// The median, or the mean of too few for one.

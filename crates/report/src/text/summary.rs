@@ -1,7 +1,7 @@
 //! The summary: each flow's two ends, sums, what was found out about delay and loss, warnings, the run's id.
 
 use weir_model::plan::{Direction, Transport};
-use weir_model::record::{Flow, Record, Status, Sums};
+use weir_model::record::{Crossing, Flow, Record, Status, Sums};
 
 use super::details::details;
 use super::lines::{End, Layout, Line};
@@ -178,18 +178,7 @@ fn sum_line(
     }
 }
 
-/// How UDP datagrams reached the socket: a rate of merged ones is not to be compared with one of cut ones.
+/// How UDP datagrams crossed, as words behind `receiver`: coalesced and per-packet rates are not comparable.
 fn crossing(flows: &[&Flow]) -> String {
-    let mut labels: Vec<&str> = flows
-        .iter()
-        .filter(|f| f.transport == Transport::Udp)
-        .filter_map(|f| f.receiver.as_ref()?.crossing.as_deref())
-        .collect();
-    labels.sort_unstable();
-    labels.dedup();
-    match labels.as_slice() {
-        [] => String::new(),
-        [one] => format!(", {}", clean(one)),
-        _ => ", partly merged".into(),
-    }
+    Crossing::of(flows.iter().copied()).map_or(String::new(), |c| format!(", {}", c.word()))
 }

@@ -52,7 +52,7 @@ pub(crate) struct ReceiveFlow {
     pub(crate) state: Option<Arc<Mutex<Receiving>>>,
     /// Largest datagram expected.
     pub(crate) payload: usize,
-    pub(crate) merged: bool,
+    pub(crate) coalesced: bool,
     pub(crate) role: ControlRole,
     pub(crate) events: Events,
     pub(crate) log: Option<PacketLog>,
@@ -165,7 +165,7 @@ pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock, notes: &Notes) {
                 continue;
             }
             let Some(slot) = flows.get_mut(&event.token) else { continue };
-            let is_small = !slot.flow.merged && slot.flow.payload <= SMALL_BYTES;
+            let is_small = !slot.flow.coalesced && slot.flow.payload <= SMALL_BYTES;
             let batch = if is_small {
                 small.get_or_insert_with(|| RecvBatch::new(SMALL_MESSAGES, SMALL_BYTES))
             } else {
@@ -269,7 +269,8 @@ fn receive(
                     now
                 }
             };
-            let merged = message.segment_size.is_some_and(|s| usize::from(s) < message.data.len());
+            let coalesced =
+                message.segment_size.is_some_and(|s| usize::from(s) < message.data.len());
             match &mut log {
                 None => state.on_message(
                     message.data,
@@ -285,7 +286,7 @@ fn receive(
                         at,
                         |l| {
                             // A full disk shows when the log is flushed; the test goes on.
-                            log.write(&l.record(id, direction, at, merged));
+                            log.write(&l.record(id, direction, at, coalesced));
                         },
                     );
                 }
@@ -414,7 +415,7 @@ mod tests {
                 socket,
                 state: Some(state.clone()),
                 payload: spec.payload_bytes as usize,
-                merged: false,
+                coalesced: false,
                 role: ControlRole::Client {
                     key: DatagramKey::for_session(&[7; 16]),
                     session: 1,

@@ -104,7 +104,7 @@ impl Bench {
             socket: socket(),
             state: Some(Arc::new(Mutex::new(state))),
             payload: 64,
-            merged: false,
+            coalesced: false,
             role: ControlRole::Client {
                 key: DatagramKey::from_bytes(&[0; 16]),
                 session: 1,

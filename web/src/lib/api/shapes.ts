@@ -10,6 +10,7 @@ export type Applied = Schemas['Applied'];
 export type AuditList = Schemas['AuditList'];
 export type CalibrationState = Schemas['CalibrationState'];
 export type ClientList = Schemas['ClientList'];
+export type Crossing = Schemas['Crossing'];
 export type DemoState = Schemas['DemoState'];
 export type Diagnosis = Schemas['Diagnosis'];
 export type Diff = Schemas['Diff'];

@@ -1389,7 +1389,7 @@ export interface components {
              */
             flow_label?: number | null;
             /**
-             * @description Receive merging at the receiver (UDP_GRO).
+             * @description Receive offload at the receiver (UDP_GRO).
              * @default auto
              */
             gro: components["schemas"]["Switch"];
@@ -1561,7 +1561,7 @@ export interface components {
             /** @description The other side. */
             remote?: components["schemas"]["CpuEnd"] | null;
         };
-        /** @description How datagrams crossed the path. Rates of coalesced and per-packet runs are not comparable. */
+        /** @description How datagrams crossed the path, as far as the receiver's socket shows. Coalesced and per-packet rates are not comparable. */
         Crossing: "per-packet" | "coalesced" | "mixed";
         /** @description How data ports are had (design: one port by default). */
         DataPorts: "auto" | "shared" | "dedicated" | "range";
@@ -2116,7 +2116,7 @@ export interface components {
             refused_packets: number;
             /**
              * Format: uint64
-             * @description Super-packets that were cut into frames.
+             * @description Super-packets that were segmented into frames.
              */
             super_packets: number;
             /**
@@ -4231,8 +4231,8 @@ export interface components {
              * @description Bad tag, bit errors or truncation.
              */
             corrupted_packets?: number | null;
-            /** @description `merged` when super-packets reached the socket, `cut` when each datagram crossed on its own. */
-            crossing?: string | null;
+            /** @description How its datagrams crossed the path; absent for TCP and where none arrived. */
+            crossing?: components["schemas"]["Crossing"] | null;
             /** @description Packet delay variation (RFC 5481). */
             delay_variation?: components["schemas"]["DelayVariation"] | null;
             /**
@@ -4354,7 +4354,7 @@ export interface components {
              * @description First arrival (after the omitted time), since the start of the test on this end's clock.
              */
             start_seconds?: number | null;
-            /** @description What times are between: `packet`, or `batch` where packets arrived merged. */
+            /** @description What times are between: `packet`, or `batch` where packets arrived coalesced. */
             time_unit?: string | null;
             /**
              * Format: uint64
@@ -4978,7 +4978,7 @@ export interface components {
             seconds: number;
             /**
              * Format: double
-             * @description Mean datagrams handed over as one super-packet; above 1 they leave merged.
+             * @description Mean datagrams handed over as one super-packet; above 1 they leave coalesced.
              */
             segments_per_message?: number | null;
             /** @description Achieved spacing of a paced sender. */

@@ -47,7 +47,7 @@ pub(super) fn table(rows: &[Row], style: &Style) -> String {
         };
         let f = demo::figures(record);
         let is_udp = f.lost_packets.is_some();
-        let crossing = f.crossing.as_deref().map(|c| format!(" {c}")).unwrap_or_default();
+        let crossing = f.crossing.map(|c| format!(" {}", c.word())).unwrap_or_default();
         table.row([
             row.case.name.into(),
             row.case.asked.clone(),

@@ -125,7 +125,7 @@ pub(super) fn table(report: &Report, style: &Style) -> String {
             (link.refused_packets, "refused by the outgoing interface"),
             (link.driver_dropped_packets, "dropped by the outgoing interface's driver"),
             (link.left_behind_packets, "left in the receive ring at the end"),
-            (link.super_packets, "came in merged and were cut"),
+            (link.super_packets, "arrived coalesced and were segmented"),
             (
                 direction.exempt_packets,
                 "exempt from the laws (ARP, neighbour discovery, bridge frames)",

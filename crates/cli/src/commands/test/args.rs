@@ -243,7 +243,7 @@ pub(crate) struct SocketArgs {
     /// UDP segmentation offload at the sender: auto, on or off [default: auto: on unless paced]
     #[arg(long, value_name = "SWITCH", value_parser = values::switch)]
     pub(crate) gso: Option<Switch>,
-    /// UDP receive merging at the receiver: auto, on or off [default: auto: on unless paced]
+    /// UDP receive offload at the receiver: auto, on or off [default: auto: on unless paced]
     #[arg(long, value_name = "SWITCH", value_parser = values::switch)]
     pub(crate) gro: Option<Switch>,
 }

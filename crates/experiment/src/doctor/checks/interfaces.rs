@@ -149,28 +149,28 @@ fn offloads(facts: &InterfaceFacts) -> Vec<Finding> {
                     "tso",
                     true,
                     Severity::Warning,
-                    "the kernel cuts TCP's large writes itself: more CPU for the same rate",
+                    "the kernel segments TCP's large writes itself: more CPU for the same rate",
                 ),
                 (
                     "tx-udp-segmentation",
                     "tx-udp-segmentation",
                     true,
                     Severity::Info,
-                    "merged UDP sends are cut by the kernel above the driver: results are of the cut kind, with more CPU per packet",
+                    "the kernel segments coalesced UDP sends above the driver: results are per-packet, with more CPU per packet",
                 ),
                 (
                     "rx-gro",
                     "gro",
                     true,
                     Severity::Warning,
-                    "each received segment climbs the stack alone: TCP and merged UDP rates fall several times",
+                    "each received segment climbs the stack alone: TCP and coalesced UDP rates fall several times",
                 ),
                 (
                     "rx-lro",
                     "lro",
                     false,
                     Severity::Warning,
-                    "packets are merged beyond telling: sizes and spacing are lost, and a forwarder or emulator here would pass wrong frames",
+                    "packets are coalesced irreversibly: sizes and spacing are lost, and a forwarder or emulator here would pass wrong frames",
                 ),
             ];
             let mut found = Vec::new();
@@ -197,7 +197,7 @@ fn offloads(facts: &InterfaceFacts) -> Vec<Finding> {
             }
             if found.is_empty() {
                 let evidence = format!("{from}: gso, tso, tx-udp-segmentation, gro on; lro off");
-                let effect = "large sends and receives stay merged as long as they can; the result says which way was used";
+                let effect = "large sends and receives stay coalesced as long as they can; the result says whether datagrams crossed coalesced or per-packet";
                 found.push(Finding::new(
                     GROUP,
                     Severity::Ok,

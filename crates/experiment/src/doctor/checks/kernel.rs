@@ -15,10 +15,10 @@ fn segmentation(facts: &Facts) -> Vec<Finding> {
     judge(&facts.gso_segments, GROUP, "udp-gso", "UDP segmentation", |&segments, from| {
         let evidence = format!("{from}: {segments} segments in one send");
         vec![if segments > 1 {
-            let effect = "merged sending is possible: ten and more times the packets per second on a virtual link";
+            let effect = "coalesced sending is possible: ten and more times the packets per second on a virtual link";
             Finding::new(GROUP, Severity::Ok, "udp-gso", "UDP_SEGMENT works", evidence, effect)
         } else {
-            let effect = "each datagram is a send of its own: rates are those of cut sending (Linux 4.18 brought UDP_SEGMENT)";
+            let effect = "each datagram is a send of its own: rates are per-packet (Linux 4.18 brought UDP_SEGMENT)";
             Finding::new(GROUP, Severity::Warning, "udp-gso", "no UDP_SEGMENT", evidence, effect)
         }]
     })
@@ -33,7 +33,7 @@ fn gro(facts: &Facts) -> Vec<Finding> {
             "udp-gro",
             "UDP_GRO works",
             format!("{from}: accepted"),
-            "merged receiving is possible",
+            "coalesced receiving is possible",
         )],
         Fact::Unreadable { from, why } => vec![Finding::new(
             GROUP,
@@ -41,7 +41,7 @@ fn gro(facts: &Facts) -> Vec<Finding> {
             "udp-gro",
             "no UDP_GRO",
             format!("{from}: {why}"),
-            "each datagram is received on its own: the receiver limits merged rates (Linux 5.0 brought UDP_GRO)",
+            "each datagram is received on its own: the receiver limits coalesced rates (Linux 5.0 brought UDP_GRO)",
         )],
     }
 }

@@ -9,12 +9,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use weir_model::experiment::{
-    Action, CompareStep, Crossing, Metric, Outcome, Point, Published, Rule, RunRef, Scenario,
-    SearchStep, Step, StepOutcome, StopStep, SweepStep, TestStep, WaitStep, check_axes,
+    Action, CompareStep, Metric, Outcome, Point, Published, Rule, RunRef, Scenario, SearchStep,
+    Step, StepOutcome, StopStep, SweepStep, TestStep, WaitStep, check_axes,
 };
 use weir_model::impairment::Impairment;
 use weir_model::plan::Plan;
-use weir_model::record::Record;
+use weir_model::record::{Crossing, Record};
 use weir_model::units::{RateLimit, SendRate};
 use weir_sim::Simulation;
 

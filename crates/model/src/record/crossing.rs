@@ -1,0 +1,73 @@
+//! Whether datagrams crossed the path one by one or as super-packets.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Flow;
+use crate::plan::Transport;
+
+/// How datagrams crossed the path, as far as the receiver's socket shows. Coalesced and per-packet rates are not comparable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Crossing {
+    /// Every datagram reached the socket on its own.
+    PerPacket,
+    /// Super-packets of several datagrams reached the socket (GSO, GRO); some datagrams may have arrived on their own.
+    Coalesced,
+    /// Several flows or runs of which some are per-packet and some coalesced. A single flow is never mixed.
+    Mixed,
+}
+
+impl Crossing {
+    /// That of several flows together; absent where no UDP datagram arrived.
+    #[must_use]
+    pub fn of<'a>(flows: impl IntoIterator<Item = &'a Flow>) -> Option<Crossing> {
+        let udp = flows.into_iter().filter(|f| f.transport == Transport::Udp);
+        Crossing::all(udp.map(|f| f.receiver.as_ref()?.crossing))
+    }
+
+    /// That of several; absent where none has one.
+    #[must_use]
+    pub fn all(each: impl IntoIterator<Item = Option<Crossing>>) -> Option<Crossing> {
+        let known = each.into_iter().flatten();
+        known.reduce(|all, one| if all == one { all } else { Crossing::Mixed })
+    }
+
+    /// The word for it in text and tables, as in JSON.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Crossing::PerPacket => "per-packet",
+            Crossing::Coalesced => "coalesced",
+            Crossing::Mixed => "mixed",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Receiver;
+
+    fn flow(transport: Transport, crossing: Option<Crossing>) -> Flow {
+        let receiver = Some(Receiver { crossing, ..Receiver::default() });
+        Flow { transport, receiver, ..Flow::default() }
+    }
+
+    #[test]
+    fn flows_that_differ_are_mixed() {
+        let (one, many) = (Some(Crossing::PerPacket), Some(Crossing::Coalesced));
+        let udp = |crossing| flow(Transport::Udp, crossing);
+        assert_eq!(Crossing::of(&[udp(one), udp(one), udp(None)]), one);
+        assert_eq!(Crossing::of(&[udp(many), flow(Transport::Tcp, None)]), many);
+        assert_eq!(Crossing::of(&[udp(one), udp(many), udp(one)]), Some(Crossing::Mixed));
+        assert_eq!(Crossing::of(&[flow(Transport::Tcp, one), udp(None)]), None);
+    }
+
+    #[test]
+    fn the_word_is_that_of_json() {
+        for crossing in [Crossing::PerPacket, Crossing::Coalesced, Crossing::Mixed] {
+            assert_eq!(serde_json::to_value(crossing).unwrap(), crossing.word());
+        }
+    }
+}
