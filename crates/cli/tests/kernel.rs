@@ -93,7 +93,7 @@ fn the_kernels_counts_equal_ours_exactly() {
     assert_eq!((sender.bytes, receiver.bytes), (data * PAYLOAD, data * PAYLOAD));
 
     // UDP's own counts are that and the control datagrams: probes, and hellos for the flow and the probes. A hello
-    // is sent again when its answer takes 100 ms.
+    // is retransmitted when its answer takes 100 ms.
     let probes = record.latency.as_ref().unwrap();
     assert_eq!(probes.lost, 0);
     let hellos = control - probes.sent;

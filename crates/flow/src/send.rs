@@ -31,7 +31,7 @@ pub struct SendCount {
     pub bytes: u64,
     /// Packets or writes.
     pub packets: u64,
-    /// Segments sent again in this interval (TCP).
+    /// Segments retransmitted in this interval (TCP).
     pub retransmits: Option<u64>,
     /// Congestion window at its end.
     pub cwnd_bytes: Option<u64>,

@@ -44,7 +44,7 @@ pub(super) struct Tcp {
     pub(super) busy_us: u64,
     /// Part of it in which the browser's window was full, µs.
     pub(super) window_limited_us: u64,
-    /// Segments sent again.
+    /// Segments retransmitted.
     pub(super) retransmits: u64,
 }
 

@@ -54,7 +54,7 @@ pub const QUANTITIES: &[Quantity] = &[
     figure("duplicate_packets", Unit::Count, "further copies (RFC 5560)"),
     figure("reordered_packets", Unit::Count, "packets below the next expected number (RFC 4737)"),
     figure("corrupted_packets", Unit::Count, "packets with a bad tag, bit errors or truncation"),
-    figure("retransmits", Unit::Count, "TCP segments sent again"),
+    figure("retransmits", Unit::Count, "TCP segments retransmitted"),
     figure("missed_slots", Unit::Count, "slots that the paced sender skipped"),
     figure("jitter", Unit::Seconds, "interarrival jitter (RFC 3550)"),
     figure("pdv_p99", Unit::Seconds, "99th percentile of delay less least delay (RFC 5481)"),

@@ -334,7 +334,7 @@ record! {
 record! {
     /// TCP information of the sending side: totals at the end, round trip and congestion window over the time of sending.
     Tcp {
-        /// Segments sent again.
+        /// Segments retransmitted.
         retransmits: u64,
         /// Maximum segment size in use.
         mss_bytes: u32,
@@ -361,7 +361,7 @@ record! {
         /// Receive window of the receiver.
         #[serde(skip_serializing_if = "Option::is_none")]
         receive_window_bytes: Option<u64>,
-        /// Bytes sent again.
+        /// Bytes retransmitted.
         #[serde(skip_serializing_if = "Option::is_none")]
         retransmitted_bytes: Option<u64>,
         /// Share of busy time limited by the receiver's window.
@@ -387,7 +387,7 @@ record! {
         rttvar_seconds: f64,
         /// Congestion window.
         cwnd_bytes: u64,
-        /// Segments sent again so far.
+        /// Segments retransmitted so far.
         retransmits: u64,
         /// Delivery rate estimate.
         #[serde(skip_serializing_if = "Option::is_none")]

@@ -60,7 +60,7 @@ record! {
         /// Refused for an implausible number.
         #[serde(skip_serializing_if = "Option::is_none")]
         implausible_packets: Option<u64>,
-        /// Segments sent again.
+        /// Segments retransmitted.
         #[serde(skip_serializing_if = "Option::is_none")]
         retransmits: Option<u64>,
         /// Slots missed.
@@ -179,7 +179,7 @@ record! {
         /// Mean one-way delay.
         #[serde(skip_serializing_if = "Option::is_none")]
         mean_delay_seconds: Option<f64>,
-        /// Segments sent again.
+        /// Segments retransmitted.
         #[serde(skip_serializing_if = "Option::is_none")]
         retransmits: Option<u64>,
         /// Congestion window at the end of the interval.

@@ -188,7 +188,7 @@ fn side_by_side(runs: &[(String, &Record)]) -> Grid {
         row(&named("Loss"), Ratio, &|r| receiver(r)?.loss_ratio.filter(|_| r.is_loss_known(d)));
         row(&named("Duplicates"), Count, &|r| receiver(r)?.duplicate_packets.map(|n| n as f64));
         row(&named("Reordered"), Count, &|r| receiver(r)?.reordered_packets.map(|n| n as f64));
-        row(&named("Segments sent again"), Count, &|r| sender(r)?.retransmits.map(|n| n as f64));
+        row(&named("Retransmitted segments"), Count, &|r| sender(r)?.retransmits.map(|n| n as f64));
         row(&named("Missed slots"), Count, &|r| sender(r)?.missed_slots.map(|n| n as f64));
         // Of several flows as expectations have them.
         for (what, metric) in [

@@ -128,7 +128,7 @@ pub(super) fn of(records: &[&Record]) -> Vec<Definition> {
         flow(|f| f.tcp.is_some()),
         "TCP figures",
         "",
-        "The sender's kernel's own (TCP_INFO): smoothed round trip, congestion window, segments sent again.",
+        "The sender's kernel's own (TCP_INFO): smoothed round trip, congestion window, retransmitted segments.",
     );
     define(
         flow(|f| f.sender.as_ref().is_some_and(|s| s.spacing.is_some())),

@@ -445,7 +445,7 @@ fn tcp_over_time(record: &Record) -> Vec<Figure> {
     }
     out.push(intervals(
         record,
-        ("tcp-retransmits", "TCP retransmissions", "Segments sent again in each interval."),
+        ("tcp-retransmits", "TCP retransmissions", "Segments retransmitted in each interval."),
         Axis::new("segments", "retransmits", Quantity::Count),
         (End::Sender, |c| c.retransmits.map(|n| n as f64)),
         true,

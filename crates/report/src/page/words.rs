@@ -130,9 +130,9 @@ pub(super) fn what_came_out(record: &Record) -> Vec<String> {
         }
         if let Some(n) = total.sender.as_ref().and_then(|s| s.retransmits) {
             text += &match n {
-                0 => "; no segment was sent again".into(),
-                1 => "; 1 segment was sent again".into(),
-                n => format!("; {} segments were sent again", Quantity::Count.format(n as f64)),
+                0 => "; no segment was retransmitted".into(),
+                1 => "; 1 segment was retransmitted".into(),
+                n => format!("; {} segments were retransmitted", Quantity::Count.format(n as f64)),
             };
         }
         text += ".";

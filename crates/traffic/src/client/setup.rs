@@ -19,7 +19,7 @@ use crate::engine::{ControlRole, Engine, Events};
 use crate::flows::{Flow, SessionFacts, tcp_options, udp_options};
 use crate::log::PacketLog;
 
-/// A hello that is not answered is sent again after this time.
+/// A hello that is not answered is retransmitted after this time.
 const HELLO_RETRY_NS: u64 = 100_000_000;
 /// Without an answer for this long, UDP is blocked.
 pub(super) const HELLO_PATIENCE_NS: u64 = 2_000_000_000;

@@ -3312,7 +3312,7 @@ export interface components {
             reordered_packets?: number | null;
             /**
              * Format: uint64
-             * @description Segments sent again.
+             * @description Segments retransmitted.
              */
             retransmits?: number | null;
             /**
@@ -5395,7 +5395,7 @@ export interface components {
             reordered_packets?: number | null;
             /**
              * Format: uint64
-             * @description Segments sent again.
+             * @description Segments retransmitted.
              */
             retransmits?: number | null;
             /**
@@ -5590,13 +5590,13 @@ export interface components {
             receive_window_limited_ratio?: number | null;
             /**
              * Format: uint64
-             * @description Segments sent again.
+             * @description Segments retransmitted.
              * @default 0
              */
             retransmits: number;
             /**
              * Format: uint64
-             * @description Bytes sent again.
+             * @description Bytes retransmitted.
              */
             retransmitted_bytes?: number | null;
             /**
@@ -5645,7 +5645,7 @@ export interface components {
             pacing_bits_per_second?: number | null;
             /**
              * Format: uint64
-             * @description Segments sent again so far.
+             * @description Segments retransmitted so far.
              * @default 0
              */
             retransmits: number;
