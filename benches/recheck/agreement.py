@@ -5,7 +5,7 @@ import os
 import outputs
 from agreement_pages import figure_csv, html_report, markdown_report, page_output
 from agreement_text import same_summary, text_output
-from groups import PROVISIONAL, Group, at, cell, close, live_loss_sum, lost_bounds, read_text, short
+from groups import CORRECTION, PROVISIONAL, Group, at, cell, close, live_loss_sum, lost_bounds, read_text, short
 from path import read_json
 
 
@@ -167,12 +167,13 @@ def compare(a, b, path, differences):
         differences.append(f"{path}: {short(a)}, {short(b)}")
 
 
-def live_intervals(rows, output, events, record, truths):
-    """Intervals as reported while the test ran, against the record's; losses by what could be known."""
+def live_intervals(rows, output, events, record, truths, skipped=0):
+    """Intervals as reported while the test ran, against the record's; losses by what could be known. `skipped`: how many a
+    slow reader was not sent, with their losses."""
     intervals = {i["start_seconds"]: i for i in record["intervals"]}
     group = Group(rows, output, "intervals as told while running")
     absent = 0
-    told_lost = {}
+    told_lost = {}  # of each flow: losses of its intervals, and their corrections
     for interval in events:
         # The last one may still end later in the record, when its last packets have come.
         reference = intervals.get(interval["start_seconds"])
@@ -187,10 +188,11 @@ def live_intervals(rows, output, events, record, truths):
                     absent += end in other
                     continue
                 for name, value in part[end].items():
-                    if name in PROVISIONAL:
+                    if name in ("lost_packets", CORRECTION):
                         told_lost[part["id"]] = told_lost.get(part["id"], 0) + value
+                    if name == "lost_packets":
                         lost_bounds(rows, output, part["id"], interval, value, truths, record)
-                    elif name in ("rtt_seconds", "cwnd_bytes") or (name.endswith("per_second") and not whole):
+                    elif name in ("rtt_seconds", "cwnd_bytes", *PROVISIONAL) or (name.endswith("per_second") and not whole):
                         continue  # samples of the moment; rates of a part of an interval
                     elif whole:
                         group.same(f"{interval['start_seconds']:g} s flow {part['id']} {end} {name}", value,
@@ -206,7 +208,8 @@ def live_intervals(rows, output, events, record, truths):
     if absent:
         group.unread.append(f"{absent} parts of flows that the record has")
     group.done()
-    live_loss_sum(rows, output, told_lost, record)
+    if not skipped:
+        live_loss_sum(rows, output, told_lost, record)
 
 
 def json_stream(rows, text, record, truths):
@@ -223,14 +226,16 @@ def json_stream(rows, text, record, truths):
 
 def live_samples(rows, text, record, truths):
     samples = [data for name, data in outputs.server_events(text) if name == "sample" and "interval" in data]
-    by_test = {}
+    by_test, skipped = {}, {}
     for sample in samples:
         by_test.setdefault(sample["id"], []).append(sample["interval"])
+        skipped[sample["id"]] = skipped.get(sample["id"], 0) + sample["skipped"]
     if not by_test:
         rows.add("live stream of the API", "samples", "", 0, len(record["intervals"]), None, None, False,
                  "no sample came")
         return
-    live_intervals(rows, "live stream of the API", list(by_test.values())[-1], record, truths)
+    last = list(by_test)[-1]
+    live_intervals(rows, "live stream of the API", by_test[last], record, truths, skipped[last])
 
 
 # CSV ----------------------------------------------------------------------------------------------------
@@ -241,7 +246,6 @@ def csv_output(rows, output, text, record, final, truths):
     intervals = {i["start_seconds"]: i for i in record["intervals"]}
     group = Group(rows, output, "cells")
     kinds = {"interval": 0, "summary": 0, "total": 0}
-    told_lost = {}
     for row in table:
         kinds[row["kind"]] = kinds.get(row["kind"], 0) + 1
         group.same("run_id", row["run_id"], record["id"])
@@ -273,10 +277,8 @@ def csv_output(rows, output, text, record, final, truths):
             else:
                 reference = by_column(part, column)
             if not final and row["kind"] == "interval" and column == "receiver_lost_packets":
-                if text_:
-                    flow = int(row["flow_id"])
-                    told_lost[flow] = told_lost.get(flow, 0) + int(text_)
-                    lost_bounds(rows, output, flow, interval, int(text_), truths, record)
+                if text_:  # without the corrections of text and JSON, the sum says nothing
+                    lost_bounds(rows, output, int(row["flow_id"]), interval, int(text_), truths, record)
                 continue
             group.same(f"{label} {column}", cell(text_), reference)
     expected = {"interval": sum(len(i["flows"]) for i in record["intervals"]), "summary": len(flows),
@@ -284,8 +286,6 @@ def csv_output(rows, output, text, record, final, truths):
     for kind, count in expected.items():
         group.same(f"{kind} rows", kinds.get(kind, 0), count)
     group.done()
-    if not final:
-        live_loss_sum(rows, output, told_lost, record)
 
 
 def by_column(part, column):

@@ -38,7 +38,7 @@ def text_output(rows, text, record, truths, output):
             group.prints(f"{name} rate", line.rate, part.get("bits_per_second"))
         if line.packets is not None and end == "receiver" and line.lost is not None:
             if line.id is not None:
-                told_lost[line.id] = told_lost.get(line.id, 0) + line.lost
+                told_lost[line.id] = told_lost.get(line.id, 0) + line.lost + line.earlier
                 if truths is not None:
                     lost_bounds(rows, output, line.id, {"start_seconds": reference["start_seconds"],
                                                         "end_seconds": reference["end_seconds"]}, line.lost,
@@ -145,7 +145,8 @@ def text_details(rows, output, rest, record):
             match = re.search(pattern, text or "")
             if match:
                 group.prints(f"flow {flow['id']} {label} {path[-1]}", outputs.shown(match[1]), value)
-            elif value is not None and not path[-1].startswith(("p9", "p50")) and together(label) is None:
+            elif value is not None and not path[-1].startswith(("p9", "p50")) and together(label) is None \
+                    and not (label == "delay variation" and together("jitter")):  # of many flows only percentiles
                 group.missing(f"{label} {path[-1]}")
     text = next((t for (name, _), t in found.items() if is_paragraph(name, "under load")), None)
     for part in ("idle", "loaded"):
@@ -178,8 +179,9 @@ COUNTED = [  # (paragraph, pattern of a count, its path)
     ("arrivals", r"(\d+) corrupted", ("receiver", "corrupted_packets")),
 ]
 TIMED = [("jitter", r"^(\d\S* \S+?)(?: |$)", ("jitter_seconds",))] + [
-    ("delay variation", rf"\b{k} p99 (\S+ \S+?)(?:[,; (]|$)", ("delay_variation", f"{k.lower()}_p99_seconds"))
-    for k in ("PDV", "IPDV")] + [
+    ("delay variation", rf"\b{k} (?:mean [^,;(]+, )?{f} (\S+ \S+?)(?:[,; (]|$)",
+     ("delay_variation", f"{k.lower()}_{f}_seconds"))
+    for k in ("PDV", "IPDV") for f in ("mean", "p99")] + [
     (label, rf"\b{k} (-?\d\S* \S+?)(?:,|;|$| )", (key, f"{k}_seconds"))
     for label, key in (("one-way delay", "one_way_delay"), ("from intended", "one_way_delay_from_intended"))
     for k in ("min", "mean", "p50", "p99", "max")]

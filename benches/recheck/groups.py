@@ -3,7 +3,8 @@ import math
 import os
 
 # What a receiver may still learn after an interval's line was printed: compared by bounds, not exactly.
-PROVISIONAL = ("lost_packets", "loss_ratio")
+CORRECTION = "earlier_lost_packets"
+PROVISIONAL = ("lost_packets", "loss_ratio", CORRECTION)
 
 
 class Group:
@@ -70,8 +71,8 @@ def live_loss_sum(rows, output, told, record):
     for flow in record["flows"]:
         lost = at(flow, "receiver", "lost_packets")
         if lost is not None and flow["id"] in told:
-            rows.near("losses told while running, sum", flow["id"], told[flow["id"]], lost, 0, output=output,
-                      note="provisional by the documentation")
+            rows.near("losses and corrections told while running, sum", flow["id"], told[flow["id"]], lost, 0,
+                      output=output)
 
 
 def lost_bounds(rows, output, flow, interval, value, truths, record):

@@ -66,6 +66,8 @@ class Line:
         self.sender = bool(re.search(r"\bsender\b", rest))
         self.receiver = bool(re.search(r"\breceiver\b", rest))
         self.partial = bool(re.search(r"\d+ of \d+ flows", rest))
+        earlier = re.search(r"\(([+-]\d+) lost earlier\)", rest)
+        self.earlier = int(earlier[1]) if earlier else 0
 
 
 def text_lines(text):

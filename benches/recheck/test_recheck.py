@@ -9,6 +9,7 @@ import tempfile
 import unittest
 
 import agreement
+import agreement_text
 import capture
 import checks
 import draw
@@ -172,11 +173,81 @@ class Outputs(unittest.TestCase):
         self.assertEqual(outputs.details(rest), {("Loss", 1): "49 of 1500 packets lost",
                                                  ("Loss", 2): "36 of 1500 packets lost"})
 
+    def test_a_line_states_losses_of_earlier_intervals(self):
+        live, _, _ = outputs.text_lines(
+            "[  1]   4.00-5.00   sec  94.7 KiB   776 kbit/s   4.23 ms  3/495 (0.61%)  (+699 lost earlier)\n"
+            "[SUM]   5.00-6.00   sec  94.7 KiB   776 kbit/s   0/495 (0%)  (3 of 4 flows) (-2 lost earlier)\n"
+            "[  1]   6.00-7.00   sec  94.7 KiB   776 kbit/s   4.23 ms  0/495 (0%)\n")
+        self.assertEqual([(line.lost, line.earlier) for line in live], [(3, 699), (0, -2), (0, 0)])
+
     def test_columns_are_paths(self):
         part = {"receiver": {"one_way_delay": {"p50_seconds": 3.5}, "bytes": 7}, "payload_bytes": 9}
         self.assertEqual(agreement.by_column(part, "receiver_one_way_delay_p50_seconds"), 3.5)
         self.assertEqual(agreement.by_column(part, "receiver_bytes"), 7)
         self.assertIsNone(agreement.by_column(part, "receiver_packets"))
+
+
+class Rows(list):
+    """The rows of comparisons, as (figure, flow, right)."""
+
+    def add(self, output, figure, flow, weir, true, deviation, tolerance, right, note=""):
+        self.append((figure, flow, right))
+
+    def near(self, figure, flow, weir, true, tolerance, output="", note=""):
+        self.append((figure, flow, abs(weir - true) <= tolerance))
+
+    def wrong(self):
+        return [row for row in self if not row[2]]
+
+
+class RunningTests(unittest.TestCase):
+    """Three intervals of which the second had an outage that the third line states."""
+
+    record = {"total": {"forward": {}}, "flows": [{"id": 1, "transport": "udp", "sender": {"packets": 298}, "receiver": {
+        "lost_packets": 21, "delay_variation": {"pdv_mean_seconds": 0.002, "pdv_p99_seconds": 0.004,
+                                                "ipdv_mean_seconds": 0.001, "ipdv_p99_seconds": 0.003}}}]}
+    counts = [(98, 2, 0), (80, 0, 0), (99, 1, 18)]  # received, lost, lost earlier
+
+    def setUp(self):
+        final = [2, 18, 1]
+        self.record = copy.deepcopy(self.record)
+        self.record["intervals"] = [self.interval(n, received, final[n]) for n, (received, _, _) in
+                                    enumerate(self.counts)]
+
+    @staticmethod
+    def interval(number, received, lost, earlier=0):
+        receiver = {"packets": received, "lost_packets": lost} | ({"earlier_lost_packets": earlier} if earlier else {})
+        return {"start_seconds": float(number), "end_seconds": number + 1.0, "flows": [{"id": 1, "receiver": receiver}],
+                "total": {"forward": {"receiver": dict(receiver)}}}
+
+    def test_losses_and_corrections_of_a_stream_add_up_to_the_record(self):
+        for missing, skipped, sums in ((0, 0, [True]), (1, 0, [False]), (1, 3, [])):
+            events = [self.interval(n, received, lost, earlier - missing if earlier else 0)
+                      for n, (received, lost, earlier) in enumerate(self.counts)]
+            rows = Rows()
+            agreement.live_intervals(rows, "", events, self.record, None, skipped)
+            self.assertEqual([right for figure, _, right in rows if "sum" in figure], sums)
+            self.assertEqual([row for row in rows.wrong() if "sum" not in row[0]], [])
+
+    def test_losses_and_corrections_of_lines_add_up_to_the_record(self):
+        for missing in (0, 1):
+            text = "".join(
+                f"[  1]   {n}.00-{n + 1}.00   sec  0 B  0 bit/s   -  {lost}/{received + lost} (0%)"
+                + (f"  (+{earlier - missing} lost earlier)" if earlier else "") + "\n"
+                for n, (received, lost, earlier) in enumerate(self.counts))
+            rows = Rows()
+            agreement_text.text_output(rows, text, self.record, {}, "text")
+            self.assertEqual([right for figure, _, right in rows if "sum" in figure and "lines" not in figure
+                              and "paragraphs" not in figure], [not missing])
+
+    def test_means_and_percentiles_of_delay_variation_are_read(self):
+        text = ("Loss             [ 1] 21 of 298 packets lost\n"
+                "Delay variation  [ 1] PDV mean {}, p99 4 ms; IPDV mean 1 ms, p99 {} (at least: 2 % of pairs\n"
+                "                 omitted) (RFC 5481)")
+        for values, right in ((("2 ms", "3 ms"), True), (("2.1 ms", "3 ms"), False), (("2 ms", "3.1 ms"), False)):
+            rows = Rows()
+            agreement_text.text_details(rows, "text", text.format(*values), self.record)
+            self.assertEqual([row[2] for row in rows], [right])
 
 
 class Judging(unittest.TestCase):
