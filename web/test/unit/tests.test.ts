@@ -47,6 +47,46 @@ describe('a test', () => {
   });
 });
 
+describe('the loss of a running test', () => {
+  const total = (end: number, forward: object, more: object = {}) => ({ start_seconds: end - 1, end_seconds: end, flows: [], total: { forward }, ...more }) as unknown as Interval;
+  const ends = (sent: number, received: number, lost: number | undefined, earlier?: number) => ({ sender: counts(0, { packets: sent }), receiver: counts(0, { packets: received, lost_packets: lost, earlier_lost_packets: earlier }) });
+
+  it('has the losses of earlier intervals that become known', () => {
+    const test = live();
+    const shown = [ends(100, 75, 25), ends(100, 0, 0), ends(100, 80, 0, 120), ends(100, 101, 0, -1)].map((one, index) => (test.take(total(index + 1, one)), test.loss));
+    expect(shown).toEqual([0.25, 0.125, 145 / 300, 144 / 400]);
+    // The curve has each interval's own.
+    expect(test.total.column('loss')).toEqual([0.25, null, 0, 0]);
+  });
+
+  it('is of all that was sent while the receiver’s figures are withheld', () => {
+    const test = live();
+    test.take(total(1, ends(100, 95, 5)));
+    test.take(total(2, { sender: counts(0, { packets: 100 }) }));
+    test.take(total(3, ends(100, 95, 5, 5)));
+    expect(test.loss).toBe(0.05);
+    // A sender far away whose figures are withheld: what arrived and was lost is known here.
+    const reverse = live();
+    reverse.take(total(1, { receiver: counts(0, { packets: 75, lost_packets: 25 }) }));
+    expect(reverse.loss).toBe(0.25);
+  });
+
+  it('leaves out the omitted start, and counts an interval that comes twice once', () => {
+    const test = live();
+    test.take(total(1, ends(100, 10, 90), { omitted: true }));
+    test.take(total(2, ends(100, 90, 10)));
+    test.take(total(2, ends(100, 90, 10)));
+    test.take(total(3, ends(100, 100, 0)));
+    expect(test.loss).toBe(0.05);
+  });
+
+  it('is absent where no receiver states one', () => {
+    const test = live();
+    test.take(total(1, ends(100, 100, undefined)));
+    expect(test.loss).toBeUndefined();
+  });
+});
+
 describe('figures of the far end that do not come', () => {
   const heard = (id: number) => ({ id, sender: counts(1e6), receiver: counts(1e6) });
   const alone = (id: number) => ({ id, sender: counts(1e6), receiver: null });

@@ -4,6 +4,7 @@
 import { call, get, path } from '../api/client';
 import type { FlowState, Interval, IntervalCount, Record as RunRecord, Test, TestList, Warning } from '../api/shapes';
 import { isLossKnown, lostAnEnd } from '../figures';
+import { LossSoFar } from './loss';
 import { Series } from './series';
 import { isOver } from '../states';
 import { stream } from './stream.svelte';
@@ -20,7 +21,7 @@ export function both(forward: Row | undefined, reverse: Row | undefined, key: ke
   return values.length === 0 || values.includes(undefined) ? undefined : values.reduce<number>((sum, one) => sum + (one ?? 0), 0);
 }
 
-/** The share that was lost of what receivers expected, of all that told. */
+/** The ratio of packets that an interval lost to those that receivers expected in it; losses of earlier intervals are not in it. */
 export function lossOf(receivers: readonly (IntervalCount | null | undefined)[]): number | undefined {
   let lost = 0;
   let expected = 0;
@@ -92,7 +93,9 @@ export class LiveTest {
   finished = $state(false);
   /** Length of the run, or time of the latest figures, s. */
   seconds: number | undefined;
+  /** Loss ratio of all packets: so far, or of the record. */
   loss: number | undefined;
+  readonly #lossSoFar = new LossSoFar();
   // eslint-disable-next-line svelte/prefer-svelte-reactivity -- figures are read when `tick` moves, not when they change
   readonly flows = new Map<number, Row>();
   readonly total = new Series(COLUMNS, LENGTH);
@@ -163,8 +166,10 @@ export class LiveTest {
     const reverse = total?.reverse ? rowOf(total.reverse) : undefined;
     this.latestTotal = { forward, reverse };
     const sum = (key: keyof Row) => both(forward, reverse, key);
-    this.loss = lossOf([total?.forward?.receiver, total?.reverse?.receiver]);
-    this.total.push([interval.end_seconds, sum('rate'), sum('packets'), this.loss, undefined, undefined, sum('sent'), undefined]);
+    this.#lossSoFar.take(interval);
+    this.loss = this.#lossSoFar.ratio;
+    const loss = lossOf([total?.forward?.receiver, total?.reverse?.receiver]);
+    this.total.push([interval.end_seconds, sum('rate'), sum('packets'), loss, undefined, undefined, sum('sent'), undefined]);
   }
 
   /** Counts of intervals that its record has, about. */
