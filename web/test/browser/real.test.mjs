@@ -52,8 +52,8 @@ after(async () => {
   if (directory !== undefined) rmSync(directory, { recursive: true, force: true });
 });
 
-const api = async (method, path, body) => {
-  const response = await fetch(`${site.api}/api/v1${path}`, { method, ...(body && { body: JSON.stringify(body), headers: { 'content-type': 'application/json' } }) });
+const api = async (method, path, body, headers = {}) => {
+  const response = await fetch(`${site.api}/api/v1${path}`, { method, headers: { ...(body && { 'content-type': 'application/json' }), ...headers }, ...(body && { body: JSON.stringify(body) }) });
   const text = await response.text();
   assert.ok(response.ok, `${method} ${path}: ${response.status} ${text}`);
   return text === '' ? undefined : JSON.parse(text);
@@ -425,6 +425,50 @@ test('a visitor’s browser behind an emulator sees its rates and its delay', op
   } finally {
     await visitor?.close();
     for (const end of ends.reverse()) await end();
+    await api('DELETE', `/labs/${LAB}`);
+  }
+});
+
+test('the loss of a running test has an outage that is over, as its record does', options, async (t) => {
+  if (process.getuid?.() !== 0) return t.skip('SKIPPED: labs and emulators need root here');
+  await api('POST', '/labs', { name: LAB, middle: true });
+  let end;
+  try {
+    const links = spawnSync(program, ['lab', 'exec', '--lab', LAB, 'm', '--', 'ls', '/sys/class/net'], { env: { ...process.env, WEIR_RUNTIME_DIR: join(directory, 'run') }, encoding: 'utf8' }).stdout.split(/\s+/).filter((one) => one !== '' && one !== 'lo');
+    const laws = (percentage) => ({ schema: 'weir.impair/1', seed: '0x5', flow: [{ name: 'data', filter: { protocol: 'udp' }, a_to_b: { loss: { percentage } } }] });
+    const emulator = await api('POST', '/emulators', { lab: `${LAB}/m`, interfaces: links, configuration: laws(5) });
+    const received = async () => (await api('GET', `/emulators/${emulator.id}/counters`)).impairment.flows.find((one) => one.name === 'data' && one.direction === 'forward').counters.received_packets;
+    end = await start('b', ['serve'], /9347/);
+    const host = (await api('GET', '/labs')).labs.find((lab) => lab.name === LAB).hosts.find((one) => one.name === 'b');
+    const page = await planned([{ name: 'lossy', transport: 'udp', rate: '1000pps', payload: '200', duration: '60s' }]);
+    await page.getByRole('combobox', { name: /^from/ }).selectOption(`${LAB}/a`);
+    await page.getByLabel('Host', { exact: true }).fill(host.ipv4);
+    await page.getByRole('button', { name: '▶ Start all' }).click();
+    /** Loss and time of the total, as shown at one moment. */
+    const total = () => page.getByLabel('Total').evaluate((list) => Object.fromEntries([...list.querySelectorAll('div')].map((one) => [one.querySelector('dt').textContent, one.querySelector('dd').innerText.replace(/\s+/g, ' ')])));
+    const passes = (seconds) => comes(async () => Number.parseFloat((await total())['Time']) >= seconds, true);
+    await passes(1);
+    await api('PUT', `/emulators/${emulator.id}/configuration`, laws(100), { 'if-match': '*' });
+    const before = await received();
+    await comes(async () => (await received()) > before + 500, true);
+    await api('PUT', `/emulators/${emulator.id}/configuration`, laws(5), { 'if-match': '*' });
+    // Packets behind the outage have shown what it lost.
+    await passes(Number.parseFloat((await total())['Time']) + 1.5);
+    const live = await total();
+    await page.getByRole('button', { name: '■ Stop all' }).click();
+    const record = await finished(page, 1);
+
+    // As many intervals of the record as the page had seen: of a packet or two near their ends it could not know.
+    const seen = record.intervals.filter((one) => one.end_seconds < Number.parseFloat(live['Time']) + 0.1);
+    const sum = (of) => seen.reduce((all, one) => all + of(one.total.forward), 0);
+    const sent = sum((one) => one.sender.packets);
+    const loss = sum((one) => one.receiver.lost_packets) / sent;
+    assert.ok(loss > 500 / sent, `${loss} of ${sent} lost`);
+    assert.ok(Math.abs(read(live['Loss']).value - loss) < 20 / sent, `shown "${live['Loss']}" at ${live['Time']}, the record has ${loss}`);
+    same((await total())['Loss'], record.total.forward.receiver.loss_ratio, 'loss');
+    site.quiet();
+  } finally {
+    await end?.();
     await api('DELETE', `/labs/${LAB}`);
   }
 });
