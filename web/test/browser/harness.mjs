@@ -14,10 +14,10 @@ export function lacking() {
   return `SKIPPED: there is no ${CHROMIUM}`;
 }
 
-/** A browser on pages of `address`; `executablePath` when it is to run elsewhere than here. */
-export async function launch(address, executablePath = CHROMIUM) {
+/** A browser on pages of `address`; `executablePath` when it is to run elsewhere than here, `more` are further options of its launch. */
+export async function launch(address, executablePath = CHROMIUM, more = {}) {
   // A temporary profile of its own; as root Chromium wants no sandbox.
-  const browser = await chromium.launch({ executablePath, headless: true, args: process.getuid?.() === 0 ? ['--no-sandbox'] : [] });
+  const browser = await chromium.launch({ executablePath, headless: true, args: process.getuid?.() === 0 ? ['--no-sandbox'] : [], ...more });
   const faults = [];
 
   /** A page of its own, with an empty storage. */
@@ -53,9 +53,9 @@ export async function launch(address, executablePath = CHROMIUM) {
 }
 
 /** The same with a mock behind it. */
-export async function open({ mock: options = {} } = {}) {
+export async function open({ mock: options = {}, browser = {} } = {}) {
   const mock = new Mock(options);
-  const site = await launch(await mock.start());
+  const site = await launch(await mock.start(), CHROMIUM, browser);
   return {
     ...site,
     mock,

@@ -2,7 +2,7 @@
 // printed, not judged: it is a property of the machine.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { lacking, open } from './harness.mjs';
+import { comes, lacking, open } from './harness.mjs';
 
 const skip = lacking();
 const SECONDS = Number(process.env.LIVE_SECONDS ?? 12);
@@ -94,4 +94,25 @@ test('nothing moves while the emulator counts', { skip, timeout: 60_000 }, async
   await page.waitForTimeout(4000);
   still(await page.evaluate(() => globalThis.shifts));
   site.quiet();
+});
+
+test('a page that was left closes its stream and opens it again when it is back', { skip, timeout: 60_000 }, async () => {
+  // Playwright switches off that the browser stores pages for "back".
+  const other = await open({ browser: { ignoreDefaultArgs: ['--disable-back-forward-cache'] } });
+  try {
+    const page = await other.page();
+    await comes(() => other.mock.readers, 1);
+    await page.evaluate(() => (globalThis.stored = true));
+    await page.goto(`${other.address}/speed.html`);
+    await comes(() => other.mock.readers, 0);
+    // `goBack` waits for a load that does not take place.
+    await page.evaluate(() => void setTimeout(() => history.back()));
+    await comes(() => other.mock.readers, 1);
+    // Restored, not loaded again.
+    await page.waitForFunction(() => globalThis.stored, undefined, { timeout: 10_000 });
+    await page.getByText('live', { exact: true }).waitFor();
+    other.quiet();
+  } finally {
+    await other.close();
+  }
 });

@@ -159,6 +159,11 @@ export class Mock {
     return [...new Set([...this.#readers].flatMap((reader) => reader.samples ?? []))];
   }
 
+  /** Open live streams. */
+  get readers() {
+    return this.#readers.size;
+  }
+
   send(event, data) {
     const text = `event: ${event}\ndata: ${JSON.stringify(data)}\n\n`;
     const wants = (reader) => event !== 'sample' || reader.samples === null || reader.samples.some((one) => one === data.kind || one === `${data.kind}:${data.id}`);
@@ -434,6 +439,7 @@ export class Mock {
       return response.end('not found');
     }
     response.setHeader('Content-Type', TYPES[extname(at)] ?? 'application/octet-stream');
+    response.setHeader('Cache-Control', 'no-cache');
     response.end(readFileSync(at));
   }
 
