@@ -824,12 +824,14 @@ fn every_tool_reports_what_its_receiver_got() {
         assert!((0.2e6..2e6 * 0.82).contains(&rate), "{tool}: {rate}");
         assert!(mean("packet_rate").is_some() && mean("sent_throughput").is_none(), "{point}");
         assert_eq!(mean("jitter").is_some(), tool != "nuttcp", "{point}");
-        assert_eq!(point["crossing"], "per-packet", "{tool}");
+        // Only Weir measures it.
+        let crossing = (tool == "weir").then_some("per-packet");
+        assert_eq!(point["crossing"].as_str(), crossing, "{tool}");
     }
     // Every rendering names it.
     for text in [out, std::fs::read_to_string(csv).unwrap(), std::fs::read_to_string(html).unwrap()]
     {
-        assert!(text.matches("per-packet").count() >= tools.len(), "{text}");
+        assert!(text.contains("per-packet"), "{text}");
     }
     // Weir's own losses are attributed like any other test's.
     let own = result["steps"][0]["runs"].as_array().unwrap().iter().find_map(|r| r["id"].as_str());

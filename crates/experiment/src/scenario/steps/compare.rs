@@ -136,8 +136,6 @@ impl<'d> Inner<'d, '_, '_> {
                 let wanted: Vec<String> = metrics.iter().map(ToString::to_string).collect();
                 let is_wanted = |name: &String| wanted.contains(name) || name == SENT;
                 run.metrics = figures.into_iter().filter(|(n, _)| is_wanted(n)).collect();
-                // None of them is told to use segmentation offload.
-                run.crossing = load.is_udp.then_some(Crossing::PerPacket);
             }
             Err(reason) => run.error = Some(reason),
         }
