@@ -1,6 +1,6 @@
 //! How many bytes a session's control traffic may take, so that measuring does not disturb what is measured.
 
-use weir_model::plan::{FlowSpec, Plan};
+use weir_model::plan::{Direction, FlowSpec, Plan, Transport};
 use weir_model::units::RateLimit;
 
 /// Part of the measured rate that control messages may take.
@@ -9,46 +9,127 @@ const MEASURED_RATIO: f64 = 0.01;
 const FLOOR_BITS_PER_SECOND: f64 = 8000.0;
 /// All control traffic together takes at most this part of the stated rate.
 const STATED_RATIO: f64 = 0.1;
-/// Of that, what latency probes may take; messages have the rest.
-const PROBE_PART: f64 = 0.25;
+/// Of that, what each of these may take: latency probes, feedback, keepalives with clock relations. The control
+/// connection, which carries the latter, has what probes and feedback leave.
+const QUARTER: f64 = 0.25;
 /// Credit for one message can always be saved up, however low the rate.
 const ONE_MESSAGE_BYTES: f64 = 512.0;
 
-/// The rate that a plan states, bit/s of payload: the sum of its flows' rates (`-b`) where each has one, or the nominal
-/// rate (`--nominal`), whichever is lower. `None` where neither is stated.
-pub fn stated_bits_per_second(plan: &Plan, specs: &[FlowSpec]) -> Option<f64> {
-    let rate = |spec: &FlowSpec| match spec.rate.limit {
-        RateLimit::Unlimited => None,
-        RateLimit::Bits(bits) => Some(bits.0 as f64),
-        RateLimit::Packets(packets) => Some(8.0 * packets * spec.payload_bytes.max(1) as f64),
-    };
-    let asked = specs.iter().map(rate).sum::<Option<f64>>().filter(|_| !specs.is_empty());
-    let nominal = plan.nominal.map(|nominal| nominal.0 as f64);
-    asked.into_iter().chain(nominal).reduce(f64::min)
+/// A keepalive and its reply, framed and encrypted.
+const KEEPALIVE_BYTES: f64 = 232.0;
+/// A clock relation, framed and encrypted.
+const CLOCK_BYTES: f64 = 164.0;
+/// A feedback datagram with its UDP and IPv4 headers.
+pub const FEEDBACK_BYTES: usize = 92;
+/// Distances of keepalives, clock relations and feedback at any rate but a low one.
+const KEEPALIVE_NS: u64 = 2_000_000_000;
+const CLOCK_NS: u64 = 1_000_000_000;
+const FEEDBACK_NS: u64 = 500_000_000;
+/// The longest distance of keepalives and clock relations.
+const MAX_UPKEEP_NS: u64 = 5_000_000_000;
+/// The longest distance of feedback.
+const MAX_FEEDBACK_NS: u64 = 3_000_000_000;
+/// Above this rate feedback is never less frequent: it bounds what a sender may send to a receiver that is gone.
+const MAX_UNPROVED_BITS_PER_SECOND: f64 = 1e6;
+
+/// The rate that a plan states, from which both ends derive how often control traffic is sent.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct StatedRate {
+    /// Sum of the flows' rates (`-b`), bit/s of payload; absent where one has none.
+    asked: Option<f64>,
+    /// The lower of that and the nominal rate (`--nominal`).
+    stated: Option<f64>,
+    /// Datagram flows that the server sends: each takes feedback.
+    feedback_flows: usize,
 }
 
-/// The distance of latency probes that take `bytes` each, answer included: `usual_ns`, or more where they would take
-/// more than their part of the stated rate.
-pub fn probe_distance_ns(stated_bits_per_second: Option<f64>, bytes: usize, usual_ns: u64) -> u64 {
-    let Some(stated) = stated_bits_per_second.filter(|stated| *stated > 0.0) else {
-        return usual_ns;
-    };
-    let seconds = 8.0 * bytes as f64 / (PROBE_PART * STATED_RATIO * stated);
-    usual_ns.max((seconds * 1e9) as u64)
+impl StatedRate {
+    /// The rate that `plan` states, `specs` being its flows.
+    pub fn of(plan: &Plan, specs: &[FlowSpec]) -> StatedRate {
+        let rate = |spec: &FlowSpec| match spec.rate.limit {
+            RateLimit::Unlimited => None,
+            RateLimit::Bits(bits) => Some(bits.0 as f64),
+            RateLimit::Packets(packets) => Some(8.0 * packets * spec.payload_bytes.max(1) as f64),
+        };
+        let asked = specs.iter().map(rate).sum::<Option<f64>>().filter(|_| !specs.is_empty());
+        let nominal = plan.nominal.map(|nominal| nominal.0 as f64);
+        let has_feedback = |spec: &&FlowSpec| {
+            let c = &spec.connection;
+            c.transport == Transport::Udp && c.direction == Direction::Reverse
+        };
+        StatedRate {
+            asked,
+            stated: asked.into_iter().chain(nominal).reduce(f64::min),
+            feedback_flows: specs.iter().filter(has_feedback).count(),
+        }
+    }
+
+    /// `usual_ns`, or longer where `bytes` at that distance would take more than a quarter of the control traffic's part.
+    fn distance_ns(&self, bytes: f64, usual_ns: u64) -> u64 {
+        let Some(stated) = self.stated.filter(|stated| *stated > 0.0) else {
+            return usual_ns;
+        };
+        let seconds = 8.0 * bytes / (QUARTER * STATED_RATIO * stated);
+        usual_ns.max((seconds * 1e9) as u64)
+    }
+
+    /// The distance of latency probes that take `bytes` each, answer included; `usual_ns` at least.
+    pub fn probe_ns(&self, bytes: usize, usual_ns: u64) -> u64 {
+        self.distance_ns(bytes as f64, usual_ns)
+    }
+
+    /// `usual_ns`, longer by as much as the rate requires of keepalives and clock relations together; 5 s at most.
+    fn upkeep_ns(&self, usual_ns: u64) -> u64 {
+        let clocks = KEEPALIVE_NS as f64 / CLOCK_NS as f64;
+        let both = self.distance_ns(KEEPALIVE_BYTES + clocks * CLOCK_BYTES, KEEPALIVE_NS);
+        let factor = both as f64 / KEEPALIVE_NS as f64;
+        ((usual_ns as f64 * factor) as u64).min(MAX_UPKEEP_NS)
+    }
+
+    /// The distance of keepalives: 2 s to 5 s.
+    pub fn keepalive_ns(&self) -> u64 {
+        self.upkeep_ns(KEEPALIVE_NS)
+    }
+
+    /// By how much keepalives are further apart than usual, and each end's timeout longer.
+    pub fn more_silence_ns(&self) -> u64 {
+        self.keepalive_ns() - KEEPALIVE_NS
+    }
+
+    /// The distance of clock relations: 1 s to 5 s; in the test's first second a part `of` it.
+    pub fn clock_ns(&self, of: f64) -> u64 {
+        self.upkeep_ns((CLOCK_NS as f64 * of) as u64)
+    }
+
+    /// The distance of a receiver's feedback: 500 ms to 3 s.
+    pub fn feedback_ns(&self) -> u64 {
+        if self.asked.is_none_or(|asked| asked > MAX_UNPROVED_BITS_PER_SECOND) {
+            return FEEDBACK_NS;
+        }
+        let bytes = (self.feedback_flows * FEEDBACK_BYTES) as f64;
+        self.distance_ns(bytes, FEEDBACK_NS).min(MAX_FEEDBACK_NS)
+    }
+
+    /// What the control connection may carry at most, bit/s.
+    fn messages(&self) -> Option<f64> {
+        let others = if self.feedback_flows > 0 { 2.0 } else { 1.0 };
+        self.stated.map(|stated| (1.0 - others * QUARTER) * STATED_RATIO * stated)
+    }
 }
 
 /// Credit for the messages of one session's control connection while its test runs. It grows with each interval by what
 /// the interval's measured rate allows, and every byte of the connection is charged to it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ControlBudget {
-    stated_bits_per_second: Option<f64>,
+    /// What a stated rate allows, bit/s.
+    most: Option<f64>,
     credit_bytes: f64,
 }
 
 impl ControlBudget {
     /// A budget without credit.
-    pub fn new(stated_bits_per_second: Option<f64>) -> Self {
-        ControlBudget { stated_bits_per_second, credit_bytes: 0.0 }
+    pub fn new(stated: &StatedRate) -> Self {
+        ControlBudget { most: stated.messages(), credit_bytes: 0.0 }
     }
 
     /// Bytes that messages may take in an interval of `seconds` in which `measured_bytes` of payload were counted: the
@@ -56,10 +137,7 @@ impl ControlBudget {
     pub fn allowed_bytes(&self, seconds: f64, measured_bytes: u64) -> f64 {
         let floor = FLOOR_BITS_PER_SECOND * seconds / 8.0;
         let allowed = floor.max(MEASURED_RATIO * measured_bytes as f64);
-        let stated = self.stated_bits_per_second;
-        stated.map_or(allowed, |stated| {
-            allowed.min((1.0 - PROBE_PART) * STATED_RATIO * stated * seconds / 8.0)
-        })
+        self.most.map_or(allowed, |most| allowed.min(most * seconds / 8.0))
     }
 
     /// Adds credit for an interval of `seconds`. What is saved is bounded by what one second allows, or by `bytes`.
@@ -84,11 +162,12 @@ impl ControlBudget {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_model::plan::{Connection, Family, Transport};
+    use weir_model::plan::{Connection, Family};
 
-    fn stated(rates: &[&str], nominal: Option<&str>) -> Option<f64> {
+    fn stated(direction: Direction, rates: &[&str], nominal: Option<&str>) -> StatedRate {
         let connection = |rate: &&str| Connection {
             transport: Transport::Udp,
+            direction,
             rate: (!rate.is_empty()).then(|| rate.parse().unwrap()),
             payload: Some("172".parse().unwrap()),
             ..Connection::default()
@@ -98,11 +177,16 @@ mod tests {
             nominal: nominal.map(|n| n.parse().unwrap()),
             ..Plan::default()
         };
-        stated_bits_per_second(&plan, &plan.flows(Family::Ipv4, 1500))
+        StatedRate::of(&plan, &plan.flows(Family::Ipv4, 1500))
+    }
+
+    fn of(rate: Option<f64>) -> StatedRate {
+        StatedRate { asked: rate, stated: rate, feedback_flows: 0 }
     }
 
     #[test]
     fn the_stated_rate_is_the_sum_of_the_flows_or_the_nominal_rate() {
+        let stated = |rates: &[&str], nominal| stated(Direction::Forward, rates, nominal).stated;
         assert_eq!(stated(&["50pps"], None), Some(68_800.0));
         assert_eq!(stated(&["50pps", "1M"], None), Some(1_068_800.0));
         assert_eq!(stated(&["50pps", "0"], None), None, "one flow is unlimited");
@@ -111,33 +195,91 @@ mod tests {
         assert_eq!(stated(&["1M"], Some("1G")), Some(1e6));
     }
 
+    /// Bit/s of probes and feedback, and of keepalives and clock relations.
+    fn periodic(rate: &StatedRate) -> (f64, f64) {
+        let bits_per_second = |bytes: f64, ns: u64| 8e9 * bytes / ns as f64;
+        let feedback = (rate.feedback_flows * FEEDBACK_BYTES) as f64;
+        let datagrams = bits_per_second(184.0, rate.probe_ns(184, 100_000_000))
+            + bits_per_second(feedback, rate.feedback_ns());
+        let upkeep = bits_per_second(KEEPALIVE_BYTES, rate.keepalive_ns())
+            + bits_per_second(CLOCK_BYTES, rate.clock_ns(1.0));
+        (datagrams, upkeep)
+    }
+
     #[test]
-    fn control_traffic_stays_within_one_per_cent_or_8_kbit_and_a_tenth_of_the_stated_rate() {
-        for stated in [None, Some(1e3), Some(24e3), Some(68.8e3), Some(1e6), Some(1e9)] {
+    fn all_control_traffic_stays_within_a_tenth_of_the_stated_rate() {
+        for (direction, rates, nominal) in [
+            (Direction::Forward, &["8.5k"][..], None),
+            (Direction::Forward, &["16k"], None),
+            (Direction::Forward, &["0"], Some("9k")),
+            (Direction::Reverse, &["13k"], None),
+            (Direction::Reverse, &["1M"], Some("13k")),
+            (Direction::Reverse, &["10k"; 50], None),
+            (Direction::Reverse, &["64k"], None),
+            (Direction::Forward, &["10M"], None),
+        ] {
+            let rate = stated(direction, rates, nominal);
+            let (datagrams, upkeep) = periodic(&rate);
+            let budget = ControlBudget::new(&rate);
+            // With nothing measured but what was stated, live figures take what the connection has left.
+            let stated = rate.stated.unwrap();
+            let messages = 8.0 * budget.allowed_bytes(1.0, (stated / 8.0) as u64);
+            let all = datagrams + messages.max(upkeep);
+            assert!(all <= 0.1 * stated * (1.0 + 1e-6), "{all} of {stated}: {rates:?}");
+        }
+    }
+
+    #[test]
+    fn periods_are_the_usual_ones_unless_the_rate_is_low() {
+        let periods = |r: &StatedRate| (r.keepalive_ns(), r.clock_ns(1.0), r.feedback_ns());
+        let usual = (KEEPALIVE_NS, CLOCK_NS, FEEDBACK_NS);
+        let reverse = |rate, nominal| stated(Direction::Reverse, &[rate], nominal);
+        assert_eq!(periods(&reverse("0", None)), usual);
+        assert_eq!(periods(&reverse("100k", None)), usual);
+        assert_eq!(periods(&reverse("1k", None)), (MAX_UPKEEP_NS, MAX_UPKEEP_NS, MAX_FEEDBACK_NS));
+        // A sender that a nominal rate does not slow down is stopped as soon as any other.
+        assert_eq!(reverse("2M", Some("1k")).feedback_ns(), FEEDBACK_NS);
+        assert_eq!(reverse("0", Some("1k")).feedback_ns(), FEEDBACK_NS);
+    }
+
+    #[test]
+    fn periodic_messages_are_no_longer_than_the_budget_assumes() {
+        use weir_wire::control::{ClientMessage, ClockState, ServerMessage, encode};
+        // Framing, and what encryption adds to it.
+        const MORE: usize = 12 + 28;
+        // A year of uptime.
+        let ns = 31_536_000_000_000_000;
+        let probe = encode(&ClientMessage::Probe { t1_ns: ns, reference: false }).len();
+        let reply = ServerMessage::ProbeReply { t1_ns: ns, t2_ns: ns, t3_ns: ns, reference: None };
+        assert!((probe + encode(&reply).len() + 2 * MORE) as f64 <= KEEPALIVE_BYTES);
+        let clock = ClockState {
+            offset_ns: -(ns as i64),
+            skew_ppb: -100_000,
+            reference_ns: ns,
+            error_ns: 10_000_000,
+        };
+        let clock = encode(&ClientMessage::Clock(clock)).len();
+        assert!((clock + MORE) as f64 <= CLOCK_BYTES);
+    }
+
+    #[test]
+    fn messages_stay_within_one_per_cent_or_8_kbit() {
+        for stated in [None, Some(24e3), Some(1e6), Some(1e9)] {
             for measured in [0.0, 10e3, 68.8e3, 1e6, 10e9] {
-                let budget = ControlBudget::new(stated);
+                let budget = ControlBudget::new(&of(stated));
                 let messages = 8.0 * budget.allowed_bytes(0.25, (measured / 32.0) as u64) / 0.25;
-                let distance = probe_distance_ns(stated, 184, 100_000_000);
-                let probes = 8.0 * 184.0 * 1e9 / distance as f64;
                 assert!(messages <= f64::max(measured / 100.0, 8000.0) + 1e-6);
-                if let Some(stated) = stated {
-                    let all = messages + probes;
-                    assert!(all <= 0.1 * stated * (1.0 + 1e-6), "{all} of {stated}");
-                }
             }
         }
-        let rate = |stated, measured_bytes| {
-            8.0 * ControlBudget::new(stated).allowed_bytes(1.0, measured_bytes)
-        };
-        assert_eq!((rate(None, 0), rate(None, 1_250_000)), (8000.0, 100_000.0));
-        assert_eq!(probe_distance_ns(Some(1e6), 184, 100_000_000), 100_000_000);
-        assert_eq!(probe_distance_ns(None, 184, 100_000_000), 100_000_000);
+        let budget = ControlBudget::new(&of(None));
+        let rate = |measured_bytes| 8.0 * budget.allowed_bytes(1.0, measured_bytes);
+        assert_eq!((rate(0), rate(1_250_000)), (8000.0, 100_000.0));
     }
 
     #[test]
     fn what_is_sent_is_what_was_earned() {
         for stated in [None, Some(2e3), Some(68.8e3)] {
-            let mut budget = ControlBudget::new(stated);
+            let mut budget = ControlBudget::new(&of(stated));
             let (seconds, size) = (0.25, 120.0);
             let (mut earned, mut spent) = (0.0, 0.0);
             for _ in 0..4000 {
@@ -158,7 +300,7 @@ mod tests {
 
     #[test]
     fn messages_that_cannot_be_withheld_make_small_debts() {
-        let mut budget = ControlBudget::new(None);
+        let mut budget = ControlBudget::new(&of(None));
         budget.spend(1e9);
         let mut intervals = 0;
         while !budget.allows(120.0) {

@@ -17,8 +17,8 @@ use weir_wire::control::SenderTotal;
 use weir_wire::data::TagKey;
 
 use crate::engine::{
-    ControlRole, Engine, Events, Place, ReceiveFlow, SendFlow, StreamFlow, StreamRole, TcpSamples,
-    lock,
+    ControlRole, Engine, Events, Place, Proof, ReceiveFlow, SendFlow, StreamFlow, StreamRole,
+    TcpSamples, lock,
 };
 use crate::log::PacketLog;
 
@@ -40,6 +40,8 @@ pub(crate) struct SessionFacts {
     pub(crate) seed: u64,
     pub(crate) omit_ns: u64,
     pub(crate) loss_threshold_ns: u64,
+    /// How often a receiver at the client proves that it wants to be sent to.
+    pub(crate) feedback_ns: u64,
 }
 
 impl SessionFacts {
@@ -210,7 +212,8 @@ impl Flow {
                     (true, true) => FEW_SEGMENTS,
                     (true, false) => MAX_SEGMENTS.min(gso_max_segments().into()),
                 },
-                proof: is_server.then(|| alive.clone()),
+                proof:
+                    is_server.then(|| Proof { alive: alive.clone(), period_ns: facts.feedback_ns }),
                 unreachable: None,
                 is_retrying: false,
                 events: events.clone(),

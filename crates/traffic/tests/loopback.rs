@@ -463,3 +463,38 @@ fn live_figures_of_a_slow_flow_arrive_while_it_runs() {
     assert!(both >= 16, "{shown:?}");
     assert_eq!(states, [FlowState::Started, FlowState::Finished]);
 }
+
+#[test]
+fn control_traffic_of_a_slow_flow_stays_within_a_tenth_of_its_rate() {
+    const RATE: f64 = 16e3;
+    const SECONDS: [u64; 2] = [1, 8];
+    let server = Server::start(ServerConfig::default());
+    let control_bytes = &|direction, seconds| {
+        let slow = Connection {
+            direction,
+            duration: Some(Span::from_seconds(seconds)),
+            rate: Some("16k".parse().unwrap()),
+            // Without send times there is no distribution of delays, with which the report would grow.
+            payload: Some(ByteSize(4)),
+            ..connection(Transport::Udp)
+        };
+        let plan = Plan { interval: Span(0), ..plan(vec![slow]) };
+        // A clock of its own, so that the clocks have to be related.
+        let clock = weir_net::clock::InjectedClock::new().clock();
+        let config = ClientConfig { clock, ..server.config(plan) };
+        run(config, Stop::new(), &mut |_| {}).unwrap().control_bytes.unwrap()
+    };
+    std::thread::scope(|scope| {
+        let started = [Direction::Forward, Direction::Reverse].map(|direction| {
+            let run = |seconds| scope.spawn(move || control_bytes(direction, seconds));
+            (direction, SECONDS.map(run))
+        });
+        for (direction, runs) in started {
+            // Both runs have the same setup and report.
+            let [short, long] = runs.map(|run| run.join().unwrap());
+            let running = 8.0 * long.saturating_sub(short) as f64;
+            let allowed = 0.1 * RATE * (SECONDS[1] - SECONDS[0]) as f64;
+            assert!(running > 0.0 && running <= allowed, "{direction:?}: {running} of {allowed}");
+        }
+    });
+}

@@ -135,7 +135,7 @@ record! {
         /// The noise floor of this host, as `weir calibrate` stored it.
         #[serde(skip_serializing_if = "Option::is_none")]
         calibration: Option<CalibrationRef>,
-        /// Bytes of control connection and clock probes, both directions.
+        /// Bytes of control connection, probes and feedback, both directions.
         #[serde(skip_serializing_if = "Option::is_none")]
         control_bytes: Option<u64>,
         /// Time at the start that was left out of the totals.

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use weir_flow::budget::{probe_distance_ns, stated_bits_per_second};
-use weir_model::plan::{FlowSpec, Plan};
+use weir_flow::budget::StatedRate;
+use weir_model::plan::Plan;
 use weir_model::record::{ClockRelation, Latency};
 use weir_net::clock::{Clock, set_timer_slack};
 use weir_net::poll::{Events, Interest, Poller};
@@ -60,7 +60,7 @@ impl Probes {
     /// be had.
     pub(super) fn start(
         plan: &Plan,
-        specs: &[FlowSpec],
+        stated: StatedRate,
         facts: SessionFacts,
         server: SocketAddr,
         clock: Clock,
@@ -97,8 +97,7 @@ impl Probes {
         }));
         let phase = Arc::new(AtomicU8::new(IDLE));
         let answered = Arc::new(AtomicBool::new(false));
-        let stated = stated_bits_per_second(plan, specs);
-        let loaded_ns = probe_distance_ns(stated, 2 * (LEN + HEADERS), LOADED_NS);
+        let loaded_ns = stated.probe_ns(2 * (LEN + HEADERS), LOADED_NS);
         let thread = {
             let (state, phase, answered) = (state.clone(), phase.clone(), answered.clone());
             std::thread::Builder::new()

@@ -15,7 +15,8 @@ use weir_wire::preface::DataPreface;
 
 use super::connect::bind_address;
 use crate::TrafficError;
-use crate::engine::{ControlRole, Engine, Events};
+use crate::channel::Meter;
+use crate::engine::{ControlRole, Engine, Events, Feedback};
 use crate::flows::{Flow, SessionFacts, tcp_options, udp_options};
 use crate::log::PacketLog;
 
@@ -34,6 +35,7 @@ pub(super) struct Setup<'a> {
     pub(super) events: &'a Events,
     pub(super) connect_timeout_ns: u64,
     pub(super) log: Option<PacketLog>,
+    pub(super) meter: Meter,
 }
 
 impl Setup<'_> {
@@ -103,7 +105,9 @@ impl Setup<'_> {
         let mut flows = vec![];
         for (spec, socket) in specs.iter().zip(sockets) {
             let sends = spec.connection.direction == Direction::Forward;
-            let role = ControlRole::Client { key, session: self.facts.session, feedback: !sends };
+            let feedback = (!sends)
+                .then(|| Feedback { period_ns: self.facts.feedback_ns, meter: self.meter.clone() });
+            let role = ControlRole::Client { key, session: self.facts.session, feedback };
             flows.push(Flow::udp(
                 self.engine,
                 &self.facts,

@@ -23,8 +23,8 @@ use weir_net::clock::Clock;
 use weir_wire::control::SenderTotal;
 
 pub(crate) use priority::{asked, check as check_scheduling};
-pub(crate) use receive::{ControlRole, ReceiveFlow};
-pub(crate) use send::{NO_WAY, SendFlow};
+pub(crate) use receive::{ControlRole, Feedback, ReceiveFlow};
+pub(crate) use send::{NO_WAY, Proof, SendFlow};
 pub(crate) use stream::{StreamFlow, StreamRole, TcpSamples};
 use worker::Worker;
 

@@ -7,6 +7,7 @@ use std::sync::mpsc::TryRecvError;
 use std::sync::{Arc, Mutex};
 
 use weir_flow::Receiving;
+use weir_flow::budget::FEEDBACK_BYTES;
 use weir_model::plan::Direction;
 use weir_net::clock::{Clock, set_timer_slack};
 use weir_net::poll::{Events as PollEvents, Interest};
@@ -17,12 +18,11 @@ use weir_wire::datagram::{ControlDatagram, DatagramKey, Kind, looks_like_control
 use super::gathering::{GATHER, Gathering, Round};
 use super::worker::{INBOX, Inbox, LOST};
 use super::{Events, FlowEvent, Notes, clock_step, lock};
+use crate::channel::Meter;
 use crate::log::PacketLog;
 
 /// Housekeeping: intervals, overdue packets, feedback.
 const TICK_NS: u64 = 50_000_000;
-/// A receiver tells its sender this often that it still wants to be sent to.
-const FEEDBACK_NS: u64 = 500_000_000;
 /// The realtime clock is related to the monotonic one anew this often.
 const REFIT_NS: u64 = 1_000_000_000;
 /// A realtime clock that is further than this from where it should be is looked at before a batch's stamps are used.
@@ -42,7 +42,13 @@ pub(crate) enum ControlRole {
     /// The server's side of a flow: it answers hellos again and notes signs of life.
     Server { key: DatagramKey, session: u64, alive: Arc<AtomicU64> },
     /// The client's side; `feedback`: it must show that it wants to be sent to.
-    Client { key: DatagramKey, session: u64, feedback: bool },
+    Client { key: DatagramKey, session: u64, feedback: Option<Feedback> },
+}
+
+/// How a receiver tells its sender that it still wants to be sent to.
+pub(crate) struct Feedback {
+    pub(crate) period_ns: u64,
+    pub(crate) meter: Meter,
 }
 
 /// A flow that receives datagrams, or one that sends and hears only its peer's signs of life.
@@ -335,10 +341,10 @@ fn control(flow: &ReceiveFlow, last: &mut u64, bytes: &[u8], now: u64) -> bool {
 /// Intervals, overdue packets and feedback of one flow. `read_until`: everything that arrived before has been read.
 fn tick(slot: &mut Slot, now: u64, read_until: Option<u64>) {
     let flow = &mut slot.flow;
-    if let ControlRole::Client { key, session, feedback: true } = &flow.role
+    if let ControlRole::Client { key, session, feedback: Some(feedback) } = &flow.role
         && now >= slot.next_feedback
     {
-        slot.next_feedback = now + FEEDBACK_NS;
+        slot.next_feedback = now + feedback.period_ns;
         slot.feedback_count += 1;
         let d = ControlDatagram {
             kind: Kind::Feedback,
@@ -349,7 +355,9 @@ fn tick(slot: &mut Slot, now: u64, read_until: Option<u64>) {
             t2_ns: 0,
             t3_ns: 0,
         };
-        let _ = flow.socket.send(&d.encode(key));
+        if flow.socket.send(&d.encode(key)).is_ok() {
+            feedback.meter.add(FEEDBACK_BYTES);
+        }
     }
     let Some(state) = &flow.state else { return };
     let mut state = lock(state);
@@ -419,7 +427,7 @@ mod tests {
                 role: ControlRole::Client {
                     key: DatagramKey::for_session(&[7; 16]),
                     session: 1,
-                    feedback: false,
+                    feedback: None,
                 },
                 events,
                 log: None,

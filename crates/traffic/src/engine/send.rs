@@ -34,8 +34,8 @@ const UNREACHABLE_NS: u64 = 3_000_000_000;
 pub(crate) const NO_WAY: &str = "no way to the receiver";
 /// At the end of its time it has failed after this long: a route that flaps is none.
 const BRIEF_NS: u64 = 500_000_000;
-/// A server stops sending after this long without a sign of life from the receiver.
-pub(crate) const PROOF_NS: u64 = 2_000_000_000;
+/// A server stops sending when the receiver's feedback has been missing for this many of its periods.
+const MISSING_FEEDBACK: u64 = 4;
 
 /// A flow that sends datagrams.
 pub(crate) struct SendFlow {
@@ -46,13 +46,29 @@ pub(crate) struct SendFlow {
     pub(crate) seed: u64,
     /// Most datagrams of one super-packet; 1: each leaves on its own. Lowered when the system refuses.
     pub(crate) most_segments: usize,
-    /// Time of the receiver's last sign of life: a server sends to nobody who has not proved that he wants it.
-    pub(crate) proof: Option<Arc<AtomicU64>>,
+    /// A server sends only to a receiver that keeps proving that it wants to be sent to.
+    pub(crate) proof: Option<Proof>,
     /// Since when the system has known no way to the receiver, and why at first.
     pub(crate) unreachable: Option<(u64, std::io::Error)>,
     /// Its next time is that of a retry, for which a long spin is not worth it.
     pub(crate) is_retrying: bool,
     pub(crate) events: Events,
+}
+
+/// What a receiver's feedback proves.
+pub(crate) struct Proof {
+    /// When feedback arrived last.
+    pub(crate) alive: Arc<AtomicU64>,
+    /// The distance of feedback.
+    pub(crate) period_ns: u64,
+}
+
+impl Proof {
+    /// For how long feedback has been missing, ns, once that is too long.
+    fn missing(&self, now: u64) -> Option<u64> {
+        let missing = now.saturating_sub(self.alive.load(Ordering::Relaxed));
+        (missing > MISSING_FEEDBACK * self.period_ns).then_some(missing)
+    }
 }
 
 impl Drop for SendFlow {
@@ -196,15 +212,13 @@ fn serve(
     clock: &Clock,
 ) -> Option<u64> {
     let mut state = lock(&flow.state);
-    if let Some(proof) = &flow.proof
+    if let Some(missing) = flow.proof.as_ref().and_then(|proof| proof.missing(now))
         && state.is_started()
-        && now.saturating_sub(proof.load(Ordering::Relaxed)) > PROOF_NS
     {
         state.stop();
-        let _ = flow.events.send(FlowEvent::Failed(
-            flow.id,
-            "the receiver gave no sign of life for 2 s: sending was stopped".into(),
-        ));
+        let seconds = missing as f64 / 1e9;
+        let text = format!("no feedback from the receiver for {seconds:.0} s: sending was stopped");
+        let _ = flow.events.send(FlowEvent::Failed(flow.id, text));
     }
     let count = match state.next(now) {
         Next::At(at) => return Some(at),

@@ -108,7 +108,7 @@ impl Bench {
             role: ControlRole::Client {
                 key: DatagramKey::from_bytes(&[0; 16]),
                 session: 1,
-                feedback: false,
+                feedback: None,
             },
             events: self.events.clone(),
             log: None,

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use weir_flow::IntervalClock;
-use weir_flow::budget::{ControlBudget, stated_bits_per_second};
+use weir_flow::budget::{ControlBudget, StatedRate};
 use weir_model::plan::{DataPorts, Direction, Family, FlowSpec, Transport};
 use weir_model::record::CpuEnd;
 use weir_model::report::EndReport;
@@ -278,6 +278,7 @@ impl Task<'_> {
             seed: open.plan.seed.0,
             omit_ns: open.plan.omit.0,
             loss_threshold_ns: open.loss_threshold_ns,
+            feedback_ns: StatedRate::of(&open.plan, &specs).feedback_ns(),
         };
         let (events, mut flow_events) = mpsc::unbounded_channel();
         let now = shared.engine.clock().monotonic_ns();
@@ -432,7 +433,9 @@ impl Task<'_> {
         let lease = Instant::now() + Duration::from_secs(shared.config.limits.session_seconds);
         let mut report = None;
         let mut live = Live::none();
-        let silence = Duration::from_secs(shared.config.limits.silence_seconds);
+        let stated = StatedRate::of(&open.plan, specs);
+        let silence = Duration::from_secs(shared.config.limits.silence_seconds)
+            + Duration::from_nanos(stated.more_silence_ns());
         let mut heard = Instant::now();
         let mut references = None;
         let mut start_at = None;
@@ -485,8 +488,7 @@ impl Task<'_> {
                             let until = Duration::from_nanos(at_ns.saturating_sub(now));
                             start_at = Some(Instant::now() + until);
                             if open.live && open.plan.interval.0 > 0 {
-                                let stated = stated_bits_per_second(&open.plan, specs);
-                                live.start(intervals, ControlBudget::new(stated), self.meter.bytes(), now);
+                                live.start(intervals, ControlBudget::new(&stated), self.meter.bytes(), now);
                             }
                             if !self.send(&ServerMessage::Started).await {
                                 return ("the client does not read".into(), report);

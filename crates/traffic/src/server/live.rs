@@ -57,7 +57,7 @@ pub(super) struct Live {
 impl Live {
     /// Nothing is to be told.
     pub(super) fn none() -> Live {
-        let budget = ControlBudget::new(None);
+        let budget = ControlBudget::default();
         Live { intervals: None, next: 0, owed: VecDeque::new(), budget, charged: 0, at: None }
     }
 
@@ -175,6 +175,9 @@ impl Live {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_flow::budget::StatedRate;
+    use weir_model::plan::Plan;
+    use weir_model::units::BitRate;
 
     const SECOND: u64 = 1_000_000_000;
     const GRACE: u64 = GRACE_NS;
@@ -186,7 +189,10 @@ mod tests {
     fn live_of(stated_bits_per_second: Option<f64>, interval_ns: u64) -> Live {
         let mut live = Live::none();
         let intervals = IntervalClock { start_ns: 0, interval_ns, omit_ns: 0 };
-        live.start(intervals, ControlBudget::new(stated_bits_per_second), 0, 0);
+        let nominal = stated_bits_per_second.map(|rate| BitRate(rate as u64));
+        let plan = Plan { nominal, ..Plan::default() };
+        let budget = ControlBudget::new(&StatedRate::of(&plan, &[]));
+        live.start(intervals, budget, 0, 0);
         live
     }
 

@@ -4398,7 +4398,7 @@ export interface components {
             command: string[];
             /**
              * Format: uint64
-             * @description Bytes of control connection and clock probes, both directions.
+             * @description Bytes of control connection, probes and feedback, both directions.
              */
             control_bytes?: number | null;
             /** @description CPU use of both ends during the run. */

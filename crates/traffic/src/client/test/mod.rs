@@ -12,6 +12,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use weir_flow::assemble::{Parts, assemble};
+use weir_flow::budget::StatedRate;
 use weir_flow::{Heard, IntervalClock, MAX_DRAIN_NS, SenderClock};
 use weir_model::plan::{Direction, Family, FlowSpec, Transport};
 use weir_model::progress::{FlowProgress, FlowState, PeerStatus};
@@ -36,19 +37,17 @@ use crate::reference::{self, Choice};
 use crate::stop::{Stop, StopReason};
 use crate::{START_NS, TrafficError, clock_identity, host};
 
-/// A sign of life goes to the server this often; it answers.
-const ALIVE: Duration = Duration::from_secs(2);
-/// A server that has sent nothing for this long is unreachable: it answers each sign of life.
+/// A server that has sent nothing for this long is unreachable: it answers each keepalive. Longer where keepalives are
+/// further apart.
 const UNREACHABLE: Duration = Duration::from_secs(5);
 /// Changes of flows' states are told together, at most this often.
 const TELL_STATES: Duration = Duration::from_millis(250);
 /// Most bytes of a server's report.
 const REPORT_BYTES: u64 = 1 << 30;
 
-/// The clocks are related anew after this time, then after twice as long each time, at last after that: probes over a
-/// short time say little of the skew, so that the first relations don't hold for long.
-const CLOCK_FIRST: Duration = Duration::from_millis(100);
-const CLOCK_LAST: Duration = Duration::from_secs(1);
+/// The first clock relation holds for this part of the usual period, each further one for twice as long: probes over a
+/// short time say little of the skew.
+const CLOCK_FIRST: f64 = 0.1;
 /// Once everything should have ended, this long is waited for the other side beside its own waiting.
 const GRACE: Duration = Duration::from_secs(12);
 /// Loss threshold when none is asked for (RFC 7680 leaves it to us): at least this.
@@ -72,6 +71,7 @@ struct Test<'a> {
     path_mtu_bytes: u32,
     flows: Vec<Arc<Flow>>,
     facts: SessionFacts,
+    stated: StatedRate,
     shared_clock: bool,
     udp_port: u16,
     probes: Option<Probes>,
@@ -151,11 +151,13 @@ pub(super) async fn run(
         reason = stop.asked(1) => return Err(stopped(reason).into()),
     };
     let patience_ns = probe_patience_ns(asked_at.elapsed());
-    let facts =
-        facts(&config, &opened, loss_threshold_ns).ok_or_else(|| TrafficError::Protocol {
+    let stated = StatedRate::of(&config.plan, &specs);
+    let facts = facts(&config, &opened, loss_threshold_ns, &stated).ok_or_else(|| {
+        TrafficError::Protocol {
             address: connected.remote,
             reason: "a session without usable keys".into(),
-        })?;
+        }
+    })?;
 
     let _ = weir_net::thread::raise_descriptor_limit(65_536);
     let count = config
@@ -190,10 +192,11 @@ pub(super) async fn run(
                 events: &events,
                 connect_timeout_ns: timeout,
                 log,
+                meter: meter.clone(),
             };
             // Streams need no datagrams: where these are blocked, the test does not wait for long.
             let probe = |patience| {
-                Probes::start(&plan, &specs, facts, server, clock.clone(), meter.clone(), patience)
+                Probes::start(&plan, stated, facts, server, clock.clone(), meter.clone(), patience)
             };
             let (flows, probes) = if has_udp {
                 let flows = setup.flows(&specs);
@@ -231,6 +234,7 @@ pub(super) async fn run(
         path_mtu_bytes: mtu,
         flows,
         facts,
+        stated,
         shared_clock,
         udp_port: opened.udp_port,
         probes,
@@ -320,7 +324,12 @@ fn probe_patience_ns(round_trip: Duration) -> u64 {
 }
 
 /// The session's secrets as the server gave them.
-fn facts(config: &ClientConfig, opened: &Opened, loss_threshold_ns: u64) -> Option<SessionFacts> {
+fn facts(
+    config: &ClientConfig,
+    opened: &Opened,
+    loss_threshold_ns: u64,
+    stated: &StatedRate,
+) -> Option<SessionFacts> {
     let secret = |text: &str| crate::key::from_hex(text)?.try_into().ok();
     Some(SessionFacts {
         session: opened.session,
@@ -329,6 +338,7 @@ fn facts(config: &ClientConfig, opened: &Opened, loss_threshold_ns: u64) -> Opti
         seed: config.plan.seed.0,
         omit_ns: config.plan.omit.0,
         loss_threshold_ns,
+        feedback_ns: stated.feedback_ns(),
     })
 }
 

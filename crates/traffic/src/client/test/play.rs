@@ -35,7 +35,13 @@ impl Test<'_> {
             reason: error.to_string(),
             error: Some(error),
         };
-        if let Err(e) = self.relate_clocks(CLOCK_FIRST).await {
+        let alive = Duration::from_nanos(self.stated.keepalive_ns());
+        let more_silence = Duration::from_nanos(self.stated.more_silence_ns());
+        let unreachable = UNREACHABLE + more_silence;
+        let silence = self.config.silence + more_silence;
+        let clock_last = Duration::from_nanos(self.stated.clock_ns(1.0));
+        let mut clock_period = Duration::from_nanos(self.stated.clock_ns(CLOCK_FIRST));
+        if let Err(e) = self.relate_clocks(clock_period).await {
             return (fail(e), intervals);
         }
         let at_ns =
@@ -54,11 +60,10 @@ impl Test<'_> {
         self.started.extend(autostarted);
         self.tell_states(observe);
         let mut states_at = Instant::now() + TELL_STATES;
-        let mut next_alive = Instant::now() + ALIVE;
+        let mut next_alive = Instant::now() + alive;
         let mut heard = Instant::now();
         let mut heard_ns = start_ns;
         let mut is_unreachable = false;
-        let mut clock_period = CLOCK_FIRST;
         let mut next_clock = Instant::now() + clock_period;
         let mut interrupted: Option<StopReason> = None;
         let mut give_up: Option<Instant> = None;
@@ -163,14 +168,14 @@ impl Test<'_> {
                     self.show(&intervals, now, observe);
                 }
                 () = tokio::time::sleep_until(next_clock) => {
-                    clock_period = (clock_period * 2).min(CLOCK_LAST);
+                    clock_period = (clock_period * 2).min(clock_last);
                     next_clock += clock_period;
                     if !self.shared_clock && let Err(e) = self.relate_clocks(clock_period).await {
                         return (fail(e), intervals);
                     }
                 }
                 () = tokio::time::sleep_until(next_alive) => {
-                    next_alive = Instant::now() + ALIVE;
+                    next_alive = Instant::now() + alive;
                     if let Err(e) = self.probe_control().await {
                         return (fail(e), intervals);
                     }
@@ -179,16 +184,16 @@ impl Test<'_> {
                     self.tell_states(observe);
                     states_at = Instant::now() + TELL_STATES;
                 }
-                () = tokio::time::sleep_until(heard + UNREACHABLE), if !is_unreachable => {
+                () = tokio::time::sleep_until(heard + unreachable), if !is_unreachable => {
                     is_unreachable = true;
                     let since = heard_ns.saturating_sub(start_ns) as f64 / 1e9;
                     observe(Event::Peer(PeerStatus { unreachable_since_seconds: Some(since) }));
                 }
-                () = tokio::time::sleep_until(heard + self.config.silence) => {
+                () = tokio::time::sleep_until(heard + silence) => {
                     for flow in &self.flows {
                         flow.stop(&self.engine);
                     }
-                    return (fail(self.silent("the test", self.config.silence)), intervals);
+                    return (fail(self.silent("the test", silence)), intervals);
                 }
                 () = give_up_due => {
                     self.note_unfinished();
