@@ -7,18 +7,23 @@ use crate::sequence::SequenceTracker;
 const MIN_KEPT: usize = 32;
 /// Maximum number of delays stored: 8 MiB.
 const MAX_KEPT: usize = 1 << 19;
+/// Maximum number of places for each delay that is stored: few packets with distant numbers take little memory, and the
+/// first ones of a flow that is reordered widely still find room.
+const PLACES_PER_DELAY: usize = 1024;
 const NONE: u64 = u64::MAX;
 
 /// Inter-packet delay variation: the delay of packet n minus that of packet n − 1, in order of sending.
 ///
 /// A pair counts when both were received, in whatever order. A delay is stored for as long as a neighbour of its packet
-/// may still arrive; pairs that this misses, because the window is at its maximum of 524 288 packets, are counted as
-/// omitted. The distribution is that of the absolute value, as sender and receiver drift makes signs meaningless over
+/// may still arrive; pairs that this misses, because the window is at its maximum of 1024 times the stored delays or of
+/// 524 288 packets, are counted as omitted. The distribution is that of the absolute value, as sender and receiver drift makes signs meaningless over
 /// time. A copy must not be fed. Independent of the clocks' offset.
 #[derive(Debug, Clone)]
 pub struct Ipdv {
     /// Ring of (number, delay); its length is a power of two.
     recent: Vec<(u64, i64)>,
+    /// Delays in it.
+    stored: usize,
     /// Delays of numbers below this may have been dropped.
     floor: u64,
     absolute: Histogram,
@@ -37,6 +42,7 @@ impl Ipdv {
     pub fn new() -> Self {
         Self {
             recent: vec![(NONE, 0); MIN_KEPT],
+            stored: 0,
             floor: 0,
             absolute: Histogram::new(),
             sum: 0,
@@ -81,12 +87,14 @@ impl Ipdv {
         loop {
             let other = self.recent[index].0;
             if other == NONE {
+                self.stored += 1;
                 break;
             }
             let lower = other.min(seq);
             let is_wanted = tracker.is_awaited(lower.saturating_sub(1))
                 || tracker.is_awaited(lower.saturating_add(1));
-            if !is_wanted || self.recent.len() >= MAX_KEPT {
+            let max = MAX_KEPT.min(PLACES_PER_DELAY * self.stored);
+            if !is_wanted || self.recent.len() >= max {
                 self.floor = self.floor.max(lower + 1);
                 if lower == seq {
                     return;
@@ -234,13 +242,13 @@ mod tests {
     }
 
     #[test]
-    fn a_far_jump_takes_no_more_than_the_largest_window() {
+    fn a_far_jump_takes_memory_by_the_packets_that_came() {
         let mut tracker = SequenceTracker::new(SequenceConfig::default());
         let mut ipdv = Ipdv::new();
-        for seq in [0, 1 << 31, 1, 1 << 30, u64::from(u32::MAX), 2] {
+        for seq in [0, 1 << 20, 1, 1 << 31, 1 << 30, u64::from(u32::MAX)] {
             tracker.on_packet(seq, 0);
             ipdv.record(seq, 0, &tracker);
         }
-        assert!(ipdv.recent.len() <= MAX_KEPT);
+        assert!(ipdv.recent.len() <= 6 * PLACES_PER_DELAY, "{}", ipdv.recent.len());
     }
 }
