@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use weir_model::plan::{Family, FlowSpec, Transport};
 use weir_model::record::{CpuEnd, CpuFacts, Host, Interface, QdiscUse};
 use weir_net::clock::{Clock, ProcessCpu, process_cpu};
-use weir_net::counters::{CpuUsage, cpu_times, protocol_counters, softnet};
+use weir_net::counters::{CpuTimes, CpuUsage, cpu_times, protocol_counters, softnet};
 use weir_net::interface::{self as net_interface, Qdisc};
 use weir_net::udp::{UdpOptions, UdpSocket};
 
@@ -260,6 +260,25 @@ impl CpuReading {
         .map(|(now, then)| now.saturating_sub(then) as f64 / wall)
     }
 
+    /// Leaves the time between two readings out of what is measured since this one.
+    fn skip(&mut self, from: &CpuReading, to: &CpuReading) {
+        let more = |own: &mut u64, from: u64, to: u64| *own += to.saturating_sub(from);
+        more(&mut self.at_ns, from.at_ns, to.at_ns);
+        more(&mut self.process.user_ns, from.process.user_ns, to.process.user_ns);
+        more(&mut self.process.system_ns, from.process.system_ns, to.process.system_ns);
+        let (Some(own), Some(from), Some(to)) = (&mut self.host, &from.host, &to.host) else {
+            self.host = None;
+            return;
+        };
+        own.total = without(&own.total, &from.total, &to.total);
+        own.cores.retain_mut(|(id, core)| {
+            let of = |usage: &CpuUsage| usage.cores.iter().find(|c| c.0 == *id).map(|c| c.1);
+            let Some((from, to)) = of(from).zip(of(to)) else { return false };
+            *core = without(core, &from, &to);
+            true
+        });
+    }
+
     fn since(&self, before: &CpuReading) -> Option<CpuEnd> {
         let (then, now) = (before.host.as_ref()?, self.host.as_ref()?);
         let total = now.total.total_ns().saturating_sub(then.total.total_ns()).max(1) as f64;
@@ -290,11 +309,26 @@ impl CpuReading {
     }
 }
 
+/// `begin`, later by what passed between two readings.
+fn without(begin: &CpuTimes, from: &CpuTimes, to: &CpuTimes) -> CpuTimes {
+    let later = |f: fn(&CpuTimes) -> u64| f(begin) + f(to).saturating_sub(f(from));
+    CpuTimes {
+        user_ns: later(|c| c.user_ns),
+        nice_ns: later(|c| c.nice_ns),
+        system_ns: later(|c| c.system_ns),
+        idle_ns: later(|c| c.idle_ns),
+        iowait_ns: later(|c| c.iowait_ns),
+        irq_ns: later(|c| c.irq_ns),
+        softirq_ns: later(|c| c.softirq_ns),
+        steal_ns: later(|c| c.steal_ns),
+    }
+}
+
 /// Shorter waiting has no meaningful processor time.
 const LEAST_WAITING_SECONDS: f64 = 0.1;
 
-/// Measures processor time while a test sends, and apart from it while it waits for stragglers: an idle wait as long as
-/// the loss threshold would hide that a processor was the limit.
+/// Measures processor time while a test sends, and apart from it while it waits for stragglers: an idle wait, for them or
+/// for a flow to be started by command, would hide that a processor was the limit.
 #[derive(Debug)]
 pub(crate) struct CpuMeter {
     clock: Clock,
@@ -308,22 +342,30 @@ impl CpuMeter {
         CpuMeter { clock: clock.clone(), begin: CpuReading::now(clock), sent: None }
     }
 
-    /// Sending starts now.
+    /// Time zero of the test.
     pub(crate) fn start(&mut self) {
-        if self.sent.is_none() {
-            self.begin = CpuReading::now(&self.clock);
+        self.begin = CpuReading::now(&self.clock);
+        if self.sent.is_some() {
+            self.sent = Some(self.begin.clone());
         }
     }
 
-    /// The last sender has ended. Only the first call counts.
-    pub(crate) fn senders_ended(&mut self) {
-        self.sent.get_or_insert_with(|| CpuReading::now(&self.clock));
+    /// Says whether any flow is sending now. Time in which none is does not count.
+    pub(crate) fn set_sending(&mut self, is_sending: bool) {
+        match (is_sending, self.sent.take()) {
+            (false, None) => self.sent = Some(CpuReading::now(&self.clock)),
+            (true, Some(since)) => self.begin.skip(&since, &CpuReading::now(&self.clock)),
+            (_, unchanged) => self.sent = unchanged,
+        }
     }
 
-    /// What was measured; without an end of sending, until now.
+    /// What was measured while flows were sending; absent where none did.
     pub(crate) fn report(&self) -> Option<CpuEnd> {
         let now = CpuReading::now(&self.clock);
         let Some(sent) = &self.sent else { return now.since(&self.begin) };
+        if sent.at_ns <= self.begin.at_ns {
+            return None;
+        }
         let waiting = now.seconds_since(sent);
         let process = now.process_since(sent).iter().sum();
         Some(CpuEnd {
@@ -337,6 +379,51 @@ impl CpuMeter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn processor_time_is_measured_only_while_a_flow_sends() {
+        let injected = weir_net::clock::InjectedClock::new();
+        let mut ns = 0;
+        let mut pass = |seconds: i64| {
+            ns += seconds * 1_000_000_000;
+            injected.set_monotonic_offset_ns(ns);
+        };
+        let mut meter = CpuMeter::new(&injected.clock());
+        meter.set_sending(false);
+        pass(100);
+        meter.start();
+        assert!(meter.report().is_none(), "no flow has sent");
+        for _ in 0..2 {
+            pass(1000);
+            meter.set_sending(true);
+            meter.set_sending(true);
+            pass(10);
+            meter.set_sending(false);
+        }
+        pass(1000);
+        meter.set_sending(false);
+        let measured = meter.report().unwrap();
+        // The real time of this test comes on top.
+        assert!((20.0..100.0).contains(&measured.seconds), "{measured:?}");
+        assert!(measured.waiting_seconds.is_some_and(|s| (1000.0..1100.0).contains(&s)));
+    }
+
+    #[test]
+    fn skipped_time_counts_for_nothing() {
+        let times = |busy, idle| CpuTimes { user_ns: busy, idle_ns: idle, ..CpuTimes::default() };
+        let reading = |at_ns, busy, idle| CpuReading {
+            host: Some(CpuUsage { total: times(busy, idle), cores: vec![(0, times(busy, idle))] }),
+            process: ProcessCpu { user_ns: busy, system_ns: 0 },
+            at_ns,
+        };
+        // Busy for 2 s of 4, then idle for 100 s, then busy for 2 s of 4 again.
+        const S: u64 = 1_000_000_000;
+        let mut begin = reading(0, 0, 0);
+        begin.skip(&reading(4 * S, 2 * S, 2 * S), &reading(104 * S, 2 * S, 102 * S));
+        let found = reading(108 * S, 4 * S, 104 * S).since(&begin).unwrap();
+        assert_eq!((found.seconds, found.user_ratio), (8.0, 0.5));
+        assert_eq!((found.process_user_ratio, found.busiest_core_ratio), (0.5, Some(0.5)));
+    }
 
     #[test]
     fn a_disciplines_use_is_what_changed() {

@@ -434,6 +434,32 @@ fn samples_of_a_stream_end_with_its_sending() {
 }
 
 #[test]
+fn waiting_for_a_flow_that_is_never_started_is_not_in_the_processor_time() {
+    let server = Server::start(ServerConfig::default());
+    let paced = |autostart| Connection {
+        autostart,
+        duration: Some(Span(300_000_000)),
+        rate: Some("1M".parse().unwrap()),
+        ..connection(Transport::Udp)
+    };
+    let plan = plan(vec![paced(true), paced(false)]);
+    let stop = Stop::new();
+    let failure = run(server.config(plan), stop.clone(), &mut |event| {
+        if let Event::Interval(interval) = event
+            && interval.end_seconds >= 2.0
+        {
+            stop.request(StopReason::Interrupted);
+        }
+    });
+    let record = failure.unwrap_err().partial.unwrap();
+    let cpu = record.cpu.unwrap();
+    for end in [&cpu.local, &cpu.remote] {
+        let cpu = end.as_ref().unwrap();
+        assert!(cpu.waiting_seconds.is_some_and(|waiting| cpu.seconds < waiting), "{cpu:?}");
+    }
+}
+
+#[test]
 fn live_figures_of_a_slow_flow_arrive_while_it_runs() {
     let server = Server::start(ServerConfig::default());
     let voice = Connection {

@@ -288,7 +288,7 @@ pub enum ClientMessage {
         /// its own.
         at_ns: u64,
     },
-    /// One flow begins now.
+    /// One flow begins now, whichever end sends.
     StartFlow {
         /// Which.
         flow: u32,

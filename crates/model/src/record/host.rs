@@ -156,7 +156,7 @@ record! {
 }
 
 record! {
-    /// CPU use of one host while the test sent, from its start to the end of the last sender as far as this host knew it,
+    /// CPU use of one host while at least one flow that was started had not ended sending, as far as this host knew it,
     /// as fractions of all its processors, and of Weir's process alone.
     CpuEnd {
         /// Time over which it was measured.

@@ -428,7 +428,9 @@ impl Task<'_> {
         let clock = shared.engine.clock().clone();
         let before = Arc::new(host::before(session.peer.ip(), None));
         let mut cpu = CpuMeter::new(&clock);
-        let mut sending: BTreeSet<u32> = session.specs.keys().copied().collect();
+        // Flows that have not ended sending: those that were started, and those that wait for a command.
+        let (mut sending, mut waiting): (BTreeSet<u32>, BTreeSet<u32>) =
+            session.specs.keys().partition(|id| session.specs[id].connection.autostart);
         let notes_before = shared.engine.notes().len();
         let lease = Instant::now() + Duration::from_secs(shared.config.limits.session_seconds);
         let mut report = None;
@@ -440,9 +442,7 @@ impl Task<'_> {
         let mut references = None;
         let mut start_at = None;
         loop {
-            if sending.is_empty() {
-                cpu.senders_ended();
-            }
+            cpu.set_sending(!sending.is_empty());
             let live_at = live.at;
             let live_due = async {
                 match live_at {
@@ -495,6 +495,7 @@ impl Task<'_> {
                             }
                         }
                         Ok(ClientMessage::StartFlow { flow }) => {
+                            sending.extend(waiting.take(&flow));
                             if let (Some(f), Some(intervals)) = (session.flow(flow), session.intervals()) {
                                 f.start(&shared.engine, now, intervals);
                             }
@@ -506,6 +507,7 @@ impl Task<'_> {
                         }
                         Ok(ClientMessage::SenderDone(total)) => {
                             sending.remove(&total.flow);
+                            waiting.remove(&total.flow);
                             if let Some(f) = session.flow(total.flow) {
                                 f.sender_done(&shared.engine, &total, session.facts.loss_threshold_ns);
                             }
@@ -538,6 +540,7 @@ impl Task<'_> {
                 Some(event) = flow_events.recv() => {
                     if let FlowEvent::SenderDone(SenderTotal { flow, .. }) | FlowEvent::Failed(flow, _) = &event {
                         sending.remove(flow);
+                        waiting.remove(flow);
                     }
                     let message = match event {
                         FlowEvent::SenderDone(total) => ServerMessage::SenderDone(total),

@@ -1476,7 +1476,7 @@ export interface components {
          */
         Content2: string;
         /**
-         * @description CPU use of one host while the test sent, from its start to the end of the last sender as far as this host knew it,
+         * @description CPU use of one host while at least one flow that was started had not ended sending, as far as this host knew it,
          *     as fractions of all its processors, and of Weir's process alone.
          */
         CpuEnd: {

@@ -86,9 +86,8 @@ impl Test<'_> {
                 give_up = Some(Instant::now() + wait + GRACE);
             }
             let over = self.senders_over();
-            if over {
-                self.cpu.senders_ended();
-            }
+            let all_started = self.started.len() == self.specs.len();
+            self.cpu.set_sending(!over && (all_started || self.is_sending()));
             let cpu_starts = async {
                 match start_at {
                     Some(at) => tokio::time::sleep_until(at).await,
@@ -263,6 +262,11 @@ impl Test<'_> {
             .all(|s| self.failed.contains_key(&s.id) || self.sender_done.contains_key(&s.id))
     }
 
+    /// Whether a flow that was started has not ended sending.
+    fn is_sending(&self) -> bool {
+        self.started.iter().any(|id| !self.sends_no_more(*id))
+    }
+
     pub(super) fn flow(&self, id: u32) -> Option<&Arc<Flow>> {
         // Flows are sorted by id, which count from 1.
         self.flows.get(id.checked_sub(1)? as usize)
@@ -435,17 +439,14 @@ impl Test<'_> {
                     Ok(())
                 }
                 "stop" if self.sends_no_more(spec.id) => Ok(()),
-                "start" if flow.sends() => {
-                    self.started.insert(spec.id);
-                    flow.start(&self.engine, now, intervals);
-                    Ok(())
-                }
                 "stop" if flow.sends() => {
                     self.stopping.insert(spec.id);
                     flow.stop(&self.engine);
                     Ok(())
                 }
                 "start" if self.started.insert(spec.id) => {
+                    // The server is told of a flow from here too: it measures its processors while flows send.
+                    flow.start(&self.engine, now, intervals);
                     self.send(&ClientMessage::StartFlow { flow: spec.id }).await
                 }
                 "start" => Ok(()),
