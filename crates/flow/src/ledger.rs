@@ -344,5 +344,10 @@ mod tests {
             [row(DAMAGED, 6, remote), row("card rx", 3, local), row("softnet", 5, None)]
         );
         assert_eq!(ledger(&r).unwrap().rows[0].kind, "exact");
+        // So is the warning, also where an end did not report and there is no ledger.
+        let warned = |r: &Record| crate::warnings::checksum_errors(r).len();
+        assert_eq!(warned(&r), 1);
+        r.loss_ledger = ledger(&r);
+        assert_eq!(warned(&r), 1);
     }
 }
