@@ -707,9 +707,8 @@ fn a_direction_that_panics_ends_the_emulator() {
     assert!(!emulator.remote().has_ended());
     cable_a.put(1, &native(0));
     until("the end is seen", || emulator.remote().has_ended());
-    let asked = Instant::now();
+    // Had it waited for an answer that never comes, this would be a timeout.
     assert!(matches!(emulator.report(), Err(weir_emulator::EmulatorError::Ended)));
-    assert!(asked.elapsed() < Duration::from_secs(3), "an answer that never comes was waited for");
     let ending = emulator.finish("test");
     let error = ending.error.unwrap();
     assert!(matches!(error, weir_emulator::EmulatorError::Panicked("a-to-b")), "{error}");

@@ -11,12 +11,21 @@ use weir_wire::checksum::Sum;
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, UdpSocket};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const MODES: [Mode; 3] = [Mode::Packet, Mode::XdpNative, Mode::XdpGeneric];
 /// Tells this test's frames from others.
 const SOURCE: [u8; 6] = [2, b'W', b'e', b'i', b'r', 1];
 const V4: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 18, 0, 1), Ipv4Addr::new(198, 18, 0, 2)];
+
+/// Waits for a condition; the bound only ends a broken run.
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
 
 /// The tags or nothing, EtherType, payload; to a station that is nobody here.
 fn ethernet(tags: &[&[u8]], kind: u16, payload: &[u8]) -> Vec<u8> {
@@ -374,15 +383,10 @@ fn links_are_promiscuous_while_they_are_open() {
         drop(link);
         // The kernel takes a program off some time after its descriptor was closed, and a child that another test is
         // about to start holds every descriptor for a moment.
-        let mut after = shown();
-        for _ in 0..1000 {
-            if after.contains("promiscuity 0") && !after.contains("xdp") {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(2));
-            after = shown();
-        }
-        assert!(after.contains("promiscuity 0") && !after.contains("xdp"), "{mode}: {after}");
+        until(&format!("{mode} is off"), || {
+            let after = shown();
+            after.contains("promiscuity 0") && !after.contains("xdp")
+        });
     }
 }
 
@@ -397,12 +401,9 @@ fn what_this_host_sends_is_not_received() {
         RawSocket::open(&path.a, "ea").send(&frames[2].1).expect("send");
         let mut slabs = Slabs::new(8 << 20);
         let mut received = Vec::new();
-        for _ in 0..1000 {
-            if link.receiver.recv(&mut slabs, 64, &mut received).expect("recv") > 0 {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        until(&format!("{mode}: a frame"), || {
+            link.receiver.recv(&mut slabs, 64, &mut received).expect("recv") > 0
+        });
         assert_eq!(received.len(), 1, "{mode}");
         assert_eq!(slabs.bytes(received[0].handle), frames[2].1, "{mode}");
     }
@@ -436,25 +437,15 @@ fn what_leaves_without_a_carrier_is_lost_at_once() {
             dealt += link.transmitter.send(&slabs, &handles).expect("no carrier is no error");
             dealt
         };
-        let start = Clock::System.monotonic_ns();
-        while lost() < 100 {
-            assert!(
-                Clock::System.monotonic_ns() < start + 10_000_000_000,
-                "{mode}: for ever tried again"
-            );
-        }
+        until(&format!("{mode}: frames are given up"), || lost() >= 100);
         let statistics = link.transmitter.statistics();
         assert_eq!((statistics.frames, statistics.unplanned_drops()), (0, 100), "{mode}");
         set("up");
         let a = RawSocket::open(&path.a, "ea");
-        let mut tries = 0;
-        while link.transmitter.send(&slabs, &[new]).expect("send") == 0
-            || link.transmitter.statistics().frames == 0
-        {
-            tries += 1;
-            assert!(tries < 5000, "{mode}: nothing leaves after the carrier came back");
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        until(&format!("{mode}: the carrier is back"), || {
+            link.transmitter.send(&slabs, &[new]).expect("send") > 0
+                && link.transmitter.statistics().frames > 0
+        });
         let got = loop {
             let got = a.recv().unwrap_or_else(|| panic!("{mode}: never arrived"));
             if got[6..12] == SOURCE {
@@ -501,15 +492,9 @@ fn unplanned_drops_are_counted() {
         let mut slabs = Slabs::new(8 << 20);
         let mut received = Vec::new();
         // Deliveries end some time after the last send returns.
-        let mut statistics = link.receiver.statistics().expect("statistics");
-        for _ in 0..1000 {
-            if statistics.kernel_drops == sent - room {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(2));
-            statistics = link.receiver.statistics().expect("statistics");
-        }
-        assert_eq!(statistics.kernel_drops, sent - room, "{mode}");
+        let mut drops = || link.receiver.statistics().expect("statistics").kernel_drops;
+        until(&format!("{mode}: {} drops", sent - room), || drops() >= sent - room);
+        assert_eq!(drops(), sent - room, "{mode}");
         link.receiver.recv(&mut slabs, usize::MAX, &mut received).expect("recv");
         assert_eq!(received.len() as u64, room, "{mode}");
         let mut none = Slabs::new(0);
@@ -588,24 +573,17 @@ fn an_interface_that_goes_down_comes_back_and_one_that_is_removed_is_gone() {
         assert_eq!((before.frames, after.frames), (parked, 0), "{mode}");
         assert_eq!(after.dropped - before.dropped, parked, "{mode}");
         path.ip_in_middle("link set dev A up");
-        let mut tries = 0;
-        while received.is_empty() && tries < 1000 {
+        until(&format!("{mode}: a frame after the interface came up again"), || {
             // A send may meet the far end before it has its carrier back.
             let _ = a.send(frame);
-            std::thread::sleep(Duration::from_millis(2));
-            link.receiver.recv(&mut slabs, 64, &mut received).expect("recv");
-            tries += 1;
-        }
-        assert!(!received.is_empty(), "{mode}: nothing after the interface came up again");
+            link.receiver.recv(&mut slabs, 64, &mut received).expect("recv") > 0
+        });
         path.ip_in_middle("link delete dev A");
         let mut outcome = Ok(0);
-        for _ in 0..1000 {
+        until(&format!("{mode}: it is gone"), || {
             outcome = link.receiver.recv(&mut slabs, 64, &mut received);
-            if outcome.is_err() {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
+            outcome.is_err()
+        });
         let error = outcome.expect_err("gone");
         assert!(matches!(error, weir_link::Error::Gone(_)), "{mode}: {error}");
     }
