@@ -28,17 +28,22 @@ struct Server(Child, String);
 
 impl Server {
     fn start() -> Server {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port().to_string();
-        drop(listener);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-        command.args(["serve", "-B", "127.0.0.1", "-p", &port]).env_remove("WEIR_KEY");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        assert!(line.contains("listening"), "{line}");
-        Server(child, port)
+        // Another program may bind a port that was free, or have it in UDP.
+        for _ in 0..20 {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let port = listener.local_addr().unwrap().port().to_string();
+            drop(listener);
+            let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+            command.args(["serve", "-B", "127.0.0.1", "-p", &port]).env_remove("WEIR_KEY");
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+            let mut server = Server(command.spawn().unwrap(), port);
+            let mut line = String::new();
+            BufReader::new(server.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+            if line.contains("listening") {
+                return server;
+            }
+        }
+        panic!("no server in 20 attempts");
     }
 }
 
@@ -379,7 +384,7 @@ fn a_running_experiment_is_told_as_one() {
     let mut command = weir(dir.path(), &["run", &path]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let end = Instant::now() + Duration::from_secs(60);
-    while journal(dir.path()).is_empty() && Instant::now() < end {
+    while !journal(dir.path()).contains('\n') && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(5));
     }
     let head: Value = serde_json::from_str(journal(dir.path()).lines().next().unwrap()).unwrap();

@@ -23,24 +23,45 @@ fn run(home: &Path, words: &[&str]) -> (Option<i32>, String, String) {
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
-/// A port that was free a moment ago.
-fn free_port() -> String {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string()
-}
-
 /// A server on loopback that dies with this.
 struct Server(Child);
 
 impl Server {
-    fn at(port: &str) -> Server {
+    /// On a free port, which is named too.
+    fn start() -> (Server, String) {
+        // Another program may bind a port that was free, or have it in UDP.
+        for _ in 0..20 {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let port = listener.local_addr().unwrap().port().to_string();
+            drop(listener);
+            if let Some(server) = Server::at(&port) {
+                return (server, port);
+            }
+        }
+        panic!("no server in 20 attempts");
+    }
+
+    /// Absent where it cannot listen.
+    fn at(port: &str) -> Option<Server> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
         command.args(["serve", "-B", "127.0.0.1", "-p", port]).env_remove("WEIR_KEY");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().unwrap();
+        let mut server = Server(command.spawn().unwrap());
         let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        assert!(line.contains("listening"), "{line}");
-        Server(child)
+        BufReader::new(server.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        line.contains("listening").then_some(server)
+    }
+}
+
+/// A server on the port of one that is gone; a connection of another program may have it for a moment.
+fn again(port: &str) -> Server {
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        if let Some(server) = Server::at(port) {
+            return server;
+        }
+        assert!(Instant::now() < end, "port {port} is in use");
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
@@ -64,8 +85,7 @@ fn journal_lines(home: &Path) -> usize {
 #[test]
 fn a_server_that_dies_ends_a_sweep_with_3_and_the_words_to_go_on() {
     let dir = tempfile::tempdir().unwrap();
-    let port = free_port();
-    let server = Server::at(&port);
+    let (server, port) = Server::start();
     let words = ["sweep", "127.0.0.1", "-p", &port, "--over", "size=100,200", "--runs", "10"];
     let words = [&words[..], &["-u", "-b", "500pps", "-k", "100", "--no-latency"]].concat();
     let mut command = weir(dir.path(), &words);
@@ -106,7 +126,7 @@ fn a_server_that_dies_ends_a_sweep_with_3_and_the_words_to_go_on() {
     assert!(err.lines().next().unwrap().ends_with(&done), "{err}");
     assert!(err.contains(&format!("to go on: weir run --resume {id}")), "{err}");
     assert!(serde_json::from_str::<Value>(&out).is_ok(), "{out}");
-    let _server = Server::at(&port);
+    let _server = again(&port);
     let (code, out, err) = run(dir.path(), &["run", "--resume", id]);
     assert_eq!(code, Some(0), "{out}{err}");
     assert_eq!(err.matches("(done before)").count(), whole, "{err}");
@@ -117,8 +137,7 @@ fn a_server_that_dies_ends_a_sweep_with_3_and_the_words_to_go_on() {
 #[test]
 fn a_server_that_dies_ends_a_sweep_of_single_runs() {
     let dir = tempfile::tempdir().unwrap();
-    let port = free_port();
-    let server = Server::at(&port);
+    let (server, port) = Server::start();
     let words = ["sweep", "127.0.0.1", "-p", &port, "--over", "size=100..1200:100", "--in-order"];
     let words = [&words[..], &["-u", "-b", "500pps", "-k", "100", "--no-latency"]].concat();
     let mut command = weir(dir.path(), &words);
@@ -152,7 +171,7 @@ fn a_server_that_dies_ends_a_sweep_of_single_runs() {
     assert_eq!(code, Some(0), "{err}");
     let list: Value = serde_json::from_str(&out).unwrap();
     assert!(list["runs"].as_array().unwrap().len() <= whole + 1, "{list}");
-    let _server = Server::at(&port);
+    let _server = again(&port);
     let (code, out, err) = run(dir.path(), &["run", "--resume", id]);
     assert_eq!(code, Some(0), "{out}{err}");
 }
@@ -269,8 +288,7 @@ fn nothing_that_is_read_is_written_over() {
 #[test]
 fn rows_of_a_test_go_on_in_a_descriptors_file() {
     let dir = tempfile::tempdir().unwrap();
-    let port = free_port();
-    let _server = Server::at(&port);
+    let (_server, port) = Server::start();
     let all = dir.path().join("all");
     for (path, redirected) in [("/dev/stdout", ">>all"), ("/dev/fd/3", "3>>all"), ("-", ">>all")] {
         for flag in ["--csv", "--packet-log"] {
