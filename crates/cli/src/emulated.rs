@@ -4,6 +4,7 @@
 //! command's emulator; one elsewhere is named by `--emulator`.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use weir_emulator::control::Connection;
@@ -23,6 +24,8 @@ pub(crate) const OF_COMMAND: &str = "WEIR_EMULATOR";
 
 /// Code of the warning that the emulator of `--emulator` was not crossed.
 const NOT_ON_PATH: &str = "emulator-not-on-path";
+/// While the lab's emulator is looked for, each one has this long to answer: any of them may be a stopped process.
+const SCAN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// An emulator that is watched.
 pub(crate) struct Watched {
@@ -70,9 +73,10 @@ impl Watched {
         let directory = weir_lab::runtime_directory().ok()?;
         running(&directory).ok()?.iter().find_map(|path| {
             let mut connection = Connection::open(path).ok()?;
-            let shown = asked(&mut connection, "show").ok()?;
-            let is_there = shown["lab"] == middle.as_str();
-            is_there.then(|| Watched::start(connection, path, Some((*side).into())).ok())?
+            connection.set_timeout(SCAN_TIMEOUT).ok()?;
+            let is_there = asked(&mut connection, "show").ok()?["lab"] == middle.as_str();
+            let connection = Connection::open(path).ok().filter(|_| is_there)?;
+            Watched::start(connection, path, Some((*side).into())).ok()
         })
     }
 

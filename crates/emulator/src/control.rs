@@ -1,6 +1,6 @@
 //! The control socket of a running emulator: one line of JSON asks, one line of JSON answers.
 //!
-//! `{"verb":"show"}`, `stats`, `reset`, `save`, `start`, `stop`, `log`, `set`; the answer is `{"ok":true,…}` or
+//! `{"verb":"show"}`, `stats`, `reset`, `save`, `start`, `stop`, `log`, `set`, `keepalive`; the answer is `{"ok":true,…}` or
 //! `{"ok":false,"error":"…","kind":"…"}`. `docs/formats.md` tells the fields.
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -25,8 +25,10 @@ use crate::wanted::Change;
 const MOST_REQUEST_BYTES: u64 = 16 << 20;
 /// Longest answer read.
 const MOST_ANSWER_BYTES: u64 = 256 << 20;
-/// Most who may be connected at once.
-const MOST_CLIENTS: usize = 64;
+/// Maximum number of clients at a time, those that watch left out.
+const MAX_CLIENTS: usize = 64;
+/// Maximum number of clients that watch at a time: a test does for as long as it runs.
+const MAX_WATCHERS: usize = 256;
 /// How long a client of ours waits.
 const PATIENCE: Duration = Duration::from_secs(15);
 
@@ -76,10 +78,58 @@ enum Request {
         flow: Option<String>,
     },
     Save {},
+    /// The client is there: the keepalive timer starts again.
+    Keepalive {},
     /// Counts the datagrams that are dropped from now on, until this connection closes.
     Watch {},
     /// The datagrams dropped since this connection's watch started.
     Drops {},
+}
+
+impl Request {
+    /// Whether it changes nothing, so that it says nothing of whoever steers the emulator.
+    fn is_reading(&self) -> bool {
+        match self {
+            Request::Show {}
+            | Request::Stats {}
+            | Request::Save {}
+            | Request::Watch {}
+            | Request::Drops {} => true,
+            Request::Set { .. }
+            | Request::Start { .. }
+            | Request::Stop { .. }
+            | Request::Log { .. }
+            | Request::Reset { .. }
+            | Request::Keepalive {} => false,
+        }
+    }
+}
+
+/// How many clients are connected.
+#[derive(Debug, Default)]
+struct Load {
+    clients: AtomicUsize,
+    watchers: AtomicUsize,
+}
+
+/// A connection's part of a limit, given back when dropped.
+struct Seat {
+    load: Arc<Load>,
+    count: fn(&Load) -> &AtomicUsize,
+}
+
+impl Seat {
+    fn take(load: &Arc<Load>, count: fn(&Load) -> &AtomicUsize, max: usize) -> Option<Seat> {
+        let before = count(load).fetch_add(1, Ordering::Relaxed);
+        let seat = Seat { load: load.clone(), count };
+        (before < max).then_some(seat)
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        (self.count)(&self.load).fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// A listening control socket; its file goes with it.
@@ -89,7 +139,7 @@ pub struct ControlSocket {
     contact: Contact,
 }
 
-/// When somebody asked something last.
+/// When a client last asked for more than reading.
 #[derive(Debug, Clone)]
 pub struct Contact(Arc<Mutex<Instant>>);
 
@@ -141,7 +191,7 @@ impl ControlSocket {
         let contact = Contact::new();
         let socket = ControlSocket { path: path.to_owned(), contact: contact.clone() };
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
-        let clients = Arc::new(AtomicUsize::new(0));
+        let load = Arc::new(Load::default());
         let accept = move || {
             for stream in listener.incoming() {
                 let Ok(stream) = stream else {
@@ -149,19 +199,14 @@ impl ControlSocket {
                     std::thread::sleep(Duration::from_millis(100));
                     continue;
                 };
-                if clients.load(Ordering::Relaxed) >= MOST_CLIENTS {
+                let Some(seat) = Seat::take(&load, |load| &load.clients, MAX_CLIENTS) else {
                     continue;
-                }
-                clients.fetch_add(1, Ordering::Relaxed);
-                let (remote, counted, contact) = (remote.clone(), clients.clone(), contact.clone());
-                let serving =
-                    std::thread::Builder::new().name("weir-control".into()).spawn(move || {
-                        serve(&stream, &remote, &contact);
-                        counted.fetch_sub(1, Ordering::Relaxed);
-                    });
-                if serving.is_err() {
-                    clients.fetch_sub(1, Ordering::Relaxed);
-                }
+                };
+                let (remote, contact) = (remote.clone(), contact.clone());
+                // Without a thread the connection is closed and the seat given back.
+                let _ = std::thread::Builder::new()
+                    .name("weir-control".into())
+                    .spawn(move || serve(&stream, &remote, &contact, seat));
             }
         };
         std::thread::Builder::new()
@@ -180,7 +225,7 @@ impl ControlSocket {
         std::fs::remove_file(path).map_err(|source| refused(path, source))
     }
 
-    /// When somebody asked something last.
+    /// When a client last asked for more than reading.
     #[must_use]
     pub fn contact(&self) -> Contact {
         self.contact.clone()
@@ -193,7 +238,7 @@ impl ControlSocket {
     }
 }
 
-fn serve(stream: &UnixStream, remote: &Remote, contact: &Contact) {
+fn serve(stream: &UnixStream, remote: &Remote, contact: &Contact, mut seat: Seat) {
     let mut reader = BufReader::new(stream);
     // It ends with the connection, so that a client that dies leaves none.
     let mut watch = None;
@@ -203,8 +248,7 @@ fn serve(stream: &UnixStream, remote: &Remote, contact: &Contact) {
             Ok(n) if n > 0 => {}
             _ => return,
         }
-        contact.touch();
-        let mut reply = answer(&line, remote, &mut watch).to_string();
+        let mut reply = answer(&line, remote, contact, &mut seat, &mut watch).to_string();
         reply.push('\n');
         let mut out = stream;
         // A line that did not fit has no known end: what follows is not a request.
@@ -214,14 +258,25 @@ fn serve(stream: &UnixStream, remote: &Remote, contact: &Contact) {
     }
 }
 
-fn answer(line: &[u8], remote: &Remote, watch: &mut Option<Watch>) -> Value {
-    let done = match serde_json::from_slice(line) {
-        Ok(request) => obey(request, remote, watch),
+fn answer(
+    line: &[u8],
+    remote: &Remote,
+    contact: &Contact,
+    seat: &mut Seat,
+    watch: &mut Option<Watch>,
+) -> Value {
+    let done = match serde_json::from_slice::<Request>(line) {
+        Ok(request) => {
+            if !request.is_reading() {
+                contact.touch();
+            }
+            obey(request, remote, seat, watch)
+        }
         Err(error) => Err(EmulatorError::Refusal {
             what: "request".into(),
             given: error.to_string(),
             accepted:
-                r#"{"verb":"set|show|start|stop|log|stats|reset|save|watch|drops",…} on one line"#
+                r#"{"verb":"set|show|start|stop|log|stats|reset|save|keepalive|watch|drops",…} on one line"#
                     .into(),
         }),
     };
@@ -258,6 +313,7 @@ fn kind(error: &EmulatorError) -> &'static str {
 fn obey(
     request: Request,
     remote: &Remote,
+    seat: &mut Seat,
     watch: &mut Option<Watch>,
 ) -> Result<Value, EmulatorError> {
     Ok(match request {
@@ -309,7 +365,17 @@ fn obey(
             remote.reset(flow.as_deref())?;
             json!({})
         }
+        Request::Keepalive {} => json!({}),
         Request::Watch {} => {
+            if watch.is_none() {
+                // Watchers do not take the places of those who steer.
+                let taken = Seat::take(&seat.load, |load| &load.watchers, MAX_WATCHERS);
+                *seat = taken.ok_or_else(|| EmulatorError::Refusal {
+                    what: "watch".into(),
+                    given: "another watcher".into(),
+                    accepted: format!("{MAX_WATCHERS} at a time"),
+                })?;
+            }
             *watch = Some(remote.watch_drops()?);
             json!({})
         }
@@ -367,16 +433,24 @@ impl Connection {
     /// # Errors
     /// No emulator listens there, or it may not be asked.
     pub fn open(path: &Path) -> std::io::Result<Connection> {
-        let stream = UnixStream::connect(path)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        Ok(Connection(stream))
+        let connection = Connection(UnixStream::connect(path)?);
+        connection.set_timeout(PATIENCE)?;
+        Ok(connection)
+    }
+
+    /// Sets how long an answer is waited for; 15 s unless set.
+    ///
+    /// # Errors
+    /// A timeout of zero.
+    pub fn set_timeout(&self, timeout: Duration) -> std::io::Result<()> {
+        self.0.set_read_timeout(Some(timeout))?;
+        self.0.set_write_timeout(Some(timeout))
     }
 
     /// Sends a request and returns the answer.
     ///
     /// # Errors
-    /// No answer within 15 s, or one that is not JSON.
+    /// No answer within the timeout, or one that is not JSON.
     pub fn ask(&mut self, request: &Value) -> std::io::Result<Value> {
         self.0.write_all(format!("{request}\n").as_bytes())?;
         let mut line = Vec::new();

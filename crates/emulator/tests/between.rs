@@ -818,6 +818,34 @@ fn a_watch_counts_datagrams_whose_checksum_is_left_wrong() {
 }
 
 #[test]
+fn watchers_leave_room_for_other_clients_and_reading_is_no_sign_of_life() {
+    use serde_json::json;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("socket");
+    let (emulator, _a, _b) = start(config("none"), 1000);
+    let socket = ControlSocket::listen(&path, emulator.remote().clone()).unwrap();
+    let listening = Instant::now();
+    let watchers: Vec<Connection> = (0..100)
+        .map(|_| {
+            let mut connection = Connection::open(&path).unwrap();
+            assert_eq!(connection.ask(&json!({ "verb": "watch" })).unwrap()["ok"], true);
+            connection
+        })
+        .collect();
+    for verb in ["show", "stats", "save", "nonsense"] {
+        assert!(ask(&path, &json!({ "verb": verb })).unwrap()["ok"].is_boolean());
+    }
+    let listened = listening.elapsed();
+    assert!(socket.contact().elapsed() >= listened, "reading restarted the timer");
+    for verb in ["keepalive", "reset"] {
+        let asked = Instant::now();
+        assert_eq!(ask(&path, &json!({ "verb": verb })).unwrap()["ok"], true);
+        assert!(socket.contact().elapsed() <= asked.elapsed(), "{verb}");
+    }
+    drop(watchers);
+}
+
+#[test]
 fn a_period_starts_with_other_laws_of_the_flow_and_at_a_reset() {
     use serde_json::json;
     use weir_emulator::{CurrentReport, PeriodReason};

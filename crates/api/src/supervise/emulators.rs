@@ -435,6 +435,8 @@ pub(crate) async fn sample(app: Shared) {
             is_there
         });
         for id in all.into_iter().filter(|id| app.hub.is_wanted(Kind::Emulators, id)) {
+            // Somebody reads its samples: that alone would not restart its keepalive timer.
+            let _ = ask(&id, json!({ "verb": "keepalive" })).await;
             let Ok(mut report) = report(&id).await else { continue };
             let before = lock(&watched).insert(id.clone(), report.alarms.clone());
             for alarm in &report.alarms {

@@ -144,7 +144,7 @@ pub(crate) struct RunArgs {
     /// End after this time [default: when interrupted]
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<Span>,
-    /// Let everything pass untouched once nobody has asked anything by the control socket for this long [default: never]
+    /// Let everything pass untouched once no command but reading ones arrived at the control socket for this long [default: never]
     #[arg(long, value_name = "TIME", conflicts_with = "no_control_socket", value_parser = crate::commands::values::positive)]
     pub(crate) dead_man: Option<Span>,
     /// Give up every capability that an emulator has no use for.
