@@ -1151,7 +1151,7 @@ fn a_full_disk_ends_an_experiment_with_words_and_loses_nothing() {
     // It came to its end: by its name alone.
     let (output, _, err) = run(home, &["run", "--resume", "last"]);
     assert_eq!(output.status.code(), Some(2), "{err}");
-    assert!(err.contains("have come to their end"), "{err}");
+    assert!(err.contains("all stored ones are complete"), "{err}");
     // What is kept is read all the same.
     let (output, page, err) = run(home, &["report", "last-experiment", "--format", "md"]);
     assert!(output.status.success() && page.starts_with("## s"), "{page}{err}");

@@ -85,11 +85,11 @@ impl Emulator {
         let mut notes = Vec::new();
         let timed = is_timed(&config.impairment);
         let mut open = |name: &String| -> Result<Link, EmulatorError> {
-            let quietened = weir_link::quieten(name, &mut watchdog)?;
-            if !quietened.still_on.is_empty() {
+            let disabled = weir_link::disable_offloads(name, &mut watchdog)?;
+            if !disabled.still_on.is_empty() {
                 notes.push(format!(
                     "{name}: {} cannot be switched off: incoming frames may be coalesced",
-                    quietened.still_on.join(", ")
+                    disabled.still_on.join(", ")
                 ));
             }
             let options = LinkOptions { ring_frames: config.ring_frames, ..LinkOptions::default() };

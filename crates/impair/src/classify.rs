@@ -370,7 +370,7 @@ impl Fragments {
         (now_ns.saturating_sub(entry.since_ns) <= FRAGMENT_AGE_NS).then_some(entry.flow)
     }
 
-    /// Enters a datagram in the place of itself, or else in the oldest of its set.
+    /// Enters a datagram in its own slot, or else in the oldest of its set.
     fn enter(&mut self, key: &Key, flow: u32, now_ns: u64) {
         let ways = self.ways(key);
         let own = ways.iter().position(|entry| Self::is(entry, key));

@@ -284,7 +284,7 @@ impl Engine {
         if flow.plain {
             flow.counters.sent_packets += 1;
             flow.counters.sent_bytes += u64::from(meta.length);
-            // What an earlier configuration still holds is overtaken here, and will be told so.
+            // Packets that an earlier configuration still delays are overtaken here, and will be marked so.
             flow.sent_to = index + 1;
             fates.push(Fate {
                 handle: meta.handle,
@@ -412,7 +412,7 @@ impl Engine {
                             return;
                         }
                         Order::FifoRelease => {
-                            // Whoever leaves, all wait at least for a candidate.
+                            // Whichever packet leaves, all wait at least for a candidate.
                             held.flags |= FLAG_DELAYED;
                             if let Some(node) = self.hold(held, until, fates) {
                                 let path = &mut self.paths[number as usize];

@@ -20,7 +20,7 @@ pub enum ImpairError {
         /// The hash of both names.
         hash: u32,
     },
-    /// The tables by which packets are told apart would take too much memory.
+    /// The tables that classify packets would take too much memory.
     #[error(
         "impairment: {flows} flows with these filters need classification tables of {bytes} bytes, {most} are the most; \
          fewer flows, or fewer different values in their filters"
@@ -34,7 +34,7 @@ pub enum ImpairError {
         most: u64,
     },
     /// Configurations brought ever new names.
-    #[error("impairment: more than {most} names of flows since the start; start anew")]
+    #[error("impairment: more than {most} names of flows since the start; restart the emulator")]
     TooManyNames {
         /// What is possible.
         most: usize,

@@ -1,5 +1,5 @@
-//! Memory that is handed out by index and never moves: it grows by chunks, so that no growth copies what is
-//! held, and a freed place is the next one taken, so that a steady flow stays in the same few pages.
+//! Memory that is handed out by index and never moves: it grows by chunks, so that growth copies
+//! nothing, and a freed slot is the next one used, so that a steady flow stays in the same few pages.
 
 /// No index.
 pub(crate) const NONE: u32 = u32::MAX;

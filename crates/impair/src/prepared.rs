@@ -1,5 +1,5 @@
 //! A configuration made ready for one direction: all that can be refused is refused here, and all that takes long is
-//! done, so that whoever runs an engine needs only to put it into force.
+//! done, so that the thread that runs an engine only has to put it into force.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ fn collision(first: &str, second: &str, hash: u32) -> ImpairError {
 
 /// The names that an engine has known, in the order of their numbers: it knows them as long as it lives.
 ///
-/// Whoever has several engines under the same configurations keeps one too, and knows by [`Names::check`] what they
+/// An owner of several engines under the same configurations keeps one too, and knows by [`Names::check`] what they
 /// will all take.
 #[derive(Clone, Debug)]
 pub struct Names {

@@ -101,7 +101,7 @@ impl Link {
     }
 
     /// Gives up most of a table that has little use for its memory any more at `now`. One that is used keeps it: what is
-    /// given up has to be made anew.
+    /// given up has to be allocated again.
     pub(crate) fn tidy(&mut self, now: u64) {
         self.leave_waiting(now);
         let needed = self.waiting.len().max(16);

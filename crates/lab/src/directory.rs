@@ -27,7 +27,7 @@ pub fn runtime_directory() -> Result<PathBuf, Error> {
 }
 
 /// Who `user` is outside this user namespace, by its map (user_namespaces(7)): a line for each range, its first user
-/// inside, its first outside, its length. Root inside is nobody's number but an ordinary user's there.
+/// inside, its first outside, its length. Root inside is an ordinary user outside.
 fn outside(map: &str, user: u32) -> Option<u32> {
     map.lines().find_map(|line| {
         let mut fields = line.split_whitespace().map(str::parse::<u32>);
@@ -130,7 +130,7 @@ mod tests {
         let chosen = choose(user, 7, only("XDG_RUNTIME_DIR", &session), &system).unwrap();
         let expected = if user == 0 { system.clone() } else { session.join("weir") };
         assert_eq!(chosen, expected);
-        // Where the system's place cannot be had, the session's is taken.
+        // Where the system's directory is unavailable, the session's is used.
         let refused = temporary.path().join("missing/system");
         let chosen = choose(user, 7, only("XDG_RUNTIME_DIR", &session), &refused).unwrap();
         assert_eq!(chosen, session.join("weir"));

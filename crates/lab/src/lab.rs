@@ -120,8 +120,8 @@ impl Drop for Lab {
 /// The variable that tells a program in which namespace of which lab it was started, as `LAB/NODE`. A lab without a name has none.
 const PLACE: &str = "WEIR_LAB_NODE";
 
-/// Where this program was started in a lab with a name: `LAB/NODE`. It is what the environment says, to be shown and to give nobody
-/// any right: whoever starts a program can say anything there. What has not this form is none.
+/// Where this program was started in a named lab: `LAB/NODE`, by the environment. It is for display and grants no
+/// rights, since any parent process can set it. `None` if it has another form.
 #[must_use]
 pub fn place_of_this_program() -> Option<String> {
     std::env::var(PLACE).ok().filter(|place| is_place(place))

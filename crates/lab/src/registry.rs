@@ -1,10 +1,10 @@
 //! Running labs by name: one file each, held locked by the lab's holder, and one lock for changes.
 //!
-//! The directory itself is what is locked for changes, and it goes with the last lab: whoever waited for the lock of a
-//! directory that is gone makes it anew.
+//! The directory itself is what is locked for changes, and it is removed with the last lab: a program that waited for
+//! the lock of a removed directory creates it again.
 //!
 //! A lab is up while its file is locked: the kernel releases the lock with the holder's death,
-//! however it died. A file nobody locks is stale and removed by whoever sees it first.
+//! however it died. An unlocked file is stale, and the next program that sees it removes it.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -175,7 +175,7 @@ impl Registry {
             };
             match self.take(file) {
                 Ok(Some(lock)) => return Ok(lock),
-                // Removed, and perhaps made anew, between opening and locking.
+                // Removed, and perhaps created again, between opening and locking.
                 Ok(None) if Instant::now() < deadline => {}
                 Ok(None) => return Err(self.failed("lock", path, io::ErrorKind::NotFound.into())),
                 Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
@@ -404,7 +404,7 @@ mod tests {
         let top = own_directory();
         let runtime = top.path().join("weir-1");
         let registry = Registry::at(&runtime).unwrap();
-        // Opened, then removed by another and made anew by a third before it is locked.
+        // Opened, then removed by another and created again by a third before it is locked.
         let opened = File::open(&registry.directory).unwrap();
         registry.tidy();
         assert!(registry.take(opened).unwrap().is_none(), "the lock of a directory that is gone");

@@ -5,8 +5,8 @@
 
 use crate::Philox;
 
-/// FNV-1a, 32 bits, over the name's UTF-8 bytes: what stands for a flow in the counter. Two flows of one
-/// run whose names have the same hash are refused by whoever holds the configuration.
+/// FNV-1a, 32 bits, over the name's UTF-8 bytes: identifies a flow in the counter. A configuration
+/// with two flows whose names have the same hash is refused.
 #[must_use]
 pub const fn flow_hash(name: &str) -> u32 {
     let bytes = name.as_bytes();

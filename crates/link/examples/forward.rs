@@ -20,7 +20,7 @@ mod linux {
 
     use weir_link::{
         Handle, Link, LinkChoice, LinkOptions, Mode, Receive, ReceiveStatistics, Slabs, Transmit,
-        TransmitStatistics, open, quieten,
+        TransmitStatistics, disable_offloads, open,
     };
     use weir_net::clock::{Clock, thread_cpu_ns};
     use weir_net::poll::{Events, Interest, Poller};
@@ -53,7 +53,7 @@ mod linux {
         let mut watchdog = Watchdog::spawn()?;
         let mut links = Vec::new();
         for interface in [a, b] {
-            quieten(interface, &mut watchdog)?;
+            disable_offloads(interface, &mut watchdog)?;
             let link = open(interface, choice, &LinkOptions::default())?;
             eprintln!("{}", link.description);
             links.push(link);

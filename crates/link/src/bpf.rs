@@ -61,7 +61,7 @@ impl Attributes {
 
     fn call_for_descriptor(&self, command: i64) -> io::Result<OwnedFd> {
         let fd = self.call(command)?;
-        // SAFETY: the three commands called so return a descriptor that is new and owned by nobody else.
+        // SAFETY: the three commands called so return a descriptor that is new and has no other owner.
         Ok(unsafe { OwnedFd::from_raw_fd(fd) })
     }
 }

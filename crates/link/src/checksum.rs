@@ -2,7 +2,7 @@
 //! that leaves by another link must carry a checksum that is complete.
 //!
 //! A sender that leaves the sum out writes the folded sum of the pseudo header in its place (zero for SCTP). A packet
-//! socket is told where (`struct virtio_net_hdr`); AF_XDP is told nothing, and the value itself gives it away. A
+//! socket says where (`struct virtio_net_hdr`); AF_XDP does not, and only the value itself gives it away. A
 //! complete checksum that happens to have that value (one in 65536) is computed again and comes out the same.
 
 use weir_wire::checksum::Sum;

@@ -60,5 +60,5 @@ pub use link::{
 pub use open::open;
 pub use options::{LinkChoice, LinkOptions};
 #[cfg(target_os = "linux")]
-pub use settings::{Quietened, UNWANTED, quieten};
+pub use settings::{DisabledOffloads, UNWANTED, disable_offloads};
 pub use slabs::{Handle, SlabUsage, Slabs};

@@ -169,7 +169,7 @@ pub enum StampSource {
     Kernel,
     /// This process, on reading the batch: late by the wake-up, some tens of µs.
     Reading,
-    /// Whoever put it in.
+    /// The caller that put it in.
     Given,
 }
 

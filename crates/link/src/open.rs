@@ -82,7 +82,7 @@ fn preference(facts: Facts, bpf_refused: Option<String>) -> (&'static [Mode], St
 
 /// Opens a link on `interface` of the calling thread's network namespace; the threads that use it may be in any.
 ///
-/// Switch the unwanted offloads off before ([`crate::quieten`]). With [`LinkChoice::Auto`] the description carries the
+/// Switch the unwanted offloads off before ([`crate::disable_offloads`]). With [`LinkChoice::Auto`] the description carries the
 /// reason for what was taken; it never takes one that may lose VLAN tags. Asked for by name, AF_XDP is refused where an
 /// offload takes tags off, and has a note at a veth, whose other end may.
 ///

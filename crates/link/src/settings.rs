@@ -21,7 +21,7 @@ pub(crate) const VLAN_FEATURES: [&str; 2] = ["rx-vlan-hw-parse", "rx-vlan-stag-h
 
 /// What was changed on an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Quietened {
+pub struct DisabledOffloads {
     /// Features that were on and are now off.
     pub switched_off: Vec<String>,
     /// Features that are on and cannot be switched off. Frames they coalesce are segmented again by a packet socket and lost to
@@ -34,8 +34,8 @@ pub struct Quietened {
 ///
 /// # Errors
 /// The features cannot be read, or the watchdog is gone; nothing that is not guarded has been changed.
-pub fn quieten(interface: &str, watchdog: &mut Watchdog) -> Result<Quietened> {
-    let mut done = Quietened::default();
+pub fn disable_offloads(interface: &str, watchdog: &mut Watchdog) -> Result<DisabledOffloads> {
+    let mut done = DisabledOffloads::default();
     let features = interface::offloads(interface)?;
     for feature in features.iter().filter(|f| f.active && UNWANTED.contains(&f.name.as_str())) {
         let name = feature.name.clone();

@@ -3,7 +3,7 @@
 use weir_net::clock::{Bracket, Clock};
 use weir_stats::{ClockReading, RealtimeMap, StatsError};
 
-/// How often the clocks are related anew, ns. REALTIME is slewed by 500 ppm at most: 50 µs in this time before the
+/// Interval at which the clocks are related again, ns. REALTIME is slewed by 500 ppm at most: 50 µs in this time before the
 /// slope is known, nothing to speak of afterwards.
 const REFIT_NS: u64 = 100_000_000;
 /// How long before it is put into the ring a packet may have been stamped, ns: what softirqs are late by on a machine

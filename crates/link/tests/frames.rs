@@ -27,7 +27,7 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// The tags or nothing, EtherType, payload; to a station that is nobody here.
+/// The tags or nothing, EtherType, payload; to a station that does not exist here.
 fn ethernet(tags: &[&[u8]], kind: u16, payload: &[u8]) -> Vec<u8> {
     [&[2, 0, 0, 0, 0, 9], &SOURCE[..], &tags.concat(), &kind.to_be_bytes(), payload].concat()
 }
@@ -259,7 +259,7 @@ fn every_frame_passes_memory_unchanged() {
     assert_eq!(b.transmitter.statistics().times_full, 1);
 }
 
-/// A VLAN interface leaves its tag beside the frame, for the card to put in. A packet socket is told of it; AF_XDP sees a
+/// A VLAN interface leaves its tag beside the frame, for the card to put in. A packet socket reports it; AF_XDP sees a
 /// veth's frames without, and so is not chosen there, has a note, and keeps the tag once the sender puts it in itself.
 #[test]
 fn a_tag_beside_the_frame_is_kept_by_every_link_that_is_chosen() {
@@ -527,7 +527,7 @@ fn the_kernels_stamp_lies_between_sending_and_reading() {
         let before = Clock::System.monotonic_ns();
         a.send(&suite(1500)[2].1).expect("send");
         let sent = Clock::System.monotonic_ns();
-        // Long enough for a stamp taken on reading to be told from the kernel's.
+        // Long enough to distinguish a stamp taken on reading from the kernel's.
         Clock::System.sleep_until(sent + 3_000_000);
         while received.is_empty() {
             link.receiver.recv(&mut slabs, 64, &mut received).expect("recv");

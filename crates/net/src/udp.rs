@@ -41,7 +41,7 @@ pub struct UdpOptions {
     pub dont_fragment: Option<bool>,
     /// Name of the interface to be bound to (`SO_BINDTODEVICE`).
     pub device: Option<String>,
-    /// Takes in coalesced datagrams (`UDP_GRO`).
+    /// Receives coalesced datagrams (`UDP_GRO`).
     pub gro: bool,
     /// Asks for the kernel's receive stamps (`SO_TIMESTAMPING`, software and raw hardware). When no socket of the system
     /// had asked before, the kernel begins a little later (milliseconds on a busy machine): the first messages carry no
@@ -120,7 +120,7 @@ pub struct RecvMessage<'a> {
     pub from: SocketAddr,
     /// When several datagrams were coalesced: the size of each but the last, bytes. `None`: one datagram.
     pub segment_size: Option<u16>,
-    /// When the kernel took it in, by `CLOCK_REALTIME`, ns. With coalesced datagrams: when the first came.
+    /// When the kernel took it in, by `CLOCK_REALTIME`, ns. Of coalesced datagrams: when the first arrived.
     pub kernel_realtime_ns: Option<u64>,
     /// When the card took it in, by the card's own clock, ns.
     pub hardware_ns: Option<u64>,

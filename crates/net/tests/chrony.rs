@@ -40,7 +40,7 @@ fn end(mut daemon: Child) {
     daemon.wait().unwrap();
 }
 
-/// What `chronyc tracking` shows a reader, by the name of the line; empty while nobody answers.
+/// What `chronyc tracking` shows a reader, by the name of the line; empty while no daemon answers.
 fn tracking() -> HashMap<String, String> {
     let shown = Command::new("chronyc").args(["-n", "tracking"]).output().unwrap();
     let text = String::from_utf8(shown.stdout).unwrap();
@@ -94,7 +94,7 @@ fn agrees() -> f64 {
     // Just after the first measurements the skew alone is beyond what the kernel lets a clock stray by.
     let growth = (figure(&after, "Residual freq") + figure(&after, "Skew") + 1.0).min(500.0);
     let growth_ppm = told.bound.growth_ppb as f64 / 1e3;
-    // Nobody steers by these daemons: what they measured of the clock's frequency stays, but for what the kernel corrects.
+    // These daemons do not steer the clock: what they measured of the clock's frequency stays, but for what the kernel corrects.
     let rest = growth_ppm - growth;
     assert!((-0.002..=500.0).contains(&rest), "{told:?} {after:?}");
     bound(&after)
@@ -108,10 +108,10 @@ fn inside() {
     });
     assert_eq!(by_chrony(), None);
     end(alone);
-    assert_eq!(by_chrony(), None, "nobody answers");
+    assert_eq!(by_chrony(), None, "no daemon answers");
 
     let follower = chronyd(&["server 127.0.0.1 port 11123 iburst minpoll -4 maxpoll -4", "port 0"]);
-    wait_until("a daemon that has heard nobody", |t| {
+    wait_until("a daemon without a source", |t| {
         t.get("Leap status").is_some_and(|leap| leap == "Not synchronised")
     });
     assert_eq!(by_chrony(), None);

@@ -1,5 +1,5 @@
-//! Namespaces and the watchdog, against the kernel. Needs root; the ordinary user's way is tried by
-//! running this very program again as nobody.
+//! Namespaces and the watchdog, against the kernel. Needs root; the path of an ordinary user is tested by
+//! running this program again as the user `nobody`.
 // Helper functions of tests: a failure is a failed test.
 #![allow(clippy::unwrap_used)]
 #![cfg(target_os = "linux")]
@@ -185,7 +185,7 @@ fn an_ordinary_user_gets_a_user_namespace() {
     assert_eq!(parts.len(), 2);
     assert_ne!(parts[0].namespace.id().unwrap(), parts[1].namespace.id().unwrap());
     assert!(parts[0].namespace.user_fd().is_some());
-    // A threaded process may not enter; it is told so.
+    // A threaded process may not enter, and gets an error.
     assert!(parts[0].namespace.run_in(|| ()).unwrap_err().is_not_permitted());
     // Its interfaces are ours to read and set all the same.
     let has_gro = || parts[0].control.active_features("lo").unwrap().iter().any(|f| f == "rx-gro");
@@ -355,7 +355,7 @@ fn a_child_sees_another_file_and_nobody_else_does() {
     assert!(!text.contains("tmpfs"), "{text}");
     assert_eq!(fs::read("/etc/hostname").unwrap(), before);
     assert_eq!(mounts(), mounts_before);
-    // What is not there cannot be covered; the child runs, and who started it is told.
+    // What is not there cannot be covered; the child runs, and its parent gets the error.
     let (text, errno) = seen(c"/etc/weir-no-such", "/etc/hostname");
     assert_eq!(errno, Some(libc::ENOENT));
     assert_eq!(text.lines().next().unwrap().as_bytes(), before.trim_ascii_end());

@@ -133,7 +133,7 @@ fn settings_hold_before_the_handshake() {
         assert_eq!(info.state, 1);
         assert!(info.advertised_mss_bytes <= 1000 && a.mss().unwrap() <= 1000, "{info:?}");
         assert!(b.info().unwrap().send_mss_bytes <= 1000);
-        // A window that small needs no scale, and the peer was told so in the handshake.
+        // A window that small needs no scale, and the handshake said so.
         assert_eq!((info.receive_window_scale, b.info().unwrap().send_window_scale), (0, 0));
     }
 }
@@ -205,7 +205,7 @@ fn closed_port_is_refused_at_once_and_by_name() {
 
 #[test]
 fn full_backlog_times_out() {
-    // Nobody accepts: once the queue is full, handshakes are not answered.
+    // No program accepts: once the queue is full, handshakes are not answered.
     let listener =
         TcpListener::open("127.0.0.1:0".parse().unwrap(), &TcpOptions::default(), 0).unwrap();
     let to = listener.local_addr().unwrap();

@@ -59,7 +59,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         ("host", host),
         ("title (none)", title),
     ] {
-        // Opened anew each time, as a command does.
+        // Opened each time, as a command does.
         let began = Instant::now();
         let store = Store::open(&path)?;
         let rows = store.list(&filter)?;

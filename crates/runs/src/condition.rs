@@ -125,7 +125,7 @@ fn read(name: &str, value: &str) -> Option<(Column, Value)> {
         "forward_throughput" => (Column::ForwardThroughput, bits()?),
         "reverse_throughput" => (Column::ReverseThroughput, bits()?),
         "loss" => {
-            // Whoever writes `loss<1` means 1 %, which as a share would be all; nothing is nothing in either.
+            // `loss<1` means 1 %: as a ratio it would be everything. 0 is the same in either.
             let number = match value.strip_suffix('%') {
                 Some(number) => number.trim().parse::<f64>().ok()?,
                 None => value.parse::<f64>().ok().filter(|n| *n == 0.0)?,

@@ -406,7 +406,7 @@ fn decide(figures: &mut [FigureDifference], confidence: f64) {
 
 #[cfg(test)]
 mod tests {
-    /// The committed file is what the types say. `WEIR_BLESS=1` writes it anew.
+    /// The committed file is what the types say. `WEIR_BLESS=1` rewrites it.
     #[test]
     fn the_published_schema_is_current() {
         let path = format!(

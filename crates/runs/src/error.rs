@@ -49,7 +49,7 @@ pub enum StoreError {
         /// The file.
         path: PathBuf,
     },
-    /// The file is somebody else's: another program's database, or not safe to write as root.
+    /// Another program's database, or a file that is not safe to write as root.
     #[error("{}: {reason}", path.display())]
     Foreign {
         /// The file.
@@ -76,8 +76,8 @@ pub enum StoreError {
         /// Some of the ids.
         matches: Vec<String>,
     },
-    /// All experiments came to their end.
-    #[error("no experiment '{selector}' to go on with in {}: those that are kept have come to their end", path.display())]
+    /// All experiments are complete.
+    #[error("no experiment '{selector}' to resume in {}: all stored ones are complete", path.display())]
     NoUnfinished {
         /// What was asked for.
         selector: String,

@@ -157,7 +157,7 @@ impl Experiments {
         written
     }
 
-    /// The one id that a word means where an experiment is to be gone on with: `last` is the newest that did not come to its end,
+    /// The id that a selector of an experiment to resume means: `last` is the newest incomplete one,
     /// `last~1` the one before.
     ///
     /// # Errors
@@ -183,7 +183,7 @@ impl Experiments {
         })
     }
 
-    /// Whether it can be gone on with: it has a journal (a plain file, no link), and no result says that all was done. It may be
+    /// Whether it can be resumed: it has a journal (a plain file, no link), and no result says that all was done. It may be
     /// running.
     #[must_use]
     pub fn is_open(&self, id: &str) -> bool {
@@ -272,7 +272,7 @@ mod tests {
         assert_eq!(all.unfinished("last~1").unwrap(), "2");
         assert_eq!(all.unfinished("last~2").unwrap(), "1");
         assert!(matches!(all.unfinished("last~3"), Err(StoreError::NoUnfinished { .. })));
-        // A link to a journal is none, and a result that can't be had without waiting says nothing.
+        // A link to a journal is none, and a result that can't be read without waiting says nothing.
         std::os::unix::fs::symlink(all.journal("4"), all.journal("6")).unwrap();
         assert!(!all.is_open("6"));
         let pipe = std::process::Command::new("mkfifo").arg(all.result("4")).status().unwrap();

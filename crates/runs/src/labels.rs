@@ -77,7 +77,7 @@ impl Store {
     }
 
     /// Changes the labels of a run, in its record too: that is what is exported. Only this member of the record is
-    /// written anew, so that what a later version put into it stays.
+    /// rewritten, so that what a later version put into it stays.
     fn relabel(
         &mut self,
         selector: &str,

@@ -12,7 +12,7 @@ const FILE: &str = "runs.db";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     directory: PathBuf,
-    /// User and group to give new files to; absent: whoever runs.
+    /// User and group to give new files to; absent: those of this process.
     owner: Option<(u32, u32)>,
 }
 
@@ -94,7 +94,7 @@ impl Place {
         Ok(path)
     }
 
-    /// As root for another user: a directory beside the file has to be that user's, and no link to one of somebody else.
+    /// As root for another user: a directory beside the file has to be that user's, and no link to another user's.
     fn check_own_directory(&self, path: &Path) -> Result<(), StoreError> {
         let is_link = path.symlink_metadata().is_ok_and(|found| found.is_symlink());
         if self.owner.is_some() && is_link {
@@ -209,7 +209,7 @@ fn make_directory(path: &Path) -> std::io::Result<()> {
     builder.create(path)
 }
 
-/// A new file beside another that it is to replace, by a name that nobody knows before; returns it and that name. Nothing that
+/// A new file beside another that it is to replace, by an unpredictable name; returns it and that name. Nothing that
 /// has such a name already is followed or written.
 ///
 /// # Errors

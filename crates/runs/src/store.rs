@@ -192,7 +192,7 @@ impl Store {
     /// Keeps a record.
     ///
     /// # Errors
-    /// [`StoreError::Exists`], [`StoreError::Refused`] for an id or schema that is none,
+    /// [`StoreError::Exists`], [`StoreError::Refused`] for an invalid id or schema,
     /// [`StoreError::Database`] when the file can't take it: the caller still has the record and can print it.
     pub fn insert(&mut self, record: &Record) -> Result<(), StoreError> {
         let fail = self.fail("keep the run");

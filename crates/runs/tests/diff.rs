@@ -1,4 +1,4 @@
-//! Comparisons of runs: what is a difference, what is chance, and what can't be told.
+//! Comparisons of runs: what is a difference, what is chance, and what is undecided.
 // Clippy knows test functions, not their helpers.
 #![allow(clippy::unwrap_used)]
 

@@ -454,7 +454,7 @@ fn the_loss_of_a_run_whose_peer_was_lost_is_absent() {
     (receiver.lost_packets, receiver.loss_ratio) = (Some(0), Some(0.0));
     cut.total.forward.as_mut().unwrap().receiver.as_mut().unwrap().loss_ratio = Some(0.0);
     store.insert(&cut).unwrap();
-    assert_eq!(store.list(&Filter::default()).unwrap()[0].loss_ratio, Some(0.0), "it was told");
+    assert_eq!(store.list(&Filter::default()).unwrap()[0].loss_ratio, Some(0.0), "it was measured");
     let [mut no_receiver, mut no_sender, mut silent] = [cut.clone(), cut.clone(), cut];
     no_receiver.flows[0].receiver.as_mut().unwrap().reported_until_seconds = Some(3.0);
     no_sender.flows[0].sender.as_mut().unwrap().reported_until_seconds = Some(3.0);

@@ -108,7 +108,7 @@ fn odd_cells_are_quoted() {
     assert!(runs.contains(",\"a,\"\"b\"\"\n=c\","), "{runs}");
 }
 
-/// The page on formats lists the columns as they are. `WEIR_BLESS=1` writes them anew.
+/// The page on formats lists the columns as they are. `WEIR_BLESS=1` rewrites them.
 #[test]
 fn documented_columns_are_current() {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/formats.md");

@@ -93,7 +93,7 @@ mod tests {
         for bit in 0..frame.len() * 8 {
             let mut damaged = frame.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
-            // Nobody looks at the source's hardware address.
+            // The source's hardware address is not checked.
             let is_seen = accept(B, &damaged).is_none();
             assert_eq!(is_seen, !(48..96).contains(&bit), "bit {bit}");
         }

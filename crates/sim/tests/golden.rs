@@ -219,11 +219,7 @@ fn the_golden_table_holds() {
     }
     let committed = std::fs::read_to_string(path).unwrap_or_default();
     for (new, old) in table.lines().zip(committed.lines()) {
-        assert_eq!(new, old, "WEIR_BLESS=1 writes the table anew");
+        assert_eq!(new, old, "WEIR_BLESS=1 rewrites the table");
     }
-    assert_eq!(
-        table.lines().count(),
-        committed.lines().count(),
-        "WEIR_BLESS=1 writes the table anew"
-    );
+    assert_eq!(table.lines().count(), committed.lines().count(), "WEIR_BLESS=1 rewrites the table");
 }

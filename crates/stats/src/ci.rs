@@ -59,7 +59,7 @@ impl Sample {
             return Some(self.count);
         }
         let needed = (self.count as f64 * (now / half_width) * (now / half_width)).ceil();
-        // Beyond that whole numbers are no longer told apart.
+        // Beyond that whole numbers are no longer exact.
         (half_width > 0.0 && needed < 9e15).then_some(needed as u64)
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Nothing here has a clock, a socket or a thread: times are `u64` nanoseconds that the caller read, and the same
 //! calls give the same figures on any machine. Each metric is defined, with source, unit and error, at its type and
-//! in docs/METHODOLOGY.md. A figure that can't be told is absent, never zero.
+//! in docs/METHODOLOGY.md. An unknown figure is absent, never zero.
 //!
 //! - Accounting by number: [`SequenceTracker`], with [`SequenceExtender`] for narrow numbers.
 //! - Time of packets: [`Jitter`], [`DelaySummary`], [`Ipdv`], [`Spacing`]; [`Histogram`] under them.

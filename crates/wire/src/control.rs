@@ -306,7 +306,7 @@ pub enum ClientMessage {
     Close,
 }
 
-/// From the answering side.
+/// From the server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ServerMessage {
@@ -342,12 +342,12 @@ pub enum ServerMessage {
     Started,
     /// Figures of an interval as now known.
     Live {
-        /// Index of the interval. What comes late is told by a further message for the same interval.
+        /// Index of the interval. Later counts arrive in a further message for the same interval.
         interval: u32,
         /// Flow and its count at this end. Flow 0 is the sum of all flows that this end receives, sent where the flows'
         /// own counts would pass the budget.
         flows: Vec<(u32, LiveCount)>,
-        /// How many flows the sum is of; 0 where no sum is told, or by an older peer.
+        /// How many flows the sum is of; 0 without a sum.
         #[serde(default, skip_serializing_if = "is_zero")]
         of: u32,
     },

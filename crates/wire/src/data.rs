@@ -1,7 +1,7 @@
 //! The native UDP data header, which grows with the payload.
 //!
 //! A datagram carries as much of the header as its payload has room for, so that a two-byte datagram is
-//! still counted and a full one can be dated, told apart and checked. All fields are big endian.
+//! still counted and a full one can be dated, identified and checked. All fields are big endian.
 //!
 //! | payload bytes | layout | header |
 //! | --- | --- | --- |

@@ -15,7 +15,7 @@
 //! | 32–55 | t1, t2, t3: ns |
 //! | 56–63 | tag: SipHash-2-4 of bytes 0–55 under the session's 128-bit key |
 //!
-//! **Told apart from data.** Data and control share one UDP port. A data packet of 64 bytes begins with its
+//! **Distinguished from data.** Data and control share one UDP port. A data packet of 64 bytes begins with its
 //! u64 sequence number ([`crate::data::HeaderLayout::Full32`]); the top bit of [`MAGIC`] is set and a flow's
 //! sequence starts at 0 and stays below 2⁶³ (292 years at 10⁹ packets/s), so no sequence number equals it.
 //! Bytes that are not ours and pass [`looks_like_control`] by chance (2⁻⁶⁴) or by intent still

@@ -8,7 +8,7 @@
 //! | (8 + *n*)–(11 + *n*) | CRC-32 of the payload |
 //!
 //! All fields are big endian. TCP's checksum does not see every change, and a path may repair it behind a change. The CRCs
-//! make a damaged frame an error of its own, at the length too: nobody waits for bytes that were never sent. They are no
+//! make a damaged frame an error of its own, at the length too, so that no peer waits for bytes that were never sent. They are no
 //! protection from an attacker; Noise is.
 //!
 //! The decoder holds what has arrived and nothing more: a length is only believed against the limit, never
@@ -41,7 +41,7 @@ fn is_text(bytes: [u8; 4]) -> bool {
     bytes.iter().all(|b| b.is_ascii_graphic() || *b == b' ')
 }
 
-/// A length whose four bytes are text is the beginning of somebody else's protocol.
+/// A length whose four bytes are text is the start of another protocol.
 fn too_long(len: usize, limit: usize) -> String {
     let text = u32::try_from(len).map(u32::to_be_bytes).unwrap_or_default();
     if is_text(text) {

@@ -1,5 +1,5 @@
-//! The first bytes of a TCP connection to the one port, by which control and data connections are told
-//! apart, and both from anything else.
+//! The first bytes of a TCP connection to the one port, which distinguish control connections, data connections and
+//! anything else.
 //!
 //! | bytes | control | data |
 //! | --- | --- | --- |

@@ -98,7 +98,7 @@ fn metadata_of_the_greatest_length_is_written_and_read() {
     assert!(matches!(PacketLogWriter::new(vec![], &longer), Err(PacketsError::MetadataLen(_))));
 }
 
-/// Gives its pieces one by one; an empty piece is an end that is none.
+/// Gives its pieces one by one; an empty piece looks like the end but is not.
 struct Pieces(Vec<io::Result<Vec<u8>>>);
 
 impl Read for Pieces {

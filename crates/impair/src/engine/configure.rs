@@ -51,7 +51,7 @@ impl Engine {
 
     /// Puts another configuration into force, between two steps. Flows are known by their names: packet
     /// indices and counters go on, so that no draw is made twice; the state of laws that did not change is
-    /// kept; what is held leaves when it was to leave. A new rate waits for what the old one had queued.
+    /// kept; delayed packets leave when they were to leave. A new rate waits for what the old one had queued.
     ///
     /// # Errors
     /// What [`Names::check`] refuses, of the names that this engine has known; then nothing has changed.

@@ -557,7 +557,7 @@ fn a_loss_law_that_stays_keeps_its_state() {
         lost.map(|f| f.index).filter(|i| *i >= 50).collect::<Vec<_>>()
     };
     assert_eq!(lost("loss every 7, duplicate 1%")[..2], [55, 62]);
-    // Another law begins anew.
+    // Another law starts from its beginning.
     assert_eq!(lost("loss every 8")[..2], [57, 65]);
 }
 

@@ -34,7 +34,7 @@ fn section(big: bool, options: &[u8], units: u64, packet_kind: u32) -> Vec<u8> {
     let mut bytes = block(SECTION_HEADER, &header, big);
     let idb = [&w16(1)[..], &w16(0), &w32(96), options].concat();
     bytes.extend(block(INTERFACE_DESCRIPTION, &idb, big));
-    // A block nobody knows.
+    // A block of an unknown type.
     bytes.extend(block(0x0bad_0bad, &[9; 8], big));
     let number = if packet_kind == PACKET { [w16(0), w16(7)].concat() } else { w32(0).to_vec() };
     let body = [

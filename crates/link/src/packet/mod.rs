@@ -65,7 +65,7 @@ pub(crate) fn open(device: &Device, mtu_bytes: u32, options: &LinkOptions) -> Re
     set(libc::PACKET_VNET_HDR, 1, "have offloads told on")?;
     // Else what is sent here would come in again, and be sent back: a kernel older than 4.20 is refused.
     set(libc::PACKET_IGNORE_OUTGOING, 1, "ignore own frames (Linux 4.20) on")?;
-    // A frame longer than its place in the ring is to be had whole by a read.
+    // A frame longer than its slot in the ring is read whole by a system call.
     set(libc::PACKET_COPY_THRESH, 1, "have long frames whole on")?;
     sys::set_buffer(&fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, 64 << 20);
     let frames = options.ring_frames.unwrap_or(DEFAULT_RING_FRAMES);

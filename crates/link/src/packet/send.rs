@@ -102,7 +102,7 @@ impl PacketTransmitter {
             *vector =
                 libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
         }
-        // Again each time: a box that moves with `self` keeps its block, but the compiler may not be told otherwise.
+        // Again each time: a box that moves with `self` keeps its block, but the compiler cannot know.
         for (message, vector) in self.messages.iter_mut().zip(self.vectors.iter_mut()) {
             message.msg_hdr.msg_iov = std::ptr::from_mut(vector);
         }

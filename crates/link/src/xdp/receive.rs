@@ -129,7 +129,7 @@ fn store(
     out: &mut Vec<Received>,
 ) {
     // Parts of a frame in several chunks were not asked for; one would be half a frame. Asked before there is a slot for it,
-    // which nobody would give back.
+    // which would never be returned.
     let is_part = options & libc::XDP_PKT_CONTD != 0;
     match if is_part { None } else { slabs.allocate(bytes.len()) } {
         None if is_part => statistics.unusable += 1,
@@ -173,7 +173,7 @@ fn gather(queues: &[Queue], device: &Device) -> Result<OwnedFd> {
     if fd < 0 {
         return Err(failed());
     }
-    // SAFETY: the descriptor is new and owned by nobody else.
+    // SAFETY: the descriptor is new and has no other owner.
     let epoll = unsafe { OwnedFd::from_raw_fd(fd) };
     for queue in queues {
         let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };

@@ -13,7 +13,7 @@ pub(super) struct Ring<T> {
     map: Mapping,
     offsets: libc::xdp_ring_offset,
     mask: u32,
-    /// Our own counter, ahead of what the kernel has been told.
+    /// Our own counter, ahead of the one that the kernel sees.
     ours: u32,
     /// The other side's counter as last read.
     theirs: u32,

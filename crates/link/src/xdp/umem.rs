@@ -7,7 +7,7 @@ use crate::sys::{self, Mapping};
 
 /// Chunks of one size, registered with the kernel through one socket.
 ///
-/// Who may touch a chunk is told by its address being in our hands: a chunk that is in no ring and not with the kernel
+/// The holder of a chunk's address may access it: a chunk that is in no ring and not with the kernel
 /// belongs to the half that holds its address. The two halves never exchange addresses.
 #[derive(Debug)]
 pub(super) struct Umem {
@@ -47,12 +47,12 @@ impl Umem {
     /// The bytes at an address.
     ///
     /// # Safety
-    /// The chunk must be the caller's (see the type) for as long as the slice lives, and nobody else's slice of it
+    /// The chunk must be the caller's (see the type) for as long as the slice lives, and no other slice of it
     /// may be alive.
     #[inline]
     pub(super) unsafe fn bytes(&self, address: u64, len: usize) -> &[u8] {
         let at = self.map.at(address as usize, len);
-        // SAFETY: within the mapping, which lives as long as `self`; that nobody writes is the caller's promise.
+        // SAFETY: within the mapping, which lives as long as `self`; that there are no writers is the caller's promise.
         unsafe { std::slice::from_raw_parts(at, len) }
     }
 
@@ -63,7 +63,7 @@ impl Umem {
     #[inline]
     pub(super) unsafe fn write(&self, address: u64, from: &[u8]) {
         let to = self.map.at(address as usize, from.len());
-        // SAFETY: within the mapping; that nobody else reads or writes is the caller's promise; `from` is not part of
+        // SAFETY: within the mapping; that there are no other readers or writers is the caller's promise; `from` is not part of
         // the mapping, of which no slices are alive.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
     }

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 
 use weir_link::{
     Handle, Link, LinkChoice, LinkOptions, Mode, Receive, ReceiveStatistics, Slabs, Transmit,
-    TransmitStatistics, open, quieten,
+    TransmitStatistics, disable_offloads, open,
 };
 use weir_net::interface::set_offload;
 use weir_net::namespace::{NamespaceOptions, NetNamespace, create, effective_user_id};
@@ -101,7 +101,7 @@ impl Path {
         let bpf = |command: i64, attributes: &[u64; 16]| {
             // SAFETY: the attributes are laid out for the command, and what they point to lives through the call.
             let rc = unsafe { libc::syscall(libc::SYS_bpf, command, attributes.as_ptr(), 128) };
-            // SAFETY: a descriptor that is new and owned by nobody else.
+            // SAFETY: a descriptor that is new and has no other owner.
             (rc >= 0).then(|| unsafe { OwnedFd::from_raw_fd(rc as i32) })
         };
         let loaded = bpf(5, &load)?;
@@ -146,7 +146,7 @@ impl Forwarder {
         let watchdog = path.m.run_in(|| {
             let mut watchdog = Watchdog::spawn().expect("watchdog");
             for interface in ["A", "B"] {
-                quieten(interface, &mut watchdog).expect("quieten");
+                disable_offloads(interface, &mut watchdog).expect("disable_offloads");
             }
             watchdog
         });

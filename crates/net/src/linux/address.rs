@@ -18,7 +18,7 @@ impl RawAddress {
         unsafe { std::mem::zeroed() }
     }
 
-    /// Writes `address` and returns the length the kernel is to be told.
+    /// Writes `address` and returns its length for the kernel.
     pub(crate) fn set(&mut self, address: SocketAddr) -> libc::socklen_t {
         match address {
             SocketAddr::V4(a) => {

@@ -113,7 +113,7 @@ pub fn clocksource() -> Option<String> {
     Some(text.trim().to_owned()).filter(|name| !name.is_empty())
 }
 
-/// The local time zone (`TZ`, else the system's) at `unix_seconds` since 1970; UTC where it can't be told.
+/// The local time zone (`TZ`, else the system's) at `unix_seconds` since 1970; UTC where it is unknown.
 pub fn local_zone(unix_seconds: i64) -> Zone {
     // SAFETY: `tm` is plain numbers and a pointer that is not followed, for which all bits zero are a value.
     let mut local: libc::tm = unsafe { std::mem::zeroed() };

@@ -44,7 +44,7 @@ pub(crate) fn parse_extended_error(data: &[u8]) -> Option<QueuedError> {
 
 /// Takes one entry from the error queue, `None` when it is empty. Never waits.
 pub(crate) fn read(fd: BorrowedFd<'_>) -> io::Result<Option<QueuedError>> {
-    // The payload of the refused datagram comes along; nobody reads it.
+    // The kernel returns the payload of the refused datagram, which is not used.
     let mut payload = [0_u8; 64];
     let mut control = [0_u64; 32];
     let mut vector = libc::iovec { iov_base: payload.as_mut_ptr().cast(), iov_len: payload.len() };

@@ -39,7 +39,7 @@ fn command(interface: &str, buffer: &mut [u32]) -> io::Result<i32> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor is new and owned by nobody else.
+    // SAFETY: the descriptor is new and has no other owner.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
     // SAFETY: `request` is valid; its data points to `buffer`, sized by the caller for the command in its first word.
     let rc = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) };

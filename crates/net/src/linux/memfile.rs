@@ -25,7 +25,7 @@ impl MemFile {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor is new and owned by nobody else.
+        // SAFETY: the descriptor is new and has no other owner.
         let mut file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
         file.write_all(bytes)?;
         Ok(MemFile { file, len: bytes.len() as u64 })

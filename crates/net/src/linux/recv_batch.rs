@@ -145,7 +145,7 @@ impl RecvBatch {
         let from = self.addresses[i].get(header.msg_hdr.msg_namelen);
         RecvMessage {
             data: &self.slab[start..start + len],
-            // The kernel names the sender of every UDP datagram; a datagram without one is from nobody.
+            // The kernel names the sender of every UDP datagram; one without a sender gets the unspecified address.
             from: from.unwrap_or(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0)),
             segment_size: told.segment_size.filter(|&size| usize::from(size) < len),
             kernel_realtime_ns: told.kernel_realtime_ns,

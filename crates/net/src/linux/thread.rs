@@ -8,7 +8,7 @@ use crate::error::{Context, Error, Result};
 pub fn allowed_cpus() -> Result<Vec<usize>> {
     // SAFETY: cpu_set_t is an array of integers, for which zero is a value.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: `set` is exclusively borrowed and its size is told.
+    // SAFETY: `set` is exclusively borrowed and passed with its size.
     if unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) } != 0 {
         return Err(Error::last("read affinity of", "this thread"));
     }
@@ -32,7 +32,7 @@ pub fn pin_to_cpu(cpu: usize) -> Result<()> {
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     // SAFETY: `cpu` is below CPU_SETSIZE.
     unsafe { libc::CPU_SET(cpu, &mut set) };
-    // SAFETY: `set` is valid and its size is told.
+    // SAFETY: `set` is valid and passed with its size.
     if unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) } == 0 {
         Ok(())
     } else {

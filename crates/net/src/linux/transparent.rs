@@ -93,7 +93,7 @@ fn destination(bytes: &[u8]) -> Option<SocketAddr> {
     Some((ip, port).into())
 }
 
-/// A UDP socket that sends from `local`, whoever's address that is.
+/// A UDP socket that sends from `local`, an address that may belong to another host.
 ///
 /// # Errors
 /// As [`listen`].
@@ -101,7 +101,7 @@ pub fn udp_from(local: SocketAddrV4) -> io::Result<UdpSocket> {
     Ok(socket(Type::DGRAM, Protocol::UDP, local)?.into())
 }
 
-/// Ends a connection by a reset: how one that reached nobody ends.
+/// Resets a connection, as for a destination that refused it.
 pub fn reset(stream: TcpStream) {
     // Refused only for what is no socket.
     let _ = Socket::from(stream).set_linger(Some(Duration::ZERO));

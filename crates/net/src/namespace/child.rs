@@ -32,7 +32,7 @@ pub struct ChildSetup {
     shown: Option<Shown>,
 }
 
-/// A file that the child sees in the place of another.
+/// A file that the child sees instead of another.
 #[derive(Debug)]
 struct Shown {
     path: &'static CStr,
@@ -91,7 +91,7 @@ impl ChildSetup {
         self
     }
 
-    /// Shows the child a file with `content` in the place of the one at `path`, which has to be there. It lives in memory,
+    /// Shows the child a file with `content` instead of the one at `path`, which must exist. It lives in memory,
     /// in a mount namespace of the child's own, and ends with it: no other program sees it, and it has no name elsewhere.
     ///
     /// Where that is refused the child starts without it, and the refusal's errno is in `refusal`, the writing end of a
@@ -146,7 +146,7 @@ impl ChildSetup {
                 && let Err(errno) = show_file(path, content.as_bytes())
             {
                 let errno = errno.to_ne_bytes();
-                // SAFETY: an open descriptor and four readable bytes. Whoever does not read it is not told.
+                // SAFETY: an open descriptor and four readable bytes. A parent that does not read it misses the error.
                 unsafe { libc::write(refusal.as_raw_fd(), errno.as_ptr().cast(), errno.len()) };
             }
             if let Some(offsets) = &offsets {
@@ -237,7 +237,7 @@ fn refresh_sys() {
 
 /// Puts a new file over the one at `path`, in a new mount namespace. Async-signal-safe.
 ///
-/// A bind mount wants a file of a mounted file system: one in memory stands at /sys, which is there on every Linux, as
+/// A bind mount wants a file of a mounted file system: one in memory is mounted at /sys, which every Linux has, as
 /// long as it takes.
 fn show_file(path: &CStr, content: &[u8]) -> Result<(), c_int> {
     const PLACE: &CStr = c"/sys";

@@ -1,4 +1,4 @@
-//! Making namespaces: on a thread for whoever may, in a forked child inside a new user namespace
+//! Making namespaces: on a thread with CAP_SYS_ADMIN, else in a forked child inside a new user namespace
 //! for everyone else.
 
 use std::io;

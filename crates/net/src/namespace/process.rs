@@ -141,7 +141,7 @@ pub fn effective_user_id() -> u32 {
 }
 
 /// Ends every process but the caller whose main thread is inside one of `namespaces`: SIGTERM, and
-/// SIGKILL for what is left after `grace`. Returns how many were told to end.
+/// SIGKILL for what is left after `grace`. Returns how many were signalled.
 ///
 /// A process the caller may not look at (another user's) is left alone.
 pub fn end_processes_in(namespaces: &[NetNamespace], grace: Duration) -> Result<usize, Error> {

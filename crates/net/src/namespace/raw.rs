@@ -80,7 +80,7 @@ pub(crate) fn new_net_namespace(ipv6: bool) -> Result<RawParts, c_int> {
     let _ = write_file(c"/proc/sys/net/ipv6/conf/all/disable_ipv6", disable);
     let _ = write_file(c"/proc/sys/net/ipv6/conf/default/disable_ipv6", disable);
     // No duplicate address detection and no router discovery: addresses serve at once, and no
-    // packet is sent that nobody asked for.
+    // unrequested packet is sent.
     let _ = write_file(c"/proc/sys/net/ipv6/conf/default/accept_dad", b"0");
     let _ = write_file(c"/proc/sys/net/ipv6/conf/default/dad_transmits", b"0");
     let _ = write_file(c"/proc/sys/net/ipv6/conf/default/accept_ra", b"0");

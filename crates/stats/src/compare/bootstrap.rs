@@ -44,10 +44,10 @@ pub fn median(values: &mut [f64]) -> f64 {
 }
 
 /// The percentile interval of `statistic` at `confidence` (such as 0.95) from `resamples` of these independent values
-/// (B. Efron, Annals of Statistics 7, 1979): the values are drawn anew, with replacement, and the interval spans the
+/// (B. Efron, Annals of Statistics 7, 1979): the values are resampled with replacement, and the interval spans the
 /// middle of what comes out. `statistic` may change the order of the values that it is given.
 ///
-/// Absent below two values, when one is not finite, without resamples, or for a confidence that is none.
+/// Absent below two values, when one is not finite, without resamples, or for an invalid confidence.
 pub fn bootstrap(
     values: &[f64],
     resamples: u32,

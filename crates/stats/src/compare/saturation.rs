@@ -45,7 +45,7 @@ pub struct Saturation {
 ///
 /// Two lines that meet are fitted by least squares to received against offered, the first through the origin (Hudson
 /// 1966, see [`TwoSegments`]), and the rate is where the second one falls below `threshold` × offered. The interval at
-/// `confidence` comes from `resamples` bootstrap samples: repetitions drawn anew within each offered rate, fitted again.
+/// `confidence` comes from `resamples` bootstrap samples: repetitions resampled within each offered rate, fitted again.
 ///
 /// Absent below three distinct offered rates with values, when a number is not finite or an offered rate not positive,
 /// or for a threshold outside 0 to 1 (1 included).
@@ -109,7 +109,7 @@ fn group(point: &LoadPoint, received: &[f64]) -> Group {
     Group { offered: point.offered, received: received.iter().sum::<f64>() / weight, weight }
 }
 
-/// Each point with its repetitions drawn anew.
+/// Each point with its repetitions resampled.
 fn resampled(points: &[LoadPoint], random: &mut SplitMix64) -> Vec<Group> {
     points
         .iter()

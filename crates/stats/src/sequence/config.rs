@@ -1,4 +1,4 @@
-//! What a sequence tracker is told before the first packet.
+//! What a sequence tracker must know before the first packet.
 
 /// Limits of a [`SequenceTracker`](super::SequenceTracker). Values out of range are pulled to the nearest useful one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,8 +1,8 @@
-//! Loss runs (RFC 3357): how many consecutive packets were lost at a time.
+//! Loss periods (RFC 3357): how many consecutive packets were lost at a time.
 
 use std::collections::BTreeMap;
 
-/// Number of loss runs by their length, in a bounded number of keys.
+/// Number of loss periods by their length, in a bounded number of keys.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LossRuns {
     /// Run length in packets → number of runs of that length.

@@ -104,7 +104,7 @@ pub struct SequenceSummary {
     /// Packets sent: the sender's count, else one above the highest number seen. `counts.lost` is this minus
     /// `counts.received`.
     pub sent: u64,
-    /// Loss runs (RFC 3357).
+    /// Loss periods (RFC 3357).
     pub loss_runs: LossRuns,
     /// Extent of reordering (RFC 4737).
     pub reorder_extent: ReorderExtent,
@@ -149,7 +149,7 @@ pub struct SequenceTracker {
     limit: u64,
     awaited: u64,
     lost: u64,
-    /// Lost numbers that left the window and never came: a later arrival of one can't be told from a copy.
+    /// Lost numbers that left the window and never came: a later arrival of one can't be distinguished from a copy.
     lost_below_window: u64,
     duplicates: u64,
     reordered: u64,
