@@ -5,7 +5,7 @@
 
 Each round is one run without readers and one with them, forward and backward in turn: a drift of the machine weighs on
 both alike. `weir serve --ui` answers on this host's loopback, with directories of its own that are removed; readers,
-answering side, sender and server share the machine's processors. The plan makes up no slot (`catch_up: none`), so that
+receiver, sender and server share the machine's processors. The plan makes up no slot (`catch_up: none`), so that
 each that the sender could not serve in time is a missed one. The server's processor time and the samples are of a
 window inside the run: neither its start nor its end is in them. Medians, with the one-sided 95 % bootstrap bounds of the
 difference within a round. Exit: 0 measured, 2 usage, 3 a run failed.

@@ -4,8 +4,8 @@
     benches/storing.py --weir target/release/weir            10 pairs of 5 s of TCP at 10 Gbit/s, then 30 pairs of 5 s at 1 Mbit/s
     benches/storing.py --pairs 20 --seconds 10
 
-The answering side runs on loopback, outside of what is counted. A run is kept once, after the test, and as one record whatever its
-rate: the cost is a number of CPU milliseconds, not a share. Two figures tell it:
+The server runs on loopback, outside of what is counted. A run is kept once, after the test, and as one record whatever its
+rate: the cost is a number of CPU milliseconds, not a ratio. Two figures show it:
 
   direct     the median over pairs of (CPU with − CPU without) ÷ CPU without, at the high rate, for the same volume (`-n`): what one
              wants to know, blurred by all that a test at that rate varies by from run to run;
@@ -37,7 +37,7 @@ def free_port():
 
 
 def listens(server, said, patience_seconds=30):
-    """Waits for the line by which the answering side says that it listens, in the file `said`. Gives up when it ends before that, or
+    """Waits for the line by which the server says that it listens, in the file `said`. Gives up when it ends before that, or
     says nothing of the kind."""
     end = time.monotonic() + patience_seconds
     while time.monotonic() < end:
@@ -112,7 +112,7 @@ def main():
     port = str(free_port())
     with tempfile.TemporaryDirectory() as place:
         environment = {**os.environ, "WEIR_DATA_DIR": place}
-        # A file, since nobody reads what it says of each test.
+        # A file, since no program reads what it prints about each test.
         said = os.path.join(place, "server.log")
         with open(said, "wb") as log:
             server = subprocess.Popen(

@@ -1,5 +1,5 @@
-"""What keeping a run costs must be told of the right pairs: kept against not kept, in turn, by all of the processor's time.
-The answering side is waited for, however long it takes, and not when it is gone."""
+"""The cost of storing a run must come from the right pairs: stored against not stored, in turn, by all processor time.
+The server is waited for, however long it takes, and not when it is gone."""
 
 import contextlib
 import io

@@ -4,7 +4,7 @@
 #   scripts/api_fuzz.sh PROGRAM [EXAMPLES]
 #
 # schemathesis comes from the package index into a virtual environment under the target directory. The server answers
-# in a network namespace without any way out, so that whatever it is made to start reaches nobody, and keeps its files in a
+# in a network namespace without any way out, so that whatever it is made to start reaches no other host, and keeps its files in a
 # directory that is removed. Streams, labs, calibrations and demos are left out. Exit: 0 nothing found, else that of schemathesis.
 set -euo pipefail
 if [ $# -lt 1 ]; then

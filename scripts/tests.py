@@ -54,7 +54,7 @@ def run(command, out):
             summary.line(line)
     if child.returncode:
         out.write(f"\n{summary.text()}\n")
-    # A signal is told as shells do.
+    # A signal is reported as shells do.
     return child.returncode if child.returncode >= 0 else 128 - child.returncode
 
 

@@ -67,7 +67,7 @@ class Emulator:
         process = place.start("m", [*pin, *self.words(place, laws)])
         process.await_words("no control socket", 10)
         yield process
-        # The first SIGINT lets what is held leave.
+        # After the first SIGINT delayed packets still leave.
         process.popen.send_signal(signal.SIGINT)
         code = process.wait(20)
         if code not in (0, 130):
@@ -107,7 +107,7 @@ class Bridge:
 
 
 def configuration(flows):
-    """A weir.impair/1: so many flows told apart by port, address and protocol, each with the laws of Other."""
+    """A weir.impair/1: `flows` flows distinguished by port, address and protocol, each with the laws of Other."""
     laws = f"{{ {LAW_MIX} }}"
     text = ['schema = "weir.impair/1"']
     for port in range(1, flows + 1):

@@ -93,7 +93,7 @@ def await_ready(judge):
 
 
 def missed_slots(client):
-    """Slots that Weir says it skipped: a rate that is short by them is told, not wrong."""
+    """Slots that Weir says it skipped: Weir reports a rate that is short by them, so it is not wrong."""
     senders = [flow["sender"] for flow in whole_json(client, "weir test")["flows"]]
     return sum(sender.get("missed_slots", 0) for sender in senders)
 

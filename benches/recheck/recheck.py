@@ -179,7 +179,7 @@ def measure_by_api(series, given, host, file, facts, limit):
 
 
 def outputs_of(series, run_id, keep, file):
-    """Every other form in which the stored run is had."""
+    """Every other rendering of the stored run."""
     keep("record.json", series.command("runs", "show", run_id, "--json"))
     keep("show.txt", series.command("runs", "show", run_id))
     keep("show-v.txt", series.command("runs", "show", run_id, "-V"))
