@@ -76,7 +76,7 @@ def sums(rows, record):
             rows.near("delay samples = received", flow["id"], samples, received, 0, output="sums")
         if None not in (lost, sent, received):
             rows.near("received + lost = sent", flow["id"], received + lost, sent, 0, output="sums")
-            runs = at(flow, "receiver", "loss_runs")
+            runs = at(flow, "receiver", "loss_periods")
             if runs is not None and "more" not in runs:
                 rows.near("loss periods × lengths = lost", flow["id"],
                           sum(int(k) * v for k, v in runs.items()), lost, 0, output="sums")

@@ -178,8 +178,8 @@ class Datagrams:
             "packets", "duplicate_packets", "late_packets", "unreadable_packets", "implausible_packets",
             "forced_packets"))
         self.near("arrivals in any counter", counted, true.arrivals, self.overflow, note)
-        runs = {int(k) if k.isdigit() else k: v for k, v in (receiver.get("loss_runs") or {}).items()}
-        expected = true.loss_runs()
+        runs = {int(k) if k.isdigit() else k: v for k, v in (receiver.get("loss_periods") or {}).items()}
+        expected = true.loss_periods()
         wrong = sum(abs(runs.get(k, 0) - expected.get(k, 0)) for k in set(runs) | set(expected))
         self.near("loss periods", sum(runs.values()), sum(expected.values()), 2 * slack,
                   f"{wrong} lengths differ" if wrong else note)

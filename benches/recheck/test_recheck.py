@@ -63,7 +63,7 @@ class Datagrams(unittest.TestCase):
         true = flow([(0, 1), (1, 2), (4, 3), (2, 4), (2, 5), (5, 6), (7, 7)])
         self.assertEqual(true.received, 6)
         self.assertEqual(true.lost, [3, 6, 8, 9])
-        self.assertEqual(true.loss_runs(), {1: 2, 2: 1})
+        self.assertEqual(true.loss_periods(), {1: 2, 2: 1})
         self.assertEqual(len(true.duplicates), 1)
         self.assertEqual(len(true.reordered), 1)
 
@@ -112,7 +112,7 @@ class Datagrams(unittest.TestCase):
                    for n in range(700)]
         true = truth.Datagrams(packets, packets[300:], 1, clocks(), 2 * SECOND)
         self.assertEqual(true.received, 400)
-        self.assertEqual(true.loss_runs(), {300: 1})
+        self.assertEqual(true.loss_periods(), {300: 1})
 
 
 class Streams(unittest.TestCase):
@@ -289,7 +289,7 @@ class Judging(unittest.TestCase):
             "lost_packets": len(true.lost), "loss_ratio": len(true.lost) / count, "late_packets": 0,
             "duplicate_packets": len(true.duplicates), "reordered_packets": len(true.reordered),
             "reordering_extent_max": max(true.extents), "corrupted_packets": 0, "unreadable_packets": 0,
-            "loss_runs": {str(k): v for k, v in true.loss_runs().items()},
+            "loss_periods": {str(k): v for k, v in true.loss_periods().items()},
             "jitter_seconds": true.jitter_series()[-1][1] / 1e9,
             "delay_variation": {"pdv_p99_seconds": rank(0.99) - rank(0), "ipdv_p99_seconds":
                                 truth.nearest_rank(true.variation(), 0.99) / 1e9},

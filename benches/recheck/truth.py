@@ -153,7 +153,7 @@ class Datagrams:
     def received(self):
         return len(self.arrival) if self.numbered else self.arrivals
 
-    def loss_runs(self):
+    def loss_periods(self):
         runs, length, previous = {}, 0, None
         for number in self.lost:
             if previous is not None and number == previous + 1:

@@ -118,13 +118,13 @@ fn summed(request: &PreviewRequest, fates: &[Fate], laws: String, notes: Vec<Str
             }
         }
     }
-    let mut loss_runs: BTreeMap<u32, u64> = BTreeMap::new();
+    let mut loss_periods: BTreeMap<u32, u64> = BTreeMap::new();
     let mut run = 0;
     for mark in what.iter().chain(std::iter::once(&b'.')) {
         match mark {
             b'x' => run += 1,
             _ if run > 0 => {
-                *loss_runs.entry(run).or_default() += 1;
+                *loss_periods.entry(run).or_default() += 1;
                 run = 0;
             }
             _ => {}
@@ -147,7 +147,7 @@ fn summed(request: &PreviewRequest, fates: &[Fate], laws: String, notes: Vec<Str
         queue_dropped_packets: count(Verdict::QueueDropped) + count(Verdict::Unplanned),
         duplicated_packets: count(Verdict::Copied),
         reordered_packets: sent.iter().filter(|f| f.flags & FLAG_REORDERED != 0).count() as u64,
-        loss_runs,
+        loss_periods,
         fates: String::from_utf8(what).unwrap_or_default(),
         delay: delay(sent.iter().map(|f| f.at_ns.saturating_sub(f.arrived_ns)).collect()),
         sent_bits_per_second: span.map(|s| bytes as f64 * 8.0 / s),
@@ -247,7 +247,8 @@ mod tests {
             shown.packets + shown.duplicated_packets,
             shown.sent_packets + shown.lost_packets + shown.queue_dropped_packets
         );
-        let in_runs: u64 = shown.loss_runs.iter().map(|(length, n)| u64::from(*length) * n).sum();
+        let in_runs: u64 =
+            shown.loss_periods.iter().map(|(length, n)| u64::from(*length) * n).sum();
         assert_eq!(in_runs, shown.lost_packets);
         assert!((0.09..0.11).contains(&shown.loss_ratio), "{}", shown.loss_ratio);
         let delay = shown.delay.unwrap();

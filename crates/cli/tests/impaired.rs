@@ -43,7 +43,7 @@ fn counts(record: &Record) -> (u64, u64, u64) {
 }
 
 fn runs(record: &Record) -> BTreeMap<u64, u64> {
-    let runs = record.flows[0].receiver.as_ref().unwrap().loss_runs.as_ref().unwrap();
+    let runs = record.flows[0].receiver.as_ref().unwrap().loss_periods.as_ref().unwrap();
     runs.iter().map(|(length, count)| (length.parse().unwrap(), *count)).collect()
 }
 

@@ -157,7 +157,7 @@ fn loss_copies_and_order_are_told_apart() {
         assert_eq!(rx.reordering_extent_mean, Some(5.0), "payload {payload}");
         let extents = rx.reordering_extents.unwrap();
         assert_eq!(extents, [("4".to_string(), 1)].into(), "from 4 to 7");
-        let runs = rx.loss_runs.unwrap();
+        let runs = rx.loss_periods.unwrap();
         assert_eq!((runs.get("1"), runs.get("3")), (Some(&1), Some(&1)), "payload {payload}");
         assert_eq!(rx.packets, 3996);
         let lost: u64 = receiving.interval_counts().iter().filter_map(|i| i.lost_packets).sum();
@@ -216,7 +216,7 @@ fn tail_loss_is_seen_by_reconciliation() {
         run(&s, clock(), 0, &mut |n, _| if n >= 950 { vec![] } else { vec![1000] });
     let rx = receiving.report("recvmmsg", None, None);
     assert_eq!(rx.lost_packets, Some(50));
-    assert_eq!(rx.loss_runs.unwrap().get("50"), Some(&1));
+    assert_eq!(rx.loss_periods.unwrap().get("50"), Some(&1));
 }
 
 #[test]

@@ -262,7 +262,7 @@ proptest! {
         }
         if rx.ambiguous == Some(true) {
             prop_assert_eq!((rx.duplicate_packets, rx.reordered_packets), (None, None));
-            prop_assert_eq!((rx.late_packets, rx.loss_runs), (None, None));
+            prop_assert_eq!((rx.late_packets, rx.loss_periods), (None, None));
             prop_assert!(kept.iter().all(|c| c.lost_packets.is_none() && c.duplicate_packets.is_none()));
         } else {
             prop_assert_eq!(rx.duplicate_packets, Some(0));

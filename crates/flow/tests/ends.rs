@@ -750,7 +750,7 @@ fn contradicting_counts_and_too_many_runs_are_told() {
         next += 1;
     }
     r.finish(SECOND);
-    let runs = r.report("", None, None).loss_runs.unwrap();
+    let runs = r.report("", None, None).loss_periods.unwrap();
     assert_eq!((runs.len(), runs.get("256"), runs.get("more")), (257, Some(&1), Some(&1)));
 }
 

@@ -215,7 +215,7 @@ fn with_strings(record: &Record, words: &str) -> Record {
         "/local/sysctls",
         "/local/interfaces/0/offloads",
         "/calibration/noise_floor",
-        "/flows/0/receiver/loss_runs",
+        "/flows/0/receiver/loss_periods",
         "/impairment/flows/0/realised",
         "/impairment/flows/0/counters",
     ] {

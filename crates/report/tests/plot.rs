@@ -34,14 +34,14 @@ fn charts_of_a_run() {
             "delay-histogram",
             "delay-cdf",
             "delay-tail",
-            "loss-runs"
+            "loss-periods"
         ]
     );
     for figure in &figures {
         check(figure);
     }
     golden("figures/delay.csv", &figures[4].csv());
-    golden("figures/loss-runs.csv", &figures[11].csv());
+    golden("figures/loss-periods.csv", &figures[11].csv());
     assert!(figures[4].csv().contains("\n1 udp-forward,12,13,,"), "a gap is an empty cell");
 }
 

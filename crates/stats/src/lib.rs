@@ -52,7 +52,7 @@ pub use histogram::{Histogram, samples_needed};
 pub use jitter::Jitter;
 pub use linkusage::{LinkBytes, LinkFamily, LinkShape, LinkTransport, LinkUsage};
 pub use sequence::{
-    Arrival, Arrivals, Extended, LossRuns, ReorderExtent, SequenceConfig, SequenceCounts,
+    Arrival, Arrivals, Extended, LossPeriods, ReorderExtent, SequenceConfig, SequenceCounts,
     SequenceExtender, SequenceSummary, SequenceTracker,
 };
 pub use spacing::Spacing;

@@ -71,9 +71,9 @@ fn run_lengths_beyond_the_kept_ones_overflow_but_known_ones_still_count() {
         seq += lost + 1;
     }
     t.on_packet(seq, 0);
-    let runs = t.finish(None, 10 * SECOND).loss_runs;
+    let runs = t.finish(None, 10 * SECOND).loss_periods;
     assert_eq!(runs.lengths.into_iter().collect::<Vec<_>>(), [(1, 2), (2, 2)]);
-    assert_eq!((runs.overflow_runs, runs.overflow_packets), (2, 7));
+    assert_eq!((runs.overflow_periods, runs.overflow_packets), (2, 7));
 }
 
 #[test]

@@ -66,8 +66,8 @@ pub struct Preview {
     pub duplicated_packets: u64,
     /// Left before one that had come earlier.
     pub reordered_packets: u64,
-    /// How many runs of loss had each length.
-    pub loss_runs: BTreeMap<u32, u64>,
+    /// Loss periods (RFC 3357): length in packets → number of periods.
+    pub loss_periods: BTreeMap<u32, u64>,
     /// The first packets, one character each: `.` passed, `x` lost, `q` dropped by the queue, `2` duplicated; at most 2000.
     pub fates: String,
     /// Between arrival and departure of what left; absent when nothing did.

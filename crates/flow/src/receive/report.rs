@@ -181,13 +181,13 @@ impl Receiving {
             out.reordering_extents = Some(histogram.collect());
             out.reordering_extent_bounds = (extent.bounds > 0).then_some(extent.bounds);
         }
-        let runs = s.loss_runs.lengths.iter();
-        let mut runs: BTreeMap<String, u64> =
-            runs.map(|(length, count)| (length.to_string(), *count)).collect();
-        if s.loss_runs.overflow_runs > 0 {
-            runs.insert("more".into(), s.loss_runs.overflow_runs);
+        let periods = s.loss_periods.lengths.iter();
+        let mut periods: BTreeMap<String, u64> =
+            periods.map(|(length, count)| (length.to_string(), *count)).collect();
+        if s.loss_periods.overflow_periods > 0 {
+            periods.insert("more".into(), s.loss_periods.overflow_periods);
         }
-        out.loss_runs = (!runs.is_empty()).then_some(runs);
+        out.loss_periods = (!periods.is_empty()).then_some(periods);
         out.ambiguous = Some(s.counts.ambiguous);
     }
 

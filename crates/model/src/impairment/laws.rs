@@ -97,7 +97,7 @@ pub struct Loss {
     pub duplicate: Option<Duplicate>,
 }
 
-/// The Gilbert-Elliott model, by wanted mean loss and mean run of losses, or by its four probabilities.
+/// The Gilbert-Elliott model, by wanted mean loss and mean burst length, or by its four probabilities.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(extend("examples" = [{ "loss_percentage": 1, "mean_run": 3 }, { "good_to_bad_percentage": 1, "bad_to_good_percentage": 30 }]))]
@@ -106,7 +106,7 @@ pub struct GilbertElliott {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = 1)]
     pub loss_percentage: Option<f64>,
-    /// Mean number of losses in a row, at least 1.
+    /// Mean length of a loss burst, packets, at least 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = 3)]
     pub mean_run: Option<f64>,

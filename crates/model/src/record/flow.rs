@@ -223,9 +223,9 @@ record! {
         /// Shorter than sent.
         #[serde(skip_serializing_if = "Option::is_none")]
         truncated_packets: Option<u64>,
-        /// Losses in a row: length → how often (RFC 3357). The key `more` gathers the rest.
+        /// Loss periods (RFC 3357): length in packets → number of periods. The key `more` gathers the rest.
         #[serde(skip_serializing_if = "Option::is_none")]
-        loss_runs: Option<BTreeMap<String, u64>>,
+        loss_periods: Option<BTreeMap<String, u64>>,
         /// Some figures may be wrong, or absent for that reason. Narrow numbers that may have wrapped unseen: lost is sent less arrived, what depends on numbers is absent. A bitmap at its maximum: late, duplicate and reordered packets may be confused.
         #[serde(skip_serializing_if = "Option::is_none")]
         ambiguous: Option<bool>,

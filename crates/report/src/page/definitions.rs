@@ -47,10 +47,10 @@ pub(super) fn of(records: &[&Record]) -> Vec<Definition> {
         "Sent less received. A packet is lost when it has not come within the loss threshold; what comes later stays lost and is counted as late.",
     );
     define(
-        receiver(|r| r.loss_runs.is_some()),
-        "Losses in a row",
+        receiver(|r| r.loss_periods.is_some()),
+        "Loss periods",
         "RFC 3357",
-        "Lengths of unbroken series of lost packets.",
+        "Numbers of consecutive lost packets.",
     );
     define(
         udp && receiver(|r| r.duplicate_packets.is_some()),

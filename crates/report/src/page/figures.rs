@@ -56,7 +56,7 @@ pub fn figures_of_run(record: &Record) -> Vec<Figure> {
     let mut figures = over_time(record);
     figures.extend(tcp_over_time(record));
     figures.extend(distributions(&[(String::new(), record)]));
-    figures.extend(loss_runs(record));
+    figures.extend(loss_periods(record));
     figures.retain(|f| !f.is_empty());
     figures
 }
@@ -453,28 +453,27 @@ fn tcp_over_time(record: &Record) -> Vec<Figure> {
     out
 }
 
-/// How often so many packets were lost in a row, over all flows.
-fn loss_runs(record: &Record) -> Option<Figure> {
-    let mut runs: BTreeMap<(u64, String), u64> = BTreeMap::new();
-    for lengths in record.flows.iter().filter_map(|f| f.receiver.as_ref()?.loss_runs.as_ref()) {
+/// Loss periods by their length, over all flows.
+fn loss_periods(record: &Record) -> Option<Figure> {
+    let mut periods: BTreeMap<(u64, String), u64> = BTreeMap::new();
+    for lengths in record.flows.iter().filter_map(|f| f.receiver.as_ref()?.loss_periods.as_ref()) {
         for (length, n) in lengths.iter().filter(|(_, n)| **n > 0) {
             // What is no number gathers the rest: last.
             let key = (length.parse().unwrap_or(u64::MAX), length.clone());
-            let sum = runs.entry(key).or_default();
+            let sum = periods.entry(key).or_default();
             *sum = sum.saturating_add(*n);
         }
     }
-    if runs.is_empty() {
+    if periods.is_empty() {
         return None;
     }
-    let axis = Axis::new("runs", "runs", Quantity::Count);
-    let names = runs.keys().map(|(_, length)| length.clone());
-    let mut figure = Figure::grouped_bars("loss-runs", "Losses in a row", names, axis).caption(
-        "How many unbroken runs of lost packets had each length (RFC 3357), all flows; “more” gathers further lengths.",
-    );
-    figure.x.label = "Packets lost in a row".into();
+    let axis = Axis::new("loss periods", "loss_periods", Quantity::Count);
+    let names = periods.keys().map(|(_, length)| length.clone());
+    let mut figure = Figure::grouped_bars("loss-periods", "Loss periods", names, axis)
+        .caption("Loss periods (RFC 3357) by length, all flows; “more” gathers further lengths.");
+    figure.x.label = "Consecutive packets lost".into();
     figure.x.key = "length_packets".into();
-    let points = runs.values().enumerate().map(|(i, n)| Point::at(i as f64, *n as f64));
+    let points = periods.values().enumerate().map(|(i, n)| Point::at(i as f64, *n as f64));
     Some(figure.with(Series::new("all flows", Mark::Bars).points(points)))
 }
 

@@ -229,8 +229,8 @@ fn figures(record: &Record) -> (Vec<Figure>, Vec<Figure>) {
 }
 
 fn delays(record: &Record, mut distributions: Vec<Figure>) -> Option<Section> {
-    // Losses in a row stand with the losses.
-    distributions.retain(|f| f.id != "loss-runs");
+    // Loss periods stand with the losses.
+    distributions.retain(|f| f.id != "loss-periods");
     let mut blocks: Vec<Block> = vec![];
     blocks.extend(tables::times(record).map(Block::Grid));
     blocks.extend(tables::variation(record).map(Block::Grid));
@@ -266,7 +266,7 @@ fn losses(record: &Record) -> Option<Section> {
         }
     }
     let runs: Vec<Figure> =
-        figures_of_run(record).into_iter().filter(|f| f.id == "loss-runs").collect();
+        figures_of_run(record).into_iter().filter(|f| f.id == "loss-periods").collect();
     if !runs.is_empty() {
         blocks.push(Block::Figures(runs));
     }

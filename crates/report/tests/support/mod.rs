@@ -159,7 +159,7 @@ pub(crate) fn udp_loss() -> Record {
             reordering_extent_max: Some(2),
             reordering_extents: Some(BTreeMap::from([("2".into(), 1)])),
             corrupted_packets: Some(0),
-            loss_runs: Some(BTreeMap::from([("1".into(), 6), ("2".into(), 1), ("4".into(), 1)])),
+            loss_periods: Some(BTreeMap::from([("1".into(), 6), ("2".into(), 1), ("4".into(), 1)])),
             ambiguous: Some(false),
             jitter_seconds: Some(5.2e-6),
             delay_variation: Some(DelayVariation {
@@ -546,7 +546,7 @@ pub(crate) fn thousand() -> Record {
                 method: "recvmmsg".into(),
                 crossing: Some(if id <= 500 { Crossing::PerPacket } else { Crossing::Coalesced }),
                 lost_packets: Some(lost),
-                loss_runs: (lost > 0).then(|| BTreeMap::from([("1".into(), lost)])),
+                loss_periods: (lost > 0).then(|| BTreeMap::from([("1".into(), lost)])),
                 reordered_packets: Some(u64::from(id == 5)),
                 jitter_seconds: Some(4e-6 * wobble),
                 one_way_delay: Some(delay(

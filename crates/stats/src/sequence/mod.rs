@@ -3,8 +3,8 @@
 mod config;
 mod extender;
 mod intervals;
+mod loss_periods;
 mod reorder;
-mod runs;
 mod tracker;
 mod window;
 
@@ -13,6 +13,6 @@ mod tests;
 
 pub use config::SequenceConfig;
 pub use extender::{Extended, SequenceExtender};
+pub use loss_periods::LossPeriods;
 pub use reorder::ReorderExtent;
-pub use runs::LossRuns;
 pub use tracker::{Arrival, Arrivals, SequenceCounts, SequenceSummary, SequenceTracker};

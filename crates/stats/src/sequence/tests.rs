@@ -93,7 +93,7 @@ proptest! {
         prop_assert_eq!(summary.counts.reordered, model.extents.len() as u64);
         prop_assert_eq!(summary.reorder_extent.sum, model.extents.iter().sum::<u64>());
         prop_assert_eq!(summary.reorder_extent.max, model.extents.iter().copied().max().unwrap_or(0));
-        prop_assert_eq!(&summary.loss_runs.lengths, &model.runs(sent));
+        prop_assert_eq!(&summary.loss_periods.lengths, &model.runs(sent));
         prop_assert_eq!(summary.interval_lost.iter().sum::<u64>(), summary.counts.lost);
         prop_assert!(!summary.counts.ambiguous);
     }
@@ -139,9 +139,9 @@ proptest! {
         }
         let summary = tracker.finish(Some(sent >> 2), now);
         prop_assert_eq!(summary.sent - summary.counts.received, summary.counts.lost);
-        prop_assert_eq!(summary.loss_runs.packets(), summary.counts.lost);
+        prop_assert_eq!(summary.loss_periods.packets(), summary.counts.lost);
         prop_assert_eq!(summary.interval_lost.iter().sum::<u64>(), summary.counts.lost);
-        prop_assert!(summary.loss_runs.lengths.len() <= 3);
+        prop_assert!(summary.loss_periods.lengths.len() <= 3);
     }
 }
 
@@ -163,7 +163,7 @@ fn each_kind_of_arrival() {
     assert_eq!(tracker.on_packet(2, 3 * SECOND), Arrival::Duplicate);
     let summary = tracker.finish(Some(8), 3 * SECOND);
     assert_eq!((summary.counts.received, summary.counts.lost, summary.counts.late), (5, 3, 1));
-    assert_eq!(summary.loss_runs.lengths, BTreeMap::from([(1, 1), (2, 1)]));
+    assert_eq!(summary.loss_periods.lengths, BTreeMap::from([(1, 1), (2, 1)]));
     assert_eq!(summary.loss_ratio(), Some(3.0 / 8.0));
 }
 
@@ -252,7 +252,7 @@ fn hostile_jumps_are_refused_or_cheap() {
     let summary = tracker.finish(Some(far + 1), 104);
     assert_eq!(summary.counts.received, 103);
     assert_eq!(summary.counts.lost, (1 << 32) - 1);
-    assert_eq!(summary.loss_runs.lengths, BTreeMap::from([((1 << 32) - 1, 1)]));
+    assert_eq!(summary.loss_periods.lengths, BTreeMap::from([((1 << 32) - 1, 1)]));
     assert!(summary.counts.ambiguous);
 }
 

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 
 use super::config::SequenceConfig;
 use super::intervals::IntervalLosses;
+use super::loss_periods::LossPeriods;
 use super::reorder::{Gaps, ReorderExtent};
-use super::runs::LossRuns;
 use super::window::Window;
 
 /// Numbers from here on are never plausible: it keeps every sum far from overflow.
@@ -105,7 +105,7 @@ pub struct SequenceSummary {
     /// `counts.received`.
     pub sent: u64,
     /// Loss periods (RFC 3357).
-    pub loss_runs: LossRuns,
+    pub loss_periods: LossPeriods,
     /// Extent of reordering (RFC 4737).
     pub reorder_extent: ReorderExtent,
     /// Lost packets of each marked interval; they add up to `counts.lost`.
@@ -160,7 +160,7 @@ pub struct SequenceTracker {
     /// The last run of losses: may go on if the next one begins at `run_end`.
     run_end: u64,
     run_length: u64,
-    runs: LossRuns,
+    runs: LossPeriods,
     gaps: Gaps,
     checkpoints: VecDeque<Checkpoint>,
     intervals: IntervalLosses,
@@ -196,7 +196,7 @@ impl SequenceTracker {
             ambiguous: false,
             run_end: 0,
             run_length: 0,
-            runs: LossRuns::default(),
+            runs: LossPeriods::default(),
             gaps: Gaps::default(),
             checkpoints: VecDeque::new(),
             intervals: IntervalLosses::new(),
@@ -371,7 +371,7 @@ impl SequenceTracker {
         SequenceSummary {
             counts: self.counts(),
             sent,
-            loss_runs: self.runs,
+            loss_periods: self.runs,
             reorder_extent: self.gaps.extent().clone(),
             interval_lost: self.intervals.lost(),
         }

@@ -2854,7 +2854,7 @@ export interface components {
             value?: number | null;
         };
         /**
-         * @description The Gilbert-Elliott model, by wanted mean loss and mean run of losses, or by its four probabilities.
+         * @description The Gilbert-Elliott model, by wanted mean loss and mean burst length, or by its four probabilities.
          * @example {
          *       "loss_percentage": 1,
          *       "mean_run": 3
@@ -2897,7 +2897,7 @@ export interface components {
             loss_percentage?: number | null;
             /**
              * Format: double
-             * @description Mean number of losses in a row, at least 1.
+             * @description Mean length of a loss burst, packets, at least 1.
              * @example 3
              */
             mean_run?: number | null;
@@ -3913,15 +3913,15 @@ export interface components {
             interval_seconds: number;
             /** @description The laws in one line, as understood. */
             laws: string;
+            /** @description Loss periods (RFC 3357): length in packets → number of periods. */
+            loss_periods: {
+                [key: string]: number;
+            };
             /**
              * Format: double
              * @description Share of what came.
              */
             loss_ratio: number;
-            /** @description How many runs of loss had each length. */
-            loss_runs: {
-                [key: string]: number;
-            };
             /**
              * Format: uint64
              * @description Lost by law.
@@ -4270,15 +4270,15 @@ export interface components {
              * @description Came after the loss threshold: counted as lost, and here.
              */
             late_packets?: number | null;
+            /** @description Loss periods (RFC 3357): length in packets → number of periods. The key `more` gathers the rest. */
+            loss_periods?: {
+                [key: string]: number;
+            } | null;
             /**
              * Format: double
              * @description Lost / sent.
              */
             loss_ratio?: number | null;
-            /** @description Losses in a row: length → how often (RFC 3357). The key `more` gathers the rest. */
-            loss_runs?: {
-                [key: string]: number;
-            } | null;
             /**
              * Format: uint64
              * @description Datagrams that did not come within the loss threshold (RFC 7680).

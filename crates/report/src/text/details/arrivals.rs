@@ -40,7 +40,7 @@ pub(super) fn loss(items: &mut Items, record: &Record) {
         let ratio = ratio.unwrap_or(if sent == 0 { 0.0 } else { lost as f64 / sent as f64 });
         let mut text = format!("{lost} of {} lost ({})", counted(sent, "packet"), percent(ratio));
         if !runs.is_empty() {
-            text += &format!("; {}", run_lengths(runs));
+            text += &format!("; {}", period_lengths(runs));
         }
         text
     };
@@ -54,10 +54,10 @@ pub(super) fn loss(items: &mut Items, record: &Record) {
                 r.lost_packets?,
                 r.packets,
                 r.loss_ratio,
-                r.loss_runs.as_ref().unwrap_or(&none),
+                r.loss_periods.as_ref().unwrap_or(&none),
             );
             if r.ambiguous == Some(true) {
-                text += "; runs, duplicates and order may be wrong (ambiguous)";
+                text += "; loss periods, duplicates and order may be wrong (ambiguous)";
             }
             match (r.reported_until_seconds, f.lost_an_end()) {
                 (Some(until), _) => text += &format!(" until {until:.2} s; later not known"),
@@ -78,7 +78,7 @@ pub(super) fn loss(items: &mut Items, record: &Record) {
                     lost = lost.saturating_add(n);
                     received = received.saturating_add(r.packets);
                 }
-                for (length, n) in r.loss_runs.iter().flatten() {
+                for (length, n) in r.loss_periods.iter().flatten() {
                     let sum: &mut u64 = runs.entry(length.clone()).or_default();
                     *sum = sum.saturating_add(*n);
                 }
@@ -105,7 +105,7 @@ pub(super) fn loss(items: &mut Items, record: &Record) {
 }
 
 /// `6 runs of 1, 1 of 2`: lengths in numeric order, the gathered rest last.
-fn run_lengths(runs: &BTreeMap<String, u64>) -> String {
+fn period_lengths(runs: &BTreeMap<String, u64>) -> String {
     let mut list: Vec<(u64, &str, u64)> = runs
         .iter()
         .filter(|(_, n)| **n > 0)
@@ -118,7 +118,7 @@ fn run_lengths(runs: &BTreeMap<String, u64>) -> String {
         .take(most)
         .enumerate()
         .map(|(i, (_, length, n))| {
-            format!("{n}{} of {}", if i == 0 { " runs" } else { "" }, clean(length))
+            format!("{n}{} of {}", if i == 0 { " loss periods" } else { "" }, clean(length))
         })
         .collect();
     if list.len() > most {
