@@ -316,7 +316,7 @@ fn what_sockets_send_arrives_with_right_checksums() {
             .b
             .run_in(|| {
                 let receiver = UdpSocket::bind("198.18.0.2:5000").expect("bind");
-                receiver.set_read_timeout(Some(Duration::from_secs(5))).expect("timeout");
+                receiver.set_read_timeout(Some(Duration::from_secs(60))).expect("timeout");
                 (TcpListener::bind("198.18.0.2:5001").expect("bind"), receiver)
             })
             .expect("enter");
@@ -324,7 +324,7 @@ fn what_sockets_send_arrives_with_right_checksums() {
         let reader = std::thread::spawn(move || {
             let mut bytes = Vec::new();
             let (mut stream, _) = listener.accept().expect("accept");
-            stream.set_read_timeout(Some(Duration::from_secs(10))).expect("timeout");
+            stream.set_read_timeout(Some(Duration::from_secs(60))).expect("timeout");
             stream.read_to_end(&mut bytes).expect("read");
             bytes
         });
@@ -333,10 +333,10 @@ fn what_sockets_send_arrives_with_right_checksums() {
             .run_in(|| {
                 let mut stream = TcpStream::connect_timeout(
                     &"198.18.0.2:5001".parse().expect("address"),
-                    Duration::from_secs(5),
+                    Duration::from_secs(60),
                 )
                 .expect("connect");
-                stream.set_write_timeout(Some(Duration::from_secs(10))).expect("timeout");
+                stream.set_write_timeout(Some(Duration::from_secs(60))).expect("timeout");
                 stream.write_all(&bulk).expect("write");
                 UdpSocket::bind("198.18.0.1:0").expect("bind")
             })

@@ -239,7 +239,7 @@ impl RawSocket {
         if n < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// The next frame; `None` when none comes for a while.
+    /// The next frame; `None` when none comes for a minute.
     pub(crate) fn recv(&self) -> Option<Vec<u8>> {
         let mut bytes = vec![0_u8; 70_000];
         let mut control = [0_u64; 16];
@@ -248,7 +248,7 @@ impl RawSocket {
         unsafe {
             let mut poll =
                 libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-            if libc::poll(&raw mut poll, 1, 3000) <= 0 {
+            if libc::poll(&raw mut poll, 1, 60_000) <= 0 {
                 return None;
             }
             let mut vector =
