@@ -82,8 +82,10 @@ def sums(rows, record):
                           sum(int(k) * v for k, v in runs.items()), lost, 0, output="sums")
     ledger = record.get("loss_ledger")
     if ledger:
-        rows.near("loss ledger: rows + remainder = missing", "",
-                  sum(r["packets"] for r in ledger["rows"]) + ledger["remainder_packets"],
+        # A bound may count other traffic too, and explains at most what exact rows leave.
+        exact, bound = (sum(r["packets"] for r in ledger["rows"] if r["kind"] == kind) for kind in ("exact", "bound"))
+        explained = exact + min(bound, max(ledger["missing_packets"] - exact, 0))
+        rows.near("loss ledger: rows + remainder = missing", "", explained + ledger["remainder_packets"],
                   ledger["missing_packets"], 0, output="sums")
         missing = sum((at(f, "sender", "packets") or 0) - (at(f, "receiver", "packets") or 0)
                       for f in record["flows"] if f["transport"] == "udp")

@@ -22,7 +22,7 @@ pub struct EmulatorRequest {
     /// never taken for a remote user.
     #[serde(default)]
     pub force: bool,
-    /// Everything passes untouched once nobody has asked anything of the emulator for this long, 1 to 86 400 s. Absent: never.
+    /// Keepalive timeout, 1 to 86 400 s: after this time without a command or a client that reads its samples, the emulator forwards everything untouched. Absent: never.
     #[serde(default)]
     #[schemars(range(min = 1, max = 86_400))]
     pub dead_man_seconds: Option<u32>,

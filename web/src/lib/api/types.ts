@@ -2226,7 +2226,7 @@ export interface components {
             configuration: components["schemas"]["Impairment"];
             /**
              * Format: uint32
-             * @description Everything passes untouched once nobody has asked anything of the emulator for this long, 1 to 86 400 s. Absent: never.
+             * @description Keepalive timeout, 1 to 86 400 s: after this time without a command or a client that reads its samples, the emulator forwards everything untouched. Absent: never.
              * @default null
              */
             dead_man_seconds: number | null;

@@ -202,7 +202,7 @@ fn watch(
                     Err(e) => crate::error::chain(&e),
                 };
                 let time = time.as_secs_f64();
-                note(&format!("dead man: nobody has asked anything for {time} s: {said}"));
+                note(&format!("keepalive timeout: no command for {time} s: {said}"));
             }
             released = alone;
         }
