@@ -51,7 +51,7 @@ pub struct EmulatorConfig {
     pub impairment: Impairment,
     /// Where to write each packet's verdict (`weir.packets/1`).
     pub journal: Option<PathBuf>,
-    /// The journal's files where they are open already: whoever gives up capabilities may not be able to open them later.
+    /// The files of the packet trace if they are open already: a process that drops capabilities may be unable to open them later.
     pub journal_files: Option<Arc<JournalFiles>>,
     /// Most bytes that the journal and the configurations beside it may have; what is beyond is counted as dropped. `None`: as
     /// many as the disk takes.
@@ -66,7 +66,7 @@ pub struct EmulatorConfig {
     pub ring_frames: Option<u32>,
     /// Gives up, for the calling thread and its own, the capabilities that only setting up needs; `keep_for_setting_up` comes before.
     pub few_capabilities: bool,
-    /// The namespace of a lab that it runs in, `LAB/NODE`, as whoever started it there says; told by the control socket.
+    /// The lab namespace that it runs in, `LAB/NODE`, by the environment; the control socket reports it.
     pub lab: Option<String>,
 }
 

@@ -87,7 +87,7 @@ enum Request {
 }
 
 impl Request {
-    /// Whether it changes nothing, so that it says nothing of whoever steers the emulator.
+    /// Whether it only reads, so that it is no sign of a controlling client.
     fn is_reading(&self) -> bool {
         match self {
             Request::Show {}
@@ -169,7 +169,7 @@ fn refused(path: &Path, source: std::io::Error) -> EmulatorError {
     EmulatorError::File { operation: "listen on control socket", path: path.to_owned(), source }
 }
 
-/// A listener at `path`, in place of a socket that nobody listens on.
+/// A listener at `path`, replacing a socket without a listener.
 fn bind(path: &Path) -> Result<UnixListener, EmulatorError> {
     let is_socket =
         std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
@@ -180,11 +180,11 @@ fn bind(path: &Path) -> Result<UnixListener, EmulatorError> {
 }
 
 impl ControlSocket {
-    /// Listens at `path`, for this user alone, until the process ends. A socket that nobody listens on is replaced;
+    /// Listens at `path`, for this user alone, until the process ends. A socket without a listener is replaced;
     /// anything else there is left alone.
     ///
     /// # Errors
-    /// The path cannot be had.
+    /// The path is unavailable.
     pub fn listen(path: &Path, remote: Remote) -> Result<Self, EmulatorError> {
         let failed = |source| refused(path, source);
         let listener = bind(path)?;
@@ -219,7 +219,7 @@ impl ControlSocket {
     /// Whether [`ControlSocket::listen`] could have this path, before an emulator is started for it. Nothing stays there.
     ///
     /// # Errors
-    /// The path cannot be had.
+    /// The path is unavailable.
     pub fn check(path: &Path) -> Result<(), EmulatorError> {
         bind(path)?;
         std::fs::remove_file(path).map_err(|source| refused(path, source))
@@ -301,7 +301,7 @@ fn kind(error: &EmulatorError) -> &'static str {
     match error {
         EmulatorError::Impair(_) | EmulatorError::Refusal { .. } => "refused",
         EmulatorError::Ended => "ended",
-        // A direction that has not answered: nobody's wish is the cause.
+        // A direction that has not answered: no request is the cause.
         EmulatorError::Pending(_) | EmulatorError::Panicked(_) => "internal",
         EmulatorError::System { source, .. } if source.kind() == std::io::ErrorKind::TimedOut => {
             "internal"
@@ -406,8 +406,8 @@ fn applied(remote: &Remote, number: u64) -> Value {
     out
 }
 
-/// Adds that laws were set which are not applied, of this flow or (`None`) of any: who is told that a configuration is
-/// in force would else look for them in vain.
+/// Adds that laws were set which are not applied, of this flow or (`None`) of any: the answer says that a configuration
+/// is in force, which does not include them.
 fn resting(mut answer: Value, remote: &Remote, flow: Option<&str>) -> Value {
     let mut names = remote.wanted().1;
     names.retain(|name| flow.is_none_or(|flow| flow == name));

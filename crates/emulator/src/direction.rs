@@ -30,8 +30,8 @@ const TICK_NS: u64 = 50_000_000;
 const TICKS_BETWEEN_COUNTERS: u32 = 10;
 /// How long a full link is left alone.
 const FULL_NS: u64 = 20_000;
-/// Above this share of a processor a thread leaves SCHED_FIFO, so that it starves nobody; below the half of it, it
-/// takes it again.
+/// Above this share of a processor a thread leaves SCHED_FIFO, so that it starves no other thread; below half of it, it
+/// returns to it.
 const FIFO_LOAD: f64 = 0.6;
 /// Frames that are looked for in a ring at the end: more than any ring of the kernel holds.
 const MOST_LEFT: u64 = 1 << 22;
@@ -40,7 +40,7 @@ pub(crate) const FIFO_PRIORITY: u8 = 10;
 /// Fewest processors on which a real-time thread may spin.
 const SPINNING_CPUS: usize = 3;
 
-/// What a direction is told.
+/// An order to a direction.
 // Orders are few: a box for the configuration would be freed on the data path.
 #[allow(clippy::large_enum_variant)]
 pub(crate) enum Order {
@@ -70,7 +70,7 @@ pub(crate) enum Order {
 /// A configuration came into force.
 pub(crate) struct InForce {
     pub(crate) at_ns: u64,
-    /// What was in force before: dropped by whoever gets the answer.
+    /// The former configuration, which the receiver of the answer drops.
     _before: (Retired, Arc<Impairment>),
 }
 
@@ -85,7 +85,7 @@ pub(crate) struct Mailbox {
 
 impl Mailbox {
     fn lock(&self) -> MutexGuard<'_, Option<VecDeque<Order>>> {
-        // A queue of whole orders: whoever died holding it left nothing half-done.
+        // A queue of whole orders: a thread that panicked with the lock left nothing half-done.
         self.orders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -98,7 +98,7 @@ impl Mailbox {
         self.waker.wake();
     }
 
-    /// Whoever waits for an answer learns that none comes.
+    /// Waiting callers get an error instead of an answer.
     fn close(&self) {
         *self.lock() = None;
     }

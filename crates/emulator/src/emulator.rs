@@ -74,7 +74,7 @@ impl Emulator {
         }
         let indices = [interface::interface(a)?.index, interface::interface(b)?.index];
         let taken = vec![Taken::take(a, indices[0])?, Taken::take(b, indices[1])?];
-        // What can be known wrong is told before anything is changed.
+        // Errors that can be found early are reported before anything is changed.
         Passage::new(&config.impairment, Direction::Forward, None)?;
         let mut watchdog =
             if config.few_capabilities { rights::watchdog()? } else { Watchdog::spawn()? };
@@ -259,8 +259,8 @@ impl Emulator {
         self.remote.report()
     }
 
-    /// Ends it: takes in what has come and then no more, lets what is held leave within 2 s (less when [`Remote::abort`] is called), restores
-    /// the interfaces. `reason` is told in the report.
+    /// Ends it: receives what has arrived and then no more, lets queued packets leave within 2 s (less when [`Remote::abort`] is
+    /// called), restores the interfaces. `reason` goes into the report.
     #[must_use]
     pub fn finish(mut self, reason: &str) -> Ending {
         self.remote.drain();

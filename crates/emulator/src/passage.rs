@@ -134,8 +134,8 @@ impl Passage {
         self.extras.resize_with(flows.max(self.extras.len()), Extra::default);
     }
 
-    /// Another configuration, between two batches; what is held leaves when it was to leave.
-    /// Gives back what is to be dropped elsewhere.
+    /// Another configuration, between two batches; queued packets leave when they were to leave.
+    /// Returns what another thread should drop.
     pub(crate) fn configure(
         &mut self,
         prepared: Prepared,
@@ -429,7 +429,7 @@ impl Passage {
         Ok(())
     }
 
-    /// Gives up what is held and what waits to leave.
+    /// Drops queued packets and those that wait for the link.
     pub(crate) fn abandon(&mut self) {
         self.fates.clear();
         let mut fates = std::mem::take(&mut self.fates);

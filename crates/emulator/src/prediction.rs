@@ -6,11 +6,11 @@ use weir_laws::{DelayLaw, Direction};
 use weir_model::impairment::{Delay, Impairment, Laws, OTHER, OrderPolicy};
 use weir_model::plan::Direction as Side;
 
-/// Spacings of packets that are told, ns.
+/// Spacings of packets that are predicted for, ns.
 const SPACINGS_NS: [u64; 3] = [10_000_000, 1_000_000, 100_000];
 /// Packets of each.
 const PACKETS: u64 = 10_000;
-/// Most flows that are told.
+/// Maximum number of flows in the report.
 const MOST: usize = 4;
 
 /// What becomes of evenly spaced packets.
@@ -38,7 +38,7 @@ pub fn predict(delay: &Delay, config: &Impairment, spacing_ns: u64) -> Option<Pr
         engine.step(arrived_ns, &[Meta::opaque(0, arrived_ns, 60)], &mut fates);
     }
     engine.step(u64::MAX >> 1, &[], &mut fates);
-    // The first have nobody before them: not those.
+    // Not the first packets, which have none before them.
     let sent = fates.iter().filter(|f| f.verdict == Verdict::Forwarded && f.index >= PACKETS / 10);
     let delays: Vec<f64> = sent.map(|f| (f.at_ns - f.arrived_ns) as f64 / 1e9).collect();
     let count = delays.len() as f64;

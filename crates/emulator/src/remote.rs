@@ -23,7 +23,7 @@ use crate::report::{DirectionReport, DropsReport, ImpairmentReport, REPORT_SCHEM
 use crate::snapshot::Snapshot;
 use crate::wanted::{Change, Pending, Wanted, effective, no_such};
 
-/// How long what is held may still leave after the end was asked for.
+/// Time in which queued packets may leave after the end was requested.
 const DRAIN_NS: u64 = 2_000_000_000;
 /// A direction that does not answer within this time has other trouble.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -78,7 +78,7 @@ pub(crate) struct Shared {
     pub(crate) interfaces: [String; 2],
     pub(crate) lab: Option<String>,
     pub(crate) links: Vec<String>,
-    /// Whether arrivals are stamped by whoever took them in, not by this process.
+    /// Whether the kernel stamps arrivals, not this process.
     pub(crate) stamped: bool,
     pub(crate) mailboxes: [Arc<Mailbox>; 2],
     pub(crate) pulses: [Arc<Pulse>; 2],
@@ -208,7 +208,7 @@ impl Remote {
         ((*wanted.config).clone(), wanted.resting())
     }
 
-    /// Puts another configuration into force, in each direction between two batches; what is held leaves when it was to
+    /// Puts another configuration into force, in each direction between two batches; queued packets leave when they were to
     /// leave. Returns its number.
     ///
     /// # Errors
@@ -383,7 +383,7 @@ impl Remote {
         }
     }
 
-    /// Ends the directions at once; what is held is lost, and counted.
+    /// Ends the directions immediately; queued packets are lost, and counted.
     pub fn abort(&self) {
         for mailbox in &self.shared.mailboxes {
             mailbox.abort();

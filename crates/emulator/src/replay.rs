@@ -33,7 +33,7 @@ impl Replay {
     /// Sends the frames of `input` through the laws to `output`; names are for messages. The output has the input's
     /// format, frames in the order of their departures, times in ns; in pcapng, interface 0 is what entered at A.
     ///
-    /// A capture that is damaged somewhere, and a journal that cannot be written, are told beside the report of what was
+    /// A damaged capture, and a packet trace that cannot be written, are returned with the report of what was
     /// done.
     ///
     /// # Errors
@@ -76,7 +76,7 @@ impl Replay {
                 Ok(Some(frame)) => frame,
                 Ok(None) => break,
                 Err(damage) => {
-                    // What came before it is whole, and goes out whole: what is held now, too.
+                    // What came before it is intact and leaves, queued packets included.
                     error = Some(damage.into());
                     break;
                 }

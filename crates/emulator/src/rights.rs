@@ -21,7 +21,7 @@ const RUNNING: Capabilities = Capabilities {
     ipc_lock: false,
 };
 
-/// Beside them, where they are had: BPF programs, which the links attach; the memory of AF_XDP's frames, which is locked;
+/// In addition, where they are granted: BPF programs, which the links attach; the memory of AF_XDP's frames, which is locked;
 /// real-time scheduling.
 const SETTING_UP: Capabilities =
     Capabilities { bpf: true, ipc_lock: true, sys_nice: true, ..RUNNING };

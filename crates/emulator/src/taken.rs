@@ -1,9 +1,9 @@
 //! One emulator to an interface: two would send each frame twice, and the first to end would switch on again what the
 //! other needs off.
 //!
-//! Who takes an interface binds a name of its index in the abstract namespace of Unix sockets. That namespace is the
-//! network namespace's own, as the interface is, whoever the user and wherever the runtime directory; and the name goes
-//! with the process, however it ends.
+//! An emulator locks an interface by binding a name with its index in the abstract namespace of Unix sockets. That
+//! namespace belongs to the network namespace, as the interface does, whatever the user and the runtime directory, and the
+//! name disappears with the process.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;

@@ -66,7 +66,7 @@ impl Pending {
     }
 }
 
-/// Configurations that are told of: the first and the latest. Who changes one ten times a second does so for days.
+/// Maximum number of configurations in the report: the first and the latest. Clients may change one ten times a second for days.
 const MOST_APPLIED: usize = 1024;
 
 impl Wanted {

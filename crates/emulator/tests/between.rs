@@ -217,7 +217,7 @@ fn what_waits_for_the_link_is_held_and_not_yet_sent() {
     for sequence in 0..500 {
         a.put(1, &native(sequence));
     }
-    // The cable takes ten; the rest waits for as long as nobody takes them out.
+    // The cable takes ten; the rest waits until they are read.
     let sums = |report: &Report| {
         let c = report.impairment.flows[0].counters;
         let gone = c.sent_packets + c.lost_packets + c.unplanned_dropped_packets;
@@ -274,7 +274,7 @@ fn a_new_configuration_loses_nothing_in_flight_and_is_in_the_journal() {
         out.len() == 100
     });
     // A flow that is not there is refused, and nothing changes.
-    assert!(emulator.remote().run(Some("nobody"), false).is_err());
+    assert!(emulator.remote().run(Some("missing"), false).is_err());
     // Laws are stopped and started by command.
     assert_eq!(emulator.remote().run(None, false).unwrap(), 2);
     a.put(Clock::System.monotonic_ns(), &native(101));
@@ -942,12 +942,12 @@ fn the_control_socket_answers_everything_put_to_it() {
     for bad in [
         json!({ "verb": "set" }),
         json!({ "verb": "set", "both": "loss 200%" }),
-        json!({ "verb": "set", "both": "loss 1%", "flow": "nobody" }),
-        json!({ "verb": "set", "both": "loss 1%", "flow": "nobody", "seed": "0x99" }),
-        json!({ "verb": "set", "profile": "3g-good", "flow": "nobody" }),
+        json!({ "verb": "set", "both": "loss 1%", "flow": "missing" }),
+        json!({ "verb": "set", "both": "loss 1%", "flow": "missing", "seed": "0x99" }),
+        json!({ "verb": "set", "profile": "3g-good", "flow": "missing" }),
         json!({ "verb": "set", "flow": "other" }),
         json!({ "verb": "set", "profile": "9g" }),
-        json!({ "verb": "stop", "flow": "nobody" }),
+        json!({ "verb": "stop", "flow": "missing" }),
         json!({ "verb": "log", "on": true }),
         json!({ "verb": "explode" }),
         json!({ "verb": "show", "x": 1 }),

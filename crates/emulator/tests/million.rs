@@ -29,7 +29,7 @@ fn a_million_small_packets_held_take_at_most_300_mib() {
         let held = || emulator.report().unwrap().directions[0].held_packets;
         until("all are in", || gives.to_give.load(Relaxed) == 0 && held() == PACKETS);
         let taken = live_bytes() - before;
-        // The counter sees what is held: the frames' own bytes at the least.
+        // The counter sees the queued packets: at least the frames' own bytes.
         assert!(taken > 60 * PACKETS, "{laws}: {taken}");
         assert!(taken <= 300 << 20, "{laws}: {} MiB", taken >> 20);
         let report = emulator.report().unwrap();

@@ -222,7 +222,7 @@ fn other_programs_and_hosts_are_told_with_the_result() {
     let second = bench.run(&text, journal).experiment;
     assert_eq!(second.version, " (commit unknown), 2 (commit unknown)");
     assert_eq!(second.warnings.len(), 2, "{:?}", second.warnings);
-    assert!(scenario::text::closing(&second).contains("\nwarning: gone on with at "));
+    assert!(scenario::text::closing(&second).contains("\nwarning: resumed at "));
 }
 
 /// So is what a step's own time cut.

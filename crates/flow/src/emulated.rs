@@ -251,7 +251,7 @@ fn rows(record: &Record, emulated: &Emulated, damage: &[Damage]) -> Vec<LedgerRo
             }
         }
     }
-    // Of a datagram in fragments one that is lost loses it; which datagram a later one is of, nobody counts.
+    // Of a datagram in fragments one that is lost loses it; which datagram a later one belongs to is not counted.
     for ((stage, _, what), packets) in STAGES.into_iter().zip(emulated.later_fragments) {
         row(stage, packets, format!("emulator: {what}, later fragments of datagrams"), false);
     }

@@ -20,13 +20,13 @@ pub struct HeardInterval {
     pub sum: Option<(IntervalCount, u32)>,
 }
 
-/// All that was told of one flow.
+/// All that the peer reported of one flow.
 #[derive(Debug, Clone, Default)]
 struct Told {
     sum: IntervalCount,
     start_ns: u64,
     end_ns: u64,
-    /// Time of the intervals that were told.
+    /// Time of the reported intervals.
     told_ns: u64,
 }
 
@@ -41,7 +41,7 @@ pub struct Heard {
 }
 
 impl Heard {
-    /// Interval `index` as told: counts by flow, flow 0 being the sum of `of` flows. What was told before stays, except
+    /// Interval `index` as reported: counts by flow, flow 0 being the sum of `of` flows. Earlier reports stay, except
     /// for a sum of fewer flows.
     pub fn take(
         &mut self,
@@ -74,7 +74,7 @@ impl Heard {
             }
             let told = self.totals.entry(id).or_default();
             if let Some(before) = before {
-                // A sum of more flows in the place of one of fewer.
+                // A sum of more flows replaces one of fewer.
                 told.sum.bytes = told.sum.bytes.saturating_sub(before.bytes);
                 told.sum.packets = told.sum.packets.saturating_sub(before.packets);
                 for (sum, before) in [
@@ -105,7 +105,7 @@ impl Heard {
         }
     }
 
-    /// What was told of an interval.
+    /// What the peer reported of an interval.
     pub fn interval(&self, index: usize) -> Option<&HeardInterval> {
         self.intervals.get(&index)
     }
@@ -115,12 +115,12 @@ impl Heard {
         self.intervals.get(&index)?.flows.get(&flow)
     }
 
-    /// One behind the last interval that was told.
+    /// One past the last reported interval.
     pub fn intervals(&self) -> usize {
         self.intervals.last_key_value().map_or(0, |(last, _)| last + 1)
     }
 
-    /// What a flow had received, as told so far. Flow 0: the sums, of intervals in which no more was told.
+    /// What a flow had received, as reported so far. Flow 0: the sums of intervals without reports of single flows.
     pub fn receiver(&self, flow: u32) -> Option<Receiver> {
         let told = self.totals.get(&flow)?;
         let (seconds, per_second) = told.rates();
@@ -164,7 +164,7 @@ impl Heard {
 }
 
 impl Told {
-    /// The time that was told of, and amounts over it.
+    /// The time of the reports, and amounts over it.
     fn rates(&self) -> (f64, impl Fn(u64) -> Option<f64> + use<>) {
         let seconds = self.told_ns as f64 / 1e9;
         (seconds, move |n| (seconds > 0.0).then(|| n as f64 / seconds))
@@ -200,7 +200,7 @@ mod tests {
         let r = heard.receiver(1).unwrap();
         assert_eq!((r.packets, r.bytes, r.lost_packets), (24, 24_000, Some(2)), "0 is omitted");
         assert_eq!((r.start_seconds, r.reported_until_seconds), (Some(1.0), Some(4.0)));
-        assert_eq!((r.seconds, r.packets_per_second), (2.0, Some(12.0)), "over what was told");
+        assert_eq!((r.seconds, r.packets_per_second), (2.0, Some(12.0)), "over what was reported");
         assert_eq!(r.jitter_seconds, Some(13.0));
         assert_eq!((heard.intervals(), heard.receiver(2)), (4, None));
         assert_eq!(heard.sender(1).unwrap().bits_per_second, Some(96_000.0));

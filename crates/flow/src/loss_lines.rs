@@ -15,7 +15,7 @@ pub struct LossLines {
     totals: [i64; 2],
     /// The last forward total: its number of flows, and their losses up to the end of its interval.
     last_forward: Option<(u32, i64)>,
-    /// The far end has sent a sum in the place of its flows' figures.
+    /// The far end has sent a sum instead of its flows' figures.
     has_sums: bool,
     /// Lines of the omitted start are accounted for apart.
     is_counted: bool,

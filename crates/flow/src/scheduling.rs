@@ -160,7 +160,7 @@ pub fn waking(asked: impl Into<Asked>, demand: Demand, cpus: usize, spin_ns: u64
     if scheduling == Scheduling::Normal || !(needed > 0.0 && needed <= MOST_NEEDED) {
         return Waking::normal(least);
     }
-    // Spinning is what makes gaps even (1 to 2 us of deviation instead of 6 to 25), and a little of it starves nobody.
+    // Spinning is what makes gaps even (1 to 2 us of deviation instead of 6 to 25), and a little of it starves no other thread.
     let most = if cpus < CPUS_ENOUGH { MOST_BUSY_FEW } else { MOST_BUSY };
     let share = ((most - needed) / demand.wakeups_per_second * 1e9).round() as u64;
     Waking {

@@ -58,7 +58,7 @@ fn datagram(payload: usize, sequence: u64, send_time_ns: u64, lateness_ns: i32) 
 #[test]
 fn sending_starts_and_ends_by_its_times() {
     let mut s = Sending::new(&spec(Transport::Udp, "1000pps", |_| {}), key(), 0, false);
-    assert_eq!(s.next(5), Next::At(u64::MAX), "nobody has started it");
+    assert_eq!(s.next(5), Next::At(u64::MAX), "it has not been started");
     s.stop();
     assert_eq!(s.next(5), Next::Done, "stopped before its start");
 
@@ -255,7 +255,7 @@ fn a_sender_that_is_taken_away_ended_with_its_last_send() {
     let report = s.report("send", None);
     assert_eq!((report.seconds, report.end_seconds), (1.4, Some(1.4)));
     assert_eq!(s.end_offset_ns(), Some(1400 * MS));
-    // Finishing it anew, as the last report does, does not make it longer.
+    // Finishing it again, as the last report does, does not make it longer.
     s.finish(25 * SECOND);
     assert_eq!(s.end_offset_ns(), Some(1400 * MS));
 }
@@ -635,7 +635,7 @@ fn the_omitted_start_is_forgotten_by_every_figure() {
 
 #[test]
 fn narrow_numbers_tell_when_they_may_be_wrong() {
-    // 8 bits: an arrival 200 numbers on can't be told from one 56 back.
+    // 8 bits: an arrival 200 numbers ahead can't be distinguished from one 56 back.
     let mut r = receiving("1000pps", |c| c.payload = Some(ByteSize(1)));
     for n in 0..10 {
         r.on_message(&datagram(1, n, 0, 0), None, n, |_| {});

@@ -208,7 +208,7 @@ fn a_lost_peer_that_told_sums_leaves_a_sum() {
 }
 
 /// Killed before its first word of the flow, or where intervals were not asked for: all that arrived is numbered without a
-/// gap, and yet nobody knows how much more was sent.
+/// gap, and yet it is unknown how much more was sent.
 #[test]
 fn a_lost_sender_that_told_nothing_leaves_no_loss() {
     let mut t = Test::of(vec![connection(Transport::Udp, Direction::Reverse)]);

@@ -188,7 +188,7 @@ pub struct Plan {
     /// Seed of everything random.
     #[serde(default)]
     pub seed: Seed,
-    /// How data ports are had.
+    /// Which ports carry data.
     #[serde(default)]
     pub data_ports: DataPorts,
     /// A packet is lost when it has not come within this time (RFC 7680). Absent: max(2 s, 4 × RTT).

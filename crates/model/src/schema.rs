@@ -1,6 +1,6 @@
 //! The published JSON Schemas, generated from the types so that they can't drift from the code.
 //!
-//! Whoever makes forms of them finds, beside JSON Schema's own words: `x-one-of`, names of properties of which at most one is
+//! Programs that make forms of them find, in addition to JSON Schema's own keywords: `x-one-of`, names of properties of which at most one is
 //! set (the laws of a slot); `x-stage`, the emulator's stage that a slot or a counter belongs to; `x-counters`, what an
 //! emulator counts; and `examples`, which are accepted.
 
@@ -44,7 +44,7 @@ mod tests {
 
     use crate::impairment::{self as impair, COUNTERS, Impairment, Stage};
 
-    /// The committed files are what the types say. `WEIR_BLESS=1` writes them anew.
+    /// The committed files are what the types say. `WEIR_BLESS=1` rewrites them.
     #[test]
     fn published_schemas_are_current() {
         for (name, schema) in [

@@ -1,4 +1,4 @@
-//! Golden tests: every rendering of four records against committed files. `WEIR_BLESS=1` writes them anew.
+//! Golden tests: every rendering of four records against committed files. `WEIR_BLESS=1` rewrites them.
 // Clippy knows test functions, not their helpers.
 #![allow(clippy::unwrap_used)]
 
@@ -45,7 +45,7 @@ fn text() {
     golden("thousand.txt", &terminal(&support::thousand(), &plain));
 }
 
-/// Of a run that lost an end the rows of the summary tell no loss, as everything else does: absent is absent.
+/// Where a peer's report is missing, the rows of the summary have no loss, as all other renderings: absent is absent.
 #[test]
 fn the_rows_of_a_flow_that_lost_an_end_tell_no_loss() {
     let rows = |record: &Record| -> Vec<String> {
@@ -81,7 +81,7 @@ fn the_rows_of_a_flow_that_lost_an_end_tell_no_loss() {
     mixed.flows.extend((50..54).map(|id| Flow { id, ..whole.clone() }));
     let text = summary(&mixed, &TextOptions::default());
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(!words.contains("lost an end"), "{text}");
+    assert!(!words.contains("report missing"), "{text}");
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn mutated_records_render() {
     assert!(rendered > 500, "only {rendered} mutations were still records");
 }
 
-/// The page on formats lists the columns as they are. `WEIR_BLESS=1` writes them anew.
+/// The page on formats lists the columns as they are. `WEIR_BLESS=1` rewrites them.
 #[test]
 fn documented_columns_are_current() {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/formats.md");
@@ -275,5 +275,8 @@ fn the_loss_line_says_how_far_a_lost_end_had_told() {
         flow.receiver.as_mut().unwrap().reported_until_seconds = Some(3.0);
     }
     let of_many = line(&many);
-    assert!(of_many.contains("3 flows lost an end, with a loss that is not known"), "{of_many}");
+    assert!(
+        of_many.contains("peer report missing for 3 flows, whose loss is unknown"),
+        "{of_many}"
+    );
 }

@@ -1,4 +1,4 @@
-//! Pages: what stands in them, that strings of a record stay text, and how large they are.
+//! Pages: their content, that strings of a record stay text, and how large they are.
 // Clippy knows test functions, not their helpers.
 #![allow(clippy::unwrap_used)]
 
@@ -437,7 +437,7 @@ fn colours_have_contrast() {
     }
 }
 
-/// What an end that was lost did not tell: a loss that was told until then is nowhere called the loss of the run.
+/// An unreachable peer's report is missing: the loss that was reported until then is nowhere called the loss of the run.
 #[test]
 fn the_loss_of_a_run_that_lost_an_end_is_in_no_table_and_no_sentence() {
     let mut whole = support::udp_loss();

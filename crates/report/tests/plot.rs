@@ -1,4 +1,4 @@
-//! Charts against committed SVGs and CSVs. `WEIR_BLESS=1` writes them anew: open them before they are committed.
+//! Charts against committed SVGs and CSVs. `WEIR_BLESS=1` rewrites them: open them before they are committed.
 // Clippy knows test functions, not their helpers.
 #![allow(clippy::unwrap_used)]
 

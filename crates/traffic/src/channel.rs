@@ -1,6 +1,6 @@
 //! The control connection: framed JSON over TCP, in the clear or inside Noise NNpsk0, with every byte counted.
 //!
-//! Reading is cancel-safe: what has arrived stays in the decoder, so that it can stand in a `select!`.
+//! Reading is cancel-safe: what has arrived stays in the decoder, so that it can be used in a `select!`.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -265,7 +265,7 @@ impl Writer {
         waiting: &mut Waiting,
     ) -> Result<(), ChannelError> {
         let bytes = self.sealed(message)?;
-        // Else the system would take megabytes at once, of which nobody knows whether the peer takes them.
+        // Else the system would accept megabytes immediately, without knowing whether the peer reads them.
         let stream: &TcpStream = self.half.as_ref();
         let _ = weir_net::tcp::limit_unsent(stream.as_fd(), UNSENT_BYTES);
         let mut rest = &bytes[..];

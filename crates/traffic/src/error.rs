@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-/// An error of a test or of the answering side.
+/// An error of a test or of the server.
 #[derive(Debug, thiserror::Error)]
 pub enum TrafficError {
     /// Something given can't be run.
@@ -121,7 +121,7 @@ pub enum TrafficError {
     Unavailable {
         /// What was asked for.
         what: String,
-        /// Why it is not to be had, and what is.
+        /// Why it is unavailable, and what is available.
         reason: String,
     },
     /// A file or socket path that was named can't be used.

@@ -126,7 +126,7 @@ pub(crate) fn udp_options(
     }
 }
 
-/// Whether a receiver asks for coalesced datagrams: where spacing is not of interest, or as told.
+/// Whether a receiver asks for coalesced datagrams: where spacing is not of interest, or as configured.
 fn wants_coalescing(spec: &FlowSpec) -> bool {
     match spec.connection.gro {
         Switch::On => true,

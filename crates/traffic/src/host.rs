@@ -99,7 +99,7 @@ pub(crate) fn before(peer: IpAddr, device: Option<&str>) -> Before {
     }
 }
 
-/// MTU towards a peer; Ethernet's when it can't be told.
+/// MTU towards a peer; Ethernet's if it is unknown.
 pub(crate) fn path_mtu(peer: IpAddr) -> u32 {
     net_interface::egress_interface(peer).map_or(1500, |e| e.mtu_bytes)
 }

@@ -1,6 +1,6 @@
-//! The running generator and answering side: sockets, threads and sessions around what `flow` decides.
+//! The running generator and server: sockets, threads and sessions around what `flow` decides.
 //!
-//! - [`serve`] runs the answering side: any number of clients at once on one port, TCP and UDP.
+//! - [`serve`] runs the server: any number of clients at once on one port, TCP and UDP.
 //! - [`run`] runs one test against it and gives the [`weir_model::record::Record`] of what both ends measured.
 //! - [`Stop`] ends either, gently first; [`Key`] makes the control connection private and mutual.
 //!
@@ -55,7 +55,7 @@ fn hello(has_key: bool, clock: &Clock) -> Hello {
     }
 }
 
-/// Which clock this side reads. An injected one is nobody else's, so it has no identity to share.
+/// Which clock this side reads. An injected one belongs to no other process, so it has no identity to share.
 fn clock_identity(clock: &Clock) -> ClockIdentity {
     match clock {
         Clock::System => ClockIdentity {

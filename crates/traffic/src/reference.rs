@@ -4,7 +4,7 @@
 use weir_net::reference::ReferenceReader;
 use weir_wire::control::{ClockReference, ClockState};
 
-/// This host's reference as it is told to the peer.
+/// This host's reference as the peer gets it.
 pub(crate) fn read(reader: &ReferenceReader) -> Option<ClockReference> {
     reader.read().map(|r| ClockReference {
         source: r.bound.service.name().into(),

@@ -172,7 +172,7 @@ fn a_server_that_freezes_is_given_up_and_what_was_measured_is_kept() {
     let receiver = record.flows[0].receiver.as_ref().unwrap();
     assert!(receiver.bytes > 0 && receiver.reported_until_seconds.is_some(), "{receiver:?}");
     assert!(record.warnings.iter().any(|w| w.code == "end-lost"), "{:?}", record.warnings);
-    // Until it was given up each interval was told, and that nothing was known of the receiver.
+    // Until it was given up each interval was printed, with a note that nothing was known of the receiver.
     assert!(told.len() > 5, "{}", told.len());
     let last = told.last().unwrap().total.forward.as_ref().unwrap();
     assert!(last.sender.is_some() && last.receiver.is_none(), "{last:?}");
@@ -207,7 +207,7 @@ fn a_full_disk_is_told_and_the_record_is_there() {
 
 #[test]
 fn paths_that_cannot_be_used_are_refused_before_anything_is_sent() {
-    // Nobody is there: with a right path, that is what would be told.
+    // No server is there: with a right path, that would be the error.
     let config = |packet_log: Option<&str>, control_socket: Option<&str>| ClientConfig {
         packet_log: packet_log.map(Into::into),
         control_socket: control_socket.map(Into::into),

@@ -1,4 +1,4 @@
-//! Whoever reaches the port: strangers, liars and the dead. The server gives them nothing and serves the next.
+//! Hostile, wrong and silent clients. The server gives them nothing and serves the next.
 #![allow(clippy::unwrap_used)]
 
 mod faults_common;
@@ -422,7 +422,7 @@ fn a_client_that_vanishes_without_a_word_loses_its_session() {
     let (mut raw, _) = Raw::session(server.address, plan(vec![endless_udp(Direction::Forward)]));
     assert!(raw.read_until(|_| false).is_none());
     let by_silence = |e: &ServerEvent| matches!(e, ServerEvent::SessionClosed { reason, .. } if reason.contains("nothing was heard"));
-    until("it is told", || server.count(by_silence) == 1);
+    until("it is reported", || server.count(by_silence) == 1);
 }
 
 #[test]

@@ -383,7 +383,7 @@ pub(crate) async fn resume(app: &Shared, id: &str) -> Result<ExperimentState, Pr
             can_go_on: false,
             ..entry.state.clone()
         };
-        add_line(&mut entry.state.progress, format!("gone on with at {}", clock::now()));
+        add_line(&mut entry.state.progress, format!("resumed at {}", clock::now()));
     }
     match app.launcher.start(Order::Resume { id: id.into(), head }).await {
         Ok(started) => begun(app, id.into(), started).await,

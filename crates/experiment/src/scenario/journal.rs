@@ -119,15 +119,12 @@ pub fn differences(sessions: &[Session]) -> Vec<String> {
         let at = &after.started_at;
         if before.build() != after.build() {
             let both = versions(pair).unwrap_or_default();
-            out.push(format!("gone on with at {at} by another program: {both}"));
+            out.push(format!("resumed at {at} by another program: {both}"));
         }
         if before.host != after.host {
-            out.push(format!(
-                "gone on with at {at} on another host: {}, {}",
-                before.host, after.host
-            ));
+            out.push(format!("resumed at {at} on another host: {}, {}", before.host, after.host));
         } else if before.boot_id != after.boot_id {
-            out.push(format!("gone on with at {at} after {} was started anew", after.host));
+            out.push(format!("resumed at {at} after {} was restarted", after.host));
         }
     }
     out
@@ -724,9 +721,9 @@ mod tests {
             words[0].contains("at T by another program: 0.1.0 (commit abc), 0.1.0 (commit def)")
         );
         let (_, words) = of(&[first.clone(), session("0.1.0", Some("abc"), "two", "y")]);
-        assert_eq!(words, ["gone on with at T on another host: one, two"]);
+        assert_eq!(words, ["resumed at T on another host: one, two"]);
         let (_, words) = of(&[first, session("0.1.0", Some("abc"), "one", "y")]);
-        assert_eq!(words, ["gone on with at T after one was started anew"]);
+        assert_eq!(words, ["resumed at T after one was restarted"]);
     }
 
     #[cfg(unix)]

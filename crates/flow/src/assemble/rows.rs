@@ -149,7 +149,7 @@ pub fn mark_missing(
     }
 }
 
-/// Puts the other side's sum of what it received in the place of the flows' own figures, where it told no more.
+/// Uses the peer's sum of what it received where it reported no figures of the flows.
 pub fn set_received_sum(interval: &mut Interval, mut sum: IntervalCount) {
     let seconds = interval.end_seconds - interval.start_seconds;
     let per_second = |n: u64| (seconds > 0.0).then(|| n as f64 / seconds);

@@ -596,7 +596,7 @@ mod tests {
         assert_eq!(of("p99 one_way_delay"), Some(0.05));
         assert_eq!(of("min one_way_delay"), Some(0.015));
         assert_eq!(of("p99 one_way_delay of voice"), Some(0.03));
-        assert_eq!(of("p99 one_way_delay of nobody"), None);
+        assert_eq!(of("p99 one_way_delay of missing"), None);
         assert_eq!(of("p99.9 one_way_delay"), None, "not measured: absent");
         assert_eq!(of("throughput"), None);
         assert_eq!(of("sent_packets"), Some(2000.0));

@@ -73,11 +73,11 @@ pub struct Experiment {
     pub tags: Vec<String>,
     /// Start, RFC 3339, UTC.
     pub started_at: String,
-    /// Length of the session that ended it; of one that was gone on with, and the time of each run that earlier sessions made.
+    /// Length of the session that completed it; if it was resumed, with the time of each run of earlier sessions.
     pub seconds: f64,
     /// How it ended.
     pub status: Status,
-    /// The command as it was given; of one that was gone on with, that which began it.
+    /// The command as it was given; if it was resumed, the one that started it.
     pub command: Vec<String>,
     /// Seed of the order of points.
     pub seed: Seed,
@@ -134,7 +134,7 @@ pub struct StepOutcome {
     /// Steps inside of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<StepOutcome>,
-    /// Whoever ran it, or the system, ended it before its time: what it did not do says nothing.
+    /// The user or the system interrupted it: unfinished steps say nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub interrupted: bool,
 }
@@ -180,7 +180,7 @@ pub struct RunRef {
     /// The peer was not reached, refused the test, or was lost on the way: the error says how.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub peer_lost: bool,
-    /// It was cut short by what ended the experiment or its step; it is made again where the experiment is gone on with.
+    /// The end of the experiment or its step cut it short; it is repeated when the experiment is resumed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut: bool,
 }
@@ -264,7 +264,7 @@ impl StepOutcome {
         out
     }
 
-    /// What stands in the place of a point's throughput, in a comparison: the rate sent, of a tool that reports no other.
+    /// The figure of a point for a comparison: its throughput, or the rate sent of a tool that reports no other.
     #[must_use]
     pub fn sent_instead<'p>(&self, point: &'p Point, metric: &str) -> Option<&'p Summary> {
         let is_absent = metric == THROUGHPUT && !point.metrics.contains_key(THROUGHPUT);

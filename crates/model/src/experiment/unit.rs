@@ -88,7 +88,7 @@ impl Unit {
             },
             Unit::Seconds => match suffix {
                 "s" => 1.0,
-                // Whoever writes `jitter < 5` means milliseconds, and 5 s would hold whatever the path does.
+                // `jitter < 5` is meant as milliseconds; 5 s would hold on any path.
                 "" if number == 0.0 => 1.0,
                 "ms" => 1e-3,
                 "us" | "µs" | "μs" => 1e-6,
@@ -98,7 +98,7 @@ impl Unit {
             },
             Unit::Ratio => match suffix {
                 "%" => 0.01,
-                // Whoever writes `loss < 1` means 1 %, which as a share would be all; nothing is nothing in either.
+                // `loss < 1` is meant as 1 %; as a ratio it would be everything. 0 is the same in either.
                 "" if number == 0.0 => 1.0,
                 _ => return None,
             },

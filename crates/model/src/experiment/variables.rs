@@ -11,7 +11,7 @@ pub type Variables = BTreeMap<String, Value>;
 
 /// Most values of one axis of a sweep.
 const MOST_VALUES: usize = 10_000;
-/// Most values of a range that names no step. Whoever writes `64..256` may mean its two ends, or some sizes between them; hardly
+/// Maximum number of values of a range without a step. `64..256` may mean its two ends, or some sizes between them; hardly
 /// 193 of them.
 const MOST_STEPLESS: i128 = 32;
 /// Decimal places that ranges keep.
@@ -116,7 +116,7 @@ fn expand_text(
     Ok(Value::String(out))
 }
 
-/// A value as it stands in a text.
+/// A value as text.
 pub(super) fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -140,7 +140,7 @@ pub(super) fn expand_words(text: &str) -> Result<Vec<(String, String)>, String> 
 /// stands behind every number alike (`1ms..5ms:1ms`), or behind the ends only. A range without a step goes by 1, up to 32 values.
 ///
 /// # Errors
-/// [`ModelError::Field`] for a range that is none, never ends, or has more than 10 000 values, or more than 32 without a step.
+/// [`ModelError::Field`] for an invalid range, or one that never ends, or has more than 10 000 values, or more than 32 without a step.
 pub fn ranges(name: &str, text: &str) -> Result<Vec<String>, ModelError> {
     let refuse = |given: &str, accepted: &str| ModelError::Field {
         field: name.into(),
@@ -232,7 +232,7 @@ fn second(unit: &str, step: Option<&str>) -> String {
     }
 }
 
-/// What is told instead of a range without a step that has `count` values: ranges that are taken, behind `before` other values.
+/// What the error suggests for a range without a step that has `count` values: accepted ranges, after `before` other values.
 fn stepped(word: &str, unit: &str, count: u128, before: usize) -> String {
     // Some nine values, by a step that people would take too.
     let wide = (count / 8).next_power_of_two();
@@ -351,7 +351,7 @@ mod tests {
         assert!(refusal("5,1ms..40ms").contains("1ms..40ms:8ms for every 8th, 1ms..40ms:1ms"));
         assert!(refusal("0.5..33").contains("for all 33 values"));
         assert_eq!(values("64..256:32").len(), 7);
-        assert_eq!(values("64..256:1").len(), 193, "whoever names the step means it");
+        assert_eq!(values("64..256:1").len(), 193, "an explicit step is accepted");
         assert_eq!(values("1ms..40ms:1ms").len(), 40);
         assert_eq!((values("1..32").len(), values("64..256*2").len()), (32, 3));
     }

@@ -1,4 +1,4 @@
-//! The names of what the emulator counts, for whoever shows them: their stages and meanings, as a schema.
+//! The emulator's counters for programs that show them: names, stages and meanings, as a schema.
 
 use std::borrow::Cow;
 

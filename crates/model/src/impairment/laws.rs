@@ -517,7 +517,7 @@ impl GilbertElliott {
                         at,
                         "mean_run",
                         run.to_string(),
-                        "at least loss/(100 − loss), else so much loss can't be had",
+                        "at least loss/(100 − loss), which this loss requires",
                     );
                 }
                 Ok(())

@@ -26,7 +26,7 @@ pub(super) fn one_way(generator: &mut SchemaGenerator) -> Schema {
 /// Adds `both` to a table that has `a_to_b` and `b_to_a`, beside which it is refused.
 pub(super) fn and_both(schema: &mut Schema) {
     let both = json_schema!({
-        "description": "Laws of either direction, in one line; in the place of `a_to_b` and `b_to_a`, not beside them.",
+        "description": "Laws of both directions, in one line; instead of `a_to_b` and `b_to_a`.",
         "type": "string",
         "examples": ["rate 10M, delay 40ms"],
     });
@@ -108,12 +108,12 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Fields<V> {
     }
 }
 
-/// The entries of a table; `both` is told as `a_to_b` and then as `b_to_a`.
+/// The entries of a table; `both` appears as `a_to_b` and then as `b_to_a`.
 struct Unfolding<M> {
     map: M,
     /// The line of `both`, once its value was asked for.
     both: Option<String>,
-    /// Which of its two entries was told last; 0 before there is one.
+    /// Which of its two entries was last; 0 before the first.
     told: u8,
     /// Whether a direction had laws of its own.
     one_way: bool,

@@ -365,7 +365,7 @@ mod tests {
         let ranges = |text: &str| text.parse::<Prefix>().unwrap().mapped_ranges();
         let (first, last) = (0xffff_0000_0000, 0xffff_ffff_ffff_u128);
         assert_eq!(ranges("0.0.0.0/0"), [(first, last)]);
-        // IPv6 is not IPv4, but where somebody writes just that.
+        // IPv6 is not IPv4, except where exactly that is given.
         assert_eq!(ranges("::/0"), [(0, first - 1), (last + 1, u128::MAX)]);
         assert_eq!(ranges("::/80"), [(0, first - 1)]);
         assert_eq!(ranges("::ffff:0:0/96"), [(first, last)]);

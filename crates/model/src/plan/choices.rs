@@ -51,7 +51,7 @@ pub enum Direction {
     /// The side that runs `weir test` sends.
     #[default]
     Forward,
-    /// The answering side sends.
+    /// The server sends.
     Reverse,
 }
 
@@ -75,14 +75,14 @@ impl std::fmt::Display for Direction {
     }
 }
 
-/// How data ports are had (design: one port by default).
+/// Which ports carry data (design: one port by default).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "lowercase")]
 pub enum DataPorts {
     /// Dedicated where an option needs it (receive window, MSS) or beyond 1000 UDP flows, else shared.
     #[default]
     Auto,
-    /// All data on the one port; told apart by the 5-tuple.
+    /// All data on the one port; distinguished by the 5-tuple.
     Shared,
     /// A listener or socket of its own for the session, with its options set before the handshake. From the server's
     /// range of data ports where it has one.

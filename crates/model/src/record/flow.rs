@@ -109,10 +109,9 @@ record! {
 }
 
 impl Flow {
-    /// Whether an end was lost before it reported; of datagrams an end that is absent is one that told nothing at all. Then
-    /// the loss of the whole flow is not known: of what was sent behind a lost receiver's last word some may have arrived,
-    /// and without the sender's count nobody knows what came behind the last number that arrived. What the flow's figures
-    /// say of loss is of what was told.
+    /// Whether the report of an end is missing because its peer was unreachable. Then the loss of the whole flow is
+    /// unknown: datagrams may have arrived after the receiver's last report, and without the sender's count it is unknown
+    /// what was sent after the last number that arrived. The flow's loss figures are those of what was reported.
     #[must_use]
     pub fn lost_an_end(&self) -> bool {
         let is_absent = self.sender.is_none() || self.receiver.is_none();

@@ -21,7 +21,7 @@ record! {
 }
 
 impl LossLedger {
-    /// Computes the remainder anew from what is missing and the rows: all that is counted exactly is placed; a bound may
+    /// Computes the remainder again from what is missing and the rows: all that is counted exactly is placed; a bound may
     /// count other traffic, or fewer buffers than datagrams, and explains at most what is left.
     pub fn settle(&mut self) {
         let sum = |kind: &str| {

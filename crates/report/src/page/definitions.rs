@@ -104,7 +104,7 @@ pub(super) fn of(records: &[&Record]) -> Vec<Definition> {
         receiver(|r| r.one_way_delay.is_some()),
         "One-way delay",
         "RFC 7679",
-        "Received less sent, the two clocks related as stated; ± is the bound of that relation's error. A percentile q is told only with 10/(1 − q) samples.",
+        "Received less sent, the two clocks related as stated; ± is the bound of that relation's error. A percentile q needs at least 10/(1 − q) samples.",
     );
     define(
         receiver(|r| r.one_way_delay_from_intended.is_some()),
@@ -182,7 +182,7 @@ pub(super) fn of(records: &[&Record]) -> Vec<Definition> {
         any(|r| r.calibration.is_some()),
         "Noise floor",
         "",
-        "What this host shows on an undisturbed path of its own, by weir calibrate: what is smaller can't be told from the host.",
+        "What this host shows on an undisturbed path of its own, by weir calibrate: smaller differences are those of the host.",
     );
     out
 }

@@ -34,8 +34,8 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
         notice(Severity::Warning, "partial", "", text);
     }
     for text in &experiment.warnings {
-        // What later sessions differ in is told by the journal; other words stand for themselves.
-        match text.starts_with("gone on with ") {
+        // The checkpoint has what later sessions differ in; other texts need no addition.
+        match text.starts_with("resumed ") {
             true => notice(
                 Severity::Warning,
                 "sessions",
@@ -47,7 +47,7 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
     }
     let all = flat(&experiment.steps, "");
     for (name, step) in &all {
-        // Those that count: a run that was made again is told by its successor, one that failed has no figures.
+        // Those that count: a repeated run is replaced by its successor, a failed one has no figures.
         let counted = || step.runs.iter().filter(|r| !r.superseded && r.error.is_none());
         let disturbed = counted().filter(|r| r.disturbed).count();
         // The tests in a parallel step say it themselves.
@@ -361,7 +361,7 @@ fn table(step: &StepOutcome, metric: &str) -> Grid {
     grid.without_empty_columns()
 }
 
-/// What others published; where is told once ([`sources`]).
+/// What others published; the source is given once ([`sources`]).
 fn published<'a>(figures: impl IntoIterator<Item = &'a PublishedFigure>) -> String {
     let words = figures.into_iter().map(|f| {
         let unit = f.metric.parse::<Metric>().map_or(Unit::Count, |m| m.unit());

@@ -39,7 +39,7 @@ pub enum Cell {
     Absent,
     /// Words.
     Text(String),
-    /// Something as it stands in a system: an address, a name, a path.
+    /// A literal of a system: an address, a name, a path.
     Code(String),
     /// A figure in the column's SI unit.
     Figure(f64),
@@ -84,7 +84,7 @@ impl From<String> for Cell {
 }
 
 impl Cell {
-    /// Something as it stands in a system; nothing where it is empty.
+    /// A literal of a system; nothing where it is empty.
     pub fn code(text: &str) -> Cell {
         if text.is_empty() { Cell::Absent } else { Cell::Code(text.into()) }
     }

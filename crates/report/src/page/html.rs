@@ -1,5 +1,5 @@
-//! One HTML file that needs nothing else: no network, no script to be read (a script only sorts tables). What the page may
-//! run and load is told to the browser by a policy that names the one style sheet and the one script by their hashes.
+//! One HTML file that needs nothing else: no network, no script to be read (a script only sorts tables). A policy restricts
+//! what the page may run and load to the one style sheet and the one script, by their hashes.
 
 use std::fmt::Write as _;
 

@@ -126,7 +126,7 @@ fn grid(out: &mut String, grid: &Grid) {
 }
 
 /// Words in which nothing is markup: what Markdown and HTML read has a backslash before it or is a reference, what would
-/// mention somebody or something has a joiner behind it that is not seen.
+/// mention a user or an issue is followed by an invisible joiner.
 fn text(words: &str) -> String {
     let words = clean(words);
     let mut out = String::with_capacity(words.len() + 8);

@@ -541,7 +541,7 @@ pub(super) fn realised_measured(record: &Record) -> Option<Grid> {
             .iter()
             .filter(|f| f.direction == direction)
             .filter_map(|f| f.receiver.as_ref()?.one_way_delay.as_ref());
-        // Of several flows a mean would have to be weighed anew.
+        // Of several flows a mean would have to be weighted again.
         let delay = match (delays.next(), delays.next()) {
             (Some(delay), None) => Some(delay.mean_seconds),
             _ => None,

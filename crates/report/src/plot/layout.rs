@@ -165,7 +165,7 @@ impl Ruler {
     fn names(axis: &Axis, from: f64, to: f64) -> Ruler {
         let count = axis.categories.len().max(1);
         let band = (to - from) / count as f64;
-        // Names that can't have 5 characters each are told every nth.
+        // Of names that can't have 5 characters each, every nth is shown.
         let nth = (5.0 * label::CHARACTER / band).ceil().max(1.0) as usize;
         let mut ruler = Ruler {
             low: -0.5,

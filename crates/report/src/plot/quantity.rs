@@ -58,7 +58,7 @@ impl Quantity {
             Quantity::PerMinute => &[(1.0, "per minute")],
             Quantity::Count | Quantity::Number => &[(1.0, "")],
         };
-        // What rounds to 1000 of a unit is told as 1 of the next.
+        // What rounds to 1000 of a unit is shown as 1 of the next.
         let found = table.iter().rev().find(|(factor, _)| magnitude >= factor * 0.9995);
         let (factor, symbol) = *found.unwrap_or(&table[0]);
         Unit { factor, symbol }

@@ -12,7 +12,7 @@ use crate::markup::{coordinate, escape};
 /// The charts' style sheet: the palette and its classes. A page that holds charts includes it once.
 pub(crate) const STYLE: &str = include_str!("style.css");
 
-/// The palette of a light page: told apart with every kind of colour vision, 3 to 1 against paper at least (WCAG 1.4.11).
+/// The palette of a light page: distinguishable with every kind of colour vision, 3 to 1 against paper at least (WCAG 1.4.11).
 const PALETTE: [&str; 8] =
     ["#134ca6", "#d33700", "#068365", "#c83a99", "#262d3e", "#418fd5", "#7149ec", "#7f7618"];
 const SOFT: &str = "#57606a";
@@ -398,7 +398,7 @@ fn runs(series: &Series, x: &Ruler, y: &Ruler) -> Vec<Vec<Spot>> {
             continue;
         }
         let end = p.x_end.filter(|e| level && e.is_finite());
-        // A stretch that does not begin where the last one ended begins anew.
+        // A stretch that does not start where the last one ended is a new line.
         if let Some(last) = until
             && level
             && p.x - last > 1e-6 * (end.unwrap_or(p.x) - p.x).abs()
@@ -519,7 +519,7 @@ fn whiskers(pen: &mut Pen, n: usize, colour: &str, spots: &[(f64, f64, f64)]) {
     pen.raw("\"/>\n");
 }
 
-/// Bars; `group` is this series' place among those with bars, their number, and whether they stand in categories.
+/// Bars; `group` is this series' place among those with bars, their number, and whether they are in categories.
 fn bars_of(pen: &mut Pen, d: &Drawn, x: &Ruler, y: &Ruler, group: (usize, usize, bool)) {
     let (nth, of, categories) = group;
     let (n, colour) = (d.colour(), PALETTE[d.colour()]);

@@ -1,6 +1,6 @@
 //! The labelled lines under the table: packets, loss, delay, CPU, pacing, clocks, the ledger.
 //!
-//! Up to four flows have a line each; more are told by their median and range, so that the summary stays a page.
+//! Up to four flows have a line each; more are summarised by their median and range, so that the summary stays a page.
 
 mod arrivals;
 mod host;

@@ -110,7 +110,7 @@ fn flow_rows(flow: &Flow, layout: &Layout) -> String {
         });
     }
     if let Some(r) = &flow.receiver {
-        // What was told until an end was lost stands in the line of losses, with these words; it is no loss of the flow.
+        // What a peer reported until it was unreachable is in the line of losses, with these words; it is no loss of the flow.
         let lost = r.lost_packets.filter(|_| !flow.lost_an_end());
         out += &layout.line(&Line {
             end: Some(End::Receiver),

@@ -10,7 +10,7 @@ use weir_model::record::*;
 use weir_model::units::{BitRate, ByteSize, Seed, Span};
 use weir_model::warning::{Severity, Warning};
 
-/// Compares with a committed file; `WEIR_BLESS=1` writes it anew.
+/// Compares with a committed file; `WEIR_BLESS=1` rewrites it.
 #[track_caller]
 pub(crate) fn golden(name: &str, text: &str) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);

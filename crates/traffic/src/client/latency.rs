@@ -56,8 +56,8 @@ pub(super) struct Probes {
 }
 
 impl Probes {
-    /// Starts probing; `None` when no answer comes to the hello within `patience_ns` (UDP is blocked) or no socket is to
-    /// be had.
+    /// Starts probing; `None` when no answer comes to the hello within `patience_ns` (UDP is blocked) or no socket is
+    /// available.
     pub(super) fn start(
         plan: &Plan,
         stated: StatedRate,

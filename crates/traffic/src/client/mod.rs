@@ -27,7 +27,7 @@ use crate::stop::Stop;
 pub struct ClientConfig {
     /// What is to be run.
     pub plan: Plan,
-    /// The answering side: a name or an address.
+    /// The server: a name or an address.
     pub host: String,
     /// The server's key.
     pub key: Option<Key>,
@@ -101,8 +101,8 @@ pub enum Event {
     /// An interval has ended. Losses are final only after the loss threshold. Where figures had not come in time, its
     /// totals say of how many flows they are.
     Interval(Box<Interval>),
-    /// The figures that an interval lacked when it was told have come: it is whole now. Those that never come are in the
-    /// record alone, as far as it has them.
+    /// The figures that an interval lacked when it was printed have arrived: it is complete now. Those that never arrive are
+    /// in the record alone, as far as it has them.
     Late(Box<Interval>),
 }
 

@@ -172,7 +172,7 @@ impl Engine {
         }
     }
 
-    /// Takes the flow out; its socket closes when nobody else holds it.
+    /// Takes the flow out; its socket closes with its last owner.
     pub(crate) fn remove(&self, place: Place) {
         match place.kind {
             Kind::Send => self.senders[place.worker].tell(send::Command::Remove(place.token)),

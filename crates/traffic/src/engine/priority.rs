@@ -86,7 +86,7 @@ impl Priority {
         self.change(wanted);
     }
 
-    /// Gives SCHED_FIFO back when the thread uses its processor as one must not that nobody can displace. To be called
+    /// Leaves SCHED_FIFO when the thread uses more of its processor than a thread without preemption may. To be called
     /// now and then; it keeps the lower class until its flows change.
     pub(super) fn watch(&mut self, now: u64) {
         if self.class() == Class::Fifo && now >= self.watch.at + WATCH_NS {

@@ -23,7 +23,7 @@ use crate::log::PacketLog;
 
 /// Housekeeping: intervals, overdue packets, feedback.
 const TICK_NS: u64 = 50_000_000;
-/// The realtime clock is related to the monotonic one anew this often.
+/// Interval at which the realtime clock is related to the monotonic one again.
 const REFIT_NS: u64 = 1_000_000_000;
 /// A realtime clock that is further than this from where it should be is looked at before a batch's stamps are used.
 const STEP_NS: u64 = 1_000_000;
@@ -103,7 +103,7 @@ struct Stamps {
 }
 
 impl Stamps {
-    /// Relates the clocks anew when it is time.
+    /// Relates the clocks again when it is time.
     fn refit(&mut self, clock: &Clock, now: u64, notes: &Notes) {
         if now >= self.next_refit {
             self.refit_now(clock, now, notes);
@@ -111,8 +111,8 @@ impl Stamps {
     }
 
     /// Looks whether the realtime clock is where it should be at `now`, at the cost of one reading of it. When it is
-    /// not, the clocks are related anew, and `false` says that stamps taken just before can't be told from those taken
-    /// after: they are not to be used.
+    /// not, the clocks are related again, and `false` says that stamps taken just before can't be distinguished from those
+    /// taken after: they are not to be used.
     fn hold(&mut self, clock: &Clock, now: u64, notes: &Notes) -> bool {
         let Some(map) = &self.map else { return true };
         // More than `STEP_NS` apart may also be this thread's having been displaced between its two readings: then no

@@ -110,7 +110,7 @@ pub(super) fn work(inbox: &Inbox<Command>, clock: &Clock, asked: Asked) {
     let mut rings = Rings::new();
     let mut batch = SendBatch::new(MESSAGES.max(PLAIN_BATCH));
     let mut events = PollEvents::new(4);
-    // A thread that begins anew after a panic may still be what it was.
+    // A thread that starts again after a panic may still have its old class.
     let _ = set_normal();
     let mut priority = Priority::new(asked);
     let mut changed = false;
@@ -224,7 +224,7 @@ fn serve(
         Next::At(at) => return Some(at),
         Next::Done => {
             state.finish(clock.monotonic_ns());
-            // First, so that the receiver is told how much was sent.
+            // First, so that the receiver learns how much was sent.
             let _ = flow.events.send(FlowEvent::SenderDone(sender_total(flow.id, &state)));
             let lost = flow.unreachable.take();
             if let Some((since, error)) = lost.filter(|l| now.saturating_sub(l.0) > BRIEF_NS) {

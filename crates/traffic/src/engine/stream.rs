@@ -366,7 +366,7 @@ fn send(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
                 state.wrote(sent, slot.left == 0, now);
                 state.called(1, 0);
                 if slot.left > 0 && !*zero_copy {
-                    // The socket is full: asking again would only be told so.
+                    // The socket is full: another call would only return so.
                     return Outcome::Blocked;
                 }
             }

@@ -43,7 +43,7 @@ fn stream() -> (TcpStream, TcpStream) {
     (far, near)
 }
 
-/// Events of flow `id` until it is over: whether it failed, with the words, and whether its end was told behind that.
+/// Events of flow `id` until it is over: whether it failed, with the reason, and whether its end was reported after that.
 fn ending(inbox: &mut UnboundedReceiver<FlowEvent>, id: u32) -> (Option<String>, FlowEvent) {
     let mut failure = None;
     loop {

@@ -1,7 +1,7 @@
 //! A worker thread and its inbox.
 //!
 //! A panic in a worker is an error of ours that must not leave a test waiting: the flows that the worker held fail (each
-//! says so when it is dropped by a panicking thread), and the worker begins anew with what is still in its inbox.
+//! says so when it is dropped by a panicking thread), and the worker starts again with what is still in its inbox.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -74,7 +74,7 @@ impl<C: Send + 'static> Worker<C> {
 
     pub(super) fn tell(&self, command: C) {
         if let Some(commands) = &self.commands {
-            // It fails only when the thread has ended, and then there is nothing to be told.
+            // It fails only when the thread has ended, and then there is nothing to tell it.
             let _ = commands.send(command);
             self.waker.wake();
         }

@@ -322,7 +322,7 @@ impl Task<'_> {
         }
         drop(closing);
         if let Some(log) = &shared.log {
-            // A reader finds whole sessions; a failure is told when the server ends.
+            // A reader finds whole sessions; a failure is reported when the server ends.
             let _ = lock(log).flush();
         }
         let (reason, report) = ends;

@@ -1,7 +1,7 @@
 //! The thread in front of the UDP port: it takes hellos, gives each flow that proves itself a connected socket of its
 //! own on the same port, and answers clock probes. Data never passes here.
 //!
-//! A connected socket for each flow, instead of one socket told apart by address in user space, keeps each flow's
+//! A connected socket for each flow, instead of one socket demultiplexed by address in user space, keeps each flow's
 //! overflow count exact and its buffer its own; ARCHITECTURE.md says when this changes to ports of their own.
 
 use std::collections::{HashMap, VecDeque};

@@ -1,7 +1,7 @@
 //! Live figures: what a server tells of each interval while a test runs.
 //!
-//! An interval is told when every flow has counted it, or a little later without the stragglers, which follow when they
-//! have. Of many slow flows only the sum is told, and says of how many it is. What the control budget
+//! An interval is reported when every flow has counted it, or a little later without the stragglers, which follow when
+//! they have. Of many slow flows only the sum is reported, with their number. What the control budget
 //! ([`weir_flow::budget`]) does not allow is withheld: the report has it.
 
 use std::collections::{HashSet, VecDeque};
@@ -27,13 +27,13 @@ const MOST_OWED: usize = 64;
 /// Whether a count is a sender's, its flow's transport and number, and the count.
 pub(super) type Count = (bool, Transport, u32, IntervalCount);
 
-/// An interval of which something has not been told.
+/// An interval that has not been reported completely.
 #[derive(Debug)]
 struct Owed {
     index: usize,
     end_ns: u64,
     told: HashSet<u32>,
-    /// The sum was told, of so many flows.
+    /// The sum was reported, of this number of flows.
     summed: Option<u32>,
     /// What there was went out without the stragglers.
     begun: bool,
@@ -41,7 +41,7 @@ struct Owed {
     earned: f64,
 }
 
-/// What has been told, and when there is more to tell.
+/// What has been reported, and when there is more to report.
 #[derive(Debug)]
 pub(super) struct Live {
     intervals: Option<IntervalClock>,
@@ -55,7 +55,7 @@ pub(super) struct Live {
 }
 
 impl Live {
-    /// Nothing is to be told.
+    /// Nothing is to be reported.
     pub(super) fn none() -> Live {
         let budget = ControlBudget::default();
         Live { intervals: None, next: 0, owed: VecDeque::new(), budget, charged: 0, at: None }
@@ -86,7 +86,7 @@ impl Live {
             .map(|at| Instant::now() + Duration::from_nanos(at.saturating_sub(now_ns)));
     }
 
-    /// What is to be told at `now_ns`. `receivers`: how many flows this end receives. `control_bytes`: all that the control
+    /// What to report at `now_ns`. `receivers`: how many flows this end receives. `control_bytes`: all that the control
     /// connection has carried, both directions. `count` gives all flows' counts of an interval, those left out that have
     /// not closed it.
     pub(super) fn due(
@@ -129,7 +129,7 @@ impl Live {
         out
     }
 
-    /// What has not been told of an interval, if the budget allows it.
+    /// What has not been reported of an interval, if the budget allows it.
     fn message(&mut self, owed: &mut Owed, counts: Vec<Count>) -> Option<ServerMessage> {
         let interval = owed.index as u32;
         let bytes = counts.iter().map(|(.., c)| c.bytes).fold(0, u64::saturating_add);
@@ -152,7 +152,7 @@ impl Live {
         if message.as_ref().is_some_and(fits) {
             owed.told.extend(counts.iter().map(|(.., id, _)| *id));
         } else {
-            // Many slow flows: their sum is had for little.
+            // Many slow flows: their sum costs little.
             let sum = weir_flow::assemble::sum(
                 received.iter().map(|(_, transport, _, c)| (*transport, c)),
             );
@@ -253,7 +253,7 @@ mod tests {
         assert_eq!(told(live.due(at + RETRY_NS, 500, 0, all)), [(0, vec![0], 500)]);
     }
 
-    /// Plays intervals of `interval_ns` in which one flow receives `bytes`. Returns how many were told, and the bytes of
+    /// Plays intervals of `interval_ns` in which one flow receives `bytes`. Returns how many were reported, and the bytes of
     /// all messages.
     fn played(mut live: Live, interval_ns: u64, intervals: u64, bytes: u64) -> (usize, u64) {
         let count = |_| {

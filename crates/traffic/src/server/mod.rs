@@ -1,4 +1,4 @@
-//! The answering side: any number of clients at once on one port, TCP and UDP.
+//! The server: any number of concurrent clients on one port, TCP and UDP.
 
 mod control;
 mod front;
@@ -145,7 +145,7 @@ pub enum ServerEvent {
         /// What this end counted.
         report: Option<Box<weir_model::report::EndReport>>,
     },
-    /// Somebody was refused.
+    /// A client was refused.
     Refused {
         /// Who.
         peer: SocketAddr,
@@ -226,7 +226,7 @@ async fn run(
     stop: Stop,
     observe: &mut dyn FnMut(ServerEvent),
 ) -> Result<(), TrafficError> {
-    // Ten thousand half-open connections need as many descriptors; less is told by refusing later.
+    // Ten thousand half-open connections need as many descriptors; fewer show as refusals later.
     let _ = weir_net::thread::raise_descriptor_limit(65_536);
     check_scheduling(config.scheduling)?;
     let (listeners, bound) = listen(&config)?;

@@ -33,7 +33,7 @@ pub(crate) struct Session {
     pub(crate) opened_ns: u64,
     pub(crate) events: Events,
     pub(crate) flows: Mutex<HashMap<u32, Arc<Flow>>>,
-    /// Set under the lock of `flows`: what comes later finds nobody.
+    /// Set under the lock of `flows`: later connections find no session.
     closed: AtomicBool,
     /// Sockets that may still be made for probes.
     probes_left: AtomicU32,
@@ -197,7 +197,7 @@ impl Session {
         }
         let mut flows = lock(&self.flows);
         if self.closed.load(Ordering::Relaxed) {
-            // It came between the client's end and ours: nobody would ever take it out of the engine.
+            // It came between the client's end and ours: it would never be removed from the engine.
             flow.remove(engine);
             return;
         }

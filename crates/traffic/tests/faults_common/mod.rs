@@ -1,4 +1,4 @@
-//! A server in this process, and a client that does as it is told: whole messages, half ones, and none.
+//! A server in this process, and a scripted client: whole messages, half ones, and none.
 // Each test file takes what it needs; a failed helper is a failed test.
 #![allow(clippy::unwrap_used, dead_code, unreachable_pub)]
 

@@ -983,7 +983,7 @@ export interface components {
             /** @description Rate and delay from B to A. */
             b_to_a?: components["schemas"]["Laws"] | string;
             /**
-             * @description Laws of either direction, in one line; in the place of `a_to_b` and `b_to_a`, not beside them.
+             * @description Laws of both directions, in one line; instead of `a_to_b` and `b_to_a`.
              * @example rate 10M, delay 40ms
              */
             both?: string;
@@ -1563,7 +1563,7 @@ export interface components {
         };
         /** @description How datagrams crossed the path, as far as the receiver's socket shows. Coalesced and per-packet rates are not comparable. */
         Crossing: "per-packet" | "coalesced" | "mixed";
-        /** @description How data ports are had (design: one port by default). */
+        /** @description Which ports carry data (design: one port by default). */
         DataPorts: "auto" | "shared" | "dedicated" | "range";
         /** @description A distribution of delays. A percentile q is absent below 10/(1−q) samples. */
         Delay: {
@@ -2267,7 +2267,7 @@ export interface components {
             a_to_b?: string | null;
             /** @description Laws from B to A. */
             b_to_a?: string | null;
-            /** @description Laws for both directions, in the words of `weir impair --both`; in the place of `a_to_b` and `b_to_a`, not beside them. */
+            /** @description Laws for both directions, as `weir impair --both` takes them; instead of `a_to_b` and `b_to_a`. */
             both?: string | null;
             /** @description A whole `weir.impair/1`. */
             config?: unknown;
@@ -2402,7 +2402,7 @@ export interface components {
         };
         /** @description A whole experiment. */
         Experiment: {
-            /** @description The command as it was given; of one that was gone on with, that which began it. */
+            /** @description The command as it was given; if it was resumed, the one that started it. */
             command: string[];
             /** @description Unique, sortable by time. Its runs carry it as the label `experiment`. */
             id: string;
@@ -2418,7 +2418,7 @@ export interface components {
             schema: string;
             /**
              * Format: double
-             * @description Length of the session that ended it; of one that was gone on with, and the time of each run that earlier sessions made.
+             * @description Length of the session that completed it; if it was resumed, with the time of each run of earlier sessions.
              */
             seconds: number;
             /** @description Seed of the order of points. */
@@ -3012,7 +3012,7 @@ export interface components {
             /** @description Laws from B to A. */
             b_to_a?: components["schemas"]["Laws"] | string;
             /**
-             * @description Laws of either direction, in one line; in the place of `a_to_b` and `b_to_a`, not beside them.
+             * @description Laws of both directions, in one line; instead of `a_to_b` and `b_to_a`.
              * @example rate 10M, delay 40ms
              */
             both?: string;
@@ -3040,7 +3040,7 @@ export interface components {
             a_to_b?: string | null;
             /** @description Laws from B to A. */
             b_to_a?: string | null;
-            /** @description Laws for both directions, in the words of `weir impair --both`; in the place of `a_to_b` and `b_to_a`, not beside them. */
+            /** @description Laws for both directions, as `weir impair --both` takes them; instead of `a_to_b` and `b_to_a`. */
             both?: string | null;
             /** @description Nothing more is impaired. */
             clear?: boolean;
@@ -3721,7 +3721,7 @@ export interface components {
             /** @description Laws from B to A. */
             b_to_a?: components["schemas"]["Laws"] | string;
             /**
-             * @description Laws of either direction, in one line; in the place of `a_to_b` and `b_to_a`, not beside them.
+             * @description Laws of both directions, in one line; instead of `a_to_b` and `b_to_a`.
              * @example rate 10M, delay 40ms
              */
             both?: string;
@@ -3747,7 +3747,7 @@ export interface components {
             /** @description The connections. */
             connection: components["schemas"]["Connection"][];
             /**
-             * @description How data ports are had.
+             * @description Which ports carry data.
              * @default auto
              */
             data_ports: components["schemas"]["DataPorts"];
@@ -4654,7 +4654,7 @@ export interface components {
             };
             /** @description How its datagrams crossed the path; absent for TCP and where none arrived. */
             crossing?: components["schemas"]["Crossing"] | null;
-            /** @description It was cut short by what ended the experiment or its step; it is made again where the experiment is gone on with. */
+            /** @description The end of the experiment or its step cut it short; it is repeated when the experiment is resumed. */
             cut?: boolean;
             /** @description Tool or host shaped the figures: the warnings tell how. */
             disturbed?: boolean;
@@ -5226,7 +5226,7 @@ export interface components {
             expectations?: components["schemas"]["Judged"][];
             /** @description What a search found. */
             found?: components["schemas"]["Found"][];
-            /** @description Whoever ran it, or the system, ended it before its time: what it did not do says nothing. */
+            /** @description The user or the system interrupted it: unfinished steps say nothing. */
             interrupted?: boolean;
             /** @description Its name. */
             name: string;
@@ -5471,7 +5471,7 @@ export interface components {
         };
         /** @description A sweep. */
         SweepStep: {
-            /** @description What an emulator is told before each run. */
+            /** @description Laws that an emulator gets before each run. */
             impair?: components["schemas"]["ImpairStep"] | null;
             /** @description The points in the order of the axes, not shuffled. */
             in_order?: boolean;
@@ -5492,15 +5492,15 @@ export interface components {
             pause?: components["schemas"]["Span"] | null;
             /**
              * Format: double
-             * @description Repeats a point so often that its first metric's confidence interval is within this share of its mean, `most_runs` times at
-             *     most: the deviation of the first `runs` tells how many are needed, and is the interval's (Stein's two stages).
+             * @description Repeats a point until the confidence interval of its first metric is within this percentage of its mean, at most
+             *     `most_runs` times: the standard deviation of the first `runs` gives the number, and the interval (Stein's two stages).
              */
             precision_percentage?: number | null;
             /** @description Figures that others published, printed beside ours. */
             published?: components["schemas"]["Published"][];
             /**
              * Format: uint32
-             * @description A disturbed run is done again, so often at most.
+             * @description Maximum number of times that a host-limited run is repeated.
              */
             repeat_disturbed?: number;
             /**

@@ -1,5 +1,5 @@
-//! A scenario that was kept by an earlier version is read by the rules of its time, spelt as today's: else what was begun could
-//! not be gone on with.
+//! A scenario that an earlier version stored is read by the rules of its time, spelt as today's: else its experiment could
+//! not be resumed.
 //!
 //! What is refused today had a meaning: a range of more than 32 values without a step went by 1; an expectation of a share by a
 //! bare number was a share of 1, and one of a time was in seconds; a share in a law was in per cent without its sign, too; a

@@ -5,7 +5,7 @@
 //!
 //! The rooms: `types` (a scenario and its hosts), `steps` (what is done), `parse` and `check` (a text becomes a scenario that
 //! holds), `kept` (one of an earlier version too), `parameter` (a sweep's values in a plan), `reading`
-//! (values become types, and what is wrong is told in plain words), `nearest` (what was meant by an unknown name).
+//! (values become types, with plain error messages), `nearest` (what was meant by an unknown name).
 
 mod check;
 mod kept;

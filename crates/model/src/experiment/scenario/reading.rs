@@ -1,4 +1,4 @@
-//! A document's values become types; what is wrong is told as people say it, not as the reader does: which field, what was
+//! A document's values become types. Errors are plain: which field, what was
 //! given, what is accepted, and the nearest known name.
 
 use serde_json::Value;
@@ -111,7 +111,7 @@ fn inner(document: &Value, field: &str, told: &str) -> String {
     }
 }
 
-/// What was given, as it stands in the file.
+/// What was given, as the file has it.
 fn given_words(told: &str) -> String {
     match told {
         "map" => "a table".into(),

@@ -190,14 +190,14 @@ pub struct SweepStep {
     /// Most repetitions, when `precision_percentage` asks for more than `runs`: it needs them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub most_runs: Option<u32>,
-    /// Repeats a point so often that its first metric's confidence interval is within this share of its mean, `most_runs` times at
-    /// most: the deviation of the first `runs` tells how many are needed, and is the interval's (Stein's two stages).
+    /// Repeats a point until the confidence interval of its first metric is within this percentage of its mean, at most
+    /// `most_runs` times: the standard deviation of the first `runs` gives the number, and the interval (Stein's two stages).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub precision_percentage: Option<f64>,
     /// The points in the order of the axes, not shuffled.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub in_order: bool,
-    /// A disturbed run is done again, so often at most.
+    /// Maximum number of times that a host-limited run is repeated.
     #[serde(skip_serializing_if = "is_none_or_zero")]
     pub repeat_disturbed: u32,
     /// Rest between runs.
@@ -208,7 +208,7 @@ pub struct SweepStep {
     pub metrics: Vec<String>,
     /// The test.
     pub test: TestStep,
-    /// What an emulator is told before each run.
+    /// Laws that an emulator gets before each run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub impair: Option<ImpairStep>,
     /// Figures that others published, printed beside ours.

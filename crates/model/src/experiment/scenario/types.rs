@@ -113,7 +113,7 @@ pub struct EmulatorSpec {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Impairing {
-    /// Laws for both directions, in the words of `weir impair --both`; in the place of `a_to_b` and `b_to_a`, not beside them.
+    /// Laws for both directions, as `weir impair --both` takes them; instead of `a_to_b` and `b_to_a`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub both: Option<String>,
     /// Laws from A to B.

@@ -94,7 +94,7 @@ pub(super) fn loss(items: &mut Items, record: &Record) {
                 0 => {}
                 n => {
                     text += &format!(
-                        " as far as was told; {} lost an end, with a loss that is not known",
+                        " as far as reported; peer report missing for {}, whose loss is unknown",
                         counted(n, "flow")
                     )
                 }
@@ -149,7 +149,7 @@ pub(super) fn verified(items: &mut Items, flows: &[Flow]) {
 }
 
 pub(super) fn arrivals(items: &mut Items, flows: &[Flow]) {
-    // Only what happened is told: a clean run has no line here.
+    // Only what happened is printed: a clean run has no line here.
     let tell = |counts: [(Option<u64>, &str); 9]| {
         let parts: Vec<String> = counts
             .into_iter()

@@ -58,7 +58,7 @@ impl Test<'_> {
         self.probes.as_ref()?.clock_state(now, now + valid.as_nanos() as u64)
     }
 
-    /// Tells both sides' receivers how the clocks relate, until they are told anew after `period`.
+    /// Sends both sides' receivers the relation of the clocks, valid until the next one after `period`.
     pub(super) async fn relate_clocks(&mut self, period: Duration) -> Result<(), TrafficError> {
         // Half as long again: the next word may be late, and has to travel.
         let valid = period + period / 2;

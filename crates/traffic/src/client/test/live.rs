@@ -1,5 +1,5 @@
-//! Intervals while a test runs: each is shown on time with what both ends have told, and those that lacked something are
-//! told once more when it has come.
+//! Intervals while a test runs: each is shown on time with what both ends have reported. Incomplete ones are
+//! repeated when the rest has arrived.
 
 use std::collections::BTreeSet;
 

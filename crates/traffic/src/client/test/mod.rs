@@ -40,7 +40,7 @@ use crate::{START_NS, TrafficError, clock_identity, host};
 /// A server that has sent nothing for this long is unreachable: it answers each keepalive. Longer where keepalives are
 /// further apart.
 const UNREACHABLE: Duration = Duration::from_secs(5);
-/// Changes of flows' states are told together, at most this often.
+/// Minimum time between two reports of flows' states.
 const TELL_STATES: Duration = Duration::from_millis(250);
 /// Most bytes of a server's report.
 const REPORT_BYTES: u64 = 1 << 30;

@@ -374,7 +374,7 @@ impl Test<'_> {
         }
     }
 
-    /// Tells the states that have changed since they were told last.
+    /// Reports the states that have changed since the last report.
     pub(super) fn tell_states(&mut self, observe: &mut dyn FnMut(Event)) {
         self.states_changed = false;
         let all = self.specs.iter().map(|s| FlowProgress { id: s.id, state: self.state(s.id) });
@@ -445,7 +445,7 @@ impl Test<'_> {
                     Ok(())
                 }
                 "start" if self.started.insert(spec.id) => {
-                    // The server is told of a flow from here too: it measures its processors while flows send.
+                    // The server gets this for a flow of this side too: it measures its processors while flows send.
                     flow.start(&self.engine, now, intervals);
                     self.send(&ClientMessage::StartFlow { flow: spec.id }).await
                 }
