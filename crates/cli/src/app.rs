@@ -20,7 +20,7 @@ use crate::stamp;
     long_version = stamp::LONG_VERSION,
     subcommand_required = true,
     arg_required_else_help = true,
-    after_help = "`weir COMMAND --help` tells the flags of a command."
+    after_help = "`weir COMMAND --help` lists the flags of a command."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -29,44 +29,44 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run one test against a host where `weir serve` answers
+    /// Run a test against a host that runs `weir serve`
     Test(Box<commands::test::TestArgs>),
-    /// Answer tests
+    /// Run the server that tests measure against
     Serve(Box<commands::serve::ServeArgs>),
     /// Start, stop and query the connections of a running test (`weir test --control-socket`)
     Ctl(commands::ctl::CtlArgs),
-    /// Measure between two hosts made of namespaces: asked beside measured
+    /// Measure between two network namespaces: asked, realised, measured
     Demo(commands::demo::DemoArgs),
-    /// What this host would do to a measurement, and what to change
+    /// Check this host for settings that disturb a measurement
     Doctor(commands::doctor::DoctorArgs),
-    /// Measure and keep this host's noise floor
+    /// Measure and store this host's noise floor
     Calibrate(commands::calibrate::CalibrateArgs),
-    /// Hosts in network namespaces: set up, run inside, take down
+    /// Create hosts in network namespaces, run commands in them, remove them
     Lab(Box<commands::lab::LabArgs>),
     /// Impair the path between two interfaces, and control a running emulator
     Impair(Box<commands::impair::ImpairArgs>),
     /// List the presets of `weir impair --profile`
     Profiles(commands::profiles::ProfilesArgs),
-    /// Kept results: list, show, export, import, remove
+    /// List, show, compare, export, import and remove stored results
     Runs(commands::runs::RunsArgs),
     /// Run a test at each point of a grid, repeatedly: mean, variance, confidence interval
     Sweep(Box<commands::experiment::sweep::SweepArgs>),
-    /// Weir and other tools over the same path, in shuffled order
+    /// Measure a path with Weir and other tools, in shuffled order
     Compare(Box<commands::experiment::compare::CompareArgs>),
-    /// Run a scenario from a file: steps, expectations, verdict
+    /// Run a scenario: steps, expectations, verdict
     Run(Box<commands::experiment::run::RunArgs>),
-    /// A run, or several compared, as one HTML page with charts; as Markdown, SVG or CSV
+    /// Render a run, or a comparison of runs, as HTML, Markdown, SVG or CSV
     Report(commands::report::ReportArgs),
     /// Print a new 256-bit key
     Keygen(commands::keygen::KeygenArgs),
-    /// Print the JSON Schema of a run's record or of a plan
+    /// Print the JSON Schema of a file format
     Schema(commands::schema::SchemaArgs),
     /// Print a completion script for a shell
     Completions(commands::completions::CompletionsArgs),
     /// Starts programs for `weir serve --ui`
     #[command(hide = true)]
     Launcher(commands::serve::ui::LauncherArgs),
-    /// Print the manual page, or write the pages of all commands
+    /// Print the manual page, or write those of all commands
     Man(commands::man::ManArgs),
 }
 

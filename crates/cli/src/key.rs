@@ -19,13 +19,13 @@ const MAX_FILE_BYTES: u64 = 4096;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Key")]
 pub(crate) struct KeyArgs {
-    /// The shared key, as `weir keygen` prints it; other users see it in the list of processes: better WEIR_KEY or a file
+    /// The shared key, as `weir keygen` prints it. Other users see it in the process list: prefer WEIR_KEY or a file
     #[arg(long, value_name = "KEY", conflicts_with_all = ["key_file", "passphrase_file"])]
     pub(crate) key: Option<String>,
-    /// Read the shared key from this file [default: the environment variable WEIR_KEY, else no key]
+    /// Read the shared key from this file [default: environment variable WEIR_KEY, else no key]
     #[arg(long, value_name = "FILE", conflicts_with = "passphrase_file")]
     pub(crate) key_file: Option<PathBuf>,
-    /// Derive the key (Argon2id) from the first line of this file; a passphrase can be guessed offline, a key can't
+    /// Derive the key (Argon2id) from the first line of this file. Unlike a key, a passphrase can be guessed offline
     #[arg(long, value_name = "FILE")]
     pub(crate) passphrase_file: Option<PathBuf>,
 }

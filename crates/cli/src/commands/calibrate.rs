@@ -16,16 +16,16 @@ use super::doctor::style;
 /// Flags of `weir calibrate`.
 #[derive(Debug, Args)]
 pub(crate) struct CalibrateArgs {
-    /// Show the calibration kept last instead of measuring
+    /// Print the last stored calibration instead of measuring
     #[arg(long)]
     show: bool,
-    /// As JSON
+    /// Print JSON
     #[arg(long, short = 'J')]
     json: bool,
     /// Measure over loopback only, without the two hosts of a lab
     #[arg(long)]
     no_lab: bool,
-    /// Don't keep the result
+    /// Do not store the result
     #[arg(long, conflicts_with = "show")]
     no_store: bool,
 }

@@ -12,10 +12,10 @@ use weir_report::clean;
 /// Start, stop and query the connections of a running test (`weir test --control-socket`)
 #[derive(Debug, Args)]
 pub(crate) struct CtlArgs {
-    /// The socket that the test listens on
+    /// The control socket of the test
     #[arg(long, value_name = "PATH")]
     socket: PathBuf,
-    /// The answer as it came, one JSON object
+    /// Print the answer as JSON
     #[arg(short = 'J', long, global = true)]
     json: bool,
     #[command(subcommand)]
@@ -24,19 +24,19 @@ pub(crate) struct CtlArgs {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Start a connection that waits
+    /// Start a waiting connection
     Start {
-        /// Its name in the plan; without a name all
+        /// Its name in the plan [default: all]
         name: Option<String>,
     },
     /// Stop a connection
     Stop {
-        /// Its name in the plan; without a name all
+        /// Its name in the plan [default: all]
         name: Option<String>,
     },
     /// Print the state of a connection
     Status {
-        /// Its name in the plan; without a name all
+        /// Its name in the plan [default: all]
         name: Option<String>,
     },
 }

@@ -44,25 +44,24 @@ const FLOOR_PACKETS: u64 = 1300;
 const PERCENTILE_PACKETS: u64 = 1000;
 const FLOOR_ATTEMPTS: u32 = 3;
 
-/// Measure between two hosts made of network namespaces, with the emulator between them: what was asked beside what was
-/// realised and what was measured
+/// Measure between two network namespaces with the emulator between them: what was asked, realised and measured
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit codes: 0 every row holds, 1 one does not, 4 not permitted, 5 the host was too busy to tell (the row \
+    after_help = "Exit codes: 0 every row holds, 1 a row does not, 4 not permitted, 5 undecided because the host was busy (the row \
                   was measured three times), 130 interrupted, 143 terminated.\n\
                   The evidence of the last 8 failed rows (records, packet logs) is stored in demo-evidence, next to the runs."
 )]
 pub(crate) struct DemoArgs {
-    /// Seconds that each test through the emulator sends, 1 to 60
+    /// Sending time of each test through the emulator, 1 to 60 s
     #[arg(short = 't', long, value_name = "SECONDS", default_value_t = 1, value_parser = values::whole(1_u32..=60))]
     time: u32,
-    /// Print one object (weir.demo/1) instead of tables
+    /// Print one JSON object (weir.demo/1) instead of tables
     #[arg(short = 'J', long)]
     json: bool,
-    /// Do not keep the runs
+    /// Do not store the runs
     #[arg(long)]
     no_store: bool,
-    /// The rows with the emulator in the middle on a virtual clock: no network, no rights, nothing kept
+    /// Run the rows with the emulator on a virtual clock: no network, no rights, nothing stored
     #[arg(long)]
     simulate: bool,
 }

@@ -11,10 +11,10 @@ use weir_report::{Style, clean};
 /// Flags of `weir doctor`.
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
-    /// Look at this interface only (and loopback) [default: all that are up]
+    /// Check only this interface and loopback [default: all that are up]
     #[arg(long, value_name = "IF")]
     interface: Option<String>,
-    /// As JSON
+    /// Print JSON
     #[arg(long, short = 'J')]
     json: bool,
 }

@@ -13,10 +13,10 @@ use crate::output::print;
 /// Print a new 256-bit key
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Keep it in a file that only you can read:\n  weir keygen --output key\n  weir serve --key-file key"
+    after_help = "Store it in a file that only you can read:\n  weir keygen --output key\n  weir serve --key-file key"
 )]
 pub(crate) struct KeygenArgs {
-    /// Write it to this new file, which only you can read, instead of stdout
+    /// Write it to this new file with mode 0600 instead of stdout
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }

@@ -18,7 +18,7 @@ use crate::output::print;
 /// Flags of `weir lab`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Labs are found again by what is kept in $WEIR_RUNTIME_DIR, else (root) /run/weir, else $XDG_RUNTIME_DIR/weir, \
+    after_help = "Labs are registered in $WEIR_RUNTIME_DIR, else (root) /run/weir, else $XDG_RUNTIME_DIR/weir, \
                   else weir-UID in the temporary directory."
 )]
 pub(crate) struct LabArgs {
@@ -28,17 +28,17 @@ pub(crate) struct LabArgs {
 
 #[derive(Debug, Subcommand)]
 enum LabCommand {
-    /// Make a lab; it stays until `down` or the death of its holder process
+    /// Create a lab; it exists until `down`, or until its holder process ends
     Up(Box<UpArgs>),
-    /// Run a command inside a host; its exit code is returned
+    /// Run a command on a host, and return its exit code
     Exec(ExecArgs),
-    /// Show the labs that are up
+    /// List the labs
     List {
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// End a lab and the processes inside
+    /// Remove a lab and end its processes
     Down {
         /// Which lab
         #[arg(long, value_name = "NAME", default_value = "default", conflicts_with = "all")]
@@ -58,28 +58,28 @@ struct UpArgs {
     /// Name of the lab
     #[arg(long, value_name = "NAME", default_value = "default")]
     lab: LabName,
-    /// Number of hosts, 2 to 16; more than two are joined by a switch
+    /// Number of hosts, 2 to 16; more than two are connected by a switch
     #[arg(long, value_name = "N", default_value_t = 2)]
     hosts: usize,
     /// MTU of the links, 1280 to 65535 bytes [default: 1500]
     #[arg(long, value_name = "BYTES")]
     mtu: Option<u32>,
-    /// Turn segmentation and receive offloads off, so that each packet crosses on its own
+    /// Disable segmentation and receive offloads, so that each packet crosses on its own
     #[arg(long)]
     cut: bool,
     /// Transmit queue length of the links, packets [default: the kernel's, 1000]
     #[arg(long, value_name = "PACKETS")]
     txqueuelen: Option<u32>,
-    /// Put a namespace `m` between a and b, for an emulator; a and b reach each other only through it
+    /// Put a namespace `m` for an emulator between a and b
     #[arg(long)]
     middle: bool,
-    /// Run the emulator in the middle, with these laws both ways: "delay 20ms, loss 1%" (`weir impair --help`)
+    /// Run an emulator in the middle with these laws in both directions: "delay 20ms, loss 1%" (`weir impair --help`)
     #[arg(long, value_name = "LAWS")]
     impair: Option<Laws>,
-    /// Run the emulator in the middle with a preset, a being the client's side (`weir profiles`)
+    /// Run an emulator in the middle with a preset (`weir profiles`); a is the client's side
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
-    /// Run the emulator in the middle with flows, filters and laws from a file (weir.impair/1; - is stdin)
+    /// Run an emulator in the middle with flows, filters and laws from a file (weir.impair/1; - is stdin)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["impair", "profile"])]
     config: Option<PathBuf>,
     /// Seed of the emulator's draws [default: the file's, else a new one]

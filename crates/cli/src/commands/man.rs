@@ -9,10 +9,10 @@ use crate::app::command_line;
 use crate::error::CliError;
 use crate::output::print;
 
-/// Print the manual page, or write the pages of all commands
+/// Print the manual page, or write those of all commands
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// Write weir.1, weir-test.1 and so on into this directory, which is made if missing
+    /// Write weir.1, weir-test.1 and so on into this directory, which is created if missing
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }

@@ -11,7 +11,7 @@ use crate::output::print;
 /// List the presets of `weir impair --profile`
 #[derive(Debug, Args)]
 pub(crate) struct ProfilesArgs {
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

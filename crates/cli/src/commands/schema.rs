@@ -8,10 +8,10 @@ use weir_model::schema::{
 use crate::error::CliError;
 use crate::output::print;
 
-/// Print the JSON Schema of a run's record or of a plan
+/// Print the JSON Schema of a file format
 #[derive(Debug, Args)]
 pub(crate) struct SchemaArgs {
-    /// Which one
+    /// The file format
     #[arg(value_enum)]
     which: Which,
 }

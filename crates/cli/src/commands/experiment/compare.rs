@@ -24,40 +24,40 @@ use crate::output::print;
                         there already (weir serve, iperf3 -s, …). Each tool's figures are its own."
 )]
 pub(crate) struct CompareArgs {
-    /// Who answers; none with --lab
+    /// The server; none with --lab
     #[arg(value_name = "HOST", required_unless_present_any = ["lab", "list"])]
     host: Option<String>,
-    /// Between two hosts made of namespaces
+    /// Measure between two network namespaces
     #[arg(long, conflicts_with = "host")]
     lab: bool,
-    /// Print the tools that are known, and which are installed
+    /// List the known tools, and which are installed
     #[arg(long)]
     list: bool,
-    /// Only these, separated by commas [default: all that are installed]
+    /// Tools, separated by commas [default: all that are installed]
     #[arg(long, value_name = "TOOLS", value_delimiter = ',')]
     tools: Vec<String>,
     /// An axis of size, mss, connections, rate, transport; may be repeated
     #[arg(long, value_name = "NAME=VALUES")]
     over: Vec<String>,
-    /// UDP
+    /// Use UDP
     #[arg(short = 'u', long)]
     pub(super) udp: bool,
-    /// Payload of a datagram, bytes of a write [default: each tool's own]
+    /// Payload of a datagram, or bytes of a write [default: each tool's own]
     #[arg(short = 'l', long, value_name = "SIZE")]
     pub(super) length: Option<ByteSize>,
     /// TCP maximum segment size
     #[arg(short = 'M', long, value_name = "BYTES")]
     pub(super) set_mss: Option<u32>,
-    /// Let Weir send and receive UDP in super-packets (GSO, GRO) [default: each datagram by itself, as the other tools do]
+    /// Let Weir send and receive UDP in super-packets (GSO, GRO) [default: per-packet, as the other tools do]
     #[arg(long)]
     coalesced: bool,
     /// Connections, 1 to 128 [default: 1]
     #[arg(short = 'P', long, value_name = "N", value_parser = whole(1_u32..=128))]
     pub(super) parallel: Option<u32>,
-    /// UDP rate, bit/s [default: as fast as it goes]
+    /// UDP rate, bit/s [default: as fast as possible]
     #[arg(short = 'b', long, value_name = "RATE")]
     pub(super) bitrate: Option<BitRate>,
-    /// Whole seconds of a run [default: 10]
+    /// Duration of a run in whole seconds [default: 10]
     #[arg(short = 't', long, value_name = "SECONDS", value_parser = whole(1_u32..=86_400))]
     pub(super) time: Option<u32>,
     /// Repetitions
@@ -66,7 +66,7 @@ pub(crate) struct CompareArgs {
     /// Confidence of the intervals, 50 to below 100 % [default: 95%]
     #[arg(long, value_name = "PERCENT", value_parser = confidence)]
     confidence: Option<f64>,
-    /// Seed of the order [default: a fresh one, printed]
+    /// Seed of the order [default: a new one, printed]
     #[arg(long, value_name = "SEED")]
     order_seed: Option<Seed>,
     #[command(flatten)]

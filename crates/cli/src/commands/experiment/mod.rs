@@ -31,7 +31,7 @@ pub(crate) struct ResultArgs {
     /// Print the result as one JSON object (weir.experiment/1) instead of text
     #[arg(short = 'J', long)]
     pub(crate) json: bool,
-    /// Also write the result as JUnit XML: a test case for each expectation; - is stdout, for this and the two below
+    /// Also write the result as JUnit XML: a test case per expectation; - is stdout, for this and the next two
     #[arg(long, value_name = "FILE")]
     pub(crate) junit: Option<PathBuf>,
     /// Also write every point and metric as CSV
@@ -43,7 +43,7 @@ pub(crate) struct ResultArgs {
     /// Also write each figure as SVG into this directory
     #[arg(long, value_name = "DIR")]
     pub(crate) svg: Option<PathBuf>,
-    /// Don't keep the runs, nor a journal to go on from
+    /// Store neither the runs nor a checkpoint
     #[arg(long)]
     pub(crate) no_store: bool,
     /// The API began it, under this id: its journal says so, and a later server may go on with it.

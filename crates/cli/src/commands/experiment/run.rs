@@ -27,7 +27,7 @@ use crate::signals;
 /// Run a scenario: steps, expectations, verdict
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit codes: 0 all expectations met, 1 one was not, 2 the scenario does not hold, 3 a step could not be \
+    after_help = "Exit codes: 0 all expectations met, 1 one was not, 2 the scenario is invalid, 3 a step could not be \
                         done, 4 not permitted or not available, 5 inconclusive (tool or host was the limit, or an interval \
                         spans its bound), 130 interrupted, 143 terminated. What was measured is kept; --resume goes on."
 )]
@@ -35,31 +35,31 @@ pub(crate) struct RunArgs {
     /// The scenario (weir.scenario/1, TOML or JSON)
     #[arg(value_name = "FILE", required_unless_present = "resume")]
     file: Option<PathBuf>,
-    /// Check the scenario, its plans and its files, and run nothing
+    /// Check the scenario, its plans and its files without running it
     #[arg(long, conflicts_with_all = ["resume", "simulate"])]
     check: bool,
-    /// On a virtual clock: sender, emulator and receiver without a network; steps that need one are skipped
+    /// Run sender, emulator and receiver on a virtual clock; steps that need a network are skipped
     #[arg(long, conflicts_with = "resume")]
     simulate: bool,
-    /// The scenario's quick form: fewer and shorter runs, not for publication
+    /// Use the scenario's quick values: fewer and shorter runs, not for publication
     #[arg(long, conflicts_with = "resume")]
     quick: bool,
-    /// Give a variable of the scenario another value; may be repeated
+    /// Set a variable of the scenario; may be repeated
     #[arg(long, value_name = "NAME=VALUE", conflicts_with = "resume")]
     set: Vec<String>,
-    /// A host where `weir serve` runs stands for a host of the scenario, which then has no lab; may be repeated
+    /// Use a host that runs `weir serve` for a host of the scenario, which then has no lab; may be repeated
     #[arg(long, value_name = "NAME=ADDRESS[:PORT]", conflicts_with = "resume")]
     host: Vec<String>,
     /// Key file for hosts given by --host
     #[arg(long, value_name = "FILE", requires = "host")]
     key_file: Option<PathBuf>,
-    /// Seed of the order of points and of plans that name none
+    /// Seed of the order of points, and of plans without a seed
     #[arg(long, value_name = "SEED", conflicts_with = "resume")]
     seed: Option<Seed>,
-    /// Go on with an experiment: its id, or last for the newest that did not end; runs that are done are not made again
+    /// Resume an experiment: its id, or last for the newest incomplete one; complete runs are not repeated
     #[arg(long, value_name = "ID", conflicts_with = "file")]
     resume: Option<String>,
-    /// Go on only if the journal's first line is still this: the API looked at it.
+    /// Resume only if the checkpoint's first line is still this, which the API has checked.
     #[arg(long, value_name = "SHA256", requires = "resume", hide = true)]
     head: Option<String>,
     #[command(flatten)]

@@ -35,7 +35,7 @@ use crate::key::KeyArgs;
                         An interrupted sweep goes on with weir run --resume."
 )]
 pub(crate) struct SweepArgs {
-    /// Who answers, as for `weir test`; none with --lab
+    /// The server, as for `weir test`; none with --lab
     #[arg(value_name = "HOST", required_unless_present_any = ["lab", "plan"])]
     host: Option<String>,
     #[command(flatten)]
@@ -75,36 +75,36 @@ pub(crate) struct GridArgs {
     /// Confidence of the intervals, 50 to below 100 % [default: 95%]
     #[arg(long, value_name = "PERCENT", value_parser = confidence)]
     confidence: Option<f64>,
-    /// Repeat each point until the interval of its first metric is within this share of the mean, as often as the deviation
-    /// of its first runs says (Stein's two stages), at most --most-runs times
+    /// Repeat each point until the confidence interval of its first metric is within this percentage of the mean; the
+    /// standard deviation of the first runs gives the number (Stein's two stages), at most --most-runs
     #[arg(long, value_name = "PERCENT", value_parser = percentage, requires = "most_runs")]
     precision: Option<f64>,
-    /// Most repetitions of a point with --precision
+    /// Maximum number of repetitions of a point with --precision
     #[arg(long, value_name = "N", requires = "precision", value_parser = whole(1_u32..=MOST_RUNS))]
     most_runs: Option<u32>,
-    /// What is tabulated: throughput, loss, 'p99 one_way_delay', …; may be repeated
+    /// A metric of the table: throughput, loss, 'p99 one_way_delay', …; may be repeated
     /// [default: throughput, packet_rate, loss, jitter]
     #[arg(long, value_name = "METRIC")]
     metric: Vec<String>,
-    /// What has to come true at each point, such as 'loss <= 0.1 %'; may be repeated
+    /// An expectation of each point, such as 'loss <= 0.1 %'; may be repeated
     #[arg(long, value_name = "EXPECTATION")]
     expect: Vec<String>,
-    /// The points in the order of the axes instead of a shuffled one
+    /// Visit the points in the order of the axes instead of a shuffled order
     #[arg(long)]
     in_order: bool,
-    /// Make a disturbed run again, so often at most [default: 0]
+    /// Repeat a host-limited run at most N times [default: 0]
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true, value_parser = whole(0_u32..=100))]
     repeat_disturbed: u32,
-    /// Rest between two runs
+    /// Pause between two runs
     #[arg(long, value_name = "TIME")]
     pause: Option<Span>,
-    /// Seed of the order [default: a fresh one, printed]
+    /// Seed of the order [default: a new one, printed]
     #[arg(long, value_name = "SEED")]
     order_seed: Option<Seed>,
-    /// Between two hosts made of namespaces, with an emulator between them when laws are given
+    /// Measure between two network namespaces, with an emulator between them if laws are given
     #[arg(long, conflicts_with = "host")]
     lab: bool,
-    /// Laws of the emulator for both directions, in the words of weir impair, with {NAME} of axes
+    /// Laws of the emulator for both directions, as for weir impair, with {NAME} of axes
     #[arg(long, value_name = "LAWS", conflicts_with_all = ["a_to_b", "b_to_a"])]
     both: Option<String>,
     /// Laws from A to B
@@ -113,7 +113,7 @@ pub(crate) struct GridArgs {
     /// Laws from B to A
     #[arg(long, value_name = "LAWS")]
     b_to_a: Option<String>,
-    /// The control socket of a running emulator that is given the laws
+    /// The control socket of a running emulator that gets the laws
     #[arg(long, value_name = "PATH", conflicts_with = "lab")]
     emulator: Option<PathBuf>,
 }

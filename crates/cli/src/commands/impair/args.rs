@@ -12,7 +12,7 @@ use crate::commands::values;
 use crate::error::CliError;
 use crate::random;
 
-/// Impair the path between two interfaces: loss, delay, rate, duplicates, damage
+/// Impair the path between two interfaces: loss, delay, rate, duplication, damage
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -23,11 +23,11 @@ use crate::random;
                   delay T [±T [normal|uniform|exponential]] [allow|fifo-release|max]\n\
                   delay MIN..MAX   corrupt P% [repair|leave|checksum] [flip N]\n\
                   P is in per cent, with the sign; +- may stand for ±. T is a time with its unit: 100us, 20ms, 1.5s. \
-                  R is in bits per second, K, M, G powers of ten: 10M, 2.5G, 100Mbit; Mbps is bits, too, as with iperf3 \
-                  (tc means bytes by it). B is bytes: 64K (K is 1024). delay T ±J alone means normal, J being the \
-                  deviation, and fifo-release, which keeps the order.\n\
-                  `weir profiles` lists presets. The first SIGINT lets what is held leave (2 s at most), the second ends \
-                  at once.\n\
+                  R is in bits per second, K, M, G powers of ten: 10M, 2.5G, 100Mbit; Mbps is bits as with iperf3 \
+                  (unlike tc). B is bytes: 64K (K is 1024). `delay T ±J` is a normal distribution with standard deviation J \
+                  and fifo-release, which keeps the order.\n\
+                  `weir profiles` lists presets. After the first SIGINT queued packets leave (2 s at most); a second one \
+                  ends immediately.\n\
                   Exit codes: 0 done, 2 bad input or an interface that is refused, 3 an interface was removed, 4 not \
                   permitted or not available, 130 interrupted, 143 terminated."
 )]
@@ -44,16 +44,16 @@ pub(crate) struct LawArgs {
     /// Laws of both directions, in one line
     #[arg(long, value_name = "LAWS", conflicts_with_all = ["a_to_b", "b_to_a"])]
     pub(crate) both: Option<Laws>,
-    /// Laws for what enters at A
+    /// Laws for packets that enter at A
     #[arg(long, value_name = "LAWS")]
     pub(crate) a_to_b: Option<Laws>,
-    /// Laws for what enters at B
+    /// Laws for packets that enter at B
     #[arg(long, value_name = "LAWS")]
     pub(crate) b_to_a: Option<Laws>,
-    /// A preset for what the laws above leave open, A being the client's side (`weir profiles`)
+    /// A preset for directions without laws above; A is the client's side (`weir profiles`)
     #[arg(long, value_name = "NAME")]
     pub(crate) profile: Option<String>,
-    /// Flows, filters and laws from a file (weir.impair/1, TOML or JSON; - is stdin)
+    /// Read flows, filters and laws from a file (weir.impair/1, TOML or JSON; - is stdin)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["both", "a_to_b", "b_to_a", "profile"])]
     pub(crate) config: Option<PathBuf>,
     /// Seed of every draw [default: the file's, else a new one]
@@ -122,20 +122,20 @@ pub(crate) struct RunArgs {
     pub(crate) b: Option<String>,
     #[command(flatten)]
     pub(crate) laws: LawArgs,
-    /// How frames are taken: auto, packet (TPACKET_V2), xdp (AF_XDP in the driver), xdp-generic
+    /// How frames are received and sent: auto, packet (TPACKET_V2), xdp (AF_XDP in the driver), xdp-generic
     #[arg(long, value_name = "MODE", default_value = "auto", value_parser = link)]
     pub(crate) link: LinkMode,
-    /// Write each packet's verdict into a file (weir.packets/1)
+    /// Write the verdict on each packet to a packet trace (weir.packets/1)
     #[arg(long, value_name = "FILE")]
     pub(crate) journal: Option<PathBuf>,
-    /// Most bytes that the journal may have; verdicts beyond are counted as missing [default: as many as the disk takes]
+    /// Maximum size of the packet trace; verdicts beyond it are counted as missing [default: what the disk holds]
     #[arg(long, value_name = "BYTES", requires = "journal")]
     pub(crate) journal_limit: Option<ByteSize>,
-    /// Port of Weir's servers on this path, by which their traffic is recognised [default: the file's, else 9347]
+    /// Port by which traffic of Weir's own tests is recognised [default: the file's, else 9347]
     #[arg(long, value_name = "PORT", value_parser = values::whole(1_u16..=65_535))]
     pub(crate) native_port: Option<u16>,
-    /// Apply the laws to ARP, ICMPv6 neighbour discovery and frames to 01:80:C2:00:00:0X too [default: the file's, else they
-    /// pass untouched]
+    /// Apply the laws to ARP, ICMPv6 neighbour discovery and frames to 01:80:C2:00:00:0X too [default: the file's, else
+    /// these are exempt]
     #[arg(long)]
     pub(crate) impair_arp: bool,
     /// Print the report at the end as JSON
@@ -144,25 +144,25 @@ pub(crate) struct RunArgs {
     /// End after this time [default: when interrupted]
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<Span>,
-    /// Let everything pass untouched once no command but reading ones arrived at the control socket for this long [default: never]
+    /// Keepalive timeout: forward everything untouched after this time without a command on the control socket; commands that only read do not count [default: never]
     #[arg(long, value_name = "TIME", conflicts_with = "no_control_socket", value_parser = crate::commands::values::positive)]
     pub(crate) dead_man: Option<Span>,
     /// Give up every capability that an emulator has no use for.
     #[arg(long, hide = true)]
     pub(crate) few_capabilities: bool,
-    /// Take interfaces that carry the default route, this session, addresses, or are members of a bridge
+    /// Accept interfaces that carry the default route, this session or addresses, or are members of a bridge
     #[arg(long)]
     pub(crate) force: bool,
     /// Never schedule the threads in real time (SCHED_FIFO)
     #[arg(long)]
     pub(crate) no_real_time: bool,
-    /// Frames that each receive ring is to hold
+    /// Size of each receive ring in frames
     #[arg(long, value_name = "FRAMES", value_parser = values::whole(64_u32..=1_048_576))]
     pub(crate) ring: Option<u32>,
     /// Where to listen for `weir impair set` and the like [default: in the runtime directory]
     #[arg(long, value_name = "PATH", visible_alias = "socket")]
     pub(crate) control_socket: Option<PathBuf>,
-    /// Listen nowhere: it cannot be controlled while it runs
+    /// No control socket: the emulator cannot be controlled while it runs
     #[arg(long, conflicts_with = "control_socket")]
     pub(crate) no_control_socket: bool,
     /// The interfaces end with their namespace: nothing is noted for a start after a SIGKILL
@@ -171,7 +171,7 @@ pub(crate) struct RunArgs {
     /// Impair a capture (pcap, pcapng; - is stdin) instead, on its own clock
     #[arg(long, value_name = "FILE", requires = "pcap_out", conflicts_with_all = ["a", "b", "link", "duration", "force", "ring", "control_socket", "no_real_time", "dead_man", "journal_limit"])]
     pub(crate) pcap_in: Option<PathBuf>,
-    /// Where the impaired capture goes (- is stdout; the report then goes to stderr)
+    /// Write the impaired capture here (- is stdout, with the report on stderr)
     #[arg(long, value_name = "FILE", requires = "pcap_in", conflicts_with_all = ["a", "b"])]
     pub(crate) pcap_out: Option<PathBuf>,
     /// In a capture: frames from this address enter at A, all others at B
@@ -199,11 +199,11 @@ pub(crate) struct SocketArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Put other laws into force; what is held is not lost
+    /// Set other laws; queued packets are not lost
     Set {
         #[command(flatten)]
         laws: LawArgs,
-        /// The flow whose laws they are [default: what no filter matches]
+        /// The flow [default: packets that no filter matches]
         #[arg(long, value_name = "NAME", conflicts_with_all = ["config", "profile"])]
         flow: Option<String>,
         #[command(flatten)]
@@ -211,7 +211,7 @@ pub(crate) enum Verb {
     },
     /// Print the configuration in force, the interfaces and the links
     Show {
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
         #[command(flatten)]
@@ -219,21 +219,21 @@ pub(crate) enum Verb {
     },
     /// Apply a flow's laws again
     Start {
-        /// Its name; without a name all
+        /// Its name [default: all]
         flow: Option<String>,
         #[command(flatten)]
         socket: SocketArgs,
     },
-    /// Let a flow's packets pass untouched
+    /// Forward a flow's packets untouched
     Stop {
-        /// Its name; without a name all
+        /// Its name [default: all]
         flow: Option<String>,
         #[command(flatten)]
         socket: SocketArgs,
     },
-    /// Write a flow's verdicts to the journal, or no longer
+    /// Include a flow in the packet trace, or exclude it
     Log {
-        /// on or off, and the flow's name; without a name all
+        /// on or off, and the flow's name [default: all]
         #[arg(required = true, num_args = 1..=2, value_names = ["on|off", "FLOW"])]
         words: Vec<String>,
         #[command(flatten)]
@@ -241,46 +241,46 @@ pub(crate) enum Verb {
     },
     /// Print the counters
     Stats {
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
         #[command(flatten)]
         socket: SocketArgs,
     },
-    /// Reset the current counters; totals since the start are kept
+    /// Reset the current counters; totals since the start remain
     Reset {
-        /// The flow's name; without a name all flows
+        /// The flow's name [default: all]
         flow: Option<String>,
         #[command(flatten)]
         socket: SocketArgs,
     },
     /// Print the configuration as a file (weir.impair/1)
     Save {
-        /// Where to write it [default: stdout]
+        /// The file [default: stdout]
         file: Option<PathBuf>,
         #[command(flatten)]
         socket: SocketArgs,
     },
-    /// Run a command behind the emulator, with a way to this host's services and out
+    /// Run a command behind the emulator, with access to this host's services and to other hosts
     Exec(ExecArgs),
 }
 
 #[derive(Debug, Args)]
 #[command(
     override_usage = "weir impair exec [OPTIONS] -- COMMAND…",
-    after_help = "The exit code is the command's (128 and a signal's number when one ended it); 126 it could not be run, \
-                  127 it is not there; 130 interrupted, 143 terminated; 3 or 70 the emulator ended before the command; \
+    after_help = "The exit code is the command's (128 plus the number of the signal that ended it); 126 it could not be run, \
+                  127 it does not exist; 130 interrupted, 143 terminated; 3 or 70 the emulator ended before the command; \
                   2, 4 nothing was started.\n\
-                  SIGTERM, SIGHUP and a SIGINT that is not the terminal's are passed on to the command; a second one, or \
-                  10 s, end it by SIGKILL."
+                  SIGTERM, SIGHUP and a SIGINT that is not from the terminal are forwarded to the command; after a second \
+                  one, or 10 s, it gets SIGKILL."
 )]
 pub(crate) struct ExecArgs {
     #[command(flatten)]
     pub(crate) laws: LawArgs,
-    /// Write each packet's verdict into a file (weir.packets/1)
+    /// Write the verdict on each packet to a packet trace (weir.packets/1)
     #[arg(long, value_name = "FILE")]
     pub(crate) journal: Option<PathBuf>,
-    /// Say only what goes wrong: no laws before the command, no report behind it
+    /// Print errors and warnings only, neither laws nor report
     #[arg(short, long)]
     pub(crate) quiet: bool,
     /// Command and its arguments, after `--`

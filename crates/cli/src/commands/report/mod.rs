@@ -25,24 +25,24 @@ const POINTS: &str = "points";
 /// `weir report …`.
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
-    /// The runs, one or several to compare: ids, beginnings of them, "last", files of weir.run/1 JSON (as weir test --json
+    /// The runs, one or several to compare: ids, unique prefixes of them, "last", files of weir.run/1 JSON (as weir test --json
     /// and weir runs export write them), or - for stdin. Or one experiment: its id, "last-experiment", or a file of
     /// weir.experiment/1 JSON (as weir run, sweep and compare --json write it).
     #[arg(value_name = "RUN|EXPERIMENT", default_value = "last")]
     runs: Vec<OsString>,
-    /// What to write: one HTML page, Markdown for a ticket, the data of each chart as CSV (of an experiment also points.csv,
+    /// The format: one HTML page, Markdown for a ticket, the data of each chart as CSV (of an experiment also points.csv with
     /// all points and metrics), or each chart as SVG.
     #[arg(long, value_enum, default_value_t = Format::Html)]
     format: Format,
-    /// Where to write: a file (html, md), a directory (csv, svg), or - for stdout. Without it: weir-report-ID.html or the
-    /// directory weir-report-ID here; Markdown goes to stdout. What is there is replaced once all is written, but without
-    /// --output only with --force.
+    /// A file (html, md), a directory (csv, svg), or - for stdout [default: weir-report-ID.html or the directory
+    /// weir-report-ID here; Markdown to stdout]. Existing files are replaced when all is written; those with default names
+    /// only with --force.
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
-    /// Only this chart (csv, svg), to stdout or to the file --output; an unknown name is answered with the list.
+    /// Only this chart (csv, svg), to stdout or the file --output; an unknown name prints the list.
     #[arg(long, value_name = "NAME")]
     figure: Option<String>,
-    /// Replace files that are there by the names that Weir gives them, without --output.
+    /// Replace existing files with default names.
     #[arg(long)]
     force: bool,
 }

@@ -16,22 +16,22 @@ const SETUP_LINES: usize = 20;
 
 #[derive(Debug, Args)]
 pub(super) struct DiffArgs {
-    /// The first run: an id, a beginning of one, "last" or "last~N" [default: last~1]
+    /// The first run: an id, a unique prefix, "last" or "last~N" [default: last~1]
     #[arg(conflicts_with_all = ["side_a", "side_b"])]
     a: Option<String>,
-    /// The second run [default: last; one run alone that is the last stands against the one before it]
+    /// The second run [default: last; if the only run given is the last one, it is compared with the one before]
     #[arg(conflicts_with_all = ["side_a", "side_b"])]
     b: Option<String>,
-    /// In place of A, runs with this label, or a run. May be repeated: labels must all be there, runs are added.
+    /// Instead of A: the runs with this label, or a run. May be repeated: runs must have all labels; single runs are added.
     #[arg(long = "a", id = "side_a", value_name = "KEY=VALUE|RUN", requires = "side_b")]
     side_a: Vec<String>,
-    /// In place of B, runs with this label, or a run.
+    /// Instead of B: the runs with this label, or a run.
     #[arg(long = "b", id = "side_b", value_name = "KEY=VALUE|RUN", requires = "side_a")]
     side_b: Vec<String>,
     /// Confidence of intervals and tests.
     #[arg(long, value_name = "PERCENT", default_value = "95%", value_parser = confidence)]
     confidence: f64,
-    /// One JSON object instead of a table.
+    /// Print one JSON object instead of a table.
     #[arg(short = 'J', long)]
     json: bool,
     /// Unit of rates: k, m, g, t (bits, powers of ten) or K, M, G, T (bytes, powers of 1024).

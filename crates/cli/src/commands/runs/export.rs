@@ -22,22 +22,22 @@ enum Format {
 
 #[derive(Debug, Args)]
 pub(super) struct ExportArgs {
-    /// The runs: ids, beginnings of them, "last" or "last~N".
+    /// The runs: ids, unique prefixes of them, "last" or "last~N".
     #[arg(required_unless_present = "all", required_unless_present_any = SearchArgs::FLAGS,
           conflicts_with_all = SearchArgs::FLAGS, value_name = "RUN")]
     runs: Vec<String>,
-    /// All kept runs, oldest first.
+    /// All stored runs, oldest first.
     #[arg(long, conflicts_with = "runs")]
     all: bool,
     #[command(flatten)]
     search: SearchArgs,
-    /// What to write.
+    /// The format.
     #[arg(long, value_enum, default_value_t = Format::Json)]
     format: Format,
-    /// Write to this file instead of stdout; a file that is there is replaced once all is written.
+    /// Write to this file instead of stdout; an existing file is replaced when all is written.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Write long, tidy CSV tables into this directory (made where it is missing): runs.csv, flows.csv, intervals.csv and
+    /// Write long, tidy CSV tables into this directory (created if missing): runs.csv, flows.csv, intervals.csv and
     /// histograms.csv, joined by run_id and flow_id.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["format", "output"])]
     tables: Option<PathBuf>,

@@ -14,10 +14,10 @@ use super::search::SearchArgs;
 
 #[derive(Debug, Args)]
 pub(super) struct ListArgs {
-    /// One JSON object instead of a table.
+    /// Print one JSON object instead of a table.
     #[arg(short = 'J', long)]
     json: bool,
-    /// Show at most this many; 0 for all.
+    /// Maximum number of runs; 0 for all.
     #[arg(short, long, value_name = "N", default_value_t = 20)]
     number: u32,
     #[command(flatten)]

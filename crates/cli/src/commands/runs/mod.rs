@@ -30,41 +30,41 @@ pub(crate) struct RunsArgs {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// List kept runs, newest first.
+    /// List stored runs, newest first.
     List(list::ListArgs),
-    /// Show a run as it was printed at its end.
+    /// Print a run as at its end.
     Show(ShowArgs),
-    /// Give a run labels, in place of those with the same keys; list --label finds them.
+    /// Set labels of a run; those with the same keys are replaced. `list --label` finds them.
     #[command(visible_alias = "label")]
     Tag(TagArgs),
-    /// Take labels from a run, by their keys.
+    /// Remove labels from a run, by their keys.
     #[command(visible_alias = "unlabel")]
     Untag(UntagArgs),
-    /// Which figures moved between two runs, or two sets of runs, and whether chance explains it.
+    /// Compare two runs, or two sets of runs: which figures differ, and whether chance explains it.
     Diff(diff::DiffArgs),
     /// Write runs as JSON (one record a line) or CSV.
     Export(export::ExportArgs),
-    /// Read records from a file made by export, or from - (stdin). Runs that are kept already stay as they are.
+    /// Import records from a file written by export, or from - (stdin). Runs that are stored already stay as they are.
     Import(ImportArgs),
-    /// Remove runs, all of those named or none.
+    /// Remove runs: all of those named, or none.
     Rm(RmArgs),
 }
 
 #[derive(Debug, Args)]
 struct ShowArgs {
-    /// The run: its id, a beginning of it that no other run has, "last", or "last~1" for the one before.
+    /// The run: its id or a unique prefix of it, "last", or "last~1" for the one before.
     #[arg(default_value = "last")]
     run: String,
-    /// The whole record as JSON.
+    /// Print the whole record as JSON.
     #[arg(short = 'J', long)]
     json: bool,
-    /// Its plan alone, as it was understood, for weir test --plan.
+    /// Print only its plan, as input for weir test --plan.
     #[arg(long, conflicts_with_all = ["json", "verbose", "format"])]
     plan: bool,
     /// Unit of rates: k, m, g, t (bits, powers of ten) or K, M, G, T (bytes, powers of 1024).
     #[arg(short = 'f', long, value_name = "UNIT")]
     format: Option<Units>,
-    /// Every flow and every figure, and the lines of the intervals.
+    /// Print every flow and every figure, and the intervals.
     #[arg(short = 'V', long)]
     verbose: bool,
 }
@@ -95,7 +95,7 @@ struct ImportArgs {
 
 #[derive(Debug, Args)]
 struct RmArgs {
-    /// The runs: ids, beginnings of them, "last" or "last~N".
+    /// The runs: ids, unique prefixes of them, "last" or "last~N".
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<String>,
 }

@@ -7,22 +7,22 @@ use super::RunsError;
 
 #[derive(Debug, Default, Args)]
 pub(super) struct SearchArgs {
-    /// Only runs with this peer, as it was given.
+    /// Only runs with this peer, as given to weir test.
     #[arg(long, value_name = "HOST")]
     host: Option<String>,
-    /// Only runs that carry this label; may be repeated: all of them.
+    /// Only runs with this label; may be repeated for runs with all of them.
     #[arg(long, value_name = "KEY[=VALUE]")]
     label: Vec<String>,
-    /// Only runs that started since: a time before now such as 90m, 24h or 7d, or a date such as 2026-11-22 or
+    /// Only runs that started after this time: an age such as 90m, 24h or 7d, or a date such as 2026-11-22 or
     /// 2026-11-22T10:30 (UTC).
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
-    /// Only runs that started until then; of a day, all of it.
+    /// Only runs that started before this time; a date includes the whole day.
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
-    /// Only runs whose plan or result is so: transport=udp, rate>=10M, size=1472, loss<0.1%, throughput>1G,
-    /// warnings>0, status!=complete; also direction, family, time, connections. May be repeated: all of them;
-    /// what is said of a connection holds for one and the same.
+    /// Only runs whose plan or result meets this condition: transport=udp, rate>=10M, size=1472, loss<0.1%, throughput>1G,
+    /// warnings>0, status!=complete; also direction, family, time, connections. May be repeated for
+    /// runs that meet all; conditions on connections refer to the same one.
     #[arg(long = "where", value_name = "CONDITION")]
     conditions: Vec<Condition>,
     /// Only runs with these words in their title.

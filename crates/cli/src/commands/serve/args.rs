@@ -12,10 +12,10 @@ use crate::commands::values::{self, Cpus};
 use crate::engine::{Key, Limits, Scheduling, ServerConfig};
 use crate::key::KeyArgs;
 
-/// Answer tests
+/// Run the server that tests measure against
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Without a key the server is open to whoever reaches it. One port, TCP and UDP, carries everything.\n\
+    after_help = "Without a key, any client that reaches the server can use it. One port, TCP and UDP, carries everything.\n\
                   Times: a bare number is seconds; also ns, us, ms, s, m, h, d."
 )]
 pub(crate) struct ServeArgs {
@@ -37,38 +37,38 @@ pub(crate) struct ServeArgs {
 #[command(next_help_heading = "General")]
 #[group(id = "ServeGeneral")]
 pub(crate) struct GeneralArgs {
-    /// Port for TCP and UDP, 1 to 65535
+    /// TCP and UDP port, 1 to 65535
     #[arg(short = 'p', long, value_name = "PORT", default_value_t = DEFAULT_PORT, value_parser = values::whole(1_u16..=65_535))]
     pub(crate) port: u16,
     /// Listen on this address only; may be repeated [default: all addresses of both families]
     #[arg(short = 'B', long, value_name = "ADDRESS", value_parser = values::address, conflicts_with_all = ["ipv4", "ipv6"])]
     pub(crate) bind: Vec<IpAddr>,
-    /// Only IPv4
+    /// Use IPv4 only
     #[arg(short = '4', long, conflicts_with = "ipv6")]
     pub(crate) ipv4: bool,
-    /// Only IPv6
+    /// Use IPv6 only
     #[arg(short = '6', long)]
     pub(crate) ipv6: bool,
-    /// Take sessions' own data ports from this range, such as 5000-5100, which a firewall can admit: TCP takes one for a
-    /// session, UDP one for each flow [default: the system's choice]
+    /// Range of separate data ports, such as 5000-5100, for firewall rules: TCP uses one per session, UDP one per flow
+    /// [default: chosen by the system]
     #[arg(long, value_name = "FIRST-LAST", value_parser = values::ports)]
     pub(crate) data_ports: Option<std::ops::RangeInclusive<u16>>,
-    /// Serve one client, then end
+    /// Serve one client, then exit
     #[arg(short = '1', long)]
     pub(crate) one_off: bool,
-    /// Go to the background once listening; output goes to --logfile or nowhere
+    /// Run in the background once listening; output goes to --logfile, if given
     #[arg(short = 'D', long)]
     pub(crate) daemon: bool,
-    /// Write the process id to this file while listening
+    /// Write the process id to this file; it is removed at the end
     #[arg(long, value_name = "FILE")]
     pub(crate) pidfile: Option<PathBuf>,
     /// Run on these CPUs only, such as 0, 0,2 or 1-3
     #[arg(short = 'A', long, value_name = "CPUS")]
     pub(crate) affinity: Option<Cpus>,
-    /// Scheduling of threads that send paced datagrams: auto (real time, SCHED_FIFO, where granted and their rates are bounded), normal, or fifo (refused with exit code 4 where it is not granted) [default: auto]
+    /// Scheduling of threads that send paced datagrams: auto (SCHED_FIFO where permitted and rates are bounded), normal, or fifo (exit code 4 where not permitted) [default: auto]
     #[arg(long, value_name = "CLASS", value_parser = values::scheduling, default_value = "auto", hide_default_value = true)]
     pub(crate) scheduling: Scheduling,
-    /// How long such a thread spins before each datagram is due, up to 10ms: more makes gaps more even and takes that share of a processor; in real time at most a quarter of one for each thread, or half with three processors or more [default: 60us, in real time as long as wake-ups need it, up to 500us]
+    /// Time that such a thread spins before each datagram is due, up to 10ms. More gives more even gaps and uses more CPU time; SCHED_FIFO threads use at most a quarter of a CPU each, or half with three or more CPUs [default: 60us; with SCHED_FIFO by measured wake-up times, up to 500us]
     #[arg(long, value_name = "TIME", value_parser = values::spin)]
     pub(crate) spin: Option<Duration>,
     /// Set by -D for the process in the background.
@@ -79,25 +79,25 @@ pub(crate) struct GeneralArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits")]
 pub(crate) struct LimitArgs {
-    /// Most sessions at once, from 1
+    /// Maximum number of concurrent sessions, from 1
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = values::whole(1_u32..=u32::MAX))]
     pub(crate) max_sessions: u32,
-    /// Most flows at once, all sessions together, 1 to 100 000
+    /// Maximum number of concurrent flows of all sessions, 1 to 100 000
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = values::whole(1_u32..=100_000))]
     pub(crate) max_flows: u32,
-    /// Longest session
+    /// Maximum duration of a session
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = seconds)]
     pub(crate) session_time: Span,
-    /// Time for a client to say hello
+    /// Time in which a client must send its hello
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = seconds)]
     pub(crate) hello_time: Span,
-    /// Most connections at once that have not yet asked for a session, from 1
+    /// Maximum number of connections without a session yet, from 1
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = values::whole(1_u32..=u32::MAX))]
     pub(crate) max_half_open: u32,
-    /// End a session whose client is not heard of for this time; a client says something every 2 s
+    /// Close a session after this time without a message of its client; clients send one every 2 s, or every 5 s at low rates
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = silence)]
     pub(crate) silence_time: Span,
-    /// End when no client has come for this time [default: never]
+    /// Exit after this time without a client [default: never]
     #[arg(long, value_name = "TIME", value_parser = values::positive)]
     pub(crate) idle_timeout: Option<Span>,
 }
@@ -106,20 +106,20 @@ pub(crate) struct LimitArgs {
 #[command(next_help_heading = "Output")]
 #[group(id = "ServeOutput")]
 pub(crate) struct OutputArgs {
-    /// Print one JSON object a line: listening, session_opened, session_closed, refused
+    /// Print one JSON object per line: listening, session_opened, session_closed, refused
     #[arg(long)]
     pub(crate) json_stream: bool,
-    /// Print what each flow of a session carried
+    /// Print what each flow of a session received
     #[arg(short = 'V', long)]
     pub(crate) verbose: bool,
-    /// Append the output to this file instead of printing it
+    /// Append the output to this file instead of stdout
     #[arg(long, value_name = "FILE")]
     pub(crate) logfile: Option<PathBuf>,
-    /// Put the local time (that of TZ) before each line of text, by a strftime format (%Y %m %d %H %M %S, %L ms, %N ns,
+    /// Prefix each line of text with the local time (TZ) in this strftime format (%Y %m %d %H %M %S, %L ms, %N ns,
     /// %F %T %s %z %:z %Z %%) [default: %FT%T.%L%:z and a space]
     #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "%FT%T.%L%:z ", value_parser = values::time_format)]
     pub(crate) timestamps: Option<crate::time::Format>,
-    /// Write one entry for each packet received to this file (weir.packets/1)
+    /// Write one entry per received packet to this file (weir.packets/1)
     #[arg(long, value_name = "FILE")]
     pub(crate) packet_log: Option<PathBuf>,
 }

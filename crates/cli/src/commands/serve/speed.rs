@@ -20,17 +20,17 @@ const PORT: u16 = 9349;
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Speed test")]
 pub(crate) struct SpeedArgs {
-    /// Serve a speed test for browsers too, without login, on ADDRESS:PORT, ADDRESS or :PORT (all addresses)
+    /// Also serve a speed test for browsers, without login, on ADDRESS:PORT, ADDRESS or :PORT (all addresses)
     /// [default port: 9349]
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     pub(crate) speed_test: Option<SocketAddr>,
-    /// A name under which browsers reach the speed test, beside addresses and localhost; may be given more than once
+    /// A host name for the speed test, in addition to IP addresses and localhost; may be repeated
     #[arg(long, value_name = "NAME", requires = "speed_test")]
     pub(crate) speed_test_host: Vec<String>,
-    /// Remove results of the speed test after so many days, and beyond the newest 20000, unless they were tagged [default: 90]
+    /// Days after which results of the speed test are removed, unless tagged; at most the newest 20000 are stored [default: 90]
     #[arg(long, value_name = "DAYS", requires = "speed_test", value_parser = clap::value_parser!(u64).range(1..=36_500))]
     pub(crate) speed_test_keep: Option<u64>,
-    /// Keep no addresses of browsers with the results of the speed test
+    /// Do not store browsers' addresses with results of the speed test
     #[arg(long, requires = "speed_test")]
     pub(crate) speed_test_anonymous: bool,
 }

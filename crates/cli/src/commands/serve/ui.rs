@@ -41,21 +41,21 @@ const LOOK: Duration = Duration::from_millis(50);
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Page and API")]
 pub(crate) struct UiArgs {
-    /// Serve the page and the HTTP API too, here or on ADDRESS:PORT, which without a token has to be a loopback address
+    /// Also serve the page and the HTTP API on ADDRESS:PORT; without a token file, a loopback address only
     /// [default: 127.0.0.1:9348]
     #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:9348", value_parser = address, conflicts_with = "one_off")]
     pub(crate) ui: Option<SocketAddr>,
-    /// Ask everyone for a token whose hash is in this file; where it is missing it is made with one token, which is
+    /// Require a token whose hash is in this file; a missing file is created with one token, which is
     /// printed once
     #[arg(long, value_name = "FILE", requires = "ui")]
     pub(crate) ui_token_file: Option<PathBuf>,
-    /// Answer to this name too, beside addresses and localhost; may be repeated
+    /// A host name for the page, in addition to IP addresses and localhost; may be repeated
     #[arg(long, value_name = "NAME", requires = "ui")]
     pub(crate) ui_host: Vec<String>,
-    /// Scenarios may run the scripts in this directory, by their names, and no other command
+    /// Permit scenarios to run the scripts in this directory, and no other command
     #[arg(long, value_name = "DIR", requires = "ui")]
     pub(crate) allow_commands: Option<PathBuf>,
-    /// Offer the scenarios in this directory; may be repeated [default: scenarios/ in the configuration directory]
+    /// A directory of scenarios for the page; may be repeated [default: scenarios/ in the configuration directory]
     #[arg(long, value_name = "DIR", requires = "ui")]
     pub(crate) scenarios: Vec<PathBuf>,
 }

@@ -14,7 +14,7 @@ use crate::commands::values::{self, Bind, Cpus, Label, Nominal};
 use crate::engine::Scheduling;
 use crate::key::KeyArgs;
 
-/// Run one test against a host where `weir serve` answers
+/// Run a test against a host that runs `weir serve`
 #[derive(Debug, Args)]
 #[command(
     override_usage = "weir test [OPTIONS] HOST\n       weir test [OPTIONS] --plan FILE [HOST]",
@@ -23,10 +23,10 @@ use crate::key::KeyArgs;
                   Times: a bare number is seconds; also ns, us, ms, s, m, h, d.\n\
                   Exit codes: 0 done, 2 bad input, 3 peer unreachable or lost, 4 not permitted or not available, \
                   5 inconclusive, 70 internal error, 130 interrupted, 143 terminated (what was \
-                  measured is printed and kept)."
+                  measured is printed and stored)."
 )]
 pub(crate) struct TestArgs {
-    /// Who answers: NAME, ADDRESS, NAME:PORT, [V6ADDRESS]:PORT or V6ADDRESS%INTERFACE
+    /// The server: NAME, ADDRESS, NAME:PORT, [V6ADDRESS]:PORT or V6ADDRESS%INTERFACE
     #[arg(value_name = "HOST", required_unless_present_any = ["plan", "save_plan"])]
     pub(crate) host: Option<String>,
     #[command(flatten)]
@@ -94,32 +94,32 @@ const SHAPE: [&str; 40] = [
 #[derive(Debug, Args)]
 #[command(next_help_heading = "General")]
 pub(crate) struct GeneralArgs {
-    /// Port of the answering side, 1 to 65535 [default: 9347]
+    /// Port of the server, 1 to 65535 [default: 9347]
     #[arg(short = 'p', long, value_name = "PORT", value_parser = values::whole(1_u16..=65_535))]
     pub(crate) port: Option<u16>,
     /// Give up connecting after this time, 1ms to 10m (a bare number is seconds, not iperf3's milliseconds)
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = values::connect_timeout)]
     pub(crate) connect_timeout: Span,
-    /// Take the connections from a plan (weir.plan/1, TOML or JSON); flags that would change it are refused
+    /// Read the connections from a plan (weir.plan/1, TOML or JSON); flags that would change it are refused
     #[arg(long, value_name = "FILE", conflicts_with_all = SHAPE)]
     pub(crate) plan: Option<PathBuf>,
-    /// Write the plan that these flags make as TOML; without HOST nothing is run
+    /// Write the plan of these flags as TOML; without HOST no test is run
     #[arg(long, value_name = "FILE")]
     pub(crate) save_plan: Option<PathBuf>,
     /// Start sending at this time, so that several tests start together: an RFC 3339 time, +TIME from now, or monotonic:NS
-    /// of this host's clock; later, with a warning, when both ends are not ready by then
+    /// of this host's clock; later, with a warning, if an end is not ready by then
     #[arg(long, value_name = "TIME")]
     pub(crate) start_at: Option<values::StartAt>,
-    /// Listen on this Unix socket for `weir ctl`: start, stop and status of each connection
+    /// Listen on this Unix socket for `weir ctl` (start, stop and status of each connection)
     #[arg(long, value_name = "PATH")]
     pub(crate) control_socket: Option<PathBuf>,
     /// Run this side's threads on these CPUs only, such as 0, 0,2 or 1-3
     #[arg(short = 'A', long, value_name = "CPUS")]
     pub(crate) affinity: Option<Cpus>,
-    /// Scheduling of threads that send paced datagrams: auto (real time, SCHED_FIFO, where granted and their rates are bounded), normal, or fifo (refused with exit code 4 where it is not granted) [default: auto]
+    /// Scheduling of threads that send paced datagrams: auto (SCHED_FIFO where permitted and rates are bounded), normal, or fifo (exit code 4 where not permitted) [default: auto]
     #[arg(long, value_name = "CLASS", value_parser = values::scheduling)]
     pub(crate) scheduling: Option<Scheduling>,
-    /// How long such a thread spins before each datagram is due, up to 10ms: more makes gaps more even and takes that share of a processor; in real time at most a quarter of one for each thread, or half with three processors or more [default: 60us, in real time as long as wake-ups need it, up to 500us]
+    /// Time that such a thread spins before each datagram is due, up to 10ms. More gives more even gaps and uses more CPU time; SCHED_FIFO threads use at most a quarter of a CPU each, or half with three or more CPUs [default: 60us; with SCHED_FIFO by measured wake-up times, up to 500us]
     #[arg(long, value_name = "TIME", value_parser = values::spin)]
     pub(crate) spin: Option<Duration>,
 }
@@ -133,7 +133,7 @@ pub(crate) struct TrafficArgs {
     /// Transport: tcp or udp [default: tcp]
     #[arg(long, value_name = "NAME", value_parser = values::transport, conflicts_with = "udp")]
     pub(crate) transport: Option<Transport>,
-    /// Send for this long, up to 7 days; 0 is until stopped [default: 10s]
+    /// Time to send, up to 7 days; 0 is until stopped [default: 10s]
     #[arg(short = 't', long, value_name = "TIME", value_parser = values::test_time)]
     pub(crate) time: Option<Span>,
     /// Instead of -t: stop each connection after this many payload bytes, at least 1 (iperf3: all connections together)
@@ -146,23 +146,23 @@ pub(crate) struct TrafficArgs {
     /// Connections in each direction, 1 to 100 000 [default: 1]
     #[arg(short = 'P', long, value_name = "N", value_parser = values::whole(1_u32..=100_000))]
     pub(crate) parallel: Option<u32>,
-    /// The answering side sends
+    /// The server sends
     #[arg(short = 'R', long, conflicts_with = "bidir")]
     pub(crate) reverse: bool,
-    /// Both sides send: one connection (or -P) in each direction
+    /// Both ends send: one connection (or -P) in each direction
     #[arg(long)]
     pub(crate) bidir: bool,
-    /// Leave the first part of the test out of the totals, 0 to 1h [default: 0]
+    /// Omit the first part of the test from the totals, 0 to 1h [default: 0]
     #[arg(short = 'O', long, value_name = "TIME")]
     pub(crate) omit: Option<Span>,
     /// Content of the payload: random, zeros, ascii or ratio:R (compressible by about R, 1 to 1000) [default: random]
     #[arg(long, value_name = "KIND")]
     pub(crate) content: Option<Content>,
-    /// Seed of everything random, decimal or 0x hexadecimal, 64 bits [default: a fresh one, kept with the result]
+    /// Seed of all random draws, 64 bits, decimal or 0x hexadecimal [default: a new one, stored with the result]
     #[arg(long, value_name = "SEED")]
     pub(crate) seed: Option<Seed>,
-    /// Data on the one port (shared), on ports of its own (dedicated), on such from the server's --data-ports or not at
-    /// all (range), or as the plan needs (auto) [default: auto]
+    /// Ports of data connections: shared (the server's one port), dedicated (separate ports), range (separate ports of the
+    /// server's --data-ports, refused if it has none), auto (as the plan needs) [default: auto]
     #[arg(long, value_name = "MODE", value_parser = values::data_ports)]
     pub(crate) data_ports: Option<DataPorts>,
 }
@@ -170,21 +170,21 @@ pub(crate) struct TrafficArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Rate and size")]
 pub(crate) struct RateArgs {
-    /// Rate of each connection: payload bit/s (10M, 2.5G) or packets/s (50000pps), /N sends bursts of N; 0 is unlimited
+    /// Rate of each connection: payload bit/s (10M, 2.5G) or packets/s (50000pps); /N sends bursts of N; 0 is unlimited
     /// [default: unlimited for TCP, 1M for UDP, 1000pps with -l 0]
     #[arg(short = 'b', long, alias = "bandwidth", value_name = "RATE[/BURST]")]
     pub(crate) bitrate: Option<SendRate>,
-    /// -b is the rate of all connections of a direction together, shared equally
+    /// -b is the total rate of all connections of a direction, divided equally
     #[arg(long, requires = "bitrate")]
     pub(crate) total_rate: bool,
-    /// What a paced sender does about slots it could not serve in time: none, spread:P% or burst:N [default: spread:5%]
+    /// How a paced sender makes up for slots that it missed: none, spread:P% (P % above the rate) or burst:N [default: spread:5%]
     #[arg(long, value_name = "POLICY")]
     pub(crate) catch_up: Option<CatchUp>,
-    /// The kernel paces as well (SO_MAX_PACING_RATE), bit/s
+    /// Pacing by the kernel in addition (SO_MAX_PACING_RATE), bit/s
     #[arg(long, value_name = "RATE")]
     pub(crate) fq_rate: Option<BitRate>,
     /// Payload bytes of a datagram, 0 to 65507 (with -6: 65527), or of a TCP write, 1 to 16M
-    /// [default: the largest datagram without fragmentation; TCP: 512K, less when paced]
+    /// [default: the largest datagram without fragmentation; TCP: 512K, less if paced]
     #[arg(short = 'l', long, value_name = "SIZE")]
     pub(crate) length: Option<ByteSize>,
 }
@@ -192,10 +192,10 @@ pub(crate) struct RateArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Sockets")]
 pub(crate) struct SocketArgs {
-    /// Only IPv4
+    /// Use IPv4 only
     #[arg(short = '4', long, conflicts_with = "ipv6")]
     pub(crate) ipv4: bool,
-    /// Only IPv6
+    /// Use IPv6 only
     #[arg(short = '6', long)]
     pub(crate) ipv6: bool,
     /// Local address to send from, optionally with its interface
@@ -204,7 +204,7 @@ pub(crate) struct SocketArgs {
     /// Local interface to send through
     #[arg(long, value_name = "INTERFACE")]
     pub(crate) bind_dev: Option<String>,
-    /// Local port of the first connection, 1 to 65535; further ones follow [default: the system's choice]
+    /// Local port of the first connection, 1 to 65535; the next ports for further ones [default: chosen by the system]
     #[arg(long, value_name = "PORT", value_parser = values::whole(1_u16..=65_535))]
     pub(crate) cport: Option<u16>,
     /// Socket buffer of both ends ("window"), 1K to 1G [default: TCP tunes itself; for UDP sized by Weir]
@@ -213,7 +213,7 @@ pub(crate) struct SocketArgs {
     /// TCP maximum segment size, 88 to 32767 bytes
     #[arg(short = 'M', long, value_name = "BYTES", value_parser = values::whole(88_u32..=32_767))]
     pub(crate) set_mss: Option<u32>,
-    /// TCP: turn Nagle's algorithm off (TCP_NODELAY)
+    /// TCP: disable Nagle's algorithm (TCP_NODELAY)
     #[arg(short = 'N', long)]
     pub(crate) no_delay: bool,
     /// TCP congestion control by its kernel name, such as cubic, reno or bbr
@@ -231,13 +231,13 @@ pub(crate) struct SocketArgs {
     /// Time to live or hop limit, 1 to 255
     #[arg(long, value_name = "HOPS", value_parser = values::whole(1_u8..=255))]
     pub(crate) ttl: Option<u8>,
-    /// Set don't-fragment, and never fragment here
+    /// Set the don't-fragment bit, and do not fragment locally
     #[arg(long)]
     pub(crate) dont_fragment: bool,
-    /// TCP: send without copying
+    /// TCP: zero-copy sending (MSG_ZEROCOPY)
     #[arg(short = 'Z', long)]
     pub(crate) zerocopy: bool,
-    /// TCP: the receiver discards in the kernel instead of copying (MSG_TRUNC)
+    /// TCP: the receiver discards data in the kernel instead of copying it (MSG_TRUNC)
     #[arg(long)]
     pub(crate) skip_rx_copy: bool,
     /// UDP segmentation offload at the sender: auto, on or off [default: auto: on unless paced]
@@ -254,10 +254,10 @@ pub(crate) struct MeasureArgs {
     /// Length of a reporting interval, 10ms to 1h; 0 for none [default: 1s]
     #[arg(short = 'i', long, value_name = "TIME")]
     pub(crate) interval: Option<Span>,
-    /// A packet is lost when it has not come within this time, 1ms to 10m [default: 2s or 4 round trips, the longer]
+    /// A packet that has not arrived within this time is lost, 1ms to 10m [default: 2s or 4 round trips, the longer]
     #[arg(long, value_name = "TIME")]
     pub(crate) loss_threshold: Option<Span>,
-    /// No round trips beside the test
+    /// Do not measure round-trip times during the test
     #[arg(long)]
     pub(crate) no_latency: bool,
     /// The receiver checks every payload byte: bit errors and truncation are counted
@@ -274,42 +274,42 @@ pub(crate) struct OutputArgs {
     /// Print one JSON record (weir.run/1) at the end instead of text
     #[arg(short = 'J', long, conflicts_with = "json_stream")]
     pub(crate) json: bool,
-    /// Print one JSON object a line while running: start, interval, end, error
+    /// Print one JSON object per line while running: start, interval, end, error
     #[arg(long)]
     pub(crate) json_stream: bool,
-    /// Also write intervals and summary as CSV to this file; - is stdout, and what is told goes to stderr then
+    /// Also write intervals and summary as CSV to this file; - is stdout, with text on stderr
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
-    /// Unit of rates: k, m, g, t (bits, powers of ten), K, M, G, T (bytes, powers of 1024), a or A (fitting) [default: a]
+    /// Unit of rates: k, m, g, t (bits, powers of ten), K, M, G, T (bytes, powers of 1024), a or A (automatic) [default: a]
     #[arg(short = 'f', long, value_name = "UNIT")]
     pub(crate) format: Option<Units>,
-    /// Every connection and every figure
+    /// Print every connection and every figure
     #[arg(short = 'V', long)]
     pub(crate) verbose: bool,
-    /// A title, printed and kept with the result
+    /// A title, printed and stored with the result
     #[arg(short = 'T', long, value_name = "TEXT")]
     pub(crate) title: Option<String>,
-    /// Put the local time (that of TZ) before each line of text, by a strftime format (%Y %m %d %H %M %S, %L ms, %N ns,
+    /// Prefix each line of text with the local time (TZ) in this strftime format (%Y %m %d %H %M %S, %L ms, %N ns,
     /// %F %T %s %z %:z %Z %%) [default: %FT%T.%L%:z and a space]
     #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "%FT%T.%L%:z ", value_parser = values::time_format)]
     pub(crate) timestamps: Option<crate::time::Format>,
-    /// Append the output to this file instead of printing it
+    /// Append the output to this file instead of stdout
     #[arg(long, value_name = "FILE")]
     pub(crate) logfile: Option<PathBuf>,
-    /// Write one entry for each packet received to this file (weir.packets/1)
+    /// Write one entry per received packet to this file (weir.packets/1)
     #[arg(long, value_name = "FILE")]
     pub(crate) packet_log: Option<PathBuf>,
-    /// Control socket of an emulator on the path: its laws, counters and drops are stored with the result
-    /// [default: the emulator of the lab that this program runs in]
+    /// Control socket of an emulator on the path, whose laws, counters and drops are stored with the result
+    /// [default: the emulator of the lab in which this program runs]
     #[arg(long, value_name = "PATH")]
     pub(crate) emulator: Option<PathBuf>,
-    /// The side of that emulator that this host is on: a or b [default: found by its counters]
+    /// This host's side of that emulator: a or b [default: by its counters]
     #[arg(long, value_name = "SIDE", requires = "emulator", value_parser = ["a", "b"])]
     pub(crate) emulator_side: Option<String>,
-    /// Keep a label with the result; may be repeated
+    /// Store a label with the result; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) label: Vec<Label>,
-    /// Don't keep the result among the runs
+    /// Do not store the result
     #[arg(long)]
     pub(crate) no_store: bool,
 }
@@ -318,14 +318,14 @@ pub(crate) struct OutputArgs {
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Repetition")]
 pub(crate) struct LaterArgs {
-    /// Run the test so often: mean, variance and confidence interval; with --precision the first stage [default there: 10]
+    /// Run the test N times: mean, variance and confidence interval; with --precision, the first stage [default there: 10]
     #[arg(long, value_name = "N", value_parser = values::whole(1_u32..=crate::commands::experiment::sweep::MOST_RUNS))]
     pub(crate) runs: Option<u32>,
     /// Confidence of the interval, 50 to below 100 % [default: 95%]
     #[arg(long, value_name = "PERCENT", value_parser = crate::commands::experiment::sweep::confidence)]
     pub(crate) confidence: Option<f64>,
-    /// Run the test until the interval of its throughput is within this share of the mean, as often as the deviation of the
-    /// first runs says (Stein's two stages), 100 times at most
+    /// Repeat the test until the confidence interval of its throughput is within this percentage of the mean; the standard
+    /// deviation of the first runs gives the number (Stein's two stages), at most 100
     #[arg(long, value_name = "PERCENT", value_parser = crate::commands::experiment::sweep::percentage)]
     pub(crate) precision: Option<f64>,
     #[arg(short = 'F', long = "file", value_name = "FILE", hide = true)]
