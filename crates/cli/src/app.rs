@@ -162,7 +162,7 @@ pub(crate) fn style() -> Style {
     if stdout().is_terminal() && !refused { Style::COLOUR } else { Style::PLAIN }
 }
 
-/// How an error is told.
+/// How an error is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ErrorForm {
     /// `error: …` on stderr.
@@ -196,7 +196,7 @@ impl ErrorForm {
     }
 }
 
-/// Tells an error. A stream that is gone is nobody's to complain to: the exit code still tells.
+/// Prints an error. If the stream is closed, the exit code still says it.
 pub(crate) fn tell(error: &CliError, form: ErrorForm) {
     if error.exit_code() == 0 {
         return;
@@ -251,7 +251,7 @@ fn parsed_otherwise(refusal: &clap::Error, words: &[OsString]) -> i32 {
     }
 }
 
-/// What to do about words that people bring along from other tools or mistype, in the place of the parser's own tip.
+/// A hint for arguments of other tools and for misspelt ones, instead of the parser's own.
 fn tip(refusal: &clap::Error, words: &[OsString]) -> Option<String> {
     let command = words.get(1)?.to_str()?;
     match refusal.kind() {
@@ -281,7 +281,7 @@ fn tip(refusal: &clap::Error, words: &[OsString]) -> Option<String> {
             }
             let word = words.get(2)?.to_str().filter(|word| !word.starts_with('-'))?;
             let verbs = ["set", "show", "start", "stop", "log", "stats", "save", "exec"];
-            // Whoever wrote a command lacks something else.
+            // Where a subcommand was given, something else is missing.
             if verbs.contains(&word) {
                 return None;
             }
@@ -305,7 +305,7 @@ fn of_another_tool(command: &str, flag: &str) -> Option<&'static str> {
     }
     match flag {
         "-c" | "--client" => Some("HOST stands by itself: weir test HOST"),
-        "-s" | "--server" => Some("the answering side is: weir serve"),
+        "-s" | "--server" => Some("the server is: weir serve"),
         "-D" | "--daemon" | "--one-off" => Some("a flag of weir serve"),
         "--get-server-output" => {
             Some("not needed: the result holds both ends, -V and --json show them")
@@ -342,7 +342,7 @@ fn distance(one: &str, other: &str) -> usize {
     row.last().copied().unwrap_or_default()
 }
 
-/// The parser's text with our tip in the place of its own.
+/// The parser's text with our hint instead of its own.
 fn with_tip(text: &str, tip: &str) -> String {
     let mut lines: Vec<String> =
         text.trim_end().lines().filter(|l| !l.starts_with("  tip: ")).map(Into::into).collect();

@@ -1,4 +1,4 @@
-//! The generator and the answering side, as this program calls them.
+//! The generator and the server, as this program calls them.
 
 pub(crate) use weir_traffic::{
     ClientConfig, Event, Failure, Key, Limits, Scheduling, ServerConfig, ServerEvent, Stop,

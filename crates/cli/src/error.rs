@@ -57,10 +57,10 @@ pub(crate) enum CliError {
     /// The engine.
     #[error(transparent)]
     Traffic(#[from] TrafficError),
-    /// Not to be had on this system.
+    /// Unavailable on this system.
     #[error("{0}")]
     Unavailable(String),
-    /// The host was the limit, and nothing can be told.
+    /// The host was the limit, and nothing is known.
     #[error("{0}")]
     Inconclusive(String),
     /// A command that could not be run; the codes are those of shells and `env`.

@@ -124,7 +124,7 @@ mod tests {
         std::fs::write(dir.path().join("secret"), "secret").unwrap();
         std::fs::write(keys.join("own"), "own").unwrap();
         symlink(dir.path().join("secret"), keys.join("link")).unwrap();
-        // Whose it is, is told by who may write it: a test has one user.
+        // Ownership shows in who may write it: a test has one user.
         std::fs::set_permissions(&keys, std::fs::Permissions::from_mode(0o777)).unwrap();
         let of = |name: &str, origin| read(&keys.join(name), origin, "read").ok();
         assert_eq!(of("own", Some(Origin::Found)).as_deref(), Some("own"));

@@ -28,7 +28,7 @@ impl Sink {
         let (out, path): (Box<dyn Write + Send>, PathBuf) = match logfile {
             None => (Box::new(io::stdout()), "stdout".into()),
             Some(path) => {
-                // What is told of clients and keys is for this user.
+                // Messages about clients and keys are for this user.
                 let file =
                     std::fs::OpenOptions::new().append(true).create(true).mode(0o600).open(path);
                 (Box::new(file.map_err(CliError::io("--logfile: open", path))?), path.into())

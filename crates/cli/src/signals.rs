@@ -37,7 +37,7 @@ pub(crate) fn listen_until(
                     last();
                     let _ = done.send(());
                 });
-                // Gone on with as well when the thread could do nothing and has dropped its end.
+                // It continues as well when the thread could do nothing and has dropped its end.
                 let _ = is_done.recv_timeout(LAST);
             }
             std::process::exit(reason.exit_code());

@@ -17,7 +17,7 @@ struct Civil {
 }
 
 /// The proleptic Gregorian date of a number of seconds since 1970, by the count of days from 1 March of year 0: leap
-/// days then stand at the end of a year, and months follow a pattern of 153 days in five.
+/// days then are at the end of a year, and months follow a pattern of 153 days in five.
 fn civil(unix_seconds: u64) -> Civil {
     let days = (unix_seconds / 86_400) as i64 + 719_468;
     let in_day = (unix_seconds % 86_400) as u32;

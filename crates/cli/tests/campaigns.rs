@@ -168,11 +168,10 @@ fn a_changed_file_is_told_where_its_experiment_goes_on() {
     let dir = tempfile::tempdir().unwrap();
     let text = "[host.b]\naddress = \"127.0.0.1\"\nport = 1\n[[step]]\ntest = { args = \"-u\" }";
     let path = scenario(dir.path(), text);
-    let told =
-        "s.toml is not what it was when this experiment began: it goes on with the text as it was";
+    let told = "s.toml has changed since this experiment started, which uses the text as it was";
     let resumed = || run(dir.path(), &["run", "--resume", "last"]).2;
     assert_eq!(run(dir.path(), &["run", &path]).0, Some(3), "nobody is there");
-    assert!(!resumed().contains("is not what it was"));
+    assert!(!resumed().contains("has changed since"));
     scenario(dir.path(), &text.replace("-u", "-u -t 1"));
     assert!(resumed().contains(told), "{}", resumed());
     std::fs::remove_file(&path).unwrap();
@@ -193,7 +192,7 @@ fn a_changed_file_is_told_where_its_experiment_goes_on() {
     assert!(!resumed().contains("is not what it was"), "{}", resumed());
     plan(2);
     assert!(
-        resumed().contains("p.toml is not what it was when this experiment began"),
+        resumed().contains("p.toml has changed since this experiment started"),
         "{}",
         resumed()
     );
@@ -395,5 +394,5 @@ fn a_running_experiment_is_told_as_one() {
     assert_eq!(code, Some(2), "{err}");
     assert!(err.contains(&format!("experiment {id} is running: it has no result yet")), "{err}");
     let (_, _, err) = run(dir.path(), &["report", id]);
-    assert!(err.contains(&format!("weir run --resume {id} goes on with it")), "{err}");
+    assert!(err.contains(&format!("weir run --resume {id} resumes it")), "{err}");
 }

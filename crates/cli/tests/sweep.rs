@@ -120,7 +120,7 @@ fn a_server_that_dies_ends_a_sweep_with_3_and_the_words_to_go_on() {
     // As one object on standard output, the words beside it; which experiment goes on is told first.
     let (code, out, err) = run(dir.path(), &["run", "--resume", "last", "--json"]);
     assert_eq!(code, Some(3), "nobody is there: {out}{err}");
-    let first = format!("going on with experiment {id}: sweep, begun ");
+    let first = format!("resuming experiment {id}: sweep, started ");
     assert!(err.starts_with(&first), "{err}");
     let done = format!(", {whole} runs done");
     assert!(err.lines().next().unwrap().ends_with(&done), "{err}");

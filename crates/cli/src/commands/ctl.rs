@@ -120,7 +120,7 @@ pub(crate) fn run(args: &CtlArgs) -> Result<i32, CliError> {
     print(&understood(args, &line)?)
 }
 
-/// Unix sockets are had on Unix.
+/// Unix sockets exist on Unix only.
 #[cfg(not(unix))]
 pub(crate) fn run(args: &CtlArgs) -> Result<i32, CliError> {
     Err(CliError::Control {

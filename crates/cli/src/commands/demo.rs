@@ -332,7 +332,7 @@ mod tests {
         assert_eq!((error.exit_code(), error.code()), (5, "inconclusive"));
         assert!(error.chain().contains("loopback_one_way_delay_p99_seconds"), "{error}");
         assert!(error.chain().contains("busy"), "{error}");
-        // Not load: stamps are not to be had at all.
+        // Not load: time stamps are unavailable.
         assert_eq!(no_floor(&of(&whole[1..])).exit_code(), 4);
     }
 }

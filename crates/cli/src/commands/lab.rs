@@ -173,7 +173,7 @@ fn up(args: UpArgs) -> Result<i32, CliError> {
         format!("--lab {} ", lab.name())
     };
     text += &format!("run a program inside: weir lab exec {flag}a -- CMD\n");
-    // The lab is up, whoever reads of it.
+    // The lab is up, even if stdout is closed.
     let _ = print(&text);
     Ok(0)
 }

@@ -98,7 +98,7 @@ pub(crate) fn positive(text: &str) -> Result<Span, String> {
     if span.0 > 0 { Ok(span) } else { Err("expected a time above 0".into()) }
 }
 
-/// How long a test sends. The plan has the same bound; here what was given is told as it was written.
+/// How long a test sends. The plan has the same bound; this error has the value as it was written.
 pub(crate) fn test_time(text: &str) -> Result<Span, String> {
     let span = text.parse::<Span>().ok().filter(|span| span.0 <= 7 * 86_400 * 1_000_000_000);
     span.ok_or_else(|| {

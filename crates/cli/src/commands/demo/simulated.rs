@@ -14,7 +14,7 @@ use crate::signals;
 
 /// Runs the rows; 0 all hold, 1 one does not.
 pub(super) fn run(seconds: u32, json: bool) -> Result<i32, CliError> {
-    // There is nothing to take down; and whoever was started with SIGINT ignored, as by a shell's `&`, ends all the same.
+    // There is nothing to remove. A process that was started with SIGINT ignored, as by a shell's `&`, ends too.
     signals::each(|reason| std::process::exit(reason.exit_code()))?;
     let begun = Instant::now();
     let internal =

@@ -1,5 +1,5 @@
-//! What an experiment that goes on was begun with: whether the file that its command named says something else now. It goes on
-//! with the text as it was; whoever changed the file has to be told.
+//! Whether the file that a resumed experiment was started with has changed. The experiment uses the text as it was, and
+//! the user has to know.
 
 use std::path::PathBuf;
 

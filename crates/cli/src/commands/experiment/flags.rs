@@ -1,4 +1,5 @@
-//! What is wrong with a scenario that flags made, by the flags: nobody who wrote `--over size=…` has seen `step[0].sweep.over`.
+//! Errors of a scenario that was made from flags, by the flags: a user of `--over size=…` has never seen
+//! `step[0].sweep.over`.
 
 use weir_model::ModelError;
 use weir_model::experiment::parameter_of;
@@ -24,7 +25,7 @@ const FLAGS: &[(&str, &str)] = &[
     ("address", "HOST"),
 ];
 
-/// An error with the flag in the place of the field.
+/// An error with the flag instead of the field.
 pub(super) fn named(error: ModelError, axes: &[String]) -> ModelError {
     match error {
         ModelError::Field { field, given, accepted } => {

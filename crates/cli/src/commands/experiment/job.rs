@@ -46,7 +46,7 @@ pub(crate) struct Job {
     pub(crate) earlier: Option<(Journal, Head)>,
     /// What is to be known of the result, in words, before anything is measured.
     pub(crate) warnings: Vec<String>,
-    /// The axes that flags name, where they made the scenario: what is wrong with it is told by flags then.
+    /// The axes that flags name, if they made the scenario: its errors then name flags.
     pub(crate) axes: Option<Vec<String>>,
 }
 
@@ -208,7 +208,7 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
     let identity = Identity::new(command, Default::default(), now, random::u64());
     // A seed that people can type, and that JSON keeps.
     let drawn = Seed(random::u64() >> 32);
-    // The command is that which repeats the experiment: going on with it repeats nothing.
+    // The command that repeats the experiment; one that resumes it repeats nothing.
     let (id, started_at, seed, command) = match &job.earlier {
         Some((_, head)) => {
             (head.id.clone(), head.started_at.clone(), head.seed, head.command.clone())
@@ -320,7 +320,7 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
     }
 }
 
-/// What is told of an experiment that was stopped before its first run; its exit code.
+/// Prints that an experiment was stopped before its first run; its exit code.
 fn nothing_run(stop: &Stop) -> i32 {
     let reason = stop.reason().unwrap_or(StopReason::Interrupted);
     note(&format!("{}; nothing was run", reason.text()));

@@ -1,5 +1,5 @@
-//! What `weir run`, `weir sweep` and `weir compare` have in common: the flags of their result, how their errors are told, and
-//! how flags of `weir test` in a scenario are read. `job` runs an experiment, `telling` tells of it, `result` keeps it.
+//! What `weir run`, `weir sweep` and `weir compare` have in common: the flags of their result, how their errors are printed, and
+//! how flags of `weir test` in a scenario are read. `job` runs an experiment, `telling` prints its progress, `result` stores it.
 
 mod axes;
 mod begun;
@@ -46,7 +46,7 @@ pub(crate) struct ResultArgs {
     /// Store neither the runs nor a checkpoint
     #[arg(long)]
     pub(crate) no_store: bool,
-    /// The API began it, under this id: its journal says so, and a later server may go on with it.
+    /// The API started it, under this id: its checkpoint says so, and a later server may resume it.
     #[arg(long, value_name = "ID", value_parser = new_id, hide = true)]
     pub(crate) by_api: Option<String>,
 }

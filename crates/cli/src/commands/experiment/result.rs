@@ -28,7 +28,7 @@ fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// Whether standard output is a result's alone: what is told of it goes to standard error.
+/// Whether standard output has a result only: messages then go to standard error.
 pub(super) fn has_stdout(args: &ResultArgs) -> bool {
     args.json || outputs(args).iter().any(|named| is_stdout(named.path))
 }

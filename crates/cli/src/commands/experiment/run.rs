@@ -113,7 +113,7 @@ pub(crate) fn run(args: &RunArgs, command: &[OsString]) -> Result<i32, CliError>
             .map_err(|error| CliError::Plan { path: path.clone(), error })
     };
     let scenario = parse(&hosts)?;
-    // Whoever gives a host may think of the laws that the lab's path has, and so may who reads the result.
+    // The user of --host, or a reader of the result, may expect the laws of the lab's path.
     let whole = (!hosts.is_empty()).then(|| parse(&BTreeMap::new()).ok()).flatten();
     let left_out = whole.and_then(|whole| left_out(&whole, &scenario));
     left_out.iter().for_each(|words| note(words));
@@ -219,7 +219,7 @@ fn resume(
     let whole = (!head.hosts.is_empty()).then(|| parse(&BTreeMap::new()).ok()).flatten();
     let warnings = whole.and_then(|whole| left_out(&whole, &scenario)).into_iter().collect();
     note(&cleaned(&format!(
-        "going on with experiment {id}: {}, begun {}, {} run{} done",
+        "resuming experiment {id}: {}, started {}, {} run{} done",
         scenario.title.as_ref().unwrap_or(&scenario.name),
         head.started_at,
         journal.repetitions(),
@@ -227,7 +227,7 @@ fn resume(
     )));
     if let Some(changed) = super::begun::changed(&head, &scenario) {
         note(&cleaned(&format!(
-            "{} is not what it was when this experiment began: it goes on with the text as it was; to run the new one, begin anew",
+            "{} has changed since this experiment started, which uses the text as it was; to use the new one, start a new experiment",
             changed.display()
         )));
     }
@@ -254,8 +254,8 @@ fn begin_anew(head: &Head) -> String {
     let by = &head.session;
     let commit = by.commit.as_ref().map_or_else(String::new, |c| format!(" (commit {c})"));
     let words = format!(
-        "experiment {} was begun by weir {}{commit}; what this version does not take of it can't go on here: begin it anew, \
-         or go on with that version. What it measured is kept: weir runs list --label experiment={}",
+        "experiment {} was started by weir {}{commit}, and this version refuses part of it: start it again, \
+         or resume it with that version. What it measured is stored: weir runs list --label experiment={}",
         head.id, by.version, head.id
     );
     cleaned(&words)

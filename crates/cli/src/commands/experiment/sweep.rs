@@ -32,7 +32,7 @@ use crate::key::KeyArgs;
                         weir sweep --lab --over loss=0,0.5,1 --both \"delay 20ms, loss {loss}%\" -t 2\n\
                         A name is a parameter of the plan (size, rate, connections, transport, family, mss, window, …; of one \
                         connection NAME.rate), or one that the laws hold as {NAME}. Ranges end where steps do: 1M..1000M*10 multiplies.\n\
-                        An interrupted sweep goes on with weir run --resume."
+                        Resume an interrupted sweep by weir run --resume."
 )]
 pub(crate) struct SweepArgs {
     /// The server, as for `weir test`; none with --lab

@@ -25,8 +25,8 @@ pub(super) fn head(scenario: &Scenario, options: &Options<'_>, much: Option<&str
     cleaned(&heading(scenario, options, much))
 }
 
-/// How much is about to be done, and how many runs of it are done where it is gone on with; the virtual clock has a time of its
-/// own. Absent for one run, which is what was asked for.
+/// How much is about to be done, and how many runs of it are done if it is resumed; the virtual clock has a time of its
+/// own. Absent for a single run.
 pub(super) fn extent_words(
     extent: &Extent,
     is_simulated: bool,
@@ -102,7 +102,7 @@ pub(super) fn told(happening: &Happening<'_>, json: bool) {
         }
         Happening::Ended { step, depth } => {
             if *depth == 0 && !json {
-                // A reader that is gone is told at the end.
+                // A closed stdout is reported at the end.
                 let _ = print(&cleaned(&text::whole(step, 0)));
             }
         }

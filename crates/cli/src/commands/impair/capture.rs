@@ -85,7 +85,7 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
     outcome(error, false, 0)
 }
 
-/// A file that stays what it is until something is written: an input that is no capture costs nobody an earlier result.
+/// A file that stays what it is until something is written: an input that is no capture does not destroy an earlier result.
 enum Untouched {
     /// There already, as it was; what is in it is removed where that is so.
     Before(File, bool),

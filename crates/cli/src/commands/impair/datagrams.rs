@@ -170,7 +170,7 @@ impl Datagrams {
         let bytes = &self.buffer[..len];
         // The first may be refused for what became of an earlier datagram.
         match exchange.service.send(bytes).or_else(|_| exchange.service.send(bytes)) {
-            // Nobody there takes it: that is the service's answer and not our loss.
+            // No service there: that is its answer and not our loss.
             Err(e) if e.kind() != io::ErrorKind::ConnectionRefused => Err(e),
             _ => Ok(()),
         }

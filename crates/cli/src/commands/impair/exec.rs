@@ -30,9 +30,9 @@ use crate::signals;
 
 /// Between two looks at the command, the emulator and signals.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long after the start of the command a signal may be told that came before: the thread that takes it is another.
+/// Time after the start of the command in which an earlier signal may be reported, since another thread receives it.
 const BECOMING: Duration = Duration::from_millis(500);
-/// How long the command may take to end once it was told to.
+/// Time that the command has to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(10);
 /// ENOENT, as every Unix numbers it.
 const NO_ENTRY: i32 = 2;
@@ -78,7 +78,7 @@ pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
             begun.get().into_iter().for_each(spawn::abandon);
             std::process::exit(reason.exit_code());
         }
-        // Nobody listens any more when the command has ended: then this program is about to end, too.
+        // The receiver is gone when the command has ended: then this program is about to end, too.
         let _ = sender.send(reason);
     })?;
     let lab = Lab::up(&LabSpec { topology: Topology::Middle, ..LabSpec::default() })?;
@@ -175,8 +175,8 @@ struct Done {
     asked: Option<StopReason>,
 }
 
-/// Waits for the command. What this program is told to do, the command is told; a second time, and some time after the
-/// first, it is killed. Without an emulator there is no path, and the command is told to end.
+/// Waits for the command. Signals to this program are forwarded to the command; after a second one, or some time after
+/// the first, it is killed. Without an emulator there is no path, and the command gets SIGTERM.
 fn watch(
     child: &mut Child,
     emulator: &mut Spawned,
@@ -212,7 +212,7 @@ fn watch(
         }
         if has_path && emulator.has_ended() {
             has_path = false;
-            note("the emulator has ended, and the path with it: the command is told to end");
+            note("the emulator has ended, and the path with it: the command gets SIGTERM");
             tell(child, TERMINATE);
             kill_at = kill_at.or(Some(Instant::now() + GRACE));
         }

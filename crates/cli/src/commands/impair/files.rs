@@ -1,5 +1,5 @@
-//! Files that a command reads and writes, told apart before anything is written: what is begun anew must not be what is read,
-//! nor two results one file, whatever names lead there.
+//! Checks the files that a command reads and writes before anything is written: an output must not be an input,
+//! nor may two outputs be one file, by any name.
 
 use std::fs::Metadata;
 use std::os::fd::AsFd;
@@ -25,7 +25,7 @@ enum Identity {
 pub(crate) struct Named<'a> {
     pub(crate) flag: &'static str,
     pub(crate) path: &'a Path,
-    /// Whether it is begun anew, or taken away.
+    /// Whether it is overwritten, or removed.
     pub(crate) is_written: bool,
 }
 

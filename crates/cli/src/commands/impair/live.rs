@@ -1,4 +1,4 @@
-//! `weir impair A B`: the emulator between two interfaces, until it is told to end.
+//! `weir impair A B`: the emulator between two interfaces, until it is stopped.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
     }
     let impairment = args.impairment()?;
     let predictions = weir_emulator::predictions(&impairment);
-    // Before interfaces are taken and a journal is begun anew.
+    // Before interfaces are locked and a packet trace is overwritten.
     if let Some(path) = args.control_socket.as_ref().filter(|_| !args.no_control_socket) {
         ControlSocket::check(path)?;
     }
@@ -47,7 +47,7 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
     let restoration = if args.disposable { None } else { second_line(&[a, b]) };
     let config = EmulatorConfig {
         link: args.link,
-        // Whoever asks for it by the control socket is somewhere else.
+        // Clients of the control socket may have another working directory.
         journal: args
             .journal
             .as_ref()
@@ -121,8 +121,8 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
     super::outcome(ending.error, args.json, why.map_or(0, StopReason::exit_code))
 }
 
-/// The files of a journal that a server has asked for: new ones, so that no link there is followed, and of whoever the runs
-/// belong to.
+/// The files of a packet trace that a server has asked for: new ones, so that no link there is followed, with the owner of
+/// the runs.
 fn journal_files(path: &Path) -> Result<JournalFiles, CliError> {
     use std::os::unix::fs::OpenOptionsExt;
     let place = Place::of_this_user().map_err(RunsError::from)?;
@@ -237,8 +237,8 @@ fn impatience(stop: &Stop, remote: &Remote, over: Arc<AtomicBool>) -> std::threa
     })
 }
 
-/// The control socket where it is wanted, or why there is none. One that was asked for by its path and cannot be had is
-/// an error: whoever is to steer the emulator there would look for it in vain.
+/// The control socket if it is wanted, or why there is none. If its path was given and it is unavailable, that is
+/// an error: clients would look for it in vain.
 fn listen(args: &RunArgs, remote: &Remote) -> Result<Result<ControlSocket, String>, CliError> {
     if args.no_control_socket {
         return Ok(Err("none is wanted".into()));

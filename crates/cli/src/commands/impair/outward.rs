@@ -195,7 +195,7 @@ fn serve(stream: TcpStream, targets: Targets) {
         .and_then(|asked| TcpStream::connect_timeout(&targets.of(asked, Protocol::Tcp), CONNECT));
     match service {
         Ok(service) => relay::join(&stream, &service),
-        // The command's connection stands already: it learns so that nobody is there.
+        // The command's connection is established already: a reset says that there is no service.
         Err(_) => transparent::reset(stream),
     }
 }

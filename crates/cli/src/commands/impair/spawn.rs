@@ -64,7 +64,7 @@ pub(crate) fn start(
     start_telling(command, impairment, more, note, &OnceLock::new())
 }
 
-/// The same; `born` has its process as soon as there is one, for whoever may not wait until it works.
+/// The same; `born` has its process as soon as there is one, for callers that may not wait until it is ready.
 pub(super) fn start_known(
     command: Command,
     impairment: &Impairment,
@@ -74,7 +74,7 @@ pub(super) fn start_known(
     start_telling(command, impairment, more, note, born)
 }
 
-/// Ends an emulator that nobody will wait for, and takes away what it cannot any more: its control socket.
+/// Ends an emulator that is no longer waited for, and removes its control socket, which it can't do any more.
 pub(super) fn abandon(emulator: &Process) {
     let _ = emulator.signal(KILL);
     // Else it could still make what is taken away.
@@ -101,7 +101,7 @@ fn start_telling(
         .args(MIDDLE)
         .args(["--config", "-", "--disposable"])
         .args(more);
-    // Deaf to the terminal: whoever started it says when it ends.
+    // Not in the terminal's process group: its parent decides when it ends.
     ChildSetup::new().new_session().apply(&mut command).map_err(|e| internal("start", &e))?;
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.env("NO_COLOR", "1");
@@ -153,7 +153,7 @@ fn start_telling(
 fn on_thread(read: impl FnOnce() -> String + Send + 'static) -> std::io::Result<Receiver<String>> {
     let (sender, receiver) = mpsc::channel();
     std::thread::Builder::new().name("weir-reader".into()).spawn(move || {
-        // Of no interest when nobody waits for it.
+        // Of no interest when the receiver is gone.
         let _ = sender.send(read());
     })?;
     Ok(receiver)
@@ -207,7 +207,7 @@ pub(super) fn tell(child: &Child, signal: i32) -> bool {
 }
 
 impl Spawned {
-    /// Whether it has ended, though nobody asked it to.
+    /// Whether it has ended without having been asked to.
     pub(crate) fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
     }
@@ -232,7 +232,7 @@ impl Spawned {
                 let reason = reason(&self.words);
                 let reason = if reason.is_empty() { status.to_string() } else { reason };
                 let when = if early { "ended early" } else { "did not end as asked" };
-                // 3: its path was lost, or somebody else ended it; 4: the system refused it something.
+                // 3: its path was lost, or another process ended it; 4: the system refused it something.
                 let code = match status.code() {
                     Some(code @ (3 | 4)) => code,
                     Some(0 | 130 | 143) => 3,

@@ -6,7 +6,7 @@ use weir_model::impairment::{Impairment, Laws};
 use weir_model::plan::Direction;
 use weir_report::{Align, Style, Table, duration};
 
-/// Most flows whose laws are told one by one.
+/// Maximum number of flows whose laws are printed one by one.
 const MOST_TOLD: usize = 16;
 
 /// The laws of each way, a line for each flow.

@@ -58,7 +58,7 @@ enum Format {
 /// Runs the command.
 ///
 /// # Errors
-/// [`CliError`], whose exit code is the program's: 2 for a run or a file that is none and for a file that is there already,
+/// [`CliError`], whose exit code is the program's: 2 for an invalid run or file and for a file that exists already,
 /// 4 for what may not be read or written.
 pub(crate) fn run(args: &ReportArgs) -> Result<i32, CliError> {
     if let (Some(_), Format::Html | Format::Md) = (&args.figure, args.format) {
@@ -155,7 +155,7 @@ fn charts(
             "a run with intervals or distributions, an experiment with a sweep",
         ));
     }
-    // All or nothing, as far as can be told before.
+    // All or nothing, as far as is known before.
     files.iter().try_for_each(|(path, _)| apart_from(read, Some(path)))?;
     if let Some((path, _)) =
         files.iter().find(|(path, _)| !may_replace && path.symlink_metadata().is_ok())

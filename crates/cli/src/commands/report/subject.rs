@@ -133,7 +133,7 @@ impl Subject {
     }
 }
 
-/// The id of a run that is there more than once; what has no id is not told apart.
+/// The id of a run that occurs more than once; runs without an id are not compared.
 fn twice(runs: &[Record]) -> Option<&str> {
     let mut seen = std::collections::BTreeSet::new();
     let ids = runs.iter().map(|run| run.id.as_str()).filter(|id| !id.is_empty());
@@ -218,7 +218,7 @@ impl Kept {
                     format!(
                         "experiment {id} has not ended: there is its journal, and no result yet"
                     ),
-                    &format!("weir run --resume {id} goes on with it"),
+                    &format!("weir run --resume {id} resumes it"),
                 ),
             }),
         }

@@ -1,6 +1,6 @@
 //! `weir serve -D`: the same command again in the background; the foreground stays until it listens.
 //!
-//! Starting anew instead of forking keeps threads and locks out of question. The background process has a process
+//! Starting the program again instead of forking avoids trouble with threads and locks. The background process has a process
 //! group of its own, so that a terminal's keys don't reach it, and none of the terminal's streams.
 
 use std::ffi::OsString;
@@ -108,7 +108,7 @@ impl PidFile {
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        // Another server may have taken the name since; a file that can't be removed harms nobody.
+        // Another server may have taken the name since; a file that can't be removed does no harm.
         if std::fs::read_to_string(&self.path).is_ok_and(|now| now == self.text) {
             let _ = std::fs::remove_file(&self.path);
         }

@@ -1,4 +1,4 @@
-//! `weir serve`: flags become a configuration, the answering side runs, its events become lines.
+//! `weir serve`: flags become a configuration, the server runs, its events become lines.
 
 mod args;
 mod daemon;
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &ServeArgs, words: &[OsString]) -> Result<i32, CliError>
     Ok(stop.reason().map_or(0, |reason| reason.exit_code()))
 }
 
-/// Runs the engine and tells its events; `head` is told once it listens.
+/// Runs the engine and prints its events; `head` is called once it listens.
 fn answer(
     args: &ServeArgs,
     config: ServerConfig,

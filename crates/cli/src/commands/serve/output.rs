@@ -7,7 +7,7 @@ use weir_report::{Units, clean, percent, volume};
 use crate::engine::ServerEvent;
 use crate::stamp::VERSION;
 
-/// How events are told.
+/// How events are printed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Telling {
     /// One JSON object a line instead of text.
@@ -29,7 +29,7 @@ impl Telling {
                 let mut text =
                     format!("weir {VERSION}: listening on {} (TCP and UDP)\n", list.join(", "));
                 if *open {
-                    text += "open: no key is set, whoever reaches this port can run tests (see `weir keygen`)\n";
+                    text += "open: no key is set, any client that reaches this port can run tests (see `weir keygen`)\n";
                 }
                 text
             }
@@ -72,7 +72,7 @@ impl Telling {
     }
 }
 
-/// A report without what was not measured: a figure is told or absent, never null or an empty object.
+/// A report without what was not measured: a figure is present or absent, never null or an empty object.
 fn measured(value: serde_json::Value) -> Option<serde_json::Value> {
     use serde_json::Value;
     match value {

@@ -1,4 +1,4 @@
-//! `weir serve --speed-test`: the speed test of a visitor's browser beside the answering side, on a thread of its own.
+//! `weir serve --speed-test`: the speed test of a visitor's browser, next to the server on a thread of its own.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::mpsc;
@@ -65,7 +65,9 @@ impl Serving {
                 serde_json::json!({ "event": "speed_test", "data": { "address": address } });
             format!("{event}\n")
         } else {
-            format!("speed test on http://{address}/ (no login; whoever reaches it can use it)\n")
+            format!(
+                "speed test on http://{address}/ (no login: any browser that reaches it can use it)\n"
+            )
         }
     }
 }
@@ -107,7 +109,7 @@ pub(super) fn start(args: &SpeedArgs) -> Result<Option<Serving>, CliError> {
             runtime.block_on(async {
                 let server = async {
                     let server = SpeedServer::bind(config).await?;
-                    // Whoever comes needs nothing that takes rights; those of this thread go once it listens.
+                    // Visitors need nothing that takes capabilities; this thread drops its own once it listens.
                     weir_api::drop_capabilities(for_another)?;
                     let address = server.address()?;
                     Ok::<_, weir_api::ApiError>((server, address))

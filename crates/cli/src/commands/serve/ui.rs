@@ -1,7 +1,7 @@
-//! `weir serve --ui`: the page and the API beside the answering side.
+//! `weir serve --ui`: the page and the API next to the test server.
 //!
 //! This process becomes the web server and gives up its capabilities. Before that it starts the launcher, which keeps them
-//! and starts everything else, the answering side included, as programs of their own.
+//! and starts everything else, the test server included, as programs of their own.
 
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -34,7 +34,7 @@ use crate::stamp::VERSION;
 const PORT: u16 = 9348;
 /// How long the launcher may take to end what it started.
 const END: Duration = Duration::from_secs(5);
-/// How often somebody asks whether it is to end.
+/// Interval at which it checks whether to end.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Flags of the page and the API.
@@ -66,7 +66,7 @@ pub(crate) struct LauncherArgs {
     /// The directory that both share.
     #[arg(long)]
     directory: PathBuf,
-    /// Arguments of the answering side.
+    /// Arguments of the test server.
     #[arg(last = true)]
     serve: Vec<String>,
 }
@@ -111,7 +111,7 @@ impl From<ApiError> for CliError {
     }
 }
 
-/// Runs until it is stopped, or until the answering side ends.
+/// Runs until it is stopped, or until the test server ends.
 pub(super) fn run(
     args: &ServeArgs,
     ui: SocketAddr,
@@ -131,7 +131,7 @@ pub(super) fn run(
         let token = weir_api::make_token_file(path, "first")?;
         told_once = token_line(&token, path, args.output.json_stream);
         if !args.general.in_background {
-            // For whoever is at the terminal: no log and no file gets it.
+            // For the user at the terminal: it goes into no log and no file.
             note(&told_once);
         }
     }
@@ -212,7 +212,7 @@ pub(super) fn run(
             .await;
         Ok(code)
     });
-    // Readers of the stream and whoever is half way through a request go with the runtime; the launcher hears of it.
+    // Readers of the stream and unfinished requests end with the runtime; the launcher notices.
     runtime.shutdown_timeout(Duration::from_millis(200));
     let until = Instant::now() + END;
     while matches!(launcher.try_wait(), Ok(None)) && Instant::now() < until {
@@ -240,7 +240,7 @@ fn head_line(at: SocketAddr, has_page: bool, json: bool) -> String {
         }
         (false, true) => format!("page and API on http://{at}/\n"),
         (false, false) => format!(
-            "API on http://{at}/api/v1; this program was built without the page: make web, then build it anew\n"
+            "API on http://{at}/api/v1; this program was built without the page: run make web, then build it again\n"
         ),
     }
 }
@@ -273,7 +273,7 @@ fn start_launcher(
     command.spawn().map_err(failed)
 }
 
-/// Flags that are not the answering side's, and whether a value follows.
+/// Flags that are not the test server's, and whether a value follows.
 const OURS: [(&str, bool); 10] = [
     ("--ui", false),
     ("--ui-token-file", true),
@@ -287,7 +287,7 @@ const OURS: [(&str, bool); 10] = [
     ("--verbose", false),
 ];
 
-/// The arguments of the answering side: what was given to this program, without what is this program's.
+/// The arguments of the test server: those of this program without its own.
 fn arguments(words: &[OsString]) -> Vec<OsString> {
     let mut out: Vec<OsString> = vec!["serve".into(), "--json-stream".into()];
     let mut words = words.iter().skip(1).skip_while(|w| *w != "serve").skip(1).peekable();
@@ -321,7 +321,7 @@ fn arguments(words: &[OsString]) -> Vec<OsString> {
     out
 }
 
-/// A line of the answering side as the event it was, told to the API as well.
+/// A line of the test server as the event that it was, which the API gets as well.
 fn event(line: &str, news: &ClientNews) -> Option<ServerEvent> {
     let line: Value = serde_json::from_str(line).ok()?;
     let data = &line["data"];
@@ -366,7 +366,7 @@ fn event(line: &str, news: &ClientNews) -> Option<ServerEvent> {
     }
 }
 
-/// Whether the runs belong to somebody else than who runs this: to the caller of sudo.
+/// Whether the runs belong to another user than this process: to the caller of sudo.
 pub(super) fn is_for_another(place: &Place) -> bool {
     use std::os::unix::fs::MetadataExt;
     let owner =

@@ -46,7 +46,7 @@ struct Job {
     emulator: Option<Watched>,
 }
 
-/// Runs the command; errors are told here, in the form that the flags ask for.
+/// Runs the command; errors are printed here, in the form that the flags ask for.
 pub(crate) fn run(args: &TestArgs, words: &[OsString]) -> i32 {
     let form = ErrorForm::of(words);
     let stop = Stop::new();
@@ -171,7 +171,7 @@ fn execute(
             Event::Late(interval) => outputs.late(&interval),
         }
         if outputs.is_abandoned() && !left {
-            // Nobody reads and nothing else is written: end as SIGPIPE would, and keep what there is.
+            // Stdout is closed and nothing else is written: end as SIGPIPE would, and store what there is.
             left = true;
             stop.request(StopReason::Terminated);
         }

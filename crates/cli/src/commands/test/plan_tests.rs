@@ -1,4 +1,4 @@
-//! Command lines and the plans that they mean: `tests/golden/plans.txt`, written anew with WEIR_BLESS=1.
+//! Command lines and the plans that they mean: `tests/golden/plans.txt`, rewritten with WEIR_BLESS=1.
 
 use clap::Parser;
 use weir_model::plan::Plan;
