@@ -29,7 +29,8 @@ const FEEDBACK_NS: u64 = 500_000_000;
 const MAX_UPKEEP_NS: u64 = 5_000_000_000;
 /// The longest distance of feedback.
 const MAX_FEEDBACK_NS: u64 = 3_000_000_000;
-/// Above this rate feedback is never less frequent: it bounds what a sender may send to a receiver that is gone.
+/// Above this rate per datagram flow of the server, feedback is never less frequent: it bounds what a sender may send to a
+/// receiver that is gone.
 const MAX_UNPROVED_BITS_PER_SECOND: f64 = 1e6;
 
 /// The rate that a plan states, from which both ends derive how often control traffic is sent.
@@ -103,7 +104,8 @@ impl StatedRate {
 
     /// The distance of a receiver's feedback: 500 ms to 3 s.
     pub fn feedback_ns(&self) -> u64 {
-        if self.asked.is_none_or(|asked| asked > MAX_UNPROVED_BITS_PER_SECOND) {
+        let most = MAX_UNPROVED_BITS_PER_SECOND * self.feedback_flows.max(1) as f64;
+        if self.asked.is_none_or(|asked| asked > most) {
             return FEEDBACK_NS;
         }
         let bytes = (self.feedback_flows * FEEDBACK_BYTES) as f64;
@@ -215,6 +217,8 @@ mod tests {
             (Direction::Reverse, &["13k"], None),
             (Direction::Reverse, &["1M"], Some("13k")),
             (Direction::Reverse, &["10k"; 50], None),
+            (Direction::Reverse, &["10k"; 200], None),
+            (Direction::Reverse, &["50k"; 200], None),
             (Direction::Reverse, &["64k"], None),
             (Direction::Forward, &["10M"], None),
         ] {
