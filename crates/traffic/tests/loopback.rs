@@ -10,6 +10,7 @@ use weir_model::plan::{Connection, DataPorts, Direction, Plan, Switch, Transport
 use weir_model::progress::FlowState;
 use weir_model::record::{Crossing, Record, Status};
 use weir_model::units::{ByteSize, Span};
+use weir_net::clock::Clock;
 use weir_traffic::{
     ClientConfig, Event, Failure, Key, ServerConfig, ServerEvent, Stop, StopReason, run, serve,
 };
@@ -524,4 +525,24 @@ fn control_traffic_of_a_slow_flow_stays_within_a_tenth_of_its_rate() {
             assert!(running > 0.0 && running <= allowed, "{direction:?}: {running} of {allowed}");
         }
     });
+}
+
+/// Probes that wait for the start are not of the loaded path, as those that wait for stragglers are not.
+#[test]
+fn the_loaded_round_trip_is_measured_only_while_flows_send() {
+    let server = Server::start(ServerConfig::default());
+    let short = Connection {
+        duration: Some(Span(300_000_000)),
+        rate: Some("1M".parse().unwrap()),
+        ..connection(Transport::Udp)
+    };
+    let start_at_ns = Clock::System.monotonic_ns() + 3_000_000_000;
+    let config =
+        ClientConfig { start_at_ns: Some(start_at_ns), ..server.config(plan(vec![short])) };
+    let record = run(config, Stop::new(), &mut |_| {}).unwrap();
+    let sender = record.flows[0].sender.as_ref().unwrap();
+    let sending = sender.end_seconds.unwrap() - sender.start_seconds.unwrap_or(0.0);
+    let loaded = record.latency.unwrap().loaded.map_or(0, |loaded| loaded.count);
+    // One each 100 ms, and one that was due before.
+    assert!(loaded as f64 <= 10.0 * sending + 3.0, "{loaded} in {sending} s");
 }

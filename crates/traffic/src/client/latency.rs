@@ -35,7 +35,9 @@ const HEADERS: usize = 28;
 
 const IDLE: u8 = 0;
 const LOADED: u8 = 1;
-const ENDED: u8 = 2;
+/// No flow sends: probes go on for the clocks' relation, and are in neither figure.
+const WAITING: u8 = 2;
+const ENDED: u8 = 3;
 
 #[derive(Default)]
 struct State {
@@ -118,9 +120,9 @@ impl Probes {
         lock(&self.state).answered
     }
 
-    /// From now on the path is loaded.
-    pub(super) fn load(&self) {
-        self.phase.store(LOADED, Ordering::Relaxed);
+    /// Whether flows send from now on, so that the path is loaded. The idle figure is complete.
+    pub(super) fn set_loaded(&self, is_loaded: bool) {
+        self.phase.store(if is_loaded { LOADED } else { WAITING }, Ordering::Relaxed);
     }
 
     /// The clocks' relation as now known, with a bound that holds from now until `until_ns`.
@@ -208,9 +210,8 @@ fn probe(
     let mut sequence = 0u64;
     let mut map: Option<RealtimeMap> = None;
     let mut refit = 0;
-    // What was sent and not yet answered: (sequence, send time). Bounded: an answer later than that is no answer.
-    let mut pending: std::collections::VecDeque<(u64, u64, bool)> =
-        std::collections::VecDeque::new();
+    // What was sent and not yet answered: sequence, send time, phase. Bounded: an answer later than that is no answer.
+    let mut pending: std::collections::VecDeque<(u64, u64, u8)> = std::collections::VecDeque::new();
     let mut ending: Option<u64> = None;
     loop {
         let now = clock.monotonic_ns();
@@ -253,7 +254,7 @@ fn probe(
             if socket.send(&d.encode(key)).is_ok() {
                 meter.add(LEN + HEADERS);
                 lock(state).sent += 1;
-                pending.push_back((sequence, t1_ns, current == IDLE));
+                pending.push_back((sequence, t1_ns, current));
                 if pending.len() > 1024 {
                     pending.pop_front();
                 }
@@ -277,7 +278,7 @@ fn probe(
                 else {
                     continue;
                 };
-                let Some((_, t1, idle)) = pending.remove(at) else { continue };
+                let Some((_, t1, sent_in)) = pending.remove(at) else { continue };
                 let t4 = match (message.kernel_realtime_ns, &map) {
                     (Some(stamp), Some(map)) => {
                         map.to_monotonic(clock.kernel_stamp_ns(stamp)).clamp(t1, now)
@@ -291,8 +292,11 @@ fn probe(
                 state.answered += 1;
                 // Held longer than the whole way took: the peer's stamps crossed a step of its clock.
                 if let Some(round_trip) = (t4 - t1).checked_sub(held) {
-                    let summary = if idle { &mut state.idle } else { &mut state.loaded };
-                    summary.record(round_trip as i64);
+                    match sent_in {
+                        IDLE => state.idle.record(round_trip as i64),
+                        LOADED => state.loaded.record(round_trip as i64),
+                        _ => {}
+                    }
                 }
                 let probe = Probe { t1_ns: t1, t2_ns: reply.t2_ns, t3_ns: reply.t3_ns, t4_ns: t4 };
                 // A probe that contradicts itself (a hostile or broken peer) says nothing about the clocks.

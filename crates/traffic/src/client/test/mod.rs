@@ -363,7 +363,7 @@ impl Test<'_> {
                 reason = stop.asked(1) => return Err(reason),
             }
         }
-        probes.load();
+        probes.set_loaded(false);
         Ok(())
     }
 }

@@ -88,6 +88,9 @@ impl Test<'_> {
             let over = self.senders_over();
             let all_started = self.started.len() == self.specs.len();
             self.cpu.set_sending(!over && (all_started || self.is_sending()));
+            if let Some(probes) = &self.probes {
+                probes.set_loaded(self.is_sending() && clock.monotonic_ns() >= start_ns);
+            }
             let cpu_starts = async {
                 match start_at {
                     Some(at) => tokio::time::sleep_until(at).await,
