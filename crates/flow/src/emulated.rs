@@ -10,11 +10,12 @@ use weir_model::plan::{Direction, Transport};
 use weir_model::record::{Flow, ImpairedFlow, ImpairmentUse, LedgerRow, LossLedger, Record};
 use weir_model::warning::{Severity, Warning};
 
+use crate::ledger::datagrams;
 use crate::socket_drops::socket_drops;
-use crate::stage::{
+use crate::warnings::{CHECKSUM_ERRORS, checksum_errors};
+use weir_model::record::stage::{
     DAMAGED, EMULATOR_DAMAGED, EMULATOR_LINKS, EMULATOR_PLANNED, EMULATOR_QUEUE, EMULATOR_UNPLANNED,
 };
-use crate::warnings::{CHECKSUM_ERRORS, checksum_errors};
 
 /// What an emulator reported of the time of a run.
 #[derive(Debug, Clone, Default)]
@@ -66,6 +67,7 @@ pub fn attribute(record: &mut Record, mut emulated: Emulated) -> bool {
         record.warnings.retain(|warning| warning.code != CHECKSUM_ERRORS);
         record.warnings.extend(checksum_errors(record));
     }
+    record.warnings.extend(overloaded(record, &emulated));
     if let Some(changes) = emulated.used.changes {
         let text = format!(
             "the emulator's configuration changed during the run ({changes} came into force): the record has the last one"
@@ -74,6 +76,24 @@ pub fn attribute(record: &mut Record, mut emulated: Emulated) -> bool {
     }
     record.impairment = Some(emulated.used);
     true
+}
+
+/// Drops that no law asked for: the path was limited by the emulator's host.
+fn overloaded(record: &Record, emulated: &Emulated) -> Option<Warning> {
+    let of_run = |of_emulator| {
+        let direction = emulated.used.direction_of_run(of_emulator);
+        direction.is_none_or(|d| record.flows.iter().any(|f| f.direction == d))
+    };
+    let links = emulated.link_dropped.into_iter().zip([Direction::Forward, Direction::Reverse]);
+    let links = total(links.filter(|(_, direction)| of_run(*direction)).map(|(frames, _)| frames));
+    let own = total(own_drops(record, emulated).map(|(drops, _)| drops.packets[2]));
+    let frames = links.saturating_add(own);
+    (frames > 0).then(|| {
+        let text = format!(
+            "the emulator dropped {frames} frames that no law asked for: it could not forward them in time, and its host was the limit of the path"
+        );
+        Warning::new("emulator-overloaded", Severity::Warning, text).with_value(frames as f64, 0.0)
+    })
 }
 
 fn counter(flow: &ImpairedFlow, name: &str) -> u64 {
@@ -177,8 +197,8 @@ fn damage(record: &Record, emulated: &Emulated) -> [Damage; 2] {
             control.filter(|(d, _)| used.direction_of_run(*d) == Some(direction)).map(|c| c.1),
         );
         let counted = drops(direction).damaged().packets;
-        // Control datagrams may have arrived before the receiver's counters were read.
-        let is_agreed = counted == ours || counted == ours.saturating_add(control);
+        // Some control datagrams may have arrived before the receiver's counters were read.
+        let is_agreed = (ours..=ours.saturating_add(control)).contains(&counted);
         let is_exact = is_agreed
             && emulated.later_fragments[3] == 0
             && own().all(|(drops, _)| is_missing(record, used, &drops.flow));
@@ -260,7 +280,8 @@ fn rows(record: &Record, emulated: &Emulated, damage: &[Damage]) -> Vec<LedgerRo
     {
         if of_run(direction) {
             let name = if direction == Direction::Forward { "A to B" } else { "B to A" };
-            row(EMULATOR_LINKS, packets, format!("counters of the links, {name}"), false);
+            let (most, of) = datagrams(record, packets);
+            row(EMULATOR_LINKS, most, format!("counters of the links, {name}{of}"), false);
         }
     }
     out
@@ -344,7 +365,8 @@ mod tests {
         assert_eq!(r.loss_ledger.as_ref().unwrap().remainder_packets, 0);
         let used = r.impairment.unwrap();
         assert_eq!((used.client_side.as_deref(), used.changes), (Some("a"), None));
-        assert!(r.warnings.is_empty());
+        let codes: Vec<_> = r.warnings.iter().map(|w| w.code.as_str()).collect();
+        assert_eq!(codes, ["emulator-overloaded"], "its own drops");
     }
 
     #[test]
@@ -385,6 +407,14 @@ mod tests {
         };
         assert!(attribute(&mut r, links));
         assert_eq!(table(&r), [(EMULATOR_PLANNED, 4, "bound"), (EMULATOR_LINKS, 20, "bound")]);
+        let overloaded: Vec<_> = r.warnings.iter().map(|w| (w.code.as_str(), w.value)).collect();
+        assert_eq!(overloaded, [("emulator-overloaded", Some(20.0))], "not those of the other way");
+        // A link counts frames, each of which may be a super-packet.
+        let mut r = record(Direction::Forward, 900);
+        r.flows[0].sender.as_mut().unwrap().segments_per_message = Some(43.6);
+        let links = Emulated { link_dropped: [20, 7], ..emulated(Direction::Forward, [0; 4]) };
+        assert!(attribute(&mut r, links));
+        assert_eq!(table(&r), [(EMULATOR_LINKS, 880, "bound")]);
     }
 
     #[test]
@@ -430,7 +460,7 @@ mod tests {
 
     #[test]
     fn damage_is_exact_where_the_receiver_counts_the_same() {
-        for (control, counted) in [(0, 70), (2, 72), (2, 70)] {
+        for (control, counted) in [(0, 70), (2, 72), (2, 71), (2, 70)] {
             let r = damaged(70, 70, control, counted);
             assert_eq!(table(&r), [(EMULATOR_DAMAGED, 70, "exact")], "{control} {counted}");
             assert_eq!(r.loss_ledger.as_ref().unwrap().remainder_packets, 0);

@@ -4,7 +4,7 @@ use weir_model::plan::{Direction, Transport};
 use weir_model::record::{Crossing, Host, LedgerRow, LossLedger, Record};
 
 use crate::socket_drops::{is_one_host, is_one_namespace, socket_drops};
-use crate::stage;
+use weir_model::record::stage;
 
 /// How what a full socket buffer refused is known.
 const OVERFLOW: &str = "SK_MEMINFO drops less checksum errors";
@@ -96,10 +96,10 @@ pub(crate) fn ledger(record: &Record) -> Option<LossLedger> {
     }
     let (forward, reverse) = (sends(Direction::Forward), sends(Direction::Reverse));
     if let Some(host) = &record.local {
-        host_rows(host, "local", forward || (is_shared && reverse), &mut rows);
+        host_rows(record, host, "local", forward || (is_shared && reverse), &mut rows);
     }
     if let Some(host) = record.remote.as_ref().filter(|_| !is_shared) {
-        host_rows(host, "remote", reverse, &mut rows);
+        host_rows(record, host, "remote", reverse, &mut rows);
     }
     softnet_rows(record, &mut rows);
     let mut out = LossLedger { rows, remainder_packets: 0, missing_packets: missing };
@@ -107,14 +107,29 @@ pub(crate) fn ledger(record: &Record) -> Option<LossLedger> {
     Some(out)
 }
 
+/// What a counter of frames may be in datagrams, and how its source says so: a frame may be a super-packet, with as many
+/// datagrams as a sender put into one.
+pub(crate) fn datagrams(record: &Record, frames: u64) -> (u64, String) {
+    let senders = record.flows.iter().filter_map(|f| f.sender.as_ref()?.segments_per_message);
+    let each = senders.fold(1.0, f64::max).ceil();
+    match each > 1.0 {
+        true => (
+            (frames as f64 * each) as u64,
+            format!(": {frames} frames of up to {each:.0} datagrams"),
+        ),
+        false => (frames, String::new()),
+    }
+}
+
 /// Counters of the whole host and its interfaces: bounds, since other traffic counts there too.
-fn host_rows(host: &Host, side: &str, sends: bool, rows: &mut Vec<LedgerRow>) {
-    let mut row = |stage: &str, packets: u64, source: String| {
-        if packets > 0 {
+fn host_rows(record: &Record, host: &Host, side: &str, sends: bool, rows: &mut Vec<LedgerRow>) {
+    let mut row = |stage: &str, frames: u64, source: String| {
+        if frames > 0 {
+            let (packets, of) = datagrams(record, frames);
             rows.push(LedgerRow {
                 stage: stage.into(),
                 packets,
-                source,
+                source: source + &of,
                 kind: "bound".into(),
                 side: Some(side.into()),
             });
@@ -152,11 +167,12 @@ fn softnet_rows(record: &Record, rows: &mut Vec<LedgerRow>) {
     } else {
         [(local, Some("local")), (remote, Some("remote"))]
     };
-    rows.extend(counts.into_iter().filter(|(packets, _)| *packets > 0).map(|(packets, side)| {
+    rows.extend(counts.into_iter().filter(|(frames, _)| *frames > 0).map(|(frames, side)| {
+        let (packets, of) = datagrams(record, frames);
         LedgerRow {
             stage: stage::SOFTNET.into(),
             packets,
-            source: "/proc/net/softnet_stat dropped".into(),
+            source: format!("/proc/net/softnet_stat dropped{of}"),
             kind: "bound".into(),
             side: side.map(Into::into),
         }
@@ -166,7 +182,7 @@ fn softnet_rows(record: &Record, rows: &mut Vec<LedgerRow>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stage::DAMAGED;
+    use weir_model::record::stage::DAMAGED;
     use weir_model::record::{ClockRelation, Flow, Interface, QdiscUse, Receiver, Sender};
 
     fn record(sent: u64, received: u64, dropped: u64, late: u64, crossing: Crossing) -> Record {

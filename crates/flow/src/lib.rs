@@ -27,7 +27,6 @@ mod receive;
 mod scheduling;
 mod send;
 mod socket_drops;
-pub mod stage;
 mod stream;
 mod warnings;
 

@@ -7,7 +7,7 @@ use weir_stats::{LinkFamily, LinkShape, LinkTransport};
 use weir_wire::data::HeaderLayout;
 
 use crate::socket_drops::{SocketDrops, is_one_namespace, socket_drops};
-use crate::stage;
+use weir_model::record::stage;
 
 /// Code of the warning about datagrams with a wrong checksum.
 pub(crate) const CHECKSUM_ERRORS: &str = "checksum-errors";
@@ -154,7 +154,15 @@ pub(crate) fn checksum_errors(record: &Record) -> Vec<Warning> {
         let rows = ledger.rows.iter().filter(|row| row.stage == stage::DAMAGED);
         let side =
             |row: &LedgerRow| if row.side.as_deref() == Some("local") { "local" } else { "remote" };
-        rows.map(|row| (row.packets, row.kind == "exact", side(row))).collect()
+        let placed = ledger.rows.iter().filter(|row| row.kind == "exact").map(|row| row.packets);
+        let placed = i64::try_from(placed.fold(0, u64::saturating_add)).unwrap_or(i64::MAX);
+        // Of this test's datagrams at most those that nothing else explains.
+        let left = u64::try_from(ledger.missing_packets.saturating_sub(placed)).unwrap_or(0);
+        let most = |row: &LedgerRow| match row.kind == "exact" {
+            true => row.packets,
+            false => row.packets.min(left),
+        };
+        rows.map(|row| (most(row), row.kind == "exact", side(row))).collect()
     };
     let found: Vec<_> = record.loss_ledger.as_ref().map_or_else(by_counters, by_ledger);
     let warning = |(packets, is_exact, side)| {

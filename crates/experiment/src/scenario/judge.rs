@@ -17,6 +17,7 @@ const DISTURBING: &[&str] = &[
     "missed-slots",
     "late-slots",
     "socket-overflow",
+    "emulator-overloaded",
     "clock-stepped",
 ];
 

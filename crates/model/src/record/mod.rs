@@ -25,6 +25,7 @@ mod crossing;
 mod flow;
 mod host;
 mod path;
+pub mod stage;
 mod total;
 
 pub use crossing::Crossing;

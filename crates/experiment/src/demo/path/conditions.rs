@@ -1,8 +1,8 @@
 //! Under what conditions a row was measured: the floor that this host is calibrated to, and what disturbed it.
 
 use weir_emulator::{DirectionReport, Report};
-use weir_flow::stage;
 use weir_model::plan::Direction;
+use weir_model::record::stage;
 use weir_model::record::{LedgerRow, Record};
 
 use super::evidence::Evidence;

@@ -1,13 +1,13 @@
 //! The emulator's part of the loss ledger: with its journal at hand, what it dropped as planned is placed, so that what
 //! was lost unplanned stands apart.
 
-use weir_flow::stage::{
-    DAMAGED, EMULATOR_DAMAGED, EMULATOR_LINKS as LINKS, EMULATOR_PLANNED as PLANNED,
-    EMULATOR_QUEUE as QUEUE, EMULATOR_UNPLANNED as UNPLANNED,
-};
 use weir_model::impairment::Impairment;
 use weir_model::plan::{Direction, Transport};
 use weir_model::record::LedgerRow;
+use weir_model::record::stage::{
+    DAMAGED, EMULATOR_DAMAGED, EMULATOR_LINKS as LINKS, EMULATOR_PLANNED as PLANNED,
+    EMULATOR_QUEUE as QUEUE, EMULATOR_UNPLANNED as UNPLANNED,
+};
 
 use super::evidence::{Evidence, damaged_are_dropped};
 
@@ -73,7 +73,7 @@ impl Evidence {
 
 #[cfg(test)]
 mod tests {
-    use weir_flow::stage::DAMAGED_HEADER;
+    use weir_model::record::stage::DAMAGED_HEADER;
     use weir_wire::packets::Kind;
 
     use super::*;
