@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use weir_model::plan::{Direction, Transport};
 use weir_model::record::{
     CpuEnd, Delay, Flow, Host, ImpairmentUse, LossLedger, Receiver, Record, Sums, Triangulation,
+    stage,
 };
 
 use super::grid::{Cell, Column, Grid};
@@ -116,7 +117,7 @@ pub(super) fn flows(record: &Record) -> Grid {
             figures("Reordering extent, mean", Count),
             figures("Reordering extent, max", Count),
             figures("Not delivered", Bytes),
-            figures("Socket dropped", Count),
+            figures("Socket drops", Count),
             Column::text("Crossing"),
         ]),
     );
@@ -511,6 +512,26 @@ pub(super) fn impairment(used: &ImpairmentUse) -> Grid {
     grid.without_empty_columns()
 }
 
+/// Packets that a flow of the emulator did not forward, or forwarded with a checksum that receivers refuse, ÷ those that
+/// it received.
+fn lost_by_emulator(record: &Record, flow: &weir_model::record::ImpairedFlow) -> Option<f64> {
+    let counter = |name: &str| flow.counters.get(name).copied().unwrap_or(0);
+    let dropped = ["lost_packets", "queue_dropped_packets", "unplanned_dropped_packets"];
+    let dropped: u64 = dropped.into_iter().map(counter).fold(0, u64::saturating_add);
+    let of_flow = format!("emulator flow {}: ", flow.name);
+    let rows = record.loss_ledger.iter().flat_map(|ledger| &ledger.rows);
+    let damaged =
+        rows.filter(|r| r.stage == stage::EMULATOR_DAMAGED && r.source.starts_with(&of_flow));
+    let damaged = damaged.map(|row| row.packets).fold(0, u64::saturating_add);
+    // Rows do not name the emulator's direction: with datagrams in both, a row may be of either.
+    let udp = |d| record.flows.iter().any(|f| f.transport == Transport::Udp && f.direction == d);
+    if damaged > 0 && DIRECTIONS.into_iter().all(udp) {
+        return None;
+    }
+    let received = counter("received_packets");
+    (received > 0).then(|| dropped.saturating_add(damaged) as f64 / received as f64)
+}
+
 /// Realised beside measured, for the directions in which one flow of the emulator had all packets.
 pub(super) fn realised_measured(record: &Record) -> Option<Grid> {
     let used = record.impairment.as_ref()?;
@@ -535,7 +556,10 @@ pub(super) fn realised_measured(record: &Record) -> Option<Grid> {
         };
         let mut flows = used.flows.iter().filter(busy);
         let (Some(flow), None) = (flows.next(), flows.next()) else { continue };
-        let total = record.direction(direction).and_then(|t| t.receiver.as_ref());
+        // Without flows of the test there is control traffic only.
+        let Some(total) = record.direction(direction).and_then(|t| t.receiver.as_ref()) else {
+            continue;
+        };
         let mut delays = record
             .flows
             .iter()
@@ -548,20 +572,26 @@ pub(super) fn realised_measured(record: &Record) -> Option<Grid> {
         };
         let realised = |name: &str| flow.realised.get(name).copied();
         let counter = |name: &str| flow.counters.get(name).map(|n| *n as f64);
-        let rows: [(&str, Quantity, Option<f64>, Option<f64>); 4] = [
-            ("loss", Ratio, realised("loss_ratio"), total.and_then(|t| t.loss_ratio)),
+        let rows: [(&str, Quantity, Option<f64>, Option<f64>); 5] = [
+            ("loss, all causes", Ratio, lost_by_emulator(record, flow), total.loss_ratio),
+            (
+                "damaged",
+                Count,
+                counter("modified_packets").filter(|n| *n > 0.0),
+                total.corrupted_packets.filter(|n| *n > 0).map(|n| n as f64),
+            ),
             ("mean delay", Seconds, realised("delay_mean_seconds"), delay),
             (
                 "duplicates",
                 Count,
                 counter("duplicated_packets"),
-                total.and_then(|t| t.duplicate_packets).map(|n| n as f64),
+                total.duplicate_packets.map(|n| n as f64),
             ),
             (
                 "reordered",
                 Count,
                 counter("reordered_packets"),
-                total.and_then(|t| t.reordered_packets).map(|n| n as f64),
+                total.reordered_packets.map(|n| n as f64),
             ),
         ];
         for (what, quantity, did, measured) in rows {

@@ -12,6 +12,8 @@ use crate::text::rate_in_words;
 const DIRECTIONS: [Direction; 2] = [Direction::Forward, Direction::Reverse];
 /// Share of the nominal rate on the wire from which the line is called full.
 const FULL: f64 = 0.97;
+/// Above this loss a rate that was reached at the sender says little of what arrived.
+const MUCH_LOSS: f64 = 0.001;
 /// Share of what was asked from which it is called reached.
 const REACHED: f64 = 0.995;
 
@@ -239,6 +241,7 @@ pub(super) fn bottleneck(record: &Record) -> String {
         ("receive-window-limited", "the receiver's TCP window"),
         ("window-limited", "the TCP window that was asked for"),
         ("socket-overflow", "the receiving host, whose socket buffer overflowed"),
+        ("emulator-overloaded", "the emulator's host, which could not forward all packets"),
     ] {
         if has(code) {
             found.push(words.into());
@@ -254,6 +257,15 @@ pub(super) fn bottleneck(record: &Record) -> String {
         ));
     }
     if found.is_empty() && asked_rate_was_reached(record) {
+        let lost =
+            DIRECTIONS.iter().filter_map(|d| record.direction(*d)?.receiver.as_ref()?.loss_ratio);
+        let lost = lost.fold(0.0, f64::max);
+        if lost > MUCH_LOSS {
+            return format!(
+                "The rate that was asked for was sent, and {} of it did not arrive: the loss ledger has the places.",
+                Quantity::Ratio.format(lost)
+            );
+        }
         return "The limit was the rate that was asked for: it was reached, so this run does not tell what more the path carries.".into();
     }
     if found.is_empty()

@@ -73,7 +73,7 @@ fn rows(record: &Record, options: &TextOptions) -> String {
         {
             let label = crossing(&members);
             if let Some(sums) = &total.sender {
-                out += &layout.line(&sum_line(direction, &members, sums, false, "sender".into()));
+                out += &layout.line(&sum_line(direction, &members, sums, false, sender(&members)));
             }
             if let Some(sums) = &total.receiver {
                 out += &layout.line(&sum_line(
@@ -105,7 +105,7 @@ fn flow_rows(flow: &Flow, layout: &Layout) -> String {
             cwnd_bytes: flow.tcp.as_ref().and_then(|t| t.cwnd_bytes),
             rtt_seconds: flow.tcp.as_ref().and_then(|t| t.rtt_seconds),
             total_packets: s.packets,
-            note: "sender".into(),
+            note: sender(&[flow]),
             ..line()
         });
     }
@@ -176,6 +176,13 @@ fn sum_line(
         note,
         ..Default::default()
     }
+}
+
+/// `sender`, and whether it sent super-packets: what is between the ends may have segmented them.
+fn sender(flows: &[&Flow]) -> String {
+    let senders = flows.iter().filter_map(|f| f.sender.as_ref()?.segments_per_message);
+    let coalesced = senders.fold(1.0, f64::max) > 1.0;
+    if coalesced { "sender, coalesced".into() } else { "sender".into() }
 }
 
 /// How UDP datagrams crossed, as words behind `receiver`: coalesced and per-packet rates are not comparable.

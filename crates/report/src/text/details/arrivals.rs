@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use weir_model::counted;
 use weir_model::plan::{Direction, Transport};
-use weir_model::record::{Flow, Receiver, Record, Sums};
+use weir_model::record::{Crossing, Flow, Receiver, Record, Sums};
 
 use super::{Items, pps, receivers};
 use crate::number::{percent, significant};
@@ -167,7 +167,16 @@ pub(super) fn arrivals(items: &mut Items, flows: &[Flow]) {
             (r.forced_packets, "given up early"),
             (r.truncated_packets, "truncated"),
             (r.bit_errors, "bit errors"),
-            (r.socket_dropped_packets, "dropped at the socket"),
+            (
+                r.socket_dropped_packets,
+                // The kernel counts both, and a super-packet once.
+                match r.crossing {
+                    Some(Crossing::Coalesced) => {
+                        "buffers dropped at the socket (full, or wrong checksum)"
+                    }
+                    _ => "dropped at the socket (full, or wrong checksum)",
+                },
+            ),
         ]
     };
     items.per_flow(

@@ -79,10 +79,13 @@ pub(super) fn pacing(items: &mut Items, flows: &[Flow]) {
                     duration(spacing.deviation_seconds)
                 );
                 if let Some(p99) = spacing.p99_seconds {
-                    text +=
-                        &format!(" (p99 {}, max {})", duration(p99), duration(spacing.max_seconds));
+                    text += &format!(
+                        " (error p99 {}, max {})",
+                        duration(p99),
+                        duration(spacing.max_seconds)
+                    );
                 } else {
-                    text += &format!(" (max {})", duration(spacing.max_seconds));
+                    text += &format!(" (error max {})", duration(spacing.max_seconds));
                 }
                 parts.push(text);
             }

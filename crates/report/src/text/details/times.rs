@@ -17,11 +17,11 @@ pub(super) fn variation(items: &mut Items, flows: &[Flow]) {
         flows,
         |f| {
             let r = f.receiver.as_ref()?;
-            Some(format!("{} (RFC 3550{})", duration(r.jitter_seconds?), between(r)))
+            Some(format!("{} at the end (RFC 3550{})", duration(r.jitter_seconds?), between(r)))
         },
         |flows| {
             let text = spread(receivers(flows).filter_map(|(_, r)| r.jitter_seconds), duration)?;
-            Some(text + ", RFC 3550")
+            Some(text + " at the end, RFC 3550")
         },
     );
     let pdv = |r: &Receiver| r.delay_variation.as_ref().and_then(|v| v.pdv_p99_seconds);
@@ -81,7 +81,7 @@ fn delay(d: &Delay, verbose: bool) -> String {
     }
     parts.push(format!("max {}", duration(d.max_seconds)));
     if let Some(error) = d.error_seconds {
-        parts.push(format!("± {}", duration(error)));
+        parts.push(format!("clocks ± {}", duration(error)));
     }
     let mut text = parts.join(", ");
     if let Some(n) = d.negative_samples.filter(|n| *n > 0) {
@@ -126,7 +126,7 @@ pub(super) fn delays(items: &mut Items, flows: &[Flow]) {
                     text += &format!(", max {} (flow {id})", duration(value));
                 }
                 if let Some((value, _)) = worst(|d| d.error_seconds) {
-                    text += &format!(", ± {}", duration(value));
+                    text += &format!(", clocks ± {}", duration(value));
                 }
                 Some(text)
             },
@@ -149,7 +149,11 @@ pub(super) fn latency(items: &mut Items, record: &Record) {
         (None, None) => "no probe came back".into(),
     };
     if let Some(rpm) = latency.responsiveness_per_minute {
-        text += &format!("; {} round trips a minute", significant(rpm));
+        text += &format!(
+            "; {} round trips a minute (60 s / mean {})",
+            significant(rpm),
+            duration(60.0 / rpm)
+        );
     }
     if latency.lost > 0 {
         text += &format!("; {} of {} lost", latency.lost, counted(latency.sent, "probe"));
