@@ -71,6 +71,16 @@ describe('the loss of a running test', () => {
     expect(reverse.loss).toBe(0.25);
   });
 
+  it('is absent where an interval was missed: a correction may be of that one', () => {
+    const late = live();
+    late.take(total(3, ends(100, 80, 0, 120)));
+    expect(late.loss).toBeUndefined();
+    const slow = live();
+    slow.take(total(1, ends(100, 90, 10)));
+    slow.take(total(3, ends(100, 90, 10)));
+    expect(slow.loss).toBeUndefined();
+  });
+
   it('leaves out the omitted start, and counts an interval that comes twice once', () => {
     const test = live();
     test.take(total(1, ends(100, 10, 90), { omitted: true }));

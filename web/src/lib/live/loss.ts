@@ -25,15 +25,20 @@ class Direction {
   }
 }
 
-/** What the intervals of a test lost together. Those of the omitted start count until the first other one. */
+/**
+ * What the intervals of a test lost together. Those of the omitted start count until the first other one. Absent where an interval was
+ * missed, by a page that was opened later or too slow: corrections may be of intervals that it never had.
+ */
 export class LossSoFar {
   #directions = { forward: new Direction(), reverse: new Direction() };
   #isCounted = false;
   #until = 0;
+  #isWhole = true;
 
   take(interval: Interval): void {
     // The newest interval comes with the test and may come by the stream as well.
     if (interval.end_seconds <= this.#until) return;
+    if (interval.start_seconds > this.#until + 0.001) this.#isWhole = false;
     this.#until = interval.end_seconds;
     if (!interval.omitted && !this.#isCounted) {
       this.#isCounted = true;
@@ -45,8 +50,9 @@ export class LossSoFar {
     }
   }
 
-  /** Lost packets ÷ sent ones; absent where no receiver has stated a loss. */
+  /** Lost packets ÷ sent ones; absent where no receiver has stated a loss, or an interval was missed. */
   get ratio(): number | undefined {
+    if (!this.#isWhole) return undefined;
     const known = Object.values(this.#directions).filter((one) => one.known);
     const sum = (of: (one: Direction) => number) => known.reduce((all, one) => all + of(one), 0);
     const expected = sum((one) => one.expected);
