@@ -248,7 +248,8 @@ def page_output(rows, page, record):
         match = re.match(r"(forward|reverse), (received|loss)$", term, re.I)
         if match:
             key = {"received": "bits_per_second", "loss": "loss_ratio"}[match[2].lower()]
-            group.prints(term, outputs.shown(text), at(record["total"], match[1].lower(), "receiver", key))
+            # Behind a received rate follows how datagrams crossed.
+            group.prints(term, outputs.shown(text.split(",")[0]), at(record["total"], match[1].lower(), "receiver", key))
     group.done()
 
 
