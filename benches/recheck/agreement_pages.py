@@ -21,7 +21,7 @@ JITTER_COLUMNS = [
     (("pdv p99",), ("receiver", "delay_variation", "pdv_p99_seconds")),
     (("ipdv p99",), ("receiver", "delay_variation", "ipdv_p99_seconds")),
 ]
-TCP_COLUMNS = [(("retransmits?", "retransmitted", "retransmitted segments", "sent again"), ("tcp", "retransmits"))]
+TCP_COLUMNS = [(("retransmits?", "retransmitted", "retransmitted segments"), ("tcp", "retransmits"))]
 DELAY_COLUMNS = [
     (("samples",), "count"), (("least", "min", "minimum"), "min_seconds"), (("mean",), "mean_seconds"),
     (("median", "p50"), "p50_seconds"), (("p90",), "p90_seconds"), (("p99",), "p99_seconds"),
@@ -32,7 +32,7 @@ TOTAL_COLUMNS = [
     (("packets",), "packets"), (("time",), "seconds"), (("lost",), "lost_packets"), (("loss",), "loss_ratio"),
     (("late",), "late_packets"), (("duplicates?",), "duplicate_packets"), (("reordered",), "reordered_packets"),
     (("corrupted",), "corrupted_packets"),
-    (("retransmits?", "retransmitted", "retransmitted segments", "sent again"), "retransmits"),
+    (("retransmits?", "retransmitted", "retransmitted segments"), "retransmits"),
 ]
 
 

@@ -169,7 +169,7 @@ def text_details(rows, output, rest, record):
     group.done()
 
 
-SEGMENTS = r"(\d+) segments? (?:were )?(?:retransmitted|sent again)"
+SEGMENTS = r"(\d+) segments? (?:were )?retransmitted"
 COUNTED = [  # (paragraph, pattern of a count, its path)
     ("loss", r"(\d+) of \d+ packets lost", ("receiver", "lost_packets")),
     ("loss", r"\d+ of (\d+) packets lost", ("sender", "packets")),
