@@ -636,7 +636,7 @@ fn a_test_in_a_lab_attributes_the_losses_of_its_emulator() {
     let own = tested("a", &["127.0.0.1", "-b", "6M", "--emulator", socket]);
     assert!(own.impairment.is_none() && not_crossed(&own), "{:?}", own.warnings);
     let set = |laws: &str| weir(&["impair", "set", "--both", laws, "--socket", socket]).good();
-    // Laws that come into force while it runs are told of, where they differ from those before.
+    // Laws that come into force while it runs are a warning if they differ from those before.
     let changed = |laws: [&str; 2]| {
         std::thread::scope(|scope| {
             let tested = scope.spawn(|| tested("a", &["198.18.0.2", "-b", "1M"]));

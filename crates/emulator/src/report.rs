@@ -393,7 +393,7 @@ pub struct LinkReport {
     pub oversized_packets: u64,
     /// Frames that found no memory.
     pub memory_dropped_packets: u64,
-    /// Frames that could not be had whole.
+    /// Frames that could not be read completely.
     pub unusable_packets: u64,
     /// Frames that the outgoing interface refused; counted in their flows too.
     pub refused_packets: u64,

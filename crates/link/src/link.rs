@@ -33,7 +33,7 @@ pub struct ReceiveStatistics {
     pub oversized: u64,
     /// Frames dropped since the slabs' cap was reached: unplanned.
     pub slab_drops: u64,
-    /// Frames dropped since they could not be had whole, or were super-packets that could not be segmented: unplanned.
+    /// Frames dropped because they could not be read completely, or were super-packets that could not be segmented: unplanned.
     pub unusable: u64,
     /// Super-packets (frames coalesced by segmentation or receive offload) that were segmented.
     pub super_packets: u64,

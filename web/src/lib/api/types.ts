@@ -2126,7 +2126,7 @@ export interface components {
             times_full: number;
             /**
              * Format: uint64
-             * @description Frames that could not be had whole.
+             * @description Frames that could not be read completely.
              */
             unusable_packets: number;
         };

@@ -121,7 +121,7 @@ pub(super) fn table(report: &Report, style: &Style) -> String {
                  sender off, or take --link packet)",
             ),
             (link.memory_dropped_packets, "dropped: no memory for them"),
-            (link.unusable_packets, "dropped: could not be had whole"),
+            (link.unusable_packets, "dropped: could not be read completely"),
             (link.refused_packets, "refused by the outgoing interface"),
             (link.driver_dropped_packets, "dropped by the outgoing interface's driver"),
             (link.left_behind_packets, "left in the receive ring at the end"),
