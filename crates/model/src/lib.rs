@@ -12,6 +12,7 @@
 //! - [`progress`]: how far the flows of a running test are.
 //! - [`names`]: what may be a host, an interface, a variable.
 //! - [`json`]: the JSON of all of these, without `null`; [`csv`]: cells of tables.
+//! - [`Refusal`]: why something was refused or failed, as data.
 //! - [`threads`]: where and how the threads of a test's end run.
 //! - [`schema`]: the published JSON Schemas, generated from the types.
 //!
@@ -31,6 +32,7 @@ pub mod names;
 pub mod plan;
 pub mod progress;
 pub mod record;
+mod refusal;
 pub mod report;
 pub mod schema;
 pub mod threads;
@@ -38,6 +40,9 @@ pub mod units;
 pub mod warning;
 
 mod error;
+mod nearest;
 mod words;
 pub use error::ModelError;
+pub use nearest::nearest;
+pub use refusal::Refusal;
 pub use words::counted;

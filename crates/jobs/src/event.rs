@@ -1,0 +1,163 @@
+//! What a running job reports: one JSON object a line, `{"event":…,"data":…}`. `--json-stream` prints the same.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use weir_model::Refusal;
+use weir_model::json::to_line;
+use weir_model::progress::{FlowProgress, PeerStatus};
+use weir_model::record::{Interval, Record};
+use weir_model::report::EndReport;
+use weir_report::Start;
+
+/// One event of a job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", content = "data", rename_all = "snake_case")]
+pub enum Event {
+    /// A server listens.
+    Listening(Listening),
+    /// A client has a session.
+    SessionOpened {
+        /// Its number.
+        session: u64,
+        /// The client's address.
+        peer: SocketAddr,
+        /// Number of flows.
+        flows: usize,
+    },
+    /// A session has ended.
+    SessionClosed {
+        /// Its number.
+        session: u64,
+        /// The client's address.
+        peer: SocketAddr,
+        /// How it ended.
+        reason: String,
+        /// What the server counted.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        report: Option<Box<EndReport>>,
+    },
+    /// A client was refused.
+    Refused {
+        /// The client's address.
+        peer: SocketAddr,
+        /// Why.
+        reason: String,
+    },
+    /// The speed test for browsers listens.
+    SpeedTest {
+        /// Its address and port.
+        address: SocketAddr,
+    },
+    /// An emulator forwards, or a lab is up.
+    Ready(Ready),
+    /// A test starts.
+    Start(Box<Start>),
+    /// States of flows that have changed.
+    Flows(Vec<FlowProgress>),
+    /// An interval of a test ended.
+    Interval(Box<Interval>),
+    /// The peer has become unreachable, or reachable again.
+    Peer(PeerStatus),
+    /// What is being done, for people.
+    Progress(Notice),
+    /// Something that limits the result, or a part of it that failed.
+    Warning(Notice),
+    /// A test ended; the record holds everything.
+    End(Box<Record>),
+    /// The document that another kind of job ends with: a report, an experiment, a calibration.
+    Result(Value),
+    /// The job was refused, or failed. A record or a result may still follow with what was measured.
+    Error(Refusal),
+}
+
+/// Where a server listens.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Listening {
+    /// Its addresses and ports.
+    pub addresses: Vec<SocketAddr>,
+    /// No key is set: any client that reaches it can use it.
+    pub open: bool,
+}
+
+/// What is known of a job once it works.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Ready {
+    /// The control socket, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub control_socket: Option<PathBuf>,
+    /// What `weir impair` and `weir lab up` print at this point.
+    pub message: String,
+}
+
+/// Something said to people.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Notice {
+    /// Stable name where programs may want to know it, such as [`Notice::NOT_STORED`]; else empty.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub code: String,
+    /// In words.
+    pub message: String,
+}
+
+impl Notice {
+    /// The code of a warning that a result could not be stored.
+    pub const NOT_STORED: &str = "not-stored";
+
+    /// One with a code.
+    #[must_use]
+    pub fn new(code: &str, message: impl Into<String>) -> Notice {
+        Notice { code: code.into(), message: message.into() }
+    }
+
+    /// One in words alone.
+    #[must_use]
+    pub fn of(message: impl Into<String>) -> Notice {
+        Notice::new("", message)
+    }
+}
+
+impl Event {
+    /// The line that stands for it, with its newline. Figures that are not numbers are absent.
+    ///
+    /// # Errors
+    /// Those of serde_json; no event has a map whose keys are not strings.
+    pub fn to_line(&self) -> Result<String, serde_json::Error> {
+        to_line(self).map(|line| line + "\n")
+    }
+
+    /// The event of a line; `None` if it is none that this version knows.
+    #[must_use]
+    pub fn parse(line: &str) -> Option<Event> {
+        serde_json::from_str(line).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_keep_the_form_of_the_stream() {
+        let event = Event::Error(Refusal::of_field("usage", "--port", "x", "1 to 65535"));
+        let line = event.to_line().unwrap();
+        let value: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(value["event"], "error");
+        assert_eq!(value["data"]["field"], "--port");
+        assert_eq!(value["data"]["exit_code"], 2);
+        assert_eq!(Event::parse(&line), Some(event));
+        assert_eq!(Event::parse("{\"event\":\"later\",\"data\":1}"), None);
+    }
+
+    #[test]
+    fn what_is_no_number_is_absent() {
+        let event = Event::End(Box::new(Record { seconds: f64::NAN, ..Record::default() }));
+        let line = event.to_line().unwrap();
+        assert!(!line.contains("null"), "{line}");
+        assert!(matches!(Event::parse(&line), Some(Event::End(_))));
+    }
+}

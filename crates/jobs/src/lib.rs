@@ -1,0 +1,26 @@
+//! Jobs: the typed protocol between processes of Weir.
+//!
+//! A [`Job`] says what one process does: serve, run a test, emulate a path, run a scenario. The command line makes a
+//! job of its flags and runs it in its own process; `weir job` reads a job as one line of JSON from standard input and
+//! runs the same code. Everything that starts Weir (scenarios, the demo, the web server's launcher) does it by
+//! [`Process`], and nothing reads text that is meant for people.
+//!
+//! Standard input carries the job, then [`Command`]s, one a line; when it is closed, the job stops and cleans up.
+//! Standard output carries [`Event`]s, one a line. The last one is [`Event::Error`] if the job failed.
+
+mod child;
+mod command;
+mod event;
+mod job;
+mod lines;
+mod process;
+
+pub use child::{ChildGuard, Output, captured, collect, collect_last, lines};
+pub use command::Command;
+pub use event::{Event, Listening, Notice, Ready};
+pub use job::{
+    CalibrateJob, DemoJob, EmulatorJob, EmulatorOnPath, Job, KeySource, LabDownJob, LabUpJob,
+    ResumeJob, ScenarioJob, ServeJob, SpeedTestJob, TestJob,
+};
+pub use lines::{MAX_JOB_BYTES, parse_job};
+pub use process::{NoEvent, Process};

@@ -1,0 +1,206 @@
+//! A job as a process of its own.
+
+use std::io::Write;
+use std::process::{ChildStdin, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+use weir_model::Refusal;
+
+use crate::child::{ChildGuard, collect_last, lines};
+use crate::{Command, Event, Job, Ready};
+
+/// How long a job may take until it is ready.
+const START: Duration = Duration::from_secs(20);
+/// Longest line of events: a record with many flows and intervals.
+const MAX_EVENT_BYTES: u64 = 512 << 20;
+/// How much of standard error is read: a job prints there only if it panics.
+const MAX_STDERR_BYTES: usize = 16 << 10;
+
+/// A running job. It is stopped when this is dropped, and killed if it has not ended after the grace period.
+#[derive(Debug)]
+pub struct Process {
+    child: ChildGuard,
+    stdin: Option<ChildStdin>,
+    events: Mutex<mpsc::Receiver<Event>>,
+    is_ignored: Arc<AtomicBool>,
+    stderr: Mutex<mpsc::Receiver<String>>,
+    grace: Duration,
+    /// Until when it may take to stop, once it was asked to.
+    stops_by: Option<Instant>,
+}
+
+/// Why there is no next event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoEvent {
+    /// None within the time.
+    Timeout,
+    /// The job has ended.
+    Ended,
+}
+
+impl Process {
+    /// Starts `program` (a command that runs this program, in a namespace or here, without arguments) as `weir job` and
+    /// hands it `job`.
+    ///
+    /// # Errors
+    /// Those of starting a process; a job that ends immediately is no error here.
+    pub fn start(
+        mut program: std::process::Command,
+        job: &Job,
+        grace: Duration,
+    ) -> std::io::Result<Process> {
+        let mut line = serde_json::to_string(job)?;
+        line.push('\n');
+        // Its name and its kind are for people who look at the list of processes.
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::arg0(&mut program, "weir");
+        program.args(["job", job.kind()]);
+        program.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = ChildGuard::graceful(program.spawn()?, grace);
+        let mut stdin = child.child.stdin.take();
+        if let Some(stdin) = &mut stdin {
+            // A job that died before it read this says why by its events or its exit code.
+            let _ = stdin.write_all(line.as_bytes());
+        }
+        let is_ignored = Arc::new(AtomicBool::new(false));
+        let events = Mutex::new(events(child.child.stdout.take(), is_ignored.clone()));
+        let stderr = Mutex::new(collect_last(child.child.stderr.take(), MAX_STDERR_BYTES));
+        Ok(Process { child, stdin, events, is_ignored, stderr, grace, stops_by: None })
+    }
+
+    /// The next event.
+    ///
+    /// # Errors
+    /// [`NoEvent`].
+    pub fn next_within(&self, timeout: Duration) -> Result<Event, NoEvent> {
+        let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        events.recv_timeout(timeout).map_err(|e| match e {
+            mpsc::RecvTimeoutError::Timeout => NoEvent::Timeout,
+            mpsc::RecvTimeoutError::Disconnected => NoEvent::Ended,
+        })
+    }
+
+    /// Waits until a server listens, or an emulator or a lab is ready.
+    ///
+    /// # Errors
+    /// Why it did not become ready: its own refusal, or what is known without one.
+    pub fn wait_ready(&mut self) -> Result<Ready, Refusal> {
+        let end = Instant::now() + START;
+        let mut refusal = None;
+        loop {
+            match self.next_within(end.saturating_duration_since(Instant::now())) {
+                Ok(Event::Ready(ready)) => return Ok(ready),
+                Ok(Event::Listening(_)) => return Ok(Ready::default()),
+                Ok(Event::Error(error)) => refusal = Some(error),
+                Ok(_) => {}
+                Err(NoEvent::Ended) => return Err(self.ended(refusal)),
+                Err(NoEvent::Timeout) => {
+                    let words = format!("not ready within {} s", START.as_secs());
+                    return Err(Refusal::new("timeout", words, 3));
+                }
+            }
+        }
+    }
+
+    /// Drops events from now on: those of a job that runs for long and whose events nobody reads would fill memory.
+    pub fn ignore_events(&self) {
+        self.is_ignored.store(true, Ordering::Relaxed);
+    }
+
+    /// Why a job ended that was not to end: `refusal`, its last error, if it reported one.
+    pub fn ended(&mut self, refusal: Option<Refusal>) -> Refusal {
+        let code = self.child.exit_code_within(Duration::from_secs(1));
+        refusal.unwrap_or_else(|| {
+            let stderr = self.stderr.lock().unwrap_or_else(PoisonError::into_inner);
+            let stderr = stderr.recv_timeout(Duration::from_secs(1)).unwrap_or_default();
+            let code_words = match code {
+                Some(code) => format!("ended with exit code {code}"),
+                None => "was killed".to_owned(),
+            };
+            let message = match stderr.trim() {
+                "" => code_words,
+                stderr => format!("{code_words}: {stderr}"),
+            };
+            Refusal::new("ended", message, code.unwrap_or(70))
+        })
+    }
+
+    /// Sends a command; one that has ended does not read it.
+    pub fn command(&mut self, command: &Command) {
+        if let (Some(stdin), Ok(line)) = (&mut self.stdin, serde_json::to_string(command)) {
+            let _ = stdin.write_all(format!("{line}\n").as_bytes());
+        }
+    }
+
+    /// Asks it to stop in order; a second time, immediately.
+    pub fn stop(&mut self) {
+        self.stops_by.get_or_insert(Instant::now() + self.grace);
+        self.command(&Command::Stop);
+    }
+
+    /// Leaves a detached job to itself; returns its process id.
+    #[must_use]
+    pub fn leave(mut self) -> u32 {
+        self.child.leave();
+        self.id()
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.child.id()
+    }
+
+    /// Whether it has ended.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.child.has_ended()
+    }
+
+    /// Stops it and waits for its end; its events from now on, and its exit code where it had one.
+    pub fn finish(mut self) -> (Vec<Event>, Option<i32>) {
+        self.stop();
+        let end = Instant::now() + self.grace;
+        let mut events = vec![];
+        while let Ok(event) = self.next_within(end.saturating_duration_since(Instant::now())) {
+            events.push(event);
+        }
+        let code = self.child.exit_code_within(end.saturating_duration_since(Instant::now()));
+        (events, code)
+    }
+
+    /// Its exit code, if it ends within `timeout` by itself.
+    pub fn exit_code_within(&mut self, timeout: Duration) -> Option<i32> {
+        self.child.exit_code_within(timeout)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // The guard's SIGTERM would be the second request, which ends it immediately.
+        if let Some(end) = self.stops_by {
+            let _ = self.child.exit_code_within(end.saturating_duration_since(Instant::now()));
+        }
+    }
+}
+
+fn events(
+    stdout: Option<std::process::ChildStdout>,
+    is_ignored: Arc<AtomicBool>,
+) -> mpsc::Receiver<Event> {
+    let lines = lines(stdout, MAX_EVENT_BYTES);
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        // Read to the end whoever listens, or the job would stop when the pipe is full.
+        for line in lines {
+            if !is_ignored.load(Ordering::Relaxed)
+                && let Some(event) = Event::parse(&line)
+            {
+                let _ = sender.send(event);
+            }
+        }
+    });
+    receiver
+}

@@ -1,0 +1,103 @@
+//! Why something was refused or failed, as data.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::ModelError;
+
+/// Why something was refused or failed. Programs act on `code` and on the fields; `message` is for people, and its
+/// wording may change at any time.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Refusal {
+    /// Stable name of the kind of refusal, such as `usage`, `plan`, `file` or `peer`.
+    pub code: String,
+    /// The field that was refused: its path in a document, such as `connection[2].payload`, or a flag. Absent where no
+    /// field is at fault.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+    /// What was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub given: Option<String>,
+    /// What is accepted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accepted: Option<String>,
+    /// Everything in words, naming the operation and its object.
+    pub message: String,
+    /// The exit code of a program that ends with this.
+    pub exit_code: i32,
+}
+
+impl Refusal {
+    /// A failure without a field.
+    #[must_use]
+    pub fn new(code: &str, message: impl Into<String>, exit_code: i32) -> Refusal {
+        Refusal { code: code.into(), message: message.into(), exit_code, ..Refusal::default() }
+    }
+
+    /// A field that was refused. The exit code is that of bad input, 2.
+    #[must_use]
+    pub fn of_field(
+        code: &str,
+        field: impl Into<String>,
+        given: impl Into<String>,
+        accepted: impl Into<String>,
+    ) -> Refusal {
+        let (field, given, accepted) = (field.into(), given.into(), accepted.into());
+        Refusal {
+            code: code.into(),
+            message: format!("{field}: {given}; accepted: {accepted}"),
+            field: Some(field),
+            given: Some(given),
+            accepted: Some(accepted),
+            exit_code: 2,
+        }
+    }
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl From<&ModelError> for Refusal {
+    fn from(error: &ModelError) -> Refusal {
+        let message = error.to_string();
+        let (field, given, accepted) = match error {
+            ModelError::Value { given, accepted, .. } => {
+                (None, Some(given.clone()), Some((*accepted).to_owned()))
+            }
+            ModelError::Field { field, given, accepted } => {
+                (Some(field.clone()), Some(given.clone()), Some(accepted.clone()))
+            }
+            ModelError::Document { field, .. } => {
+                ((!field.is_empty()).then(|| field.clone()), None, None)
+            }
+        };
+        Refusal { code: "value".into(), field, given, accepted, message, exit_code: 2 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_field_keeps_its_parts() {
+        let error = ModelError::Field {
+            field: "connection[2].payload".into(),
+            given: "70000".into(),
+            accepted: "0 to 65507".into(),
+        };
+        let refusal = Refusal::from(&error);
+        assert_eq!(refusal.field.as_deref(), Some("connection[2].payload"));
+        assert_eq!(refusal.given.as_deref(), Some("70000"));
+        assert_eq!(refusal.accepted.as_deref(), Some("0 to 65507"));
+        assert_eq!(refusal.exit_code, 2);
+        let json = serde_json::to_string(&refusal).unwrap();
+        assert_eq!(serde_json::from_str::<Refusal>(&json).unwrap(), refusal);
+    }
+}
