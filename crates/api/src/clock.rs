@@ -24,3 +24,8 @@ pub(crate) fn new_id() -> String {
     let random = getrandom::u64().unwrap_or_else(|_| u64::from(std::process::id()));
     weir_runs::new_run_id(unix_ms(), random)
 }
+
+/// A seed of a new emulator.
+pub(crate) fn new_seed() -> weir_model::units::Seed {
+    weir_model::units::Seed(getrandom::u64().unwrap_or_else(|_| unix_ms()))
+}

@@ -51,8 +51,8 @@ pub use capabilities::drop_capabilities;
 pub use config::{ApiError, Config, Words};
 pub use guard::make_token_file;
 pub use problem::{FieldError, Problem};
-pub use server::{ClientNews, Server};
-pub use supervise::{LaunchError, ServerNews, launch};
+pub use server::Server;
+pub use supervise::{LaunchError, launch};
 
 /// Whether the page is in this program: it was there when the program was built.
 #[must_use]

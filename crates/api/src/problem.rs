@@ -5,7 +5,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Serialize;
-use weir_model::ModelError;
+use weir_model::{ModelError, Refusal};
 
 use crate::said;
 
@@ -99,6 +99,25 @@ impl Problem {
     pub fn with(mut self, error: FieldError) -> Self {
         self.errors.push(error);
         self
+    }
+
+    /// What a job refused, or how it failed; `field` names its field as the request has it, empty where it has none.
+    pub fn of_refusal(refusal: &Refusal, field: impl Fn(&str) -> String) -> Self {
+        let status = match refusal.exit_code {
+            2 => StatusCode::UNPROCESSABLE_ENTITY,
+            3 | 4 => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        let problem = Problem::new(status, refusal.message.as_str());
+        if !matches!(problem.status, 422 | 503) {
+            return problem;
+        }
+        problem.with(FieldError {
+            field: refusal.field.as_deref().map(field).unwrap_or_default(),
+            given: refusal.given.clone(),
+            accepted: refusal.accepted.clone(),
+            message: refusal.message.clone(),
+        })
     }
 
     /// What the model says of a document that is found at `root` in the body.

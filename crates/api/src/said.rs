@@ -1,5 +1,4 @@
-//! What parsers and programs say, as refusals of a request's fields: what was given and what is accepted stand apart, and a flag of
-//! the command line has the name that it has in the request.
+//! What parsers say, as refusals of a request's fields: what was given and what is accepted stand apart.
 
 use serde_json::Value;
 
@@ -125,80 +124,6 @@ fn without_marks(text: &str) -> String {
     text.replace('`', "")
 }
 
-/// A flag of the command line, and the request's field for it, a pointer.
-pub(crate) type Flags<'a> = &'a [(&'a str, &'a str)];
-
-/// A program's refusal: its flags by the request's names, and where one of them is refused, the field.
-pub(crate) fn of_program(mut problem: Problem, flags: Flags<'_>) -> Problem {
-    let said = problem.detail.clone();
-    problem.detail = in_fields(&said, flags);
-    if !problem.errors.is_empty() || !matches!(problem.status, 422 | 503) {
-        return problem;
-    }
-    let found = flags.iter().filter_map(|(flag, field)| Some((at(&said, flag)?, *flag, *field)));
-    // What is refused is named first.
-    let Some((_, flag, field)) = found.min_by_key(|(place, ..)| *place) else { return problem };
-    let (given, accepted) = match parts(&said, flag) {
-        Some((given, accepted)) => (Some(given), accepted),
-        None => (None, None),
-    };
-    problem.errors.push(FieldError {
-        field: field.into(),
-        given: given.map(|text| in_fields(&text, flags)),
-        accepted: accepted.map(|text| in_fields(&text, flags)),
-        message: problem.detail.clone(),
-    });
-    problem
-}
-
-/// Words with the request's names in the place of flags.
-fn in_fields(words: &str, flags: Flags<'_>) -> String {
-    let mut words = words.to_owned();
-    for (flag, field) in flags {
-        let name = field.trim_start_matches('/');
-        let mut from = 0;
-        while let Some(place) = words[from..].find(flag).map(|p| p + from) {
-            if is_whole(&words, place, flag) {
-                words.replace_range(place..place + flag.len(), name);
-                from = place + name.len();
-            } else {
-                from = place + flag.len();
-            }
-        }
-    }
-    words
-}
-
-/// Where a flag stands in these words.
-fn at(words: &str, flag: &str) -> Option<usize> {
-    words.match_indices(flag).map(|(place, _)| place).find(|place| is_whole(words, *place, flag))
-}
-
-/// Whether it is not the beginning of a longer one.
-fn is_whole(words: &str, place: usize, flag: &str) -> bool {
-    let next = words[place + flag.len()..].chars().next();
-    !next.is_some_and(|c| c.is_ascii_alphanumeric() || c == '-')
-}
-
-/// What a refusal says was given, and what is accepted: `FLAG: GIVEN; accepted: WHAT`, `FLAG GIVEN: accepted is WHAT`, and
-/// `invalid value 'GIVEN' for 'FLAG <X>': WHY`.
-fn parts(words: &str, flag: &str) -> Option<(String, Option<String>)> {
-    if let Some(rest) = words.strip_prefix(flag) {
-        let (given, accepted) = rest
-            .strip_prefix(": ")
-            .and_then(|rest| rest.split_once("; accepted: "))
-            .or_else(|| rest.strip_prefix(' ')?.split_once(": accepted is "))?;
-        return Some((given.into(), Some(accepted.into())));
-    }
-    let (given, why) =
-        words.strip_prefix("invalid value '")?.split_once(&format!("' for '{flag}"))?;
-    let why = why.split_once("': ").map(|(_, why)| why.lines().next().unwrap_or(why));
-    let accepted = why.map(|why| {
-        why.split_once("expected ").map_or_else(|| why.to_owned(), |(_, accepted)| accepted.into())
-    });
-    Some((given.into(), accepted))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -268,49 +193,5 @@ mod tests {
         assert!(error.given.as_deref().unwrap().starts_with(r#"["xxx"#));
         assert_eq!(error.given.as_deref().unwrap().chars().count(), MOST_GIVEN + 1);
         assert_eq!(error.accepted.as_deref(), Some("only UDP has it"));
-    }
-
-    #[test]
-    fn a_programs_flags_have_the_names_of_the_request() {
-        const FLAGS: Flags<'_> =
-            &[("--mtu", "/mtu_bytes"), ("--middle", "/middle"), ("--impair", "/impair")];
-        for (said, detail, field, given, accepted) in [
-            (
-                "--mtu 20: accepted is 1280 to 65535",
-                "mtu_bytes 20: accepted is 1280 to 65535",
-                "/mtu_bytes",
-                Some("20"),
-                Some("1280 to 65535"),
-            ),
-            (
-                "--mtu: 3; accepted: 2 with --middle",
-                "mtu_bytes: 3; accepted: 2 with middle",
-                "/mtu_bytes",
-                Some("3"),
-                Some("2 with middle"),
-            ),
-            (
-                "invalid value 'x' for '--impair <LAWS>': 'x' is not accepted; expected loss P%",
-                "invalid value 'x' for 'impair <LAWS>': 'x' is not accepted; expected loss P%",
-                "/impair",
-                Some("x"),
-                Some("loss P%"),
-            ),
-            ("there is --middle already", "there is middle already", "/middle", None, None),
-        ] {
-            let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, said);
-            let problem = of_program(problem, FLAGS);
-            assert_eq!(problem.detail, detail);
-            let error = &problem.errors[0];
-            let told = (error.field.as_str(), error.given.as_deref(), error.accepted.as_deref());
-            assert_eq!(told, (field, given, accepted), "{said}");
-        }
-        // A longer flag is another one, and what is no refusal has no field.
-        let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "--mtu-probing: no");
-        assert!(of_program(problem.clone(), FLAGS).errors.is_empty());
-        assert_eq!(of_program(problem, FLAGS).detail, "--mtu-probing: no");
-        let failed = Problem::internal("--mtu broke");
-        let failed = of_program(failed, FLAGS);
-        assert_eq!((failed.detail.as_str(), failed.errors.len()), ("mtu_bytes broke", 0));
     }
 }

@@ -18,7 +18,9 @@ use crate::bodies::Bodies;
 use crate::config::{ApiError, Config};
 use crate::guard::{self, Rates, Tokens};
 use crate::handlers::page;
-use crate::supervise::{Clients, Launcher, ServerNews, earlier};
+use weir_jobs::{Event, ServeJob};
+
+use crate::supervise::{Clients, Launcher, earlier};
 use crate::types::{Kind, State, StateEvent};
 use crate::{clock, routes, serve};
 
@@ -63,22 +65,32 @@ impl Server {
             .map_err(|source| ApiError::System { operation: "look at the listener", source })
     }
 
-    /// The answering side's clients, to be told of.
-    pub fn clients(&self) -> ClientNews {
-        ClientNews { app: self.app.clone() }
-    }
-
-    /// Starts the answering side, told of in lines of JSON which are handed to `line`.
+    /// Starts the test server; `take` gets each of its events.
     ///
     /// # Errors
     /// The launcher refused.
-    pub async fn answer_tests(
+    pub async fn serve_tests(
         &self,
-        line: impl FnMut(&str) + Send + 'static,
+        job: ServeJob,
+        mut take: impl FnMut(&Event) + Send + 'static,
     ) -> Result<tokio::task::JoinHandle<Option<i32>>, ApiError> {
-        crate::supervise::answer_tests(&self.app, line).await.map_err(|problem| {
+        let app = self.app.clone();
+        let both = move |event: &Event| {
+            if let Some((session, ended)) = app.clients.take(event) {
+                app.hub.state(&StateEvent {
+                    kind: Kind::Clients,
+                    id: session.to_string(),
+                    state: if ended { State::Ended } else { State::Running },
+                    error: None,
+                    run_id: None,
+                    step: None,
+                });
+            }
+            take(event);
+        };
+        crate::supervise::serve_tests(&self.app, job, both).await.map_err(|problem| {
             let source = std::io::Error::other(problem.detail);
-            ApiError::System { operation: "start the answering side", source }
+            ApiError::System { operation: "start the test server", source }
         })
     }
 
@@ -87,28 +99,6 @@ impl Server {
         let sampling = tokio::spawn(crate::supervise::emulators::sample(self.app.clone()));
         serve::serve(self.listener, self.router, self.app, end).await;
         sampling.abort();
-    }
-}
-
-/// Takes what the answering side tells.
-#[derive(Debug, Clone)]
-pub struct ClientNews {
-    app: Shared,
-}
-
-impl ClientNews {
-    /// One event.
-    pub fn tell(&self, news: ServerNews) {
-        if let Some((session, ended)) = self.app.clients.tell(news) {
-            self.app.hub.state(&StateEvent {
-                kind: Kind::Clients,
-                id: session.to_string(),
-                state: if ended { State::Ended } else { State::Running },
-                error: None,
-                run_id: None,
-                step: None,
-            });
-        }
     }
 }
 

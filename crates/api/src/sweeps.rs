@@ -1,12 +1,16 @@
 //! A sweep looked at before it is begun: every refusal names its field, and none comes after 201.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 use serde_json::Value;
 use weir_model::ModelError;
 use weir_model::experiment::{
-    Impairing, Metric, Rule, Variables, check_axes, expand, set_parameters,
+    EmulatorSpec, HostSpec, ImpairStep, Impairing, LabSetup, Metric, Rule, SCENARIO_SCHEMA,
+    Scenario, Step, SweepStep, TestStep, Variables, check_axes, expand, set_parameters,
 };
+use weir_model::names::Host;
+use weir_model::plan::Plan;
 
 use crate::problem::Problem;
 use crate::types::SweepRequest;
@@ -75,6 +79,73 @@ pub(crate) fn check(request: &SweepRequest) -> Result<(), Problem> {
         }
     }
     Ok(())
+}
+
+/// The scenario of a sweep that [`check`] has passed; `host` answers, where there is no lab, and `emulator` is the control
+/// socket of the emulator that gets the laws.
+pub(crate) fn scenario(
+    request: SweepRequest,
+    host: Option<String>,
+    emulator: Option<PathBuf>,
+    key_file: Option<PathBuf>,
+) -> Result<Scenario, Problem> {
+    const NAME: &str = "sweep";
+    let plan = Plan { host: None, ..request.plan };
+    let mut hosts = BTreeMap::new();
+    if let Some(host) = host {
+        let host = Host::parse(&host).map_err(|e| at("/host", &e))?;
+        let spec = HostSpec {
+            address: host.name,
+            port: Some(host.port.unwrap_or(plan.port)),
+            key_file: key_file.map(|path| path.display().to_string()),
+        };
+        hosts.insert("peer".to_owned(), spec);
+    }
+    let mut emulators = BTreeMap::new();
+    if request.both.is_some() {
+        let control_socket = emulator.map(|path| path.display().to_string());
+        let spec = EmulatorSpec { control_socket, ..EmulatorSpec::default() };
+        emulators.insert("middle".to_owned(), spec);
+    }
+    let middle = request.lab && request.both.is_some();
+    let to = Impairing { both: request.both, ..Impairing::default() };
+    let sweep = SweepStep {
+        over: request.over,
+        runs: request.runs,
+        most_runs: None,
+        precision_percentage: None,
+        in_order: request.in_order,
+        repeat_disturbed: 0,
+        pause: None,
+        metrics: request.metrics,
+        impair: (!to.is_empty()).then(|| ImpairStep { to, ..ImpairStep::default() }),
+        test: TestStep {
+            plan: Some(serde_json::to_value(&plan).map_err(Problem::internal)?),
+            ..TestStep::default()
+        },
+        published: vec![],
+    };
+    Ok(Scenario {
+        schema: SCENARIO_SCHEMA.into(),
+        name: NAME.into(),
+        title: plan.title.or_else(|| Some(NAME.into())),
+        method: None,
+        tags: vec![],
+        seed: None,
+        timeout: None,
+        confidence_percentage: request.confidence_percentage.unwrap_or(95.0),
+        variables: BTreeMap::new(),
+        quick: BTreeMap::new(),
+        lab: request.lab.then(|| LabSetup { middle, ..LabSetup::default() }),
+        hosts,
+        emulators,
+        steps: vec![Step {
+            name: Some(NAME.into()),
+            expect: request.expect,
+            sweep: Some(Box::new(sweep)),
+            ..Step::default()
+        }],
+    })
 }
 
 fn laws_at(laws: &str, point: &[(String, String)]) -> Result<(), Problem> {

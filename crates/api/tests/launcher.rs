@@ -15,8 +15,7 @@ fn an_order_that_is_too_long_or_unknown_is_refused_and_the_next_one_is_taken() {
     ours.set_read_timeout(Some(std::time::Duration::from_secs(30))).unwrap();
     let data = weir_runs::Place::in_directory(directory.path().join("data"));
     let launcher = std::thread::spawn(move || {
-        weir_api::launch(theirs, "/bin/true".into(), shared, vec![], data)
-            .map_err(|e| e.to_string())
+        weir_api::launch(theirs, "/bin/true".into(), shared, data).map_err(|e| e.to_string())
     });
     let mut answers = BufReader::new(ours.try_clone().unwrap());
     let mut writer = ours.try_clone().unwrap();
@@ -28,12 +27,14 @@ fn an_order_that_is_too_long_or_unknown_is_refused_and_the_next_one_is_taken() {
         assert!(n > 0, "the launcher ended");
         serde_json::from_str(&answer).unwrap()
     };
-    let long = json!({ "order": "lab-down", "name": "x".repeat(3 << 20) });
+    let job = json!({ "job": "lab-down", "name": "x".repeat(33 << 20) });
+    let long = json!({ "order": "start", "job": job, "at": null, "log": null });
     let refused = ask(1, long);
     assert_eq!((&refused["number"], refused["error"].is_string()), (&json!(1), true), "{refused}");
     let refused = ask(2, json!({ "order": "shell", "line": "id" }));
     assert_eq!((&refused["number"], refused["error"].is_string()), (&json!(2), true), "{refused}");
-    let refused = ask(3, json!({ "order": "lab-down", "name": "bad name" }));
+    let job = json!({ "job": "lab-down", "name": "x", "more": 1 });
+    let refused = ask(3, json!({ "order": "start", "job": job, "at": null, "log": null }));
     assert_eq!((&refused["number"], refused["error"].is_string()), (&json!(3), true), "{refused}");
     let refused = ask(4, json!({ "order": "stop", "pid": 1 }));
     assert_eq!(refused["number"], 4, "{refused}");

@@ -14,7 +14,19 @@ use serde_json::{Value, json};
 use served::{Served, serve_launched};
 use weir_experiment::scenario::journal::{Head, JOURNAL_SCHEMA, Journal};
 
-/// A server whose programs are this script, which gets their arguments; it may write beside itself.
+/// What each script begins with: its job is in `$job`, the job's kind in `$1` and its id in `$id`. `say` reports progress, `no`
+/// refuses with an exit code, `result` makes the result of a document on standard input.
+const PREAMBLE: &str = r#"
+read -r job
+kind=${job#*'"job":"'}; kind=${kind%%'"'*}
+id=${job#*'"id":"'}; id=${id%%'"'*}
+set -- "$kind"
+say() { printf '{"event":"progress","data":{"message":"%s"}}\n' "$1"; }
+no() { printf '{"event":"error","data":{"code":"x","message":"%s","exit_code":%s}}\n' "$1" "$2"; exit "$2"; }
+result() { printf '{"event":"result","data":'; tr -d '\n'; printf '}\n'; }
+"#;
+
+/// A server whose jobs are this script; it may write next to itself.
 fn with_script(script: &str) -> Served {
     with_script_in(tempfile::tempdir().unwrap(), script, |_| {})
 }
@@ -26,9 +38,7 @@ fn with_script_in(
     change: impl FnOnce(&mut weir_api::Config),
 ) -> Served {
     let program = directory.path().join("program");
-    // A shell that was started while SIGINT is ignored, as behind `&` in a script, could never trap it.
-    let shell = "#!/usr/bin/env -S --default-signal=INT /bin/sh";
-    let text = format!("{shell}\nhere={}\n{script}\n", directory.path().display());
+    let text = format!("#!/bin/sh\nhere={}\n{PREAMBLE}{script}\n", directory.path().display());
     // By another program: one that is forked here meanwhile would keep it open for writing.
     let mut write = Command::new("sh");
     write.args(["-c", "cat > \"$0\" && chmod 755 \"$0\""]).arg(&program).stdin(Stdio::piped());
@@ -55,7 +65,7 @@ fn private(s: &Served) -> PathBuf {
 
 #[test]
 fn a_look_at_the_host_is_made_once_for_all_who_ask() {
-    let s = with_script("echo x >> $here/looks; sleep 1; cat $here/diagnosis");
+    let s = with_script("echo x >> $here/looks; sleep 1; result < $here/diagnosis");
     let found = weir_experiment::doctor::examine(&Default::default()).unwrap();
     let text = serde_json::to_string(&found).unwrap();
     std::fs::write(s.directory.path().join("diagnosis"), format!("{text}\n")).unwrap();
@@ -72,8 +82,8 @@ fn a_look_at_the_host_is_made_once_for_all_who_ask() {
 fn what_was_started_leaves_nothing_behind() {
     let s = with_script(
         "case $1 in\n\
-         sweep) echo 'error: --over: no such parameter' >&2; exit 2;;\n\
-         test) trap 'echo \"{\\\"event\\\":\\\"end\\\",\\\"data\\\":{}}\"; exit 130' INT; touch $here/begun; while :; do sleep 0.05; done;;\n\
+         scenario) no 'no such parameter' 2;;\n\
+         test) touch $here/begun; read -r stop; echo '{\"event\":\"end\",\"data\":{}}'; exit 130;;\n\
          esac",
     );
     let mode = private(&s).metadata().unwrap().permissions().mode();
@@ -155,11 +165,9 @@ fn states_of_flows_follow_the_program_and_none_is_left_running() {
     }
 }
 
-/// What a script is: one that finds its id in `--by-api=ID` or `--resume=ID`, prints what is in a file of this directory with that id
-/// in it, and keeps it as `weir run` does.
-const TELL: &str = "for word in \"$@\"; do case $word in --by-api=*|--resume=*) id=${word#*=};; esac; done\n\
-    kept=$here/data/experiments; mkdir -p $kept\n\
-    tell() { sed \"s/ID/$id/\" $here/$1 | tee $kept/$id.json; }\n";
+/// What a script has that prints what is in a file of this directory, with its id in it, and stores it as `weir run` does.
+const TELL: &str = "kept=$here/data/experiments; mkdir -p $kept\n\
+    tell() { sed \"s/ID/$id/\" $here/$1 | tee $kept/$id.json | result; }\n";
 
 fn write_outcomes(s: &Served) {
     for status in ["interrupted", "partial", "complete"] {
@@ -182,8 +190,8 @@ fn sweep() -> Value {
 fn an_interrupted_experiment_is_gone_on_with() {
     // The first session is interrupted, the second too, the third comes to its end once it may.
     let script = "case $1 in\n\
-         sweep) sed \"s/ID/$id/g\" $here/head > $kept/$id.journal; tell interrupted; exit 130;;\n\
-         run) echo x >> $here/resumed\n\
+         scenario) sed \"s/ID/$id/g\" $here/head > $kept/$id.journal; tell interrupted; exit 130;;\n\
+         resume) echo x >> $here/resumed\n\
          if [ $(wc -l < $here/resumed) -gt 1 ]; then while [ ! -e $here/go ]; do sleep 0.02; done; tell complete\n\
          else tell interrupted; exit 130; fi;;\n\
          esac";
@@ -239,9 +247,9 @@ fn an_interrupted_experiment_is_gone_on_with() {
 #[test]
 fn an_experiment_that_is_deleted_while_it_runs_is_there_by_its_id() {
     let script = "case $1 in\n\
-         sweep) sed \"s/ID/$id/g\" $here/head > $kept/$id.journal\n\
-         trap 'tell interrupted; exit 130' INT; touch $here/begun; while :; do sleep 0.02; done;;\n\
-         run) tell complete;;\n\
+         scenario) sed \"s/ID/$id/g\" $here/head > $kept/$id.journal\n\
+         touch $here/begun; read -r stop; tell interrupted; exit 130;;\n\
+         resume) tell complete;;\n\
          esac";
     let s = with_script(&format!("{TELL}{script}"));
     write_outcomes(&s);
@@ -277,11 +285,7 @@ fn an_experiment_that_is_deleted_while_it_runs_is_there_by_its_id() {
 
 #[test]
 fn an_emulator_whose_configuration_names_no_seed_gets_a_new_one() {
-    let s = with_script(
-        "echo \"$WEIR_KEYS_AS_FOUND\" >> $here/found\n\
-         for word in \"$@\"; do case $word in --config=*) cat ${word#*=} >> $here/seen; echo >> $here/seen;; esac; done\n\
-         echo 'error: no' >&2; exit 2",
-    );
+    let s = with_script("printf '%s\\n' \"$job\" >> $here/seen; no no 2");
     let named = json!({ "schema": "weir.impair/1", "seed": "0x7" });
     let zero = json!({ "schema": "weir.impair/1", "seed": 0 });
     let none = json!({ "schema": "weir.impair/1" });
@@ -294,20 +298,15 @@ fn an_emulator_whose_configuration_names_no_seed_gets_a_new_one() {
     }
     let seen = std::fs::read_to_string(s.directory.path().join("seen")).unwrap();
     let seen: Vec<Value> = seen.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let seeds: Vec<&str> = seen.iter().map(|c| c["seed"].as_str().unwrap()).collect();
+    let seeds: Vec<&str> = seen.iter().map(|c| c["impairment"]["seed"].as_str().unwrap()).collect();
     assert_eq!(seeds[..2], ["0x7", "0x0"], "zero is a seed like others");
     let drawn: std::collections::BTreeSet<&str> = seeds[2..].iter().copied().collect();
     assert!(drawn.len() == 3 && !drawn.contains("0x0"), "{seeds:?}");
-    // Programs are told how their keys came to be named.
-    let found = std::fs::read_to_string(s.directory.path().join("found")).unwrap();
-    assert!(found.lines().all(|line| line == "1") && !found.is_empty(), "{found}");
 }
 
 #[test]
 fn a_test_whose_plan_names_no_seed_gets_a_new_one() {
-    let s = with_script(
-        "for word in \"$@\"; do case $word in --plan=*) cat ${word#*=} > $here/$$.seen; mv $here/$$.seen $here/$$.plan;; esac; done",
-    );
+    let s = with_script("printf '%s' \"$job\" > $here/$$.seen; mv $here/$$.seen $here/$$.plan");
     let mut events = Events::open(connect(s.address), "?topics=tests");
     for seed in [None, None, Some("0x7"), Some("0x0")] {
         let mut plan = plan();
@@ -322,7 +321,7 @@ fn a_test_whose_plan_names_no_seed_gets_a_new_one() {
     let seeds: std::collections::BTreeSet<String> = files
         .filter(|path| path.extension().is_some_and(|e| e == "plan"))
         .map(|path| serde_json::from_slice::<Value>(&std::fs::read(path).unwrap()).unwrap())
-        .map(|plan| plan["seed"].as_str().unwrap().to_owned())
+        .map(|job| job["plan"]["seed"].as_str().unwrap().to_owned())
         .collect();
     assert_eq!(seeds.len(), 4, "{seeds:?}");
     assert!(seeds.contains("0x7") && seeds.contains("0x0"), "{seeds:?}");
@@ -332,15 +331,15 @@ fn a_test_whose_plan_names_no_seed_gets_a_new_one() {
 fn how_an_experiment_ended_is_told() {
     // Refused, killed with a journal and without one, and a step that could not be done.
     let script = "journal() { sed \"s/ID/$id/g\" $here/head > $kept/$id.journal; }\n\
-         case $* in\n\
-         *--runs=1\\ *) echo 'error: no' >&2; exit 2;;\n\
-         *--runs=2\\ *) kill -9 $$;;\n\
-         *--runs=3\\ *) journal; kill -9 $$;;\n\
-         *--runs=4\\ *) journal; tell partial; exit 3;;\n\
+         case $job in\n\
+         *'runs\\\":1,'*) no no 2;;\n\
+         *'runs\\\":2,'*) kill -9 $$;;\n\
+         *'runs\\\":3,'*) journal; kill -9 $$;;\n\
+         *'runs\\\":4,'*) journal; tell partial; exit 3;;\n\
          esac";
     let s = with_script(&format!("{TELL}{script}"));
     write_outcomes(&s);
-    let killed = "its program was killed by signal 9";
+    let killed = "its process was killed by signal 9";
     let mut events = Events::open(connect(s.address), "");
     for (runs, state, can_go_on, error) in [
         (1, "failed", false, "no"),
@@ -365,9 +364,9 @@ fn one_that_measured_more_and_was_killed_is_told_without_what_it_came_to_before(
     let script = "session() { echo \"{\\\"session\\\":{\\\"pid\\\":1,\\\"version\\\":\\\"0\\\",\\\"host\\\":\\\"x\\\",\\\"started_at\\\":\\\"$(date -u +%FT%T.%3NZ)\\\"}}\" >> $kept/$id.journal; }\n\
          one() { echo '{\"key\":\"t#1\",\"run\":{},\"seconds\":1.0}' >> $kept/$id.journal; }\n\
          case $1 in\n\
-         sweep) sed \"s/ID/$id/g\" $here/head > $kept/$id.journal; one; tell interrupted; sleep 0.01; exit 130;;\n\
-         run) echo x >> $here/tries; session; case $(wc -l < $here/tries) in\n\
-         1) kill -9 $$;; 2) one; echo '2 of 3' >&2; kill -9 $$;; *) tell complete;; esac;;\n\
+         scenario) sed \"s/ID/$id/g\" $here/head > $kept/$id.journal; one; tell interrupted; sleep 0.01; exit 130;;\n\
+         resume) echo x >> $here/tries; session; case $(wc -l < $here/tries) in\n\
+         1) kill -9 $$;; 2) one; say '2 of 3'; kill -9 $$;; *) tell complete;; esac;;\n\
          esac";
     let s = with_script(&format!("{TELL}{script}"));
     write_outcomes(&s);
@@ -397,7 +396,7 @@ fn one_that_measured_more_and_was_killed_is_told_without_what_it_came_to_before(
         }
     };
     is_right(&killed);
-    assert_eq!(killed["error"], "its program was killed by signal 9");
+    assert_eq!(killed["error"], "its process was killed by signal 9");
     assert!(killed["ended_at"].as_str() > before["ended_at"].as_str(), "{killed}");
     // Looked at where it is kept, as a later server does.
     ask(s.address, "DELETE", &path, &[], None).expect(204);
@@ -453,9 +452,9 @@ fn outcome(id: &str, status: &str) -> String {
 fn going_on_that_fails_leaves_what_the_next_try_needs() {
     // The first try is killed before it tells anything, the second is refused, the third comes to its end.
     let script = "case $1 in\n\
-         sweep) sed \"s/ID/$id/g\" $here/head > $kept/$id.journal; tell interrupted; exit 130;;\n\
-         run) echo x >> $here/tries; case $(wc -l < $here/tries) in\n\
-         1) kill -9 $$;; 2) echo 'error: not now' >&2; exit 4;; *) tell complete;; esac;;\n\
+         scenario) sed \"s/ID/$id/g\" $here/head > $kept/$id.journal; tell interrupted; exit 130;;\n\
+         resume) echo x >> $here/tries; case $(wc -l < $here/tries) in\n\
+         1) kill -9 $$;; 2) no 'not now' 4;; *) tell complete;; esac;;\n\
          esac";
     let s = with_script(&format!("{TELL}{script}"));
     write_outcomes(&s);
@@ -463,7 +462,6 @@ fn going_on_that_fails_leaves_what_the_next_try_needs() {
     let first = ask(s.address, "POST", "/sweeps", &[], Some(&sweep())).expect(201);
     let path = format!("/experiments/{}", first["id"].as_str().unwrap());
     events.until("state", |e| e["id"] == first["id"] && e["state"] == "interrupted");
-    assert_eq!(left(&private(&s)).len(), 1);
     // Not while its journal is another program's.
     let kept = weir_runs::Experiments::of(&served::place(s.directory.path()));
     let elsewhere = keep_again(&kept.journal(first["id"].as_str().unwrap()));
@@ -471,7 +469,7 @@ fn going_on_that_fails_leaves_what_the_next_try_needs() {
     assert!(refused["detail"].as_str().unwrap().contains("another program"), "{refused}");
     drop(elsewhere);
     for (words, after) in [
-        ("its program was killed by signal 9", "a try that was killed"),
+        ("its process was killed by signal 9", "a try that was killed"),
         ("not now", "one that was refused"),
     ] {
         ask(s.address, "POST", &format!("{path}/resume"), &[], None).expect(202);
@@ -483,11 +481,9 @@ fn going_on_that_fails_leaves_what_the_next_try_needs() {
         let stood = (&json!("interrupted"), &json!("passed"), &json!("interrupted"));
         assert_eq!(told, stood, "after {after}");
         assert_eq!(one["error"], format!("it could not be gone on with: {words}"));
-        assert_eq!(left(&private(&s)).len(), 1, "after {after}");
     }
     ask(s.address, "POST", &format!("{path}/resume"), &[], None).expect(202);
     events.until("state", |e| e["id"] == first["id"] && e["state"] == "ended");
-    assert_eq!(left(&private(&s)), Vec::<String>::new(), "at its end");
     assert_eq!(get(s.address, &path).expect(200)["can_go_on"], false);
 }
 
@@ -539,9 +535,9 @@ fn what_an_earlier_server_began_is_gone_on_with_and_nothing_else() {
     std::fs::write(directory.path().join("complete"), outcome("2-stopped", "complete")).unwrap();
     let s = with_script_in(
         directory,
-        "case \"$*\" in\n\
-         'run --json --resume=2-stopped --head='*) while [ ! -e $here/go ]; do sleep 0.02; done; cat $here/complete;;\n\
-         *) echo \"$*\" >> $here/others; exit 2;;\n\
+        "case \"$kind $id\" in\n\
+         'resume 2-stopped') while [ ! -e $here/go ]; do sleep 0.02; done; result < $here/complete;;\n\
+         *) echo \"$job\" >> $here/others; exit 2;;\n\
          esac",
         |config| config.scripts = Some(scripts.path().into()),
     );
@@ -802,10 +798,10 @@ fn keep_again(path: &Path) -> Journal {
 fn the_demo_is_started_watched_and_stopped_one_at_a_time() {
     let s = with_script_in(
         tempfile::tempdir().unwrap(),
-        "case \"$*\" in\n\
-         'demo --json --time=1') trap 'exit 130' INT; echo '  first row done' >&2; touch $here/begun; while :; do sleep 0.02; done;;\n\
-         'demo --json --time=2 --simulate') echo '  all rows' >&2; printf '{\\n\"schema\": \"weir.demo/1\",\\n\"paths\": [{\"name\": \"x\"}]\\n}\\n'; exit 5;;\n\
-         'demo --json --time=3 --simulate') echo '{\"error\":{\"message\":\"no lab here\"}}'; exit 4;;\n\
+        "case $job in\n\
+         *'\"seconds\":1,'*) say '  first row done'; touch $here/begun; read -r stop; exit 130;;\n\
+         *'\"seconds\":2,\"simulate\":true'*) say '  all rows'; printf '{\\n\"schema\": \"weir.demo/1\",\\n\"paths\": [{\"name\": \"x\"}]\\n}\\n' | result; exit 5;;\n\
+         *'\"seconds\":3,\"simulate\":true'*) no 'no lab here' 4;;\n\
          esac",
         |config| config.may_make_labs = true,
     );

@@ -6,10 +6,12 @@ use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
+use weir_jobs::{Event, Notice};
 use weir_report::{Style, TextOptions};
 
 use crate::commands;
-use crate::error::CliError;
+use crate::error::{CliError, error_object};
+use crate::job;
 use crate::stamp;
 
 /// Generate, measure and impair IP traffic
@@ -63,6 +65,12 @@ enum Command {
     Schema(commands::schema::SchemaArgs),
     /// Print a completion script for a shell
     Completions(commands::completions::CompletionsArgs),
+    /// Runs one job of another program of Weir: JSON lines on stdin and stdout
+    #[command(hide = true)]
+    Job {
+        /// The kind of the job, for the list of processes
+        kind: Option<String>,
+    },
     /// Starts programs for `weir serve --ui`
     #[command(hide = true)]
     Launcher(commands::serve::ui::LauncherArgs),
@@ -116,8 +124,8 @@ fn dispatch(command: Command, words: &[OsString]) -> i32 {
         Command::Ctl(args) => commands::ctl::run(&args),
         Command::Lab(args) => commands::lab::run(*args),
         Command::Demo(args) => commands::demo::run(&args, words),
-        Command::Doctor(args) => commands::doctor::run(args).map_err(unavailable),
-        Command::Calibrate(args) => commands::calibrate::run(args).map_err(unavailable),
+        Command::Doctor(args) => commands::doctor::run(args),
+        Command::Calibrate(args) => commands::calibrate::run(args),
         Command::Impair(args) => commands::impair::run(*args),
         Command::Profiles(args) => commands::profiles::run(&args),
         Command::Runs(args) => runs(&args),
@@ -128,6 +136,7 @@ fn dispatch(command: Command, words: &[OsString]) -> i32 {
         Command::Keygen(args) => commands::keygen::run(&args),
         Command::Schema(args) => commands::schema::run(&args),
         Command::Completions(args) => commands::completions::run(&args),
+        Command::Job { .. } => return crate::job::run(),
         Command::Launcher(args) => commands::serve::ui::launcher(&args),
         Command::Man(args) => commands::man::run(&args),
     };
@@ -135,11 +144,6 @@ fn dispatch(command: Command, words: &[OsString]) -> i32 {
         tell(&error, form);
         error.exit_code()
     })
-}
-
-/// What keeps doctor or calibrate from looking is this system's.
-fn unavailable(error: Box<dyn std::error::Error>) -> CliError {
-    CliError::Unavailable(error.to_string())
 }
 
 fn runs(args: &commands::runs::RunsArgs) -> Result<i32, CliError> {
@@ -201,10 +205,15 @@ pub(crate) fn tell(error: &CliError, form: ErrorForm) {
     if error.exit_code() == 0 {
         return;
     }
+    if job::is_job() {
+        return job::emit(&Event::Error(error.refusal()));
+    }
     let told = match form {
         ErrorForm::Text => return note(&format!("error: {}", error.chain())),
-        ErrorForm::Json => error.body().json(),
-        ErrorForm::Stream => error.body().event(),
+        ErrorForm::Json => error_object(&error.refusal()),
+        ErrorForm::Stream => {
+            Event::Error(error.refusal()).to_line().unwrap_or_default().trim_end().to_owned()
+        }
     };
     let mut out = stdout();
     // What stdout does not take may be the very error.
@@ -217,6 +226,9 @@ pub(crate) fn tell(error: &CliError, form: ErrorForm) {
 
 /// A line to stderr that must not end the program when stderr is gone, as `eprintln!` would.
 pub(crate) fn note(line: &str) {
+    if job::is_job() {
+        return job::emit(&Event::Progress(Notice::of(line)));
+    }
     let _ = writeln!(stderr(), "{line}");
 }
 

@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use crate::commands::runs::RunsError;
 use crate::commands::{impair, lab};
 use crate::engine::{TrafficError, file_exit_code};
-use serde::Serialize;
-use weir_model::ModelError;
+use weir_model::{ModelError, Refusal};
 
 /// An error that ends the program.
 #[derive(Debug, thiserror::Error)]
@@ -76,6 +75,9 @@ pub(crate) enum CliError {
     /// A program of an experiment, in its own words.
     #[error("{reason}")]
     Experiment { reason: String, exit_code: i32 },
+    /// What another part of Weir refused, as data.
+    #[error("{}", .0.message)]
+    Refused(Refusal),
     /// What cannot be.
     #[error("internal error: {0}")]
     Internal(String),
@@ -127,12 +129,13 @@ impl CliError {
             CliError::EmulatorEnded { exit_code, .. } | CliError::Experiment { exit_code, .. } => {
                 *exit_code
             }
+            CliError::Refused(refusal) => refusal.exit_code,
             CliError::Internal(_) => 70,
         }
     }
 
     /// A stable name for scripts.
-    pub(crate) fn code(&self) -> &'static str {
+    fn code(&self) -> &str {
         match self {
             CliError::Flag { .. } | CliError::Usage(_) => "usage",
             CliError::NotYet { .. } => "not-yet",
@@ -159,6 +162,7 @@ impl CliError {
             CliError::Command { .. } => "command",
             CliError::EmulatorEnded { .. } => "emulator",
             CliError::Experiment { .. } => "experiment",
+            CliError::Refused(refusal) => &refusal.code,
             CliError::Internal(_) => "internal",
         }
     }
@@ -168,10 +172,50 @@ impl CliError {
         chain(self)
     }
 
-    /// The same as an object.
-    pub(crate) fn body(&self) -> ErrorBody {
-        ErrorBody { code: self.code(), message: self.chain(), exit_code: self.exit_code() }
+    /// The same as data.
+    pub(crate) fn refusal(&self) -> Refusal {
+        let parts = match self {
+            CliError::Flag { flag, given, accepted } => {
+                Refusal::of_field("usage", flag, given, accepted)
+            }
+            CliError::Plan { error, .. } | CliError::Model(error) => Refusal::from(error),
+            CliError::Traffic(TrafficError::Plan(error)) => Refusal::from(error),
+            CliError::Traffic(TrafficError::Input { what, given, accepted }) => {
+                Refusal::of_field("usage", *what, given, accepted)
+            }
+            CliError::Emulator(weir_emulator::EmulatorError::Refusal { what, given, accepted }) => {
+                Refusal::of_field("emulator", what, given, accepted)
+            }
+            CliError::Emulator(error) => match error.object() {
+                Some(object) => {
+                    let forced =
+                        if error.may_be_forced() { ", or this one with force" } else { "" };
+                    let accepted = format!("another interface of this host{forced}");
+                    Refusal::of_field("emulator", "interfaces", object, accepted)
+                }
+                None => Refusal::default(),
+            },
+            CliError::Lab(weir_lab::Error::Invalid { field, given, accepted }) => {
+                Refusal::of_field("lab", *field, given, accepted)
+            }
+            CliError::Lab(error @ weir_lab::Error::Exists { name }) => {
+                Refusal::of_field("lab", "name", name, error.to_string())
+            }
+            CliError::Refused(refusal) => return refusal.clone(),
+            _ => Refusal::default(),
+        };
+        Refusal {
+            code: self.code().into(),
+            message: self.chain(),
+            exit_code: self.exit_code(),
+            ..parts
+        }
     }
+}
+
+/// What `--json` prints where there is no result: `{"error":{…}}`.
+pub(crate) fn error_object(refusal: &Refusal) -> String {
+    serde_json::json!({ "error": refusal }).to_string()
 }
 
 /// A file as an error names it.
@@ -194,26 +238,6 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// An error in JSON: `{"error":{"code":…,"message":…,"exit_code":…}}`, or the data of an `error` event.
-#[derive(Debug, Clone, Serialize, PartialEq, Eq)]
-pub(crate) struct ErrorBody {
-    pub(crate) code: &'static str,
-    pub(crate) message: String,
-    pub(crate) exit_code: i32,
-}
-
-impl ErrorBody {
-    /// The object that `--json` prints.
-    pub(crate) fn json(&self) -> String {
-        serde_json::json!({ "error": self }).to_string()
-    }
-
-    /// The line that `--json-stream` prints.
-    pub(crate) fn event(&self) -> String {
-        serde_json::json!({ "event": "error", "data": self }).to_string()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -226,7 +250,7 @@ mod tests {
         assert_eq!(error.chain(), "read plan /no/such: entity not found");
         assert_eq!(error.exit_code(), 2);
         assert_eq!(
-            error.body().json(),
+            error_object(&error.refusal()),
             r#"{"error":{"code":"file","exit_code":2,"message":"read plan /no/such: entity not found"}}"#
         );
     }

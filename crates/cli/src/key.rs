@@ -3,16 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use weir_net::trust::{self, Origin};
+use weir_jobs::KeySource;
 
 use crate::engine::Key;
 use crate::error::CliError;
 
 /// The variable that may hold a key.
 const VARIABLE: &str = "WEIR_KEY";
-/// Set for the programs of the web server's launcher: a key file is opened by the rule by which the server found it. Between its look and
-/// this opening whoever owns the directory could put a link in the file's place.
-const AS_FOUND: &str = weir_net::trust::KEYS_AS_FOUND;
 /// A key or passphrase file is read up to this many bytes.
 const MAX_FILE_BYTES: u64 = 4096;
 
@@ -31,44 +28,59 @@ pub(crate) struct KeyArgs {
 }
 
 impl KeyArgs {
-    /// The key, if one was given, and warnings about who else can read it.
+    /// Where the key comes from.
+    pub(crate) fn source(&self) -> KeySource {
+        KeySource {
+            key: self.key.clone(),
+            key_file: self.key_file.clone(),
+            passphrase_file: self.passphrase_file.clone(),
+        }
+    }
+
+    /// The key, if one is given, with warnings to print.
     ///
     /// # Errors
-    /// [`CliError::Flag`] for what is no key, [`CliError::Io`] for a file that can't be read.
+    /// As [`resolve`].
     pub(crate) fn resolve(&self) -> Result<(Option<Key>, Vec<String>), CliError> {
-        let mut warnings = vec![];
-        let key = if let Some(text) = &self.key {
+        let (key, mut warnings) = resolve(&self.source())?;
+        if self.key.is_some() {
             warnings.push(
                 "--key can be read by every user of this host in the list of processes; use --key-file or WEIR_KEY".into(),
             );
-            Some(from_text("--key", text)?)
-        } else if let Some(path) = &self.key_file {
-            warnings.extend(readable_by_others(path));
-            let origin = std::env::var_os(AS_FOUND).map(|_| Origin::Found);
-            Some(from_text("--key-file", &read(path, origin, "--key-file: read")?)?)
-        } else if let Some(path) = &self.passphrase_file {
-            warnings.extend(readable_by_others(path));
-            let text = read(path, None, "--passphrase-file: read")?;
-            let phrase = text.lines().next().unwrap_or_default();
-            if phrase.is_empty() {
-                return Err(CliError::flag(
-                    "--passphrase-file",
-                    "an empty first line",
-                    "a passphrase",
-                ));
-            }
-            Some(Key::from_passphrase(phrase)?)
-        } else {
-            match std::env::var(VARIABLE) {
-                Ok(text) if !text.is_empty() => Some(from_text(VARIABLE, &text)?),
-                Err(std::env::VarError::NotUnicode(_)) => {
-                    return Err(CliError::flag(VARIABLE, "not text", "a key of `weir keygen`"));
-                }
-                _ => None,
-            }
-        };
+        }
         Ok((key, warnings))
     }
+}
+
+/// The key of a source, if there is one, with warnings to print.
+///
+/// # Errors
+/// [`CliError::Flag`] for what is no key, [`CliError::Io`] for a file that can't be read.
+pub(crate) fn resolve(source: &KeySource) -> Result<(Option<Key>, Vec<String>), CliError> {
+    let mut warnings = vec![];
+    let key = if let Some(text) = &source.key {
+        Some(from_text("--key", text)?)
+    } else if let Some(path) = &source.key_file {
+        warnings.extend(readable_by_others(path));
+        Some(from_text("--key-file", &read(path, "--key-file: read")?)?)
+    } else if let Some(path) = &source.passphrase_file {
+        warnings.extend(readable_by_others(path));
+        let text = read(path, "--passphrase-file: read")?;
+        let phrase = text.lines().next().unwrap_or_default();
+        if phrase.is_empty() {
+            return Err(CliError::flag("--passphrase-file", "an empty first line", "a passphrase"));
+        }
+        Some(Key::from_passphrase(phrase)?)
+    } else {
+        match std::env::var(VARIABLE) {
+            Ok(text) if !text.is_empty() => Some(from_text(VARIABLE, &text)?),
+            Err(std::env::VarError::NotUnicode(_)) => {
+                return Err(CliError::flag(VARIABLE, "not text", "a key of `weir keygen`"));
+            }
+            _ => None,
+        }
+    };
+    Ok((key, warnings))
 }
 
 /// The key in a text; the text itself is never printed, since it is likely a mistyped secret.
@@ -78,15 +90,11 @@ fn from_text(origin: &str, text: &str) -> Result<Key, CliError> {
         .map_err(|_| CliError::flag(origin, "not a key", "256 bits as `weir keygen` prints them"))
 }
 
-/// Reads a secret's file; one of an origin by the rule of that.
-fn read(path: &Path, origin: Option<Origin>, operation: &'static str) -> Result<String, CliError> {
+/// Reads a secret's file.
+fn read(path: &Path, operation: &'static str) -> Result<String, CliError> {
     use std::io::Read;
     let mut text = String::new();
-    let opened = match origin {
-        Some(origin) => trust::read(path, origin),
-        None => std::fs::File::open(path),
-    };
-    opened
+    std::fs::File::open(path)
         .and_then(|file| file.take(MAX_FILE_BYTES).read_to_string(&mut text))
         .map_err(CliError::io(operation, path))?;
     Ok(text)
@@ -109,27 +117,4 @@ fn readable_by_others(path: &Path) -> Option<String> {
 #[cfg(not(unix))]
 fn readable_by_others(_: &Path) -> Option<String> {
     None
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_found_key_is_no_link_that_its_directorys_owner_put_there() {
-        use std::os::unix::fs::{PermissionsExt, symlink};
-        let dir = tempfile::tempdir().unwrap();
-        let keys = dir.path().join("keys");
-        std::fs::create_dir(&keys).unwrap();
-        std::fs::write(dir.path().join("secret"), "secret").unwrap();
-        std::fs::write(keys.join("own"), "own").unwrap();
-        symlink(dir.path().join("secret"), keys.join("link")).unwrap();
-        // Ownership shows in who may write it: a test has one user.
-        std::fs::set_permissions(&keys, std::fs::Permissions::from_mode(0o777)).unwrap();
-        let of = |name: &str, origin| read(&keys.join(name), origin, "read").ok();
-        assert_eq!(of("own", Some(Origin::Found)).as_deref(), Some("own"));
-        assert_eq!(of("link", Some(Origin::Found)), None);
-        // What a person names is theirs to name.
-        assert_eq!(of("link", None).as_deref(), Some("secret"));
-    }
 }

@@ -6,6 +6,7 @@ mod emulated;
 mod engine;
 mod error;
 mod files;
+mod job;
 mod kept;
 mod key;
 mod output;

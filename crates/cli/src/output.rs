@@ -4,7 +4,11 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
+use weir_jobs::Event;
+
 use crate::error::CliError;
+use crate::job::{emit, is_job};
 use crate::time::{Format, since_epoch};
 
 /// A stream of output that outlives its reader.
@@ -117,6 +121,21 @@ pub(crate) fn print(text: &str) -> Result<i32, CliError> {
     let mut sink = Sink::open(None, None)?;
     sink.raw(text);
     sink.failure().map_or(Ok(0), Err)
+}
+
+/// Prints the one object that a command ends with under `--json`, or reports it as the result of a job.
+///
+/// # Errors
+/// As [`print`].
+pub(crate) fn print_object(object: &impl Serialize) -> Result<i32, CliError> {
+    let internal = |e: serde_json::Error| CliError::Internal(e.to_string());
+    if is_job() {
+        let value = serde_json::to_value(object).map_err(internal)?;
+        emit(&Event::Result(value));
+        return Ok(0);
+    }
+    let text = weir_model::json::to_pretty(object).map_err(internal)?;
+    print(&format!("{text}\n"))
 }
 
 #[cfg(test)]

@@ -55,7 +55,10 @@ const LAST: std::time::Duration = std::time::Duration::from_secs(1);
 /// # Errors
 /// As [`listen`].
 #[cfg(unix)]
-pub(crate) fn each(mut told: impl FnMut(StopReason) + Send + 'static) -> Result<(), CliError> {
+pub(crate) fn each(told: impl FnMut(StopReason) + Send + 'static) -> Result<(), CliError> {
+    // A job is told by its standard input as well.
+    let told = std::sync::Arc::new(std::sync::Mutex::new(told));
+    let signalled = told.clone();
     use tokio::signal::unix::{SignalKind, signal};
 
     let failed = |e: std::io::Error| CliError::Internal(format!("signal handler: {e}"));
@@ -87,14 +90,19 @@ pub(crate) fn each(mut told: impl FnMut(StopReason) + Send + 'static) -> Result<
                 _ = terminations.recv() => StopReason::Terminated,
                 _ = hangup => StopReason::Terminated,
             };
-            told(reason);
+            call(&signalled, reason);
         }
     };
     std::thread::Builder::new()
         .name("weir-signals".into())
         .spawn(move || runtime.block_on(listener))
         .map_err(failed)?;
-    Ok(())
+    crate::job::listen(move |reason| call(&told, reason))
+}
+
+fn call(told: &std::sync::Mutex<impl FnMut(StopReason)>, reason: StopReason) {
+    let mut told = told.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    (*told)(reason);
 }
 
 /// Nothing to listen for yet: the system's default ends the program.

@@ -49,7 +49,7 @@ impl Demo {
     fn await_emulator(&mut self) {
         let end = Instant::now() + LIMIT;
         let mark = format!("{MARK}={}", self.directory.path().display());
-        while !processes_with(&mark).iter().any(|words| words.contains("impair to-a to-b")) {
+        while !processes_with(&mark).iter().any(|words| words.contains("job emulator")) {
             assert!(Instant::now() < end && self.child.try_wait().unwrap().is_none());
             std::thread::sleep(Duration::from_millis(10));
         }

@@ -22,9 +22,8 @@ fn doctor_speaks_json_and_refuses_an_unknown_interface() {
     assert_eq!(out.status.code(), Some(if error { 4 } else { 0 }));
     let out = weir(&["doctor", "--interface", "wdoc-none"], data.path());
     assert_eq!(out.status.code(), Some(2));
-    assert!(
-        String::from_utf8_lossy(&out.stderr).contains("--interface wdoc-none: no such interface")
-    );
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert!(stderr.contains("--interface") && stderr.contains("wdoc-none"), "{stderr}");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -702,7 +703,7 @@ fn a_lab_server_that_dies_ends_a_sweep_of_laws() {
     while lines() < 3 && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(5));
     }
-    let servers = pids_of(dir.path(), " serve ");
+    let servers = pids_of(dir.path(), " job serve");
     assert!(!servers.is_empty());
     for pid in servers {
         Command::new("kill").args(["-KILL", &pid]).status().unwrap();
@@ -943,17 +944,14 @@ fn a_borrowed_emulator_gets_its_laws_back() {
     let lab = weir_lab::Lab::up(&spec).unwrap();
     let socket = dir.path().join("m.sock");
     let mut command = lab.command("m", env!("CARGO_BIN_EXE_weir")).unwrap();
-    command.args([
-        "impair",
-        "to-a",
-        "to-b",
-        "--both",
-        "delay 3ms",
-        "--disposable",
-        "--control-socket",
-    ]);
-    command.arg(&socket).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let _emulator = Running(command.spawn().unwrap());
+    command.arg("job").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut emulator = Running(command.spawn().unwrap());
+    let job = serde_json::json!({
+        "job": "emulator", "interfaces": ["to-a", "to-b"], "disposable": true,
+        "impairment": { "schema": "weir.impair/1", "other": { "a_to_b": "delay 3ms", "b_to_a": "delay 3ms" } },
+        "control_socket": socket,
+    });
+    writeln!(emulator.0.stdin.as_mut().unwrap(), "{job}").unwrap();
     let end = Instant::now() + Duration::from_secs(60);
     let show = || -> Value {
         let answer = weir_emulator::control::ask(&socket, &serde_json::json!({ "verb": "show" }));
@@ -1033,15 +1031,6 @@ fn senders_that_start_together_are_summed_and_their_skew_is_told() {
     assert_eq!(output.status.code(), Some(1), "{out}{err}");
     let result: Value = serde_json::from_str(&out).unwrap();
     let step = &result["steps"][0];
-    // They were told one time to start at.
-    let start = |i: usize| {
-        let id = step["steps"][i]["runs"][0]["id"].as_str().unwrap();
-        let (_, record, _) = run(dir.path(), &["runs", "show", id, "--json"]);
-        let record: Value = serde_json::from_str(&record).unwrap();
-        let words = record["command"].as_array().unwrap().iter().filter_map(|word| word.as_str());
-        words.map(String::from).find(|word| word.starts_with("--start-at="))
-    };
-    assert!(start(0).is_some() && start(0) == start(1), "{:?} {:?}", start(0), start(1));
     let judged: Vec<&str> = step["expectations"]
         .as_array()
         .unwrap()
@@ -1173,20 +1162,33 @@ fn an_experiment_does_not_go_on_with_other_files() {
     assert_eq!(run(dir.path(), &["run", &path]).0.status.code(), Some(3));
     write(2);
     // Nor where its journal is another than the API looked at: nothing is begun.
-    let (output, _, refused) = run(dir.path(), &["run", "--resume", "last", "--head", "00"]);
-    let err = &refused;
-    assert_eq!(output.status.code(), Some(2), "{err}");
-    assert!(err.contains("its journal is not the one that was looked at, 00: it is "), "{err}");
+    let resume = |head: &str| {
+        let job = serde_json::json!({ "job": "resume", "id": "last", "head": head });
+        let mut child = weir(dir.path(), &["job"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        writeln!(child.stdin.as_mut().unwrap(), "{job}").unwrap();
+        // Its standard input stays open until it has ended.
+        let stdin = child.stdin.take();
+        let output = child.wait_with_output().unwrap();
+        drop(stdin);
+        let text = String::from_utf8(output.stdout).unwrap();
+        let last = text.lines().last().unwrap().to_owned();
+        (output.status.code(), serde_json::from_str::<Value>(&last).unwrap())
+    };
+    let (code, refused) = resume("00");
+    assert_eq!((code, &refused["data"]["field"]), (Some(2), &"head".into()), "{refused}");
     let (output, _, err) = run(dir.path(), &["run", "--resume", "last"]);
     assert_eq!(output.status.code(), Some(2), "{err}");
     assert!(err.contains("plan.toml is not what it was when the experiment began"), "{err}");
     write(1);
     // That which it is, is gone on with.
-    let head = refused.rsplit_once("it is ").unwrap().1.trim();
+    let head = refused["data"]["accepted"].as_str().unwrap();
     assert!(head.len() == 64 && head.bytes().all(|b| b.is_ascii_hexdigit()), "{refused}");
-    let words = ["run", "--resume", "last", "--head", head, "--json"];
-    let (output, out, err) = run(dir.path(), &words);
-    assert_eq!(output.status.code(), Some(3), "nobody is there: {out}{err}");
+    let (code, last) = resume(head);
+    assert_eq!((code, &last["event"]), (Some(3), &"result".into()), "no server: {last}");
     let (output, out, err) = run(dir.path(), &["run", "--resume", "last", "--json"]);
     assert_eq!(output.status.code(), Some(3), "nobody is there: {out}{err}");
     assert!(!err.contains("(done before)"), "{err}");

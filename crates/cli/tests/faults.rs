@@ -394,7 +394,7 @@ fn a_full_disk_is_told_and_loses_no_result() {
     let mut command = server.client(&[&short[..], &["--json"]].concat());
     let output = command.env("WEIR_DATA_DIR", file.join("below")).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
-    assert!(err(&output).contains("was not kept"), "{}", err(&output));
+    assert!(err(&output).contains("was not stored"), "{}", err(&output));
     assert!(serde_json::from_str::<Value>(&out(&output)).is_ok());
 }
 

@@ -121,8 +121,12 @@ fn one_that_the_server_starts_runs_with_its_two_capabilities() {
     const SYS_NICE: u64 = 1 << 23;
     let before = ["to-a", "to-b"].map(|i| path.offloads(i));
     for words in [&["--no-real-time"][..], &[], &["--link", "xdp-generic"]] {
-        let all = [&["--few-capabilities", "--both", "delay 1ms"], words].concat();
-        let emulator = path.emulator(&all);
+        let emulator = path.emulator_job(&serde_json::json!({
+            "job": "emulator", "interfaces": ["to-a", "to-b"], "few_capabilities": true,
+            "impairment": { "schema": "weir.impair/1", "other": { "a_to_b": "delay 1ms", "b_to_a": "delay 1ms" } },
+            "real_time": words != ["--no-real-time"],
+            "link": if words == ["--link", "xdp-generic"] { "xdp-generic" } else { "auto" },
+        }));
         let pid = emulator.child.id();
         // Where the limit could not be raised (without CAP_SYS_RESOURCE), the capability has to do.
         let is_limited = words != ["--no-real-time"] && real_time_limit(pid) < 10;

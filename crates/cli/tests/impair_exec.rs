@@ -358,7 +358,7 @@ fn an_emulator_that_dies_ends_the_command_and_is_told() {
         let pids = text.lines().map(|line| line.split('/').nth(2).unwrap());
         let is_emulator = |pid: &&str| {
             let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            String::from_utf8_lossy(&words).starts_with("weir\0impair\0to-a\0to-b\0")
+            String::from_utf8_lossy(&words).starts_with("weir\0job\0emulator\0")
         };
         let emulators: Vec<&str> = pids.filter(is_emulator).collect();
         assert_eq!(emulators.len(), 1, "{text}");

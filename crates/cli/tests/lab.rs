@@ -398,11 +398,11 @@ fn a_hostile_registry_is_survived() {
 fn bad_flags_are_refused_by_name() {
     let Some(user) = User::root("bad_flags_are_refused_by_name") else { return };
     for (args, named) in [
-        (&["up", "--hosts", "17"][..], "--hosts 17"),
-        (&["up", "--hosts", "1"], "--hosts 1"),
-        (&["up", "--middle", "--hosts", "3"], "--hosts 3"),
-        (&["up", "--mtu", "100"], "--mtu 100"),
-        (&["up", "--txqueuelen", "0"], "--txqueuelen 0"),
+        (&["up", "--hosts", "17"][..], "--hosts: 17;"),
+        (&["up", "--hosts", "1"], "--hosts: 1;"),
+        (&["up", "--middle", "--hosts", "3"], "--hosts: 3;"),
+        (&["up", "--mtu", "100"], "--mtu: 100;"),
+        (&["up", "--txqueuelen", "0"], "--txqueuelen: 0;"),
         (&["up", "--lab", "../x"], "--lab"),
         (&["exec", "a"], "CMD"),
         (&["down", "--all", "--lab", "x"], "--all"),

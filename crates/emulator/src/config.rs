@@ -21,6 +21,23 @@ pub enum LinkMode {
     XdpGeneric,
 }
 
+impl LinkMode {
+    /// All of them.
+    pub const ALL: [LinkMode; 4] =
+        [LinkMode::Auto, LinkMode::Packet, LinkMode::Xdp, LinkMode::XdpGeneric];
+
+    /// Its name on the command line and in jobs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            LinkMode::Auto => "auto",
+            LinkMode::Packet => "packet",
+            LinkMode::Xdp => "xdp",
+            LinkMode::XdpGeneric => "xdp-generic",
+        }
+    }
+}
+
 /// How the threads of the two directions are scheduled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Scheduling {

@@ -30,7 +30,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Whether `--force` lets it pass; what cannot work is refused all the same.
+    /// Whether force lets it pass; what cannot work is refused all the same.
     #[must_use]
     pub fn may_be_forced(&self) -> bool {
         !matches!(
@@ -70,7 +70,7 @@ impl fmt::Display for Refusal {
 #[non_exhaustive]
 pub enum EmulatorError {
     /// An interface is not taken.
-    #[error("{interface}: {}{}", reasons(.refusals), if refusals.iter().all(Refusal::may_be_forced) { "; --force takes it all the same" } else { "" })]
+    #[error("{interface}: {}", reasons(.refusals))]
     Refused {
         /// The interface.
         interface: String,
@@ -143,6 +143,26 @@ pub enum EmulatorError {
         /// What is accepted.
         accepted: String,
     },
+}
+
+impl EmulatorError {
+    /// The interface, or another object of the system, that it is about.
+    #[must_use]
+    pub fn object(&self) -> Option<&str> {
+        match self {
+            EmulatorError::Refused { interface, .. } => Some(interface),
+            EmulatorError::Link(error) => error.object(),
+            #[cfg(target_os = "linux")]
+            EmulatorError::Net(error) => error.object(),
+            _ => None,
+        }
+    }
+
+    /// Whether it is a refusal of an interface that force overrides.
+    #[must_use]
+    pub fn may_be_forced(&self) -> bool {
+        matches!(self, EmulatorError::Refused { refusals, .. } if refusals.iter().all(Refusal::may_be_forced))
+    }
 }
 
 fn reasons(refusals: &[Refusal]) -> String {

@@ -24,8 +24,6 @@ pub mod doctor;
 mod error;
 #[doc(hidden)]
 pub mod fuzz;
-pub mod lines;
-mod process;
 pub mod scenario;
 pub mod triangulation;
 

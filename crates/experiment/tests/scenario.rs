@@ -35,10 +35,11 @@ impl Bench {
         let end = json!({ "event": "end", "data": record });
         std::fs::write(bench.path("end"), format!("{end}\n")).unwrap();
         let script = "#!/bin/sh\ncd \"${0%/*}\"\n\
-            for word; do case $word in --label=step=*) step=${word#--label=step=};; esac; done\n\
+            read -r job\n\
+            step=${job#*'\"step\":\"'}; step=${step%%'\"'*}\n\
             step=$(echo \"$step\" | tr '/' '-')\n\
             echo \"$step\" >> made\n\
-            [ -e \"slow-$step\" ] && exec sleep 1000\n\
+            [ -e \"slow-$step\" ] && { read -r stop; exit 130; }\n\
             [ -e down ] || [ -e \"down-$step\" ] && { echo '{\"event\":\"error\",\"data\":{\"message\":\"nobody answers\"}}'; exit 3; }\n\
             cat end\n";
         // By another program: one that is forked here meanwhile would keep it open for writing.

@@ -20,23 +20,23 @@ pub enum ErrorClass {
 #[non_exhaustive]
 pub enum Error {
     /// A value that is not accepted.
-    #[error("{flag} {given}: accepted is {accepted}")]
+    #[error("{field}: {given}; accepted: {accepted}")]
     Invalid {
-        /// Flag or field.
-        flag: &'static str,
+        /// The field: `name`, `hosts`, `mtu_bytes` or `transmit_queue_packets`.
+        field: &'static str,
         /// What was given.
         given: String,
         /// What is accepted.
         accepted: String,
     },
     /// The name is taken by a running lab.
-    #[error("--lab {name}: a lab of that name is up already (weir lab down --lab {name} ends it)")]
+    #[error("a lab named {name} is up already (weir lab down --lab {name} removes it)")]
     Exists {
         /// Its name.
         name: String,
     },
     /// No running lab has the name.
-    #[error("--lab {name}: no such lab is up{}", .known.as_ref().map_or_else(String::new, |k| format!(" (up: {k})")))]
+    #[error("no lab named {name} is up{}", .known.as_ref().map_or_else(String::new, |k| format!(" (up: {k})")))]
     NoSuchLab {
         /// The name asked for.
         name: String,

@@ -39,26 +39,30 @@ pub struct LabSpec {
 }
 
 impl LabSpec {
-    /// Refuses what cannot be made, by flag.
+    /// Refuses what cannot be made, by field.
     pub fn check(&self) -> Result<(), Error> {
-        let refuse = |flag, given: &dyn fmt::Display, accepted: &str| {
-            Err(Error::Invalid { flag, given: given.to_string(), accepted: accepted.to_owned() })
+        let refuse = |field, given: &dyn fmt::Display, accepted: &str| {
+            Err(Error::Invalid { field, given: given.to_string(), accepted: accepted.to_owned() })
         };
         match self.topology {
             Topology::Switch(hosts) if !(2..=MOST_HOSTS).contains(&hosts) => {
-                return refuse("--hosts", &hosts, "2 to 16");
+                return refuse("hosts", &hosts, "2 to 16");
             }
             _ => {}
         }
         match self.mtu_bytes {
             Some(mtu) if !(1280..=65_535).contains(&mtu) => {
-                return refuse("--mtu", &mtu, "1280 (the least that IPv6 allows) to 65535 bytes");
+                return refuse(
+                    "mtu_bytes",
+                    &mtu,
+                    "1280 (the least that IPv6 allows) to 65535 bytes",
+                );
             }
             _ => {}
         }
         match self.transmit_queue_packets {
             Some(packets) if !(1..=1_000_000).contains(&packets) => {
-                refuse("--txqueuelen", &packets, "1 to 1000000 packets")
+                refuse("transmit_queue_packets", &packets, "1 to 1000000 packets")
             }
             _ => Ok(()),
         }
@@ -124,7 +128,7 @@ impl std::str::FromStr for LabName {
             Ok(Self(text.to_owned()))
         } else {
             Err(Error::Invalid {
-                flag: "--lab",
+                field: "name",
                 given: format!("{text:?}"),
                 accepted: "1 to 32 letters, digits, - and _, the first a letter or digit"
                     .to_owned(),
@@ -168,17 +172,17 @@ mod tests {
     }
 
     #[test]
-    fn refusals_name_the_flag() {
+    fn refusals_name_the_field() {
         let text = |spec: LabSpec| spec.check().unwrap_err().to_string();
         let switch = |n| LabSpec { topology: Topology::Switch(n), ..LabSpec::default() };
-        assert!(text(switch(1)).starts_with("--hosts 1"));
-        assert!(text(switch(17)).starts_with("--hosts 17"));
+        assert!(text(switch(1)).starts_with("hosts: 1;"));
+        assert!(text(switch(17)).starts_with("hosts: 17;"));
         let mtu = |n| LabSpec { mtu_bytes: Some(n), ..LabSpec::default() };
-        assert!(text(mtu(1279)).starts_with("--mtu 1279"));
-        assert!(text(mtu(65_536)).starts_with("--mtu 65536"));
+        assert!(text(mtu(1279)).starts_with("mtu_bytes: 1279;"));
+        assert!(text(mtu(65_536)).starts_with("mtu_bytes: 65536;"));
         assert!(mtu(1280).check().is_ok() && mtu(65_535).check().is_ok());
         let queue = LabSpec { transmit_queue_packets: Some(0), ..LabSpec::default() };
-        assert!(text(queue).starts_with("--txqueuelen 0"));
+        assert!(text(queue).starts_with("transmit_queue_packets: 0;"));
         assert!(switch(2).check().is_ok() && switch(16).check().is_ok());
     }
 }

@@ -156,5 +156,5 @@ fn what_cannot_be_is_refused_before_anything_is_made() {
     let spec = LabSpec { mtu_bytes: Some(100), ..LabSpec::default() };
     let error = Lab::up(&spec).unwrap_err();
     assert_eq!(error.class(), ErrorClass::Usage);
-    assert!(error.to_string().contains("--mtu 100"), "{error}");
+    assert!(error.to_string().contains("mtu_bytes: 100"), "{error}");
 }

@@ -57,6 +57,19 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
+    /// What it is about: an interface, mostly.
+    #[must_use]
+    pub fn object(&self) -> Option<&str> {
+        match self {
+            Error::System { object, .. } | Error::Refused { object, .. } | Error::Gone(object) => {
+                Some(object)
+            }
+            #[cfg(target_os = "linux")]
+            Error::Net(error) => error.object(),
+            _ => None,
+        }
+    }
+
     pub(crate) fn system(
         operation: &'static str,
         object: impl Into<String>,

@@ -52,6 +52,17 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
+    /// What the system was asked of: an address, a path, an interface.
+    #[must_use]
+    pub fn object(&self) -> Option<&str> {
+        match self {
+            Error::System { object, .. }
+            | Error::Unsupported { object, .. }
+            | Error::Malformed { object, .. }
+            | Error::Refused { object, .. } => Some(object),
+        }
+    }
+
     /// An error of the system, with the operation and the object.
     pub fn system(operation: &'static str, object: impl Into<String>, source: io::Error) -> Self {
         Error::System { operation, object: object.into(), source }

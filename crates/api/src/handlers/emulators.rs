@@ -12,7 +12,6 @@ use crate::app::Shared;
 use crate::extract::{Asker, Condition, Json, JsonText, Part, Parts2};
 use crate::file_body;
 use crate::problem::{FieldError, Problem};
-use crate::said;
 use crate::supervise::emulators as supervise;
 use crate::types::*;
 
@@ -69,48 +68,13 @@ fn is_remote(asker: &Asker) -> bool {
     asker.user.is_some() || !asker.address.ip().to_canonical().is_loopback()
 }
 
-/// Flags of `weir impair` that its words may name, and the fields that they are here. Of `--force` they tell as of a way out, so that
-/// an interface is what is refused.
-const FLAGS: said::Flags<'_> = &[
-    ("--config", "/configuration"),
-    ("--link", "/link"),
-    ("--dead-man", "/dead_man_seconds"),
-    ("--duration", "/duration_seconds"),
-    ("--journal", "/journal"),
-    ("--lab", "/lab"),
-];
-
-/// The program's words name an interface; so does the field.
-fn of_interfaces(problem: Problem, names: &[String; 2]) -> Problem {
-    let mut problem = said::of_program(problem, FLAGS);
-    problem.detail = problem.detail.replace("--force", "force");
-    if problem.errors.is_empty() && matches!(problem.status, 422 | 503) {
-        let message = problem.detail.clone();
-        let is_word = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | '@');
-        let words: Vec<&str> = message.split(|c| !is_word(c)).collect();
-        for (name, i) in names.iter().zip(0..) {
-            if words.contains(&name.as_str()) {
-                let field = format!("/interfaces/{i}");
-                problem.errors.push(of_field(field, Some(name.clone()), &message));
-                let forced = if message.contains("force takes it") {
-                    ", or this one with force"
-                } else {
-                    ""
-                };
-                if let Some(error) = problem.errors.last_mut() {
-                    error.accepted = Some(format!("another interface of this host{forced}"));
-                }
-            }
-        }
-        if problem.errors.is_empty() {
-            problem.errors.push(of_field(String::new(), None, &message));
-        }
+/// The interface that was refused, by its place.
+fn of_interfaces(mut problem: Problem, names: &[String; 2]) -> Problem {
+    for error in problem.errors.iter_mut().filter(|error| error.field == "/interfaces") {
+        let at = names.iter().position(|name| error.given.as_ref() == Some(name));
+        error.field = at.map_or_else(String::new, |i| format!("/interfaces/{i}"));
     }
     problem
-}
-
-fn of_field(field: String, given: Option<String>, message: &str) -> FieldError {
-    FieldError { field, given, accepted: None, message: message.into() }
 }
 
 /// A remote user could cut the way by which it asks: that takes somebody at the host itself.
@@ -348,23 +312,15 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_that_is_refused_is_named_by_its_field() {
+    fn an_interface_that_is_refused_is_named_by_its_place() {
         let names = ["to-a".to_owned(), "lo".to_owned()];
-        let of = |words: &str| {
-            let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, words);
+        let of = |field: &str, given: &str| {
+            let problem = Problem::field(field, given, "another interface of this host");
             of_interfaces(problem, &names).errors[0].field.clone()
         };
-        assert_eq!(of("lo: the loopback interface"), "/interfaces/1");
-        assert_eq!(of("there is no interface 'to-a'"), "/interfaces/0");
-        assert_eq!(of("a long story"), "");
-        assert_eq!(of("--link xdp: not for this interface; accepted: packet"), "/link");
-        let words = "lo: it carries addresses; --force takes it all the same";
-        let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, words);
-        let problem = of_interfaces(problem, &names);
-        assert_eq!(problem.detail, "lo: it carries addresses; force takes it all the same");
-        let error = &problem.errors[0];
-        assert_eq!((error.field.as_str(), error.given.as_deref()), ("/interfaces/1", Some("lo")));
-        let accepted = "another interface of this host, or this one with force";
-        assert_eq!(error.accepted.as_deref(), Some(accepted));
+        assert_eq!(of("/interfaces", "lo"), "/interfaces/1");
+        assert_eq!(of("/interfaces", "to-a"), "/interfaces/0");
+        assert_eq!(of("/interfaces", "a file"), "");
+        assert_eq!(of("/link", "xdp"), "/link");
     }
 }

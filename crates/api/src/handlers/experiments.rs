@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
+use weir_jobs::ScenarioJob;
 use weir_model::experiment::{HostSpec, Variables};
+use weir_model::names::Host;
 use weir_report::page;
 
 use super::runs::{data_of, figure_fits, rendered};
@@ -19,7 +21,7 @@ use crate::extract::{Json, Part, Query};
 use crate::problem::Problem;
 use crate::said;
 use crate::scenarios;
-use crate::supervise::{self, Order};
+use crate::supervise;
 use crate::sweeps;
 use crate::types::*;
 
@@ -93,17 +95,32 @@ pub(crate) async fn start(
         move || prepare(&app, name, document, &set.into_iter().collect(), &hosts, quick)
     };
     let ready = heavy(&app, work).await?;
-    let order = |id| Order::Run {
-        id,
-        scenario: ready.path,
+    let mut specs = BTreeMap::new();
+    for (name, address) in hosts {
+        let host = Host::parse(&address).map_err(|e| Problem::of_model("/hosts", &e))?;
+        let key_file = key_file.as_ref().map(|path| path.display().to_string());
+        specs.insert(name, HostSpec { address: host.name, port: host.port, key_file });
+    }
+    let path = ready.path.clone();
+    let read = move || {
+        std::fs::read_to_string(&path)
+            .map_err(|e| Problem::internal(format!("read the scenario: {e}")))
+    };
+    let text = heavy(&app, read).await?;
+    let directory = ready.path.parent().map(PathBuf::from).unwrap_or_default();
+    let job = |id| ScenarioJob {
+        id: Some(id),
+        text,
+        directory,
         quick: request.quick,
         simulate: request.simulate,
-        hosts,
-        key_file,
-        seed: request.seed.map(|s| s.to_string()),
+        hosts: specs,
+        seed: request.seed,
+        store: true,
+        ..ScenarioJob::default()
     };
     let state =
-        supervise::start_experiment(&app, &ready.name, ready.title, order, ready.directory).await?;
+        supervise::start_experiment(&app, &ready.name, ready.title, job, ready.directory).await?;
     Ok(answer(StatusCode::CREATED, &state, None))
 }
 
@@ -233,28 +250,15 @@ pub(crate) async fn sweep(
         })?;
     }
     let key_file = key_file(&app.config.keys, request.key_name.as_deref())?;
-    let plan = format!("{}.plan", clock::new_id());
-    // The sweep's host stands for the plan's.
-    let text = weir_model::plan::Plan { host: None, ..request.plan.clone() };
-    let text = serde_json::to_vec(&text).map_err(Problem::internal)?;
-    let path = app.write_private(&plan, &text).map_err(Problem::internal)?;
-    let order = |id| Order::Sweep {
-        id,
-        host,
-        plan,
-        over: request.over,
-        runs: request.runs,
-        confidence: request.confidence_percentage,
-        metrics: request.metrics,
-        expect: request.expect,
-        in_order: request.in_order,
-        lab: request.lab,
-        both: request.both,
-        emulator: request.emulator,
-        key_file,
+    let socket = match &request.emulator {
+        Some(id) => Some(supervise::emulators::socket(id)?),
+        None => None,
     };
-    let title = request.plan.title;
-    let state = supervise::start_experiment(&app, "sweep", title, order, Some(path)).await?;
+    let title = request.plan.title.clone();
+    let scenario = sweeps::scenario(request, host, socket, key_file)?;
+    let text = serde_json::to_string(&scenario).map_err(Problem::internal)?;
+    let job = |id| ScenarioJob { id: Some(id), text, store: true, ..ScenarioJob::default() };
+    let state = supervise::start_experiment(&app, "sweep", title, job, None).await?;
     Ok(answer(StatusCode::CREATED, &state, None))
 }
 

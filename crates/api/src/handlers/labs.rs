@@ -3,14 +3,14 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
+use weir_jobs::{Job, LabDownJob, LabUpJob};
 use weir_lab::{LabName, LabSpec, Registry, Topology};
-use weir_model::impairment::Laws;
+use weir_model::impairment::{Impairment, Laws};
 
 use super::{Answer, Json200, answer, heavy, short};
 use crate::app::Shared;
 use crate::extract::{Json, Part};
 use crate::problem::{FieldError, Problem, field_of};
-use crate::said;
 use crate::supervise::{self, Order};
 use crate::types::*;
 
@@ -56,29 +56,30 @@ pub(crate) async fn make(
         return Err(problem);
     }
     let name = request.name.clone();
-    let order = Order::LabUp {
+    let impairment = match &request.impair {
+        None => None,
+        Some(laws) => Some(Box::new(impairment(laws)?)),
+    };
+    let job = LabUpJob {
         name: request.name,
         hosts: request.hosts,
         mtu_bytes: request.mtu_bytes,
-        cut: request.cut,
+        no_offload: request.cut,
         middle: request.middle,
-        impair: request.impair,
+        impairment,
     };
-    supervise::finish(&app, order).await.map_err(|problem| said::of_program(problem, FLAGS))?;
+    let order = Order::job(Job::LabUp(Box::new(job)));
+    supervise::finish(&app, order, |field| format!("/{field}")).await?;
     let made = labs(&app).await?.into_iter().find(|l| l.name == name);
     let made = made.ok_or_else(|| Problem::internal("the lab is gone again"))?;
     Ok(answer(StatusCode::CREATED, &made, None))
 }
 
-/// Flags of `weir lab up`, and the fields that they are here.
-const FLAGS: said::Flags<'_> = &[
-    ("--lab", "/name"),
-    ("--hosts", "/hosts"),
-    ("--mtu", "/mtu_bytes"),
-    ("--cut", "/cut"),
-    ("--middle", "/middle"),
-    ("--impair", "/impair"),
-];
+/// Laws of both directions, with a seed of their own.
+fn impairment(laws: &str) -> Result<Impairment, Problem> {
+    let laws: Laws = laws.parse().map_err(|e| Problem::of_model("/impair", &e))?;
+    Ok(Impairment { seed: crate::clock::new_seed(), ..Impairment::of_both(laws) })
+}
 
 /// All that can be known before there is a lab.
 fn check(request: &LabRequest) -> Result<(), Problem> {
@@ -110,10 +111,8 @@ fn check(request: &LabRequest) -> Result<(), Problem> {
 /// What the lab's own rules refuse.
 fn refused(error: weir_lab::Error) -> Problem {
     match error {
-        weir_lab::Error::Invalid { flag, given, accepted } => {
-            let field =
-                FLAGS.iter().find(|(name, _)| *name == flag).map_or("", |(_, field)| *field);
-            Problem::field(field, given, accepted)
+        weir_lab::Error::Invalid { field, given, accepted } => {
+            Problem::field(format!("/{field}"), given, accepted)
         }
         other => Problem::new(StatusCode::UNPROCESSABLE_ENTITY, other.to_string()),
     }
@@ -126,7 +125,8 @@ pub(crate) async fn remove(
     if !labs(&app).await?.iter().any(|l| l.name == name) {
         return Err(Problem::missing("lab", &name));
     }
-    supervise::finish(&app, Order::LabDown { name }).await?;
+    supervise::finish(&app, Order::job(Job::LabDown(LabDownJob { name })), |_| String::new())
+        .await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

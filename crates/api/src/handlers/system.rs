@@ -7,6 +7,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use weir_experiment::calibrate::Calibration;
 use weir_experiment::doctor::{Diagnosis, Options, examine};
+use weir_jobs::Job;
 use weir_model::schema;
 use weir_net::interface;
 use weir_runs::Store;
@@ -94,8 +95,11 @@ async fn look(app: &Shared) -> Result<Diagnosis, Problem> {
         return heavy(app, || examine(&Options::default()).map_err(Problem::internal)).await;
     }
     // By a program with the launcher's rights: those are what tests have.
-    let finished = supervise::finished(app, supervise::Order::Doctor {}).await?;
-    serde_json::from_str(&finished.printed).map_err(Problem::internal)
+    let ended = supervise::finished(app, supervise::Order::job(Job::Doctor {})).await?;
+    match ended.result {
+        Some(result) => serde_json::from_value(result).map_err(Problem::internal),
+        None => Err(Problem::of_refusal(&ended.why(), |_| String::new())),
+    }
 }
 
 pub(crate) async fn calibration(State(app): State<Shared>) -> Answer<CalibrationState> {

@@ -2,8 +2,10 @@
 
 use std::sync::Mutex;
 
+use weir_jobs::{CalibrateJob, Event, Job};
+
 use super::orders::Order;
-use super::output::told;
+use super::output::follow;
 use crate::app::{Shared, lock};
 use crate::problem::Problem;
 use crate::types::{Kind, State, StateEvent};
@@ -35,22 +37,26 @@ pub(crate) async fn start(app: &Shared, no_lab: bool) -> Result<(), Problem> {
         }
         *progress = Progress { running: true, ..Progress::default() };
     }
-    let started = match app.launcher.start(Order::Calibrate { no_lab }).await {
-        Ok(started) => started,
-        Err(problem) => {
-            *lock(&app.calibrating.0) = Progress::default();
-            return Err(problem);
-        }
-    };
+    let started =
+        match app.launcher.start(Order::job(Job::Calibrate(CalibrateJob { no_lab }))).await {
+            Ok(started) => started,
+            Err(problem) => {
+                *lock(&app.calibrating.0) = Progress::default();
+                return Err(problem);
+            }
+        };
     tell(app, State::Running, None);
     let app = app.clone();
     tokio::spawn(async move {
-        let told = told(started, |line| {
-            lock(&app.calibrating.0).step = Some(line.chars().take(1000).collect());
+        let ended = follow(started, |event| {
+            if let Event::Progress(notice) = event {
+                let step = notice.message.chars().take(1000).collect();
+                lock(&app.calibrating.0).step = Some(step);
+            }
         })
         .await;
-        let is_done = told.exit.and_then(|e| e.code) == Some(0);
-        let error = (!is_done).then(|| told.why());
+        let is_done = ended.exit.and_then(|e| e.code) == Some(0);
+        let error = (!is_done).then(|| ended.why().message);
         *lock(&app.calibrating.0) = Progress { error: error.clone(), ..Progress::default() };
         tell(&app, if error.is_some() { State::Failed } else { State::Ended }, error);
     });

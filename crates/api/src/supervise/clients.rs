@@ -1,31 +1,18 @@
-//! The answering side's sessions, as it tells of them.
+//! The sessions of the test server, by its events.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use weir_model::report::EndReport;
+use weir_jobs::{Event, Listening};
 
 use crate::app::lock;
 use crate::clock;
 use crate::types::{Client, ClientList};
 
-/// Most sessions that have ended and are still told.
+/// Maximum number of ended sessions in the list.
 const MOST_ENDED: usize = 100;
 
-/// What the answering side tells.
-#[derive(Debug, Clone)]
-pub enum ServerNews {
-    /// Where it listens, and whether anybody may use it.
-    Listening(Vec<String>, bool),
-    /// A client came: session, peer, flows.
-    Opened(u64, String, usize),
-    /// It ended: session, reason, what was measured.
-    Closed(u64, String, Option<Box<EndReport>>),
-    /// A client was refused: peer and reason.
-    Refused(String, String),
-}
-
-/// Those who test against this host.
+/// Clients that test against this host.
 #[derive(Debug, Default)]
 pub(crate) struct Clients(Mutex<State>);
 
@@ -42,20 +29,20 @@ impl Clients {
         Arc::default()
     }
 
-    /// Takes what the answering side tells; returns the session concerned and whether it has ended.
-    pub(crate) fn tell(&self, news: ServerNews) -> Option<(u64, bool)> {
+    /// Takes an event of the test server; returns the session concerned and whether it has ended.
+    pub(crate) fn take(&self, event: &Event) -> Option<(u64, bool)> {
         let mut state = lock(&self.0);
-        match news {
-            ServerNews::Listening(addresses, open) => {
-                state.list.addresses = addresses;
-                state.list.open = open;
+        match event {
+            Event::Listening(Listening { addresses, open }) => {
+                state.list.addresses = addresses.iter().map(ToString::to_string).collect();
+                state.list.open = *open;
                 None
             }
-            ServerNews::Opened(session, peer, flows) => {
+            Event::SessionOpened { session, peer, flows } => {
                 state.sessions.push_front(Client {
-                    session,
-                    peer,
-                    flows,
+                    session: *session,
+                    peer: peer.to_string(),
+                    flows: *flows,
                     opened_at: clock::now(),
                     closed_at: None,
                     reason: None,
@@ -67,14 +54,14 @@ impl Clients {
                 {
                     state.sessions.remove(oldest);
                 }
-                Some((session, false))
+                Some((*session, false))
             }
-            ServerNews::Closed(session, reason, report) => {
-                let found = state.sessions.iter_mut().find(|c| c.session == session)?;
+            Event::SessionClosed { session, reason, report, .. } => {
+                let found = state.sessions.iter_mut().find(|c| c.session == *session)?;
                 found.closed_at = Some(clock::now());
-                found.reason = Some(reason);
-                found.report = report.map(|r| {
-                    let mut report = *r;
+                found.reason = Some(reason.clone());
+                found.report = report.as_deref().map(|report| {
+                    let mut report = report.clone();
                     // Intervals and distributions are for the client's record.
                     for flow in &mut report.flows {
                         flow.intervals.clear();
@@ -83,13 +70,14 @@ impl Clients {
                     }
                     report
                 });
-                Some((session, true))
+                Some((*session, true))
             }
-            ServerNews::Refused(peer, reason) => {
+            Event::Refused { peer, reason } => {
                 state.list.refused += 1;
                 state.list.latest_refusal = Some(format!("{peer}: {reason}"));
                 None
             }
+            _ => None,
         }
     }
 

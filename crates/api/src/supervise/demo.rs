@@ -2,10 +2,10 @@
 
 use std::sync::Mutex;
 
-use serde_json::Value;
+use weir_jobs::{DemoJob, Event, Job};
 
 use super::orders::Order;
-use super::output::told;
+use super::output::follow;
 use crate::app::{Shared, lock};
 use crate::clock;
 use crate::problem::Problem;
@@ -13,8 +13,6 @@ use crate::types::{AnyJson, DemoState, Kind, State, StateEvent};
 
 /// Most lines of progress that are kept.
 const MOST_LINES: usize = 200;
-/// The schema of a result.
-const SCHEMA: &str = "weir.demo/1";
 
 /// How it is.
 #[derive(Debug, Default)]
@@ -64,14 +62,15 @@ pub(crate) async fn start(app: &Shared, seconds: u32, simulate: bool) -> Result<
         let new = Inner { latest: Some(asked), ..Inner::default() };
         std::mem::replace(&mut *inner, new)
     };
-    let started = match app.launcher.start(Order::Demo { seconds, simulate }).await {
-        Ok(started) => started,
-        Err(problem) => {
-            // What came of the one before is worth more than one that never was.
-            *lock(&app.demo.0) = before;
-            return Err(problem);
-        }
-    };
+    let started =
+        match app.launcher.start(Order::job(Job::Demo(DemoJob { seconds, simulate }))).await {
+            Ok(started) => started,
+            Err(problem) => {
+                // What came of the one before is worth more than one that never was.
+                *lock(&app.demo.0) = before;
+                return Err(problem);
+            }
+        };
     let pid = started.pid;
     let is_stopped = {
         let mut inner = lock(&app.demo.0);
@@ -91,8 +90,9 @@ pub(crate) async fn start(app: &Shared, seconds: u32, simulate: bool) -> Result<
 }
 
 async fn watch(app: Shared, started: super::launcher::Started) {
-    let told = told(started, |line| {
-        let line: String = line.trim().chars().take(1000).collect();
+    let ended = follow(started, |event| {
+        let Event::Progress(notice) = event else { return };
+        let line: String = notice.message.trim().chars().take(1000).collect();
         app.demo.change(|demo| {
             if demo.progress.len() >= MOST_LINES {
                 demo.progress.remove(0);
@@ -102,21 +102,20 @@ async fn watch(app: Shared, started: super::launcher::Started) {
         tell(&app);
     })
     .await;
-    let found: Option<Value> = serde_json::from_str(&told.printed).ok();
-    let result = found.filter(|value| value["schema"] == SCHEMA);
+    let result = ended.result.clone();
     {
         let mut inner = lock(&app.demo.0);
         inner.pid = None;
         let is_stopped = inner.is_stopped;
         if let Some(demo) = &mut inner.latest {
             demo.ended_at = Some(clock::now());
-            demo.exit_code = told.exit.and_then(|e| e.code);
+            demo.exit_code = ended.exit.and_then(|e| e.code);
             demo.state = Some(match (&result, is_stopped) {
                 (Some(_), _) => State::Ended,
                 (None, true) => State::Interrupted,
                 (None, false) => State::Failed,
             });
-            demo.error = (demo.state == Some(State::Failed)).then(|| told.why());
+            demo.error = (demo.state == Some(State::Failed)).then(|| ended.why().message);
             demo.result = result.map(AnyJson);
         }
     }

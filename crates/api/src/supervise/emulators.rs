@@ -9,7 +9,10 @@ use std::time::{Duration, Instant};
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 use weir_emulator::{Alarm, Report};
+use weir_jobs::{EmulatorJob, Event, Job, Notice, Ready};
+use weir_model::Refusal;
 use weir_model::impairment::{Impairment, OTHER};
+use weir_model::units::Span;
 
 use super::orders::{JOURNALS, LabNode, Order, journal_name, log_name, socket_name};
 use crate::app::{App, Shared, lock};
@@ -59,7 +62,7 @@ fn runtime() -> Result<PathBuf, Problem> {
 }
 
 /// The control socket of an emulator.
-fn socket(id: &str) -> Result<PathBuf, Problem> {
+pub(crate) fn socket(id: &str) -> Result<PathBuf, Problem> {
     let right = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     if id.is_empty() || id.len() > 64 || !id.chars().all(right) {
         return Err(Problem::missing("emulator", id));
@@ -177,22 +180,21 @@ pub(crate) async fn start(
         let tidied = tokio::task::spawn_blocking(move || tidy_journals(&app, &running)).await;
         tidied.map_err(Problem::internal)?;
     }
-    let name = format!("{id}.impair");
-    let text = serde_json::to_vec(&request.configuration).map_err(Problem::internal)?;
-    app.write_private(&name, &text).map_err(Problem::internal)?;
-    let order = Order::Emulator {
-        id: id.clone(),
-        interfaces: request.interfaces,
-        configuration: name.clone(),
-        link: request.link,
+    let job = EmulatorJob {
+        link: Some(request.link.name().into()),
         force: request.force,
-        dead_man_seconds: request.dead_man_seconds,
-        duration_seconds: request.duration_seconds,
-        journal_bytes,
-        at,
+        control_socket: Some(socket(&id)?),
+        keepalive_timeout: request.dead_man_seconds.map(|s| Span::from_seconds(s.into())),
+        duration: request.duration_seconds.map(|s| Span::from_seconds(s.into())),
+        packet_trace: journal_bytes.map(|_| journal_path(app, &id)),
+        packet_trace_limit: journal_bytes,
+        few_capabilities: true,
+        detached: true,
+        ..EmulatorJob::new(request.interfaces, request.configuration)
     };
+    let job = Box::new(Job::Emulator(Box::new(job)));
+    let order = Order::Start { job, at, log: Some(log_name(&id)) };
     let begun = begin(app, &id, order).await;
-    let _ = std::fs::remove_file(app.private(&name));
     let mut exit = begun.inspect_err(|_| remove_journal(app, &id))?;
     lock(&app.emulators.own).insert(id.clone(), Own { dead_man_seconds: request.dead_man_seconds });
     let shown = show(app, &id).await?;
@@ -204,7 +206,7 @@ pub(crate) async fn start(
         lock(&app.emulators.changes).remove(&id);
         let code = exit.and_then(|e| e.code);
         let failed = !matches!(code, Some(0 | 130 | 143));
-        let error = failed.then(|| words(&id).pop().unwrap_or_else(|| "it ended".into()));
+        let error = failed.then(|| refusal(&id, code).message);
         tell(&app, &id, if failed { State::Failed } else { State::Ended }, error);
         if let Ok(directory) = runtime() {
             let _ = std::fs::remove_file(directory.join(log_name(&id)));
@@ -242,6 +244,36 @@ impl Drop for Reserved {
     }
 }
 
+/// The request's field for a field of the job.
+fn request_field(field: &str) -> String {
+    const FIELDS: [(&str, &str); 6] = [
+        ("impairment", "/configuration"),
+        ("link", "/link"),
+        ("keepalive_timeout", "/dead_man_seconds"),
+        ("duration", "/duration_seconds"),
+        ("packet_trace", "/journal"),
+        ("interfaces", "/interfaces"),
+    ];
+    let pointer = crate::problem::pointer(field);
+    let found = FIELDS.iter().find_map(|(own, theirs)| {
+        Some(format!("{theirs}{}", pointer.strip_prefix('/')?.strip_prefix(own)?))
+    });
+    // What is no field of the job is one of its configuration.
+    found.unwrap_or_else(|| format!("/configuration{pointer}"))
+}
+
+/// Why an emulator ended: the last error of its events.
+fn refusal(id: &str, code: Option<i32>) -> Refusal {
+    let errors = events(id).into_iter().rev().find_map(|event| match event {
+        Event::Error(refusal) => Some(refusal),
+        _ => None,
+    });
+    errors.unwrap_or_else(|| match code {
+        Some(code) => Refusal::new("ended", format!("it ended with exit code {code}"), code),
+        None => Refusal::new("ended", "it was killed", 70),
+    })
+}
+
 type Ended = tokio::sync::oneshot::Receiver<super::launcher::Exit>;
 
 async fn begin(app: &App, id: &str, order: Order) -> Result<Ended, Problem> {
@@ -252,18 +284,11 @@ async fn begin(app: &App, id: &str, order: Order) -> Result<Ended, Problem> {
     loop {
         tokio::select! {
             ended = &mut exit => {
-                let said = words(id);
-                let said: Vec<String> = said.iter().map(|l| super::output::error_in(l)).collect();
+                let refusal = refusal(id, ended.ok().and_then(|e| e.code));
                 if let Ok(directory) = runtime() {
                     let _ = std::fs::remove_file(directory.join(log_name(id)));
                 }
-                let status = match ended.ok().and_then(|e| e.code) {
-                    Some(2) => StatusCode::UNPROCESSABLE_ENTITY,
-                    Some(4) => StatusCode::SERVICE_UNAVAILABLE,
-                    _ => StatusCode::INTERNAL_SERVER_ERROR,
-                };
-                let words = if said.is_empty() { "it ended without a word".into() } else { said.join("; ") };
-                return Err(Problem::new(status, words));
+                return Err(Problem::of_refusal(&refusal, request_field));
             }
             () = tokio::time::sleep(Duration::from_millis(30)) => {}
         }
@@ -375,8 +400,20 @@ fn tell(app: &App, id: &str, state: State, error: Option<String>) {
     });
 }
 
-/// What an emulator's program said, latest last.
+/// What an emulator has reported to people, latest last.
 pub(crate) fn words(id: &str) -> Vec<String> {
+    let all = events(id).into_iter().filter_map(|event| match event {
+        Event::Ready(Ready { message, .. })
+        | Event::Progress(Notice { message, .. })
+        | Event::Warning(Notice { message, .. }) => Some(message),
+        Event::Error(refusal) => Some(refusal.message),
+        _ => None,
+    });
+    all.flat_map(|text| text.lines().map(ToOwned::to_owned).collect::<Vec<_>>()).collect()
+}
+
+/// The latest events of an emulator that a server like this one started.
+fn events(id: &str) -> Vec<Event> {
     use std::io::{Read, Seek, SeekFrom};
     let read = || -> std::io::Result<String> {
         let path = weir_lab::runtime_directory().map_err(std::io::Error::other)?.join(log_name(id));
@@ -387,7 +424,7 @@ pub(crate) fn words(id: &str) -> Vec<String> {
         file.take(MOST_WORDS_BYTES).read_to_end(&mut bytes)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     };
-    read().unwrap_or_default().lines().map(Into::into).collect()
+    read().unwrap_or_default().lines().filter_map(Event::parse).collect()
 }
 
 /// Remembers a change made here.

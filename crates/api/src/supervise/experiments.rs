@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use weir_jobs::{Event, Job, ResumeJob, ScenarioJob};
 use weir_model::experiment::{Experiment, Outcome};
 use weir_model::record::Status;
 
-use super::launcher::{Exit, Started};
+use super::launcher::Started;
 use super::orders::Order;
-use super::output::{Line, follow, keep_words, why};
+use super::output::{Ended, follow};
 use super::{beyond, earlier};
 use crate::app::{App, Shared, lock};
 use crate::clock;
@@ -268,13 +269,13 @@ fn refuse_too_many(all: &BTreeMap<String, Entry>, most: usize) -> Result<(), Pro
     Err(Problem::conflict(words))
 }
 
-/// Starts an experiment and watches it; `order` makes the order for the id that it gets. What it is `made_of` goes at its end, or when
+/// Starts an experiment and watches it; `job` makes the job for the id that it gets. What it is `made_of` goes at its end, or when
 /// nobody can go on with it any more.
 pub(crate) async fn start(
     app: &Shared,
     name: &str,
     title: Option<String>,
-    order: impl FnOnce(String) -> Order,
+    job: impl FnOnce(String) -> ScenarioJob,
     made_of: Option<PathBuf>,
 ) -> Result<ExperimentState, Problem> {
     let limits = app.config.limits;
@@ -316,7 +317,8 @@ pub(crate) async fn start(
         all.insert(id.clone(), entry);
         id
     };
-    match app.launcher.start(order(id.clone())).await {
+    let job = Job::Scenario(Box::new(job(id.clone())));
+    match app.launcher.start(Order::job(job)).await {
         Ok(started) => begun(app, id, started).await,
         Err(problem) => {
             app.experiments.change(&id, |e| e.state.state = State::Failed);
@@ -385,7 +387,11 @@ pub(crate) async fn resume(app: &Shared, id: &str) -> Result<ExperimentState, Pr
         };
         add_line(&mut entry.state.progress, format!("resumed at {}", clock::now()));
     }
-    match app.launcher.start(Order::Resume { id: id.into(), head }).await {
+    match app
+        .launcher
+        .start(Order::job(Job::Resume(ResumeJob { id: id.into(), head: Some(head) })))
+        .await
+    {
         Ok(started) => begun(app, id.into(), started).await,
         Err(problem) => {
             app.experiments.not_begun(id);
@@ -434,19 +440,15 @@ fn add_line(progress: &mut Vec<String>, line: String) {
 }
 
 async fn watch(app: Shared, id: String, started: Started) {
-    let mut words = String::new();
-    let mut printed = String::new();
-    let exit = follow(started, |line| match line {
-        Line::Out(line) => printed = line,
-        Line::Words(line) => {
-            keep_words(&mut words, &line);
-            let line = line.chars().take(1000).collect();
-            app.experiments.change(&id, |entry| add_line(&mut entry.state.progress, line));
-            tell(&app, &id);
-        }
+    let came = follow(started, |event| {
+        let (Event::Progress(notice) | Event::Warning(notice)) = event else { return };
+        let line = notice.message.chars().take(1000).collect();
+        app.experiments.change(&id, |entry| add_line(&mut entry.state.progress, line));
+        tell(&app, &id);
     })
     .await;
-    let outcome: Option<Experiment> = serde_json::from_str(&printed).ok();
+    let outcome: Option<Experiment> =
+        came.result.as_ref().and_then(|result| serde_json::from_value(result.clone()).ok());
     let kept = weir_runs::Experiments::of(&app.config.place);
     let left = {
         let (app, id) = (app.clone(), id.clone());
@@ -470,7 +472,7 @@ async fn watch(app: Shared, id: String, started: Started) {
         // That of an earlier session, where this one told none.
         entry.is_outcome_kept = outcome.is_none() && has_result && !has_grown;
         let state = &mut entry.state;
-        let (how, error) = ended(outcome.as_ref(), exit, can_go_on, &printed, &words);
+        let (how, error) = ended(outcome.as_ref(), &came, can_go_on);
         // It was refused, or killed before it measured anything: what stood before stands.
         if let Some(before) = before.filter(|_| outcome.is_none() && !has_grown) {
             let progress = std::mem::take(&mut state.progress);
@@ -479,7 +481,7 @@ async fn watch(app: Shared, id: String, started: Started) {
             *state = ExperimentState { progress, can_go_on, error, ..before };
         } else {
             state.ended_at = Some(clock::now());
-            state.exit_code = exit.and_then(|e| e.code);
+            state.exit_code = came.exit.and_then(|e| e.code);
             state.can_go_on = can_go_on;
             state.verdict = outcome.as_ref().map(|o| o.outcome);
             (state.state, state.error) = (how, error);
@@ -505,18 +507,12 @@ fn not_gone_on(told: Option<&str>, why: &str) -> String {
 }
 
 /// How it ended, and why it did not come to its end.
-fn ended(
-    outcome: Option<&Experiment>,
-    exit: Option<Exit>,
-    can_go_on: bool,
-    printed: &str,
-    words: &str,
-) -> (State, Option<String>) {
+fn ended(outcome: Option<&Experiment>, came: &Ended, can_go_on: bool) -> (State, Option<String>) {
     let Some(outcome) = outcome else {
         // Killed, and not refused: no exit code tells of that.
-        let is_killed = exit.and_then(|e| e.code).is_none();
+        let is_killed = came.exit.and_then(|e| e.code).is_none();
         let state = if is_killed && can_go_on { State::Interrupted } else { State::Failed };
-        return (state, Some(why(printed, words, exit)));
+        return (state, Some(came.why().message));
     };
     let state = state_of(outcome.status);
     let steps = outcome.steps.iter().map(|s| (s.outcome, s.reason.as_deref()));

@@ -1,27 +1,25 @@
 //! The launcher's side: a small program that keeps the capabilities which the web server gives up. It takes typed orders
-//! from its standard input, checks each by itself, makes the command line, and starts this binary, nothing else.
+//! from its standard input and starts jobs of this binary, nothing else.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use weir_experiment::lines::with_value as value;
+use weir_jobs::Job;
+use weir_lab::Registry;
 use weir_net::namespace::{ChildSetup, Process, process_start_time};
 
-use super::command_line::arguments;
 use super::orders::{
-    JOURNALS, MOST_ORDER_BYTES, Numbered, Order, Word, inside, log_name, socket_name, word,
+    JOURNALS, LabNode, MOST_ORDER_BYTES, Numbered, Order, Word, inside, socket_name, word,
 };
 use crate::app::lock;
 
 /// Signals as every Linux numbers them.
-const INTERRUPT: i32 = 2;
-const KILL: i32 = 9;
 const TERMINATE: i32 = 15;
 /// Time that programs get to end when the server is gone.
 const END: Duration = Duration::from_secs(3);
@@ -32,20 +30,18 @@ const END: Duration = Duration::from_secs(3);
 pub struct LaunchError(String);
 
 /// Where things are.
-pub(super) struct Place {
-    pub(super) program: PathBuf,
-    pub(super) directory: PathBuf,
-    pub(super) runtime: PathBuf,
-    pub(super) serve: Vec<String>,
-    /// Where runs are kept, and emulators' journals beside them.
-    pub(super) data: weir_runs::Place,
+struct Place {
+    program: PathBuf,
+    directory: PathBuf,
+    runtime: PathBuf,
+    /// Where runs are stored, and emulators' packet traces next to them.
+    data: weir_runs::Place,
 }
 
-impl Place {
-    /// The directory of journals.
-    pub(super) fn journals(&self) -> PathBuf {
-        self.data.directory().join(JOURNALS)
-    }
+/// A job that ends with the launcher.
+struct Child {
+    /// Its commands; closed, it stops the job.
+    input: Option<ChildStdin>,
 }
 
 /// Runs the launcher until the other end is gone: then tests, experiments and the answering side are asked to end;
@@ -57,20 +53,19 @@ pub fn launch(
     stream: UnixStream,
     program: PathBuf,
     directory: PathBuf,
-    serve: Vec<String>,
     data: weir_runs::Place,
 ) -> Result<(), LaunchError> {
     let failed = |e: &dyn std::fmt::Display| LaunchError(e.to_string());
     let runtime = weir_lab::runtime_directory().map_err(|e| failed(&e))?;
-    let place = Place { program, directory, runtime, serve, data };
+    let place = Place { program, directory, runtime, data };
     let voice = Arc::new(Mutex::new(stream.try_clone().map_err(|e| failed(&e))?));
     let say = |voice: &Mutex<UnixStream>, word: &Word| {
         let line = serde_json::to_string(word).unwrap_or_default();
         // Who does not listen is gone, which the reader below finds out.
         let _ = lock(voice).write_all(format!("{line}\n").as_bytes());
     };
-    // Those that end with the server: process and when it began.
-    let children: Arc<Mutex<HashMap<u32, Option<u64>>>> = Arc::default();
+    // Those that end with the server, by process.
+    let children: Arc<Mutex<HashMap<u32, Child>>> = Arc::default();
     let mut reader = BufReader::new(stream);
     loop {
         let mut line = Vec::new();
@@ -97,16 +92,18 @@ pub fn launch(
         let done = match &order {
             Order::Stop { pid } => stop(&children, *pid).map(|()| None),
             Order::EndEmulator { id } => end_emulator(&place, id).map(|()| None),
-            order => start(&place, order, output.as_ref()).map(Some),
+            Order::Start { job, at, log } => {
+                start(&place, job, at.as_ref(), log.as_deref(), output.as_ref()).map(Some)
+            }
         };
         match done {
             Err(error) => say(&voice, &Word::Refused { number, error }),
             Ok(None) => say(&voice, &Word::Done { number, pid: None }),
             Ok(Some(mut child)) => {
                 let pid = child.id();
-                let outlives = matches!(order, Order::Emulator { .. } | Order::LabUp { .. });
-                if !outlives {
-                    lock(&children).insert(pid, process_start_time(pid));
+                let input = child.stdin.take();
+                if !matches!(&order, Order::Start { job, .. } if job.is_detached()) {
+                    lock(&children).insert(pid, Child { input });
                 }
                 say(&voice, &Word::Done { number, pid: Some(pid) });
                 let (voice, children) = (voice.clone(), children.clone());
@@ -120,11 +117,8 @@ pub fn launch(
             }
         }
     }
-    let pids: Vec<u32> = lock(&children).keys().copied().collect();
-    for pid in pids {
-        let _ = stop(&children, pid);
-    }
-    // What is left dies with this thread (PR_SET_PDEATHSIG).
+    // Jobs whose standard input is closed stop in order.
+    lock(&children).values_mut().for_each(|child| child.input = None);
     let end = std::time::Instant::now() + END;
     while !lock(&children).is_empty() && std::time::Instant::now() < end {
         std::thread::sleep(Duration::from_millis(10));
@@ -159,9 +153,15 @@ fn skip_line(reader: &mut impl BufRead) -> std::io::Result<()> {
     }
 }
 
-fn stop(children: &Mutex<HashMap<u32, Option<u64>>>, pid: u32) -> Result<(), String> {
-    let began = lock(children).get(&pid).copied().ok_or("it has ended")?;
-    signal(pid, began, INTERRUPT)
+/// Asks a job to stop.
+fn stop(children: &Mutex<HashMap<u32, Child>>, pid: u32) -> Result<(), String> {
+    let mut children = lock(children);
+    let child = children.get_mut(&pid).ok_or("it has ended")?;
+    let line = serde_json::to_string(&weir_jobs::Command::Stop).map_err(|e| e.to_string())?;
+    let input = child.input.as_mut().ok_or("it is stopping")?;
+    // One that has ended does not read it.
+    let _ = input.write_all(format!("{line}\n").as_bytes());
+    Ok(())
 }
 
 fn signal(pid: u32, began: Option<u64>, signal: i32) -> Result<(), String> {
@@ -181,64 +181,52 @@ fn end_emulator(place: &Place, id: &str) -> Result<(), String> {
 
 fn start(
     place: &Place,
-    order: &Order,
+    job: &Job,
+    at: Option<&LabNode>,
+    log: Option<&str>,
     output: Option<&[String; 2]>,
 ) -> Result<std::process::Child, String> {
-    let (at, arguments) = arguments(place, order)?;
-    let mut command = Command::new(&place.program);
-    if let Some(at) = at {
-        // It becomes the program that it starts: one process.
-        command.args(["lab", "exec"]).arg(value("--lab", &word(&at.lab, 32)?)?);
-        command.args([&word(&at.node, 8)?, "--"]).arg(&place.program);
-    }
-    command.args(arguments).env("NO_COLOR", "1").stdin(Stdio::null());
-    if are_keys_found(order) {
-        command.env(weir_net::trust::KEYS_AS_FOUND, "1");
-    }
+    let text = |e: &dyn std::fmt::Display| e.to_string();
+    let mut command = match at {
+        None => Command::new(&place.program),
+        Some(LabNode { lab, node }) => {
+            let name = lab.parse().map_err(|e: weir_lab::Error| text(&e))?;
+            let lab = Registry::open().and_then(|labs| labs.join(&name)).map_err(|e| text(&e))?;
+            lab.command(node, &place.program).map_err(|e| text(&e))?
+        }
+    };
+    command.arg0("weir").args(["job", job.kind()]).env("NO_COLOR", "1").stdin(Stdio::piped());
     command.stdout(Stdio::null()).stderr(Stdio::null());
-    if let Some([out, words]) = output {
+    if let Some([out, error]) = output {
         let connect = |name: &str| {
             let path = inside(&place.directory, name)?;
             UnixStream::connect(&path).map_err(|e| format!("{name}: {e}"))
         };
         command.stdout(std::os::fd::OwnedFd::from(connect(out)?));
-        command.stderr(std::os::fd::OwnedFd::from(connect(words)?));
+        command.stderr(std::os::fd::OwnedFd::from(connect(error)?));
     }
-    let mut setup = ChildSetup::new().new_session();
-    match order {
-        Order::Emulator { id, journal_bytes, .. } => {
-            if journal_bytes.is_some() {
-                place.data.prepare_directory(JOURNALS).map_err(|e| e.to_string())?;
-            }
-            let path = place.runtime.join(log_name(id));
-            let log = std::fs::File::create(&path).map_err(|e| e.to_string())?;
-            // With --json its errors are JSON, on standard output.
-            let same = log.try_clone().map_err(|e| e.to_string())?;
-            command.stdout(same).stderr(log);
-        }
-        // Its holder outlives it.
-        Order::LabUp { .. } => {}
-        _ => setup = setup.parent_death_signal(KILL),
+    if let Some(name) = log {
+        let path = inside(&place.runtime, name)?;
+        let file = std::fs::File::create(&path).map_err(|e| text(&e))?;
+        command.stderr(file.try_clone().map_err(|e| text(&e))?).stdout(file);
     }
-    setup.apply(&mut command).map_err(|e| e.to_string())?;
-    command.spawn().map_err(|e| e.to_string())
-}
-
-/// Whether a path of a key is that of one which the server found. It is opened later, and again where an experiment is gone on with. The
-/// answering side's was named by whoever started all this.
-fn are_keys_found(order: &Order) -> bool {
-    !matches!(order, Order::Serve {})
+    if matches!(job, Job::Emulator(job) if job.packet_trace.is_some()) {
+        place.data.prepare_directory(JOURNALS).map_err(|e| text(&e))?;
+    }
+    ChildSetup::new().new_session().apply(&mut command).map_err(|e| text(&e))?;
+    let mut line = serde_json::to_string(job).map_err(|e| text(&e))?;
+    line.push('\n');
+    let mut child = command.spawn().map_err(|e| text(&e))?;
+    if let Some(input) = &mut child.stdin {
+        // A job that ended before it read this says why by its events or its exit code.
+        let _ = input.write_all(line.as_bytes());
+    }
+    Ok(child)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_answering_sides_key_was_named() {
-        assert!(!are_keys_found(&Order::Serve {}));
-        assert!(are_keys_found(&Order::Resume { id: "x".into(), head: "0".into() }));
-    }
 
     #[test]
     fn the_number_of_an_order_that_can_not_be_read() {

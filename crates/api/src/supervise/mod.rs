@@ -2,7 +2,6 @@
 
 mod calibrating;
 mod clients;
-mod command_line;
 pub(crate) mod demo;
 pub(crate) mod earlier;
 pub(crate) mod emulators;
@@ -15,15 +14,13 @@ mod tests;
 
 use std::time::Duration;
 
-use axum::http::StatusCode;
-
 use crate::app::Shared;
 use crate::problem::Problem;
-use output::{Line, follow, keep_words};
+use output::{Ended, follow};
+use weir_jobs::{Event, Job, ServeJob};
 
 pub(crate) use calibrating::{Calibrating, start as calibrate};
 pub(crate) use clients::Clients;
-pub use clients::ServerNews;
 pub(crate) use demo::Demo;
 pub(crate) use earlier::Earlier;
 pub(crate) use emulators::Emulators;
@@ -36,10 +33,8 @@ pub(crate) use launcher::Launcher;
 pub(crate) use orders::{LabNode, Order, socket_name, word};
 pub(crate) use tests::{Tests, Wanted, connection, start as start_test, stop as stop_test};
 
-/// Most that is kept of what a program of short life prints.
-const MOST_PRINTED_BYTES: usize = 4 << 20;
-/// Time for what a program said at last, once it has ended.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+/// Time for the last events of a job, once it has ended.
+const LAST_EVENTS: Duration = Duration::from_millis(500);
 
 /// The ids of those that ended first (their times are RFC 3339), where there are more than are kept.
 fn beyond<'a>(most: usize, ended: impl Iterator<Item = (&'a String, &'a String)>) -> Vec<String> {
@@ -49,78 +44,52 @@ fn beyond<'a>(most: usize, ended: impl Iterator<Item = (&'a String, &'a String)>
     ended.into_iter().take(over).map(|(_, id)| id.clone()).collect()
 }
 
-/// What a program of short life came to.
-pub(crate) struct Finished {
-    /// Exit code.
-    pub(crate) code: Option<i32>,
-    /// What it printed.
-    pub(crate) printed: String,
-    /// What it said on standard error.
-    words: String,
-}
-
-/// Runs a program to its end. One that leaves another behind has ended all the same.
-pub(crate) async fn finished(app: &Shared, order: Order) -> Result<Finished, Problem> {
+/// Runs a job to its end. One that leaves another process behind has ended all the same.
+pub(crate) async fn finished(app: &Shared, order: Order) -> Result<Ended, Problem> {
     let started = app.launcher.start(order).await?;
     let mut exit = started.exit;
-    let (mut printed, mut words) = (String::new(), String::new());
+    let mut ended = Ended::default();
     let Some(output) = started.output else {
-        let code = exit.await.ok().and_then(|e| e.code);
-        return Ok(Finished { code, printed, words });
+        ended.exit = exit.await.ok();
+        return Ok(ended);
     };
-    let mut take = |line: Line| match line {
-        Line::Words(line) => keep_words(&mut words, &line),
-        Line::Out(line) if printed.len() < MOST_PRINTED_BYTES => {
-            printed = format!("{printed}{line}\n")
-        }
-        Line::Out(_) => {}
-    };
-    let mut lines = output.lines();
-    let ended = loop {
+    let mut events = output.events();
+    ended.exit = loop {
         tokio::select! {
-            ended = &mut exit => break ended.ok(),
-            Some(line) = lines.recv() => take(line),
+            exit = &mut exit => break exit.ok(),
+            Some(heard) = events.recv() => ended.take(heard),
         }
     };
-    while let Ok(Some(line)) = tokio::time::timeout(LAST_WORDS, lines.recv()).await {
-        take(line);
+    while let Ok(Some(heard)) = tokio::time::timeout(LAST_EVENTS, events.recv()).await {
+        ended.take(heard);
     }
-    Ok(Finished { code: ended.and_then(|e| e.code), printed, words })
+    Ok(ended)
 }
 
-/// Runs a program to its end; what it refuses is a problem with its words.
-pub(crate) async fn finish(app: &Shared, order: Order) -> Result<(), Problem> {
-    let finished = finished(app, order).await?;
-    let status = match finished.code {
-        Some(0) => return Ok(()),
-        Some(2) => StatusCode::UNPROCESSABLE_ENTITY,
-        Some(4) => StatusCode::SERVICE_UNAVAILABLE,
-        _ => StatusCode::INTERNAL_SERVER_ERROR,
-    };
-    let said = finished.words.trim().trim_start_matches("error: ");
-    let said = if said.is_empty() { "it ended without a word" } else { said };
-    Err(Problem::new(status, said))
-}
-
-/// Starts the answering side and hands its lines on; its exit code comes at the end.
-pub(crate) async fn answer_tests(
+/// Runs a job to its end; its refusal is a problem, whose fields `field` names as the request has them.
+pub(crate) async fn finish(
     app: &Shared,
-    mut line: impl FnMut(&str) + Send + 'static,
-) -> Result<tokio::task::JoinHandle<Option<i32>>, Problem> {
-    let started = app.launcher.start(Order::Serve {}).await?;
-    Ok(tokio::spawn(async move {
-        let exit = follow(started, |found| match found {
-            Line::Out(text) => line(&text),
-            Line::Words(text) => eprintln_quietly(&text),
-        });
-        exit.await.and_then(|e| e.code)
-    }))
+    order: Order,
+    field: impl Fn(&str) -> String,
+) -> Result<(), Problem> {
+    let ended = finished(app, order).await?;
+    match ended.exit.and_then(|e| e.code) {
+        Some(0) => Ok(()),
+        _ => Err(Problem::of_refusal(&ended.why(), field)),
+    }
 }
 
-/// A line to stderr that must not end the program when stderr is gone.
-fn eprintln_quietly(line: &str) {
-    use std::io::Write;
-    let _ = writeln!(std::io::stderr(), "{line}");
+/// Starts the test server and hands its events on; its exit code comes at the end.
+pub(crate) async fn serve_tests(
+    app: &Shared,
+    job: ServeJob,
+    mut take: impl FnMut(&Event) + Send + 'static,
+) -> Result<tokio::task::JoinHandle<Option<i32>>, Problem> {
+    let started = app.launcher.start(Order::job(Job::Serve(Box::new(job)))).await?;
+    Ok(tokio::spawn(async move {
+        let ended = follow(started, |event| take(event)).await;
+        ended.exit.and_then(|e| e.code)
+    }))
 }
 
 #[cfg(test)]

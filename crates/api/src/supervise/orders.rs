@@ -1,17 +1,13 @@
-//! What passes between the web server and its launcher: typed orders, and what the launcher says; with the checks of
-//! the words that become parts of a command line.
+//! What passes between the web server and its launcher: typed orders, and what the launcher answers.
 
-use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use weir_model::names::{is_host, is_interface};
-
-use crate::types::LinkChoice;
+use weir_jobs::Job;
 
 /// Longest order.
-pub(super) const MOST_ORDER_BYTES: u64 = 1 << 20;
+pub(super) const MOST_ORDER_BYTES: u64 = weir_jobs::MAX_JOB_BYTES;
 
 /// A host or the middle of a lab.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,90 +17,29 @@ pub(crate) struct LabNode {
     pub(crate) node: String,
 }
 
-/// What the web server may have started. Paths are names in the directory that both share.
+/// What the web server asks of its launcher. Names of sockets are in the directory that both share.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "order", rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) enum Order {
-    /// The answering side, with the arguments that this program was started with.
-    Serve {},
-    /// A test.
-    Test {
-        host: String,
-        plan: String,
-        socket: String,
-        labels: BTreeMap<String, String>,
-        key_file: Option<PathBuf>,
-        from: Option<LabNode>,
-        no_store: bool,
-    },
-    /// A scenario.
-    Run {
-        /// The id that it gets.
-        id: String,
-        scenario: PathBuf,
-        quick: bool,
-        simulate: bool,
-        hosts: BTreeMap<String, String>,
-        key_file: Option<PathBuf>,
-        seed: Option<String>,
-    },
-    /// Goes on with a kept experiment.
-    Resume {
-        id: String,
-        /// The digest of the journal's head that was looked at.
-        head: String,
-    },
-    /// A sweep.
-    Sweep {
-        /// The id that it gets.
-        id: String,
-        host: Option<String>,
-        plan: String,
-        over: Vec<String>,
-        runs: Option<u32>,
-        confidence: Option<f64>,
-        metrics: Vec<String>,
-        expect: Vec<String>,
-        in_order: bool,
-        lab: bool,
-        both: Option<String>,
-        emulator: Option<String>,
-        key_file: Option<PathBuf>,
-    },
-    /// An emulator; it outlives the launcher.
-    Emulator {
-        id: String,
-        interfaces: [String; 2],
-        configuration: String,
-        link: LinkChoice,
-        force: bool,
-        dead_man_seconds: Option<u32>,
-        duration_seconds: Option<u32>,
-        /// Most bytes of a journal, whose place is the launcher's to tell; none is written where it is absent.
-        journal_bytes: Option<u64>,
+    /// Start a job.
+    Start {
+        job: Box<Job>,
+        /// In this namespace of a lab; absent: here.
         at: Option<LabNode>,
+        /// Its events go into this file of the runtime directory: a detached job outlives the launcher.
+        log: Option<String>,
     },
-    /// The end of an emulator, whoever started it.
+    /// Stop an emulator, whichever program started it.
     EndEmulator { id: String },
-    /// A lab.
-    LabUp {
-        name: String,
-        hosts: Option<u32>,
-        mtu_bytes: Option<u32>,
-        cut: bool,
-        middle: bool,
-        impair: Option<String>,
-    },
-    /// The end of a lab.
-    LabDown { name: String },
-    /// A calibration.
-    Calibrate { no_lab: bool },
-    /// The demo.
-    Demo { seconds: u32, simulate: bool },
-    /// A look at this host.
-    Doctor {},
-    /// Asks a program that was started here to end.
+    /// Ask a job that was started here to stop.
     Stop { pid: u32 },
+}
+
+impl Order {
+    /// Starts a job here.
+    pub(crate) fn job(job: Job) -> Order {
+        Order::Start { job: Box::new(job), at: None, log: None }
+    }
 }
 
 /// An order with its number and the sockets for what the program prints.
@@ -160,22 +95,6 @@ pub(crate) fn word(text: &str, most: usize) -> Result<String, String> {
     Ok(text.into())
 }
 
-/// An interface's name as the kernel takes them.
-pub(super) fn interface(text: &str) -> Result<&str, String> {
-    if !is_interface(text) {
-        return Err(format!("{text:?} is no name of an interface"));
-    }
-    Ok(text)
-}
-
-/// A host: a name or address with a port.
-pub(super) fn host(text: &str) -> Result<&str, String> {
-    if !is_host(text) {
-        return Err(format!("{text:?} is no name or address"));
-    }
-    Ok(text)
-}
-
 /// A name in the shared directory.
 pub(super) fn inside(directory: &Path, name: &str) -> Result<PathBuf, String> {
     let path = Path::new(name);
@@ -216,8 +135,8 @@ mod tests {
     fn orders_that_are_not_known_are_not_read() {
         for line in [
             r#"{"number":1,"order":{"order":"shell","line":"id"},"output":null}"#,
-            r#"{"number":1,"order":{"order":"calibrate","no_lab":true,"extra":1},"output":null}"#,
-            r#"{"number":1,"order":{"order":"lab-down","name":"x"},"output":null,"more":1}"#,
+            r#"{"number":1,"order":{"order":"stop","pid":1,"extra":1},"output":null}"#,
+            r#"{"number":1,"order":{"order":"stop","pid":1},"output":null,"more":1}"#,
         ] {
             assert!(serde_json::from_str::<Numbered>(line).is_err(), "{line}");
         }

@@ -1,21 +1,23 @@
-//! What a program prints, by two sockets that the launcher connects its standard output and error to.
+//! The events of a job, by two sockets that the launcher connects its standard output and error to.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
+use weir_jobs::Event;
+use weir_model::Refusal;
 
-use super::MOST_PRINTED_BYTES;
 use super::launcher::{Exit, Started};
 
 /// Time for the launcher to connect.
 const CONNECT: Duration = Duration::from_secs(5);
 /// Longest line that is taken: the record of a test of many flows.
 const MOST_LINE_BYTES: u64 = 256 << 20;
-/// Most that is kept of a program's words, and of one of them.
-const MOST_WORDS_BYTES: usize = 16 << 10;
+/// How much of standard error is stored.
+const MOST_STDERR_BYTES: usize = 16 << 10;
 
 /// Two listening sockets, whose files go with it.
 #[derive(Debug)]
@@ -40,89 +42,89 @@ impl Output {
         Ok(Output { out, err, paths })
     }
 
-    /// Hands each line on, standard error's as [`Line::Words`]. Ends when the program has closed both.
-    pub(crate) fn lines(self) -> mpsc::Receiver<Line> {
-        // A program waits when nobody takes its lines: a bound on memory that a busy server can't pass.
-        let (lines, inbox) = mpsc::channel(16);
+    /// Hands each event on, and at last what was printed on standard error. Ends when the job has closed both.
+    pub(crate) fn events(self) -> mpsc::Receiver<Heard> {
+        // A job waits when nothing takes its events: a bound on memory that a busy server can't pass.
+        let (events, inbox) = mpsc::channel(16);
         tokio::spawn(async move {
             let connected = tokio::time::timeout(CONNECT, async {
                 tokio::try_join!(self.out.accept(), self.err.accept())
             });
             let Ok(Ok(((out, _), (err, _)))) = connected.await else { return };
             drop(self);
-            tokio::join!(read(out, &lines, Line::Out), read(err, &lines, Line::Words));
+            tokio::join!(read(out, &events), read_stderr(err, &events));
         });
         inbox
     }
 }
 
-/// A line of a program.
+/// What is heard of a job.
 #[derive(Debug)]
-pub(crate) enum Line {
-    /// Of its standard output.
-    Out(String),
-    /// Of its standard error.
-    Words(String),
+pub(crate) enum Heard {
+    /// An event.
+    Event(Box<Event>),
+    /// The end of what it printed on standard error, which is nothing unless it panicked.
+    Stderr(String),
 }
 
-/// Hands on what a program prints until it has closed its output; how it ended, where the launcher is there to tell.
-pub(super) async fn follow(started: Started, mut take: impl FnMut(Line)) -> Option<Exit> {
-    if let Some(output) = started.output {
-        let mut lines = output.lines();
-        while let Some(line) = lines.recv().await {
-            take(line);
+/// What a job came to.
+#[derive(Debug, Default)]
+pub(crate) struct Ended {
+    /// How its process ended, where the launcher is there to report it.
+    pub(crate) exit: Option<Exit>,
+    /// The last error that it reported.
+    pub(crate) refusal: Option<Refusal>,
+    /// The document that it ended with.
+    pub(crate) result: Option<Value>,
+    /// The end of its standard error.
+    pub(crate) stderr: String,
+}
+
+impl Ended {
+    /// Takes what a job came to out of what is heard of it.
+    pub(crate) fn take(&mut self, heard: Heard) {
+        match heard {
+            Heard::Stderr(text) => self.stderr = text,
+            Heard::Event(event) => match *event {
+                Event::Error(refusal) => self.refusal = Some(refusal),
+                Event::Result(result) => self.result = Some(result),
+                _ => {}
+            },
         }
     }
-    started.exit.await.ok()
-}
 
-/// What a program came to that prints one result.
-pub(super) struct Told {
-    /// What it printed, its beginning.
-    pub(super) printed: String,
-    /// What it said on standard error, its end.
-    pub(super) words: String,
-    pub(super) exit: Option<Exit>,
-}
-
-impl Told {
     /// Why it failed.
-    pub(super) fn why(&self) -> String {
-        why(&self.printed, &self.words, self.exit)
+    pub(crate) fn why(&self) -> Refusal {
+        if let Some(refusal) = &self.refusal {
+            return refusal.clone();
+        }
+        let code = self.exit.and_then(|e| e.code).unwrap_or(70);
+        let message = match (self.exit.and_then(|e| e.signal), self.stderr.trim()) {
+            (Some(signal), _) => format!("its process was killed by signal {signal}"),
+            (None, "") => format!("its process ended with exit code {code}"),
+            (None, stderr) => stderr.to_owned(),
+        };
+        Refusal::new("ended", message, code)
     }
 }
 
-/// Follows such a program to its end; `say` gets what it says on its way.
-pub(super) async fn told(started: Started, mut say: impl FnMut(&str)) -> Told {
-    let (mut printed, mut words) = (String::new(), String::new());
-    let exit = follow(started, |line| match line {
-        Line::Words(line) => {
-            keep_words(&mut words, &line);
-            say(&line);
+/// Follows a job to its end; `take` gets each event first.
+pub(crate) async fn follow(started: Started, mut take: impl FnMut(&Event)) -> Ended {
+    let mut ended = Ended::default();
+    if let Some(output) = started.output {
+        let mut events = output.events();
+        while let Some(heard) = events.recv().await {
+            if let Heard::Event(event) = &heard {
+                take(event);
+            }
+            ended.take(heard);
         }
-        Line::Out(line) if printed.len() < MOST_PRINTED_BYTES => {
-            printed.push_str(&line);
-            printed.push('\n');
-        }
-        Line::Out(_) => {}
-    })
-    .await;
-    Told { printed, words, exit }
-}
-
-/// Why a program failed: the signal that killed it, or the error that it printed as `--json` has it, or what it said.
-pub(super) fn why(printed: &str, words: &str, exit: Option<Exit>) -> String {
-    let message = error_message(printed).unwrap_or_default();
-    let said = words.trim().trim_start_matches("error: ");
-    match exit.and_then(|e| e.signal) {
-        Some(signal) => format!("its program was killed by signal {signal}"),
-        None if !message.is_empty() => message,
-        None if said.is_empty() => "its program ended without a word".into(),
-        None => said.into(),
     }
+    ended.exit = started.exit.await.ok();
+    ended
 }
 
-async fn read(stream: UnixStream, lines: &mpsc::Sender<Line>, of: fn(String) -> Line) {
+async fn read(stream: UnixStream, events: &mpsc::Sender<Heard>) {
     let mut reader = BufReader::with_capacity(64 << 10, stream);
     loop {
         let mut line = Vec::new();
@@ -130,32 +132,21 @@ async fn read(stream: UnixStream, lines: &mpsc::Sender<Line>, of: fn(String) -> 
             Ok(n) if n > 0 => {}
             _ => return,
         }
-        let text = String::from_utf8_lossy(&line).trim_end().to_owned();
-        if lines.send(of(text)).await.is_err() {
+        let Some(event) = Event::parse(&String::from_utf8_lossy(&line)) else { continue };
+        if events.send(Heard::Event(Box::new(event))).await.is_err() {
             return;
         }
     }
 }
 
-/// Keeps the end of what a program said.
-pub(crate) fn keep_words(words: &mut String, line: &str) {
-    words.extend(line.chars().take(4096));
-    words.push('\n');
-    if words.len() > MOST_WORDS_BYTES {
-        let mut cut = words.len() - MOST_WORDS_BYTES / 2;
-        while !words.is_char_boundary(cut) {
-            cut += 1;
+async fn read_stderr(mut stream: UnixStream, events: &mpsc::Sender<Heard>) {
+    let (mut last, mut buffer) = (vec![], [0; 4096]);
+    while let Ok(n @ 1..) = stream.read(&mut buffer).await {
+        last.extend_from_slice(&buffer[..n]);
+        if last.len() > 2 * MOST_STDERR_BYTES {
+            last.drain(..last.len() - MOST_STDERR_BYTES);
         }
-        words.drain(..cut);
     }
-}
-
-/// The words of an error, as text or as `--json` has it.
-pub(crate) fn error_in(line: &str) -> String {
-    error_message(line).unwrap_or_else(|| line.trim().trim_start_matches("error: ").to_owned())
-}
-
-fn error_message(text: &str) -> Option<String> {
-    let parsed: Option<serde_json::Value> = serde_json::from_str(text).ok();
-    parsed.and_then(|v| v["error"]["message"].as_str().map(str::to_owned))
+    let text = String::from_utf8_lossy(&last).into_owned();
+    let _ = events.send(Heard::Stderr(text)).await;
 }

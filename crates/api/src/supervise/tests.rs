@@ -1,20 +1,19 @@
-//! Tests that run: `weir test` programs, watched by their stream of JSON.
+//! Tests that run, by the events of their jobs.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-use serde::Deserialize;
-use serde_json::{Value, json, value::RawValue};
+use serde_json::{Value, json};
+use weir_jobs::{Event, Job, KeySource, TestJob};
 use weir_model::plan::Plan;
-use weir_model::progress::{FlowProgress, FlowState, PeerStatus};
-use weir_model::record::{Interval, Record};
-use weir_report::{FlowMeta, Start};
+use weir_model::progress::{FlowProgress, FlowState};
+use weir_report::FlowMeta;
 
 use super::beyond;
 use super::launcher::Started;
 use super::orders::{LabNode, Order};
-use super::output::{Line, keep_words};
+use super::output::follow;
 use crate::app::{App, Shared, lock};
 use crate::clock;
 use crate::problem::Problem;
@@ -135,21 +134,18 @@ pub(crate) async fn start(app: &Shared, wanted: Wanted) -> Result<Test, Problem>
         };
         all.insert(id.clone(), Entry { test, pid: None, record: None, is_forgotten: false });
     }
-    let plan = format!("{id}.plan");
-    let begun = async {
-        let text = serde_json::to_vec(&wanted.plan).map_err(Problem::internal)?;
-        app.write_private(&plan, &text).map_err(Problem::internal)?;
-        let order = Order::Test {
-            host: wanted.host,
-            plan: plan.clone(),
-            socket: socket(&id),
-            labels: wanted.tags,
-            key_file: wanted.key_file,
-            from: wanted.from,
-            no_store: wanted.no_store,
-        };
-        app.launcher.start(order).await
+    let job = TestJob {
+        host: Some(wanted.host),
+        plan: wanted.plan,
+        key: KeySource::file(wanted.key_file),
+        labels: wanted.tags,
+        store: !wanted.no_store,
+        control_socket: Some(app.private(&socket(&id))),
+        ..TestJob::default()
     };
+    let job = Box::new(Job::Test(Box::new(job)));
+    let order = Order::Start { job, at: wanted.from, log: None };
+    let begun = app.launcher.start(order);
     match begun.await {
         Ok(started) => {
             // It may have been stopped, or taken off the list, before its program was there.
@@ -168,7 +164,6 @@ pub(crate) async fn start(app: &Shared, wanted: Wanted) -> Result<Test, Problem>
         Err(problem) => {
             app.tests.change(&id, |e| e.test.state = State::Failed);
             app.tests.forget(&id);
-            let _ = std::fs::remove_file(app.private(&plan));
             Err(problem)
         }
     }
@@ -191,36 +186,12 @@ fn tell(app: &App, id: &str) {
     });
 }
 
-/// A line of `--json-stream`.
-#[derive(Deserialize)]
-struct Event<'a> {
-    event: &'a str,
-    #[serde(borrow)]
-    data: &'a RawValue,
-}
-
 async fn watch(app: Shared, id: String, started: Started) {
-    let mut words = String::new();
-    let mut failure: Option<String> = None;
-    if let Some(output) = started.output {
-        let mut lines = output.lines();
-        while let Some(line) = lines.recv().await {
-            match line {
-                Line::Words(line) => keep_words(&mut words, &line),
-                Line::Out(line) => {
-                    if let Some(error) = hear(&app, &id, &line) {
-                        failure = Some(error);
-                    }
-                }
-            }
-        }
-    }
-    let exit = started.exit.await.ok();
-    let _ = std::fs::remove_file(app.private(&format!("{id}.plan")));
+    let ended = follow(started, |event| hear(&app, &id, event)).await;
     app.tests.change(&id, |entry| {
         entry.pid = None;
         entry.test.ended_at = Some(clock::now());
-        entry.test.exit_code = exit.and_then(|e| e.code);
+        entry.test.exit_code = ended.exit.and_then(|e| e.code);
         entry.test.state = if entry.record.is_some() { State::Ended } else { State::Failed };
         entry.test.peer_unreachable_since_seconds = None;
         let last = if entry.record.is_some() { FlowState::Finished } else { FlowState::Failed };
@@ -230,16 +201,9 @@ async fn watch(app: Shared, id: String, started: Started) {
                 *state = last;
             }
         }
-        let said = words.trim().trim_start_matches("error: ");
-        let said = (!said.is_empty()).then(|| said.to_owned());
-        entry.test.error = match (failure, entry.test.state, exit.and_then(|e| e.signal)) {
-            (Some(error), ..) => Some(error),
-            (None, State::Failed, Some(signal)) => {
-                Some(format!("its program was killed by signal {signal}"))
-            }
-            (None, State::Failed, None) => {
-                said.or_else(|| Some("its program ended without a word".into()))
-            }
+        entry.test.error = match (&ended.refusal, entry.test.state) {
+            (Some(refusal), _) => Some(refusal.message.clone()),
+            (None, State::Failed) => Some(ended.why().message),
             _ => None,
         };
     });
@@ -249,70 +213,58 @@ async fn watch(app: Shared, id: String, started: Started) {
     }
 }
 
-/// Takes one line; returns the words of an error.
-fn hear(app: &App, id: &str, line: &str) -> Option<String> {
-    let Ok(Event { event, data }) = serde_json::from_str::<Event<'_>>(line) else { return None };
-    let data = data.get();
+/// Takes one event.
+fn hear(app: &App, id: &str, event: &Event) {
     match event {
-        "start" => {
-            let start: Start = serde_json::from_str(data).ok()?;
+        Event::Start(start) => {
             app.tests.change(id, |entry| {
-                entry.test.run_id = Some(start.id);
-                entry.test.flows = start.flows;
+                entry.test.run_id = Some(start.id.clone());
+                entry.test.flows.clone_from(&start.flows);
                 if entry.test.state == State::Starting {
                     entry.test.state = State::Running;
                 }
             });
             tell(app, id);
         }
-        "flows" => {
-            let changed: Vec<FlowProgress> = serde_json::from_str(data).ok()?;
+        Event::Flows(changed) => {
             app.tests.change(id, |entry| {
                 // In the order of their numbers, as the flows are.
-                let mut changed = changed.into_iter().peekable();
+                let mut changed = changed.iter().peekable();
                 for flow in &entry.test.flows {
                     if let Some(FlowProgress { state, .. }) = changed.next_if(|c| c.id == flow.id) {
-                        entry.test.flow_states.insert(flow.name.clone(), state);
+                        entry.test.flow_states.insert(flow.name.clone(), *state);
                     }
                 }
             });
             tell(app, id);
         }
-        "peer" => {
-            let status: PeerStatus = serde_json::from_str(data).ok()?;
+        Event::Peer(status) => {
             app.tests.change(id, |entry| {
                 entry.test.peer_unreachable_since_seconds = status.unreachable_since_seconds;
             });
             tell(app, id);
         }
-        "interval" => {
-            let interval: Interval = serde_json::from_str(data).ok()?;
-            app.hub.sample(Kind::Tests, id, "interval", &interval);
-            app.tests.change(id, |entry| entry.test.latest = Some(interval));
+        Event::Interval(interval) => {
+            app.hub.sample(Kind::Tests, id, "interval", interval);
+            app.tests.change(id, |entry| entry.test.latest = Some((**interval).clone()));
         }
-        "end" => {
-            if let Ok(path) = app.write_private(&format!("{id}.record"), data.as_bytes()) {
+        Event::End(record) => {
+            let text = weir_model::json::to_line(record).unwrap_or_default();
+            if let Ok(path) = app.write_private(&format!("{id}.record"), text.as_bytes()) {
                 app.tests.change(id, |entry| entry.record = Some(path));
             }
-            let record: Record = serde_json::from_str(data).ok()?;
             app.tests.change(id, |entry| {
                 entry.test.run_id = Some(record.id.clone());
                 entry.test.flows = record.flows.iter().map(FlowMeta::from).collect();
                 entry.test.warnings.clone_from(&record.warnings);
             });
-            for warning in record.warnings {
-                let warning = WarningEvent { kind: Kind::Tests, id: id.into(), warning };
-                app.hub.warning(&warning);
+            for warning in &record.warnings {
+                let warning = warning.clone();
+                app.hub.warning(&WarningEvent { kind: Kind::Tests, id: id.into(), warning });
             }
-        }
-        "error" => {
-            let error: Value = serde_json::from_str(data).ok()?;
-            let words = error["message"].as_str().or_else(|| error["text"].as_str());
-            return Some(words.map_or_else(|| data.to_owned(), Into::into));
         }
         _ => {}
     }
-    None
 }
 
 /// Asks a test to end.

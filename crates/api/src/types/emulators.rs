@@ -54,6 +54,18 @@ pub enum LinkChoice {
     XdpGeneric,
 }
 
+impl LinkChoice {
+    /// Its name in a job.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            LinkChoice::Auto => "auto",
+            LinkChoice::Packet => "packet",
+            LinkChoice::Xdp => "xdp",
+            LinkChoice::XdpGeneric => "xdp-generic",
+        }
+    }
+}
+
 /// A running emulator: one of this server or one that somebody else started on this host.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct EmulatorEntry {

@@ -96,9 +96,7 @@ fn serve_with(
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         let shared = at.clone();
         let data = place(directory.path());
-        std::thread::spawn(move || {
-            weir_api::launch(theirs, program, shared, vec![], data).unwrap()
-        });
+        std::thread::spawn(move || weir_api::launch(theirs, program, shared, data).unwrap());
         ours
     });
     let (told, heard) = std::sync::mpsc::channel();

@@ -2,16 +2,21 @@
 
 use std::error::Error;
 use std::hash::{BuildHasher, Hasher};
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use weir_experiment::calibrate::{Calibration, Options, calibrate, rfc3339};
+use weir_jobs::{CalibrateJob, Notice};
 use weir_net::namespace::{effective_user_id, enter_user_namespace};
 use weir_report::{Align, Style, Table, TextOptions, Units, clean, significant};
 use weir_runs::{KeptCalibration, Place, Store, new_run_id};
 
 use super::doctor::style;
+use crate::app::note;
+use crate::error::CliError;
+use crate::job::{is_job, warn};
+use crate::output::{print, print_object};
 
 /// Flags of `weir calibrate`.
 #[derive(Debug, Args)]
@@ -30,30 +35,28 @@ pub(crate) struct CalibrateArgs {
     no_store: bool,
 }
 
-/// Runs the command; returns its exit code: 0, or 4 when `--show` finds nothing kept.
-pub(crate) fn run(args: CalibrateArgs) -> Result<i32, Box<dyn Error>> {
+/// Runs the command; returns its exit code.
+///
+/// # Errors
+/// `--show` finds nothing stored, or nothing can be measured here.
+pub(crate) fn run(args: CalibrateArgs) -> Result<i32, CliError> {
+    let unavailable = |e: Box<dyn Error>| CliError::Unavailable(e.to_string());
     let found = if args.show {
-        match kept()? {
-            Some(found) => found,
-            None => {
-                eprintln!("weir calibrate: nothing kept for this host yet; run 'weir calibrate'");
-                return Ok(4);
-            }
-        }
+        kept().map_err(unavailable)?.ok_or_else(|| {
+            CliError::Unavailable("nothing stored for this host yet; run 'weir calibrate'".into())
+        })?
     } else {
-        measure(&args)?
+        measure(&args).map_err(unavailable)?
     };
-    let mut out = io::stdout().lock();
-    let written = if args.json {
-        serde_json::to_writer_pretty(&mut out, &found)?;
-        writeln!(out)
-    } else {
-        out.write_all(text(&found, &style()).as_bytes())
-    };
-    match written {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(0),
-    }
+    if args.json { print_object(&found) } else { print(&text(&found, &style())) }
+}
+
+/// Runs a job of `weir job`.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn run_job(job: &CalibrateJob) -> Result<i32, CliError> {
+    run(CalibrateArgs { show: false, json: true, no_lab: job.no_lab, no_store: false })
 }
 
 fn measure(args: &CalibrateArgs) -> Result<Calibration, Box<dyn Error>> {
@@ -68,10 +71,10 @@ fn measure(args: &CalibrateArgs) -> Result<Calibration, Box<dyn Error>> {
         let _ = enter_user_namespace();
     }
     let options = Options { lab: !args.no_lab, ..Options::default() };
-    let talk = io::stderr().is_terminal();
+    let talk = is_job() || io::stderr().is_terminal();
     let found = calibrate(&id, &rfc3339(now_ms), &options, &mut |step| {
         if talk {
-            eprintln!("{step} …");
+            note(&format!("{step} …"));
         }
     })?;
     if !args.no_store {
@@ -83,7 +86,7 @@ fn measure(args: &CalibrateArgs) -> Result<Calibration, Box<dyn Error>> {
         };
         // The result is shown even if it can't be kept.
         if let Err(error) = place.map_err(Into::into).and_then(|place| keep(&place, &kept)) {
-            eprintln!("weir calibrate: not kept: {error}");
+            warn(Notice::NOT_STORED, &format!("the calibration was not stored: {error}"));
         }
     }
     Ok(found)

@@ -9,6 +9,7 @@ use clap::Args;
 use weir_experiment::calibrate::{Calibration, Options, calibrate, rfc3339};
 use weir_experiment::demo::path::{self, Floor, PathRow, SEED};
 use weir_experiment::demo::{self, Row, Verdict};
+use weir_jobs::DemoJob;
 use weir_model::counted;
 use weir_model::record::Record;
 use weir_report::duration;
@@ -18,7 +19,7 @@ use crate::app::{note, style};
 use crate::commands::values;
 use crate::engine::{Stop, StopReason};
 use crate::error::CliError;
-use crate::output::print;
+use crate::output::{print, print_object};
 use crate::stamp::Identity;
 use crate::time::since_epoch;
 use crate::{kept, random, signals};
@@ -142,7 +143,7 @@ pub(crate) fn run(args: &DemoArgs, words: &[OsString]) -> Result<i32, CliError> 
     let stop = Stop::new();
     signals::listen(&stop)?;
     let is_stopped = || stop.reason().is_some();
-    let program = std::env::current_exe().map_err(CliError::io("find", "this program"))?;
+    let program = crate::job::program();
     let now = since_epoch(SystemTime::now());
     let identity = Identity::new(words, BTreeMap::new(), now, random::u64());
     let say = |text: &str| if args.json { Ok(0) } else { print(text) };
@@ -240,7 +241,7 @@ pub(crate) fn run(args: &DemoArgs, words: &[OsString]) -> Result<i32, CliError> 
             paths: &shown,
             seconds,
         };
-        print(&summary.json())?;
+        print_object(&summary.json())?;
         return Ok(exit_code);
     }
     let style = style();
@@ -263,6 +264,15 @@ pub(crate) fn run(args: &DemoArgs, words: &[OsString]) -> Result<i32, CliError> 
     }
     print(&out)?;
     Ok(exit_code)
+}
+
+/// Runs a job of `weir job`.
+pub(crate) fn run_job(job: &DemoJob) -> Result<i32, CliError> {
+    if !(1..=60).contains(&job.seconds) {
+        return Err(CliError::flag("seconds", job.seconds.to_string(), "1 to 60"));
+    }
+    let args = DemoArgs { time: job.seconds, json: true, no_store: false, simulate: job.simulate };
+    run(&args, &["weir", "demo"].map(OsString::from))
 }
 
 /// Why there is no floor, by what is missing of it.
@@ -329,7 +339,7 @@ mod tests {
             ..Calibration::default()
         };
         let error = no_floor(&of(&whole));
-        assert_eq!((error.exit_code(), error.code()), (5, "inconclusive"));
+        assert_eq!((error.exit_code(), error.refusal().code.as_str()), (5, "inconclusive"));
         assert!(error.chain().contains("loopback_one_way_delay_p99_seconds"), "{error}");
         assert!(error.chain().contains("busy"), "{error}");
         // Not load: time stamps are unavailable.

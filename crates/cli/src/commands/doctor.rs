@@ -1,12 +1,14 @@
 //! `weir doctor`: what this host can do for a measurement, and what to change.
 
-use std::error::Error;
 use std::fmt::Write as _;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 
 use clap::Args;
 use weir_experiment::doctor::{Diagnosis, Finding, Options, Severity, examine};
 use weir_report::{Style, clean};
+
+use crate::error::CliError;
+use crate::output::{print, print_object};
 
 /// Flags of `weir doctor`.
 #[derive(Debug, Args)]
@@ -19,36 +21,35 @@ pub(crate) struct DoctorArgs {
     json: bool,
 }
 
-/// Runs the command; returns its exit code: 0, 2 for an interface that does not exist, 4 when something essential is
-/// not available.
-pub(crate) fn run(args: DoctorArgs) -> Result<i32, Box<dyn Error>> {
-    let options = Options { interface: args.interface, ..Options::default() };
-    let diagnosis = match examine(&options) {
-        Ok(diagnosis) => diagnosis,
-        Err(error @ weir_experiment::Error::NoInterface { .. }) => {
-            if args.json {
-                let event =
-                    serde_json::json!({ "event": "error", "data": { "text": error.to_string() } });
-                println!("{event}");
-            }
-            eprintln!("weir doctor: {error}");
-            return Ok(2);
-        }
-        Err(error) => return Err(error.into()),
-    };
-    let mut out = io::stdout().lock();
-    let written = if args.json {
-        serde_json::to_writer_pretty(&mut out, &diagnosis)?;
-        writeln!(out)
+/// Runs the command; returns its exit code: 0, or 4 when something essential is not available.
+///
+/// # Errors
+/// An interface that does not exist, or facts that can't be read.
+pub(crate) fn run(args: DoctorArgs) -> Result<i32, CliError> {
+    let interface = args.interface;
+    let diagnosis = examine(&Options { interface: interface.clone(), ..Options::default() })
+        .map_err(|e| match e {
+            weir_experiment::Error::NoInterface { .. } => CliError::flag(
+                "--interface",
+                interface.unwrap_or_default(),
+                "an interface of this host (`ip link` lists them)",
+            ),
+            other => CliError::Unavailable(other.to_string()),
+        })?;
+    if args.json {
+        print_object(&diagnosis)?;
     } else {
-        out.write_all(text(&diagnosis, &style()).as_bytes())
-    };
-    // A reader that has seen enough (head) is no failure of the command.
-    match written {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error.into()),
-        _ => {}
+        print(&text(&diagnosis, &style()))?;
     }
     Ok(diagnosis.exit_code())
+}
+
+/// Runs a job of `weir job`.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn run_job() -> Result<i32, CliError> {
+    run(DoctorArgs { interface: None, json: true })
 }
 
 /// Colour on a terminal, unless `NO_COLOR` is set.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use clap::{Args, Subcommand};
+use weir_jobs::{EmulatorJob, Event, LabDownJob, LabUpJob, Ready};
 use weir_lab::{Error, ErrorClass, JoinedLab, LabName, LabSpec, Registry, Topology, hold};
 use weir_model::impairment::{Impairment, Laws};
 use weir_model::units::Seed;
@@ -13,6 +14,7 @@ use weir_model::units::Seed;
 use super::impair::{LawArgs, spawn};
 use crate::app::note;
 use crate::error::CliError;
+use crate::job::emit;
 use crate::output::print;
 
 /// Flags of `weir lab`.
@@ -109,7 +111,7 @@ struct ExecArgs {
 /// `exec` and the holder enter namespaces that only a process with one thread may enter.
 pub(crate) fn run(args: LabArgs) -> Result<i32, CliError> {
     Ok(match args.command {
-        LabCommand::Up(args) => up(*args)?,
+        LabCommand::Up(args) => up(*args).map_err(by_flag)?,
         LabCommand::Exec(args) => exec(args)?,
         LabCommand::List { json } => list(json)?,
         LabCommand::Down { all: true, .. } => down_all()?,
@@ -127,14 +129,68 @@ pub(crate) fn exit_code(error: &Error) -> i32 {
     }
 }
 
+/// A refused field of a lab, by the flag that set it.
+fn by_flag(error: CliError) -> CliError {
+    let CliError::Lab(Error::Invalid { field, given, accepted }) = error else { return error };
+    let flag = match field {
+        "name" => "--lab",
+        "hosts" => "--hosts",
+        "mtu_bytes" => "--mtu",
+        "transmit_queue_packets" => "--txqueuelen",
+        other => other,
+    };
+    CliError::flag(flag, given, &accepted)
+}
+
 fn up(args: UpArgs) -> Result<i32, CliError> {
     // Refused before there is a lab.
     let impairment = args.impairment()?;
+    let mut text = make(&args, impairment)?;
+    let flag =
+        if args.lab == LabName::default() { String::new() } else { format!("--lab {} ", args.lab) };
+    text += &format!("run a program inside: weir lab exec {flag}a -- CMD\n");
+    // The lab is up, even if stdout is closed.
+    let _ = print(&text);
+    Ok(0)
+}
+
+/// Runs a job of `weir job` that creates a lab. Must be called before the program has threads, as [`run`].
+///
+/// # Errors
+/// As `weir lab up`.
+pub(crate) fn up_job(job: LabUpJob) -> Result<i32, CliError> {
+    let args = UpArgs {
+        lab: job.name.parse()?,
+        hosts: job.hosts.map_or(2, |hosts| hosts as usize),
+        mtu: job.mtu_bytes,
+        cut: job.no_offload,
+        middle: job.middle,
+        impair: None,
+        profile: None,
+        config: None,
+        seed: None,
+        txqueuelen: None,
+    };
+    let message = make(&args, job.impairment.map(|impairment| *impairment))?;
+    emit(&Event::Ready(Ready { control_socket: None, message }));
+    Ok(0)
+}
+
+/// Runs a job of `weir job` that removes a lab.
+///
+/// # Errors
+/// As `weir lab down`.
+pub(crate) fn down_job(job: &LabDownJob) -> Result<i32, CliError> {
+    Ok(Registry::open()?.down(&job.name.parse()?).map(|()| 0)?)
+}
+
+/// Creates a lab; returns what is printed of it.
+fn make(args: &UpArgs, impairment: Option<Impairment>) -> Result<String, CliError> {
     let topology = match (args.middle || impairment.is_some(), args.hosts) {
         (true, 2) => Topology::Middle,
         (true, hosts) => {
             return Err(Error::Invalid {
-                flag: "--hosts",
+                field: "hosts",
                 given: hosts.to_string(),
                 accepted: "2 together with --middle, --impair, --profile or --config".to_owned(),
             }
@@ -167,21 +223,14 @@ fn up(args: UpArgs) -> Result<i32, CliError> {
     for limit in lab.limits() {
         text += &format!("note: {limit}\n");
     }
-    let flag = if *lab.name() == LabName::default() {
-        String::new()
-    } else {
-        format!("--lab {} ", lab.name())
-    };
-    text += &format!("run a program inside: weir lab exec {flag}a -- CMD\n");
-    // The lab is up, even if stdout is closed.
-    let _ = print(&text);
-    Ok(0)
+    Ok(text)
 }
 
 /// Starts the emulator in the middle; it ends with the lab, as every process in it does.
 fn impair(lab: &JoinedLab, impairment: &Impairment) -> Result<String, CliError> {
-    let command = lab.command("m", spawn::OWN_PROGRAM)?;
-    Ok(spawn::start(command, impairment, &[])?.head)
+    let command = lab.command("m", crate::job::program())?;
+    let job = EmulatorJob { detached: true, ..spawn::in_the_middle(impairment) };
+    Ok(spawn::start(command, job)?.leave())
 }
 
 impl UpArgs {

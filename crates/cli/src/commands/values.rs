@@ -173,6 +173,31 @@ pub(crate) fn spin(text: &str) -> Result<Duration, String> {
     span.ok_or_else(|| format!("expected {}", threads::SPIN_FORM))
 }
 
+/// The threads of a job, read.
+pub(crate) struct OwnThreads {
+    /// The CPUs that they run on; absent: all that the process may run on.
+    pub(crate) cpus: Option<Vec<usize>>,
+    /// Scheduling of threads that send paced datagrams.
+    pub(crate) scheduling: Scheduling,
+    /// How long they spin before a datagram is due; absent: by measured wake-up times.
+    pub(crate) spin: Option<Duration>,
+}
+
+/// Reads the threads of a job, which [`threads::Threads::check`] has passed.
+///
+/// # Errors
+/// CPUs that this process may not run on.
+pub(crate) fn own_threads(threads: &threads::Threads) -> Result<OwnThreads, CliError> {
+    let cpus = threads.affinity.as_deref().and_then(threads::cpus).map(Cpus);
+    cpus.as_ref().map_or(Ok(()), Cpus::check)?;
+    let scheduling = threads.scheduling.as_deref().and_then(|class| class.parse().ok());
+    Ok(OwnThreads {
+        cpus: cpus.map(|cpus| cpus.0),
+        scheduling: scheduling.unwrap_or_default(),
+        spin: threads.spin.map(|spin| Duration::from_nanos(spin.0)),
+    })
+}
+
 /// CPUs by number: `0`, `0,2`, `1-3`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Cpus(pub(crate) Vec<usize>);

@@ -51,6 +51,20 @@ impl Path {
         command
     }
 
+    /// An emulator as a job of another program.
+    pub(crate) fn emulator_job(&self, job: &serde_json::Value) -> Emulator {
+        let mut command = self.weir("m", &["job"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        std::io::Write::write_all(child.stdin.as_mut().unwrap(), format!("{job}\n").as_bytes())
+            .unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut head = String::new();
+        stdout.read_line(&mut head).unwrap();
+        assert!(head.contains("\"ready\""), "the emulator did not start: {head}");
+        Emulator { child, head, stdout: Some(stdout) }
+    }
+
     pub(crate) fn emulator(&self, words: &[&str]) -> Emulator {
         let mut command = self.weir("m", &[&["impair", "to-a", "to-b"], words].concat());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -1,5 +1,8 @@
 //! The tests of the demo: both transports, both families, both directions, paced and unlimited.
 
+use weir_model::ModelError;
+use weir_model::plan::Plan;
+
 /// What a case claims.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Expectation {
@@ -23,74 +26,111 @@ pub struct Case {
     pub asked: String,
     /// Over IPv6.
     pub ipv6: bool,
-    /// Flags of `weir test`.
-    pub arguments: Vec<String>,
+    /// What is run.
+    pub plan: Plan,
     /// What must hold.
     pub expectation: Expectation,
 }
 
 /// The cases, each sending for `seconds`. Link usage is given against a stated 1 Gbit/s, since a virtual link has no rate
 /// of its own.
-pub fn cases(seconds: f64) -> Vec<Case> {
-    let case = |name, asked: &str, ipv6, flags: &str, expectation| Case {
-        name,
-        asked: asked.into(),
-        ipv6,
-        arguments: flags
-            .split_whitespace()
-            .map(String::from)
-            .chain(["-t".into(), format!("{seconds}s"), "-i".into(), "0.5".into()])
-            .collect(),
-        expectation,
+///
+/// # Errors
+/// None: the plans are constant but for `seconds`.
+pub fn cases(seconds: f64) -> Result<Vec<Case>, ModelError> {
+    let case = |name, asked: &str, ipv6, connection: &str, expectation| {
+        // Those with a rate are held against a link's.
+        let nominal = if connection.contains("rate") { "nominal = '1G'\n" } else { "" };
+        let fields: Vec<String> = connection
+            .split(", ")
+            .filter(|field| !field.is_empty())
+            .chain([format!("duration = '{seconds}s'").as_str()])
+            .map(|field| format!("{field}\n"))
+            .collect();
+        let table = format!("[[connection]]\n{}", fields.concat());
+        let back = match connection.contains("rate = '400M'") {
+            true => format!("{table}direction = 'reverse'\n"),
+            false => String::new(),
+        };
+        let plan = Plan::parse(&format!(
+            "schema = 'weir.plan/1'\ninterval = '500ms'\nseed = 1\n{nominal}{table}{back}"
+        ))?;
+        Ok(Case { name, asked: asked.into(), ipv6, plan, expectation })
     };
     let paced = |packets_per_second| Expectation::EveryPacketAt { packets_per_second };
-    vec![
-        case("UDP noise floor", "1000 pkt/s", false, "-u -l 160 -b 1000pps", paced(1000.0)),
+    [
+        case(
+            "UDP noise floor",
+            "1000 pkt/s",
+            false,
+            "transport = 'udp', payload = 160, rate = '1000pps'",
+            paced(1000.0),
+        ),
         case(
             "UDP IPv4",
             "500 Mbit/s",
             false,
-            "-u -l 1472 -b 500M --nominal 1G",
+            "transport = 'udp', payload = 1472, rate = '500M'",
             paced(500e6 / 8.0 / 1472.0),
         ),
         case(
             "UDP IPv4, reverse",
             "200 Mbit/s",
             false,
-            "-u -l 1472 -b 200M -R --nominal 1G",
+            "transport = 'udp', payload = 1472, rate = '200M', direction = 'reverse'",
             paced(200e6 / 8.0 / 1472.0),
         ),
         case(
             "UDP IPv6",
             "20000 pkt/s",
             true,
-            "-u -l 160 -b 20000pps --nominal 1G",
+            "transport = 'udp', payload = 160, rate = '20000pps'",
             paced(20_000.0),
         ),
         case(
             "UDP IPv6, reverse",
             "997 pkt/s",
             true,
-            "-u -l 1452 -b 997pps -R --nominal 1G",
+            "transport = 'udp', payload = 1452, rate = '997pps', direction = 'reverse'",
             paced(997.0),
         ),
-        case("UDP, coalesced", "unlimited", false, "-u -l 1472 -b 0", Expectation::EveryLossPlaced),
+        case(
+            "UDP, coalesced",
+            "unlimited",
+            false,
+            "transport = 'udp', payload = 1472, rate = 0",
+            Expectation::EveryLossPlaced,
+        ),
         case(
             "UDP, per-packet",
             "unlimited",
             false,
-            "-u -l 1472 -b 0 --gso off --gro off",
+            "transport = 'udp', payload = 1472, rate = 0, gso = 'off', gro = 'off'",
             Expectation::EveryLossPlaced,
         ),
-        case("TCP IPv4", "unlimited", false, "", Expectation::EveryByte),
-        case("TCP IPv4, reverse", "unlimited", false, "-R", Expectation::EveryByte),
-        case("TCP IPv6, 4 streams", "unlimited", true, "-P 4", Expectation::EveryByte),
+        case("TCP IPv4", "unlimited", false, "transport = 'tcp'", Expectation::EveryByte),
+        case(
+            "TCP IPv4, reverse",
+            "unlimited",
+            false,
+            "transport = 'tcp', direction = 'reverse'",
+            Expectation::EveryByte,
+        ),
+        case(
+            "TCP IPv6, 4 streams",
+            "unlimited",
+            true,
+            "transport = 'tcp', count = 4",
+            Expectation::EveryByte,
+        ),
         case(
             "TCP IPv6, both ways",
             "400 Mbit/s each",
             true,
-            "--bidir -b 400M --nominal 1G",
+            "transport = 'tcp', rate = '400M'",
             Expectation::EveryByte,
         ),
     ]
+    .into_iter()
+    .collect()
 }

@@ -194,6 +194,7 @@ fn paced(record: &Record, f: &Figures, asked: f64) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_model::plan::Plan;
     use weir_model::record::{DirectionTotal, Flow, LedgerRow, LossLedger, Receiver, Sender, Sums};
 
     fn record(sent: u64, received: u64, missed: u64, dropped: u64) -> Record {
@@ -233,7 +234,7 @@ mod tests {
     }
 
     fn case(expectation: Expectation) -> Case {
-        Case { name: "t", asked: String::new(), ipv6: false, arguments: vec![], expectation }
+        Case { name: "t", asked: String::new(), ipv6: false, plan: Plan::default(), expectation }
     }
 
     #[test]

@@ -9,17 +9,16 @@ pub mod path;
 mod process;
 
 use std::path::PathBuf;
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use weir_jobs::{ServeJob, TestJob};
 use weir_lab::{Lab, LabSpec};
 use weir_model::record::Record;
 
-use crate::process::Running;
 pub use cases::{Case, Expectation, cases};
 pub use judge::{Figures, Verdict, figures, judge, losses};
 use load::Watch;
-use process::{finish, measure, wait_for_listening};
+use process::{measure, serve};
 
 /// How long a test may take beyond its sending time.
 const TEST_GRACE: Duration = Duration::from_secs(20);
@@ -73,7 +72,7 @@ pub fn demo(
     let host = lab.host("b")?.clone();
     let limit = Duration::from_secs_f64(seconds) + TEST_GRACE;
     let mut rows = vec![];
-    for case in cases(seconds) {
+    for case in cases(seconds).map_err(process::failed("weir demo"))? {
         if is_stopped() {
             return Err(DemoError::Interrupted);
         }
@@ -82,17 +81,15 @@ pub fn demo(
             let watch = Watch::start();
             let outcome = told(is_stopped, || {
                 // One for each row: its processor time is this program's once it was waited for.
-                let mut serve = lab.command("b", &program)?;
-                serve.arg("serve").stdin(Stdio::null()).stdout(Stdio::piped());
-                serve.stderr(Stdio::null());
-                let spawned = serve.spawn().map_err(process::failed("weir serve"))?;
-                let mut server = Running::new(spawned);
-                wait_for_listening(&mut server)?;
-                let mut test = lab.command("a", &program)?;
-                test.arg("test").arg(&address).args(&case.arguments);
-                test.args(["--json", "--no-store"]);
-                let outcome = measure(test, limit, is_stopped)?;
-                finish(server);
+                let server = serve(lab.command("b", &program)?, ServeJob::default())?;
+                let job = TestJob {
+                    host: Some(address.clone()),
+                    plan: case.plan.clone(),
+                    store: false,
+                    ..TestJob::default()
+                };
+                let outcome = measure(lab.command("a", &program)?, job, limit, is_stopped)?;
+                drop(server);
                 Ok(outcome)
             })?;
             let disturbed = watch.disturbance();

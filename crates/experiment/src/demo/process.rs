@@ -3,59 +3,59 @@
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::os::fd::{AsFd, AsRawFd};
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
+use weir_jobs::{Event, Job, NoEvent, Process, ServeJob, TestJob};
 use weir_model::record::Record;
 use weir_net::namespace::ChildSetup;
 use weir_net::tcp::MemFile;
 
 use super::DemoError;
-use crate::process::{MOST_RECORD_BYTES, MOST_WORDS_BYTES, Running, read_all};
 
 /// How long a program may take to end when it was asked to.
 const END: Duration = Duration::from_secs(5);
+/// Between two looks at whether the demo was stopped.
+const LOOK: Duration = Duration::from_millis(50);
 
-/// Waits until a server says that it listens.
-pub(super) fn wait_for_listening(server: &mut Running) -> Result<(), DemoError> {
-    server.listens().map_err(|died| failed("weir serve")(died.said))
+/// Starts a server and waits until it listens.
+pub(super) fn serve(command: Command, job: ServeJob) -> Result<Process, DemoError> {
+    let mut server =
+        Process::start(command, &Job::Serve(Box::new(job)), END).map_err(failed("weir serve"))?;
+    server.wait_ready().map_err(failed("weir serve"))?;
+    Ok(server)
 }
 
-/// Asks a program to end, and waits until it has.
-pub(super) fn finish(program: Running) {
-    program.finish(END);
-}
-
-/// Runs one test and reads its record. The inner error is a test that gave none.
+/// Runs one test and returns its record. The inner error is a test that gave none.
 pub(super) fn measure(
-    mut test: Command,
+    command: Command,
+    job: TestJob,
     limit: Duration,
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<Result<Box<Record>, String>, DemoError> {
-    let failed = |reason: String| DemoError::Program { what: "weir test".into(), reason };
-    test.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = Running::new(test.spawn().map_err(|e| failed(e.to_string()))?);
-    let stdout = read_all(child.child.stdout.take(), MOST_RECORD_BYTES);
-    let stderr = read_all(child.child.stderr.take(), MOST_WORDS_BYTES);
+    let job = Job::Test(Box::new(job));
+    let mut test = Process::start(command, &job, Duration::ZERO).map_err(failed("weir test"))?;
     let end = Instant::now() + limit;
-    let text = loop {
-        match stdout.recv_timeout(Duration::from_millis(50)) {
-            Ok(text) => break text,
-            Err(_) if is_stopped() => return Err(DemoError::Interrupted),
-            Err(_) if Instant::now() >= end => {
-                return Ok(Err(format!("no result within {} s", limit.as_secs())));
-            }
-            Err(_) => {}
+    let (mut record, mut error) = (None, None);
+    loop {
+        match test.next_within(LOOK) {
+            Ok(Event::End(found)) => record = Some(found),
+            Ok(Event::Error(refusal)) => error = Some(refusal),
+            Err(NoEvent::Ended) => break,
+            Ok(_) | Err(NoEvent::Timeout) => {}
         }
-    };
-    match serde_json::from_str::<Record>(&text) {
-        Ok(record) if !record.flows.is_empty() => Ok(Ok(Box::new(record))),
-        _ => {
-            let words = stderr.recv_timeout(Duration::from_secs(1)).unwrap_or_default();
-            let said = if words.trim().is_empty() { text } else { words };
-            Ok(Err(said.trim().chars().take(300).collect()))
+        if is_stopped() {
+            return Err(DemoError::Interrupted);
+        }
+        if Instant::now() >= end {
+            return Ok(Err(format!("no result within {} s", limit.as_secs())));
         }
     }
+    Ok(match record {
+        Some(record) if !record.flows.is_empty() => Ok(record),
+        _ => Err(test.ended(error).message.chars().take(300).collect()),
+    })
 }
 
 /// What a program of the demo writes and the demo reads: a file without a name, so that nothing is left of it however the
@@ -68,17 +68,11 @@ impl Handed {
     }
 
     /// Keeps the file open in a child; returns the path by which the child has it.
-    pub(super) fn to(&self, child: &mut Command, what: &str) -> Result<String, DemoError> {
+    pub(super) fn to(&self, child: &mut Command, what: &str) -> Result<PathBuf, DemoError> {
         let descriptor = self.0.as_fd().try_clone_to_owned().map_err(failed(what))?;
         let path = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
         ChildSetup::new().inherit(descriptor).apply(child).map_err(failed(what))?;
-        Ok(path)
-    }
-
-    /// Fills it.
-    pub(super) fn write(&self, bytes: &[u8], what: &str) -> Result<(), DemoError> {
-        let path = format!("/proc/self/fd/{}", self.0.as_fd().as_raw_fd());
-        std::fs::write(path, bytes).map_err(failed(what))
+        Ok(path.into())
     }
 
     /// The first bytes of what was written.

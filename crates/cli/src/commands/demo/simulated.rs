@@ -9,7 +9,7 @@ use super::paths::{Shown, closing, table};
 use super::summary::Summary;
 use crate::app::style;
 use crate::error::CliError;
-use crate::output::print;
+use crate::output::{print, print_object};
 use crate::signals;
 
 /// Runs the rows; 0 all hold, 1 one does not.
@@ -52,7 +52,7 @@ pub(super) fn run(seconds: u32, json: bool) -> Result<i32, CliError> {
             paths: &shown,
             seconds,
         };
-        print(&summary.json())?;
+        print_object(&summary.json())?;
     } else {
         print(&format!(
             "sender, emulator and receiver under one virtual clock, seed {SEED}: no network, no host, no error of theirs\n\n"

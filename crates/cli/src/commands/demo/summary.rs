@@ -144,7 +144,7 @@ pub(super) fn clean_row(row: &Row) -> Value {
 
 impl Summary<'_> {
     /// The object, on lines of its own.
-    pub(super) fn json(&self) -> String {
+    pub(super) fn json(&self) -> Value {
         let verdicts =
             self.clean.iter().map(|r| &r.verdict).chain(self.paths.iter().map(|r| &r.verdict));
         let (verdict, exit_code) = overall(verdicts);
@@ -164,7 +164,7 @@ impl Summary<'_> {
                 "path_delay_seconds": self.path_delay_ns / 1e9,
             });
         }
-        format!("{out:#}\n")
+        out
     }
 }
 

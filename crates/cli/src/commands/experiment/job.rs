@@ -214,7 +214,7 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
             (head.id.clone(), head.started_at.clone(), head.seed, head.command.clone())
         }
         None => (
-            args.by_api.clone().unwrap_or_else(|| identity.id.clone()),
+            args.id.clone().unwrap_or_else(|| identity.id.clone()),
             identity.started_at.clone(),
             job.seed.or(job.scenario.seed).unwrap_or(drawn),
             identity.command.clone(),
@@ -247,7 +247,7 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
                 files: scenario::digests(&job.scenario, &files).map_err(refused)?,
                 session: session(&started_at),
                 command: identity.command.clone(),
-                by_api: args.by_api.is_some(),
+                by_api: args.id.is_some(),
             };
             let begun = begin(&head).inspect_err(|_| {
                 note("nothing was run: an experiment that can't be kept is not begun; --no-store runs without keeping");
@@ -256,7 +256,7 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
             (journal, Some(experiments))
         }
     };
-    let program = std::env::current_exe().map_err(CliError::io("find", "this program"))?;
+    let program = crate::job::program();
     let telling = Mutex::new(());
     let tell = |happening: &Happening<'_>| {
         let _one = telling.lock().unwrap_or_else(|e| e.into_inner());

@@ -14,7 +14,8 @@ use crate::commands::impair::files::{Named, apart};
 use crate::commands::runs::RunsError;
 use crate::error::CliError;
 use crate::files::{check, check_directory, write};
-use crate::output::print;
+use crate::job::is_job;
+use crate::output::{print, print_object};
 
 /// The files that are written at the end, by their flags.
 fn outputs(args: &ResultArgs) -> Vec<Named<'_>> {
@@ -114,7 +115,11 @@ pub(super) fn finish(
         }
     };
     if args.json {
-        done(print(&line).map(drop));
+        let printed = match is_job() {
+            true => print_object(experiment),
+            false => print(&line),
+        };
+        done(printed.map(drop));
     }
     if let Some(kept) = kept {
         done(kept.keep(&experiment.id, &line).map_err(|e| RunsError::from(e).into()));

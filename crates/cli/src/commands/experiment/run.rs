@@ -9,6 +9,8 @@ use clap::Args;
 use serde_json::Value;
 use weir_experiment::scenario::journal::{Head, Journal, Session};
 use weir_experiment::scenario::{Files, ScenarioError, check_unless, read};
+use weir_jobs::{ResumeJob, ScenarioJob};
+use weir_model::Refusal;
 use weir_model::experiment::{HostSpec, Scenario, Variables};
 use weir_model::names::Host;
 use weir_model::units::Seed;
@@ -16,7 +18,7 @@ use weir_net::namespace::{boot_id, process_start_time};
 use weir_runs::{Experiments, Place};
 
 use super::telling::cleaned;
-use super::{Job, ResultArgs, execute, refused, words};
+use super::{Job, ResultArgs, execute, is_id, refused, words};
 use crate::app::note;
 use crate::commands::runs::RunsError;
 use crate::engine::{Stop, StopReason};
@@ -59,9 +61,6 @@ pub(crate) struct RunArgs {
     /// Resume an experiment: its id, or last for the newest incomplete one; complete runs are not repeated
     #[arg(long, value_name = "ID", conflicts_with = "file")]
     resume: Option<String>,
-    /// Resume only if the checkpoint's first line is still this, which the API has checked.
-    #[arg(long, value_name = "SHA256", requires = "resume", hide = true)]
-    head: Option<String>,
     #[command(flatten)]
     result: ResultArgs,
 }
@@ -83,7 +82,7 @@ pub(crate) fn run(args: &RunArgs, command: &[OsString]) -> Result<i32, CliError>
                 "--resume without it: what goes on is kept where it began",
             ));
         }
-        return resume(id, args.head.as_deref(), &args.result, command);
+        return resume(id, None, &args.result, command);
     }
     let Some(path) = &args.file else {
         return Err(CliError::Usage("FILE or --resume ID".into()));
@@ -108,19 +107,23 @@ pub(crate) fn run(args: &RunArgs, command: &[OsString]) -> Result<i32, CliError>
             HostSpec { address: target.name, port: target.port, key_file },
         );
     }
-    let parse = |hosts: &BTreeMap<String, HostSpec>| {
-        Scenario::parse(&text, args.quick, &set, hosts)
-            .map_err(|error| CliError::Plan { path: path.clone(), error })
-    };
-    let scenario = parse(&hosts)?;
-    // The user of --host, or a reader of the result, may expect the laws of the lab's path.
-    let whole = (!hosts.is_empty()).then(|| parse(&BTreeMap::new()).ok()).flatten();
-    let left_out = whole.and_then(|whole| left_out(&whole, &scenario));
-    left_out.iter().for_each(|words| note(words));
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let directory = std::fs::canonicalize(parent).map_err(CliError::io("find", parent))?;
+    let job = ScenarioJob {
+        id: None,
+        text,
+        directory,
+        quick: args.quick,
+        simulate: args.simulate,
+        set,
+        hosts,
+        seed: args.seed,
+        store: !args.result.no_store,
+    };
+    let job = prepared(job, Some(path))?;
     if args.check {
-        let files = Files::new(directory);
+        let scenario = job.scenario;
+        let files = Files::new(job.directory);
         let stop = Stop::new();
         signals::listen(&stop)?;
         let is_stopped = || stop.reason().is_some();
@@ -140,22 +143,63 @@ pub(crate) fn run(args: &RunArgs, command: &[OsString]) -> Result<i32, CliError>
             extent.words(None)
         ));
     }
-    let job = Job {
+    execute(job, &args.result, command)
+}
+
+/// Runs a job of `weir job`.
+///
+/// # Errors
+/// As `weir run`.
+pub(crate) fn run_job(job: ScenarioJob) -> Result<i32, CliError> {
+    if let Some(id) = job.id.as_ref().filter(|id| !is_id(id)) {
+        return Err(CliError::flag("id", id, "letters, digits and '-', at most 64"));
+    }
+    let result = ResultArgs {
+        json: true,
+        no_store: !job.store,
+        id: job.id.clone(),
+        ..ResultArgs::default()
+    };
+    execute(prepared(job, None)?, &result, &["weir", "job"].map(OsString::from))
+}
+
+/// Resumes an experiment as a job of `weir job`.
+///
+/// # Errors
+/// As `weir run --resume`.
+pub(crate) fn resume_job(job: &ResumeJob) -> Result<i32, CliError> {
+    let result = ResultArgs { json: true, ..ResultArgs::default() };
+    resume(&job.id, job.head.as_deref(), &result, &["weir", "job"].map(OsString::from))
+}
+
+/// Reads the scenario of a job; `path` is its file, where it has one.
+fn prepared(job: ScenarioJob, path: Option<&Path>) -> Result<Job, CliError> {
+    let parse = |hosts: &BTreeMap<String, HostSpec>| {
+        Scenario::parse(&job.text, job.quick, &job.set, hosts).map_err(|error| match path {
+            Some(path) => CliError::Plan { path: path.into(), error },
+            None => CliError::Model(error),
+        })
+    };
+    let scenario = parse(&job.hosts)?;
+    // The user of --host, or a reader of the result, may expect the laws of the lab's path.
+    let whole = (!job.hosts.is_empty()).then(|| parse(&BTreeMap::new()).ok()).flatten();
+    let left_out = whole.and_then(|whole| left_out(&whole, &scenario));
+    left_out.iter().for_each(|words| note(words));
+    Ok(Job {
         scenario,
-        file: Some(path.clone()),
+        file: path.map(Into::into),
         plan_file: None,
-        text,
-        directory,
-        quick: args.quick,
-        simulate: args.simulate,
-        set,
-        hosts,
-        seed: args.seed,
+        text: job.text,
+        directory: job.directory,
+        quick: job.quick,
+        simulate: job.simulate,
+        set: job.set,
+        hosts: job.hosts,
+        seed: job.seed,
         earlier: None,
         warnings: left_out.into_iter().collect(),
         axes: None,
-    };
-    execute(job, &args.result, command)
+    })
 }
 
 /// What `--host` leaves out of a scenario with its lab, in words.
@@ -206,9 +250,8 @@ fn resume(
     if let Some(looked_at) = looked_at {
         let digest = head.digest().map_err(CliError::io("read journal", &path))?;
         if digest != looked_at {
-            return Err(CliError::Usage(format!(
-                "experiment {id}: its journal is not the one that was looked at, {looked_at}: it is {digest}"
-            )));
+            let refusal = Refusal::of_field("checkpoint", "head", looked_at, digest);
+            return Err(CliError::Refused(refusal));
         }
     }
     let parse = |hosts: &BTreeMap<String, HostSpec>| {

@@ -178,7 +178,7 @@ pub(crate) fn repeated(args: TestArgs, command: &[OsString]) -> Result<i32, CliE
         junit: None,
         html: None,
         svg: None,
-        by_api: None,
+        id: None,
     };
     let sweep = GridArgs {
         runs: repeat.runs,

@@ -147,9 +147,6 @@ pub(crate) struct RunArgs {
     /// Keepalive timeout: forward everything untouched after this time without a command on the control socket; commands that only read do not count [default: never]
     #[arg(long, value_name = "TIME", conflicts_with = "no_control_socket", value_parser = crate::commands::values::positive)]
     pub(crate) dead_man: Option<Span>,
-    /// Give up every capability that an emulator has no use for.
-    #[arg(long, hide = true)]
-    pub(crate) few_capabilities: bool,
     /// Accept interfaces that carry the default route, this session or addresses, or are members of a bridge
     #[arg(long)]
     pub(crate) force: bool,
@@ -165,9 +162,6 @@ pub(crate) struct RunArgs {
     /// No control socket: the emulator cannot be controlled while it runs
     #[arg(long, conflicts_with = "control_socket")]
     pub(crate) no_control_socket: bool,
-    /// The interfaces end with their namespace: nothing is noted for a start after a SIGKILL
-    #[arg(long, hide = true)]
-    pub(crate) disposable: bool,
     /// Impair a capture (pcap, pcapng; - is stdin) instead, on its own clock
     #[arg(long, value_name = "FILE", requires = "pcap_out", conflicts_with_all = ["a", "b", "link", "duration", "force", "ring", "control_socket", "no_real_time", "dead_man", "journal_limit"])]
     pub(crate) pcap_in: Option<PathBuf>,
@@ -293,14 +287,10 @@ pub(crate) struct ExecArgs {
     pub(crate) command: Vec<OsString>,
 }
 
-fn link(text: &str) -> Result<LinkMode, String> {
-    match text {
-        "auto" => Ok(LinkMode::Auto),
-        "packet" => Ok(LinkMode::Packet),
-        "xdp" => Ok(LinkMode::Xdp),
-        "xdp-generic" => Ok(LinkMode::XdpGeneric),
-        _ => Err("expected auto, packet, xdp or xdp-generic".into()),
-    }
+/// How frames are received and sent.
+pub(super) fn link(text: &str) -> Result<LinkMode, String> {
+    let found = LinkMode::ALL.into_iter().find(|mode| mode.name() == text);
+    found.ok_or_else(|| "expected auto, packet, xdp or xdp-generic".into())
 }
 
 fn mac(text: &str) -> Result<[u8; 6], String> {

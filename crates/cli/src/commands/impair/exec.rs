@@ -9,20 +9,21 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use weir_jobs::EmulatorJob;
 use weir_lab::{Lab, LabSpec, Topology};
-use weir_net::namespace::{ChildSetup, Process, effective_user_id, enter_user_namespace};
+use weir_net::namespace::{ChildSetup, effective_user_id, enter_user_namespace};
 use weir_net::thread::raise_descriptor_limit;
 
 use super::args::ExecArgs;
 use super::outward::Outward;
 use super::spawn::{KILL, Spawned, TERMINATE, tell};
-use super::{outward, relay, spawn};
-use crate::app::note;
+use super::{outward, relay, spawn, text};
+use crate::app::{note, style};
 use crate::emulated::OF_COMMAND;
 use crate::engine::StopReason;
 use crate::error::CliError;
@@ -66,28 +67,22 @@ pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
     }
     let (sender, told) = channel();
     // From here on there is something to take down. Until the command runs, a third signal ends this program whatever it
-    // waits for; the lab then ends by itself, as when it is killed, and the emulator's socket is taken away. Once it runs, the command's end is
-    // what is waited for, and SIGKILL ends that.
+    // waits for; the lab and the emulator then end by themselves, as when it is killed. Once it runs, the command's end is what
+    // is waited for, and SIGKILL ends that.
     let runs = Arc::new(AtomicBool::new(false));
-    let emulators: Arc<OnceLock<Process>> = Arc::default();
-    let (is_running, begun, mut count) = (runs.clone(), emulators.clone(), 0);
+    let (is_running, mut count) = (runs.clone(), 0);
     signals::each(move |reason| {
         count += 1;
         if count >= 3 && !is_running.load(Ordering::Relaxed) {
-            // On a thread of its own, not within a signal handler: it may do what threads may.
-            begun.get().into_iter().for_each(spawn::abandon);
             std::process::exit(reason.exit_code());
         }
         // The receiver is gone when the command has ended: then this program is about to end, too.
         let _ = sender.send(reason);
     })?;
     let lab = Lab::up(&LabSpec { topology: Topology::Middle, ..LabSpec::default() })?;
-    let mut more = Vec::new();
-    if let Some(path) = &args.journal {
-        more.extend(["--journal".into(), path.as_os_str().to_owned()]);
-    }
-    let command = lab.command("m", spawn::OWN_PROGRAM)?;
-    let mut emulator = spawn::start_known(command, &impairment, &more, &emulators)?;
+    let job =
+        EmulatorJob { packet_trace: args.journal.clone(), ..spawn::in_the_middle(&impairment) };
+    let mut emulator = spawn::start(lab.command("m", crate::job::program())?, job)?;
     let relay = relay::start(&lab, "b")?;
     let chat = |words: &str| {
         if !args.quiet {
@@ -112,7 +107,7 @@ pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
     }
     let mut command = lab.command("a", program)?;
     command.args(words).env("WEIR_HOST", b.ipv4.to_string());
-    if let Some(socket) = emulator.head.lines().find_map(|l| l.strip_prefix("control socket ")) {
+    if let Some(socket) = &emulator.control_socket {
         command.env(OF_COMMAND, socket);
     }
     let resolver = resolver(&mut command, &outward, names, text, b.ipv4)?;
@@ -141,7 +136,9 @@ pub(super) fn run(args: &ExecArgs) -> Result<i32, CliError> {
     let lost = outward.as_ref().ok().and_then(Outward::lost);
     drop((relay, outward));
     let ended = emulator.finish();
-    chat(ended.report.trim_end());
+    if let Some(report) = &ended.report {
+        chat(text::table(report, &style()).trim_end());
+    }
     if let Some(lost) = lost {
         note(&lost);
     }

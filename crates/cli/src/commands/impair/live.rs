@@ -7,80 +7,136 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use weir_emulator::control::{Contact, ControlSocket};
-use weir_emulator::{Emulator, EmulatorConfig, JournalFiles, Remote, Scheduling};
+use weir_emulator::{Alarm, Emulator, EmulatorConfig, JournalFiles, LinkMode, Remote, Scheduling};
+use weir_jobs::{EmulatorJob, Event, Notice, Ready};
+use weir_model::Refusal;
 use weir_net::restoration::{Restoration, restore};
 use weir_runs::Place;
 
-use super::args::RunArgs;
+use super::args::{RunArgs, link};
 use super::text;
 use crate::app::{note, style};
 use crate::commands::runs::RunsError;
 use crate::engine::{Stop, StopReason};
 use crate::error::CliError;
+use crate::job::{emit, is_job, warn};
 use crate::output::print;
 use crate::signals;
 
 /// Between two looks at signals, alarms and the time.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Runs until the time is over, a signal, or the loss of an interface.
+/// Runs the command until the time is over, a signal, or the loss of an interface.
 pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
     let (Some(a), Some(b)) = (&args.a, &args.b) else {
         return Err(CliError::Usage("two interfaces are needed: weir impair A B".into()));
     };
     super::files::journal_apart(&args.laws, args.journal.as_deref())?;
-    let scheduling = if args.no_real_time { Scheduling::Normal } else { Scheduling::Auto };
-    // What opens the journal in a directory of another user (under sudo) is given up below.
-    let opened = args.journal.as_deref().filter(|_| args.few_capabilities).map(journal_files);
+    let job = EmulatorJob {
+        link: Some(args.link.name().to_owned()),
+        force: args.force,
+        control_socket: args.control_socket.clone(),
+        controlled: !args.no_control_socket,
+        keepalive_timeout: args.dead_man,
+        duration: args.duration,
+        packet_trace: args.journal.clone(),
+        packet_trace_limit: args.journal_limit.map(|limit| limit.0),
+        ring_frames: args.ring,
+        real_time: !args.no_real_time,
+        ..EmulatorJob::new([a.clone(), b.clone()], args.impairment()?)
+    };
+    emulate(job, if args.json { Form::Json } else { Form::Text }).map_err(with_flag)
+}
+
+/// A refusal of an interface, with the flag that overrides it.
+fn with_flag(error: CliError) -> CliError {
+    match &error {
+        CliError::Emulator(refused) if refused.may_be_forced() => {
+            let refusal = error.refusal();
+            let message = format!("{}; --force accepts it", refusal.message);
+            CliError::Refused(Refusal { message, ..refusal })
+        }
+        _ => error,
+    }
+}
+
+/// Where an emulator's report goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Text on standard output.
+    Text,
+    /// The report alone on standard output, as JSON.
+    Json,
+    /// Events of a job.
+    Events,
+}
+
+/// Runs an emulator; its exit code.
+pub(super) fn emulate(job: EmulatorJob, form: Form) -> Result<i32, CliError> {
+    let [a, b] = &job.interfaces;
+    let link = match &job.link {
+        None => LinkMode::Auto,
+        Some(name) => link(name).map_err(|accepted| CliError::flag("link", name, &accepted))?,
+    };
+    if let Some(path) = &job.packet_trace {
+        super::files::journal_is_file(path)?;
+    }
+    let scheduling = if job.real_time { Scheduling::Auto } else { Scheduling::Normal };
+    // What opens the packet trace in a directory of another user (under sudo) is given up below.
+    let opened = job.packet_trace.as_deref().filter(|_| job.few_capabilities).map(journal_files);
     let journal_files = opened.transpose()?.map(Arc::new);
-    if args.few_capabilities {
+    if job.few_capabilities {
         // Before there are threads: each has capabilities of its own.
         weir_emulator::keep_for_setting_up(scheduling)?;
     }
-    let impairment = args.impairment()?;
-    let predictions = weir_emulator::predictions(&impairment);
+    job.impairment.check().map_err(CliError::Model)?;
+    let predictions = weir_emulator::predictions(&job.impairment);
     // Before interfaces are locked and a packet trace is overwritten.
-    if let Some(path) = args.control_socket.as_ref().filter(|_| !args.no_control_socket) {
+    if let Some(path) = job.control_socket.as_ref().filter(|_| job.controlled) {
         ControlSocket::check(path)?;
     }
     // Ends after the emulator, when its watchdog has had its turn.
-    let restoration = if args.disposable { None } else { second_line(&[a, b]) };
+    let restoration = if job.disposable { None } else { second_line(&[a, b]) };
     let config = EmulatorConfig {
-        link: args.link,
+        link,
         // Clients of the control socket may have another working directory.
-        journal: args
-            .journal
+        journal: job
+            .packet_trace
             .as_ref()
             .map(|p| std::path::absolute(p).unwrap_or_else(|_| p.clone())),
         journal_files,
-        journal_most_bytes: args.journal_limit.map(|limit| limit.0),
+        journal_most_bytes: job.packet_trace_limit,
         restoration: restoration.as_ref().and_then(Restoration::path).map(Path::to_owned),
         scheduling,
-        force: args.force,
-        ring_frames: args.ring,
-        few_capabilities: args.few_capabilities,
+        force: job.force,
+        ring_frames: job.ring_frames,
+        few_capabilities: job.few_capabilities,
         lab: weir_lab::place_of_this_program(),
-        ..EmulatorConfig::new(a, b, impairment.clone())
+        ..EmulatorConfig::new(a, b, job.impairment.clone())
     };
     let leavings = Arc::new(Mutex::new(Leavings { socket: None, restoration }));
     // Emulator::start forks its watchdog, which is to have no copy of the signal thread's doings: first that.
     let mut emulator = Emulator::start(config)?;
     settle(&leavings);
     let stop = Stop::new();
+    let remote = emulator.remote().clone();
+    crate::job::on_set(move |impairment| {
+        remote.set(impairment).map(drop).map_err(|e| crate::error::chain(&e))
+    });
     // No share in it: when this function has ended, all of it is gone.
     let left = Arc::downgrade(&leavings);
     signals::listen_until(&stop, move || take_away(&left))?;
-    let socket = listen(args, emulator.remote())?;
+    let socket = listen(&job, emulator.remote())?;
     note_socket(&leavings, socket.as_ref().ok().map(ControlSocket::path));
     if let Ok(socket) = &socket {
         // Without it a socket that is left goes with the next start.
         let _ = emulator.remove_at_death(socket.path());
     }
-    let mut head = format!("{a} ⇄ {b}, seed {}\n", impairment.seed);
+    let mut head = format!("{a} ⇄ {b}, seed {}\n", job.impairment.seed);
     for link in emulator.remote().links() {
         head += &format!("  {link}\n");
     }
-    head += &text::laws(&impairment);
+    head += &text::laws(&job.impairment);
     for limit in predictions.iter().chain(emulator.remote().notes()) {
         head += &format!("  note: {limit}\n");
     }
@@ -88,21 +144,25 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
         Ok(socket) => head += &format!("control socket {}\n", socket.path().display()),
         Err(reason) => head += &format!("no control socket: {reason}\n"),
     }
-    if args.json {
-        note(head.trim_end());
-    } else {
-        print(&head)?;
+    match form {
+        Form::Text => drop(print(&head)?),
+        Form::Json => note(head.trim_end()),
+        Form::Events => emit(&Event::Ready(Ready {
+            control_socket: socket.as_ref().ok().map(|socket| socket.path().to_owned()),
+            message: head,
+        })),
     }
-    let until = args.duration.map(|d| Instant::now() + Duration::from_nanos(d.0));
-    let dead_man = args
-        .dead_man
+    let until = job.duration.map(|d| Instant::now() + Duration::from_nanos(d.0));
+    let keepalive = job
+        .keepalive_timeout
         .and_then(|time| Some((socket.as_ref().ok()?.contact(), Duration::from_nanos(time.0))));
-    if args.dead_man.is_some() && dead_man.is_none() {
-        note(
-            "warning: --dead-man has no control socket to listen at: it will end what is asked after its time",
+    if job.keepalive_timeout.is_some() && keepalive.is_none() {
+        warn(
+            "keepalive-timeout",
+            "--dead-man has no control socket to listen at: it will end what is asked after its time",
         );
     }
-    let why = watch(&stop, emulator.remote(), until, dead_man);
+    let why = watch(&stop, emulator.remote(), until, keepalive);
     // From now on the second request is the one that ends it at once.
     let over = Arc::new(AtomicBool::new(false));
     let impatient = impatience(&stop, emulator.remote(), over.clone());
@@ -111,14 +171,18 @@ pub(super) fn run(args: &RunArgs) -> Result<i32, CliError> {
     let _ = impatient.join();
     note_socket(&leavings, None);
     drop(socket);
-    if args.json {
-        let report = serde_json::to_string_pretty(&ending.report)
-            .map_err(|e| CliError::Internal(e.to_string()))?;
-        print(&format!("{report}\n"))?;
-    } else {
-        print(&text::table(&ending.report, &style()))?;
+    let internal = |e: serde_json::Error| CliError::Internal(e.to_string());
+    match form {
+        Form::Text => drop(print(&text::table(&ending.report, &style()))?),
+        Form::Json => {
+            let report = serde_json::to_string_pretty(&ending.report).map_err(internal)?;
+            print(&format!("{report}\n"))?;
+        }
+        Form::Events => {
+            emit(&Event::Result(serde_json::to_value(&ending.report).map_err(internal)?));
+        }
     }
-    super::outcome(ending.error, args.json, why.map_or(0, StopReason::exit_code))
+    super::outcome(ending.error, form == Form::Json, why.map_or(0, StopReason::exit_code))
 }
 
 /// The files of a packet trace that a server has asked for: new ones, so that no link there is followed, with the owner of
@@ -209,7 +273,7 @@ fn watch(
         let (alarms, count) = remote.alarms_after(seen);
         seen = count;
         for alarm in alarms {
-            note(&format!("alarm: {}", alarm.text));
+            alarmed(&alarm);
         }
         if let Some(reason) = stop.reason() {
             return Some(reason);
@@ -220,6 +284,15 @@ fn watch(
         }
         let left = until.map_or(LOOK, |until| until.saturating_duration_since(now));
         std::thread::sleep(left.min(LOOK));
+    }
+}
+
+fn alarmed(alarm: &Alarm) {
+    let text = format!("alarm: {}", alarm.text);
+    if is_job() {
+        emit(&Event::Warning(Notice::new("alarm", text)));
+    } else {
+        note(&text);
     }
 }
 
@@ -239,11 +312,11 @@ fn impatience(stop: &Stop, remote: &Remote, over: Arc<AtomicBool>) -> std::threa
 
 /// The control socket if it is wanted, or why there is none. If its path was given and it is unavailable, that is
 /// an error: clients would look for it in vain.
-fn listen(args: &RunArgs, remote: &Remote) -> Result<Result<ControlSocket, String>, CliError> {
-    if args.no_control_socket {
+fn listen(job: &EmulatorJob, remote: &Remote) -> Result<Result<ControlSocket, String>, CliError> {
+    if !job.controlled {
         return Ok(Err("none is wanted".into()));
     }
-    if let Some(path) = &args.control_socket {
+    if let Some(path) = &job.control_socket {
         return Ok(Ok(ControlSocket::listen(path, remote.clone())?));
     }
     let listening = default_path().map_err(|e| e.to_string()).and_then(|path| {

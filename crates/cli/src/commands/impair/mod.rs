@@ -32,6 +32,11 @@ pub(crate) fn run(args: ImpairArgs) -> Result<i32, CliError> {
     }
 }
 
+/// Runs a job of `weir job`.
+pub(crate) fn run_job(job: weir_jobs::EmulatorJob) -> Result<i32, CliError> {
+    live::emulate(job, live::Form::Events)
+}
+
 /// What the program ends with behind a report that is printed: `code`, or what went wrong. With `--json` the report is the
 /// one object on stdout; it names the error as its `end_reason`, which stderr tells with its sources.
 fn outcome(error: Option<EmulatorError>, json: bool, code: i32) -> Result<i32, CliError> {

@@ -5,11 +5,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use weir_jobs::ServeJob;
 use weir_model::plan::DEFAULT_PORT;
+use weir_model::threads::Threads;
 use weir_model::units::Span;
 
 use crate::commands::values::{self, Cpus};
 use crate::engine::{Key, Limits, Scheduling, ServerConfig};
+use crate::error::CliError;
 use crate::key::KeyArgs;
 
 /// Run the server that tests measure against
@@ -143,36 +146,65 @@ fn silence(text: &str) -> Result<Span, String> {
     })
 }
 
-/// The configuration that the flags make.
-pub(crate) fn config(args: &ServeArgs, key: Option<Key>) -> ServerConfig {
+/// The job of the flags.
+pub(crate) fn job(args: &ServeArgs) -> ServeJob {
     let (general, limits) = (&args.general, &args.limits);
     let bind = match (general.ipv4, general.ipv6) {
         (true, _) => vec![Ipv4Addr::UNSPECIFIED.into()],
         (_, true) => vec![Ipv6Addr::UNSPECIFIED.into()],
         _ => general.bind.clone(),
     };
-    ServerConfig {
-        bind,
+    ServeJob {
         port: general.port,
+        bind,
+        data_ports: general.data_ports.as_ref().map(|ports| (*ports.start(), *ports.end())),
+        one_off: general.one_off,
+        key: args.key.source(),
+        threads: Threads {
+            affinity: general.affinity.as_ref().map(ToString::to_string),
+            scheduling: Some(general.scheduling.to_string()),
+            spin: general.spin.map(|spin| Span(spin.as_nanos() as u64)),
+        },
+        packet_log: args.output.packet_log.clone(),
+        max_sessions: limits.max_sessions,
+        max_flows: limits.max_flows,
+        session_time: limits.session_time,
+        hello_time: limits.hello_time,
+        max_half_open: limits.max_half_open,
+        silence_time: limits.silence_time,
+        idle_timeout: limits.idle_timeout,
+        speed_test: args.speed.job(),
+    }
+}
+
+/// The server's configuration.
+///
+/// # Errors
+/// CPUs that this process may not run on.
+pub(crate) fn config(job: &ServeJob, key: Option<Key>) -> Result<ServerConfig, CliError> {
+    let threads = values::own_threads(&job.threads)?;
+    Ok(ServerConfig {
+        bind: job.bind.clone(),
+        port: job.port,
         key,
         limits: Limits {
-            sessions: limits.max_sessions.into(),
-            session_seconds: limits.session_time.0 / 1_000_000_000,
-            flows: limits.max_flows.into(),
-            hello_seconds: limits.hello_time.0 / 1_000_000_000,
-            half_open: limits.max_half_open.into(),
-            silence_seconds: limits.silence_time.0 / 1_000_000_000,
+            sessions: job.max_sessions.into(),
+            session_seconds: job.session_time.0 / 1_000_000_000,
+            flows: job.max_flows.into(),
+            hello_seconds: job.hello_time.0 / 1_000_000_000,
+            half_open: job.max_half_open.into(),
+            silence_seconds: job.silence_time.0 / 1_000_000_000,
             ..Limits::default()
         },
-        data_ports: general.data_ports.clone(),
-        one_off: general.one_off,
-        idle_timeout: limits.idle_timeout.map(|t| Duration::from_nanos(t.0)),
-        packet_log: args.output.packet_log.clone(),
-        cpus: general.affinity.as_ref().map(|c| c.0.clone()),
-        scheduling: general.scheduling,
-        spin: general.spin,
+        data_ports: job.data_ports.map(|(first, last)| first..=last),
+        one_off: job.one_off,
+        idle_timeout: job.idle_timeout.map(|t| Duration::from_nanos(t.0)),
+        packet_log: job.packet_log.clone(),
+        cpus: threads.cpus,
+        scheduling: threads.scheduling,
+        spin: threads.spin,
         ..ServerConfig::default()
-    }
+    })
 }
 
 #[cfg(test)]
@@ -188,8 +220,8 @@ mod tests {
 
     fn of(words: &str) -> Result<ServerConfig, String> {
         Line::try_parse_from(std::iter::once("serve").chain(words.split_whitespace()))
-            .map(|line| config(&line.args, None))
             .map_err(|e| e.to_string())
+            .and_then(|line| config(&job(&line.args), None).map_err(|e| e.to_string()))
     }
 
     #[test]

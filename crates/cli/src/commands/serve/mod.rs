@@ -10,10 +10,13 @@ use std::ffi::OsString;
 
 pub(crate) use args::ServeArgs;
 
+use weir_jobs::{Event, ServeJob};
+
 use crate::app::note;
-use crate::commands::values::Cpus;
 use crate::engine::{self, ServerConfig, ServerEvent, Stop, TrafficError};
 use crate::error::CliError;
+use crate::job::emit;
+use crate::key;
 use crate::output::Sink;
 use crate::signals;
 use daemon::PidFile;
@@ -23,7 +26,8 @@ use output::Telling;
 pub(crate) fn run(args: &ServeArgs, words: &[OsString]) -> Result<i32, CliError> {
     let in_background = args.general.in_background;
     let (key, warnings) = args.key.resolve()?;
-    args.general.affinity.as_ref().map_or(Ok(()), Cpus::check)?;
+    let job = args::job(args);
+    let config = args::config(&job, key)?;
     if !in_background {
         warnings.iter().for_each(|w| note(&format!("warning: {w}")));
     }
@@ -36,13 +40,13 @@ pub(crate) fn run(args: &ServeArgs, words: &[OsString]) -> Result<i32, CliError>
         Sink::open(args.output.logfile.as_deref(), args.output.timestamps.clone())?
     };
     if let Some(address) = args.ui.ui {
-        return ui::run(args, address, words, sink);
+        return ui::run(args, address, sink);
     }
     let stop = Stop::new();
     signals::listen(&stop)?;
-    let speed = speed::start(&args.speed)?;
-    let head = speed.as_ref().map(|speed| speed.line(args.output.json_stream)).unwrap_or_default();
-    let ended = answer(args, args::config(args, key), &stop, &mut sink, &head, engine::serve);
+    let speed = speed::start(job.speed_test.as_ref())?;
+    let head = speed.as_ref().map(speed::Serving::event);
+    let ended = answer(args, config, &stop, &mut sink, head.as_ref(), engine::serve);
     drop(speed);
     ended?;
     if let Some(failure) = sink.failure() {
@@ -51,28 +55,48 @@ pub(crate) fn run(args: &ServeArgs, words: &[OsString]) -> Result<i32, CliError>
     Ok(stop.reason().map_or(0, |reason| reason.exit_code()))
 }
 
-/// Runs the engine and prints its events; `head` is called once it listens.
+/// Runs a job of `weir job`.
+pub(crate) fn run_job(job: ServeJob) -> Result<i32, CliError> {
+    job.threads.check("threads").map_err(CliError::Model)?;
+    let (key, _) = key::resolve(&job.key)?;
+    let config = args::config(&job, key)?;
+    let stop = Stop::new();
+    signals::listen(&stop)?;
+    let speed = speed::start(job.speed_test.as_ref())?;
+    engine::serve(config, stop.clone(), &mut |event| {
+        let is_listening = matches!(event, ServerEvent::Listening { .. });
+        emit(&output::event_of(event));
+        if let Some(speed) = speed.as_ref().filter(|_| is_listening) {
+            emit(&speed.event());
+        }
+    })?;
+    drop(speed);
+    Ok(stop.reason().map_or(0, |reason| reason.exit_code()))
+}
+
+/// Runs the engine and prints its events; `head` is printed once it listens.
 fn answer(
     args: &ServeArgs,
     config: ServerConfig,
     stop: &Stop,
     sink: &mut Sink,
-    head: &str,
+    head: Option<&Event>,
     engine: impl FnOnce(ServerConfig, Stop, &mut dyn FnMut(ServerEvent)) -> Result<(), TrafficError>,
 ) -> Result<(), CliError> {
     let telling = Telling { json: args.output.json_stream, verbose: args.output.verbose };
     let mut pid_file = None;
     let mut observe = |event: ServerEvent| {
+        let event = output::event_of(event);
         let mut lines = telling.lines(&event);
-        if matches!(event, ServerEvent::Listening { .. }) {
-            lines += head;
+        if let (Event::Listening(_), Some(head)) = (&event, head) {
+            lines += &telling.lines(head);
         }
         if telling.json {
             sink.raw(&lines);
         } else {
             sink.text(&lines);
         }
-        if matches!(event, ServerEvent::Listening { .. }) {
+        if matches!(event, Event::Listening(_)) {
             match args.general.pidfile.as_deref().map(PidFile::write).transpose() {
                 Ok(written) => pid_file = written,
                 Err(e) => note(&format!("warning: {}", e.chain())),

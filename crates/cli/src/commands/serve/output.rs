@@ -1,6 +1,6 @@
 //! What a server prints: where it listens, who comes, how it ends.
 
-use serde_json::json;
+use weir_jobs::{Event, Listening};
 use weir_model::report::FlowReport;
 use weir_report::{Units, clean, percent, volume};
 
@@ -17,14 +17,14 @@ pub(crate) struct Telling {
 }
 
 impl Telling {
-    /// The lines for an event.
-    pub(crate) fn lines(&self, event: &ServerEvent) -> String {
-        if self.json { self.object(event) } else { self.words(event) }
+    /// The lines for an event; empty for one that is not a server's.
+    pub(crate) fn lines(&self, event: &Event) -> String {
+        if self.json { event.to_line().unwrap_or_default() } else { self.words(event) }
     }
 
-    fn words(&self, event: &ServerEvent) -> String {
+    fn words(&self, event: &Event) -> String {
         match event {
-            ServerEvent::Listening { addresses, open } => {
+            Event::Listening(Listening { addresses, open }) => {
                 let list: Vec<String> = addresses.iter().map(ToString::to_string).collect();
                 let mut text =
                     format!("weir {VERSION}: listening on {} (TCP and UDP)\n", list.join(", "));
@@ -33,10 +33,13 @@ impl Telling {
                 }
                 text
             }
-            ServerEvent::SessionOpened { session, peer, flows } => {
+            Event::SpeedTest { address } => format!(
+                "speed test on http://{address}/ (no login: any browser that reaches it can use it)\n"
+            ),
+            Event::SessionOpened { session, peer, flows } => {
                 format!("session {session}: {peer}, {flows} {}\n", plural(*flows, "flow"))
             }
-            ServerEvent::SessionClosed { session, peer, reason, report } => {
+            Event::SessionClosed { session, peer, reason, report } => {
                 let mut text = format!("session {session}: {peer} ended: {reason}\n");
                 if self.verbose
                     && let Some(report) = report
@@ -45,48 +48,25 @@ impl Telling {
                 }
                 text
             }
-            ServerEvent::Refused { peer, reason } => format!("refused {peer}: {reason}\n"),
+            Event::Refused { peer, reason } => format!("refused {peer}: {reason}\n"),
+            _ => String::new(),
         }
-    }
-
-    fn object(&self, event: &ServerEvent) -> String {
-        let (name, data) = match event {
-            ServerEvent::Listening { addresses, open } => {
-                ("listening", json!({ "addresses": addresses, "open": open }))
-            }
-            ServerEvent::SessionOpened { session, peer, flows } => {
-                ("session_opened", json!({ "session": session, "peer": peer, "flows": flows }))
-            }
-            ServerEvent::SessionClosed { session, peer, reason, report } => {
-                let mut data = json!({ "session": session, "peer": peer, "reason": reason });
-                if let Some(report) = report {
-                    data["report"] = measured(json!(report)).unwrap_or_default();
-                }
-                ("session_closed", data)
-            }
-            ServerEvent::Refused { peer, reason } => {
-                ("refused", json!({ "peer": peer, "reason": reason }))
-            }
-        };
-        format!("{}\n", json!({ "event": name, "data": data }))
     }
 }
 
-/// A report without what was not measured: a figure is present or absent, never null or an empty object.
-fn measured(value: serde_json::Value) -> Option<serde_json::Value> {
-    use serde_json::Value;
-    match value {
-        Value::Null => None,
-        Value::Object(fields) => {
-            let fields: serde_json::Map<String, Value> =
-                fields.into_iter().filter_map(|(k, v)| Some((k, measured(v)?))).collect();
-            (!fields.is_empty()).then_some(Value::Object(fields))
+/// The event of a job.
+pub(crate) fn event_of(event: ServerEvent) -> Event {
+    match event {
+        ServerEvent::Listening { addresses, open } => {
+            Event::Listening(Listening { addresses, open })
         }
-        // A list keeps its places.
-        Value::Array(items) => {
-            Some(items.into_iter().map(|v| measured(v).unwrap_or_default()).collect())
+        ServerEvent::SessionOpened { session, peer, flows } => {
+            Event::SessionOpened { session, peer, flows }
         }
-        other => Some(other),
+        ServerEvent::SessionClosed { session, peer, reason, report } => {
+            Event::SessionClosed { session, peer, reason, report }
+        }
+        ServerEvent::Refused { peer, reason } => Event::Refused { peer, reason },
     }
 }
 
@@ -124,9 +104,9 @@ mod tests {
         Telling { json, verbose }
     }
 
-    fn listening(open: bool) -> ServerEvent {
+    fn listening(open: bool) -> Event {
         let addresses = vec!["0.0.0.0:9347".parse().unwrap(), "[::]:9347".parse().unwrap()];
-        ServerEvent::Listening { addresses, open }
+        Event::Listening(Listening { addresses, open })
     }
 
     #[test]
@@ -152,7 +132,7 @@ mod tests {
             ..Default::default()
         };
         let flow = FlowReport { id: 1, receiver: Some(receiver), ..Default::default() };
-        let event = ServerEvent::SessionClosed {
+        let event = Event::SessionClosed {
             session: 3,
             peer: "192.0.2.1:40000".parse().unwrap(),
             reason: "complete".into(),

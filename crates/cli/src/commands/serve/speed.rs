@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use weir_api::speed::{SpeedConfig, SpeedLimits, SpeedServer};
+use weir_jobs::{Event, SpeedTestJob};
 use weir_runs::Place;
 
 use crate::commands::runs::RunsError;
@@ -35,6 +36,18 @@ pub(crate) struct SpeedArgs {
     pub(crate) speed_test_anonymous: bool,
 }
 
+impl SpeedArgs {
+    /// What is asked, if a speed test is.
+    pub(super) fn job(&self) -> Option<SpeedTestJob> {
+        Some(SpeedTestJob {
+            address: self.speed_test?,
+            host_names: self.speed_test_host.clone(),
+            keep_days: self.speed_test_keep,
+            anonymous: self.speed_test_anonymous,
+        })
+    }
+}
+
 fn address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(address) = text.parse() {
         return Ok(address);
@@ -57,18 +70,9 @@ pub(super) struct Serving {
 }
 
 impl Serving {
-    /// The line that tells of it.
-    pub(super) fn line(&self, json: bool) -> String {
-        let address = self.address;
-        if json {
-            let event =
-                serde_json::json!({ "event": "speed_test", "data": { "address": address } });
-            format!("{event}\n")
-        } else {
-            format!(
-                "speed test on http://{address}/ (no login: any browser that reaches it can use it)\n"
-            )
-        }
+    /// The event of its start.
+    pub(super) fn event(&self) -> Event {
+        Event::SpeedTest { address: self.address }
     }
 }
 
@@ -82,18 +86,19 @@ impl Drop for Serving {
 }
 
 /// Starts it, where it is asked for: it listens when this returns.
-pub(super) fn start(args: &SpeedArgs) -> Result<Option<Serving>, CliError> {
-    let Some(address) = args.speed_test else { return Ok(None) };
+pub(super) fn start(job: Option<&SpeedTestJob>) -> Result<Option<Serving>, CliError> {
+    let Some(job) = job else { return Ok(None) };
+    let address = job.address;
     let limits = SpeedLimits::default();
-    let kept_days = args.speed_test_keep.unwrap_or(limits.kept_days);
+    let kept_days = job.keep_days.unwrap_or(limits.kept_days);
     let place = Place::of_this_user().map_err(RunsError::from)?;
     let for_another = super::ui::is_for_another(&place);
     let config = SpeedConfig {
         address,
         version: VERSION.into(),
         place,
-        host_names: args.speed_test_host.clone(),
-        anonymous: args.speed_test_anonymous,
+        host_names: job.host_names.clone(),
+        anonymous: job.anonymous,
         limits: SpeedLimits { kept_days, ..limits },
     };
     let failed = |e: std::io::Error| CliError::Unavailable(format!("speed test: {e}"));

@@ -3,7 +3,6 @@
 //! This process becomes the web server and gives up its capabilities. Before that it starts the launcher, which keeps them
 //! and starts everything else, the test server included, as programs of their own.
 
-use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -11,8 +10,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use serde_json::Value;
-use weir_api::{ApiError, ClientNews, Config, Server, ServerNews};
+use weir_api::{ApiError, Config, Server};
+use weir_jobs::Event;
 use weir_net::capability::{UserNamespaces, capabilities, user_namespaces};
 use weir_net::namespace::ChildSetup;
 use weir_net::trust::Origin;
@@ -24,7 +23,7 @@ use super::output::Telling;
 use crate::app::note;
 use crate::commands::experiment::words as scenario_words;
 use crate::commands::runs::RunsError;
-use crate::engine::{ServerEvent, Stop};
+use crate::engine::Stop;
 use crate::error::CliError;
 use crate::output::Sink;
 use crate::signals;
@@ -66,9 +65,6 @@ pub(crate) struct LauncherArgs {
     /// The directory that both share.
     #[arg(long)]
     directory: PathBuf,
-    /// Arguments of the test server.
-    #[arg(last = true)]
-    serve: Vec<String>,
 }
 
 /// `ADDRESS:PORT`, `ADDRESS` or `:PORT`.
@@ -90,10 +86,9 @@ pub(crate) fn launcher(args: &LauncherArgs) -> Result<i32, CliError> {
     use std::os::fd::AsFd;
     let failed = |e: std::io::Error| CliError::Internal(format!("launcher: {e}"));
     let orders = std::io::stdin().as_fd().try_clone_to_owned().map_err(failed)?;
-    let program = std::env::current_exe().map_err(failed)?;
-    let serve = args.serve.clone();
+    let program = crate::job::program();
     let place = Place::of_this_user().map_err(RunsError::from)?;
-    weir_api::launch(UnixStream::from(orders), program, args.directory.clone(), serve, place)
+    weir_api::launch(UnixStream::from(orders), program, args.directory.clone(), place)
         .map_err(|e| CliError::Unavailable(e.to_string()))?;
     Ok(0)
 }
@@ -112,12 +107,7 @@ impl From<ApiError> for CliError {
 }
 
 /// Runs until it is stopped, or until the test server ends.
-pub(super) fn run(
-    args: &ServeArgs,
-    ui: SocketAddr,
-    words: &[OsString],
-    mut sink: Sink,
-) -> Result<i32, CliError> {
+pub(super) fn run(args: &ServeArgs, ui: SocketAddr, mut sink: Sink) -> Result<i32, CliError> {
     let failed = |operation: &'static str| {
         move |e: std::io::Error| CliError::Unavailable(format!("{operation}: {e}"))
     };
@@ -142,7 +132,7 @@ pub(super) fn run(
         .tempdir()
         .map_err(failed("make a directory"))?;
     let (ours, theirs) = UnixStream::pair().map_err(failed("make a pair of sockets"))?;
-    let mut launcher = start_launcher(directory.path(), theirs, &arguments(words))?;
+    let mut launcher = start_launcher(directory.path(), theirs)?;
     weir_api::drop_capabilities(is_for_another(&config.place))?;
     let stop = Stop::new();
     signals::listen(&stop)?;
@@ -178,13 +168,11 @@ pub(super) fn run(
         let server = Server::bind(config, directory, Some(ours)).await?;
         let at = server.address()?;
         head += &head_line(at, weir_api::has_page(), telling.json);
-        let news = server.clients();
         let mut opening = Some(head);
         let answering = server
-            .answer_tests(move |line| {
-                let Some(event) = event(line, &news) else { return };
-                let mut text = telling.lines(&event);
-                if matches!(event, ServerEvent::Listening { .. })
+            .serve_tests(super::args::job(args), move |event| {
+                let mut text = telling.lines(event);
+                if matches!(event, Event::Listening(_))
                     && let Some(head) = opening.take()
                 {
                     text += &head;
@@ -193,7 +181,11 @@ pub(super) fn run(
                         daemon::hand_over(&format!("{told_once}{token}{text}"));
                     }
                 }
-                let _ = lines.send(text);
+                match event {
+                    Event::SpeedTest { .. } => note(text.trim_end()),
+                    Event::Error(refusal) => note(&format!("error: {refusal}")),
+                    _ => drop(lines.send(text)),
+                }
             })
             .await?;
         let asked = async {
@@ -256,114 +248,17 @@ fn token_line(token: &str, path: &Path, json: bool) -> String {
 }
 
 /// The launcher: deaf to the terminal, so that it ends what it started in order.
-fn start_launcher(
-    directory: &Path,
-    orders: UnixStream,
-    serve: &[OsString],
-) -> Result<Child, CliError> {
+fn start_launcher(directory: &Path, orders: UnixStream) -> Result<Child, CliError> {
     let failed = |e: std::io::Error| CliError::Unavailable(format!("start the launcher: {e}"));
     let program = std::env::current_exe().map_err(failed)?;
     let mut command = Command::new(program);
-    command.arg("launcher").arg("--directory").arg(directory).arg("--").args(serve);
+    command.arg("launcher").arg("--directory").arg(directory);
     command.stdin(std::os::fd::OwnedFd::from(orders)).stdout(Stdio::null());
     ChildSetup::new()
         .new_session()
         .apply(&mut command)
         .map_err(|e| CliError::Unavailable(format!("start the launcher: {e}")))?;
     command.spawn().map_err(failed)
-}
-
-/// Flags that are not the test server's, and whether a value follows.
-const OURS: [(&str, bool); 10] = [
-    ("--ui", false),
-    ("--ui-token-file", true),
-    ("--ui-host", true),
-    ("--allow-commands", true),
-    ("--scenarios", true),
-    ("--daemon", false),
-    ("--in-background", false),
-    ("--pidfile", true),
-    ("--logfile", true),
-    ("--verbose", false),
-];
-
-/// The arguments of the test server: those of this program without its own.
-fn arguments(words: &[OsString]) -> Vec<OsString> {
-    let mut out: Vec<OsString> = vec!["serve".into(), "--json-stream".into()];
-    let mut words = words.iter().skip(1).skip_while(|w| *w != "serve").skip(1).peekable();
-    while let Some(word) = words.next() {
-        let text = word.to_string_lossy();
-        let (name, has_value) =
-            text.split_once('=').map_or((text.as_ref(), false), |(name, _)| (name, true));
-        match OURS.iter().find(|(ours, _)| *ours == name) {
-            Some((_, takes_value)) => {
-                if *takes_value && !has_value {
-                    words.next();
-                } else if name == "--ui" && !has_value {
-                    // Its address, if it has one, is no flag; there are no words else.
-                    words.next_if(|next| !next.to_string_lossy().starts_with('-'));
-                }
-            }
-            None if matches!(name, "--json-stream" | "--timestamps" | "-D" | "-V") => {}
-            // Short flags in one word: these two are ours.
-            None if name.len() > 2
-                && !name.starts_with("--")
-                && name[1..].chars().all(|c| "DV46".contains(c)) =>
-            {
-                let left: String = name.chars().filter(|c| !"DV".contains(*c)).collect();
-                if left.len() > 1 {
-                    out.push(left.into());
-                }
-            }
-            None => out.push(word.clone()),
-        }
-    }
-    out
-}
-
-/// A line of the test server as the event that it was, which the API gets as well.
-fn event(line: &str, news: &ClientNews) -> Option<ServerEvent> {
-    let line: Value = serde_json::from_str(line).ok()?;
-    let data = &line["data"];
-    let text = |key: &str| data[key].as_str().unwrap_or_default().to_owned();
-    let number = |key: &str| data[key].as_u64().unwrap_or(0);
-    let peer = || text("peer").parse::<SocketAddr>().ok();
-    match line["event"].as_str()? {
-        "listening" => {
-            let addresses: Vec<SocketAddr> =
-                serde_json::from_value(data["addresses"].clone()).ok()?;
-            let open = data["open"] == Value::Bool(true);
-            let told = addresses.iter().map(ToString::to_string).collect();
-            news.tell(ServerNews::Listening(told, open));
-            Some(ServerEvent::Listening { addresses, open })
-        }
-        "session_opened" => {
-            let (session, flows) = (number("session"), number("flows") as usize);
-            news.tell(ServerNews::Opened(session, text("peer"), flows));
-            Some(ServerEvent::SessionOpened { session, peer: peer()?, flows })
-        }
-        "session_closed" => {
-            let (session, reason) = (number("session"), text("reason"));
-            let report: Option<Box<weir_model::report::EndReport>> =
-                serde_json::from_value(data["report"].clone()).ok();
-            news.tell(ServerNews::Closed(session, reason.clone(), report.clone()));
-            Some(ServerEvent::SessionClosed { session, peer: peer()?, reason, report })
-        }
-        "refused" => {
-            let reason = text("reason");
-            news.tell(ServerNews::Refused(text("peer"), reason.clone()));
-            Some(ServerEvent::Refused { peer: peer()?, reason })
-        }
-        "speed_test" => {
-            note(&format!("speed test on http://{}/", data["address"].as_str().unwrap_or("?")));
-            None
-        }
-        "error" => {
-            note(&format!("error: {}", text("message")));
-            None
-        }
-        _ => None,
-    }
 }
 
 /// Whether the runs belong to another user than this process: to the caller of sudo.
@@ -441,6 +336,7 @@ fn config(args: &ServeArgs, address: SocketAddr) -> Result<Config, CliError> {
 mod tests {
     use super::*;
     use clap::FromArgMatches;
+    use serde_json::Value;
 
     #[test]
     fn addresses_of_the_page() {
@@ -476,26 +372,5 @@ mod tests {
         let json: Value = serde_json::from_str(&head_line(at, false, true)).unwrap();
         let data = serde_json::json!({ "address": "127.0.0.1:9348", "page": false });
         assert_eq!((&json["event"], &json["data"]), (&"ui".into(), &data));
-    }
-
-    #[test]
-    fn the_answering_side_gets_its_own_arguments_only() {
-        let of = |line: &str| {
-            let words: Vec<OsString> = line.split(' ').map(Into::into).collect();
-            let out: Vec<String> =
-                arguments(&words).into_iter().map(|w| w.into_string().unwrap()).collect();
-            out[2..].join(" ")
-        };
-        assert_eq!(of("weir serve --ui -p 9000 --key-file k"), "-p 9000 --key-file k");
-        assert_eq!(of("weir serve --ui=:80 --ui-token-file t --ui-host=a -4D -V"), "-4");
-        assert_eq!(
-            of(
-                "weir serve --pidfile=p --logfile l --max-sessions 3 --scenarios d --ui -B 10.0.0.1"
-            ),
-            "--max-sessions 3 -B 10.0.0.1"
-        );
-        assert_eq!(of("weir serve --ui -DV --json-stream --timestamps=%s"), "");
-        assert_eq!(of("weir serve --ui 127.0.0.1:80 -p 9000"), "-p 9000");
-        assert_eq!(of("weir serve -p 9000 --ui [::1]:80"), "-p 9000");
     }
 }

@@ -6,27 +6,31 @@ pub(crate) mod plan;
 #[cfg(test)]
 mod plan_tests;
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{IsTerminal, stderr};
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
+use weir_jobs::{EmulatorOnPath, Notice, TestJob};
+use weir_model::names::Host;
 use weir_model::plan::Direction;
 use weir_model::record::{Record, Status};
-use weir_model::units::Seed;
+use weir_model::threads::Threads;
+use weir_model::units::{Seed, Span};
 use weir_runs::StoreError;
 
-pub(crate) use args::TestArgs;
+pub(crate) use args::{OutputArgs, TestArgs};
 
 use crate::app::{ErrorForm, note, tell};
 use crate::commands::impair::files::{Named, apart};
-use crate::commands::values::Cpus;
+use crate::commands::values::{self, Cpus};
 use crate::emulated::Watched;
-use crate::engine::{self, ClientConfig, Event, Failure, Stop, StopReason};
+use crate::engine::{self, ClientConfig, Event, Failure, Key, Stop, StopReason};
 use crate::error::{CliError, chain};
 use crate::files;
+use crate::job::warn;
 use crate::kept;
+use crate::key;
 use crate::random;
 use crate::signals;
 use crate::stamp::Identity;
@@ -37,8 +41,8 @@ use plan::Planned;
 /// A plan file is read up to this many bytes.
 const MAX_PLAN_BYTES: u64 = 16 << 20;
 
-/// Everything that a test needs, refused or ready before the first packet.
-struct Job {
+/// A test that is ready to run: everything was checked and every file is open.
+struct Prepared {
     config: ClientConfig,
     outputs: Outputs,
     identity: Identity,
@@ -48,15 +52,32 @@ struct Job {
 
 /// Runs the command; errors are printed here, in the form that the flags ask for.
 pub(crate) fn run(args: &TestArgs, words: &[OsString]) -> i32 {
-    let form = ErrorForm::of(words);
+    let ready = job_of(args).and_then(|job| match job {
+        None => Ok(None),
+        Some((job, key)) => prepare(job, key, &args.output, words).map(Some),
+    });
+    run_prepared(ready, ErrorForm::of(words))
+}
+
+/// Runs a job of `weir job`.
+pub(crate) fn run_job(job: TestJob) -> i32 {
+    let ready = resolved(job).and_then(|(job, key)| {
+        let output = OutputArgs { json_stream: true, ..OutputArgs::default() };
+        let words = ["weir", "job"].map(OsString::from);
+        prepare(job, key, &output, &words).map(Some)
+    });
+    run_prepared(ready, ErrorForm::Stream)
+}
+
+fn run_prepared(ready: Result<Option<Prepared>, CliError>, form: ErrorForm) -> i32 {
     let stop = Stop::new();
-    let ready = prepare(args, words).and_then(|job| match job {
-        Some(job) => signals::listen(&stop).map(|()| Some(job)),
+    let ready = ready.and_then(|test| match test {
+        Some(test) => signals::listen(&stop).map(|()| Some(test)),
         None => Ok(None),
     });
     match ready {
         Ok(None) => 0,
-        Ok(Some(job)) => execute(job, &stop, engine::run, &mut kept::keep),
+        Ok(Some(test)) => execute(test, &stop, engine::run, &mut kept::keep),
         Err(error) => {
             tell(&error, form);
             error.exit_code()
@@ -64,8 +85,8 @@ pub(crate) fn run(args: &TestArgs, words: &[OsString]) -> i32 {
     }
 }
 
-/// Checks everything that can be checked and opens every file. `None`: a plan was saved and there is nothing to run.
-fn prepare(args: &TestArgs, words: &[OsString]) -> Result<Option<Job>, CliError> {
+/// The job of the flags, with its key. `None`: a plan was saved and there is nothing to run.
+fn job_of(args: &TestArgs) -> Result<Option<(TestJob, Option<Key>)>, CliError> {
     let file = args.general.plan.as_deref().map(read_plan).transpose()?;
     let Planned { plan, host, nominal_auto, connect_timeout } =
         plan::plan(args, file.as_deref(), Seed(random::u64()))?;
@@ -79,41 +100,97 @@ fn prepare(args: &TestArgs, words: &[OsString]) -> Result<Option<Job>, CliError>
     }
     let Some(host) = host else { return Ok(None) };
     warnings.iter().for_each(|w| note(&format!("warning: {w}")));
-    if args.output.packet_log.is_some()
+    let (general, output) = (&args.general, &args.output);
+    let now = since_epoch(SystemTime::now());
+    let job = TestJob {
+        host: Some(host),
+        port: None,
+        plan,
+        nominal_of_interface: nominal_auto,
+        key: args.key.source(),
+        labels: output.label.iter().map(|l| (l.key.clone(), l.value.clone())).collect(),
+        store: !output.no_store,
+        control_socket: general.control_socket.clone(),
+        emulator: output.emulator.as_ref().map(|socket| EmulatorOnPath {
+            control_socket: socket.clone(),
+            client_side: output.emulator_side.clone(),
+        }),
+        start_at_ns: general.start_at.map(|at| at.monotonic_ns(now)),
+        threads: Threads {
+            affinity: general.affinity.as_ref().map(ToString::to_string),
+            scheduling: general.scheduling.map(|class| class.to_string()),
+            spin: general.spin.map(span),
+        },
+        packet_log: output.packet_log.clone(),
+        connect_timeout: span(connect_timeout),
+    };
+    Ok(Some((job, key)))
+}
+
+fn span(time: Duration) -> Span {
+    Span(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// A job as `weir job` reads it: its host is found in the plan if it names none, and its key is read.
+fn resolved(mut job: TestJob) -> Result<(TestJob, Option<Key>), CliError> {
+    let host = job.host.take().or_else(|| job.plan.host.clone());
+    let host = host.ok_or_else(|| {
+        CliError::flag("host", "missing, and the plan names none", "a name or an address")
+    })?;
+    let host = Host::parse(&host).map_err(|e| CliError::of_field(e, "host"))?;
+    job.plan.port = job.port.or(host.port).unwrap_or(job.plan.port);
+    job.plan.host = Some(host.name.clone());
+    job.host = Some(host.name);
+    job.plan.check().map_err(CliError::Model)?;
+    job.threads.check("threads").map_err(CliError::Model)?;
+    let (key, _) = key::resolve(&job.key)?;
+    Ok((job, key))
+}
+
+/// Checks everything that can be checked and opens every file.
+fn prepare(
+    job: TestJob,
+    key: Option<Key>,
+    output: &OutputArgs,
+    words: &[OsString],
+) -> Result<Prepared, CliError> {
+    let plan = job.plan;
+    if job.packet_log.is_some()
         && plan.connections.iter().all(|c| c.direction == Direction::Forward)
     {
-        note(
-            "warning: --packet-log holds what this side receives, which is nothing in a forward test: it stays empty \
+        warn(
+            "packet-log-empty",
+            "--packet-log holds what this side receives, which is nothing in a forward test: it stays empty \
              (weir serve --packet-log, or -R or --bidir here)",
         );
     }
-
-    let labels: BTreeMap<_, _> =
-        args.output.label.iter().map(|l| (l.key.clone(), l.value.clone())).collect();
     let now = since_epoch(SystemTime::now());
-    let identity = Identity::new(words, labels, now, random::u64());
-    let options = Options::of(&args.output);
-    let outputs = Outputs::open(&args.output, options, identity.clone(), plan.clone())?;
-    let (socket, side) = (&args.output.emulator, &args.output.emulator_side);
-    let emulator = Watched::find(socket.as_deref(), side.as_deref())?;
-    Ok(Some(Job {
+    let identity = Identity::new(words, job.labels, now, random::u64());
+    let options = Options::of(output);
+    let outputs = Outputs::open(output, options, identity.clone(), plan.clone())?;
+    let emulator = job.emulator.as_ref();
+    let socket = emulator.map(|on_path| on_path.control_socket.as_path());
+    let side = emulator.and_then(|on_path| on_path.client_side.as_deref());
+    let emulator = Watched::find(socket, side)?;
+    let threads = values::own_threads(&job.threads)?;
+    Ok(Prepared {
         config: ClientConfig {
             key,
-            connect_timeout,
-            control_socket: args.general.control_socket.clone(),
-            packet_log: args.output.packet_log.clone(),
-            cpus: args.general.affinity.as_ref().map(|c| c.0.clone()),
-            scheduling: args.general.scheduling.unwrap_or_default(),
-            spin: args.general.spin,
-            nominal_auto,
-            start_at_ns: args.general.start_at.map(|at| at.monotonic_ns(now)),
-            ..ClientConfig::new(plan, host)
+            connect_timeout: Duration::from_nanos(job.connect_timeout.0),
+            control_socket: job.control_socket,
+            packet_log: job.packet_log,
+            cpus: threads.cpus,
+            scheduling: threads.scheduling,
+            spin: threads.spin,
+            nominal_auto: job.nominal_of_interface,
+            start_at_ns: job.start_at_ns,
+            ..ClientConfig::new(plan, job.host.unwrap_or_default())
         },
         outputs,
         identity,
-        store: !args.output.no_store,
+        store: job.store,
         emulator,
-    }))
+    })
 }
 
 /// The files that a test reads and writes, by their flags.
@@ -150,7 +227,7 @@ fn read_plan(path: &Path) -> Result<String, CliError> {
 
 /// Runs the engine and turns what comes into output and an exit code.
 fn execute(
-    mut job: Job,
+    mut job: Prepared,
     stop: &Stop,
     engine: impl FnOnce(ClientConfig, Stop, &mut dyn FnMut(Event)) -> Result<Record, Failure>,
     keep: &mut dyn FnMut(&Record) -> Result<(), StoreError>,
@@ -189,7 +266,7 @@ fn execute(
         job.identity.stamp(&mut record);
         kept::add_calibration(&mut record);
         if let Some(Err(reason)) = job.emulator.take().map(|e| e.finish(&mut record)) {
-            note(&format!("warning: {reason}: its losses are not attributed"));
+            warn("emulator-not-read", &format!("{reason}: its losses are not attributed"));
         }
         record
     });
@@ -197,7 +274,9 @@ fn execute(
     if let Some(record) = record.as_ref().filter(|_| job.store) {
         match keep(record) {
             Ok(()) => stored = true,
-            Err(e) => note(&format!("warning: the result was not kept: {}", chain(&e))),
+            Err(e) => {
+                warn(Notice::NOT_STORED, &format!("the result was not stored: {}", chain(&e)))
+            }
         }
     }
     if let Some(error) = &error {

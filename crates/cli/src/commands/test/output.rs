@@ -4,6 +4,7 @@ use std::io::{BufWriter, ErrorKind, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use weir_jobs::Event;
 use weir_model::plan::{Family, FlowSpec, Plan};
 use weir_model::progress::{FlowProgress, PeerStatus};
 use weir_model::record::{Interval, Record};
@@ -14,7 +15,7 @@ use weir_report::{
 
 use super::args::OutputArgs;
 use crate::app::{note, style};
-use crate::error::CliError;
+use crate::error::{CliError, error_object};
 use crate::output::Sink;
 use crate::stamp::{Identity, VERSION};
 
@@ -219,8 +220,10 @@ impl Outputs {
     /// The test failed. `--json` prints one object: the record where there is one, and the error goes to stderr.
     pub(crate) fn failed(&mut self, error: &CliError, with_record: bool) {
         match self.options.form {
-            Form::Stream => self.sink.raw(&(error.body().event() + "\n")),
-            Form::Json if !with_record => self.sink.raw(&(error.body().json() + "\n")),
+            Form::Stream => {
+                self.sink.raw(&Event::Error(error.refusal()).to_line().unwrap_or_default());
+            }
+            Form::Json if !with_record => self.sink.raw(&(error_object(&error.refusal()) + "\n")),
             Form::Json | Form::Text => note(&format!("error: {}", error.chain())),
         }
     }

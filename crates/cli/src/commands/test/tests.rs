@@ -24,6 +24,11 @@ struct Seen {
 
 type Script = Box<dyn FnOnce(ClientConfig, Stop, &mut dyn FnMut(Event)) -> Result<Record, Failure>>;
 
+fn prepared(args: &TestArgs, words: &[OsString]) -> Result<Prepared, CliError> {
+    let (job, key) = job_of(args)?.unwrap();
+    prepare(job, key, &args.output, words)
+}
+
 /// Runs a command line against a script, its output in a logfile.
 fn play(flags: &str, stop: &Stop, script: Script) -> Seen {
     let dir = tempfile::tempdir().unwrap();
@@ -31,7 +36,7 @@ fn play(flags: &str, stop: &Stop, script: Script) -> Seen {
     let line = format!("test h -u -t 1 --logfile {} {flags}", log.display());
     let words: Vec<OsString> = line.split_whitespace().map(Into::into).collect();
     let args = Line::parse_from(&words).args;
-    let job = prepare(&args, &words).unwrap().unwrap();
+    let job = prepared(&args, &words).unwrap();
     let kept = RefCell::new(None);
     let mut keep = |record: &Record| {
         *kept.borrow_mut() = Some(record.clone());
@@ -179,7 +184,7 @@ impl std::io::Write for Gone {
 #[test]
 fn when_nobody_reads_the_test_is_stopped_once_and_kept() {
     let words: Vec<OsString> = ["test", "h", "-t", "0"].iter().map(Into::into).collect();
-    let mut job = prepare(&Line::parse_from(&words).args, &words).unwrap().unwrap();
+    let mut job = prepared(&Line::parse_from(&words).args, &words).unwrap();
     job.outputs = job.outputs.with_sink(crate::output::Sink::to(Box::new(Gone)));
     let mut kept = 0;
     let mut keep = |_: &Record| {
@@ -227,7 +232,7 @@ fn a_result_outlives_a_store_that_fails_and_a_csv_that_is_full() {
         return;
     }
     let words: Vec<OsString> = line.split_whitespace().map(Into::into).collect();
-    let job = prepare(&Line::parse_from(&words).args, &words).unwrap().unwrap();
+    let job = prepared(&Line::parse_from(&words).args, &words).unwrap();
     let mut keep = |record: &Record| {
         Err(StoreError::Refused { id: record.id.clone(), reason: "a test".into() })
     };
@@ -245,6 +250,6 @@ fn no_file_is_touched_by_a_refused_command() {
     let line =
         format!("test h --csv {} --logfile {}/none/log", csv.display(), dir.path().display());
     let words: Vec<OsString> = line.split_whitespace().map(Into::into).collect();
-    assert_eq!(prepare(&Line::parse_from(&words).args, &words).err().unwrap().exit_code(), 2);
+    assert_eq!(prepared(&Line::parse_from(&words).args, &words).err().unwrap().exit_code(), 2);
     assert_eq!(std::fs::read_to_string(&csv).unwrap(), "old");
 }

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::process::{ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use weir_emulator::Report;
+use weir_jobs::{EmulatorJob, Event, Job, Process, ServeJob, TestJob};
 use weir_lab::{Lab, LabSpec, Topology};
 use weir_model::impairment::{Impairment, OTHER};
 use weir_model::record::ImpairmentUse;
@@ -17,9 +18,8 @@ use super::conditions::{Conditions, Floor, baseline_disturbance, disturbance, li
 use super::evidence::Evidence;
 use super::judge::{Judgement, judge};
 use crate::demo::load::Watch;
-use crate::demo::process::{Handed, failed, finish, measure, wait_for_listening};
+use crate::demo::process::{Handed, failed, measure, serve};
 use crate::demo::{ATTEMPTS, DemoError, TEST_GRACE, Verdict, excused, told};
-use crate::process::{Running, read_all};
 use crate::triangulation::quantile;
 
 /// Interfaces of a lab's middle.
@@ -289,26 +289,24 @@ impl Hosts<'_> {
     /// One row, once. The inner error is a test that gave no record.
     fn measure(&self, case: &PathCase, seconds: u32) -> Result<Found, DemoError> {
         let (journal, at_b) = (Handed::new(IMPAIR)?, Handed::new("weir serve")?);
-        let (at_a, plan) = (Handed::new("weir test")?, Handed::new("weir test")?);
+        let at_a = Handed::new("weir test")?;
         let emulator = self.emulator(&case.impairment, &journal)?;
-        let mut serve = self.lab.command("b", &self.program)?;
-        let log = at_b.to(&mut serve, "weir serve")?;
-        serve.args(["serve", "--packet-log", &log]);
-        serve.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut server = Running::new(serve.spawn().map_err(failed("weir serve"))?);
-        wait_for_listening(&mut server)?;
-
-        let text = serde_json::to_vec(&case.plan).map_err(failed("weir test"))?;
-        plan.write(&text, "weir test")?;
-        let mut test = self.lab.command("a", &self.program)?;
-        let (log, plan) = (at_a.to(&mut test, "weir test")?, plan.to(&mut test, "weir test")?);
-        let address = self.lab.host("b")?.ipv4.to_string();
-        test.args(["test", &address, "--plan", &plan, "--packet-log", &log]);
-        test.args(["--json", "--no-store"]);
+        let mut command = self.lab.command("b", &self.program)?;
+        let packet_log = Some(at_b.to(&mut command, "weir serve")?);
+        let server = serve(command, ServeJob { packet_log, ..ServeJob::default() })?;
+        let mut command = self.lab.command("a", &self.program)?;
+        let packet_log = Some(at_a.to(&mut command, "weir test")?);
+        let job = TestJob {
+            host: Some(self.lab.host("b")?.ipv4.to_string()),
+            plan: case.plan.clone(),
+            packet_log,
+            store: false,
+            ..TestJob::default()
+        };
         let limit = Duration::from_secs(u64::from(seconds)) + TEST_GRACE;
-        let record = measure(test, limit, self.is_stopped)?;
-        finish(server);
-        let report = emulator.finish()?;
+        let record = measure(command, job, limit, self.is_stopped)?;
+        drop(server);
+        let report = report(emulator)?;
         let record = match record {
             Ok(record) => *record,
             Err(reason) => return Ok(Err(Unmeasured::new(reason))),
@@ -352,38 +350,35 @@ impl Hosts<'_> {
         Ok(Ok((evidence, report, logs.collect::<Result<_, DemoError>>()?)))
     }
 
-    fn emulator(&self, impairment: &Impairment, journal: &Handed) -> Result<Emulator, DemoError> {
+    fn emulator(&self, impairment: &Impairment, journal: &Handed) -> Result<Process, DemoError> {
         let mut command: Command = self.lab.command("m", &self.program)?;
-        let path = journal.to(&mut command, IMPAIR)?;
-        // The same link for every row, with receive stamps: the baseline's path is to be the path of all.
-        command.arg("impair").args(MIDDLE).args(["--config", "-", "--json", "--link", "packet"]);
-        // A socket's name would be left behind by a SIGKILL.
-        command.args(["--journal", &path, "--no-control-socket", "--disposable"]);
-        command.env("NO_COLOR", "1");
-        // Deaf to the terminal: the demo says when it ends.
+        let job = EmulatorJob {
+            // The same link for every row, with receive stamps: the baseline's path is to be the path of all.
+            link: Some("packet".into()),
+            packet_trace: Some(journal.to(&mut command, IMPAIR)?),
+            // A socket's name would be left behind by a SIGKILL.
+            controlled: false,
+            disposable: true,
+            ..EmulatorJob::new(MIDDLE.map(ToOwned::to_owned), impairment.clone())
+        };
+        // Out of reach of the terminal's signals: the demo says when it ends.
         ChildSetup::new().new_session().apply(&mut command).map_err(failed(IMPAIR))?;
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = Running::new(command.spawn().map_err(failed(IMPAIR))?);
-        let config = serde_json::to_vec(impairment).map_err(failed(IMPAIR))?;
-        child.emulates(&config).map_err(|died| failed(IMPAIR)(died.said))?;
-        let report = child.child.stdout.take();
-        Ok(Emulator { child, report })
+        let job = Job::Emulator(Box::new(job));
+        let mut emulator = Process::start(command, &job, EMULATOR).map_err(failed(IMPAIR))?;
+        emulator.wait_ready().map_err(failed(IMPAIR))?;
+        Ok(emulator)
     }
 }
 
-struct Emulator {
-    child: Running,
-    report: Option<ChildStdout>,
-}
-
-impl Emulator {
-    /// Ends it as its user would, and returns its report.
-    fn finish(mut self) -> Result<Report, DemoError> {
-        self.child.terminate();
-        let text = read_all(self.report.take(), 1 << 24);
-        let text = text.recv_timeout(EMULATOR).map_err(failed(IMPAIR))?;
-        serde_json::from_str(&text).map_err(failed(IMPAIR))
-    }
+/// Stops an emulator as its user would, and returns its report.
+fn report(emulator: Process) -> Result<Report, DemoError> {
+    let (events, _) = emulator.finish();
+    let report = events.into_iter().find_map(|event| match event {
+        Event::Result(report) => Some(report),
+        _ => None,
+    });
+    let report = report.ok_or_else(|| failed(IMPAIR)("it ended without a report"))?;
+    serde_json::from_value(report).map_err(failed(IMPAIR))
 }
 
 fn read_log(log: &Handed) -> Result<Vec<(packets::Record, Judged)>, DemoError> {

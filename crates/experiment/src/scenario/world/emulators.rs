@@ -2,23 +2,21 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::sync::Mutex;
 
 use serde_json::{Value, json};
+use weir_jobs::{EmulatorJob, Process};
 use weir_model::experiment::EmulatorSpec;
 use weir_model::impairment::{Impairment, Laws, Loss};
 
-use super::{END, World, died, failed, not_started};
-use crate::lines::impair_words;
-use crate::process::{Running, read_all};
+use super::{END, World, failed, not_started, refused};
 use crate::scenario::ScenarioError;
 
 /// An emulator that listens.
 pub(super) struct Emulator {
     socket: PathBuf,
     /// One of this experiment; absent for one that others run.
-    _program: Option<Running>,
+    _program: Option<Process>,
     /// What one that others run did before this experiment, until that is restored.
     former: Option<Impairment>,
     /// What it was told last, in words, where that loses packets.
@@ -73,17 +71,17 @@ impl World<'_> {
             Some(own) => ("local", own),
             None => ("m", ["to-a".to_owned(), "to-b".to_owned()]),
         };
-        let mut command = self.command(Some(host), &self.options.program)?;
-        // In the middle its interfaces end with the lab.
-        let words = impair_words(&interfaces, &socket, host == "m");
-        command.args(words.map_err(|e| ScenarioError::program(&what, &e))?).env("NO_COLOR", "1");
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let child = command.spawn().map_err(not_started(&what))?;
-        let mut program = Running::patient(child, END);
-        let text = serde_json::to_vec(initial).map_err(failed("write laws for", &what))?;
-        program.emulates(&text).map_err(died(&what))?;
-        // Its report at the end is of no interest, and must not block it.
-        drop(read_all(program.child.stdout.take(), 0));
+        let command = self.command(Some(host), &self.options.program)?;
+        let job = EmulatorJob {
+            control_socket: Some(socket.clone()),
+            // In the middle its interfaces end with the lab.
+            disposable: host == "m",
+            ..EmulatorJob::new(interfaces, initial.clone())
+        };
+        let job = weir_jobs::Job::Emulator(Box::new(job));
+        let mut program = Process::start(command, &job, END).map_err(not_started(&what))?;
+        program.wait_ready().map_err(refused(&what))?;
+        program.ignore_events();
         let loses = Mutex::new(losing(initial));
         Ok(Emulator { socket, _program: Some(program), former: None, loses })
     }

@@ -9,23 +9,30 @@ mod tools;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
 
+use weir_jobs::{ChildGuard, Process, captured};
 use weir_lab::{Lab, LabSpec, Topology};
+use weir_model::Refusal;
 use weir_model::experiment::Scenario;
 use weir_net::namespace::ChildSetup;
 
 use super::{Options, ScenarioError};
-use crate::process::{Died, KILL, MOST_WORDS_BYTES, Running, hear};
 
 use emulators::Emulator;
 pub(super) use test::{Job, NoRecord, Progress, Tested, control};
 
 /// How long a program may take to end when it was asked to.
 const END: Duration = Duration::from_secs(10);
+/// SIGKILL, as every Linux numbers it.
+const KILL: i32 = 9;
+/// How much of what a program prints is read.
+const MAX_OUTPUT_BYTES: usize = 64 << 10;
+/// How long a program may take to listen.
+const BEGIN: Duration = Duration::from_secs(20);
 /// How long what an ended program said may take to be read; longer, somebody else holds its pipes.
 const PIPES: Duration = Duration::from_secs(1);
 
@@ -34,8 +41,7 @@ pub(super) struct World<'a> {
     scenario: &'a Scenario,
     options: &'a Options<'a>,
     lab: Option<Lab>,
-    servers: Mutex<BTreeMap<String, Running>>,
-    keeper: Keeper,
+    servers: Mutex<BTreeMap<String, Process>>,
     emulators: BTreeMap<String, Emulator>,
     /// Sockets of this experiment.
     directory: tempfile::TempDir,
@@ -47,32 +53,6 @@ struct Target {
     address: String,
     port: Option<u16>,
     key_file: Option<PathBuf>,
-}
-
-/// The thread that starts what outlives a step. A program dies with the thread that started it (PR_SET_PDEATHSIG), and steps
-/// at the same time have threads of their own.
-struct Keeper {
-    requests: Mutex<mpsc::Sender<(Command, mpsc::Sender<std::io::Result<Child>>)>>,
-}
-
-impl Keeper {
-    fn new() -> Keeper {
-        let (requests, inbox) = mpsc::channel::<(Command, mpsc::Sender<std::io::Result<Child>>)>();
-        std::thread::spawn(move || {
-            for (mut command, answer) in inbox {
-                let _ = answer.send(command.spawn());
-            }
-        });
-        Keeper { requests: Mutex::new(requests) }
-    }
-
-    fn spawn(&self, command: Command) -> std::io::Result<Child> {
-        let (answer, started) = mpsc::channel();
-        let requests = self.requests.lock().unwrap_or_else(|e| e.into_inner());
-        let gone = |_| std::io::Error::other("the thread that starts programs is gone");
-        requests.send((command, answer)).map_err(|e| gone(e.to_string()))?;
-        started.recv().map_err(|e| gone(e.to_string()))?
-    }
 }
 
 impl<'a> World<'a> {
@@ -109,7 +89,6 @@ impl<'a> World<'a> {
             options,
             lab,
             servers: Mutex::default(),
-            keeper: Keeper::new(),
             emulators: BTreeMap::new(),
             directory,
             sockets: AtomicU32::new(0),
@@ -128,8 +107,16 @@ impl<'a> World<'a> {
             (Some(lab), Some(host)) => lab.command(host, program)?,
             (Some(lab), None) => lab.command("a", program)?,
         };
-        // Deaf to the terminal: this program says when it ends, and it ends with this one.
-        let setup = ChildSetup::new().new_session().parent_death_signal(KILL);
+        // Out of reach of the terminal's signals: this program says when it ends.
+        let setup = ChildSetup::new().new_session();
+        setup.apply(&mut command).map_err(failed("start", &program.display().to_string()))?;
+        Ok(command)
+    }
+
+    /// The same for a program that is not Weir: it is killed when the thread that starts it ends.
+    fn foreign(&self, host: &str, program: &Path) -> Result<Command, ScenarioError> {
+        let mut command = self.command(Some(host), program)?;
+        let setup = ChildSetup::new().parent_death_signal(KILL);
         setup.apply(&mut command).map_err(failed("start", &program.display().to_string()))?;
         Ok(command)
     }
@@ -164,12 +151,12 @@ impl<'a> World<'a> {
         let address = if is_ipv6 { host.ipv6.to_string() } else { host.ipv4.to_string() };
         let mut servers = self.servers.lock().unwrap_or_else(|e| e.into_inner());
         if !servers.contains_key(name) {
-            let mut command = self.command(Some(name), &self.options.program)?;
-            command.arg("serve").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+            let command = self.command(Some(name), &self.options.program)?;
             let what = format!("weir serve on {name}");
-            let child = self.keeper.spawn(command).map_err(not_started(&what))?;
-            let mut server = Running::patient(child, END);
-            server.listens().map_err(died(&what))?;
+            let job = weir_jobs::Job::Serve(Box::default());
+            let mut server = Process::start(command, &job, END).map_err(not_started(&what))?;
+            server.wait_ready().map_err(refused(&what))?;
+            server.ignore_events();
             servers.insert(name.into(), server);
         }
         Ok(Target { address, port: None, key_file: None })
@@ -193,13 +180,13 @@ impl<'a> World<'a> {
         let (program, arguments) = words
             .split_first()
             .ok_or_else(|| ScenarioError::program("command", "nothing to run"))?;
-        let mut command = self.command(Some(host.unwrap_or("local")), Path::new(program))?;
+        let mut command = self.foreign(host.unwrap_or("local"), Path::new(program))?;
         command.args(arguments).current_dir(&self.options.files.directory);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut running = Running::group(command.spawn().map_err(not_started(program))?, END);
+        let mut running = ChildGuard::group(command.spawn().map_err(not_started(program))?, END);
         let said = [
-            hear(running.child.stdout.take(), MOST_WORDS_BYTES),
-            hear(running.child.stderr.take(), MOST_WORDS_BYTES),
+            captured(running.child.stdout.take(), MAX_OUTPUT_BYTES),
+            captured(running.child.stderr.take(), MAX_OUTPUT_BYTES),
         ];
         let rest = |patience| said.iter().all(|said| said.ends_within(patience));
         let is_done = loop {
@@ -250,12 +237,12 @@ fn not_started(what: &str) -> impl FnOnce(std::io::Error) -> ScenarioError {
     }
 }
 
-/// A program that ended before it worked: not available where it said so itself by its exit code.
-fn died(what: &str) -> impl FnOnce(Died) -> ScenarioError {
+/// A job that was refused or ended before it was ready: not available where its exit code says so.
+fn refused(what: &str) -> impl FnOnce(Refusal) -> ScenarioError {
     let what = what.to_owned();
-    move |died| ScenarioError::Program {
+    move |refusal| ScenarioError::Program {
         what,
-        reason: died.said,
-        is_unavailable: died.code == Some(4),
+        reason: refusal.message,
+        is_unavailable: refusal.exit_code == 4,
     }
 }

@@ -2,18 +2,16 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use weir_jobs::{EmulatorOnPath, Event, KeySource, NoEvent, Notice, Process, TestJob};
+use weir_model::Refusal;
 use weir_model::plan::Plan;
 use weir_model::record::Record;
 use weir_model::threads::Threads;
 
 use super::{END, World, failed, not_started};
-use crate::lines::TestLine;
-use crate::process::{MOST_WORDS_BYTES, Running, lines, read_all, without_head};
 use crate::scenario::ScenarioError;
 
 /// A test to be run.
@@ -34,9 +32,6 @@ pub(in crate::scenario) struct Job {
     /// Whether the store gets its record, where runs are kept.
     pub(in crate::scenario) is_kept: bool,
 }
-
-/// How a test says that its record could not be kept.
-const NOT_KEPT: &str = "warning: the result was not kept: ";
 
 /// The exit code that a test's error names where its peer was not reached, refused it, or was lost.
 const PEER_LOST: i32 = 3;
@@ -81,62 +76,50 @@ impl World<'_> {
         let what = format!("weir test of step {}", job.step);
         let is_ipv6 = job.plan.family == Some(weir_model::plan::Family::Ipv6);
         let target = self.target(job.to.as_deref(), is_ipv6)?;
-        let plan = tempfile::NamedTempFile::new_in(self.directory.path())
-            .and_then(|mut file| {
-                file.write_all(&serde_json::to_vec(&job.plan)?)?;
-                Ok(file)
-            })
-            .map_err(failed("write the plan of", &job.step))?;
-        let mut command = self.command(job.from.as_deref(), &self.options.program)?;
-        let line = TestLine {
-            host: &target.address,
+        let emulator = self.emulator_of_tests(job.from.as_deref());
+        let test = TestJob {
+            host: Some(target.address),
             port: target.port,
-            plan: Some(plan.path()),
-            key_file: target.key_file.as_deref(),
-            labels: &job.labels,
-            no_store: self.options.no_store || !job.is_kept,
-            control_socket: job.socket.as_deref(),
-            emulator: self.emulator_of_tests(job.from.as_deref()),
+            plan: job.plan.clone(),
+            key: KeySource::file(target.key_file),
+            labels: job.labels.iter().cloned().collect(),
+            store: job.is_kept && !self.options.no_store,
+            control_socket: job.socket.clone(),
+            emulator: emulator.map(|(socket, side)| EmulatorOnPath {
+                control_socket: socket.into(),
+                client_side: side.map(Into::into),
+            }),
             start_at_ns: job.start_at_ns,
-            threads: Some(&job.threads),
+            threads: job.threads.clone(),
+            ..TestJob::default()
         };
-        command
-            .args(line.words().map_err(|e| ScenarioError::program(&what, &e))?)
-            .env("NO_COLOR", "1")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let mut running = Running::patient(command.spawn().map_err(not_started(&what))?, END);
-        let lines = lines(running.child.stdout.take());
-        let words = read_all(running.child.stderr.take(), MOST_WORDS_BYTES);
+        let command = self.command(job.from.as_deref(), &self.options.program)?;
+        let mut running = Process::start(command, &weir_jobs::Job::Test(Box::new(test)), END)
+            .map_err(not_started(&what))?;
         let mut record: Option<Box<Record>> = None;
-        let mut error: Option<String> = None;
-        let mut peer_lost = false;
+        let mut refusal: Option<Refusal> = None;
+        let mut unkept = None;
+        let mut is_late = false;
         let mut so_far = Progress::default();
         let mut asked = false;
         let mut latest = job.until;
         loop {
-            match lines.recv_timeout(Duration::from_millis(20)) {
-                Ok(line) => match serde_json::from_str::<Line>(&line) {
-                    Ok(Line { event, data }) if event == "interval" => {
-                        for end in ["forward", "reverse"] {
-                            let sent = &data["total"][end]["sender"];
-                            so_far.bytes += sent["bytes"].as_u64().unwrap_or(0);
-                            so_far.packets += sent["packets"].as_u64().unwrap_or(0);
-                        }
-                        progress(so_far);
+            match running.next_within(Duration::from_millis(20)) {
+                Ok(Event::Interval(interval)) => {
+                    for end in [&interval.total.forward, &interval.total.reverse] {
+                        let sender = end.as_ref().and_then(|end| end.sender.as_ref());
+                        so_far.bytes += sender.map_or(0, |sent| sent.bytes);
+                        so_far.packets += sender.map_or(0, |sent| sent.packets);
                     }
-                    Ok(Line { event, data }) if event == "end" => {
-                        record = serde_json::from_value(data).ok().map(Box::new);
-                    }
-                    Ok(Line { event, data }) if event == "error" => {
-                        error = data["message"].as_str().map(Into::into);
-                        peer_lost = data["exit_code"] == PEER_LOST;
-                    }
-                    _ => {}
-                },
-                Err(mpsc::RecvTimeoutError::Disconnected) => break,
-                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                    progress(so_far);
+                }
+                Ok(Event::End(found)) => record = Some(found),
+                Ok(Event::Error(found)) => refusal = Some(found),
+                Ok(Event::Warning(notice)) if notice.code == Notice::NOT_STORED => {
+                    unkept = Some(notice.message);
+                }
+                Ok(_) | Err(NoEvent::Timeout) => {}
+                Err(NoEvent::Ended) => break,
             }
             let late = latest.is_some_and(|until| Instant::now() >= until);
             if late && asked {
@@ -145,41 +128,32 @@ impl World<'_> {
             }
             if !asked && (late || is_stopped()) {
                 asked = true;
-                running.terminate();
+                running.stop();
                 latest = Some(Instant::now() + END);
-                if late {
-                    error.get_or_insert_with(|| "it took longer than its step may".into());
-                }
+                is_late = late;
             }
         }
-        drop(running);
-        let words = words.recv_timeout(Duration::from_secs(1)).unwrap_or_default();
+        let peer_lost = refusal.as_ref().is_some_and(|refusal| refusal.exit_code == PEER_LOST);
+        let late = is_late.then(|| "it took longer than its step may".to_owned());
         match record {
             Some(mut record) if !record.flows.is_empty() => {
+                let error = refusal.map(|refusal| refusal.message).or(late);
                 if let Some(error) = error
                     && record.end_reason.is_empty()
                 {
                     record.end_reason = error;
                 }
-                let unkept = words.lines().find_map(|line| line.strip_prefix(NOT_KEPT));
-                Ok(Ok(Tested { record, peer_lost, cut: asked, unkept: unkept.map(Into::into) }))
+                Ok(Ok(Tested { record, peer_lost, cut: asked, unkept }))
             }
             _ => {
-                let reason = error.unwrap_or_else(|| match without_head(&words) {
-                    said if said.is_empty() => "it ended without a result".into(),
-                    said => said.chars().take(300).collect(),
-                });
+                let reason = match (&refusal, late) {
+                    (None, Some(late)) => late,
+                    _ => running.ended(refusal).message.chars().take(300).collect(),
+                };
                 Ok(Err(NoRecord { reason, peer_lost, cut: asked }))
             }
         }
     }
-}
-
-#[derive(serde::Deserialize)]
-struct Line {
-    event: String,
-    #[serde(default)]
-    data: Value,
 }
 
 /// One line to a running test's control socket, and its answer.

@@ -4,8 +4,9 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use super::{END, World, not_started};
-use crate::process::{BEGIN, MOST_WORDS_BYTES, Running, read_all, read_end};
+use weir_jobs::{ChildGuard, collect, collect_last};
+
+use super::{BEGIN, END, MAX_OUTPUT_BYTES, World, not_started};
 use crate::scenario::ScenarioError;
 use crate::scenario::tools::{Figures, Load, Tool};
 
@@ -40,15 +41,15 @@ impl World<'_> {
             (Some(host), _) => (host.address.clone(), None),
             (None, Some(lab)) => {
                 let words = (tool.server)(load, &log.to_string_lossy());
-                let mut command = self.command(Some(name), Path::new(&words[0]))?;
+                let mut command = self.foreign(name, Path::new(&words[0]))?;
                 command
                     .args(&words[1..])
                     .stdin(Stdio::null())
                     .stdout(Stdio::piped())
                     .stderr(Stdio::null());
                 let child = command.spawn().map_err(not_started(tool.programs[0]))?;
-                let mut server = Running::group(child, END);
-                let said = read_all(server.child.stdout.take(), MOST_WORDS_BYTES);
+                let mut server = ChildGuard::group(child, END);
+                let said = collect(server.child.stdout.take(), MAX_OUTPUT_BYTES as u64);
                 // It says nothing when it listens, and a connection to find out would be its one client.
                 let listens = lab.run_in(name, || listens(tool.port.0, Instant::now() + BEGIN))?;
                 if !listens {
@@ -105,8 +106,8 @@ impl World<'_> {
         command.args(&words[1..]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let child = command.spawn().map_err(not_started(&words[0]))?;
-        let mut program = Running::group(child, Duration::ZERO);
-        let said = read_end(program.child.stdout.take(), MOST_WORDS_BYTES);
+        let mut program = ChildGuard::group(child, Duration::ZERO);
+        let said = collect_last(program.child.stdout.take(), MAX_OUTPUT_BYTES);
         loop {
             match said.recv_timeout(Duration::from_millis(20)) {
                 Ok(text) => return Ok(Some(text)),

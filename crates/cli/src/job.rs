@@ -1,0 +1,154 @@
+//! `weir job`: one job from standard input, events on standard output ([`weir_jobs`] has the protocol).
+//!
+//! The commands of the command line make a job of their flags and run it by the same functions. What differs is where
+//! messages go: [`is_job`] is asked where the program speaks, nowhere else.
+
+use std::io::{BufRead, BufReader, Read, Write, stdin, stdout};
+use std::path::PathBuf;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use weir_jobs::{Command, Event, Job, MAX_JOB_BYTES, Notice, parse_job};
+use weir_model::impairment::Impairment;
+
+use crate::commands;
+use crate::engine::StopReason;
+use crate::error::CliError;
+
+/// A job whose standard input was closed and that has not ended after this time ends anyway.
+const ORPHANED: Duration = Duration::from_secs(30);
+
+type OnSet = Box<dyn FnMut(Impairment) -> Result<(), String> + Send>;
+
+/// What is the same for the whole process.
+struct Session {
+    /// Lines after the job's own; taken by the thread that reads them.
+    input: Mutex<Option<BufReader<std::io::Stdin>>>,
+    is_detached: bool,
+    on_set: Mutex<Option<OnSet>>,
+}
+
+static SESSION: OnceLock<Session> = OnceLock::new();
+
+/// Names another program in the place of this one for the jobs that it starts: tests wrap it.
+const PROGRAM: &str = "WEIR_PROGRAM";
+
+/// The program that runs jobs: this one as it runs, also where its file was replaced since.
+pub(crate) fn program() -> PathBuf {
+    std::env::var_os(PROGRAM).map_or_else(|| "/proc/self/exe".into(), PathBuf::from)
+}
+
+/// Whether this process is a job: its standard output carries events.
+pub(crate) fn is_job() -> bool {
+    SESSION.get().is_some()
+}
+
+/// Reports an event. A reader that is gone is no error.
+pub(crate) fn emit(event: &Event) {
+    let line = event.to_line().unwrap_or_default();
+    let mut out = stdout().lock();
+    let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
+}
+
+/// What an emulator does when it is told to put another configuration into force.
+pub(crate) fn on_set(handler: impl FnMut(Impairment) -> Result<(), String> + Send + 'static) {
+    if let Some(session) = SESSION.get() {
+        *session.on_set.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(handler));
+    }
+}
+
+/// Runs the job of standard input; its exit code.
+pub(crate) fn run() -> i32 {
+    let mut input = BufReader::new(stdin());
+    let mut line = String::new();
+    let read = (&mut input).take(MAX_JOB_BYTES).read_line(&mut line);
+    let job = match read {
+        Err(error) => Err(weir_model::Refusal::new("job", format!("standard input: {error}"), 2)),
+        Ok(_) => parse_job(&line),
+    };
+    let session = Session {
+        input: Mutex::new(Some(input)),
+        is_detached: job.as_ref().is_ok_and(Job::is_detached),
+        on_set: Mutex::new(None),
+    };
+    // The only place that sets it.
+    let _ = SESSION.set(session);
+    let done = match job {
+        Err(refusal) => Err(CliError::Refused(refusal)),
+        Ok(job) => dispatch(job),
+    };
+    done.unwrap_or_else(|error| {
+        emit(&Event::Error(error.refusal()));
+        error.exit_code()
+    })
+}
+
+fn dispatch(job: Job) -> Result<i32, CliError> {
+    match job {
+        Job::Serve(job) => commands::serve::run_job(*job),
+        Job::Test(job) => Ok(commands::test::run_job(*job)),
+        Job::Emulator(job) => commands::impair::run_job(*job),
+        Job::Scenario(job) => commands::experiment::run::run_job(*job),
+        Job::Resume(job) => commands::experiment::run::resume_job(&job),
+        Job::LabUp(job) => commands::lab::up_job(*job),
+        Job::LabDown(job) => commands::lab::down_job(&job),
+        Job::Calibrate(job) => commands::calibrate::run_job(&job),
+        Job::Demo(job) => commands::demo::run_job(&job),
+        Job::Doctor {} => commands::doctor::run_job(),
+    }
+}
+
+/// Reads commands on a thread of its own until standard input is closed, which stops the job unless it is detached.
+/// Nothing happens where this process is no job.
+///
+/// # Errors
+/// No thread.
+pub(crate) fn listen(mut stop: impl FnMut(StopReason) + Send + 'static) -> Result<(), CliError> {
+    let Some(session) = SESSION.get() else { return Ok(()) };
+    let input = session.input.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let Some(input) = input else { return Ok(()) };
+    let is_detached = session.is_detached;
+    let read = move || {
+        let mut is_stopping = false;
+        for line in input.lines().map_while(Result::ok) {
+            match serde_json::from_str(&line) {
+                Ok(Command::Stop) => {
+                    is_stopping = true;
+                    stop(StopReason::Interrupted);
+                }
+                Ok(Command::Set { impairment }) => set(session, *impairment),
+                Err(error) => warn("command", &format!("not a command: {error}")),
+            }
+        }
+        if is_detached {
+            return;
+        }
+        if !is_stopping {
+            stop(StopReason::Terminated);
+        }
+        std::thread::sleep(ORPHANED);
+        std::process::exit(StopReason::Terminated.exit_code());
+    };
+    let thread = std::thread::Builder::new().name("weir-commands".into()).spawn(read);
+    thread.map(drop).map_err(|e| CliError::Internal(format!("start a thread: {e}")))
+}
+
+fn set(session: &Session, impairment: Impairment) {
+    let mut handler = session.on_set.lock().unwrap_or_else(PoisonError::into_inner);
+    let done = match handler.as_mut() {
+        Some(handler) => handler(impairment),
+        None => Err("this job has no configuration".to_owned()),
+    };
+    if let Err(reason) = done {
+        warn("set", &reason);
+    }
+}
+
+/// A warning with a stable code: an event of a job, else a line on standard error.
+pub(crate) fn warn(code: &str, message: &str) {
+    if is_job() {
+        emit(&Event::Warning(Notice::new(code, message)));
+    } else {
+        crate::app::note(&format!("warning: {message}"));
+    }
+}
