@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Loss and delay laws at fixed seeds against theory computed by scipy.
 
-    scripts/laws_scipy.py PROGRAM      (cargo build --release -p weir-laws --example draws)
+    scripts/laws_scipy.py PROGRAM      (cargo build --release -p weir-model --example draws)
 
 Exit: 0 every law fits, 1 one does not, 4 scipy is not installed (Debian: python3-scipy).
 """

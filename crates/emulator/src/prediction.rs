@@ -2,8 +2,8 @@
 //! a virtual clock, before anything is started.
 
 use weir_impair::{Engine, Meta, Verdict};
-use weir_laws::{DelayLaw, Direction};
-use weir_model::impairment::{Delay, Impairment, Laws, OTHER, OrderPolicy};
+use weir_laws::Direction;
+use weir_model::impairment::{Delay, DelayLaw, Impairment, Laws, OTHER, OrderPolicy};
 use weir_model::plan::Direction as Side;
 
 /// Spacings of packets that are predicted for, ns.

@@ -4,8 +4,7 @@
 //! verify each byte. Consecutive datagrams differ, and the ring is larger than the window of the compressors found
 //! on links, so `random` stays incompressible on the path.
 
-use weir_laws::content;
-use weir_model::content::Content;
+use weir_model::content::{self, Content};
 
 /// Bytes that a ring aims at: beyond the window of link compressors (64 KiB at most), several of the longest messages,
 /// so that one call takes many, and within a processor's second cache.

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use weir_laws::{Chance, DelayLaw, LossLaw, flow_hash};
-use weir_model::impairment::{Checksum, Delay, Laws, Loss, OrderPolicy, Rate, Region, Stage};
+use weir_laws::{Chance, flow_hash};
+use weir_model::impairment::{
+    Checksum, Delay, DelayLaw, Laws, Loss, LossLaw, OrderPolicy, Rate, Region, Stage,
+};
 
 use crate::counters::Counters;
 use crate::key::Layers;

@@ -1,4 +1,4 @@
-//! Seeded randomness: a counter-based generator, its draws, laws made of them, and seeded payload content.
+//! Seeded randomness: a counter-based generator, its draws, and the functions that laws make of them.
 //!
 //! Nothing here holds global state or reads a clock: the same seed and the same place give the same value,
 //! on any machine, in any order. The types you meet:
@@ -6,8 +6,8 @@
 //! * [`Philox`]: Philox4x32-10 under a run's seed, a function from a 128-bit counter to 128 random bits;
 //! * [`Place`] and [`Draws`]: which counter belongs to which flow, direction, law, packet and draw (the
 //!   layout is fixed in `docs/randomness.md`, with vectors);
-//! * [`LossLaw`], [`DelayLaw`], [`Chance`], [`choose`]: the laws of the emulator;
-//! * [`fill`] ([`weir_model::content::Content`]): payload bytes that a receiver can make again and compare.
+//! * [`Chance`], [`choose`], [`normal_quantile`]: decisions, choices and quantiles without rounding that a machine could
+//!   do differently.
 //!
 //! ```
 //! use weir_laws::{Direction, Philox, Place, flow_hash};
@@ -20,16 +20,12 @@
 //! ```
 
 mod chance;
-pub mod content;
-pub mod delay;
 mod draws;
-pub mod loss;
 mod philox;
+mod quantile;
 pub mod slot;
 
 pub use chance::{Chance, choose};
-pub use content::{MAX_RATIO, RATIO_BLOCK_LEN, fill};
-pub use delay::{DelayLaw, DelayMoments};
 pub use draws::{Direction, Draws, MAX_SLOT, Place, flow_hash, unit_interval};
-pub use loss::{LossLaw, LossMoments};
 pub use philox::{Philox, philox4x32_10};
+pub use quantile::{normal_quantile, open_unit_interval};

@@ -1,11 +1,12 @@
 //! The shared nouns of Weir: units, the plan of a test, an impairment, the record of a run, and their JSON Schemas.
 //!
-//! This crate is a leaf: every other room speaks in these types, none of them does I/O.
+//! Every room above speaks in these types; none of them does I/O.
 //!
 //! - [`units`]: rates, sizes, durations and seeds as newtypes that parse what people write (`10M`, `64K`, `40ms`)
 //!   and print back what they understood.
 //! - [`plan`]: `weir.plan/1`, what is to be run; a [`plan::Plan`] expands to [`plan::FlowSpec`]s.
-//! - [`impairment`]: `weir.impair/1`, what the emulator is to do to which packets.
+//! - [`impairment`]: `weir.impair/1`, what the emulator does to which packets, with the loss and delay laws.
+//! - [`content`]: what the bytes of a payload are.
 //! - [`experiment`]: `weir.scenario/1` and `weir.experiment/1`: metrics, expectations, steps, and what came of them.
 //! - [`record`]: `weir.run/1`, everything that was measured. A part not measured is absent, never zero.
 //! - [`report`]: what one end of a test hands to the other afterwards; two of them make a record.

@@ -6,8 +6,7 @@
 use std::fmt::Write;
 
 use weir_impair::Verdict;
-use weir_laws::{DelayLaw, LossLaw};
-use weir_model::impairment::{Impairment, Laws, OrderPolicy, QueueLimit};
+use weir_model::impairment::{DelayLaw, Impairment, Laws, LossLaw, OrderPolicy, QueueLimit};
 use weir_model::plan::{Connection, Plan, Transport};
 use weir_model::units::{ByteSize, Seed};
 use weir_sim::{Outcome, Simulation};

@@ -2,9 +2,8 @@
 
 #![allow(clippy::unwrap_used)] // a helper outside #[test] that can't go on is a failed test
 
-use weir_laws::{DelayLaw, LossLaw};
 use weir_model::impairment::profiles::PROFILES;
-use weir_model::impairment::{Impairment, Laws, Other};
+use weir_model::impairment::{DelayLaw, Impairment, Laws, LossLaw, Other};
 use weir_model::plan::{Connection, Direction, Plan, Transport};
 use weir_model::units::{ByteSize, Seed};
 use weir_sim::{Outcome, Simulation};

@@ -20,7 +20,7 @@ pub(super) struct Pool(Vec<u8>);
 impl Pool {
     pub(super) fn new(seed: u64) -> Pool {
         let mut bytes = vec![0; POOL_BYTES];
-        weir_laws::fill(Content::Random, seed, 0, &mut bytes);
+        weir_model::content::fill(Content::Random, seed, 0, &mut bytes);
         Pool(bytes)
     }
 }

@@ -3,8 +3,8 @@ use std::collections::HashMap;
 use super::*;
 use crate::key::tests::udp_frame;
 use proptest::prelude::*;
-use weir_laws::{DelayLaw, LossLaw, flow_hash};
-use weir_model::impairment::{Filter, ImpairFlow, Ranges};
+use weir_laws::flow_hash;
+use weir_model::impairment::{DelayLaw, Filter, ImpairFlow, LossLaw, Ranges};
 
 const MS: u64 = 1_000_000;
 

@@ -13,7 +13,9 @@
 //! ```
 
 mod counters;
+pub mod delay;
 mod laws;
+pub mod loss;
 pub mod profiles;
 mod reading;
 mod text;
@@ -23,7 +25,9 @@ pub(crate) use reading::{TWICE, TWICE_ACCEPTED};
 pub(crate) use text::words_of;
 
 pub use counters::{COUNTERS, Counter, Counters};
+pub use delay::{DelayLaw, DelayMoments};
 pub use laws::*;
+pub use loss::{LossLaw, LossMoments};
 pub use value::{EtherType, Prefix, Prefixes, Protocol, QueueLimit, Ranges};
 
 use std::collections::{HashMap, HashSet};

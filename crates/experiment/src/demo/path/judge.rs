@@ -3,9 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use weir_laws::DelayLaw;
 use weir_model::counted;
-use weir_model::impairment::{Impairment, Laws, OTHER};
+use weir_model::impairment::{DelayLaw, Impairment, Laws, OTHER};
 use weir_model::plan::Direction;
 use weir_model::record::{self, Receiver};
 use weir_wire::packets::{self, FLAG_REORDERED, Judged, Kind};

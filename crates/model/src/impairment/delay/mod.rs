@@ -3,12 +3,8 @@
 //! Transcendental functions are `libm`'s in plain Rust and square roots IEEE 754's, so that a draw is the
 //! same number on any machine. A draw below zero becomes zero.
 
-mod quantile;
-
-use crate::Draws;
-use weir_model::impairment::Delay as Config;
-
-pub use quantile::{normal_quantile, open_unit_interval};
+use crate::impairment::Delay as Config;
+use weir_laws::Draws;
 
 /// What a delay law will do on average, draws below zero taken as zero.
 #[derive(Clone, Copy, Debug, PartialEq)]

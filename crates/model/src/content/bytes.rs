@@ -3,7 +3,7 @@
 //!
 //! Content is a function of kind, seed and offset. It can be made from any offset and in any pieces.
 
-use weir_model::content::Content;
+use super::Content;
 
 /// Bytes of the block in which [`Content::Ratio`] mixes random bytes and zeros.
 pub const RATIO_BLOCK_LEN: u64 = 4096;

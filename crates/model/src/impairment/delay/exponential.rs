@@ -1,7 +1,7 @@
 //! Exponential delay, from a least delay on.
 
-use super::{Config, DelayMoments, Law, open_unit_interval, round_ns};
-use crate::Draws;
+use super::{Config, DelayMoments, Law, round_ns};
+use weir_laws::{Draws, open_unit_interval};
 
 /// min − scale·ln(*v*), rounded, at most max; *v* is draw 0 in the open interval and scale = mean − min.
 #[derive(Clone, Debug, PartialEq)]

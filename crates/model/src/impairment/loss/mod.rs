@@ -1,7 +1,7 @@
 //! Loss laws. A new one is a file here and a line in the list below.
 
-use crate::Draws;
-use weir_model::impairment::Loss as Config;
+use crate::impairment::Loss as Config;
+use weir_laws::Draws;
 
 /// What a loss law will do on average.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,7 +1,7 @@
 //! Independent loss: each packet with the same probability.
 
 use super::{Config, Law, LossMoments};
-use crate::{Chance, Draws};
+use weir_laws::{Chance, Draws};
 
 /// Each packet is lost alone: draw 0 < *p*.
 #[derive(Clone, Debug, PartialEq)]

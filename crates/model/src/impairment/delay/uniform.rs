@@ -1,7 +1,7 @@
 //! Uniform delay: every nanosecond of a range alike.
 
 use super::{Config, DelayMoments, Law};
-use crate::Draws;
+use weir_laws::Draws;
 
 /// Each whole number of nanoseconds from min to max alike: min + ⌊draw·(max − min + 1)/2⁶⁴⌋.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,6 +1,6 @@
 use super::*;
-use crate::{Direction, Philox, Place, flow_hash};
-use weir_model::impairment::Laws;
+use crate::impairment::Laws;
+use weir_laws::{Direction, Philox, Place, flow_hash};
 
 fn law(text: &str) -> LossLaw {
     LossLaw::of(&text.parse::<Laws>().unwrap().loss.unwrap()).unwrap()
@@ -10,7 +10,8 @@ fn losses(text: &str, seed: u64, packets: u64) -> Vec<bool> {
     let (philox, mut law) = (Philox::new(seed), law(text));
     let flow = flow_hash("test");
     let fate = |packet| {
-        let place = Place { flow, direction: Direction::Forward, slot: crate::slot::LOSS, packet };
+        let place =
+            Place { flow, direction: Direction::Forward, slot: weir_laws::slot::LOSS, packet };
         law.lost(&mut place.draws(&philox))
     };
     (0..packets).map(fate).collect()
@@ -110,4 +111,4 @@ fn ends_are_exact() {
     assert!(!Chance::percent(1e-6).is_never());
 }
 
-use crate::Chance;
+use weir_laws::Chance;

@@ -1,7 +1,7 @@
 //! The vectors of laws in `docs/randomness.md`, and their agreement with it. `WEIR_BLESS=1` prints them.
 
-use weir_laws::{DelayLaw, Direction, LossLaw, Philox, Place, flow_hash, slot};
-use weir_model::impairment::Laws;
+use weir_laws::{Direction, Philox, Place, flow_hash, slot};
+use weir_model::impairment::{DelayLaw, Laws, LossLaw};
 
 const PACKETS: u64 = 6;
 const LOSS_PACKETS: u64 = 48;

@@ -1,6 +1,6 @@
 use super::*;
-use crate::{Direction, Philox, Place, flow_hash, slot};
-use weir_model::impairment::Laws;
+use crate::impairment::Laws;
+use weir_laws::{Direction, Philox, Place, flow_hash, slot};
 
 fn law(text: &str) -> DelayLaw {
     DelayLaw::of(&text.parse::<Laws>().unwrap().delay.unwrap()).unwrap()

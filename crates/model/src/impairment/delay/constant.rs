@@ -1,7 +1,7 @@
 //! The same delay for each packet.
 
 use super::{Config, DelayMoments, Law};
-use crate::Draws;
+use weir_laws::Draws;
 
 /// The same delay for each packet. It draws nothing.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,7 +1,7 @@
 //! Normal delay.
 
-use super::{Config, DelayMoments, Law, normal_quantile, open_unit_interval, round_ns};
-use crate::Draws;
+use super::{Config, DelayMoments, Law, round_ns};
+use weir_laws::{Draws, normal_quantile, open_unit_interval};
 
 /// mean + deviation·Φ⁻¹(*v*), rounded; *v* is draw 0 in the open interval.
 #[derive(Clone, Debug, PartialEq)]

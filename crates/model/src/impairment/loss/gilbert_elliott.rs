@@ -2,8 +2,8 @@
 //! Hasslinger and Hohlfeld, 2008).
 
 use super::{Config, Law, LossMoments};
-use crate::{Chance, Draws};
-use weir_model::impairment::Chain;
+use weir_laws::{Chance, Draws};
+use crate::impairment::Chain;
 
 /// A chain of two states with a loss probability each. The first packet finds the stationary state (draw 0
 /// < p/(p + r) is bad); each further one first moves it (draw 0); then draw 1 decides on loss.

@@ -3,8 +3,8 @@
 
 use std::io::Write;
 
-use weir_laws::{DelayLaw, Direction, LossLaw, Philox, Place, flow_hash, slot};
-use weir_model::impairment::Laws;
+use weir_laws::{Direction, Philox, Place, flow_hash, slot};
+use weir_model::impairment::{DelayLaw, Laws, LossLaw};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);

@@ -1,7 +1,7 @@
 //! Regular loss: every *n*-th packet.
 
 use super::{Config, Law, LossMoments};
-use crate::Draws;
+use weir_laws::Draws;
 
 /// Every *n*-th packet is lost, the *n*-th first. It draws nothing.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,4 +1,8 @@
-//! What the bytes of a payload are, as a plan names it. The bytes themselves are made in `laws`.
+//! What the bytes of a payload are, as a plan names it, and those bytes.
+
+mod bytes;
+
+pub use bytes::{MAX_RATIO, RATIO_BLOCK_LEN, fill};
 
 use std::fmt;
 use std::str::FromStr;
