@@ -3,7 +3,7 @@
 
 use weir_impair::{Engine, Meta, Verdict};
 use weir_laws::Direction;
-use weir_model::impairment::{Delay, DelayLaw, Impairment, Laws, OTHER, OrderPolicy};
+use weir_model::impairment::{Delay, Impairment, Laws, OTHER, OrderPolicy};
 use weir_model::plan::Direction as Side;
 
 /// Spacings of packets that are predicted for, ns.
@@ -72,11 +72,13 @@ pub fn predictions(config: &Impairment) -> Vec<String> {
 }
 
 fn sentence(name: &str, delay: &Delay, config: &Impairment) -> Option<String> {
-    let moments = DelayLaw::of(delay)?.moments();
-    if moments.deviation_ns <= 0.0 {
+    let moments = delay.moments()?;
+    if moments.deviation_ns == Some(0.0) {
         return None;
     }
-    let deviation = moments.deviation_ns / 1e6;
+    // A law with a heavy tail has no deviation, nor perhaps a mean.
+    let asked = |ns: Option<f64>| ns.map_or("infinite".into(), |ns| format!("{:.3}", ns / 1e6));
+    let deviation = asked(moments.deviation_ns);
     let of: Vec<Prediction> =
         SPACINGS_NS.iter().filter_map(|ns| predict(delay, config, *ns)).collect();
     let list = |what: &dyn Fn(&Prediction) -> String| {
@@ -91,14 +93,14 @@ fn sentence(name: &str, delay: &Delay, config: &Impairment) -> Option<String> {
             list(&|p| format!("{:.1} %", p.reordered_ratio * 100.0))
         ),
         OrderPolicy::FifoRelease => format!(
-            "{name}: fifo-release keeps the order, so the asked deviation of {deviation:.3} ms shrinks where packets \
+            "{name}: fifo-release keeps the order, so the asked deviation of {deviation} ms shrinks where packets \
              are close: by their spacing {} (allow keeps it and reorders)",
             list(&|p| format!("{:.3} ms", spread(p)))
         ),
         OrderPolicy::Max => format!(
-            "{name}: max keeps the order by waiting, so the asked {:.3} ± {deviation:.3} ms become by the spacing of \
+            "{name}: max keeps the order by waiting, so the asked {} ± {deviation} ms become by the spacing of \
              packets {}",
-            moments.mean_ns / 1e6,
+            asked(moments.mean_ns),
             list(&|p| format!("{:.3} ± {:.3} ms", mean(p), spread(p)))
         ),
     })

@@ -392,7 +392,7 @@ impl Engine {
                     let place = self.place(&held, slot::DELAY);
                     let number = self.flows[held.flow as usize].path;
                     let path = &mut self.paths[number as usize];
-                    let Some((law, order)) = &path.delay else { continue };
+                    let Some((law, order)) = &mut path.delay else { continue };
                     let mut draws = place.draws_of_copy(&self.philox, held.copy);
                     let delay = law.draw_ns(&mut draws);
                     let until = t.saturating_add(delay);

@@ -223,11 +223,11 @@ impl Path {
     pub(crate) fn new(shared: Shared) -> Self {
         let delay = shared.delay.as_ref().and_then(|config| {
             let law = DelayLaw::of(config)?;
-            let order = match (&law, config.order) {
-                (DelayLaw::Constant(_), _) => Order::Kept,
-                (_, OrderPolicy::Allow) => Order::Allow,
-                (_, OrderPolicy::FifoRelease) => Order::FifoRelease,
-                (_, OrderPolicy::Max) => Order::Max,
+            let order = match config.order {
+                _ if config.is_constant() => Order::Kept,
+                OrderPolicy::Allow => Order::Allow,
+                OrderPolicy::FifoRelease => Order::FifoRelease,
+                OrderPolicy::Max => Order::Max,
             };
             Some((law, order))
         });

@@ -18,10 +18,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         packet,
     };
     let mut loss = laws.loss.as_ref().and_then(LossLaw::of);
-    let delay = laws.delay.as_ref().and_then(DelayLaw::of);
+    let mut delay = laws.delay.as_ref().and_then(DelayLaw::of);
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     for packet in 0..packets {
-        if let Some(law) = &delay {
+        if let Some(law) = &mut delay {
             writeln!(out, "{}", law.draw_ns(&mut place(slot::DELAY, packet).draws(&philox)))?;
         } else if let Some(law) = &mut loss {
             let lost = law.lost(&mut place(slot::LOSS, packet).draws(&philox));

@@ -13,7 +13,7 @@ fn place(slot: u8, packet: u64) -> Place {
 fn outcome(text: &str) -> String {
     let philox = Philox::new(7);
     let laws: Laws = text.parse().expect("a law of the documentation");
-    if let Some(law) = laws.delay.as_ref().and_then(DelayLaw::of) {
+    if let Some(mut law) = laws.delay.as_ref().and_then(DelayLaw::of) {
         let draw = |packet| law.draw_ns(&mut place(slot::DELAY, packet).draws(&philox)).to_string();
         return (0..PACKETS).map(draw).collect::<Vec<_>>().join(" ");
     }

@@ -6,7 +6,7 @@
 use std::fmt::Write;
 
 use weir_impair::Verdict;
-use weir_model::impairment::{DelayLaw, Impairment, Laws, LossLaw, OrderPolicy, QueueLimit};
+use weir_model::impairment::{Delay, Impairment, Laws, Loss, OrderPolicy, QueueLimit};
 use weir_model::plan::{Connection, Plan, Transport};
 use weir_model::units::{ByteSize, Seed};
 use weir_sim::{Outcome, Simulation};
@@ -108,10 +108,9 @@ impl Row {
         // Behind the queue the loss law sees what the queue let through.
         let loss_is_last = self.laws.order.is_some();
         let seen = if loss_is_last { PACKETS - dropped } else { PACKETS } as f64;
-        match self.laws.loss.as_ref().and_then(LossLaw::of) {
+        match self.laws.loss.as_ref().and_then(Loss::moments) {
             None => assert_eq!(lost, 0, "{name}"),
             Some(law) => {
-                let law = law.moments();
                 let room = DEVIATIONS * (law.variance * seen).sqrt();
                 assert!((lost as f64 - law.mean * seen).abs() <= room, "{name}: {lost}");
             }
@@ -130,15 +129,16 @@ impl Row {
             let most = 1e6 * PAYLOAD as f64 * 8.0 / FRAMED_BITS as f64;
             let least = if loss_is_last { 0.9 * most } else { 0.99 * most };
             let rate = receiver.bits_per_second.unwrap();
-            let evened = self.laws.delay.as_ref().is_none_or(|delay| delay.constant.is_some());
+            let evened = self.laws.delay.as_ref().is_none_or(|delay| delay.is_constant());
             if evened && self.laws.loss.is_none() {
                 assert!((rate / most - 1.0).abs() < 1e-3, "{name}: {rate}");
             }
             assert!(rate > least * 0.9 && rate < most * 1.02, "{name}: {rate}");
         }
 
-        let law = self.laws.delay.as_ref().and_then(DelayLaw::of).map(|law| law.moments());
-        let (mean, deviation) = law.map_or((0.0, 0.0), |m| (m.mean_ns, m.deviation_ns));
+        let law = self.laws.delay.as_ref().and_then(Delay::moments);
+        let mean = law.and_then(|m| m.mean_ns).unwrap_or(0.0);
+        let deviation = law.and_then(|m| m.deviation_ns).unwrap_or(0.0);
         let policy = self.laws.delay.as_ref().map_or(OrderPolicy::Allow, |d| d.order);
         let base = (PATH_NS + own_ns) as f64;
         if !is_slow {

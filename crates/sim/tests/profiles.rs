@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)] // a helper outside #[test] that can't go on is a failed test
 
 use weir_model::impairment::profiles::PROFILES;
-use weir_model::impairment::{DelayLaw, Impairment, Laws, LossLaw, Other};
+use weir_model::impairment::{Delay, Impairment, Laws, Loss, Other};
 use weir_model::plan::{Connection, Direction, Plan, Transport};
 use weir_model::units::{ByteSize, Seed};
 use weir_sim::{Outcome, Simulation};
@@ -51,8 +51,7 @@ fn every_profile_does_what_its_line_says() {
         let laws = [profile.a_to_b(), profile.b_to_a()];
         let below = run(profile.name, &laws, 0.5, PACKETS);
         // Where delays vary, so many that those of the first and the last are little of their time.
-        let varies =
-            laws.iter().any(|laws| laws.delay.as_ref().is_some_and(|d| d.constant.is_none()));
+        let varies = laws.iter().any(|laws| laws.delay.as_ref().is_some_and(|d| !d.is_constant()));
         let above = run(profile.name, &laws, 2.0, if varies { 10 * PACKETS } else { PACKETS });
         for (way, laws) in WAYS.into_iter().zip(&laws) {
             let name = format!("{} {way:?}: {laws}", profile.name);
@@ -62,7 +61,7 @@ fn every_profile_does_what_its_line_says() {
                     .count() as u64
             };
             assert_eq!(of_way(Kind::QUEUE_DROPPED), 0, "{name}");
-            let loss = laws.loss.as_ref().and_then(LossLaw::of).map(|law| law.moments());
+            let loss = laws.loss.as_ref().and_then(Loss::moments);
             let (share, variance) = loss.map_or((0.0, 0.0), |law| (law.mean, law.variance));
             let lost = of_way(Kind::LOST) as f64;
             let room = DEVIATIONS * (variance * PACKETS as f64).sqrt();
@@ -70,8 +69,9 @@ fn every_profile_does_what_its_line_says() {
 
             let own_ns =
                 laws.rate.as_ref().map_or(0.0, |r| framed_bits(laws) * 1e9 / r.bits.0 as f64);
-            let delay = laws.delay.as_ref().and_then(DelayLaw::of).map(|law| law.moments());
-            let (mean, deviation) = delay.map_or((0.0, 0.0), |law| (law.mean_ns, law.deviation_ns));
+            let delay = laws.delay.as_ref().and_then(Delay::moments);
+            let mean = delay.and_then(|law| law.mean_ns).unwrap_or(0.0);
+            let deviation = delay.and_then(|law| law.deviation_ns).unwrap_or(0.0);
             let flow = |outcome: &Outcome| {
                 let mut flows = outcome.record.flows.clone().into_iter();
                 flows.find(|flow| flow.direction == way).and_then(|flow| flow.receiver).unwrap()

@@ -13,9 +13,11 @@
 //! ```
 
 mod counters;
-pub mod delay;
+mod delay;
+mod general;
+mod law;
 mod laws;
-pub mod loss;
+mod loss;
 pub mod profiles;
 mod reading;
 mod text;
@@ -25,9 +27,10 @@ pub(crate) use reading::{TWICE, TWICE_ACCEPTED};
 pub(crate) use text::words_of;
 
 pub use counters::{COUNTERS, Counter, Counters};
-pub use delay::{DelayLaw, DelayMoments};
+pub use delay::*;
+pub use law::{Law, Running};
 pub use laws::*;
-pub use loss::{LossLaw, LossMoments};
+pub use loss::*;
 pub use value::{EtherType, Prefix, Prefixes, Protocol, QueueLimit, Ranges};
 
 use std::collections::{HashMap, HashSet};

@@ -32,8 +32,11 @@ fn flow(text: &str) -> String {
 fn the_documented_file() {
     let read = Impairment::parse(VOICE).unwrap();
     let voice = &read.flows[0];
-    assert_eq!(voice.laws(Direction::Forward).loss.unwrap().percentage, Some(1.0));
-    assert_eq!(voice.laws(Direction::Reverse).delay.unwrap().constant, Some(Span(40_000_000)));
+    assert_eq!(voice.laws(Direction::Forward).loss.unwrap().percentage, Some(Percentage(1.0)));
+    assert_eq!(
+        voice.laws(Direction::Reverse).delay.unwrap().constant,
+        Some(Constant(Span(40_000_000)))
+    );
     let back = voice.filter(Direction::Reverse).unwrap();
     assert_eq!(back.source_port, Some(Ranges(vec![(5060, 5090)])));
     assert_eq!(back.destination_port, None);

@@ -5,14 +5,16 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::delay::Delay;
+use super::general;
+use super::law::Law;
 use super::laws::*;
+use super::loss::Loss;
 use crate::ModelError;
 use crate::experiment::nearest;
 use crate::units::Span;
 
-const LOSS: &str = "loss P% [run N], loss every N, or loss ge P% [to-good R%] [bad B%] [good G%]";
 const DUPLICATE: &str = "duplicate P%";
-const DELAY: &str = "delay T [±T [normal|uniform|exponential [most T]]] [allow|fifo-release|max], or delay MIN..MAX [allow|fifo-release|max], such as delay 20ms, delay 20ms ±5ms or delay 100us..2ms";
 /// tc takes a bare number for microseconds, flags for seconds, people for milliseconds.
 const UNIT: &str = "times with their unit (ns, us, ms, s, m, h), such as delay 10ms, delay 100us or delay 20ms ±5ms";
 const SHARE: &str =
@@ -22,30 +24,33 @@ const CORRUPT: &str = "corrupt P% [repair|leave|checksum] [flip N] [at l2|l3|l4|
 const ORDER: &str = "order STAGE…, of loss rate delay content";
 const TERMS: &str = "comma-separated terms: loss, duplicate, delay, rate, corrupt, order; or none";
 const COMMA: &str = "a comma between two terms, such as delay 40ms, loss 1%";
-/// Each term's form, by its name.
-const FORMS: [(&str, &str); 6] = [
-    ("loss", LOSS),
-    ("duplicate", DUPLICATE),
-    ("delay", DELAY),
-    ("rate", RATE),
-    ("corrupt", CORRUPT),
-    ("order", ORDER),
+/// Each term's name, and what else people and other tools call it.
+const TERM_NAMES: [(&str, &[&str]); 6] = [
+    ("loss", &["drop"]),
+    ("duplicate", &["dup", "duplication"]),
+    ("delay", &["latency", "jitter", "reorder"]),
+    ("rate", &["bandwidth", "bw", "throughput", "limit"]),
+    ("corrupt", &["corruption", "ber"]),
+    ("order", &[]),
 ];
-/// What other tools and people call a term.
-const OTHER_NAMES: [(&str, &str); 12] = [
-    ("drop", LOSS),
-    ("dup", DUPLICATE),
-    ("duplication", DUPLICATE),
-    ("latency", DELAY),
-    ("jitter", DELAY),
-    ("reorder", DELAY),
-    ("bandwidth", RATE),
-    ("bw", RATE),
-    ("throughput", RATE),
-    ("limit", RATE),
-    ("corruption", CORRUPT),
-    ("ber", CORRUPT),
-];
+
+/// What is accepted of a term.
+fn form(name: &str) -> &'static str {
+    match name {
+        "loss" => Loss::form(),
+        "duplicate" => DUPLICATE,
+        "delay" => Delay::form(),
+        "rate" => RATE,
+        "corrupt" => CORRUPT,
+        "order" => ORDER,
+        _ => TERMS,
+    }
+}
+
+fn is_term(word: &str) -> bool {
+    TERM_NAMES.iter().any(|(name, _)| *name == word)
+}
+
 /// Units that may stand apart from their number, as they are printed.
 const UNITS: [&str; 28] = [
     "%", "ns", "us", "µs", "μs", "ms", "s", "packet", "packets", "B", "KiB", "MiB", "GiB", "bit/s",
@@ -54,76 +59,135 @@ const UNITS: [&str; 28] = [
 ];
 
 /// The words of one term, read from left to right.
-struct Words<'a> {
-    term: String,
+#[derive(Clone)]
+pub struct Words<'a> {
+    /// The term as it was given, for refusals.
+    term: &'a str,
     form: &'static str,
-    rest: std::iter::Peekable<std::vec::IntoIter<&'a str>>,
+    words: &'a [String],
+    /// What is between the parentheses behind the first word.
+    arguments: Option<&'a str>,
+    /// Words that may follow a law.
+    following: &'static [&'static str],
 }
 
 impl<'a> Words<'a> {
-    fn bad(&self) -> ModelError {
-        ModelError::Value { what: "impairment", given: self.term.clone(), accepted: self.form }
+    /// A refusal of the term, with the form that is accepted.
+    pub(super) fn bad(&self) -> ModelError {
+        self.refused(self.form)
     }
 
-    fn next(&mut self) -> Result<&'a str, ModelError> {
-        self.rest.next().ok_or_else(|| self.bad())
+    fn refused(&self, accepted: &'static str) -> ModelError {
+        ModelError::Value { what: "impairment", given: self.term.to_owned(), accepted }
+    }
+
+    /// A refusal of words that are no law's form: perhaps they are two terms.
+    pub(super) fn no_form(&self) -> ModelError {
+        self.refused(if self.words.iter().any(|word| is_term(word)) { COMMA } else { self.form })
+    }
+
+    pub(super) fn peek(&self) -> Option<&'a str> {
+        self.words.first().map(String::as_str)
+    }
+
+    pub(super) fn next(&mut self) -> Result<&'a str, ModelError> {
+        let (first, rest) = self.words.split_first().ok_or_else(|| self.bad())?;
+        self.words = rest;
+        Ok(first)
     }
 
     /// The next word as a value; a value's own complaint is the better one.
-    fn value<T: FromStr>(&mut self) -> Result<T, ModelError> {
+    pub(super) fn value<T: FromStr>(&mut self) -> Result<T, ModelError> {
         let word = self.next()?;
         word.parse().map_err(|_| self.bad())
     }
 
-    /// A share, never without its sign: 5 may be meant as 5 % or as all.
-    fn percent(&mut self) -> Result<f64, ModelError> {
+    /// A percentage, never without its sign: 5 may be meant as 5 % or as all.
+    pub(super) fn percent(&mut self) -> Result<f64, ModelError> {
+        self.percent_if_number()?.ok_or_else(|| self.bad())
+    }
+
+    /// The same; `None` when the next word is not a number.
+    pub(super) fn percent_if_number(&mut self) -> Result<Option<f64>, ModelError> {
         let word = self.next()?;
         let number = word.strip_suffix('%');
-        let value: f64 = number.unwrap_or(word).parse().map_err(|_| self.bad())?;
+        let Ok(value) = number.unwrap_or(word).parse::<f64>() else { return Ok(None) };
         if number.is_none() && value != 0.0 {
-            return Err(ModelError::Value {
-                what: "impairment",
-                given: self.term.clone(),
-                accepted: SHARE,
-            });
+            return Err(self.refused(SHARE));
         }
-        Ok(value)
+        Ok(Some(value))
     }
 
     /// A time, as a word or a part of one: never without its unit.
-    fn span(&self, word: &str) -> Result<Span, ModelError> {
+    pub(super) fn span(&self, word: &str) -> Result<Span, ModelError> {
         if word.bytes().all(|b| b.is_ascii_digit() || b == b'.') && word.parse() != Ok(0.0) {
-            return Err(ModelError::Value {
-                what: "impairment",
-                given: self.term.clone(),
-                accepted: UNIT,
-            });
+            return Err(self.refused(UNIT));
         }
         word.parse().map_err(|_| self.bad())
     }
 
-    /// Takes the next word if it is this one.
-    fn took(&mut self, word: &str) -> bool {
-        self.rest.next_if(|next| *next == word).is_some()
+    /// `T ±T`; `None` when the words are others.
+    pub(super) fn mean_and_spread(&mut self) -> Result<Option<(Span, Span)>, ModelError> {
+        let first = self.next()?;
+        let Some(spread) = self.peek().and_then(|word| word.strip_prefix('±')) else {
+            return Ok(None);
+        };
+        self.next()?;
+        let spread = if spread.is_empty() { self.next()? } else { spread };
+        Ok(Some((self.span(first)?, self.span(spread)?)))
     }
 
-    /// Takes the next word if it is one of a list.
-    fn took_one<T: Copy>(&mut self, list: &[T], name: fn(T) -> &'static str) -> Option<T> {
-        let found = list.iter().find(|item| self.rest.peek() == Some(&name(**item))).copied();
-        if found.is_some() {
-            self.rest.next();
+    /// Takes the next word if it is this one.
+    pub(super) fn took(&mut self, word: &str) -> bool {
+        let found = self.peek() == Some(word);
+        if found {
+            self.words = &self.words[1..];
         }
         found
     }
 
-    fn end(&mut self) -> Result<(), ModelError> {
-        match self.rest.next() {
-            None => Ok(()),
-            Some(word) if FORMS.iter().any(|(name, _)| *name == word) => {
-                self.form = COMMA;
-                Err(self.bad())
-            }
-            Some(_) => Err(self.bad()),
+    /// Takes the next word if it is one of a list.
+    pub(super) fn took_one<T: Copy>(
+        &mut self,
+        list: &[T],
+        name: fn(T) -> &'static str,
+    ) -> Option<T> {
+        list.iter().copied().find(|item| self.took(name(*item)))
+    }
+
+    /// Names the words that may follow a law.
+    pub(super) fn may_follow(&mut self, words: &'static [&'static str]) {
+        self.following = words;
+    }
+
+    /// Whether nothing more belongs to a law.
+    pub(super) fn is_law_complete(&self) -> bool {
+        self.peek().is_none_or(|word| self.following.contains(&word))
+    }
+
+    /// Whether the next word is a name with arguments in parentheses.
+    pub(super) fn has_arguments(&self) -> bool {
+        self.arguments.is_some()
+    }
+
+    /// The law that the arguments say; `name` is that of the law.
+    pub(super) fn arguments<L: Law>(
+        &mut self,
+        name: &'static str,
+        slot: &str,
+    ) -> Result<L, ModelError> {
+        general::read(
+            self.arguments.take().unwrap_or_default(),
+            &format!("impairment.{slot}"),
+            name,
+        )
+    }
+
+    fn end(&self) -> Result<(), ModelError> {
+        match self.peek() {
+            None if self.arguments.is_none() => Ok(()),
+            Some(word) if is_term(word) => Err(self.refused(COMMA)),
+            _ => Err(self.bad()),
         }
     }
 }
@@ -144,13 +208,21 @@ pub(crate) fn words_of(term: &str) -> Vec<String> {
 /// The form of the term that a word was probably meant to be.
 fn form_near(word: &str) -> Option<&'static str> {
     let small = word.to_ascii_lowercase();
-    let other = OTHER_NAMES.iter().chain(&FORMS).find(|(name, _)| *name == small);
-    let near = || nearest(&small, FORMS.iter().map(|(name, _)| *name));
-    let near = || near().and_then(|near| FORMS.iter().find(|(name, _)| *name == near));
-    other.or_else(near).map(|(_, form)| *form)
+    let names = || TERM_NAMES.iter().map(|(name, _)| *name);
+    let other = |names: &&[&str]| names.contains(&&*small);
+    let known = TERM_NAMES.iter().find(|(name, others)| *name == small || other(others));
+    known.map(|(name, _)| *name).or_else(|| nearest(&small, names())).map(form)
 }
 
-const POLICIES: [OrderPolicy; 3] = [OrderPolicy::Allow, OrderPolicy::FifoRelease, OrderPolicy::Max];
+/// The terms of a line: what is between parentheses is one.
+fn terms(line: &str) -> impl Iterator<Item = &str> {
+    let mut depth = 0_i32;
+    line.split(move |c| {
+        depth += i32::from(c == '(') - i32::from(c == ')');
+        c == ',' && depth <= 0
+    })
+}
+
 const CHECKSUMS: [Checksum; 3] = [Checksum::Repair, Checksum::Leave, Checksum::Checksum];
 const REGIONS: [Region; 4] = [Region::L2, Region::L3, Region::L4, Region::Payload];
 
@@ -163,7 +235,7 @@ impl FromStr for Laws {
         if spaced.trim() == "none" {
             return Ok(laws);
         }
-        for term in spaced.split(',') {
+        for term in terms(&spaced) {
             laws.term(term)?;
         }
         laws.check("impairment")?;
@@ -173,43 +245,30 @@ impl FromStr for Laws {
 
 impl Laws {
     fn term(&mut self, term: &str) -> Result<(), ModelError> {
-        let list = words_of(term);
-        let list: Vec<&str> = list.iter().map(String::as_str).collect();
-        let mut words = Words {
-            term: term.split_whitespace().collect::<Vec<_>>().join(" "),
-            form: TERMS,
-            rest: list.into_iter().peekable(),
-        };
+        let given = term.split_whitespace().collect::<Vec<_>>().join(" ");
+        let (before, arguments, behind) = parenthesised(term);
+        let list = words_of(&format!("{before} {behind}"));
+        let mut words =
+            Words { term: &given, form: TERMS, words: &list, arguments, following: &[] };
         let name = words.next()?;
+        words.form = form(name);
         let again = match name {
             "loss" => {
-                words.form = LOSS;
                 let duplicate = self.loss.take();
                 let had_law = duplicate.as_ref().is_some_and(Loss::has_law);
-                let loss = loss(&mut words)?;
+                let loss = Loss::read(&mut words)?;
                 self.loss = Some(Loss { duplicate: duplicate.and_then(|l| l.duplicate), ..loss });
                 had_law
             }
             "duplicate" => {
-                words.form = DUPLICATE;
                 let percentage = words.percent()?;
                 let loss = self.loss.get_or_insert_default();
                 loss.duplicate.replace(Duplicate { percentage }).is_some()
             }
-            "delay" => {
-                words.form = DELAY;
-                self.delay.replace(delay(&mut words)?).is_some()
-            }
-            "rate" => {
-                words.form = RATE;
-                self.rate.replace(rate(&mut words)?).is_some()
-            }
-            "corrupt" => {
-                words.form = CORRUPT;
-                self.content.replace(content(&mut words)?).is_some()
-            }
+            "delay" => self.delay.replace(Delay::read(&mut words)?).is_some(),
+            "rate" => self.rate.replace(rate(&mut words)?).is_some(),
+            "corrupt" => self.content.replace(content(&mut words)?).is_some(),
             "order" => {
-                words.form = ORDER;
                 let mut order = vec![];
                 while let Some(stage) = words.took_one(&Stage::DEFAULT_ORDER, Stage::name) {
                     order.push(stage);
@@ -237,71 +296,14 @@ impl Laws {
     }
 }
 
-fn loss(words: &mut Words) -> Result<Loss, ModelError> {
-    if words.took("every") {
-        return Ok(Loss { every_nth: Some(words.value()?), ..Loss::default() });
-    }
-    let mut model = GilbertElliott::default();
-    if words.took("ge") {
-        model.good_to_bad_percentage = Some(words.percent()?);
-        if words.took("to-good") {
-            model.bad_to_good_percentage = Some(words.percent()?);
-        }
-        if words.took("bad") {
-            model.bad_loss_percentage = Some(words.percent()?);
-        }
-        if words.took("good") {
-            model.good_loss_percentage = Some(words.percent()?);
-        }
-    } else {
-        let percentage = words.percent()?;
-        if !words.took("run") {
-            return Ok(Loss { percentage: Some(percentage), ..Loss::default() });
-        }
-        model.loss_percentage = Some(percentage);
-        model.mean_run = Some(words.value()?);
-    }
-    Ok(Loss { gilbert_elliott: Some(model), ..Loss::default() })
-}
-
-fn delay(words: &mut Words) -> Result<Delay, ModelError> {
-    let mut delay = Delay::default();
-    let first = words.next()?;
-    if let Some((min, max)) = first.split_once("..") {
-        delay.uniform = Some(Uniform { min: words.span(min)?, max: words.span(max)? });
-    } else {
-        let mean = words.span(first)?;
-        let spread = words.rest.peek().and_then(|word| word.strip_prefix('±'));
-        if let Some(rest) = spread {
-            words.rest.next();
-            let word = if rest.is_empty() { words.next()? } else { rest };
-            let spread = words.span(word)?;
-            let least = mean.0.checked_sub(spread.0).map(Span);
-            if words.rest.peek() == Some(&"uniform") {
-                let min = least.ok_or_else(|| words.bad())?;
-                let max = mean.0.checked_add(spread.0).ok_or_else(|| words.bad())?;
-                words.rest.next();
-                delay.uniform = Some(Uniform { min, max: Span(max) });
-            } else if words.rest.peek() == Some(&"exponential") {
-                let min = least.ok_or_else(|| words.bad())?;
-                words.rest.next();
-                let max = if words.took("most") {
-                    let word = words.next()?;
-                    Some(words.span(word)?)
-                } else {
-                    None
-                };
-                delay.exponential = Some(Exponential { mean, min, max });
-            } else {
-                words.took("normal");
-                delay.normal = Some(Normal { mean, deviation: spread });
-            }
-        } else {
-            delay.constant = Some(mean);
-        }
-    }
-    delay.order = words.took_one(&POLICIES, OrderPolicy::name).unwrap_or_default();
-    Ok(delay)
+/// A term in three parts: before its first parenthesis, within it, and behind it. A parenthesis that is not closed is a
+/// part of what is before.
+fn parenthesised(term: &str) -> (&str, Option<&str>, &str) {
+    let parts = term.split_once('(').and_then(|(before, rest)| {
+        let (within, behind) = rest.split_once(')')?;
+        Some((before, Some(within), behind))
+    });
+    parts.unwrap_or((term, None, ""))
 }
 
 fn rate(words: &mut Words) -> Result<Rate, ModelError> {
@@ -323,19 +325,11 @@ fn content(words: &mut Words) -> Result<Content, ModelError> {
     Ok(Content { percentage, flip_bits, checksum, region })
 }
 
-impl Loss {
-    fn has_law(&self) -> bool {
-        self.percentage.is_some() || self.every_nth.is_some() || self.gilbert_elliott.is_some()
-    }
-}
-
 impl fmt::Display for Laws {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let mut terms = vec![];
         if let Some(loss) = &self.loss {
-            if loss.has_law() {
-                terms.push(loss_text(loss));
-            }
+            terms.extend(loss.law_text());
             if let Some(Duplicate { percentage }) = &loss.duplicate {
                 terms.push(format!("duplicate {percentage}%"));
             }
@@ -351,7 +345,7 @@ impl fmt::Display for Laws {
             terms.push(text);
         }
         if let Some(delay) = &self.delay {
-            terms.push(delay_text(delay));
+            terms.push(delay.text());
         }
         if let Some(content) = &self.content {
             let mut text = format!("corrupt {}% {}", content.percentage, content.checksum.name());
@@ -374,58 +368,10 @@ impl fmt::Display for Laws {
     }
 }
 
-fn loss_text(loss: &Loss) -> String {
-    if let Some(n) = loss.every_nth {
-        return format!("loss every {n}");
-    }
-    let Some(model) = &loss.gilbert_elliott else {
-        return format!("loss {}%", loss.percentage.unwrap_or_default());
-    };
-    if let (Some(loss), Some(run)) = (model.loss_percentage, model.mean_run) {
-        return format!("loss {loss}% run {run}");
-    }
-    let mut text = format!("loss ge {}%", model.good_to_bad_percentage.unwrap_or_default());
-    for (word, value) in [
-        ("to-good", model.bad_to_good_percentage),
-        ("bad", model.bad_loss_percentage),
-        ("good", model.good_loss_percentage),
-    ] {
-        if let Some(value) = value {
-            text += &format!(" {word} {value}%");
-        }
-    }
-    text
-}
-
-fn delay_text(delay: &Delay) -> String {
-    let mut text = "delay ".to_string();
-    if let Some(span) = delay.constant {
-        text += &span.to_string();
-    } else if let Some(Uniform { min, max }) = delay.uniform {
-        let (sum, width) = (min.0.saturating_add(max.0), max.0.saturating_sub(min.0));
-        if sum.is_multiple_of(2) {
-            text += &format!("{} ±{} uniform", Span(sum / 2), Span(width / 2));
-        } else {
-            text += &format!("{min}..{max}");
-        }
-    } else if let Some(Normal { mean, deviation }) = delay.normal {
-        text += &format!("{mean} ±{deviation} normal");
-    } else if let Some(Exponential { mean, min, max }) = delay.exponential {
-        text += &format!("{mean} ±{} exponential", Span(mean.0.saturating_sub(min.0)));
-        if let Some(max) = max {
-            text += &format!(" most {max}");
-        }
-    }
-    // A constant delay keeps order under every policy.
-    if delay.constant.is_none() || delay.order != OrderPolicy::default() {
-        text += &format!(" {}", delay.order.name());
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::impairment::LossProcess;
 
     fn back(text: &str) -> String {
         let laws: Laws = text.parse().unwrap_or_else(|e| panic!("{text}: {e}"));
@@ -481,9 +427,65 @@ mod tests {
         let laws: Laws = "delay 20ms ±15ms exponential, loss 5% run 4".parse().unwrap();
         let exponential = laws.delay.unwrap().exponential.unwrap();
         assert_eq!((exponential.mean, exponential.min), (Span(20_000_000), Span(5_000_000)));
-        let chain = laws.loss.unwrap().gilbert_elliott.unwrap().chain();
-        assert_eq!(chain.to_good, 0.25);
-        assert!((chain.to_bad - 0.05 / (4.0 * 0.95)).abs() < 1e-15);
+        let Some(LossProcess::Chain(chain)) = laws.loss.unwrap().process() else {
+            panic!("a chain")
+        };
+        assert_eq!(chain.step[1][0], 0.25);
+        assert!((chain.step[0][1] - 0.05 / (4.0 * 0.95)).abs() < 1e-15);
+    }
+
+    #[test]
+    fn the_general_form_of_a_law_is_the_law() {
+        for (general, short) in [
+            ("loss percentage(1%)", "loss 1%"),
+            ("loss percentage( 1 )", "loss 1%"),
+            ("loss every_nth(100)", "loss every 100"),
+            ("loss gilbert_elliott(loss_percentage=5%, mean_run=4)", "loss 5% run 4"),
+            ("delay constant(40ms)", "delay 40ms"),
+            ("delay uniform( min = 10ms,max=30ms ) allow", "delay 20ms ±10ms uniform allow"),
+            ("delay normal(mean=40ms, deviation=5ms)", "delay 40ms ±5ms normal fifo-release"),
+            (
+                "duplicate 1%, delay exponential(mean=20ms, max=1s) max, rate 1M",
+                "duplicate 1%, rate 1M, delay 20ms ±20ms exponential most 1s max",
+            ),
+        ] {
+            assert_eq!(back(general), short, "{general}");
+        }
+    }
+
+    #[test]
+    fn a_general_form_is_refused_by_field() {
+        for (text, field, given, accepted) in [
+            ("loss gilbert_elliott(loss=5%)", "loss.gilbert_elliott", "loss", "mean_run"),
+            ("loss percentage(x)", "loss.percentage.percentage", "x", "a number"),
+            ("loss every_nth(2.5)", "loss.every_nth.every_nth", "2.5", "a whole number"),
+            ("loss every_nth(2%)", "loss.every_nth.every_nth", "2%", "a whole number"),
+            ("loss percentage(101%)", "loss.percentage", "101", "0 to 100 percent"),
+            ("delay uniform(min=10ms)", "delay.uniform.max", "nothing", "a value"),
+            ("delay uniform(min=10ms, max=30)", "delay.uniform.max", "30", "unit"),
+            ("delay uniform(min=10ms, max=soon)", "delay.uniform.max", "soon", "40ms"),
+            ("delay uniform(min=1ms, min=2ms)", "delay.uniform.min", "min=2ms", "each key once"),
+            ("delay uniform(10ms, 30ms)", "delay.uniform", "10ms", "KEY=VALUE, …"),
+            ("delay uniform()", "delay.uniform.min", "nothing", "a value"),
+        ] {
+            let Err(ModelError::Field { field: f, given: g, accepted: a }) = text.parse::<Laws>()
+            else {
+                panic!("{text}")
+            };
+            assert_eq!((f.strip_prefix("impairment."), &*g), (Some(field), given), "{text}");
+            assert!(a.contains(accepted), "{text}: {a}");
+        }
+        for text in [
+            "loss jam(1)",
+            "delay uniform(min=1ms, max=2ms",
+            "delay uniform min=1ms",
+            "rate 1M (x=2)",
+            "rate(bits=1M)",
+            "delay pareto(",
+            "loss (1%)",
+        ] {
+            assert!(matches!(text.parse::<Laws>(), Err(ModelError::Value { .. })), "{text}");
+        }
     }
 
     #[test]

@@ -1639,16 +1639,16 @@ export interface components {
              * @example 20ms
              */
             constant?: components["schemas"]["Span"] | null;
-            /** @description Exponential, from a least delay on. */
+            /** @description An exponential delay: `min` and an exponential part of mean `mean` − `min`. */
             exponential?: components["schemas"]["Exponential"] | null;
-            /** @description Normal (Gaussian). */
+            /** @description A normal (Gaussian) delay. */
             normal?: components["schemas"]["Normal"] | null;
             /**
              * @description What may happen to the order of packets.
              * @default fifo-release
              */
             order: components["schemas"]["OrderPolicy"];
-            /** @description Uniform between two bounds. */
+            /** @description A uniform delay between two bounds. */
             uniform?: components["schemas"]["Uniform"] | null;
         };
         /** @description Variation of delay. */
@@ -2538,7 +2538,7 @@ export interface components {
         /** @description An exponential delay: `min` and an exponential part of mean `mean` − `min`. */
         Exponential: {
             /**
-             * @description Greatest delay: longer draws become this. Absent: none.
+             * @description Maximum delay: longer draws become this. Absent: none.
              * @example 100ms
              */
             max?: components["schemas"]["Span"] | null;
@@ -2548,7 +2548,7 @@ export interface components {
              */
             mean: components["schemas"]["Span"];
             /**
-             * @description Least delay. Absent: 0.
+             * @description Minimum delay. Absent: 0.
              * @example 10ms
              */
             min?: components["schemas"]["Span"];
@@ -2854,7 +2854,7 @@ export interface components {
             value?: number | null;
         };
         /**
-         * @description The Gilbert-Elliott model, by wanted mean loss and mean burst length, or by its four probabilities.
+         * @description Bursty loss by the Gilbert-Elliott model of two states: by wanted mean loss and mean burst length, or by four probabilities.
          * @example {
          *       "loss_percentage": 1,
          *       "mean_run": 3
@@ -3625,7 +3625,7 @@ export interface components {
              * @example 100
              */
             every_nth?: number | null;
-            /** @description Bursty loss: a two-state Markov chain. */
+            /** @description Bursty loss by the Gilbert-Elliott model of two states: by wanted mean loss and mean burst length, or by four probabilities. */
             gilbert_elliott?: components["schemas"]["GilbertElliott"] | null;
             /**
              * Format: double
@@ -3699,7 +3699,7 @@ export interface components {
             /** @description Let scenarios run named scripts (`--allow-commands`). */
             run_scripts: boolean;
         };
-        /** @description A normal delay. */
+        /** @description A normal (Gaussian) delay. */
         Normal: {
             /**
              * @description Standard deviation.
@@ -5858,15 +5858,15 @@ export interface components {
              */
             unpredicted_fates: number;
         };
-        /** @description A uniform delay. */
+        /** @description A uniform delay between two bounds. */
         Uniform: {
             /**
-             * @description Greatest delay.
+             * @description Maximum delay.
              * @example 30ms
              */
             max: components["schemas"]["Span"];
             /**
-             * @description Least delay.
+             * @description Minimum delay.
              * @example 10ms
              */
             min: components["schemas"]["Span"];

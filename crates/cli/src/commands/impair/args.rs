@@ -22,6 +22,8 @@ use crate::random;
                   loss P% [run N]   loss every N   duplicate P%   rate R [queue T|B|Npackets]\n\
                   delay T [±T [normal|uniform|exponential]] [allow|fifo-release|max]\n\
                   delay MIN..MAX   corrupt P% [repair|leave|checksum] [flip N]\n\
+                  Every law of loss and delay also as loss LAW(KEY=VALUE, …) and delay LAW(KEY=VALUE, …), by the names of \
+                  docs/formats.md: delay uniform(min=10ms, max=30ms) allow.\n\
                   P is in per cent, with the sign; +- may stand for ±. T is a time with its unit: 100us, 20ms, 1.5s. \
                   R is in bits per second, K, M, G powers of ten: 10M, 2.5G, 100Mbit; Mbps is bits as with iperf3 \
                   (unlike tc). B is bytes: 64K (K is 1024). `delay T ±J` is a normal distribution with standard deviation J \

@@ -3,7 +3,7 @@
 //! The distributions are the laws' own, not normal approximations: 10⁻⁹ lies far out in the tails, where bursts and
 //! small means are anything but normal.
 
-use weir_model::impairment::{Chain, Loss};
+use weir_model::impairment::{Loss, LossChain, LossProcess};
 
 /// What both tails hold together.
 pub const OUTSIDE: f64 = 1e-9;
@@ -64,43 +64,36 @@ pub fn independent(n: u64, p: f64) -> CountInterval {
     cut(first, &weights, n as f64 * p)
 }
 
-/// `n` packets through a Gilbert-Elliott chain that begins in its stationary state. Its variance is the binomial one
-/// times (1 + ρ)/(1 − ρ) for large `n`, ρ = 1 − p − r, when all is lost in the bad state and nothing in the good one.
+/// `n` packets through a chain that begins in its stationary state.
 #[must_use]
-pub fn bursty(n: u64, chain: &Chain) -> CountInterval {
-    let Chain { to_bad, to_good, bad_loss, good_loss } = *chain;
-    let stationary_bad = to_bad / (to_bad + to_good);
-    // probability[k] of k losses so far, by the state that the next packet will find.
-    let mut good = vec![1.0 - stationary_bad];
-    let mut bad = vec![stationary_bad];
-    // Counts below `first` have become impossible to any purpose and are left out.
+pub fn chained(n: u64, chain: &LossChain) -> CountInterval {
+    let states = chain.loss.len();
+    // weights[k][state]: the probability of k losses so far, by the state that the next packet finds. Counts below `first`
+    // have become impossible to any purpose and are left out.
+    let mut weights = vec![chain.stationary.clone()];
     let mut first = 0u64;
     for _ in 0..n {
-        let most = good.len();
-        let mut next_good = vec![0.0; most + 1];
-        let mut next_bad = vec![0.0; most + 1];
-        for k in 0..most {
-            let lost = (good[k] * good_loss, bad[k] * bad_loss);
-            let kept = (good[k] - lost.0, bad[k] - lost.1);
-            for (k, (from_good, from_bad)) in [(k, kept), (k + 1, lost)] {
-                next_good[k] += from_good * (1.0 - to_bad) + from_bad * to_good;
-                next_bad[k] += from_good * to_bad + from_bad * (1.0 - to_good);
+        let mut next = vec![vec![0.0; states]; weights.len() + 1];
+        for (k, by_state) in weights.iter().enumerate() {
+            for (state, weight) in by_state.iter().enumerate() {
+                let lost = weight * chain.loss[state];
+                for (to, step) in chain.step[state].iter().enumerate() {
+                    next[k][to] += (weight - lost) * step;
+                    next[k + 1][to] += lost * step;
+                }
             }
         }
-        let negligible = |g: &[f64], b: &[f64], k: usize| g[k] + b[k] < 1e-30;
-        while next_good.len() > 1 && negligible(&next_good, &next_bad, next_good.len() - 1) {
-            next_good.pop();
-            next_bad.pop();
+        let is_negligible = |by_state: &Vec<f64>| by_state.iter().sum::<f64>() < 1e-30;
+        while next.len() > 1 && next.last().is_some_and(is_negligible) {
+            next.pop();
         }
-        let skip =
-            (0..next_good.len() - 1).find(|&k| !negligible(&next_good, &next_bad, k)).unwrap_or(0);
+        let skip = next[..next.len() - 1].iter().take_while(|one| is_negligible(one)).count();
         first += skip as u64;
-        good = next_good.split_off(skip);
-        bad = next_bad.split_off(skip);
+        weights = next.split_off(skip);
     }
-    let weights: Vec<f64> = good.iter().zip(&bad).map(|(g, b)| g + b).collect();
-    let share = stationary_bad * bad_loss + (1.0 - stationary_bad) * good_loss;
-    cut(first, &weights, n as f64 * share)
+    let weights: Vec<f64> = weights.iter().map(|by_state| by_state.iter().sum()).collect();
+    let mean: f64 = chain.stationary.iter().zip(&chain.loss).map(|(p, loss)| p * loss).sum();
+    cut(first, &weights, n as f64 * mean)
 }
 
 /// Cuts half of [`OUTSIDE`] off either end of a distribution given by weights of the counts from `first` on.
@@ -123,13 +116,13 @@ fn cut(first: u64, weights: &[f64], mean: f64) -> CountInterval {
 /// How many of `n` packets a loss law drops. `None` when there is no law.
 #[must_use]
 pub fn losses(n: u64, law: &Loss) -> Option<CountInterval> {
-    if let Some(percentage) = law.percentage {
-        return Some(independent(n, percentage / 100.0));
-    }
-    if let Some(nth) = law.every_nth {
-        return Some(CountInterval::exact(n / nth.max(1)));
-    }
-    law.gilbert_elliott.as_ref().map(|model| bursty(n, &model.chain()))
+    Some(match law.process()? {
+        LossProcess::Periodic(nth) => CountInterval::exact(n / nth.max(1)),
+        LossProcess::Chain(chain) => match chain.loss[..] {
+            [probability] => independent(n, probability),
+            _ => chained(n, &chain),
+        },
+    })
 }
 
 #[cfg(test)]
@@ -137,8 +130,11 @@ mod tests {
     use super::*;
     use weir_model::impairment::Laws;
 
-    fn chain(loss: &str) -> Chain {
-        loss.parse::<Laws>().unwrap().loss.unwrap().gilbert_elliott.unwrap().chain()
+    fn chain(loss: &str) -> LossChain {
+        match loss.parse::<Laws>().unwrap().loss.unwrap().process() {
+            Some(LossProcess::Chain(chain)) => chain,
+            other => panic!("{loss}: {other:?}"),
+        }
     }
 
     #[test]
@@ -163,8 +159,8 @@ mod tests {
     #[test]
     fn a_chain_without_memory_is_a_binomial() {
         // p + r = 1: the next state does not depend on the last.
-        let memoryless = Chain { to_bad: 0.02, to_good: 0.98, bad_loss: 1.0, good_loss: 0.0 };
-        let (a, b) = (bursty(5000, &memoryless), independent(5000, 0.02));
+        let memoryless = chain("loss ge 2% to-good 98%");
+        let (a, b) = (chained(5000, &memoryless), independent(5000, 0.02));
         assert_eq!((a.low, a.high), (b.low, b.high));
     }
 
@@ -172,11 +168,11 @@ mod tests {
     fn bursts_widen_the_interval_by_the_laws_own_variance() {
         let n = 20_000;
         let c = chain("loss 5% run 4");
-        let rho = 1.0 - c.to_bad - c.to_good;
+        let rho = 1.0 - c.step[0][1] - c.step[1][0];
         let factor = (1.0 + rho) / (1.0 - rho);
         assert!((factor - 6.6).abs() < 0.01, "{factor}");
         let deviation = (n as f64 * 0.05 * 0.95 * factor).sqrt();
-        let i = bursty(n, &c);
+        let i = chained(n, &c);
         assert!((i.mean - 1000.0).abs() < 1e-6);
         let half = (i.high - i.low) as f64 / 2.0;
         assert!((half / deviation - 6.109).abs() < 0.15, "{}", half / deviation);

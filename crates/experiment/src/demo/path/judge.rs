@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use weir_model::counted;
-use weir_model::impairment::{DelayLaw, Impairment, Laws, OTHER};
+use weir_model::impairment::{Delay, Impairment, Laws, OTHER};
 use weir_model::plan::Direction;
 use weir_model::record::{self, Receiver};
 use weir_wire::packets::{self, FLAG_REORDERED, Judged, Kind};
@@ -560,20 +560,21 @@ impl<'a> FlowEvidence<'a> {
 
     /// Mean and deviation against the law's closed forms, within what a sample of this size allows.
     fn law_lines(&self, c: &Conditions, out: &mut Vec<Line>) {
-        let law = self.laws.delay.as_ref().and_then(DelayLaw::of).map(|law| law.moments());
+        let law = self.laws.delay.as_ref().and_then(Delay::moments);
         let n = (self.joined.realised_delay_ns.len() as f64).max(1.0);
-        let deviation = law.map_or(0.0, |m| m.deviation_ns);
+        let deviation = law.and_then(|m| m.deviation_ns).unwrap_or(0.0);
         let realised = moments(&self.joined.realised_delay_ns);
         let measured = moments(&self.joined.measured_delay_ns);
         let mean = [
-            law.map(|m| m.mean_ns),
+            law.and_then(|m| m.mean_ns),
             realised.map(|m| m.0),
             measured.map(|m| m.0 - c.path_delay_ns),
         ];
         let room = DEVIATIONS * deviation / n.sqrt() + c.floor.median_ns;
         out.push(nanoseconds(self.claim.flow, "delay, mean", mean, room, c));
         // The variance of a sample's deviation is σ²/2n for a normal law.
-        let spread = [law.map(|m| m.deviation_ns), realised.map(|m| m.1), measured.map(|m| m.1)];
+        let spread =
+            [law.and_then(|m| m.deviation_ns), realised.map(|m| m.1), measured.map(|m| m.1)];
         let room = DEVIATIONS * deviation / (2.0 * n).sqrt() + c.floor.median_ns;
         out.push(nanoseconds(self.claim.flow, "delay, deviation", spread, room, c));
     }

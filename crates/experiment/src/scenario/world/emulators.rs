@@ -169,18 +169,15 @@ fn is_in_middle(spec: &EmulatorSpec) -> bool {
     spec.interfaces.is_none() && spec.control_socket.is_none()
 }
 
-/// So much loss keeps connections from coming about, or ends them. Per cent.
-const MUCH_LOSS: f64 = 10.0;
+/// The loss ratio from which connections fail to establish, or break.
+const MUCH_LOSS: f64 = 0.1;
 
 /// The laws by which an emulator loses much, where it does.
 fn losing(impairment: &Impairment) -> Option<String> {
     let flows = impairment.flows.iter().flat_map(|flow| [&flow.a_to_b, &flow.b_to_a]);
     let all = flows.chain([&impairment.other.a_to_b, &impairment.other.b_to_a]);
     all.filter_map(|laws| laws.loss.as_ref()).find_map(|loss| {
-        let bursts = loss.gilbert_elliott.as_ref();
-        let is_much = loss.percentage.is_some_and(|p| p >= MUCH_LOSS)
-            || loss.every_nth.is_some_and(|n| 100.0 / n as f64 >= MUCH_LOSS)
-            || bursts.and_then(|b| b.loss_percentage).is_some_and(|p| p >= MUCH_LOSS);
+        let is_much = loss.moments().is_some_and(|moments| moments.mean >= MUCH_LOSS);
         let loss = Loss { duplicate: None, ..loss.clone() };
         is_much.then(|| Laws { loss: Some(loss), ..Laws::default() }.to_string())
     })

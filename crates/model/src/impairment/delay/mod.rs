@@ -3,67 +3,156 @@
 //! Transcendental functions are `libm`'s in plain Rust and square roots IEEE 754's, so that a draw is the
 //! same number on any machine. A draw below zero becomes zero.
 
-use crate::impairment::Delay as Config;
+use std::sync::LazyLock;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use weir_laws::Draws;
 
-/// What a delay law will do on average, draws below zero taken as zero.
+use super::law::{Law, Running, Stated, forms, refuse, slot_of_laws};
+use super::text::Words;
+use crate::ModelError;
+use crate::units::Span;
+
+/// Longest delay that a law may state.
+pub const MAX_DELAY: Span = Span::from_seconds(3600);
+
+/// What a delay law does on average, draws below zero taken as zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DelayMoments {
-    /// Mean in ns.
-    pub mean_ns: f64,
-    /// Standard deviation in ns.
-    pub deviation_ns: f64,
+    /// Mean in ns; absent where the law has none.
+    pub mean_ns: Option<f64>,
+    /// Standard deviation in ns; absent where the law has none.
+    pub deviation_ns: Option<f64>,
 }
 
-/// Each law: its configuration, its draw, its moments.
-trait Law: Sized {
-    /// The law, when the configuration holds it.
-    fn of(config: &Config) -> Option<Self>;
-    /// The delay of a packet in ns; `draws` are those of its place.
-    fn draw_ns(&self, draws: &mut Draws) -> u64;
-    /// Closed forms.
+impl DelayMoments {
+    fn of(mean_ns: f64, deviation_ns: f64) -> Self {
+        Self { mean_ns: Some(mean_ns), deviation_ns: Some(deviation_ns) }
+    }
+
+    /// From the first two moments about zero.
+    fn of_powers(first: f64, second: f64) -> Self {
+        Self::of(first, (second - first * first).max(0.0).sqrt())
+    }
+}
+
+/// What a delay law does, seen from outside.
+trait DelayRule {
+    /// What it does on average.
     fn moments(&self) -> DelayMoments;
+    /// Whether every packet has the same delay, so that there is nothing to decide on their order.
+    fn is_constant(&self) -> bool {
+        false
+    }
 }
 
-macro_rules! laws {
-    ($($module:ident: $law:ident,)*) => {
-        $(mod $module; pub use $module::$law;)*
-
-        /// A delay law.
-        #[derive(Clone, Debug, PartialEq)]
-        pub enum DelayLaw {
-            $(#[doc = concat!("See [`", stringify!($law), "`].")] $law($law),)*
-        }
-
-        impl DelayLaw {
-            /// The law of a configuration that has been checked; `None` when it holds none.
-            #[must_use]
-            pub fn of(config: &Config) -> Option<Self> {
-                $(if let Some(law) = <$law as Law>::of(config) { return Some(Self::$law(law)); })*
-                None
-            }
-
-            /// The delay of a packet in ns; `draws` are those of its place.
-            #[inline]
-            #[must_use]
-            pub fn draw_ns(&self, draws: &mut Draws) -> u64 {
-                match self { $(Self::$law(law) => law.draw_ns(draws),)* }
-            }
-
-            /// What it will do on average.
-            #[must_use]
-            pub fn moments(&self) -> DelayMoments {
-                match self { $(Self::$law(law) => law.moments(),)* }
-            }
-        }
-    };
+/// What a delay law may do to the order of packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum OrderPolicy {
+    /// Packets overtake each other; each has exactly the delay drawn for it.
+    Allow,
+    /// When a drawn departure time comes, the packet that waits longest leaves. Order and mean delay are kept, the deviation shrinks.
+    #[default]
+    FifoRelease,
+    /// No packet leaves before its predecessor: it waits for it. Order is kept, the mean grows.
+    Max,
 }
 
-laws! {
-    constant: Constant,
-    uniform: Uniform,
-    normal: Normal,
-    exponential: Exponential,
+const POLICIES: [OrderPolicy; 3] = [OrderPolicy::Allow, OrderPolicy::FifoRelease, OrderPolicy::Max];
+const POLICY_NAMES: [&str; 3] = [POLICIES[0].name(), POLICIES[1].name(), POLICIES[2].name()];
+
+impl OrderPolicy {
+    /// The policy's word.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            OrderPolicy::Allow => "allow",
+            OrderPolicy::FifoRelease => "fifo-release",
+            OrderPolicy::Max => "max",
+        }
+    }
+}
+
+slot_of_laws! {
+    /// The slot of delay and jitter. Exactly one law is set. Negative draws become 0.
+    Delay("delay"): DelayRule;
+    /// A delay law at work.
+    DelayLaw;
+    /// The delay of the next packet in ns; `draws` are those of its place.
+    draw_ns -> u64;
+    {
+        constant: Constant,
+        uniform: Uniform,
+        normal: Normal,
+        exponential: Exponential,
+    }
+    {
+        /// What may happen to the order of packets.
+        pub order: OrderPolicy,
+    }
+}
+
+static FORM: LazyLock<String> = LazyLock::new(|| {
+    let laws = forms("delay", &Delay::SHORT_FORMS, &Delay::NAMES);
+    let policies = POLICY_NAMES.join("|");
+    format!("{laws}; then [{policies}]; such as delay 20ms, delay 20ms ±5ms or delay 100us..2ms")
+});
+
+impl Delay {
+    /// What the law does on average; `None` when there is none.
+    #[must_use]
+    pub fn moments(&self) -> Option<DelayMoments> {
+        self.rule().map(DelayRule::moments)
+    }
+
+    /// Whether every packet has the same delay.
+    #[must_use]
+    pub fn is_constant(&self) -> bool {
+        self.rule().is_none_or(DelayRule::is_constant)
+    }
+
+    pub(super) fn check(&self, at: &str) -> Result<(), ModelError> {
+        let stated = self.stated();
+        let [(name, law)] = stated[..] else {
+            let given = format!("{} delay laws", stated.len());
+            return refuse(at, "", given, &format!("one of {}", Self::NAMES.join(", ")));
+        };
+        law.check(&format!("{at}.{name}"))
+    }
+
+    /// What is accepted in one line.
+    pub(super) fn form() -> &'static str {
+        &FORM
+    }
+
+    pub(super) fn read(words: &mut Words) -> Result<Self, ModelError> {
+        words.may_follow(&POLICY_NAMES);
+        let law = Self::read_law(words)?;
+        let order = words.took_one(&POLICIES, OrderPolicy::name).unwrap_or_default();
+        Ok(Delay { order, ..law })
+    }
+
+    /// In one line.
+    pub(super) fn text(&self) -> String {
+        let mut text = "delay".to_string();
+        for (name, law) in self.stated() {
+            text += &format!(" {}", law.text(name));
+        }
+        // A constant delay keeps order under every policy.
+        if !self.is_constant() || self.order != OrderPolicy::default() {
+            text += &format!(" {}", self.order.name());
+        }
+        text
+    }
+}
+
+fn check_span(at: &str, field: &str, span: Span) -> Result<(), ModelError> {
+    if span <= MAX_DELAY {
+        return Ok(());
+    }
+    refuse(at, field, span, "up to 1h")
 }
 
 /// To the nearest nanosecond; below zero (and not a number) is zero.

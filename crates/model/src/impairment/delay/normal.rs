@@ -1,38 +1,80 @@
 //! Normal delay.
 
-use super::{Config, DelayMoments, Law, round_ns};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use weir_laws::{Draws, normal_quantile, open_unit_interval};
+
+use super::{DelayMoments, DelayRule, check_span, round_ns};
+use crate::ModelError;
+use crate::impairment::law::{Law, Running};
+use crate::impairment::text::Words;
+use crate::units::Span;
+
+/// A normal (Gaussian) delay.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Normal {
+    /// Mean delay.
+    #[schemars(example = "20ms")]
+    pub mean: Span,
+    /// Standard deviation.
+    #[schemars(example = "5ms")]
+    pub deviation: Span,
+}
+
+impl Law for Normal {
+    const SHORT_FORMS: &'static [&'static str] = &["T ±T [normal]"];
+    type Running = Bell;
+
+    fn read_short(words: &mut Words) -> Result<Option<Self>, ModelError> {
+        let Some((mean, deviation)) = words.mean_and_spread()? else { return Ok(None) };
+        let is_named = words.took("normal");
+        Ok((is_named || words.is_law_complete()).then_some(Self { mean, deviation }))
+    }
+
+    fn short(&self) -> Option<String> {
+        Some(format!("{} ±{} normal", self.mean, self.deviation))
+    }
+
+    fn check(&self, at: &str) -> Result<(), ModelError> {
+        check_span(at, "mean", self.mean)?;
+        check_span(at, "deviation", self.deviation)
+    }
+
+    fn start(&self) -> Bell {
+        Bell { mean_ns: self.mean.0 as f64, deviation_ns: self.deviation.0 as f64 }
+    }
+}
 
 /// mean + deviation·Φ⁻¹(*v*), rounded; *v* is draw 0 in the open interval.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Normal {
+pub struct Bell {
     mean_ns: f64,
     deviation_ns: f64,
 }
 
-impl Law for Normal {
-    fn of(config: &Config) -> Option<Self> {
-        let config = config.normal.as_ref()?;
-        Some(Self { mean_ns: config.mean.0 as f64, deviation_ns: config.deviation.0 as f64 })
-    }
+impl Running for Bell {
+    type Outcome = u64;
 
     #[inline]
-    fn draw_ns(&self, draws: &mut Draws) -> u64 {
+    fn next(&mut self, draws: &mut Draws) -> u64 {
         round_ns(self.mean_ns + self.deviation_ns * normal_quantile(open_unit_interval(draws.bits())))
     }
+}
 
+impl DelayRule for Normal {
+    /// A normal variable censored at 0: with a = mean/deviation, E = mean·Φ(a) + deviation·φ(a),
+    /// E² = (mean² + deviation²)·Φ(a) + mean·deviation·φ(a).
     fn moments(&self) -> DelayMoments {
-        let (mean, deviation) = (self.mean_ns, self.deviation_ns);
+        let Bell { mean_ns: mean, deviation_ns: deviation } = self.start();
         if deviation == 0.0 {
-            return DelayMoments { mean_ns: mean, deviation_ns: 0.0 };
+            return DelayMoments::of(mean, 0.0);
         }
-        // A normal variable censored at 0: with a = mean/deviation, E = mean·Φ(a) + deviation·φ(a),
-        // E² = (mean² + deviation²)·Φ(a) + mean·deviation·φ(a).
         let a = mean / deviation;
         let phi = libm::exp(-a * a / 2.0) / (2.0 * core::f64::consts::PI).sqrt();
         let below = libm::erfc(-a / core::f64::consts::SQRT_2) / 2.0;
         let first = mean * below + deviation * phi;
         let second = (mean * mean + deviation * deviation) * below + mean * deviation * phi;
-        DelayMoments { mean_ns: first, deviation_ns: (second - first * first).max(0.0).sqrt() }
+        DelayMoments::of_powers(first, second)
     }
 }

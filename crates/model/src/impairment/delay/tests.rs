@@ -1,21 +1,32 @@
 use super::*;
 use crate::impairment::Laws;
-use weir_laws::{Direction, Philox, Place, flow_hash, slot};
+use weir_laws::{Direction, Philox, Place, flow_hash};
 
-fn law(text: &str) -> DelayLaw {
-    DelayLaw::of(&text.parse::<Laws>().unwrap().delay.unwrap()).unwrap()
+fn slot(text: &str) -> Delay {
+    text.parse::<Laws>().unwrap().delay.unwrap()
 }
 
-fn draws(text: &str, seed: u64, packets: u64) -> Vec<u64> {
-    let (philox, law, flow) = (Philox::new(seed), law(text), flow_hash("test"));
+fn law(text: &str) -> DelayLaw {
+    DelayLaw::of(&slot(text)).unwrap()
+}
+
+/// Mean and standard deviation that a law states.
+fn stated(text: &str) -> (f64, f64) {
+    let moments = slot(text).moments().unwrap();
+    (moments.mean_ns.unwrap(), moments.deviation_ns.unwrap())
+}
+
+pub(super) fn draws(text: &str, seed: u64, packets: u64) -> Vec<u64> {
+    let (philox, mut law, flow) = (Philox::new(seed), law(text), flow_hash("test"));
     let draw = |packet| {
-        let place = Place { flow, direction: Direction::Reverse, slot: slot::DELAY, packet };
+        let place =
+            Place { flow, direction: Direction::Reverse, slot: weir_laws::slot::DELAY, packet };
         law.draw_ns(&mut place.draws(&philox))
     };
     (0..packets).map(draw).collect()
 }
 
-fn moments_of(sample: &[u64]) -> (f64, f64) {
+pub(super) fn moments_of(sample: &[u64]) -> (f64, f64) {
     let n = sample.len() as f64;
     let mean = sample.iter().map(|d| *d as f64).sum::<f64>() / n;
     let variance = sample.iter().map(|d| (*d as f64 - mean).powi(2)).sum::<f64>() / (n - 1.0);
@@ -37,41 +48,43 @@ fn realised_moments_are_the_stated_ones() {
         for seed in [1, 2] {
             let n = 200_000;
             let (mean, deviation) = moments_of(&draws(text, seed, n));
-            let asked = law(text).moments();
-            let bound = 5.0 * asked.deviation_ns / (n as f64).sqrt();
-            assert!((mean - asked.mean_ns).abs() <= bound.max(0.5), "{text}: {mean} {asked:?}");
+            let (asked_mean, asked_deviation) = stated(text);
+            let bound = 5.0 * asked_deviation / (n as f64).sqrt();
+            assert!((mean - asked_mean).abs() <= bound.max(0.5), "{text}: {mean} {asked_mean}");
             // The sample deviation of the heaviest tail here varies by 0.5 %.
-            let off = (deviation - asked.deviation_ns).abs();
-            assert!(off <= (0.02 * asked.deviation_ns).max(1e-9), "{text}: {deviation} {asked:?}");
+            let off = (deviation - asked_deviation).abs();
+            assert!(
+                off <= (0.02 * asked_deviation).max(1e-9),
+                "{text}: {deviation} {asked_deviation}"
+            );
         }
     }
 }
 
 #[test]
 fn stated_moments_without_a_cut() {
-    let normal = law("delay 40ms ±5ms normal").moments();
-    assert!((normal.mean_ns - 40e6).abs() < 1e-3 && (normal.deviation_ns - 5e6).abs() < 1.0);
-    let uniform = law("delay 20ms ±10ms uniform").moments();
-    assert!((uniform.deviation_ns - 20e6 / 12f64.sqrt()).abs() < 10.0);
-    let exponential = law("delay 30ms ±10ms exponential").moments();
-    assert_eq!((exponential.mean_ns, exponential.deviation_ns), (30e6, 10e6));
+    let (mean, deviation) = stated("delay 40ms ±5ms normal");
+    assert!((mean - 40e6).abs() < 1e-3 && (deviation - 5e6).abs() < 1.0);
+    assert!((stated("delay 20ms ±10ms uniform").1 - 20e6 / 12f64.sqrt()).abs() < 10.0);
+    assert_eq!(stated("delay 30ms ±10ms exponential"), (30e6, 10e6));
 }
 
-/// The distribution of draws against its closed form, by Kolmogorov and Smirnov: over √n the distance stays
+/// How far the distribution of draws is from its closed form, by Kolmogorov and Smirnov: times √n the distance stays
 /// below 1.95 with probability 0.999.
-fn fits(text: &str, below: fn(f64) -> f64) {
+pub(super) fn distance(text: &str, below: impl Fn(f64) -> f64) -> f64 {
     let mut sample = draws(text, 7, 100_000);
     sample.sort_unstable();
     let n = sample.len() as f64;
-    let distance = sample
-        .iter()
-        .enumerate()
-        .map(|(i, d)| {
-            let p = below(*d as f64);
-            (p - i as f64 / n).abs().max((p - (i + 1) as f64 / n).abs())
-        })
-        .fold(0.0, f64::max);
-    assert!(distance * n.sqrt() < 1.95, "{text}: {}", distance * n.sqrt());
+    let distance = |(i, d): (usize, &u64)| {
+        let p = below(*d as f64);
+        (p - i as f64 / n).abs().max((p - (i + 1) as f64 / n).abs())
+    };
+    sample.iter().enumerate().map(distance).fold(0.0, f64::max) * n.sqrt()
+}
+
+fn fits(text: &str, below: fn(f64) -> f64) {
+    let distance = distance(text, below);
+    assert!(distance < 1.95, "{text}: {distance}");
 }
 
 #[test]

@@ -1,23 +1,60 @@
 //! Regular loss: every *n*-th packet.
 
-use super::{Config, Law, LossMoments};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use weir_laws::Draws;
 
-/// Every *n*-th packet is lost, the *n*-th first. It draws nothing.
+use super::{LossProcess, LossRule};
+use crate::ModelError;
+use crate::impairment::law::{Law, Running, refuse};
+use crate::impairment::text::Words;
+
+/// Every n-th packet is lost, the n-th first.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline, example = 100)]
+pub struct EveryNth(pub u64);
+
+impl Law for EveryNth {
+    const SHORT_FORMS: &'static [&'static str] = &["every N"];
+    type Running = Counting;
+
+    fn read_short(words: &mut Words) -> Result<Option<Self>, ModelError> {
+        if !words.took("every") {
+            return Ok(None);
+        }
+        words.value().map(Self).map(Some)
+    }
+
+    fn short(&self) -> Option<String> {
+        Some(format!("every {}", self.0))
+    }
+
+    fn check(&self, at: &str) -> Result<(), ModelError> {
+        if self.0 == 0 {
+            return refuse(at, "", 0, "1 or more");
+        }
+        Ok(())
+    }
+
+    fn start(&self) -> Counting {
+        Counting { n: self.0, passed: 0 }
+    }
+}
+
+/// It draws nothing.
 #[derive(Clone, Debug, PartialEq)]
-pub struct EveryNth {
+pub struct Counting {
     n: u64,
     /// Packets since the last loss.
     passed: u64,
 }
 
-impl Law for EveryNth {
-    fn of(config: &Config) -> Option<Self> {
-        config.every_nth.map(|n| Self { n, passed: 0 })
-    }
+impl Running for Counting {
+    type Outcome = bool;
 
     #[inline]
-    fn lost(&mut self, _: &mut Draws) -> bool {
+    fn next(&mut self, _: &mut Draws) -> bool {
         self.passed += 1;
         let lost = self.passed >= self.n;
         if lost {
@@ -25,8 +62,10 @@ impl Law for EveryNth {
         }
         lost
     }
+}
 
-    fn moments(&self) -> LossMoments {
-        LossMoments { mean: 1.0 / self.n.max(1) as f64, variance: 0.0 }
+impl LossRule for EveryNth {
+    fn process(&self) -> LossProcess {
+        LossProcess::Periodic(self.0)
     }
 }

@@ -1,65 +1,100 @@
 //! Loss laws. A new one is a file here and a line in the list below.
 
-use crate::impairment::Loss as Config;
+mod process;
+
+use std::sync::LazyLock;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use weir_laws::Draws;
 
-/// What a loss law will do on average.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LossMoments {
-    /// Share of packets lost in the long run, 0 to 1.
-    pub mean: f64,
-    /// Variance of the number lost among *n* packets, over *n*, for large *n*. Bursts make it more than the
-    /// binomial mean·(1 − mean).
-    pub variance: f64,
+use super::law::{Law, Running, Stated, forms, refuse, slot_of_laws};
+use super::laws::Duplicate;
+use super::text::Words;
+use crate::ModelError;
+
+pub use process::{LossChain, LossMoments, LossProcess};
+
+/// What a loss law does, seen from outside.
+trait LossRule {
+    /// As a random process: the exact distribution of counts follows.
+    fn process(&self) -> LossProcess;
+    /// What it does on average.
+    fn moments(&self) -> LossMoments {
+        self.process().moments()
+    }
 }
 
-/// Each law: its configuration, its decision, its moments.
-trait Law: Sized {
-    /// The law, when the configuration holds it.
-    fn of(config: &Config) -> Option<Self>;
+slot_of_laws! {
+    /// The slot of loss and duplication. At most one loss law is set.
+    Loss("loss"): LossRule;
+    /// A loss law with its state: a function of the order in which packets come to it.
+    LossLaw;
     /// Whether the next packet is lost; `draws` are those of its place.
-    fn lost(&mut self, draws: &mut Draws) -> bool;
-    /// Closed forms.
-    fn moments(&self) -> LossMoments;
+    lost -> bool;
+    {
+        percentage: Percentage,
+        every_nth: EveryNth,
+        gilbert_elliott: GilbertElliott,
+    }
+    {
+        /// Duplication. It is asked of packets that were not lost: a lost packet leaves no copy.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub duplicate: Option<Duplicate>,
+    }
 }
 
-macro_rules! laws {
-    ($($module:ident: $law:ident,)*) => {
-        $(mod $module; pub use $module::$law;)*
+static FORM: LazyLock<String> = LazyLock::new(|| forms("loss", &Loss::SHORT_FORMS, &Loss::NAMES));
 
-        /// A loss law with its state: a function of the order in which packets come to it.
-        #[derive(Clone, Debug, PartialEq)]
-        pub enum LossLaw {
-            $(#[doc = concat!("See [`", stringify!($law), "`].")] $law($law),)*
-        }
+impl Loss {
+    /// The law as a random process; `None` when there is none.
+    #[must_use]
+    pub fn process(&self) -> Option<LossProcess> {
+        self.rule().map(LossRule::process)
+    }
 
-        impl LossLaw {
-            /// The law of a configuration (that has been checked), at its start; `None` when there is none.
-            #[must_use]
-            pub fn of(config: &Config) -> Option<Self> {
-                $(if let Some(law) = <$law as Law>::of(config) { return Some(Self::$law(law)); })*
-                None
-            }
+    /// What the law does on average; `None` when there is none.
+    #[must_use]
+    pub fn moments(&self) -> Option<LossMoments> {
+        self.rule().map(LossRule::moments)
+    }
 
-            /// Whether the next packet is lost; `draws` are those of its place.
-            #[inline]
-            pub fn lost(&mut self, draws: &mut Draws) -> bool {
-                match self { $(Self::$law(law) => law.lost(draws),)* }
-            }
-
-            /// What it will do on average.
-            #[must_use]
-            pub fn moments(&self) -> LossMoments {
-                match self { $(Self::$law(law) => law.moments(),)* }
+    pub(super) fn check(&self, at: &str) -> Result<(), ModelError> {
+        let stated = self.stated();
+        let names = Self::NAMES.join(", ");
+        match (&stated[..], &self.duplicate) {
+            ([], None) => refuse(at, "", "no law", &format!("{names} or duplicate"))?,
+            ([] | [_], _) => {}
+            (several, _) => {
+                let given = format!("{} loss laws", several.len());
+                refuse(at, "", given, &format!("one of {names}"))?;
             }
         }
-    };
-}
+        for (name, law) in stated {
+            law.check(&format!("{at}.{name}"))?;
+        }
+        self.duplicate
+            .as_ref()
+            .map_or(Ok(()), |duplicate| duplicate.check(&format!("{at}.duplicate")))
+    }
 
-laws! {
-    percentage: Percentage,
-    every_nth: EveryNth,
-    gilbert_elliott: GilbertElliott,
+    pub(super) fn has_law(&self) -> bool {
+        self.rule().is_some()
+    }
+
+    /// What is accepted in one line.
+    pub(super) fn form() -> &'static str {
+        &FORM
+    }
+
+    pub(super) fn read(words: &mut Words) -> Result<Self, ModelError> {
+        Self::read_law(words)
+    }
+
+    /// In one line, without duplication.
+    pub(super) fn law_text(&self) -> Option<String> {
+        self.stated().first().map(|(name, law)| format!("loss {}", law.text(name)))
+    }
 }
 
 #[cfg(test)]

@@ -1,26 +1,54 @@
 //! Independent loss: each packet with the same probability.
 
-use super::{Config, Law, LossMoments};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use weir_laws::{Chance, Draws};
 
-/// Each packet is lost alone: draw 0 < *p*.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Percentage {
-    chance: Chance,
-}
+use super::{LossProcess, LossRule};
+use crate::ModelError;
+use crate::impairment::law::{Law, Running, check_percentage};
+use crate::impairment::text::Words;
+
+/// Each packet is lost alone with this probability, in percent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline, example = 1)]
+pub struct Percentage(pub f64);
 
 impl Law for Percentage {
-    fn of(config: &Config) -> Option<Self> {
-        config.percentage.map(|percentage| Self { chance: Chance::percent(percentage) })
+    const SHORT_FORMS: &'static [&'static str] = &["P%"];
+    type Running = Chance;
+
+    fn read_short(words: &mut Words) -> Result<Option<Self>, ModelError> {
+        let percentage = words.percent_if_number()?;
+        Ok(percentage.filter(|_| words.is_law_complete()).map(Self))
     }
+
+    fn short(&self) -> Option<String> {
+        Some(format!("{}%", self.0))
+    }
+
+    fn check(&self, at: &str) -> Result<(), ModelError> {
+        check_percentage(at, "", self.0)
+    }
+
+    fn start(&self) -> Chance {
+        Chance::percent(self.0)
+    }
+}
+
+/// Lost when draw 0 < *p*.
+impl Running for Chance {
+    type Outcome = bool;
 
     #[inline]
-    fn lost(&mut self, draws: &mut Draws) -> bool {
-        self.chance.happens(draws.bits())
+    fn next(&mut self, draws: &mut Draws) -> bool {
+        self.happens(draws.bits())
     }
+}
 
-    fn moments(&self) -> LossMoments {
-        let p = self.chance.probability();
-        LossMoments { mean: p, variance: p * (1.0 - p) }
+impl LossRule for Percentage {
+    fn process(&self) -> LossProcess {
+        LossProcess::independent(self.start().probability())
     }
 }

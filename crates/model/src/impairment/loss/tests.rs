@@ -1,12 +1,20 @@
 use super::*;
 use crate::impairment::Laws;
-use weir_laws::{Direction, Philox, Place, flow_hash};
+use weir_laws::{Chance, Direction, Philox, Place, flow_hash};
 
-fn law(text: &str) -> LossLaw {
-    LossLaw::of(&text.parse::<Laws>().unwrap().loss.unwrap()).unwrap()
+fn slot(text: &str) -> Loss {
+    text.parse::<Laws>().unwrap().loss.unwrap()
 }
 
-fn losses(text: &str, seed: u64, packets: u64) -> Vec<bool> {
+fn law(text: &str) -> LossLaw {
+    LossLaw::of(&slot(text)).unwrap()
+}
+
+pub(super) fn moments(text: &str) -> LossMoments {
+    slot(text).moments().unwrap()
+}
+
+pub(super) fn losses(text: &str, seed: u64, packets: u64) -> Vec<bool> {
     let (philox, mut law) = (Philox::new(seed), law(text));
     let flow = flow_hash("test");
     let fate = |packet| {
@@ -21,12 +29,25 @@ fn runs(lost: &[bool]) -> Vec<usize> {
     lost.split(|l| !l).map(<[bool]>::len).filter(|n| *n > 0).collect()
 }
 
+/// The mean length of the runs lies within 5 standard deviations of the law's.
+pub(super) fn burst_within(text: &str, lost: &[bool]) {
+    let runs = runs(lost);
+    let n = runs.len() as f64;
+    let mean = runs.iter().sum::<usize>() as f64 / n;
+    let square = runs.iter().map(|run| (*run as f64 - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    let stated = moments(text).burst.unwrap();
+    assert!(
+        (mean - stated).abs() <= 5.0 * (square / n).sqrt() + 5.0 / n,
+        "{text}: {mean} of {stated}"
+    );
+}
+
 /// The count lies within 6.2 deviations of the law's own variance: 1 − 10⁻⁹ (fixed seeds, though).
-fn within(text: &str, lost: &[bool]) {
-    let (n, moments) = (lost.len() as f64, law(text).moments());
+pub(super) fn within(text: &str, lost: &[bool]) {
+    let (n, stated) = (lost.len() as f64, moments(text));
     let count = lost.iter().filter(|l| **l).count() as f64;
-    let bound = 6.2 * (n * moments.variance).sqrt();
-    assert!((count - n * moments.mean).abs() <= bound, "{text}: {count} of {n}, bound {bound}");
+    let bound = 6.2 * (n * stated.variance).sqrt();
+    assert!((count - n * stated.mean).abs() <= bound, "{text}: {count} of {n}, bound {bound}");
 }
 
 #[test]
@@ -42,14 +63,15 @@ fn each_law_loses_what_it_was_asked() {
         "loss every 100",
     ] {
         for seed in [1, 2, 3] {
-            within(text, &losses(text, seed, 400_000));
+            let lost = losses(text, seed, 400_000);
+            within(text, &lost);
+            burst_within(text, &lost);
         }
     }
 }
 
 #[test]
 fn moments_are_the_closed_forms() {
-    let moments = |text| law(text).moments();
     let plain = moments("loss 5%");
     assert!((plain.mean - 0.05).abs() < 1e-12 && (plain.variance - 0.0475).abs() < 1e-12);
     // (1 + ρ)/(1 − ρ) times the binomial variance: 6.6 at 5 % with mean run 4.
@@ -58,6 +80,11 @@ fn moments_are_the_closed_forms() {
     assert!((bursty.mean - 0.05).abs() < 1e-12);
     assert!((bursty.variance / 0.0475 - (1.0 + rho) / (1.0 - rho)).abs() < 1e-9);
     assert!((bursty.variance / 0.0475 - 6.6).abs() < 0.01);
+    assert!((bursty.burst.unwrap() - 4.0).abs() < 1e-9);
+    assert!((plain.burst.unwrap() - 1.0 / 0.95).abs() < 1e-9);
+    assert_eq!((moments("loss 0%").burst, moments("loss 100%").burst), (None, None));
+    let every = moments("loss every 4");
+    assert_eq!((every.mean, every.variance, every.burst), (0.25, 0.0, Some(1.0)));
     // [p(1-h) + r(1-k)]/(p+r)
     let full = moments("loss ge 1% to-good 10% bad 60% good 0.5%");
     assert!((full.mean - (0.01 * 0.6 + 0.1 * 0.005) / 0.11).abs() < 1e-12);
@@ -72,7 +99,7 @@ fn the_variance_is_that_of_repeated_runs() {
         .collect();
     let mean = counts.iter().sum::<f64>() / 400.0;
     let variance = counts.iter().map(|c| (c - mean).powi(2)).sum::<f64>() / 399.0;
-    let expected = 5000.0 * law(text).moments().variance;
+    let expected = 5000.0 * moments(text).variance;
     assert!((variance / expected - 1.0).abs() < 0.3, "{variance} {expected}");
 }
 
@@ -110,5 +137,3 @@ fn ends_are_exact() {
     // A millionth of a percent is not nothing: about 10 of 10⁹, so a long stretch without any is right.
     assert!(!Chance::percent(1e-6).is_never());
 }
-
-use weir_laws::Chance;

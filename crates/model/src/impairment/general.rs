@@ -1,0 +1,197 @@
+//! The one-line form that every law has, `name(key=value, …)`: read and written by its serde fields.
+//!
+//! A law of a single value, such as `percentage`, takes that without a key: `percentage(1%)`.
+
+use std::fmt;
+
+use serde::de::value::{MapDeserializer, StrDeserializer};
+use serde::de::{self, DeserializeOwned, Deserializer, IntoDeserializer, Visitor};
+use serde::{Serialize, forward_to_deserialize_any};
+use serde_json::Value;
+
+use crate::ModelError;
+
+/// A law in its general form.
+pub(super) fn written<L: Serialize>(name: &str, law: &L) -> String {
+    let value = serde_json::to_value(law).unwrap_or_default();
+    let arguments = match &value {
+        Value::Object(fields) => {
+            let pairs = fields.iter().map(|(key, value)| format!("{key}={}", word(value)));
+            pairs.collect::<Vec<_>>().join(", ")
+        }
+        value => word(value),
+    };
+    format!("{name}({arguments})")
+}
+
+fn word(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        // Without the decimal point that JSON gives a whole number.
+        Value::Number(number) if number.is_f64() => number.as_f64().unwrap_or_default().to_string(),
+        value => value.to_string(),
+    }
+}
+
+/// Reads what is between the parentheses of the law `name`; `at` is the path of its slot.
+///
+/// # Errors
+/// [`ModelError::Field`] naming the argument, what was given and what is accepted.
+pub(super) fn read<L: DeserializeOwned>(
+    arguments: &str,
+    at: &str,
+    name: &'static str,
+) -> Result<L, ModelError> {
+    let arguments = arguments.trim();
+    let refused = |refusal: Refusal, given: &str| ModelError::Field {
+        field: match &refusal.key {
+            Some(key) => format!("{at}.{name}.{key}"),
+            None => format!("{at}.{name}"),
+        },
+        given: refusal.given.unwrap_or_else(|| given.to_owned()),
+        accepted: refusal.accepted,
+    };
+    if !arguments.is_empty() && !arguments.contains(['=', ',']) {
+        let value = Argument { key: name, word: arguments };
+        return L::deserialize(value).map_err(|refusal| refused(refusal, arguments));
+    }
+    let mut pairs: Vec<(&str, Argument)> = vec![];
+    for part in arguments.split(',').map(str::trim).filter(|_| !arguments.is_empty()) {
+        let Some((key, word)) = part.split_once('=') else {
+            return Err(refused(Refusal::of("KEY=VALUE, …"), part));
+        };
+        let (key, word) = (key.trim(), word.trim());
+        if pairs.iter().any(|(other, _)| *other == key) {
+            let refusal = Refusal { key: Some(key.into()), ..Refusal::of("each key once") };
+            return Err(refused(refusal, part));
+        }
+        pairs.push((key, Argument { key, word }));
+    }
+    L::deserialize(MapDeserializer::new(pairs.into_iter()))
+        .map_err(|refusal| refused(refusal, arguments))
+}
+
+/// Why an argument is not accepted.
+#[derive(Debug, Default)]
+struct Refusal {
+    key: Option<String>,
+    given: Option<String>,
+    accepted: String,
+}
+
+impl Refusal {
+    fn of(accepted: &str) -> Self {
+        Refusal { accepted: accepted.into(), ..Refusal::default() }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(&self.accepted)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl de::Error for Refusal {
+    fn custom<T: fmt::Display>(text: T) -> Self {
+        Refusal::of(&text.to_string())
+    }
+
+    fn invalid_type(_: de::Unexpected, expected: &dyn de::Expected) -> Self {
+        Refusal::of(&expected.to_string())
+    }
+
+    fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
+        Refusal { given: Some(field.into()), ..Refusal::of(&expected.join(", ")) }
+    }
+
+    fn missing_field(field: &'static str) -> Self {
+        Refusal { key: Some(field.into()), given: Some("nothing".into()), ..Refusal::of("a value") }
+    }
+}
+
+/// The value of a key, read as what its field asks for.
+#[derive(Clone, Copy)]
+struct Argument<'a> {
+    key: &'a str,
+    word: &'a str,
+}
+
+impl Argument<'_> {
+    fn refusal(&self, accepted: &str) -> Refusal {
+        Refusal {
+            key: Some(self.key.into()),
+            given: Some(self.word.into()),
+            accepted: accepted.into(),
+        }
+    }
+
+    fn number<T: std::str::FromStr>(&self, accepted: &str) -> Result<T, Refusal> {
+        let sign = self.key.ends_with("percentage").then(|| self.word.strip_suffix('%')).flatten();
+        sign.unwrap_or(self.word).trim_end().parse().map_err(|_| self.refusal(accepted))
+    }
+}
+
+impl<'de> IntoDeserializer<'de, Refusal> for Argument<'de> {
+    type Deserializer = Self;
+    fn into_deserializer(self) -> Self {
+        self
+    }
+}
+
+impl<'de> Deserializer<'de> for Argument<'de> {
+    type Error = Refusal;
+
+    /// Times and other quantities: words with their unit.
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
+        if self.word.parse::<f64>().is_ok_and(|number| number != 0.0) {
+            return Err(self.refusal("a value with its unit, such as 10ms"));
+        }
+        let value: Result<_, Refusal> = visitor.visit_str(self.word);
+        value.map_err(|refusal| self.refusal(&refusal.accepted))
+    }
+
+    fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
+        visitor.visit_f64(self.number("a number")?)
+    }
+
+    fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
+        visitor.visit_u64(self.number("a whole number")?)
+    }
+
+    fn deserialize_u32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
+        visitor.visit_u32(self.number("a whole number")?)
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
+        visitor.visit_bool(self.number("true or false")?)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Refusal> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Refusal> {
+        let word: StrDeserializer<Refusal> = self.word.into_deserializer();
+        word.deserialize_enum(name, variants, visitor)
+    }
+
+    forward_to_deserialize_any! {
+        i8 i16 i32 i64 i128 u8 u16 u128 f32 char str string bytes byte_buf unit unit_struct seq tuple tuple_struct map
+        struct identifier ignored_any
+    }
+}
