@@ -27,6 +27,7 @@ DELAYS = {
     "delay 20ms ±10ms uniform": stats.uniform(10 * MS, 20 * MS),
     "delay 30ms ±30ms exponential": stats.expon(0, 30 * MS),
     "delay 30ms ±10ms exponential": stats.expon(20 * MS, 10 * MS),
+    "delay pareto(scale=10ms, shape=3)": stats.pareto(3, 0, 10 * MS),
 }
 LOSSES = {"loss 0.1%": 0.001, "loss 1%": 0.01, "loss 10%": 0.1, "loss 50%": 0.5}
 # Loss and mean run.

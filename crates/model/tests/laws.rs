@@ -32,7 +32,7 @@ fn laws_of_the_documentation() {
         assert_eq!(outcome(law), documented, "{law}");
         seen += 1;
     }
-    assert_eq!(seen, 8);
+    assert_eq!(seen, 10);
 }
 
 #[test]
@@ -47,6 +47,8 @@ fn print_them() {
             "delay 20ms ±10ms uniform",
             "delay 20ms ±20ms exponential",
             "delay 20ms ±20ms exponential most 10ms",
+            "delay pareto(scale=10ms, shape=3)",
+            "delay pareto(max=12ms, scale=10ms, shape=1)",
         ] {
             println!("| `{law}` | `{}` |", outcome(law));
         }

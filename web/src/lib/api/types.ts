@@ -1648,6 +1648,8 @@ export interface components {
              * @default fifo-release
              */
             order: components["schemas"]["OrderPolicy"];
+            /** @description A Pareto delay: longer than `t` with probability (`scale`/t) to the power of `shape`. A heavy tail. */
+            pareto?: components["schemas"]["Pareto"] | null;
             /** @description A uniform delay between two bounds. */
             uniform?: components["schemas"]["Uniform"] | null;
         };
@@ -3736,6 +3738,25 @@ export interface components {
             built: boolean;
             /** @description What is missing, in words. */
             note?: string | null;
+        };
+        /** @description A Pareto delay: longer than `t` with probability (`scale`/t) to the power of `shape`. A heavy tail. */
+        Pareto: {
+            /**
+             * @description Maximum delay: longer draws become this. Absent: none.
+             * @example 1s
+             */
+            max?: components["schemas"]["Span"] | null;
+            /**
+             * @description Minimum delay, above 0.
+             * @example 10ms
+             */
+            scale: components["schemas"]["Span"];
+            /**
+             * Format: double
+             * @description Exponent of the tail, above 0 to 1000. Up to 1 there is no mean, up to 2 no variance, unless `max` cuts the tail.
+             * @example 3
+             */
+            shape: number;
         };
         /** @description A whole plan, `weir.plan/1`. */
         Plan: {

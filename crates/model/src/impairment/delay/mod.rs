@@ -87,6 +87,7 @@ slot_of_laws! {
         uniform: Uniform,
         normal: Normal,
         exponential: Exponential,
+        pareto: Pareto,
     }
     {
         /// What may happen to the order of packets.
