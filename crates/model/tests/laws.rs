@@ -32,7 +32,7 @@ fn laws_of_the_documentation() {
         assert_eq!(outcome(law), documented, "{law}");
         seen += 1;
     }
-    assert_eq!(seen, 10);
+    assert_eq!(seen, 11);
 }
 
 #[test]
@@ -42,6 +42,7 @@ fn print_them() {
             "loss 20%",
             "loss 20% run 4",
             "loss every 10",
+            "loss four_state(p13_percentage=10, p31_percentage=25, p32_percentage=25, p23_percentage=50, p14_percentage=5)",
             "delay 40ms ±5ms normal",
             "delay 1ms ±5ms normal",
             "delay 20ms ±10ms uniform",

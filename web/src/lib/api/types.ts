@@ -2855,6 +2855,39 @@ export interface components {
              */
             value?: number | null;
         };
+        /** @description Bursty loss with gaps inside bursts: a Markov chain of four states, 1 received in a gap, 2 received within a burst, 3 lost within a burst, 4 lost alone. Each p is the probability of going from one state to another, in percent. */
+        FourState: {
+            /**
+             * Format: double
+             * @description From the gap into a burst. With p14 at most 100.
+             * @example 1
+             */
+            p13_percentage: number;
+            /**
+             * Format: double
+             * @description From the gap to a single loss. Absent: 0.
+             * @example 0.1
+             */
+            p14_percentage?: number | null;
+            /**
+             * Format: double
+             * @description From received to lost within a burst; above 0 if p32 is. Absent: 100.
+             * @example 50
+             */
+            p23_percentage?: number | null;
+            /**
+             * Format: double
+             * @description From a burst into the gap. With p32 at most 100. Absent: 100 − p13.
+             * @example 30
+             */
+            p31_percentage?: number | null;
+            /**
+             * Format: double
+             * @description From lost to received within a burst. Absent: 0.
+             * @example 20
+             */
+            p32_percentage?: number | null;
+        };
         /**
          * @description Bursty loss by the Gilbert-Elliott model of two states: by wanted mean loss and mean burst length, or by four probabilities.
          * @example {
@@ -3627,6 +3660,8 @@ export interface components {
              * @example 100
              */
             every_nth?: number | null;
+            /** @description Bursty loss with gaps inside bursts: a Markov chain of four states, 1 received in a gap, 2 received within a burst, 3 lost within a burst, 4 lost alone. Each p is the probability of going from one state to another, in percent. */
+            four_state?: components["schemas"]["FourState"] | null;
             /** @description Bursty loss by the Gilbert-Elliott model of two states: by wanted mean loss and mean burst length, or by four probabilities. */
             gilbert_elliott?: components["schemas"]["GilbertElliott"] | null;
             /**

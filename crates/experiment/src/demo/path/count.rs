@@ -183,6 +183,20 @@ mod tests {
     }
 
     #[test]
+    fn a_chain_of_four_states_has_an_interval_of_its_own_variance() {
+        let text = "loss four_state(p13_percentage=1, p31_percentage=30, p32_percentage=20, p23_percentage=50, p14_percentage=0.1)";
+        let n = 20_000;
+        let law = text.parse::<Laws>().unwrap().loss.unwrap();
+        let (i, moments) = (losses(n, &law).unwrap(), law.moments().unwrap());
+        assert!((i.mean - n as f64 * moments.mean).abs() < 1e-6);
+        let half = (i.high - i.low) as f64 / 2.0;
+        let deviations = half / (n as f64 * moments.variance).sqrt();
+        assert!((deviations - 6.109).abs() < 0.2, "{deviations}");
+        let plain = independent(n, moments.mean);
+        assert!(i.low < plain.low && i.high > plain.high);
+    }
+
+    #[test]
     fn a_count_that_is_fixed_has_no_room() {
         let every: Laws = "loss every 100".parse().unwrap();
         assert_eq!(losses(1050, &every.loss.unwrap()), Some(CountInterval::exact(10)));

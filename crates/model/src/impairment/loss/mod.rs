@@ -36,6 +36,7 @@ slot_of_laws! {
         percentage: Percentage,
         every_nth: EveryNth,
         gilbert_elliott: GilbertElliott,
+        four_state: FourState,
     }
     {
         /// Duplication. It is asked of packets that were not lost: a lost packet leaves no copy.
