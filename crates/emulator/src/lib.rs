@@ -71,9 +71,9 @@ pub use refusal::refusals;
 #[cfg(target_os = "linux")]
 pub use remote::{Remote, Watch};
 pub use report::{
-    AppliedConfiguration, CountersReport, CurrentReport, DirectionReport, DropCounts, DropsReport,
-    DropsRow, FlowReport, ImpairmentReport, JournalReport, LatenessReport, LinkReport,
-    PeriodReason, REPORT_SCHEMA, Realised, Report,
+    AppliedConfiguration, CurrentReport, DirectionReport, DropCounts, DropsReport, DropsRow,
+    FlowReport, ImpairmentReport, JournalReport, LatenessReport, LinkReport, PeriodReason,
+    REPORT_SCHEMA, Realised, Report,
 };
 #[cfg(target_os = "linux")]
 pub use rights::keep_for_setting_up;

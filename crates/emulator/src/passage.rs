@@ -7,6 +7,7 @@ use weir_impair::{
 };
 use weir_laws::Direction;
 use weir_link::{Handle, Receive, Received, Slabs, Transmit};
+use weir_model::impairment::Counters;
 use weir_model::impairment::Impairment;
 use weir_model::plan::Direction as Side;
 
@@ -14,7 +15,7 @@ use crate::drops::{Drops, Watches};
 use crate::frames::{Copies, native};
 use crate::journal::Writing;
 use crate::lateness::{LATE_NS, Timing};
-use crate::report::{CountersReport, LinkReport, PeriodReason};
+use crate::report::{LinkReport, PeriodReason};
 use crate::snapshot::{ExemptSnapshot, FlowSnapshot, Period, Snapshot};
 
 /// Ring entries taken at once.
@@ -50,9 +51,9 @@ struct Extra {
 
 impl Extra {
     /// The flow's counters; `waiting` are its packets and bytes that wait for room in the link.
-    fn counters(&self, status: &FlowStatus<'_>, waiting: (u64, u64)) -> CountersReport {
+    fn counters(&self, status: &FlowStatus<'_>, waiting: (u64, u64)) -> Counters {
         let (packets, bytes) = waiting;
-        let mut counters = CountersReport::from(status.counters);
+        let mut counters = *status.counters;
         // The laws count as sent what they let go. What the link refused was not, nor is what waits for it: that is held.
         counters.sent_packets = counters.sent_packets.saturating_sub(self.unplanned + packets);
         counters.sent_bytes = counters.sent_bytes.saturating_sub(self.unplanned_bytes + bytes);

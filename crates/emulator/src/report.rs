@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
-use weir_impair::Counters;
-use weir_model::impairment::{COUNTERS, Impairment};
+use weir_model::impairment::{Counters, Impairment};
 use weir_model::plan::Direction;
 use weir_model::record::{ImpairedFlow, ImpairmentUse, Lateness};
 
@@ -112,14 +111,14 @@ fn realised_since(
     counters: &BTreeMap<String, u64>,
 ) -> Realised {
     let count = |name: &str| counters.get(name).copied().unwrap_or(0);
-    let mut realised = Realised::of(&CountersReport {
+    let mut realised = Realised::of(&Counters {
         received_packets: count("received_packets"),
         sent_packets: count("sent_packets"),
         lost_packets: count("lost_packets"),
         duplicated_packets: count("duplicated_packets"),
         modified_packets: count("modified_packets"),
         reordered_packets: count("reordered_packets"),
-        ..CountersReport::default()
+        ..Counters::default()
     });
     let sum = |flow: &FlowReport| {
         let count = flow.lateness.as_ref()?.count as f64;
@@ -160,7 +159,7 @@ pub struct FlowReport {
     /// Whether the configuration in force has it.
     pub active: bool,
     /// What it saw.
-    pub counters: CountersReport,
+    pub counters: Counters,
     /// Its laws in one line.
     pub asked: String,
     /// What became of them.
@@ -187,7 +186,7 @@ pub struct CurrentReport {
     /// Why the period started.
     pub reason: PeriodReason,
     /// Counted in the period. A packet that was queued when it started is counted in it when the packet leaves.
-    pub counters: CountersReport,
+    pub counters: Counters,
     /// Ratios of these counters, and delays of packets that arrived in the period.
     pub realised: Realised,
 }
@@ -206,85 +205,6 @@ pub enum PeriodReason {
     Laws,
     /// The counters were reset.
     Reset,
-}
-
-/// Counters of a flow and direction. received + duplicated = sent + lost + queue dropped + unplanned + held.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
-)]
-#[schemars(rename = "EmulatorCounters", transform = described)]
-#[allow(
-    missing_docs,
-    reason = "the names are those of `weir_impair::Counters`, which tells their meaning"
-)]
-pub struct CountersReport {
-    pub received_packets: u64,
-    pub received_bytes: u64,
-    pub sent_packets: u64,
-    pub sent_bytes: u64,
-    pub lost_packets: u64,
-    pub duplicated_packets: u64,
-    pub delayed_packets: u64,
-    pub modified_packets: u64,
-    pub reordered_packets: u64,
-    pub marked_packets: u64,
-    pub queue_dropped_packets: u64,
-    pub unplanned_dropped_packets: u64,
-}
-
-/// Gives each counter's schema its meaning, and its stage as `x-stage`, as the schema of a configuration tells them.
-fn described(schema: &mut schemars::Schema) {
-    let Some(properties) = schema.get_mut("properties").and_then(|all| all.as_object_mut()) else {
-        return;
-    };
-    for counter in &COUNTERS {
-        if let Some(property) = properties.get_mut(counter.name) {
-            *property = counter.schema();
-        }
-    }
-}
-
-impl CountersReport {
-    /// What was counted since `base`, an earlier state of the same counters.
-    pub(crate) fn since(&self, base: &Self) -> Self {
-        CountersReport {
-            received_packets: self.received_packets.saturating_sub(base.received_packets),
-            received_bytes: self.received_bytes.saturating_sub(base.received_bytes),
-            sent_packets: self.sent_packets.saturating_sub(base.sent_packets),
-            sent_bytes: self.sent_bytes.saturating_sub(base.sent_bytes),
-            lost_packets: self.lost_packets.saturating_sub(base.lost_packets),
-            duplicated_packets: self.duplicated_packets.saturating_sub(base.duplicated_packets),
-            delayed_packets: self.delayed_packets.saturating_sub(base.delayed_packets),
-            modified_packets: self.modified_packets.saturating_sub(base.modified_packets),
-            reordered_packets: self.reordered_packets.saturating_sub(base.reordered_packets),
-            marked_packets: self.marked_packets.saturating_sub(base.marked_packets),
-            queue_dropped_packets: self
-                .queue_dropped_packets
-                .saturating_sub(base.queue_dropped_packets),
-            unplanned_dropped_packets: self
-                .unplanned_dropped_packets
-                .saturating_sub(base.unplanned_dropped_packets),
-        }
-    }
-}
-
-impl From<&Counters> for CountersReport {
-    fn from(c: &Counters) -> Self {
-        CountersReport {
-            received_packets: c.received_packets,
-            received_bytes: c.received_bytes,
-            sent_packets: c.sent_packets,
-            sent_bytes: c.sent_bytes,
-            lost_packets: c.lost_packets,
-            duplicated_packets: c.duplicated_packets,
-            delayed_packets: c.delayed_packets,
-            modified_packets: c.modified_packets,
-            reordered_packets: c.reordered_packets,
-            marked_packets: c.marked_packets,
-            queue_dropped_packets: c.queue_dropped_packets,
-            unplanned_dropped_packets: c.unplanned_dropped_packets,
-        }
-    }
 }
 
 /// Shares and delays as they came out; absent where nothing was received or sent.
@@ -316,7 +236,7 @@ pub struct Realised {
 }
 
 impl Realised {
-    pub(crate) fn of(counters: &CountersReport) -> Self {
+    pub(crate) fn of(counters: &Counters) -> Self {
         let share = |part: u64, of: u64| (of > 0).then(|| part as f64 / of as f64);
         Realised {
             loss_ratio: share(counters.lost_packets, counters.received_packets),

@@ -4,12 +4,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use weir_model::impairment::{Impairment, Laws, OTHER};
+use weir_model::impairment::{Counters, Impairment, Laws, OTHER};
 use weir_model::plan::Direction;
 
 use crate::lateness::{Delays, Timing, seconds};
 use crate::report::{
-    CountersReport, CurrentReport, DirectionReport, FlowReport, LinkReport, PeriodReason, Realised,
+    CurrentReport, DirectionReport, FlowReport, LinkReport, PeriodReason, Realised,
 };
 
 /// A flow of a direction.
@@ -17,7 +17,7 @@ use crate::report::{
 pub(crate) struct FlowSnapshot {
     pub(crate) name: String,
     pub(crate) active: bool,
-    pub(crate) counters: CountersReport,
+    pub(crate) counters: Counters,
     pub(crate) timing: Timing,
     /// Whether its verdicts go to the journal; absent where there is none.
     pub(crate) logged: Option<bool>,
@@ -38,13 +38,13 @@ pub(crate) struct Period {
     /// `None`: with the emulator.
     pub(crate) start_ns: Option<u64>,
     pub(crate) reason: PeriodReason,
-    pub(crate) base: CountersReport,
+    pub(crate) base: Counters,
     pub(crate) delays: Delays,
 }
 
 impl Period {
     /// The figures of the period, `counters` being those since the emulator's start.
-    fn report(&self, counters: &CountersReport, started_ns: u64, now_ns: u64) -> CurrentReport {
+    fn report(&self, counters: &Counters, started_ns: u64, now_ns: u64) -> CurrentReport {
         let start_ns = self.start_ns.unwrap_or(started_ns);
         let counters = counters.since(&self.base);
         let mut realised = Realised::of(&counters);
@@ -126,8 +126,7 @@ impl Snapshot {
                 }
             })
             .collect();
-        let sum =
-            |field: fn(&CountersReport) -> u64| flows.iter().map(|f| field(&f.counters)).sum();
+        let sum = |field: fn(&Counters) -> u64| flows.iter().map(|f| field(&f.counters)).sum();
         DirectionReport {
             direction,
             received_packets: sum(|c| c.received_packets),

@@ -26,7 +26,7 @@ use crate::pool::Pool;
 use crate::prepared::{Names, Prepared, Retired};
 use crate::queue::{Entry, Memory};
 use crate::role::Role;
-use crate::stages::{Flow, Next, Order, Path, Rest, Shared};
+use crate::stages::{Flow, NextStep, Order, Path, Shared, Step, StepLists};
 use crate::wheel::{Timer, Wheel};
 
 /// What a held packet counts beyond its length towards the memory limit.
@@ -54,7 +54,7 @@ struct Held {
     /// Bytes that content laws may change.
     from: u32,
     to: u32,
-    rest: Rest,
+    next: NextStep,
     copy: u8,
     flags: u8,
 }
@@ -98,6 +98,7 @@ pub struct Engine {
     /// Whether each flow is in the configuration.
     active: Vec<bool>,
     paths: Vec<Path>,
+    steps: StepLists,
     pool: Pool<Waiting>,
     lanes: BinaryHeap<Reverse<(u64, u64, u32)>>,
     wheel: Wheel,
@@ -310,7 +311,7 @@ impl Engine {
             length: meta.length,
             from,
             to,
-            rest: flow.stages,
+            next: flow.first_step,
             copy: 0,
             flags: role_flag,
         };
@@ -348,9 +349,9 @@ impl Engine {
     /// Passes the stages that are left, from time `t` on.
     fn run(&mut self, mut held: Held, mut t: u64, fates: &mut Vec<Fate>) {
         loop {
-            match held.rest.next() {
-                Next::End => return self.leave(held, t, fates),
-                Next::Loss => {
+            match self.steps.take(&mut held.next) {
+                Step::End => return self.leave(held, t, fates),
+                Step::Loss => {
                     let lost = self.place(&held, slot::LOSS);
                     let copied = self.place(&held, slot::DUPLICATE);
                     let flow = &mut self.flows[held.flow as usize];
@@ -368,7 +369,7 @@ impl Engine {
                         held.copy = 1;
                     }
                 }
-                Next::Rate => {
+                Step::Rate => {
                     let path = self.flows[held.flow as usize].path;
                     if let Some(link) = &mut self.paths[path as usize].link {
                         // What cannot be held must not take of the link's time.
@@ -388,7 +389,7 @@ impl Engine {
                         }
                     }
                 }
-                Next::Delay => {
+                Step::Delay => {
                     let place = self.place(&held, slot::DELAY);
                     let number = self.flows[held.flow as usize].path;
                     let path = &mut self.paths[number as usize];

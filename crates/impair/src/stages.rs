@@ -12,47 +12,68 @@ use crate::key::Layers;
 use crate::pool::List;
 use crate::queue::Link;
 
-/// Stages still to be passed: three bits each, the next one lowest; 0 is the end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Rest(u16);
-
-/// A stage in a [`Rest`]. Content is not one: it is changed when a packet leaves, since a flipped bit has no
+/// A stage as the engine passes it. Content is not one: it is changed when a packet leaves, since a flipped bit has no
 /// bearing on any other stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
-    End,
+pub(crate) enum Step {
     Loss,
     Rate,
     Delay,
+    /// Behind the last one.
+    End,
 }
 
-impl Rest {
-    /// The stages of `order` that `wanted` keeps.
-    fn of(order: [Stage; 4], wanted: impl Fn(Stage) -> bool) -> Self {
-        let mut bits = 0;
-        for stage in order.into_iter().rev().filter(|stage| wanted(*stage)) {
-            let code = match stage {
-                Stage::Loss => 1,
-                Stage::Rate => 2,
-                Stage::Delay => 3,
-                Stage::Content => continue,
-            };
-            bits = bits << 3 | code;
-        }
-        Self(bits)
+/// A packet's next step: a place in [`StepLists`]. 0 is the end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct NextStep(u16);
+
+/// Every list of steps that flows have had, one behind the other, each up to its end. They stay, so that a packet that is
+/// held under other laws keeps its own steps; there are as many as there are orders of some of the stages.
+#[derive(Debug)]
+pub(crate) struct StepLists {
+    steps: Box<[Step; MOST_STEPS]>,
+    used: usize,
+}
+
+/// Steps of all lists, ends included: of k out of n stages there are n!/(n − k)! orders. Rounded up to a power of two, so
+/// that a step is looked up without a check of bounds.
+const MOST_STEPS: usize = {
+    let (mut orders, mut k, mut sum) = (1, 0, 0);
+    while k <= Stage::COUNT {
+        sum += orders * (k + 1);
+        orders *= Stage::COUNT - k;
+        k += 1;
+    }
+    sum.next_power_of_two()
+};
+const _: () = assert!(MOST_STEPS <= 1 << 16, "NextStep is too narrow for so many stages");
+
+impl StepLists {
+    pub(crate) fn new() -> Self {
+        Self { steps: Box::new([Step::End; MOST_STEPS]), used: 1 }
     }
 
-    /// Takes the next stage off.
-    #[inline]
-    pub(crate) fn next(&mut self) -> Next {
-        let code = self.0 & 7;
-        self.0 >>= 3;
-        match code {
-            1 => Next::Loss,
-            2 => Next::Rate,
-            3 => Next::Delay,
-            _ => Next::End,
+    /// The first step of a list, which is added if it is new.
+    fn first_of(&mut self, list: &[Step]) -> NextStep {
+        let mut at = 0;
+        for known in self.steps[..self.used].split_inclusive(|step| *step == Step::End) {
+            if &known[..known.len() - 1] == list {
+                return NextStep(at as u16);
+            }
+            at += known.len();
         }
+        // There is room for every order of some of the stages.
+        self.steps[at..at + list.len()].copy_from_slice(list);
+        self.used = at + list.len() + 1;
+        NextStep(at as u16)
+    }
+
+    /// Takes a packet's next step.
+    #[inline]
+    pub(crate) fn take(&self, next: &mut NextStep) -> Step {
+        let step = self.steps[usize::from(next.0) % MOST_STEPS];
+        next.0 = next.0.wrapping_add(1);
+        step
     }
 }
 
@@ -96,7 +117,7 @@ pub(crate) struct Flow {
     /// One more than the highest index sent.
     pub(crate) sent_to: u64,
     pub(crate) counters: Counters,
-    pub(crate) stages: Rest,
+    pub(crate) first_step: NextStep,
     /// No stage and no content: straight through.
     pub(crate) plain: bool,
     /// The same law twice, with the state of ordinary packets and of control traffic.
@@ -119,7 +140,7 @@ impl Flow {
             next_draw: [0; 2],
             sent_to: 0,
             counters: Counters::default(),
-            stages: Rest::default(),
+            first_step: NextStep::default(),
             plain: true,
             loss: [None, None],
             duplicate: Chance::new(0.0),
@@ -132,7 +153,7 @@ impl Flow {
 
     /// Puts laws into force. `shared` are the rate and delay of the flow's path, its own or an aggregate's.
     /// The state of a loss law that stays is kept.
-    pub(crate) fn put(&mut self, laws: Laws, shared: &Shared, path: u32) {
+    pub(crate) fn put(&mut self, laws: Laws, shared: &Shared, path: u32, lists: &mut StepLists) {
         // Paths that are alike are one and the same, so that another path means another rate or delay.
         let is_first = self.laws_version == 0;
         self.laws_version += u64::from(is_first || self.laws != laws || self.path != path);
@@ -151,13 +172,15 @@ impl Flow {
         });
         self.path = path;
         let has_loss = self.loss[0].is_some() || !self.duplicate.is_never();
-        self.stages = Rest::of(laws.stages(), |stage| match stage {
-            Stage::Loss => has_loss,
-            Stage::Rate => shared.rate.is_some(),
-            Stage::Delay => shared.delay.is_some(),
-            Stage::Content => false,
-        });
-        self.plain = self.stages == Rest::default() && self.content.is_none();
+        let step = |stage| match stage {
+            Stage::Loss => has_loss.then_some(Step::Loss),
+            Stage::Rate => shared.rate.as_ref().map(|_| Step::Rate),
+            Stage::Delay => shared.delay.as_ref().map(|_| Step::Delay),
+            Stage::Content => None,
+        };
+        let steps: Vec<Step> = laws.stages().into_iter().filter_map(step).collect();
+        self.first_step = lists.first_of(&steps);
+        self.plain = steps.is_empty() && self.content.is_none();
         self.laws = laws;
     }
 }
@@ -245,5 +268,27 @@ impl Path {
     /// Whether nothing is held.
     pub(crate) fn is_empty(&self) -> bool {
         self.lane.is_empty() && self.waiting.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_kept_once_and_run_to_their_end() {
+        let mut lists = StepLists::new();
+        let all = [Step::Rate, Step::Loss, Step::Delay];
+        let first = lists.first_of(&all);
+        let part = lists.first_of(&all[..2]);
+        assert_eq!(lists.first_of(&[]), NextStep::default());
+        assert_eq!((lists.first_of(&all), lists.first_of(&all[..2])), (first, part));
+        for (start, list) in [(first, &all[..]), (part, &all[..2]), (NextStep::default(), &[])] {
+            let mut next = start;
+            for step in list {
+                assert_eq!(lists.take(&mut next), *step);
+            }
+            assert_eq!(lists.take(&mut next), Step::End);
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The published JSON Schemas, generated from the types so that they can't drift from the code.
 //!
 //! Programs that make forms of them find, in addition to JSON Schema's own keywords: `x-one-of`, names of properties of which at most one is
-//! set (the laws of a slot); `x-stage`, the emulator's stage that a slot or a counter belongs to; `x-counters`, what an
+//! set (the laws of a slot); `x-follows`, the stage that another stays right behind; `x-stage`, the emulator's stage that a slot or a counter belongs to; `x-counters`, what an
 //! emulator counts; and `examples`, which are accepted.
 
 /// The schema of `weir.run/1`.

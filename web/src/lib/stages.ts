@@ -20,6 +20,8 @@ export interface Stage {
   /** The properties of a direction's laws that belong to it. */
   keys: string[];
   counters: Counter[];
+  /** The stage that it stays right behind unless an order names it. */
+  follows: string | undefined;
 }
 
 /** The schema of one direction of a flow. */
@@ -47,16 +49,22 @@ export function stagesOf(root: Schema): Stage[] {
       title: (one.description ?? name).replace(/\.$/, ''),
       keys: belonging(name, directionLaws(root)),
       counters: belonging(name, counters).map((key) => counterOf(counters, key)),
+      follows: one['x-follows'],
     };
   });
 }
 
-/** In the order that holds for these laws: those named by `order` first, the others as usual. */
+/**
+ * In the order that holds for these laws: those named by `order` first, the others as usual. A stage that follows another
+ * stays right behind it unless it is named.
+ */
 export function orderOf(root: Schema, laws: JsonObject): Stage[] {
   const all = stagesOf(root);
   const asked = Array.isArray(laws['order']) ? laws['order'].map(String) : [];
-  const first = asked.flatMap((name) => all.find((stage) => stage.name === name) ?? []);
-  return [...first, ...all.filter((stage) => !asked.includes(stage.name))];
+  const named = asked.flatMap((name) => all.find((stage) => stage.name === name) ?? []);
+  const others = all.filter((stage) => !asked.includes(stage.name));
+  const order = [...named, ...others.filter((stage) => stage.follows === undefined)];
+  return order.flatMap((stage) => [stage, ...others.filter((other) => other.follows === stage.name)]);
 }
 
 /** What of a direction's laws belongs to a stage, and is set. */

@@ -24,11 +24,11 @@ beforeAll(() => {
   def('Delay')['x-one-of']?.push('pareto');
   def('Normal').properties['skewness'] = { type: ['number', 'null'], description: 'Skew of the distribution.' };
   def('Laws').properties['policer'] = { type: ['string', 'null'], description: 'Drops what is too much.', examples: ['5M'], 'x-stage': 'rate' };
-  def('Counters').properties['policed_packets'] = { type: 'integer', description: 'Packets that a policer dropped.', 'x-stage': 'rate' };
-  def('Counters').properties['policed_bytes'] = { type: 'integer', description: 'Bytes that a policer dropped.', 'x-stage': 'rate' };
-  def('Counters').properties['refills'] = { type: 'integer', description: 'Times the bucket was filled.', 'x-stage': 'rate' };
-  def('Counters').properties['strayed_packets'] = { type: 'integer', description: 'Packets that strayed.' };
-  def('Counters').properties['strayed_bytes'] = { type: 'integer', description: 'Bytes that strayed.' };
+  def('EmulatorCounters').properties['policed_packets'] = { type: 'integer', description: 'Packets that a policer dropped.', 'x-stage': 'rate' };
+  def('EmulatorCounters').properties['policed_bytes'] = { type: 'integer', description: 'Bytes that a policer dropped.', 'x-stage': 'rate' };
+  def('EmulatorCounters').properties['refills'] = { type: 'integer', description: 'Times the bucket was filled.', 'x-stage': 'rate' };
+  def('EmulatorCounters').properties['strayed_packets'] = { type: 'integer', description: 'Packets that strayed.' };
+  def('EmulatorCounters').properties['strayed_bytes'] = { type: 'integer', description: 'Bytes that strayed.' };
 });
 
 const form = (schema: Schema, value: JsonObject) => render(SchemaForm, { props: { root, schema, value, onchange: () => undefined } }).body;
@@ -95,7 +95,7 @@ describe('what the schema gains', () => {
 describe('the lane', () => {
   it('shows every counter of the published schema, each in its stage', () => {
     const schema = JSON.parse(published) as typeof root;
-    const counters = Object.entries(schema.$defs['Counters']?.properties ?? {});
+    const counters = Object.entries(schema.$defs['EmulatorCounters']?.properties ?? {});
     expect(counters.length).toBeGreaterThan(0);
     // Each has a value that no other has, and nothing came, so that none is shown as a share.
     const values = Object.fromEntries(counters.map(([key], index) => [key, key === 'received_packets' ? 0 : 101 + index]));

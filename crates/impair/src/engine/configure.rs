@@ -19,6 +19,7 @@ impl Engine {
             flows: vec![Flow::new(OTHER_NAME)],
             active: vec![true],
             paths: vec![Path::new(Shared::default())],
+            steps: StepLists::new(),
             pool: Pool::new(),
             lanes: BinaryHeap::with_capacity(64),
             wheel: Wheel::new(),
@@ -127,7 +128,7 @@ impl Engine {
         for (number, flow) in self.flows.iter_mut().enumerate() {
             if !active[number] {
                 // What it still holds passes the stages that are left without laws.
-                flow.put(Laws::default(), &Shared::default(), NO_PATH);
+                flow.put(Laws::default(), &Shared::default(), NO_PATH, &mut self.steps);
             }
         }
         let mut by_key: HashMap<u32, Vec<u32>> = HashMap::with_capacity(self.paths.len());
@@ -158,7 +159,7 @@ impl Engine {
                 None => self.new_path(shared, number, &mut free),
             };
             paths[group] = Some(path);
-            self.flows[number as usize].put(laws, shared, path);
+            self.flows[number as usize].put(laws, shared, path, &mut self.steps);
         }
     }
 

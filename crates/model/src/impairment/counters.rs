@@ -1,8 +1,9 @@
-//! The emulator's counters for programs that show them: names, stages and meanings, as a schema.
+//! The emulator's counters: each is declared once, in the list below, with its stage and its meaning.
 
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::Stage;
@@ -16,10 +17,6 @@ pub struct Counter {
     pub stage: Option<Stage>,
     /// What is counted.
     pub meaning: &'static str,
-}
-
-const fn counter(name: &'static str, stage: Option<Stage>, meaning: &'static str) -> Counter {
-    Counter { name, stage, meaning }
 }
 
 impl Counter {
@@ -36,50 +33,55 @@ impl Counter {
     }
 }
 
-/// All counters, in the order in which they are shown.
-pub const COUNTERS: [Counter; 12] = [
-    counter("received_packets", None, "Packets that came."),
-    counter("received_bytes", None, "Bytes of their frames, without check sequence."),
-    counter("sent_packets", None, "Packets sent on, copies included."),
-    counter("sent_bytes", None, "Bytes of their frames."),
-    counter("lost_packets", Some(Stage::Loss), "Packets dropped by a loss law."),
-    counter("duplicated_packets", Some(Stage::Loss), "Copies made."),
-    counter(
-        "delayed_packets",
-        Some(Stage::Delay),
-        "Packets sent on after a delay law held them back.",
-    ),
-    counter("modified_packets", Some(Stage::Content), "Packets sent on with changed content."),
-    counter(
-        "reordered_packets",
-        Some(Stage::Delay),
-        "Packets sent on after a later one of their flow; copies are not asked.",
-    ),
-    counter(
-        "marked_packets",
-        Some(Stage::Rate),
-        "Packets marked with ECN Congestion Experienced; no law of today does.",
-    ),
-    counter(
-        "queue_dropped_packets",
-        Some(Stage::Rate),
-        "Packets that found the planned queue full.",
-    ),
-    counter(
-        "unplanned_dropped_packets",
-        None,
-        "Lost by the emulator itself, not by a law: the memory for held packets was used up, or it ended.",
-    ),
-];
+macro_rules! counters {
+    ($($name:ident, $stage:expr, $meaning:literal;)*) => {
+        /// What a flow has seen in one direction. received + duplicated = sent + lost + queue_dropped +
+        /// unplanned_dropped + those that are held.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        pub struct Counters {
+            $(#[doc = $meaning] pub $name: u64,)*
+        }
 
-/// The schema of [`COUNTERS`]: each with its meaning, and its stage as `x-stage` where it has one; `required` tells
-/// the order in which they are shown.
-#[derive(Debug, Clone, Copy)]
-pub struct Counters;
+        /// All counters, in the order in which they are shown.
+        pub const COUNTERS: [Counter; [$(stringify!($name)),*].len()] =
+            [$(Counter { name: stringify!($name), stage: $stage, meaning: $meaning }),*];
 
+        impl Counters {
+            /// The values with their names, in the order in which they are shown.
+            #[must_use]
+            pub fn named(&self) -> [(&'static str, u64); COUNTERS.len()] {
+                [$((stringify!($name), self.$name)),*]
+            }
+
+            /// What was counted since `base`, an earlier state of the same counters.
+            #[must_use]
+            pub fn since(&self, base: &Self) -> Self {
+                Self { $($name: self.$name.saturating_sub(base.$name),)* }
+            }
+        }
+    };
+}
+
+counters! {
+    received_packets, None, "Packets that came.";
+    received_bytes, None, "Bytes of their frames, without check sequence.";
+    sent_packets, None, "Packets sent on, copies included.";
+    sent_bytes, None, "Bytes of their frames.";
+    lost_packets, Some(Stage::Loss), "Packets dropped by a loss law.";
+    duplicated_packets, Some(Stage::Loss), "Copies made.";
+    delayed_packets, Some(Stage::Delay), "Packets sent on after a delay law held them back.";
+    modified_packets, Some(Stage::Content), "Packets sent on with changed content.";
+    reordered_packets, Some(Stage::Delay), "Packets sent on after a later one of their flow (RFC 4737, section 3.3); copies are not asked.";
+    marked_packets, Some(Stage::Rate), "Packets marked with ECN Congestion Experienced; no law of today does.";
+    queue_dropped_packets, Some(Stage::Rate), "Packets that found the planned queue full.";
+    unplanned_dropped_packets, None, "Lost by the emulator itself, not by a law: the memory for held packets was used up, or it ended.";
+}
+
+/// Each counter with its meaning, and its stage as `x-stage` where it has one; `required` tells the order in which they
+/// are shown.
 impl JsonSchema for Counters {
     fn schema_name() -> Cow<'static, str> {
-        "Counters".into()
+        "EmulatorCounters".into()
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
@@ -87,7 +89,7 @@ impl JsonSchema for Counters {
             COUNTERS.iter().map(|one| (one.name.to_owned(), one.schema())).collect();
         let names: Vec<&str> = COUNTERS.iter().map(|one| one.name).collect();
         json_schema!({
-            "description": "What the emulator counts of each flow and direction.",
+            "description": "What the emulator counts of each flow and direction. received + duplicated = sent + lost + queue dropped + unplanned + held.",
             "type": "object",
             "properties": properties,
             "required": names,

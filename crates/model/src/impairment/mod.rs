@@ -12,6 +12,7 @@
 //! # Ok::<(), weir_model::ModelError>(())
 //! ```
 
+mod content;
 mod counters;
 mod delay;
 mod general;
@@ -19,18 +20,22 @@ mod law;
 mod laws;
 mod loss;
 pub mod profiles;
+mod rate;
 mod reading;
+mod slot;
 mod text;
 mod value;
 
 pub(crate) use reading::{TWICE, TWICE_ACCEPTED};
 pub(crate) use text::words_of;
 
+pub use content::*;
 pub use counters::{COUNTERS, Counter, Counters};
 pub use delay::*;
 pub use law::{Law, Running};
-pub use laws::*;
+pub use laws::{Laws, Stage};
 pub use loss::*;
+pub use rate::*;
 pub use value::{EtherType, Prefix, Prefixes, Protocol, QueueLimit, Ranges};
 
 use std::collections::{HashMap, HashSet};
@@ -442,12 +447,10 @@ impl Impairment {
             ("b_to_a", &aggregate.b_to_a, Direction::Reverse),
         ] {
             shared.check(&format!("{at}.{field}"))?;
-            if shared.loss.is_some() || shared.content.is_some() || shared.order.is_some() {
-                return refuse(
-                    format!("{at}.{field}"),
-                    "loss, content or order",
-                    "rate and delay; the rest stays with each flow",
-                );
+            let own = shared.slot_in_use(false).or(shared.order.as_ref().map(|_| "order"));
+            if let Some(own) = own {
+                let accepted = "rate and delay; the rest stays with each flow";
+                return refuse(format!("{at}.{field}"), own, accepted);
             }
             if shared.is_empty() {
                 continue;
@@ -456,7 +459,7 @@ impl Impairment {
             for i in aggregate.flows.iter().filter_map(|name| place(name)) {
                 let flow = &self.flows[i];
                 let own = flow.laws(direction);
-                if own.rate.is_some() || own.delay.is_some() || own.order.is_some() {
+                if own.slot_in_use(true).is_some() || own.order.is_some() {
                     return refuse(
                         format!("flow[{i}].{field}"),
                         &format!("rate, delay or order of {:?}", flow.name),

@@ -5,11 +5,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::delay::Delay;
 use super::general;
 use super::law::Law;
-use super::laws::*;
-use super::loss::Loss;
+use super::laws::{Laws, SLOT_TERMS, Stage};
+use super::loss::{Duplicate, Loss};
+use super::slot::Slot;
 use crate::ModelError;
 use crate::experiment::nearest;
 use crate::units::Span;
@@ -19,36 +19,33 @@ const DUPLICATE: &str = "duplicate P%";
 const UNIT: &str = "times with their unit (ns, us, ms, s, m, h), such as delay 10ms, delay 100us or delay 20ms ±5ms";
 const SHARE: &str =
     "shares in per cent, with the sign, such as loss 5%, duplicate 0.1% or corrupt 1% repair";
-const RATE: &str = "rate R [queue T|B|Npackets] [overhead N], such as rate 10M, rate 2.5G or rate 100Mbit (bits per second)";
-const CORRUPT: &str = "corrupt P% [repair|leave|checksum] [flip N] [at l2|l3|l4|payload]";
 const ORDER: &str = "order STAGE…, of loss rate delay content";
 const TERMS: &str = "comma-separated terms: loss, duplicate, delay, rate, corrupt, order; or none";
 const COMMA: &str = "a comma between two terms, such as delay 40ms, loss 1%";
-/// Each term's name, and what else people and other tools call it.
-const TERM_NAMES: [(&str, &[&str]); 6] = [
-    ("loss", &["drop"]),
-    ("duplicate", &["dup", "duplication"]),
-    ("delay", &["latency", "jitter", "reorder"]),
-    ("rate", &["bandwidth", "bw", "throughput", "limit"]),
-    ("corrupt", &["corruption", "ber"]),
-    ("order", &[]),
+/// A term: its name, what else people and other tools call it, and its form.
+pub(super) struct TermName {
+    pub(super) name: &'static str,
+    pub(super) others: &'static [&'static str],
+    pub(super) form: fn() -> &'static str,
+}
+
+/// The terms that are not a slot's.
+const OTHER_TERMS: [TermName; 2] = [
+    TermName { name: "duplicate", others: &["dup", "duplication"], form: || DUPLICATE },
+    TermName { name: "order", others: &[], form: || ORDER },
 ];
+
+fn term_names() -> impl Iterator<Item = &'static TermName> {
+    SLOT_TERMS.iter().chain(&OTHER_TERMS)
+}
 
 /// What is accepted of a term.
 fn form(name: &str) -> &'static str {
-    match name {
-        "loss" => Loss::form(),
-        "duplicate" => DUPLICATE,
-        "delay" => Delay::form(),
-        "rate" => RATE,
-        "corrupt" => CORRUPT,
-        "order" => ORDER,
-        _ => TERMS,
-    }
+    term_names().find(|term| term.name == name).map_or(TERMS, |term| (term.form)())
 }
 
 fn is_term(word: &str) -> bool {
-    TERM_NAMES.iter().any(|(name, _)| *name == word)
+    term_names().any(|term| term.name == word)
 }
 
 /// Units that may stand apart from their number, as they are printed.
@@ -208,10 +205,9 @@ pub(crate) fn words_of(term: &str) -> Vec<String> {
 /// The form of the term that a word was probably meant to be.
 fn form_near(word: &str) -> Option<&'static str> {
     let small = word.to_ascii_lowercase();
-    let names = || TERM_NAMES.iter().map(|(name, _)| *name);
-    let other = |names: &&[&str]| names.contains(&&*small);
-    let known = TERM_NAMES.iter().find(|(name, others)| *name == small || other(others));
-    known.map(|(name, _)| *name).or_else(|| nearest(&small, names())).map(form)
+    let known = term_names().find(|term| term.name == small || term.others.contains(&&*small));
+    let near = || nearest(&small, term_names().map(|term| term.name));
+    known.map(|term| term.name).or_else(near).map(form)
 }
 
 /// The terms of a line: what is between parentheses is one.
@@ -222,9 +218,6 @@ fn terms(line: &str) -> impl Iterator<Item = &str> {
         c == ',' && depth <= 0
     })
 }
-
-const CHECKSUMS: [Checksum; 3] = [Checksum::Repair, Checksum::Leave, Checksum::Checksum];
-const REGIONS: [Region; 4] = [Region::L2, Region::L3, Region::L4, Region::Payload];
 
 impl FromStr for Laws {
     type Err = ModelError;
@@ -265,9 +258,6 @@ impl Laws {
                 let loss = self.loss.get_or_insert_default();
                 loss.duplicate.replace(Duplicate { percentage }).is_some()
             }
-            "delay" => self.delay.replace(Delay::read(&mut words)?).is_some(),
-            "rate" => self.rate.replace(rate(&mut words)?).is_some(),
-            "corrupt" => self.content.replace(content(&mut words)?).is_some(),
             "order" => {
                 let mut order = vec![];
                 while let Some(stage) = words.took_one(&Stage::DEFAULT_ORDER, Stage::name) {
@@ -278,10 +268,13 @@ impl Laws {
                 }
                 self.order.replace(order).is_some()
             }
-            _ => {
-                words.form = form_near(name).unwrap_or(TERMS);
-                return Err(words.bad());
-            }
+            name => match self.read_slot(name, &mut words) {
+                Some(again) => again?,
+                None => {
+                    words.form = form_near(name).unwrap_or(TERMS);
+                    return Err(words.bad());
+                }
+            },
         };
         words.end()?;
         if again {
@@ -306,57 +299,9 @@ fn parenthesised(term: &str) -> (&str, Option<&str>, &str) {
     parts.unwrap_or((term, None, ""))
 }
 
-fn rate(words: &mut Words) -> Result<Rate, ModelError> {
-    let bits = words.value()?;
-    let queue = if words.took("queue") { Some(words.value()?) } else { None };
-    let overhead_bytes = if words.took("overhead") { Some(words.value()?) } else { None };
-    Ok(Rate { bits, queue, discipline: Discipline::TailDrop, overhead_bytes })
-}
-
-fn content(words: &mut Words) -> Result<Content, ModelError> {
-    let percentage = words.percent()?;
-    let checksum = words.took_one(&CHECKSUMS, Checksum::name).unwrap_or_default();
-    let flip_bits = if words.took("flip") { words.value()? } else { 1 };
-    let region = if words.took("at") {
-        words.took_one(&REGIONS, Region::name).ok_or_else(|| words.bad())?
-    } else {
-        Region::default()
-    };
-    Ok(Content { percentage, flip_bits, checksum, region })
-}
-
 impl fmt::Display for Laws {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let mut terms = vec![];
-        if let Some(loss) = &self.loss {
-            terms.extend(loss.law_text());
-            if let Some(Duplicate { percentage }) = &loss.duplicate {
-                terms.push(format!("duplicate {percentage}%"));
-            }
-        }
-        if let Some(rate) = &self.rate {
-            let mut text = format!("rate {}", rate.bits);
-            if let Some(queue) = &rate.queue {
-                text += &format!(" queue {queue}");
-            }
-            if let Some(overhead) = &rate.overhead_bytes {
-                text += &format!(" overhead {overhead}");
-            }
-            terms.push(text);
-        }
-        if let Some(delay) = &self.delay {
-            terms.push(delay.text());
-        }
-        if let Some(content) = &self.content {
-            let mut text = format!("corrupt {}% {}", content.percentage, content.checksum.name());
-            if content.flip_bits != 1 {
-                text += &format!(" flip {}", content.flip_bits);
-            }
-            if content.region != Region::default() {
-                text += &format!(" at {}", content.region.name());
-            }
-            terms.push(text);
-        }
+        let mut terms = self.slot_texts();
         if let Some(order) = self.order.as_ref().filter(|order| !order.is_empty()) {
             let names: Vec<&str> = order.iter().map(|stage| stage.name()).collect();
             terms.push(format!("order {}", names.join(" ")));

@@ -1819,7 +1819,7 @@ export interface components {
             /** @description What it was. */
             change: string;
         };
-        /** @description Counters of a flow and direction. received + duplicated = sent + lost + queue dropped + unplanned + held. */
+        /** @description What the emulator counts of each flow and direction. received + duplicated = sent + lost + queue dropped + unplanned + held. */
         EmulatorCounters: {
             /**
              * Format: uint64
@@ -1863,7 +1863,7 @@ export interface components {
             received_packets: number;
             /**
              * Format: uint64
-             * @description Packets sent on after a later one of their flow; copies are not asked.
+             * @description Packets sent on after a later one of their flow (RFC 4737, section 3.3); copies are not asked.
              */
             reordered_packets: number;
             /**

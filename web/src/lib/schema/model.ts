@@ -29,6 +29,8 @@ export interface Schema {
   'x-one-of'?: string[];
   /** The stage of the engine's order that a slot or a counter belongs to. */
   'x-stage'?: string;
+  /** The stage that a stage stays right behind unless an order names it. */
+  'x-follows'?: string;
   /** What an emulator counts under this configuration. */
   'x-counters'?: Schema;
 }

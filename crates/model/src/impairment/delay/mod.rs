@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use weir_laws::Draws;
 
 use super::law::{Law, Running, Stated, forms, refuse, slot_of_laws};
+use super::slot::Slot;
 use super::text::Words;
 use crate::ModelError;
 use crate::units::Span;
@@ -113,8 +114,14 @@ impl Delay {
     pub fn is_constant(&self) -> bool {
         self.rule().is_none_or(DelayRule::is_constant)
     }
+}
 
-    pub(super) fn check(&self, at: &str) -> Result<(), ModelError> {
+impl Slot for Delay {
+    const TERM: &'static str = "delay";
+    const OTHER_NAMES: &'static [&'static str] = &["latency", "jitter", "reorder"];
+    const IS_SHARED: bool = true;
+
+    fn check(&self, at: &str) -> Result<(), ModelError> {
         let stated = self.stated();
         let [(name, law)] = stated[..] else {
             let given = format!("{} delay laws", stated.len());
@@ -123,20 +130,18 @@ impl Delay {
         law.check(&format!("{at}.{name}"))
     }
 
-    /// What is accepted in one line.
-    pub(super) fn form() -> &'static str {
+    fn form() -> &'static str {
         &FORM
     }
 
-    pub(super) fn read(words: &mut Words) -> Result<Self, ModelError> {
+    fn read(words: &mut Words) -> Result<Self, ModelError> {
         words.may_follow(&POLICY_NAMES);
         let law = Self::read_law(words)?;
         let order = words.took_one(&POLICIES, OrderPolicy::name).unwrap_or_default();
         Ok(Delay { order, ..law })
     }
 
-    /// In one line.
-    pub(super) fn text(&self) -> String {
+    fn text(&self) -> String {
         let mut text = "delay".to_string();
         for (name, law) in self.stated() {
             text += &format!(" {}", law.text(name));

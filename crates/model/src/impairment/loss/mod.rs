@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_laws::Draws;
 
-use super::law::{Law, Running, Stated, forms, refuse, slot_of_laws};
-use super::laws::Duplicate;
+use super::law::{Law, Running, Stated, check_percentage, forms, refuse, slot_of_laws};
+use super::slot::Slot;
 use super::text::Words;
 use crate::ModelError;
 
@@ -45,6 +45,21 @@ slot_of_laws! {
     }
 }
 
+/// Duplication: one copy, right behind its original, with draws of its own in the later stages.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Duplicate {
+    /// Probability for each packet, in percent.
+    #[schemars(example = 1)]
+    pub percentage: f64,
+}
+
+impl Duplicate {
+    fn check(&self, at: &str) -> Result<(), ModelError> {
+        check_percentage(at, "percentage", self.percentage)
+    }
+}
+
 static FORM: LazyLock<String> = LazyLock::new(|| forms("loss", &Loss::SHORT_FORMS, &Loss::NAMES));
 
 impl Loss {
@@ -60,7 +75,30 @@ impl Loss {
         self.rule().map(LossRule::moments)
     }
 
-    pub(super) fn check(&self, at: &str) -> Result<(), ModelError> {
+    pub(super) fn has_law(&self) -> bool {
+        self.rule().is_some()
+    }
+}
+
+impl Slot for Loss {
+    const TERM: &'static str = "loss";
+    const OTHER_NAMES: &'static [&'static str] = &["drop"];
+
+    fn form() -> &'static str {
+        &FORM
+    }
+
+    fn read(words: &mut Words) -> Result<Self, ModelError> {
+        Self::read_law(words)
+    }
+
+    fn text(&self) -> String {
+        let law = self.stated().first().map(|(name, law)| format!("loss {}", law.text(name)));
+        let copies = self.duplicate.as_ref().map(|d| format!("duplicate {}%", d.percentage));
+        law.into_iter().chain(copies).collect::<Vec<_>>().join(", ")
+    }
+
+    fn check(&self, at: &str) -> Result<(), ModelError> {
         let stated = self.stated();
         let names = Self::NAMES.join(", ");
         match (&stated[..], &self.duplicate) {
@@ -77,24 +115,6 @@ impl Loss {
         self.duplicate
             .as_ref()
             .map_or(Ok(()), |duplicate| duplicate.check(&format!("{at}.duplicate")))
-    }
-
-    pub(super) fn has_law(&self) -> bool {
-        self.rule().is_some()
-    }
-
-    /// What is accepted in one line.
-    pub(super) fn form() -> &'static str {
-        &FORM
-    }
-
-    pub(super) fn read(words: &mut Words) -> Result<Self, ModelError> {
-        Self::read_law(words)
-    }
-
-    /// In one line, without duplication.
-    pub(super) fn law_text(&self) -> Option<String> {
-        self.stated().first().map(|(name, law)| format!("loss {}", law.text(name)))
     }
 }
 
