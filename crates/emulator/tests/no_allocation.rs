@@ -23,7 +23,7 @@ const LAWS: &str = r#"
     [[flow]]
     name = "b"
     filter = { destination_port = 2 }
-    a_to_b = { loss = { percentage = 1, duplicate = { percentage = 20 } }, delay = { exponential = { mean = "100ms" } }, content = { percentage = 20, checksum = "repair" } }
+    a_to_b = { loss = { percentage = 1 }, duplicate = { percentage = 20 }, delay = { exponential = { mean = "100ms" } }, content = { percentage = 20, checksum = "repair" } }
     [[flow]]
     name = "c"
     filter = { destination_port = 3 }

@@ -352,17 +352,18 @@ impl Engine {
             match self.steps.take(&mut held.next) {
                 Step::End => return self.leave(held, t, fates),
                 Step::Loss => {
-                    let lost = self.place(&held, slot::LOSS);
-                    let copied = self.place(&held, slot::DUPLICATE);
+                    let place = self.place(&held, slot::LOSS);
                     let flow = &mut self.flows[held.flow as usize];
-                    let mut draws = lost.draws(&self.philox);
+                    let mut draws = place.draws_of_copy(&self.philox, held.copy);
                     let law = &mut flow.loss[usize::from(held.flags & FLAG_CONTROL != 0)];
                     if law.as_mut().is_some_and(|law| law.lost(&mut draws)) {
                         return self.drop(held, t, Verdict::Lost, fates);
                     }
-                    if !flow.duplicate.is_never()
-                        && flow.duplicate.happens(copied.draws(&self.philox).bits())
-                    {
+                }
+                Step::Duplicate => {
+                    let place = self.place(&held, slot::DUPLICATE);
+                    let flow = &mut self.flows[held.flow as usize];
+                    if flow.duplicate.happens(place.draws(&self.philox).bits()) {
                         flow.counters.duplicated_packets += 1;
                         fates.push(fate(&held, t, Verdict::Copied));
                         self.run(held, t, fates);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use weir_laws::{Chance, flow_hash};
 use weir_model::impairment::{
-    Checksum, Delay, DelayLaw, Laws, Loss, LossLaw, OrderPolicy, Rate, Region, Stage,
+    Checksum, Delay, DelayLaw, Laws, LossLaw, OrderPolicy, Rate, Region, Stage,
 };
 
 use crate::counters::Counters;
@@ -17,6 +17,7 @@ use crate::queue::Link;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Loss,
+    Duplicate,
     Rate,
     Delay,
     /// Behind the last one.
@@ -100,11 +101,6 @@ impl ContentLaw {
     }
 }
 
-/// A loss configuration without its part on duplication, for comparison.
-fn without_duplicate(loss: &Loss) -> Loss {
-    Loss { duplicate: None, ..loss.clone() }
-}
-
 /// What a flow has of its own.
 #[derive(Debug)]
 pub(crate) struct Flow {
@@ -157,13 +153,11 @@ impl Flow {
         // Paths that are alike are one and the same, so that another path means another rate or delay.
         let is_first = self.laws_version == 0;
         self.laws_version += u64::from(is_first || self.laws != laws || self.path != path);
-        let before = self.laws.loss.as_ref().map(without_duplicate);
-        let after = laws.loss.as_ref().map(without_duplicate);
-        if before != after {
+        if self.laws.loss != laws.loss {
             self.loss = [(), ()].map(|()| laws.loss.as_ref().and_then(LossLaw::of));
         }
-        let duplicate = laws.loss.as_ref().and_then(|loss| loss.duplicate.as_ref());
-        self.duplicate = Chance::percent(duplicate.map_or(0.0, |duplicate| duplicate.percentage));
+        let copies = laws.duplicate.as_ref().map_or(0.0, |duplicate| duplicate.percentage);
+        self.duplicate = Chance::percent(copies);
         self.content = laws.content.as_ref().map(|content| ContentLaw {
             chance: Chance::percent(content.percentage),
             flip_bits: content.flip_bits,
@@ -171,9 +165,9 @@ impl Flow {
             region: content.region,
         });
         self.path = path;
-        let has_loss = self.loss[0].is_some() || !self.duplicate.is_never();
         let step = |stage| match stage {
-            Stage::Loss => has_loss.then_some(Step::Loss),
+            Stage::Loss => self.loss[0].as_ref().map(|_| Step::Loss),
+            Stage::Duplicate => (!self.duplicate.is_never()).then_some(Step::Duplicate),
             Stage::Rate => shared.rate.as_ref().map(|_| Step::Rate),
             Stage::Delay => shared.delay.as_ref().map(|_| Step::Delay),
             Stage::Content => None,

@@ -59,7 +59,7 @@ fn a_warm_engine_does_not_allocate() {
         [[flow]]
         name = "b"
         filter = { destination_port = 2 }
-        a_to_b = { loss = { percentage = 1, duplicate = { percentage = 5 } }, delay = { exponential = { mean = "2ms" } }, content = { percentage = 5, checksum = "repair" } }
+        a_to_b = { loss = { percentage = 1 }, duplicate = { percentage = 5 }, delay = { exponential = { mean = "2ms" } }, content = { percentage = 5, checksum = "repair" } }
         [[flow]]
         name = "c"
         filter = { destination_port = 3 }

@@ -41,8 +41,8 @@ describe('fields of the published schemas', () => {
 
 describe('laws', () => {
   it('are those that the schema names, in its order', () => {
-    expect(lawsOf(def(impair, 'Delay'))).toEqual(['constant', 'uniform', 'normal', 'exponential']);
-    expect(lawsOf(def(impair, 'Loss'))).toEqual(['percentage', 'every_nth', 'gilbert_elliott']);
+    expect(lawsOf(def(impair, 'Delay'))).toEqual(['constant', 'uniform', 'normal', 'exponential', 'pareto']);
+    expect(lawsOf(def(impair, 'Loss'))).toEqual(['percentage', 'every_nth', 'gilbert_elliott', 'four_state']);
     expect(lawsOf(def(impair, 'Rate'))).toEqual([]);
     expect(lawsOf({ description: 'Exactly one law is set.', properties: { a: { type: ['string', 'null'] } } })).toEqual([]);
   });
@@ -58,8 +58,8 @@ describe('laws', () => {
 
 describe('stages', () => {
   it('stand in the engine’s order, or in that of the laws', () => {
-    expect(stagesOf(impair).map((stage) => stage.name)).toEqual(['loss', 'rate', 'delay', 'content']);
-    expect(orderOf(impair, { order: ['delay', 'nonsense', 'loss'] }).map((stage) => stage.name)).toEqual(['delay', 'loss', 'rate', 'content']);
+    expect(stagesOf(impair).map((stage) => stage.name)).toEqual(['loss', 'duplicate', 'rate', 'delay', 'content']);
+    expect(orderOf(impair, { order: ['delay', 'nonsense', 'loss'] }).map((stage) => stage.name)).toEqual(['delay', 'loss', 'duplicate', 'rate', 'content']);
   });
 
   it('leave no counter out of sight', () => {
@@ -70,7 +70,7 @@ describe('stages', () => {
   });
 
   it('have the counters that the schema gives them, in the order of reports', () => {
-    expect(stagesOf(impair).map((stage) => stage.counters.map((one) => one.label))).toEqual([['lost', 'duplicated'], ['marked', 'queue dropped'], ['delayed', 'reordered'], ['modified']]);
+    expect(stagesOf(impair).map((stage) => stage.counters.map((one) => one.label))).toEqual([['lost'], ['duplicated'], ['marked', 'queue dropped'], ['delayed', 'reordered'], ['modified']]);
   });
 
   it('lead to the schema of their slot', () => {

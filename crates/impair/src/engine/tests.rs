@@ -876,3 +876,39 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn duplication_has_a_place_in_the_order() {
+    let counters = |text: &str| {
+        let mut engine = engine(text);
+        let mut fates = vec![];
+        for packet in 0..4000 {
+            engine.step(packet * MS, &[Meta::opaque(packet as u32, packet * MS, 1000)], &mut fates);
+        }
+        engine.step(u64::MAX >> 1, &[], &mut fates);
+        *engine.flows().next().unwrap().counters
+    };
+    // Behind loss: one loss in two, and every packet that is left is copied.
+    for text in
+        ["loss every 2, duplicate 100%", "loss every 2, duplicate 100%, order loss duplicate"]
+    {
+        let behind = counters(text);
+        assert_eq!((behind.lost_packets, behind.duplicated_packets), (2000, 2000), "{text}");
+        assert_eq!(behind.sent_packets, 4000, "{text}");
+    }
+    // Before it: the copies meet the law too, by draws of their own.
+    let before = counters("loss 50%, duplicate 100%, order duplicate");
+    assert_eq!(before.duplicated_packets, 4000);
+    assert_eq!(before.sent_packets, 8000 - before.lost_packets);
+    let mut engine = engine("loss 50%, duplicate 100%, order duplicate");
+    let mut fates = vec![];
+    for packet in 0..4000 {
+        engine.step(packet * MS, &[Meta::opaque(packet as u32, packet * MS, 1000)], &mut fates);
+    }
+    let mut lost = vec![[false; 2]; 4000];
+    for fate in fates.iter().filter(|fate| fate.verdict == Verdict::Lost) {
+        lost[fate.index as usize][usize::from(fate.copy)] = true;
+    }
+    let both = lost.iter().filter(|both| **both == [true, true]).count() as f64;
+    assert!((both - 1000.0).abs() < 5.0 * (4000.0 * 0.25 * 0.75f64).sqrt(), "{both}");
+}

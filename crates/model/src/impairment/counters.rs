@@ -68,7 +68,7 @@ counters! {
     sent_packets, None, "Packets sent on, copies included.";
     sent_bytes, None, "Bytes of their frames.";
     lost_packets, Some(Stage::Loss), "Packets dropped by a loss law.";
-    duplicated_packets, Some(Stage::Loss), "Copies made.";
+    duplicated_packets, Some(Stage::Duplicate), "Copies made.";
     delayed_packets, Some(Stage::Delay), "Packets sent on after a delay law held them back.";
     modified_packets, Some(Stage::Content), "Packets sent on with changed content.";
     reordered_packets, Some(Stage::Delay), "Packets sent on after a later one of their flow (RFC 4737, section 3.3); copies are not asked.";

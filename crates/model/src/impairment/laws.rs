@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::content::Content;
 use super::delay::Delay;
+use super::duplicate::Duplicate;
 use super::law::refuse;
 use super::loss::Loss;
 use super::rate::Rate;
@@ -127,8 +128,10 @@ macro_rules! stages {
 }
 
 stages! {
-    /// Loss and duplication.
+    /// Loss.
     Loss = loss: Loss;
+    /// Duplication. A packet that was lost before leaves no copy.
+    Duplicate = duplicate: Duplicate, behind Loss;
     /// Rate and queue.
     Rate = rate: Rate;
     /// Delay and jitter.

@@ -15,6 +15,7 @@
 mod content;
 mod counters;
 mod delay;
+mod duplicate;
 mod general;
 mod law;
 mod laws;
@@ -32,6 +33,7 @@ pub(crate) use text::words_of;
 pub use content::*;
 pub use counters::{COUNTERS, Counter, Counters};
 pub use delay::*;
+pub use duplicate::Duplicate;
 pub use law::{Law, Running};
 pub use laws::{Laws, Stage};
 pub use loss::*;

@@ -12,7 +12,7 @@ b_to_a = { delay = { constant = "40ms" }, content = { percentage = 0.1, flip_bit
 [[flow]]
 name = "video"
 filter = { protocol = "udp", destination_port = "9000" }
-a_to_b = { loss = { gilbert_elliott = { loss_percentage = 2.0, mean_run = 4 }, duplicate = { percentage = 0.1 } } }
+a_to_b = { loss = { gilbert_elliott = { loss_percentage = 2.0, mean_run = 4 } }, duplicate = { percentage = 0.1 } }
 [other]
 a_to_b = { rate = { bits = "100M", queue = "250ms" } }
 [[aggregate]]
@@ -231,7 +231,13 @@ fn filters_of_each_side() {
 #[test]
 fn order_is_completed() {
     let laws: Laws = "order delay rate".parse().unwrap();
-    assert_eq!(laws.stages(), [Stage::Delay, Stage::Rate, Stage::Loss, Stage::Content]);
+    use Stage::{Content, Delay, Duplicate, Loss, Rate};
+    assert_eq!(laws.stages(), [Delay, Rate, Loss, Duplicate, Content]);
+    // Duplication stays right behind loss, until an order names it.
+    let stages = |text: &str| text.parse::<Laws>().unwrap().stages();
+    assert_eq!(stages("order loss delay"), [Loss, Duplicate, Delay, Rate, Content]);
+    assert_eq!(stages("order duplicate delay"), [Duplicate, Delay, Loss, Rate, Content]);
+    assert_eq!(stages("order rate duplicate loss"), [Rate, Duplicate, Loss, Delay, Content]);
     assert_eq!(Laws::default().stages(), Stage::DEFAULT_ORDER);
 }
 

@@ -4,23 +4,19 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::LazyLock;
 
 use super::general;
 use super::law::Law;
 use super::laws::{Laws, SLOT_TERMS, Stage};
-use super::loss::{Duplicate, Loss};
-use super::slot::Slot;
 use crate::ModelError;
 use crate::experiment::nearest;
 use crate::units::Span;
 
-const DUPLICATE: &str = "duplicate P%";
 /// tc takes a bare number for microseconds, flags for seconds, people for milliseconds.
 const UNIT: &str = "times with their unit (ns, us, ms, s, m, h), such as delay 10ms, delay 100us or delay 20ms ±5ms";
 const SHARE: &str =
     "shares in per cent, with the sign, such as loss 5%, duplicate 0.1% or corrupt 1% repair";
-const ORDER: &str = "order STAGE…, of loss rate delay content";
-const TERMS: &str = "comma-separated terms: loss, duplicate, delay, rate, corrupt, order; or none";
 const COMMA: &str = "a comma between two terms, such as delay 40ms, loss 1%";
 /// A term: its name, what else people and other tools call it, and its form.
 pub(super) struct TermName {
@@ -29,19 +25,23 @@ pub(super) struct TermName {
     pub(super) form: fn() -> &'static str,
 }
 
-/// The terms that are not a slot's.
-const OTHER_TERMS: [TermName; 2] = [
-    TermName { name: "duplicate", others: &["dup", "duplication"], form: || DUPLICATE },
-    TermName { name: "order", others: &[], form: || ORDER },
-];
+static ORDER: LazyLock<String> = LazyLock::new(|| {
+    format!("order STAGE…, of {}", Stage::DEFAULT_ORDER.map(Stage::name).join(" "))
+});
+static TERMS: LazyLock<String> = LazyLock::new(|| {
+    let names: Vec<&str> = term_names().map(|term| term.name).collect();
+    format!("comma-separated terms: {}; or none", names.join(", "))
+});
+/// The term that is not a slot's.
+const ORDER_TERM: TermName = TermName { name: "order", others: &[], form: || &ORDER };
 
 fn term_names() -> impl Iterator<Item = &'static TermName> {
-    SLOT_TERMS.iter().chain(&OTHER_TERMS)
+    SLOT_TERMS.iter().chain([&ORDER_TERM])
 }
 
 /// What is accepted of a term.
 fn form(name: &str) -> &'static str {
-    term_names().find(|term| term.name == name).map_or(TERMS, |term| (term.form)())
+    term_names().find(|term| term.name == name).map_or(&TERMS, |term| (term.form)())
 }
 
 fn is_term(word: &str) -> bool {
@@ -242,22 +242,10 @@ impl Laws {
         let (before, arguments, behind) = parenthesised(term);
         let list = words_of(&format!("{before} {behind}"));
         let mut words =
-            Words { term: &given, form: TERMS, words: &list, arguments, following: &[] };
+            Words { term: &given, form: &TERMS, words: &list, arguments, following: &[] };
         let name = words.next()?;
         words.form = form(name);
         let again = match name {
-            "loss" => {
-                let duplicate = self.loss.take();
-                let had_law = duplicate.as_ref().is_some_and(Loss::has_law);
-                let loss = Loss::read(&mut words)?;
-                self.loss = Some(Loss { duplicate: duplicate.and_then(|l| l.duplicate), ..loss });
-                had_law
-            }
-            "duplicate" => {
-                let percentage = words.percent()?;
-                let loss = self.loss.get_or_insert_default();
-                loss.duplicate.replace(Duplicate { percentage }).is_some()
-            }
             "order" => {
                 let mut order = vec![];
                 while let Some(stage) = words.took_one(&Stage::DEFAULT_ORDER, Stage::name) {
@@ -271,7 +259,7 @@ impl Laws {
             name => match self.read_slot(name, &mut words) {
                 Some(again) => again?,
                 None => {
-                    words.form = form_near(name).unwrap_or(TERMS);
+                    words.form = form_near(name).unwrap_or(&TERMS);
                     return Err(words.bad());
                 }
             },
@@ -332,6 +320,8 @@ mod tests {
                 "loss 1%, delay 20ms ±5ms normal, rate 100M",
                 "loss 1%, rate 100M, delay 20ms ±5ms normal fifo-release",
             ),
+            ("order loss delay", "order loss delay"),
+            ("order duplicate loss, duplicate 2%", "duplicate 2%, order duplicate loss"),
             ("loss 0.0001% , duplicate .5%", "loss 0.0001%, duplicate 0.5%"),
             ("duplicate 1%,loss 5% run 4", "loss 5% run 4, duplicate 1%"),
             ("loss every 100", "loss every 100"),

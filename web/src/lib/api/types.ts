@@ -3566,7 +3566,9 @@ export interface components {
             content?: components["schemas"]["Content"] | null;
             /** @description Delay and jitter. */
             delay?: components["schemas"]["Delay2"] | null;
-            /** @description Loss and duplication. */
+            /** @description Duplication. A packet that was lost before leaves no copy. */
+            duplicate?: components["schemas"]["Duplicate"] | null;
+            /** @description Loss. */
             loss?: components["schemas"]["Loss"] | null;
             /** @description Order of the stages, each at most once; those not named follow in their usual order. */
             order?: components["schemas"]["Stage"][] | null;
@@ -3650,10 +3652,8 @@ export interface components {
             /** @description Write them. */
             on: boolean;
         };
-        /** @description The slot of loss and duplication. At most one loss law is set. */
+        /** @description The slot of loss. Exactly one law is set. */
         Loss: {
-            /** @description Duplication. It is asked of packets that were not lost: a lost packet leaves no copy. */
-            duplicate?: components["schemas"]["Duplicate"] | null;
             /**
              * Format: uint64
              * @description Every n-th packet is lost, the n-th first.
@@ -5215,7 +5215,7 @@ export interface components {
          */
         Span: string | number;
         /** @description The stages of the path through the emulator. */
-        Stage: "loss" | "rate" | "delay" | "content";
+        Stage: "loss" | "duplicate" | "rate" | "delay" | "content";
         /** @description How far something is. */
         State: "starting" | "running" | "ending" | "ended" | "interrupted" | "failed";
         /** @description An object's life moved on. A reader that was slow gets the latest state only. */

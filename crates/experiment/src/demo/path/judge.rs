@@ -516,8 +516,7 @@ impl<'a> FlowEvidence<'a> {
                 out.push(count_line(flow, "lost", &law, t.lost, r.lost_packets, host_lost));
             }
             Claim::Duplication => {
-                let law = self.laws.loss.as_ref().and_then(|l| l.duplicate.as_ref());
-                let share = law.map_or(0.0, |d| d.percentage / 100.0);
+                let share = self.laws.duplicate.as_ref().map_or(0.0, |d| d.percentage / 100.0);
                 let law = independent(t.judged - t.lost, share);
                 let measured = r.duplicate_packets;
                 out.push(count_line(flow, "duplicates", &law, t.duplicated, measured, host_lost));

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use serde_json::{Value, json};
 use weir_jobs::{EmulatorJob, Process};
 use weir_model::experiment::EmulatorSpec;
-use weir_model::impairment::{Impairment, Laws, Loss};
+use weir_model::impairment::{Impairment, Laws};
 
 use super::{END, World, failed, not_started, refused};
 use crate::scenario::ScenarioError;
@@ -178,8 +178,7 @@ fn losing(impairment: &Impairment) -> Option<String> {
     let all = flows.chain([&impairment.other.a_to_b, &impairment.other.b_to_a]);
     all.filter_map(|laws| laws.loss.as_ref()).find_map(|loss| {
         let is_much = loss.moments().is_some_and(|moments| moments.mean >= MUCH_LOSS);
-        let loss = Loss { duplicate: None, ..loss.clone() };
-        is_much.then(|| Laws { loss: Some(loss), ..Laws::default() }.to_string())
+        is_much.then(|| Laws { loss: Some(loss.clone()), ..Laws::default() }.to_string())
     })
 }
 

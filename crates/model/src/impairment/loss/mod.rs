@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_laws::Draws;
 
-use super::law::{Law, Running, Stated, check_percentage, forms, refuse, slot_of_laws};
+use super::law::{Law, Running, Stated, forms, refuse, slot_of_laws};
 use super::slot::Slot;
 use super::text::Words;
 use crate::ModelError;
@@ -26,7 +26,7 @@ trait LossRule {
 }
 
 slot_of_laws! {
-    /// The slot of loss and duplication. At most one loss law is set.
+    /// The slot of loss. Exactly one law is set.
     Loss("loss"): LossRule;
     /// A loss law with its state: a function of the order in which packets come to it.
     LossLaw;
@@ -38,26 +38,7 @@ slot_of_laws! {
         gilbert_elliott: GilbertElliott,
         four_state: FourState,
     }
-    {
-        /// Duplication. It is asked of packets that were not lost: a lost packet leaves no copy.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pub duplicate: Option<Duplicate>,
-    }
-}
-
-/// Duplication: one copy, right behind its original, with draws of its own in the later stages.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Duplicate {
-    /// Probability for each packet, in percent.
-    #[schemars(example = 1)]
-    pub percentage: f64,
-}
-
-impl Duplicate {
-    fn check(&self, at: &str) -> Result<(), ModelError> {
-        check_percentage(at, "percentage", self.percentage)
-    }
+    {}
 }
 
 static FORM: LazyLock<String> = LazyLock::new(|| forms("loss", &Loss::SHORT_FORMS, &Loss::NAMES));
@@ -74,10 +55,6 @@ impl Loss {
     pub fn moments(&self) -> Option<LossMoments> {
         self.rule().map(LossRule::moments)
     }
-
-    pub(super) fn has_law(&self) -> bool {
-        self.rule().is_some()
-    }
 }
 
 impl Slot for Loss {
@@ -93,28 +70,17 @@ impl Slot for Loss {
     }
 
     fn text(&self) -> String {
-        let law = self.stated().first().map(|(name, law)| format!("loss {}", law.text(name)));
-        let copies = self.duplicate.as_ref().map(|d| format!("duplicate {}%", d.percentage));
-        law.into_iter().chain(copies).collect::<Vec<_>>().join(", ")
+        let law = self.stated().first().map(|(name, law)| format!(" {}", law.text(name)));
+        format!("loss{}", law.unwrap_or_default())
     }
 
     fn check(&self, at: &str) -> Result<(), ModelError> {
         let stated = self.stated();
-        let names = Self::NAMES.join(", ");
-        match (&stated[..], &self.duplicate) {
-            ([], None) => refuse(at, "", "no law", &format!("{names} or duplicate"))?,
-            ([] | [_], _) => {}
-            (several, _) => {
-                let given = format!("{} loss laws", several.len());
-                refuse(at, "", given, &format!("one of {names}"))?;
-            }
-        }
-        for (name, law) in stated {
-            law.check(&format!("{at}.{name}"))?;
-        }
-        self.duplicate
-            .as_ref()
-            .map_or(Ok(()), |duplicate| duplicate.check(&format!("{at}.duplicate")))
+        let [(name, law)] = stated[..] else {
+            let given = format!("{} loss laws", stated.len());
+            return refuse(at, "", given, &format!("one of {}", Self::NAMES.join(", ")));
+        };
+        law.check(&format!("{at}.{name}"))
     }
 }
 
