@@ -14,9 +14,9 @@ use weir_net::poll::{Events, Interest, Poller, Waker};
 use weir_net::thread::{allowed_cpus, set_name, set_normal, try_fifo};
 
 use crate::config::{Scheduling, is_timed};
+use crate::datapath::{Datapath, MOST};
 use crate::drops::Drops;
 use crate::error::EmulatorError;
-use crate::passage::{MOST, Passage};
 use crate::report::{DirectionReport, LinkReport};
 use crate::snapshot::Snapshot;
 
@@ -148,7 +148,7 @@ pub(crate) struct Ended {
 /// What a direction is made of.
 pub(crate) struct Parts {
     pub(crate) name: &'static str,
-    pub(crate) passage: Passage,
+    pub(crate) datapath: Datapath,
     pub(crate) config: Arc<Impairment>,
     /// When the emulator started.
     pub(crate) started_ns: u64,
@@ -248,12 +248,12 @@ impl Worker {
         self.next_tick_ns = now + TICK_NS;
         self.schedule(0.0);
         let error = self.work().err();
-        self.parts.passage.abandon();
+        self.parts.datapath.abandon();
         self.leave_behind();
         self.parts.to.finish();
         self.mailbox.close();
         let report = self.snapshot().report();
-        self.parts.passage.close_journal();
+        self.parts.datapath.close_journal();
         self.publish(0.0);
         Ended { report, error: error.map(EmulatorError::from) }
     }
@@ -268,22 +268,23 @@ impl Worker {
             }
             let taken = self.take_in()?;
             let now = self.clock.monotonic_ns();
-            let due = self.parts.passage.next_deadline_ns().is_some_and(|at| at <= now);
+            let due = self.parts.datapath.next_deadline_ns().is_some_and(|at| at <= now);
             if taken > 0 || due {
-                self.parts.passage.judge(now);
+                self.parts.datapath.judge(now);
             }
-            if self.parts.passage.waiting() > 0 {
+            if self.parts.datapath.waiting() > 0 {
                 let clock = &self.clock;
                 self.parts
-                    .passage
+                    .datapath
                     .send_out(self.parts.to.as_mut(), &mut || clock.monotonic_ns())?;
             }
             if now >= self.next_tick_ns {
                 self.tick(now);
             }
             if let Some(Draining { until_ns, looks }) = self.draining {
-                let passage = &self.parts.passage;
-                let is_empty = looks == 0 && passage.held_packets() == 0 && passage.waiting() == 0;
+                let datapath = &self.parts.datapath;
+                let is_empty =
+                    looks == 0 && datapath.held_packets() == 0 && datapath.waiting() == 0;
                 if now >= until_ns || is_empty {
                     return Ok(());
                 }
@@ -296,12 +297,12 @@ impl Worker {
 
     /// Takes in what has come; once the end was asked for, what had come by then.
     fn take_in(&mut self) -> weir_link::Result<usize> {
-        let passage = &mut self.parts.passage;
+        let datapath = &mut self.parts.datapath;
         if self.draining.as_ref().is_some_and(|draining| draining.looks == 0) {
             return Ok(0);
         }
-        let is_full = passage.is_full();
-        let taken = passage.take_in(self.parts.from.as_mut())?;
+        let is_full = datapath.is_full();
+        let taken = datapath.take_in(self.parts.from.as_mut())?;
         if let Some(draining) = &mut self.draining
             && !is_full
         {
@@ -314,7 +315,7 @@ impl Worker {
     /// Counts what is in the receive ring at the end, and will not be taken in.
     fn leave_behind(&mut self) {
         for _ in 0..self.looks() {
-            match self.parts.passage.discard(self.parts.from.as_mut()) {
+            match self.parts.datapath.discard(self.parts.from.as_mut()) {
                 Ok((entries, frames)) => {
                     self.left_behind += frames as u64;
                     if entries < MOST {
@@ -338,10 +339,10 @@ impl Worker {
         if let Some(draining) = &self.draining {
             until = until.min(draining.until_ns);
         }
-        if self.parts.passage.waiting() > 0 {
+        if self.parts.datapath.waiting() > 0 {
             until = until.min(now + FULL_NS);
         }
-        if let Some(deadline) = self.parts.passage.next_deadline_ns() {
+        if let Some(deadline) = self.parts.datapath.next_deadline_ns() {
             if deadline <= now + self.spin_ns {
                 // So near that a sleep would miss it: the rest is spun, with an eye on the ring.
                 std::hint::spin_loop();
@@ -365,7 +366,7 @@ impl Worker {
             Err(_) => self.clock.sleep_until(until.min(now + 1_000_000)),
         }
         // A full link, and a ring that is left alone meanwhile: readable at once, so sleep by the clock.
-        if self.parts.passage.waiting() > 0 {
+        if self.parts.datapath.waiting() > 0 {
             std::thread::yield_now();
         }
     }
@@ -380,36 +381,37 @@ impl Worker {
                 Order::Configure { prepared, timed, number, reply } => {
                     let now = self.clock.monotonic_ns();
                     let config = prepared.config().clone();
-                    let done = self.parts.passage.configure(prepared, number, now).map(|retired| {
-                        self.timed = timed;
-                        let before = std::mem::replace(&mut self.parts.config, config);
-                        self.schedule(0.0);
-                        InForce { at_ns: now, _before: (retired, before) }
-                    });
+                    let done =
+                        self.parts.datapath.configure(prepared, number, now).map(|retired| {
+                            self.timed = timed;
+                            let before = std::mem::replace(&mut self.parts.config, config);
+                            self.schedule(0.0);
+                            InForce { at_ns: now, _before: (retired, before) }
+                        });
                     let _ = reply.try_send(done);
                 }
                 Order::Report(reply) => {
-                    self.parts.passage.flush_journal();
+                    self.parts.datapath.flush_journal();
                     let snapshot = self.snapshot();
                     let _ = reply.try_send(snapshot);
                 }
                 Order::Reset { flow, reply } => {
                     let now = self.clock.monotonic_ns();
-                    let _ = reply.try_send(self.parts.passage.reset(flow.as_deref(), now));
+                    let _ = reply.try_send(self.parts.datapath.reset(flow.as_deref(), now));
                 }
                 Order::Log { flow, on, reply } => {
-                    let _ = reply.try_send(self.parts.passage.log(flow.as_deref(), on));
+                    let _ = reply.try_send(self.parts.datapath.log(flow.as_deref(), on));
                 }
                 Order::Watch { id, reply } => {
-                    self.parts.passage.watch(id);
+                    self.parts.datapath.watch(id);
                     let _ = reply.try_send(());
                 }
                 Order::Drops { id, reply } => {
-                    let passage = &self.parts.passage;
+                    let datapath = &self.parts.datapath;
                     let _ =
-                        reply.try_send((passage.drops(id).unwrap_or_default(), passage.names()));
+                        reply.try_send((datapath.drops(id).unwrap_or_default(), datapath.names()));
                 }
-                Order::Unwatch(id) => self.parts.passage.unwatch(id),
+                Order::Unwatch(id) => self.parts.datapath.unwatch(id),
                 Order::Drain { until_ns } => {
                     if self.draining.is_none() {
                         // An error means that it is not waited for: as wanted.
@@ -428,7 +430,7 @@ impl Worker {
         self.last_tick = (now, cpu);
         self.next_tick_ns = now + TICK_NS;
         self.schedule(load);
-        self.parts.passage.flush_journal();
+        self.parts.datapath.flush_journal();
         self.publish(load);
     }
 
@@ -449,14 +451,14 @@ impl Worker {
     fn publish(&mut self, load: f64) {
         let pulse = &self.parts.pulse;
         let set = |to: &AtomicU64, value| to.store(value, Ordering::Relaxed);
-        set(&pulse.held_bytes, self.parts.passage.memory_used_bytes());
+        set(&pulse.held_bytes, self.parts.datapath.memory_used_bytes());
         set(&pulse.memory_bytes, self.parts.config.memory_bytes());
-        set(&pulse.late_packets, self.parts.passage.late_packets());
+        set(&pulse.late_packets, self.parts.datapath.late_packets());
         set(&pulse.load_permille, (load * 1000.0) as u64);
         pulse.fifo.store(self.fifo, Ordering::Relaxed);
         if self.ticks.is_multiple_of(TICKS_BETWEEN_COUNTERS) {
             let link = self.link();
-            let unplanned = self.parts.passage.unplanned_packets() + link.unplanned_packets();
+            let unplanned = self.parts.datapath.unplanned_packets() + link.unplanned_packets();
             set(&self.parts.pulse.unplanned_packets, unplanned);
             set(&self.parts.pulse.clock_steps, link.clock_steps);
             set(&self.parts.pulse.memory_dropped_packets, link.memory_dropped_packets);
@@ -487,6 +489,6 @@ impl Worker {
     fn snapshot(&mut self) -> Snapshot {
         let link = self.link();
         let times_ns = [self.parts.started_ns, self.clock.monotonic_ns()];
-        self.parts.passage.snapshot(self.parts.config.clone(), link, times_ns)
+        self.parts.datapath.snapshot(self.parts.config.clone(), link, times_ns)
     }
 }

@@ -15,10 +15,10 @@ use weir_net::watchdog::{RestoreAction, Watchdog};
 
 use crate::alarm::Alarms;
 use crate::config::{EmulatorConfig, LinkMode, is_timed};
+use crate::datapath::Datapath;
 use crate::direction::{Ended, Parts, Pulse, Running, spawn};
 use crate::error::EmulatorError;
 use crate::journal::Journal;
-use crate::passage::Passage;
 use crate::refusal::refusals;
 use crate::remote::{Remote, Shared, lock};
 use crate::report::{AppliedConfiguration, Report};
@@ -75,7 +75,7 @@ impl Emulator {
         let indices = [interface::interface(a)?.index, interface::interface(b)?.index];
         let taken = vec![Taken::take(a, indices[0])?, Taken::take(b, indices[1])?];
         // Errors that can be found early are reported before anything is changed.
-        Passage::new(&config.impairment, Direction::Forward, None)?;
+        Datapath::new(&config.impairment, Direction::Forward, None)?;
         let mut watchdog =
             if config.few_capabilities { rights::watchdog()? } else { Watchdog::spawn()? };
         if let Some(path) = config.restoration.clone() {
@@ -154,19 +154,19 @@ impl Emulator {
             (Direction::Reverse, b.receiver, a.transmitter),
         ];
         let pulses = [Arc::new(Pulse::default()), Arc::new(Pulse::default())];
-        let mut passages = Vec::new();
+        let mut datapaths = Vec::new();
         for (direction, ..) in &ways {
             let writing = journal.as_ref().map(|journal| journal.writing(*direction));
-            passages.push(Passage::new(&impairment, *direction, writing)?);
+            datapaths.push(Datapath::new(&impairment, *direction, writing)?);
         }
         let mut names = Names::default();
         names.add(&Prepared::new(impairment.clone(), Direction::Forward)?);
         let started_ns = clock.monotonic_ns();
         let mut running: Vec<Running> = Vec::new();
-        for (((_, from, to), passage), name) in ways.into_iter().zip(passages).zip(NAMES) {
+        for (((_, from, to), datapath), name) in ways.into_iter().zip(datapaths).zip(NAMES) {
             let started = spawn(Parts {
                 name,
-                passage,
+                datapath,
                 config: impairment.clone(),
                 started_ns,
                 from,

@@ -33,6 +33,7 @@ mod alarm;
 mod config;
 #[cfg(target_os = "linux")]
 pub mod control;
+mod datapath;
 #[cfg(target_os = "linux")]
 mod direction;
 mod drops;
@@ -42,7 +43,6 @@ mod error;
 mod frames;
 mod journal;
 mod lateness;
-mod passage;
 mod prediction;
 #[cfg(target_os = "linux")]
 mod refusal;

@@ -10,11 +10,11 @@ use weir_link::capture::{CaptureFormat, CaptureReader, CaptureWriter, LINK_TYPE_
 use weir_model::counted;
 use weir_model::impairment::Impairment;
 
+use crate::datapath::Datapath;
 use crate::emulator::Ending;
 use crate::error::EmulatorError;
 use crate::journal::Journal;
 use crate::lateness::seconds;
-use crate::passage::Passage;
 use crate::report::{AppliedConfiguration, ImpairmentReport, LinkReport, REPORT_SCHEMA, Report};
 
 /// What is to be done with a capture.
@@ -58,12 +58,12 @@ impl Replay {
                 Some(Journal::create(path, None, None, &names, &self.impairment, clock)?)
             }
         };
-        let passage = |direction| {
+        let datapath = |direction| {
             let writing = journal.as_ref().map(|journal| journal.writing_all(direction));
-            Passage::new(&self.impairment, direction, writing)
+            Datapath::new(&self.impairment, direction, writing)
         };
         let mut ways = Ways {
-            passages: [passage(Direction::Forward)?, passage(Direction::Reverse)?],
+            datapaths: [datapath(Direction::Forward)?, datapath(Direction::Reverse)?],
             writer: CaptureWriter::new(output.0, &name_out, format, sides)?,
             single: format == CaptureFormat::Pcap,
         };
@@ -97,7 +97,7 @@ impl Replay {
                 Some(mac) => frame.data.get(6..12) != Some(&mac[..]),
                 None => frame.interface == 1,
             });
-            if ways.passages[at].put_in(frame.data, now_ns) {
+            if ways.datapaths[at].put_in(frame.data, now_ns) {
                 ways.step(at, now_ns)?;
             } else {
                 links[at].memory_dropped_packets += 1;
@@ -108,10 +108,10 @@ impl Replay {
         let config = Arc::new(self.impairment.clone());
         let times_ns = [first_ns.unwrap_or(now_ns), now_ns];
         let mut directions: Vec<_> = ways
-            .passages
+            .datapaths
             .iter()
             .zip(links)
-            .map(|(passage, link)| passage.snapshot(config.clone(), link, times_ns).report())
+            .map(|(datapath, link)| datapath.snapshot(config.clone(), link, times_ns).report())
             .collect();
         let mut lists: Vec<_> =
             directions.iter_mut().map(|d| std::mem::take(&mut d.flows).into_iter()).collect();
@@ -119,8 +119,8 @@ impl Replay {
         while let (Some(a), Some(b)) = (lists[0].next(), lists[1].next()) {
             flows.extend([a, b]);
         }
-        for passage in &mut ways.passages {
-            passage.close_journal();
+        for datapath in &mut ways.datapaths {
+            datapath.close_journal();
         }
         let watching = journal.as_ref().map(Journal::watching);
         if let Some(Err(failure)) = journal.map(Journal::finish) {
@@ -166,7 +166,7 @@ impl Replay {
 
 /// Both directions and where they lead.
 struct Ways<W> {
-    passages: [Passage; 2],
+    datapaths: [Datapath; 2],
     writer: CaptureWriter<W>,
     /// Classic pcap: one interface for both.
     single: bool,
@@ -178,7 +178,7 @@ impl<W: Write> Ways<W> {
         loop {
             let next = [0, 1]
                 .into_iter()
-                .filter_map(|at| Some((self.passages[at].next_deadline_ns()?, at)))
+                .filter_map(|at| Some((self.datapaths[at].next_deadline_ns()?, at)))
                 .min()
                 .filter(|(deadline, _)| *deadline <= now_ns);
             match next {
@@ -190,8 +190,8 @@ impl<W: Write> Ways<W> {
 
     fn step(&mut self, at: usize, now_ns: u64) -> weir_link::Result<()> {
         let (writer, interface) = (&mut self.writer, if self.single { 0 } else { at as u32 });
-        self.passages[at].judge(now_ns);
-        self.passages[at]
+        self.datapaths[at].judge(now_ns);
+        self.datapaths[at]
             .send_all(|time_ns, frame| writer.write(interface, time_ns, frame.len() as u32, frame))
     }
 }

@@ -64,7 +64,7 @@ impl Extra {
 
 /// One direction.
 #[derive(Debug)]
-pub(crate) struct Passage {
+pub(crate) struct Datapath {
     direction: Direction,
     engine: Engine,
     slabs: Slabs,
@@ -93,7 +93,7 @@ pub(crate) const fn side(direction: Direction) -> Side {
     }
 }
 
-impl Passage {
+impl Datapath {
     pub(crate) fn new(
         config: &Impairment,
         direction: Direction,
@@ -105,7 +105,7 @@ impl Passage {
         let mut slabs = Slabs::new(limit);
         slabs.reserve(64, 1 << 12);
         slabs.reserve(1514, 1 << 10);
-        let mut passage = Passage {
+        let mut datapath = Datapath {
             direction,
             engine,
             slabs,
@@ -123,11 +123,11 @@ impl Passage {
             journal,
             watches: Watches::default(),
         };
-        passage.make_room();
-        for (status, extra) in passage.engine.flows().zip(&mut passage.extras) {
+        datapath.make_room();
+        for (status, extra) in datapath.engine.flows().zip(&mut datapath.extras) {
             extra.laws_version = status.laws_version;
         }
-        Ok(passage)
+        Ok(datapath)
     }
 
     fn make_room(&mut self) {
