@@ -1,7 +1,7 @@
 //! The engine: packets of one direction through their stages, in the order of time.
 //!
 //! A stage whose output is known at once (loss, a rate with tail drop, a delay that keeps order) is passed
-//! at arrival, ahead of time; its packets wait in a lane, first in, first out. A law that reorders puts them
+//! at arrival, ahead of time; its packets wait in a FIFO queue. A law that reorders puts them
 //! on the wheel, and they go on from there when their time comes. Everything happens in the order of
 //! (time, number), whatever the batches were.
 
@@ -59,7 +59,7 @@ struct Held {
     flags: u8,
 }
 
-/// A packet that waits in a lane, with its time and number.
+/// A packet that waits in a FIFO queue, with its time and number.
 #[derive(Clone, Copy, Debug, Default)]
 struct Waiting {
     time: u64,
@@ -100,7 +100,7 @@ pub struct Engine {
     paths: Vec<Path>,
     steps: StepLists,
     pool: Pool<Waiting>,
-    lanes: BinaryHeap<Reverse<(u64, u64, u32)>>,
+    fifos: BinaryHeap<Reverse<(u64, u64, u32)>>,
     wheel: Wheel,
     /// The latest time seen.
     clock_ns: u64,
@@ -241,8 +241,8 @@ impl Engine {
 
     /// Gives up all that is held, as unplanned drops, at the end of a run.
     pub fn abandon(&mut self, fates: &mut Vec<Fate>) {
-        while let Some(Reverse((_, _, path))) = self.lanes.pop() {
-            while let Some(node) = self.pool.pop_front(&mut self.paths[path as usize].lane) {
+        while let Some(Reverse((_, _, path))) = self.fifos.pop() {
+            while let Some(node) = self.pool.pop_front(&mut self.paths[path as usize].fifo) {
                 let held = self.free(node);
                 self.drop(held, self.clock_ns, Verdict::Unplanned, fates);
             }
@@ -429,24 +429,24 @@ impl Engine {
         }
     }
 
-    /// Through all stages: out now, or into the lane.
+    /// Through all stages: out now, or into the FIFO queue.
     #[inline]
     fn leave(&mut self, held: Held, t: u64, fates: &mut Vec<Fate>) {
         let number = self.flows[held.flow as usize].path;
         let path = &self.paths[number as usize];
-        let empty = path.lane.is_empty();
+        let empty = path.fifo.is_empty();
         // A stamp that went back does not go past those before it.
-        let t = if empty { t } else { t.max(path.lane_ns) };
+        let t = if empty { t } else { t.max(path.fifo_ns) };
         if t <= self.present_ns {
             return self.emit(held, t, fates);
         }
         let number_of_event = self.number;
         if let Some(node) = self.hold(held, t, fates) {
             let path = &mut self.paths[number as usize];
-            self.pool.push_back(&mut path.lane, node);
-            path.lane_ns = t;
+            self.pool.push_back(&mut path.fifo, node);
+            path.fifo_ns = t;
             if empty {
-                self.lanes.push(Reverse((t, number_of_event, number)));
+                self.fifos.push(Reverse((t, number_of_event, number)));
                 self.next_ns = self.next_ns.min(t);
             }
         }
@@ -514,13 +514,13 @@ impl Engine {
     fn advance(&mut self, fates: &mut Vec<Fate>) {
         let now = self.clock_ns;
         loop {
-            let lane = self.lanes.peek().map(|Reverse(head)| *head).filter(|head| head.0 <= now);
+            let fifo = self.fifos.peek().map(|Reverse(head)| *head).filter(|head| head.0 <= now);
             let timer = self.wheel.peek(now);
-            match (lane, timer) {
+            match (fifo, timer) {
                 (Some((time, number, path)), timer)
                     if timer.is_none_or(|timer| (time, number) < (timer.time, timer.number)) =>
                 {
-                    self.leave_lane(time, path, fates);
+                    self.leave_fifo(time, path, fates);
                 }
                 (_, Some(timer)) => {
                     self.wheel.pop(now);
@@ -541,21 +541,21 @@ impl Engine {
                 (_, None) => break,
             }
         }
-        let lane = self.lanes.peek().map_or(u64::MAX, |Reverse(head)| head.0);
-        self.next_ns = lane.min(self.wheel.next_time());
+        let fifo = self.fifos.peek().map_or(u64::MAX, |Reverse(head)| head.0);
+        self.next_ns = fifo.min(self.wheel.next_time());
     }
 
-    /// Lets the head of a lane go, and its neighbours as long as nothing else can be due between them.
-    fn leave_lane(&mut self, time: u64, path: u32, fates: &mut Vec<Fate>) {
-        let Some(node) = self.pool.pop_front(&mut self.paths[path as usize].lane) else { return };
+    /// Lets the head of a FIFO queue go, and its neighbours as long as nothing else can be due between them.
+    fn leave_fifo(&mut self, time: u64, path: u32, fates: &mut Vec<Fate>) {
+        let Some(node) = self.pool.pop_front(&mut self.paths[path as usize].fifo) else { return };
         let held = self.free(node);
         self.emit(held, time, fates);
-        let next = self.paths[path as usize].lane;
+        let next = self.paths[path as usize].fifo;
         if next.is_empty() {
-            self.lanes.pop();
+            self.fifos.pop();
         } else {
             let Waiting { time, number, .. } = *self.pool.get(next.head());
-            if let Some(mut head) = self.lanes.peek_mut() {
+            if let Some(mut head) = self.fifos.peek_mut() {
                 *head = Reverse((time, number, path));
             }
         }

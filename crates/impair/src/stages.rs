@@ -229,9 +229,9 @@ pub(crate) struct Path {
     /// The latest departure asked for, for the policy *max*.
     pub(crate) latest_ns: u64,
     /// Packets whose time to leave is known, in order.
-    pub(crate) lane: List,
+    pub(crate) fifo: List,
     /// The time of the last of them.
-    pub(crate) lane_ns: u64,
+    pub(crate) fifo_ns: u64,
     /// Packets that wait for a candidate to fire, oldest first.
     pub(crate) waiting: List,
 }
@@ -253,15 +253,15 @@ impl Path {
             delay,
             shared,
             latest_ns: 0,
-            lane: List::EMPTY,
-            lane_ns: 0,
+            fifo: List::EMPTY,
+            fifo_ns: 0,
             waiting: List::EMPTY,
         }
     }
 
     /// Whether nothing is held.
     pub(crate) fn is_empty(&self) -> bool {
-        self.lane.is_empty() && self.waiting.is_empty()
+        self.fifo.is_empty() && self.waiting.is_empty()
     }
 }
 

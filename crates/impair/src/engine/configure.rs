@@ -21,7 +21,7 @@ impl Engine {
             paths: vec![Path::new(Shared::default())],
             steps: StepLists::new(),
             pool: Pool::new(),
-            lanes: BinaryHeap::with_capacity(64),
+            fifos: BinaryHeap::with_capacity(64),
             wheel: Wheel::new(),
             clock_ns: 0,
             present_ns: 0,
