@@ -7,6 +7,7 @@
 //! - [`plan`]: `weir.plan/1`, what is to be run; a [`plan::Plan`] expands to [`plan::FlowSpec`]s.
 //! - [`impairment`]: `weir.impair/1`, what the emulator does to which packets, with the loss and delay laws.
 //! - [`content`]: what the bytes of a payload are.
+//! - [`metric`]: the metrics of a record, each declared once.
 //! - [`experiment`]: `weir.scenario/1` and `weir.experiment/1`: metrics, expectations, steps, and what came of them.
 //! - [`record`]: `weir.run/1`, everything that was measured. A part not measured is absent, never zero.
 //! - [`report`]: what one end of a test hands to the other afterwards; two of them make a record.
@@ -29,6 +30,7 @@ pub mod experiment;
 pub mod fuzz;
 pub mod impairment;
 pub mod json;
+pub mod metric;
 pub mod names;
 pub mod plan;
 pub mod progress;

@@ -8,12 +8,13 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use weir_model::metric::Better;
 use weir_model::record::{Record, Status};
 use weir_stats::compare::{
     MannWhitney, Moments, Welch, autocorrelation, batch_means, effective_size, hedges_g, holm,
 };
 
-use crate::figures::{Better, Figures, figures, series};
+use crate::figures::{Figure, Figures, figures, series};
 use crate::setup::{Setup, SetupDifference};
 
 /// The schema name of a [`Diff`].
@@ -165,7 +166,9 @@ pub struct MannWhitneyFigure {
 pub struct FigureDifference {
     /// Its name, ending in its unit; that of a direction begins with it.
     pub name: String,
-    /// Which way it is the better one.
+    /// Its heading.
+    pub label: String,
+    /// Which values are better.
     pub better: Better,
     /// In A.
     pub a: SideFigure,
@@ -216,19 +219,19 @@ pub struct Diff {
 pub fn diff(a: &Side, b: &Side, confidence: f64) -> Diff {
     let single = a.runs.len() == 1 && b.runs.len() == 1;
     // In the order of the first run that has each figure.
-    let mut names: Vec<(&str, Better)> = vec![];
-    for (name, better, _) in a.figures.iter().flat_map(|f| &f.0) {
-        if !names.iter().any(|(other, _)| other == name) {
-            names.push((name, *better));
+    let mut names: Vec<&Figure> = vec![];
+    for figure in a.figures.iter().flat_map(|f| &f.0) {
+        if !names.iter().any(|other| other.name == figure.name) {
+            names.push(figure);
         }
     }
     let mut found: Vec<FigureDifference> = names
         .into_iter()
-        .filter_map(|(name, better)| {
+        .filter_map(|figure| {
             if single {
-                of_intervals(name, better, a, b, confidence)
+                of_intervals(figure, a, b, confidence)
             } else {
-                of_runs(name, better, a, b, confidence)
+                of_runs(figure, a, b, confidence)
             }
         })
         .collect();
@@ -245,7 +248,7 @@ pub fn diff(a: &Side, b: &Side, confidence: f64) -> Diff {
 }
 
 /// A figure without a test.
-fn untested(name: &str, better: Better, a: f64, b: f64) -> FigureDifference {
+fn untested(figure: &Figure, a: f64, b: f64) -> FigureDifference {
     let side = |value| SideFigure {
         value,
         samples: None,
@@ -255,8 +258,9 @@ fn untested(name: &str, better: Better, a: f64, b: f64) -> FigureDifference {
         standard_deviation: None,
     };
     FigureDifference {
-        name: name.into(),
-        better,
+        name: figure.name.clone(),
+        label: figure.label.clone(),
+        better: figure.better,
         a: side(a),
         b: side(b),
         difference: b - a,
@@ -270,15 +274,10 @@ fn untested(name: &str, better: Better, a: f64, b: f64) -> FigureDifference {
 }
 
 /// A figure of one run on each side, by its intervals where it has some.
-fn of_intervals(
-    name: &str,
-    better: Better,
-    a: &Side,
-    b: &Side,
-    confidence: f64,
-) -> Option<FigureDifference> {
+fn of_intervals(figure: &Figure, a: &Side, b: &Side, confidence: f64) -> Option<FigureDifference> {
+    let name = &figure.name;
     let [value_a, value_b] = [a, b].map(|side| side.figures.first()?.get(name));
-    let mut out = untested(name, better, value_a?, value_b?);
+    let mut out = untested(figure, value_a?, value_b?);
     let (Some(one), Some(two)) = (a.series.get(name), b.series.get(name)) else {
         return Some(out);
     };
@@ -297,19 +296,13 @@ fn of_intervals(
 }
 
 /// A figure of several runs.
-fn of_runs(
-    name: &str,
-    better: Better,
-    a: &Side,
-    b: &Side,
-    confidence: f64,
-) -> Option<FigureDifference> {
-    let (one, two) = (a.values(name), b.values(name));
+fn of_runs(figure: &Figure, a: &Side, b: &Side, confidence: f64) -> Option<FigureDifference> {
+    let (one, two) = (a.values(&figure.name), b.values(&figure.name));
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     if one.is_empty() || two.is_empty() {
         return None;
     }
-    let mut out = untested(name, better, mean(&one), mean(&two));
+    let mut out = untested(figure, mean(&one), mean(&two));
     out.samples = Some(Samples::Runs);
     let (worth_a, worth_b) = (Moments::of(&one), Moments::of(&two));
     describe(&mut out.a, &one, worth_a);

@@ -52,7 +52,6 @@ pub use diff::{
 };
 pub use error::StoreError;
 pub use experiments::Experiments;
-pub use figures::Better;
 pub use import::{Imported, MAX_RECORD_BYTES};
 pub use place::{Place, new_beside};
 pub use row::RunRow;

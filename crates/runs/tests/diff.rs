@@ -2,9 +2,10 @@
 // Clippy knows test functions, not their helpers.
 #![allow(clippy::unwrap_used)]
 
+use weir_model::plan::Transport;
 use weir_model::record::{
-    DirectionTotal, Interval, IntervalCount, IntervalEnds, IntervalTotals, Record, Status, Sums,
-    Totals,
+    DirectionTotal, Flow, Interval, IntervalCount, IntervalEnds, IntervalTotals, Receiver, Record,
+    Sender, Status, Sums, Totals,
 };
 use weir_runs::{Diff, FigureDifference, Moved, Samples, Side, diff};
 use weir_stats::compare::SplitMix64;
@@ -188,10 +189,16 @@ fn steady_runs_are_claimed_to_differ_only_where_so_few_can_show_it() {
         let mut side = Side::new();
         for number in 0..count {
             let mut record = run(&format!("{name}{number}"), &[rate; 4]);
-            let total = record.total.forward.as_mut().unwrap().receiver.as_mut().unwrap();
-            total.loss_ratio = Some(loss);
-            total.lost_packets = Some(0);
-            total.packets_per_second = Some(7.0);
+            record.flows = vec![Flow {
+                transport: Transport::Udp,
+                sender: Some(Sender { packets: 100, ..Default::default() }),
+                receiver: Some(Receiver {
+                    lost_packets: Some((100.0 * loss) as u64),
+                    packets_per_second: Some(7.0),
+                    ..Default::default()
+                }),
+                ..Default::default()
+            }];
             side.add(&record);
         }
         side
@@ -229,9 +236,9 @@ fn many_figures_are_corrected_for() {
         a.id = format!("r{number}");
         let receiver = a.flows[0].receiver.as_mut().unwrap();
         receiver.jitter_seconds = Some(random.unit());
+        receiver.packets_per_second = Some(random.unit());
         let sums = a.total.forward.as_mut().unwrap().receiver.as_mut().unwrap();
         sums.bits_per_second = Some(random.unit());
-        sums.packets_per_second = Some(random.unit());
         if number % 2 == 0 {
             one.add(&a)
         } else {

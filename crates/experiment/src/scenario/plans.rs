@@ -287,7 +287,7 @@ fn measurable(step: &Step, at: &At, plan: &Plan, place: &str) -> Result<(), Scen
                 &format!("{place}.expect"),
                 &format!(
                     "'{text}' can not be judged{here}: only {wanted} has {}; say where it is meant, such as 'where transport={}'",
-                    rule.metric.quantity().name,
+                    rule.metric.definition().name,
                     wanted.to_lowercase(),
                 ),
             ));

@@ -1,139 +1,17 @@
-//! Figures of a record by name: what expectations compare and sweeps tabulate.
+//! Metrics by name: what expectations compare and sweeps tabulate.
 //!
-//! A figure that the record does not hold is absent, never zero. Over several flows, rates and counts are sums, a loss
-//! ratio is of all packets, and jitter and delay are those of the worst flow: the greatest, or for `min` the least. It is
-//! absent as soon as one of the flows that could have it has not: a sum of some, or the worst of some, is another figure.
-//! Packets are datagrams: reads and writes of a stream are none. Comparisons of runs and reports take their figures of
-//! several flows from here.
+//! An expression such as `p99 one_way_delay of voice` names a declared metric ([`crate::metric`]), a statistic where it is
+//! a distribution, and the flows. A figure that the record does not hold is absent, never zero.
 
 use std::fmt;
 use std::str::FromStr;
 
-use super::Unit;
 use crate::ModelError;
+use crate::metric::{Definition, METRICS, Statistic, Unit};
 use crate::plan::{Direction, Transport};
-use crate::record::{Delay, DirectionTotal, Flow, Latency, Record, Sums};
+use crate::record::Record;
 
-/// What a figure is of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Quantity {
-    /// Its name.
-    pub name: &'static str,
-    /// Its unit.
-    pub unit: Unit,
-    /// Whether it is a distribution, of which a statistic is asked (`p99`, `mean`).
-    pub is_distribution: bool,
-    /// What it is, in words.
-    pub help: &'static str,
-}
-
-const fn figure(name: &'static str, unit: Unit, help: &'static str) -> Quantity {
-    Quantity { name, unit, is_distribution: false, help }
-}
-
-const fn distribution(name: &'static str, help: &'static str) -> Quantity {
-    Quantity { name, unit: Unit::Seconds, is_distribution: true, help }
-}
-
-/// All quantities.
-pub const QUANTITIES: &[Quantity] = &[
-    figure("throughput", Unit::BitsPerSecond, "payload rate at the receiver"),
-    figure("sent_throughput", Unit::BitsPerSecond, "payload rate at the sender"),
-    figure("packet_rate", Unit::PacketsPerSecond, "packets per second at the receiver"),
-    figure("sent_packet_rate", Unit::PacketsPerSecond, "packets per second at the sender"),
-    figure("bytes", Unit::Bytes, "payload that arrived"),
-    figure("packets", Unit::Count, "packets that arrived"),
-    figure("sent_packets", Unit::Count, "packets that were sent"),
-    figure("loss", Unit::Ratio, "lost / sent (RFC 7680)"),
-    figure(
-        "lost_packets",
-        Unit::Count,
-        "packets that did not come within the loss threshold (RFC 7680)",
-    ),
-    figure("late_packets", Unit::Count, "packets that came after the loss threshold"),
-    figure("duplicate_packets", Unit::Count, "further copies (RFC 5560)"),
-    figure("reordered_packets", Unit::Count, "packets below the next expected number (RFC 4737)"),
-    figure("corrupted_packets", Unit::Count, "packets with a bad tag, bit errors or truncation"),
-    figure("retransmits", Unit::Count, "TCP segments retransmitted"),
-    figure("missed_slots", Unit::Count, "slots that the paced sender skipped"),
-    figure("jitter", Unit::Seconds, "interarrival jitter (RFC 3550)"),
-    figure("pdv_p99", Unit::Seconds, "99th percentile of delay less least delay (RFC 5481)"),
-    figure(
-        "ipdv_p99",
-        Unit::Seconds,
-        "99th percentile of the difference of consecutive delays (RFC 5481)",
-    ),
-    distribution("one_way_delay", "one-way delay from the actual send time (RFC 7679)"),
-    distribution("round_trip", "round trip of the flow"),
-    distribution("idle_round_trip", "round trip before the load (RFC 2681)"),
-    distribution("loaded_round_trip", "round trip under load (RFC 2681)"),
-    figure("responsiveness", Unit::PerMinute, "60 s / mean loaded round trip"),
-    figure("connect_time", Unit::Seconds, "from connect to established"),
-    figure("payload_usage", Unit::Ratio, "payload rate / nominal rate of the link"),
-    figure("ip_usage", Unit::Ratio, "rate with IP headers / nominal rate"),
-    figure("ethernet_usage", Unit::Ratio, "rate with Ethernet headers / nominal rate"),
-    figure("link_usage", Unit::Ratio, "rate on the wire, preamble and gap included / nominal rate"),
-    figure("local_cpu", Unit::Ratio, "busy share of this side's processors"),
-    figure("remote_cpu", Unit::Ratio, "busy share of the other side's processors"),
-];
-
-/// A statistic of a distribution.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Statistic {
-    Min,
-    Mean,
-    P50,
-    P90,
-    P99,
-    P99_9,
-    P99_99,
-    P99_999,
-    Max,
-}
-
-const STATISTICS: &[(&str, Statistic)] = &[
-    ("min", Statistic::Min),
-    ("mean", Statistic::Mean),
-    ("median", Statistic::P50),
-    ("p50", Statistic::P50),
-    ("p90", Statistic::P90),
-    ("p99", Statistic::P99),
-    ("p99.9", Statistic::P99_9),
-    ("p99.99", Statistic::P99_99),
-    ("p99.999", Statistic::P99_999),
-    ("max", Statistic::Max),
-];
-
-impl Statistic {
-    /// Samples that a percentile needs: 10 / (1 − q).
-    fn least_samples(self) -> Option<u64> {
-        match self {
-            Statistic::Min | Statistic::Mean | Statistic::Max => None,
-            Statistic::P50 => Some(20),
-            Statistic::P90 => Some(100),
-            Statistic::P99 => Some(1000),
-            Statistic::P99_9 => Some(10_000),
-            Statistic::P99_99 => Some(100_000),
-            Statistic::P99_999 => Some(1_000_000),
-        }
-    }
-
-    fn of(self, delay: &Delay) -> Option<f64> {
-        match self {
-            Statistic::Min => Some(delay.min_seconds),
-            Statistic::Mean => Some(delay.mean_seconds),
-            Statistic::P50 => delay.p50_seconds,
-            Statistic::P90 => delay.p90_seconds,
-            Statistic::P99 => delay.p99_seconds,
-            Statistic::P99_9 => delay.p99_9_seconds,
-            Statistic::P99_99 => delay.p99_99_seconds,
-            Statistic::P99_999 => delay.p99_999_seconds,
-            Statistic::Max => Some(delay.max_seconds),
-        }
-    }
-}
-
-/// Of which flows.
+/// The flows that a metric is of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Scope {
     All,
@@ -145,7 +23,7 @@ enum Scope {
 /// step together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Metric {
-    quantity: &'static Quantity,
+    definition: &'static Definition,
     statistic: Option<Statistic>,
     scope: Scope,
     is_sum: bool,
@@ -164,258 +42,83 @@ impl Metric {
         Metric { is_sum: false, ..self.clone() }
     }
 
-    /// The sum of this figure over tests at the same time; absent where it does not add up: shares and times.
+    /// The sum of this figure over concurrent tests; absent where it does not add up: ratios and times.
     #[must_use]
     pub fn summed(&self) -> Option<Metric> {
-        let adds_up = matches!(
-            self.quantity.unit,
-            Unit::BitsPerSecond | Unit::PacketsPerSecond | Unit::Bytes | Unit::Count
-        );
+        let adds_up = self.definition.is_rate() || matches!(self.unit(), Unit::Bytes | Unit::Count);
         adds_up.then(|| Metric { is_sum: true, ..self.clone() })
     }
 
-    /// What it is of.
+    /// The declaration of what it names.
     #[must_use]
-    pub fn quantity(&self) -> &'static Quantity {
-        self.quantity
+    pub fn definition(&self) -> &'static Definition {
+        self.definition
     }
 
     /// Its unit.
     #[must_use]
     pub fn unit(&self) -> Unit {
-        self.quantity.unit
+        self.definition.unit
     }
 
-    /// What its mean can't be below and can't be above: a share is 0 to 1, rates, counts and spans of time are not negative. Delays
-    /// and their differences rest on clocks that are off by some error, and have no such end.
+    /// The smallest and the largest value that its mean can have: a ratio is 0 to 1; rates, counts and lengths of time are not
+    /// negative. Delays and their differences depend on clocks that are off by some error, and have no such bound.
     #[must_use]
     pub fn range(&self) -> (f64, f64) {
-        match self.quantity.unit {
+        match self.unit() {
             Unit::Ratio => (0.0, 1.0),
-            Unit::Seconds if matches!(self.quantity.name, "one_way_delay" | "ipdv_p99") => {
-                (f64::NEG_INFINITY, f64::INFINITY)
-            }
+            _ if self.definition.is_signed => (f64::NEG_INFINITY, f64::INFINITY),
             _ => (0.0, f64::INFINITY),
         }
     }
 
-    /// Whether more of it is better, as with a rate; else less is, or neither.
+    /// Whether it is a rate.
     #[must_use]
     pub fn is_rate(&self) -> bool {
-        matches!(self.quantity.unit, Unit::BitsPerSecond | Unit::PacketsPerSecond)
+        self.definition.is_rate()
     }
 
-    /// Whether a disturbance can only lower it, so that what was reached is proved: rates, and the volume that was carried. Nothing
-    /// else says much of a path whose load was not the one asked for.
+    /// Whether a busy host can only lower it, so that a value that was reached is proved: rates, and the volume that was carried.
+    /// Nothing else says much about a path whose load was not the one asked for.
     #[must_use]
     pub fn is_reached(&self) -> bool {
-        self.is_rate()
-            || matches!(self.quantity.name, "bytes" | "packets" | "sent_packets")
-            || self.quantity.name.ends_with("_usage")
-    }
-
-    /// The figure, in its SI unit; absent when the record does not hold it.
-    #[must_use]
-    pub fn of(&self, record: &Record) -> Option<f64> {
-        match self.quantity.name {
-            "idle_round_trip" => return self.pick(record.latency.as_ref()?.idle.as_ref()?),
-            "loaded_round_trip" => return self.pick(record.latency.as_ref()?.loaded.as_ref()?),
-            "responsiveness" => return record.latency.as_ref()?.responsiveness_per_minute,
-            "payload_usage" => return Some(record.link_usage.as_ref()?.payload_ratio),
-            "ip_usage" => return Some(record.link_usage.as_ref()?.ip_ratio),
-            "ethernet_usage" => return Some(record.link_usage.as_ref()?.ethernet_ratio),
-            "link_usage" => return Some(record.link_usage.as_ref()?.wire_ratio),
-            "local_cpu" | "remote_cpu" => {
-                let cpu = record.cpu.as_ref()?;
-                let local = self.quantity.name == "local_cpu";
-                let end = if local { &cpu.local } else { &cpu.remote }.as_ref()?;
-                return Some(end.user_ratio + end.system_ratio + end.irq_ratio);
-            }
-            _ => {}
-        }
-        if let Scope::Flow(name) = &self.scope {
-            return self.of_flows(record.flows.iter().filter(|f| f.name == *name));
-        }
-        match self.of_totals(record) {
-            Some(total) => total,
-            None => self.of_flows(record.flows.iter().filter(|f| match self.scope {
-                Scope::Direction(direction) => f.direction == direction,
-                _ => true,
-            })),
-        }
-    }
-
-    /// Of the record's own sums, whose time is that of all flows; absent when the quantity is none of theirs.
-    fn of_totals(&self, record: &Record) -> Option<Option<f64>> {
-        let is_received = match self.quantity.name {
-            "throughput" | "bytes" => true,
-            "sent_throughput" | "missed_slots" => false,
-            _ => return None,
-        };
-        let directions = || {
-            let both = [Direction::Forward, Direction::Reverse].into_iter();
-            both.filter(|d| !matches!(self.scope, Scope::Direction(only) if only != *d))
-        };
-        let is_whole =
-            record.flows.iter().filter(|f| directions().any(|d| d == f.direction)).all(|f| {
-                match is_received {
-                    true => f.receiver.is_some(),
-                    false => f.sender.is_some(),
-                }
-            });
-        if !is_whole {
-            return Some(None);
-        }
-        let totals: Vec<&DirectionTotal> =
-            directions().filter_map(|d| record.direction(d)).collect();
-        let received = |get: fn(&Sums) -> Option<f64>| {
-            sum(totals.iter().map(|t| t.receiver.as_ref().and_then(get)))
-        };
-        let sent = |get: fn(&Sums) -> Option<f64>| {
-            sum(totals.iter().map(|t| t.sender.as_ref().and_then(get)))
-        };
-        Some(match self.quantity.name {
-            "throughput" => received(|s| s.bits_per_second),
-            "bytes" => received(|s| Some(s.bytes as f64)),
-            "sent_throughput" => sent(|s| s.bits_per_second),
-            // Senders that do not pace have no slots.
-            _ => totals
-                .iter()
-                .filter_map(|t| t.sender.as_ref()?.missed_slots)
-                .map(|n| n as f64)
-                .reduce(|a, b| a + b),
-        })
+        self.definition.is_lower_bound
     }
 
     /// The only transport whose flows have it; absent for those of both.
     #[must_use]
     pub fn transport(&self) -> Option<Transport> {
-        match self.quantity.name {
-            "packet_rate" | "sent_packet_rate" | "packets" | "sent_packets" | "loss"
-            | "lost_packets" | "late_packets" | "duplicate_packets" | "reordered_packets"
-            | "corrupted_packets" | "jitter" | "pdv_p99" | "ipdv_p99" | "one_way_delay" => {
-                Some(Transport::Udp)
-            }
-            "retransmits" | "connect_time" => Some(Transport::Tcp),
-            _ => None,
-        }
+        self.definition.transport()
     }
 
-    fn of_flows<'a>(&self, flows: impl Iterator<Item = &'a Flow>) -> Option<f64> {
-        let only = self.transport();
-        let flows: Vec<&Flow> =
-            flows.filter(|f| only.is_none_or(|only| f.transport == only)).collect();
-        let each =
-            |get: &dyn Fn(&Flow) -> Option<f64>| flows.iter().map(|f| get(f)).collect::<Vec<_>>();
-        let total = |get: &dyn Fn(&Flow) -> Option<f64>| sum(each(get));
-        let receiver = |get: fn(&crate::record::Receiver) -> Option<f64>| {
-            total(&|f: &Flow| f.receiver.as_ref().and_then(get))
-        };
-        let sender = |get: fn(&crate::record::Sender) -> Option<f64>| {
-            total(&|f: &Flow| f.sender.as_ref().and_then(get))
-        };
-        match self.quantity.name {
-            "throughput" => receiver(|r| r.bits_per_second),
-            "sent_throughput" => sender(|s| s.bits_per_second),
-            "packet_rate" => receiver(|r| r.packets_per_second),
-            "sent_packet_rate" => sender(|s| s.packets_per_second),
-            "bytes" => receiver(|r| Some(r.bytes as f64)),
-            "packets" => receiver(|r| Some(r.packets as f64)),
-            "sent_packets" => sender(|s| Some(s.packets as f64)),
-            // What an end that was lost did not tell may have been lost, or not.
-            "lost_packets" | "loss" if flows.iter().any(|f| f.lost_an_end()) => None,
-            "lost_packets" => receiver(|r| r.lost_packets.map(|n| n as f64)),
-            "loss" => {
-                let lost = receiver(|r| r.lost_packets.map(|n| n as f64))?;
-                let sent = sender(|s| Some(s.packets as f64))?;
-                (sent > 0.0).then(|| lost / sent)
+    /// The figure, in its SI unit; absent when the record does not hold it.
+    #[must_use]
+    pub fn of(&self, record: &Record) -> Option<f64> {
+        match &self.scope {
+            Scope::All => self.definition.of(record, None, self.statistic),
+            Scope::Direction(direction) => {
+                self.definition.of(record, Some(*direction), self.statistic)
             }
-            "late_packets" => receiver(|r| r.late_packets.map(|n| n as f64)),
-            "duplicate_packets" => receiver(|r| r.duplicate_packets.map(|n| n as f64)),
-            "reordered_packets" => receiver(|r| r.reordered_packets.map(|n| n as f64)),
-            "corrupted_packets" => receiver(|r| r.corrupted_packets.map(|n| n as f64)),
-            "retransmits" => total(&|f| f.tcp.as_ref().map(|t| t.retransmits as f64)),
-            "missed_slots" => sender(|s| s.missed_slots.map(|n| n as f64)),
-            "jitter" => greatest(each(&|f| f.receiver.as_ref()?.jitter_seconds)),
-            "pdv_p99" => {
-                greatest(each(&|f| f.receiver.as_ref()?.delay_variation.as_ref()?.pdv_p99_seconds))
+            Scope::Flow(name) => {
+                let flows = record.flows.iter().filter(|f| f.name == *name);
+                self.definition.of_flows(flows, self.statistic)
             }
-            "ipdv_p99" => {
-                greatest(each(&|f| f.receiver.as_ref()?.delay_variation.as_ref()?.ipdv_p99_seconds))
-            }
-            "connect_time" => greatest(each(&|f| f.connect_seconds)),
-            "one_way_delay" => {
-                self.extreme(each(&|f| self.pick(f.receiver.as_ref()?.one_way_delay.as_ref()?)))
-            }
-            "round_trip" => {
-                // Flows that are not answered, and are no streams, have none.
-                let with = flows.iter().filter(|f| f.round_trip.is_some() || f.tcp.is_some());
-                let of_mean = self.statistic == Some(Statistic::Mean);
-                let values = with.map(|f| match &f.round_trip {
-                    Some(delay) => self.pick(delay),
-                    None => f.tcp.as_ref().filter(|_| of_mean).and_then(|t| t.rtt_seconds),
-                });
-                self.extreme(values.collect())
-            }
-            _ => None,
         }
     }
 
     /// Why a percentile is absent from a record that has too few samples for it; `None` where that is not the reason.
     #[must_use]
     pub fn shortage(&self, record: &Record) -> Option<String> {
-        let (statistic, unit) = match self.quantity.name {
-            "pdv_p99" | "ipdv_p99" => (Statistic::P99, "packets"),
-            "idle_round_trip" | "loaded_round_trip" => (self.statistic?, "answered probes"),
-            _ => (self.statistic?, "packets"),
-        };
-        let needed = statistic.least_samples()?;
         if self.of(record).is_some() {
             return None;
         }
-        let latency = |pick: fn(&Latency) -> Option<&Delay>| record.latency.as_ref().and_then(pick);
         let flows = record.flows.iter().filter(|f| match &self.scope {
             Scope::All => true,
             Scope::Direction(direction) => f.direction == *direction,
             Scope::Flow(name) => f.name == *name,
         });
-        let count = match self.quantity.name {
-            "idle_round_trip" => latency(|l| l.idle.as_ref())?.count,
-            "loaded_round_trip" => latency(|l| l.loaded.as_ref())?.count,
-            "round_trip" => flows.filter_map(|f| Some(f.round_trip.as_ref()?.count)).min()?,
-            _ => flows
-                .filter_map(|f| Some(f.receiver.as_ref()?.one_way_delay.as_ref()?.count))
-                .min()?,
-        };
-        let name = STATISTICS.iter().find(|(_, s)| *s == statistic).map_or("", |(name, _)| *name);
-        (count < needed).then(|| format!("{name} needs {needed} {unit}; there were {count}"))
+        self.definition.shortage(record, flows, self.statistic)
     }
-
-    fn pick(&self, delay: &Delay) -> Option<f64> {
-        self.statistic.unwrap_or(Statistic::Mean).of(delay)
-    }
-
-    fn extreme(&self, values: Vec<Option<f64>>) -> Option<f64> {
-        match self.statistic {
-            Some(Statistic::Min) => least(values),
-            _ => greatest(values),
-        }
-    }
-}
-
-/// A figure of several flows that adds up; absent when one lacks it, or when there is none.
-fn sum(values: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
-    values.into_iter().reduce(|a, b| Some(a? + b?)).flatten()
-}
-
-/// The greatest of several flows: their jitter, or their delay; absent when one lacks it, or when there is none.
-pub fn greatest(values: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
-    values.into_iter().reduce(|a, b| Some(a?.max(b?))).flatten()
-}
-
-/// The least of several flows: their least delay; absent when one lacks it, or when there is none.
-pub fn least(values: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
-    values.into_iter().reduce(|a, b| Some(a?.min(b?))).flatten()
 }
 
 impl FromStr for Metric {
@@ -432,7 +135,7 @@ impl FromStr for Metric {
                 return Err(refuse("sum once".into()));
             }
             return part.summed().ok_or_else(|| {
-                refuse("sum of a rate or a count: shares and times do not add up".into())
+                refuse("sum of a rate or a count: ratios and times do not add up".into())
             });
         }
         let (head, scope) = match text.split_once(" of ") {
@@ -452,31 +155,32 @@ impl FromStr for Metric {
             None => (None, head),
         };
         let name = name.replace([' ', '-'], "_");
-        let quantity = QUANTITIES.iter().find(|q| q.name == name).ok_or_else(|| {
-            let names: Vec<_> = QUANTITIES.iter().map(|q| q.name).collect();
+        let definition = Definition::named(&name).ok_or_else(|| {
+            let names: Vec<_> = METRICS.iter().map(|m| m.name).collect();
             let hint = super::nearest(&name, names.iter().copied())
                 .map_or_else(String::new, |n| format!(" (did you mean {n}?)"));
             refuse(format!("{}{hint}", names.join(", ")))
         })?;
         let statistic = match statistic {
-            None if quantity.is_distribution => Some(Statistic::Mean),
+            None if definition.is_distribution() => Some(Statistic::Mean),
             None => None,
-            Some(word) if quantity.is_distribution => {
-                let found = STATISTICS.iter().find(|(n, _)| *n == word);
-                let names = STATISTICS.iter().map(|(n, _)| *n).collect::<Vec<_>>().join(", ");
-                Some(found.ok_or_else(|| refuse(format!("{names} before {}", quantity.name)))?.1)
+            Some(word) if definition.is_distribution() => {
+                let names = || Statistic::names().join(", ");
+                let found = Statistic::named(word);
+                Some(
+                    found
+                        .ok_or_else(|| refuse(format!("{} before {}", names(), definition.name)))?,
+                )
             }
-            Some(_) => return Err(refuse(format!("{} without a statistic", quantity.name))),
+            Some(_) => return Err(refuse(format!("{} without a statistic", definition.name))),
         };
-        let whole_run = matches!(quantity.unit, Unit::PerMinute)
-            || quantity.name.ends_with("usage")
-            || quantity.name.ends_with("cpu")
-            || quantity.name.starts_with("idle")
-            || quantity.name.starts_with("loaded");
-        if whole_run && scope != Scope::All {
-            return Err(refuse(format!("{} without 'of': it is of the whole run", quantity.name)));
+        if definition.is_of_run() && scope != Scope::All {
+            return Err(refuse(format!(
+                "{} without 'of': it is of the whole run",
+                definition.name
+            )));
         }
-        Ok(Metric { quantity, statistic, scope, is_sum: false })
+        Ok(Metric { definition, statistic, scope, is_sum: false })
     }
 }
 
@@ -486,10 +190,9 @@ impl fmt::Display for Metric {
             f.write_str("sum ")?;
         }
         if let Some(statistic) = self.statistic {
-            let name = STATISTICS.iter().find(|(n, s)| *s == statistic && *n != "median");
-            write!(f, "{} ", name.map_or("mean", |(n, _)| n))?;
+            write!(f, "{} ", statistic.name())?;
         }
-        f.write_str(self.quantity.name)?;
+        f.write_str(self.definition.name)?;
         match &self.scope {
             Scope::All => Ok(()),
             Scope::Direction(direction) => write!(f, " of {direction}"),
@@ -501,7 +204,7 @@ impl fmt::Display for Metric {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Receiver, Sender};
+    use crate::record::{Delay, DirectionTotal, Flow, Latency, Receiver, Sender, Sums};
 
     #[test]
     fn a_percentile_of_too_few_samples_says_how_many_it_needs() {

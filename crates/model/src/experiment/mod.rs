@@ -9,10 +9,10 @@ mod metric;
 mod outcome;
 mod rule;
 mod scenario;
-mod unit;
 mod variables;
 
-pub use metric::{Metric, QUANTITIES, Quantity, greatest, least};
+pub use crate::metric::Unit;
+pub use metric::Metric;
 pub use outcome::{
     Bounds, Confidence, EXPERIMENT_SCHEMA, Experiment, FirstPacket, Found, Judged, Outcome, Point,
     Precision, PublishedFigure, RunRef, StepOutcome, Summary, Together,
@@ -24,6 +24,5 @@ pub use scenario::{
     StopStep, SweepStep, TestStep, Values, WaitStep, check_axes, nearest, parameter_of,
     set_parameters, test_plan,
 };
-pub use unit::Unit;
 use variables::expand_words;
 pub use variables::{Variables, expand, ranges};

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::metric::METRICS;
 use crate::record::{Crossing, Status};
 use crate::units::Seed;
 
@@ -259,8 +260,8 @@ impl StepOutcome {
                 out.push(name);
             }
         }
-        let order = [THROUGHPUT, "packet_rate", "loss", "jitter"];
-        out.sort_by_key(|n| order.iter().position(|o| o == n).unwrap_or(order.len()));
+        let first = || METRICS.iter().filter(|m| m.is_headline);
+        out.sort_by_key(|n| first().position(|m| m.name == *n).unwrap_or(METRICS.len()));
         out
     }
 

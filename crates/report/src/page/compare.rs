@@ -1,15 +1,15 @@
 //! The page that compares several runs.
 
-use weir_model::experiment::{Metric, greatest};
+use weir_model::metric::{Definition, METRICS, Statistic, largest};
 use weir_model::plan::{Direction, Transport};
-use weir_model::record::{Flow, Record};
+use weir_model::record::Record;
 use weir_model::warning::Severity;
 
 use super::document::{Block, Document, Section};
 use super::figures::figures_of_runs;
 use super::grid::{Cell, Column, Grid};
 use super::run::{generator, method, notices, of_run, status, what_ran};
-use super::words;
+use super::{tables, words};
 use crate::plot::Quantity::{self, *};
 
 /// A page about several runs: a column for each in one table, charts laid over each other, each warning with its run. Of a
@@ -150,10 +150,6 @@ fn flows(record: &Record) -> String {
     parts.join(", ")
 }
 
-fn of_direction(record: &Record, direction: Direction) -> impl Iterator<Item = &Flow> {
-    record.flows.iter().filter(move |f| f.direction == direction)
-}
-
 /// A row for each figure, a column for each run.
 fn side_by_side(runs: &[(String, &Record)]) -> Grid {
     let columns = std::iter::once(Column::text("Figure")).chain(
@@ -169,53 +165,39 @@ fn side_by_side(runs: &[(String, &Record)]) -> Grid {
             grid.row(std::iter::once(Cell::from(what)).chain(cells));
         }
     };
-    for direction in [Direction::Forward, Direction::Reverse] {
-        let d = direction;
-        let named = |what: &str| format!("{what}, {d}");
-        let receiver = |r: &Record| r.direction(d)?.receiver.clone();
-        let sender = |r: &Record| r.direction(d)?.sender.clone();
-        row(&named("Rate received"), BitsPerSecond, &|r| receiver(r)?.bits_per_second);
-        row(&named("Rate sent"), BitsPerSecond, &|r| sender(r)?.bits_per_second);
-        row(&named("Packet rate received"), PacketsPerSecond, &|r| {
-            let udp =
-                r.flows.iter().filter(|f| f.direction == d).all(|f| f.transport == Transport::Udp);
-            receiver(r)?.packets_per_second.filter(|_| udp)
-        });
-        // Where an end was lost before it reported, the loss is not known.
-        row(&named("Lost packets"), Count, &|r| {
-            receiver(r)?.lost_packets.filter(|_| r.is_loss_known(d)).map(|n| n as f64)
-        });
-        row(&named("Loss"), Ratio, &|r| receiver(r)?.loss_ratio.filter(|_| r.is_loss_known(d)));
-        row(&named("Duplicates"), Count, &|r| receiver(r)?.duplicate_packets.map(|n| n as f64));
-        row(&named("Reordered"), Count, &|r| receiver(r)?.reordered_packets.map(|n| n as f64));
-        row(&named("Retransmitted segments"), Count, &|r| sender(r)?.retransmits.map(|n| n as f64));
-        row(&named("Missed slots"), Count, &|r| sender(r)?.missed_slots.map(|n| n as f64));
-        // Of several flows as expectations have them.
-        for (what, metric) in [
-            ("Jitter", "jitter"),
-            ("One-way delay least", "min one_way_delay"),
-            ("One-way delay median", "p50 one_way_delay"),
-            ("One-way delay p99", "p99 one_way_delay"),
-            ("One-way delay greatest", "max one_way_delay"),
-        ] {
-            let metric = format!("{metric} of {d}").parse::<Metric>().ok();
-            row(&named(what), Seconds, &|r| metric.as_ref()?.of(r));
+    // Numbers of lost packets stand beside their ratio.
+    let compared = || METRICS.iter().filter(|m| m.is_compared || m.needs_both_ends);
+    let mut metric = |m: &Definition, direction: Option<Direction>| {
+        let statistics: &[Option<Statistic>] = match m.is_distribution() {
+            true => &[Statistic::P50, Statistic::Min, Statistic::P99, Statistic::Max].map(Some),
+            false => &[None],
+        };
+        let statistics = if m.is_of_run() { &statistics[..1] } else { statistics };
+        for statistic in statistics {
+            let mut head = m.label.to_string();
+            if let Some(statistic) = statistic {
+                head += &format!(", {}", tables::statistic(*statistic));
+            }
+            if let Some(direction) = direction {
+                head += &format!(", {direction}");
+            }
+            row(&head, tables::quantity(m.unit), &|r| {
+                let value = m.of(r, direction, *statistic);
+                value.filter(|v| !m.is_rare || *v > 0.0)
+            });
         }
-        row(&named("One-way delay ± error"), Seconds, &|r| {
-            let delays =
-                of_direction(r, d).filter_map(|f| f.receiver.as_ref()?.one_way_delay.as_ref());
-            greatest(delays.map(|t| t.error_seconds))
-        });
-        row(&named("TCP round trip, mean"), Seconds, &|r| {
-            let tcp = of_direction(r, d).filter_map(|f| f.tcp.as_ref());
-            greatest(tcp.map(|t| t.rtt_seconds))
+    };
+    for direction in [Direction::Forward, Direction::Reverse] {
+        compared().filter(|m| !m.is_of_run()).for_each(|m| metric(m, Some(direction)));
+    }
+    compared().filter(|m| m.is_of_run()).for_each(|m| metric(m, None));
+    for direction in [Direction::Forward, Direction::Reverse] {
+        row(&format!("One-way delay ± error, {direction}"), Seconds, &|r| {
+            let flows = r.flows.iter().filter(|f| f.direction == direction);
+            let delays = flows.filter_map(|f| f.receiver.as_ref()?.one_way_delay.as_ref());
+            largest(delays.map(|t| t.error_seconds))
         });
     }
-    row("Round trip idle, median", Seconds, &|r| r.latency.as_ref()?.idle.as_ref()?.p50_seconds);
-    row("Round trip loaded, median", Seconds, &|r| {
-        r.latency.as_ref()?.loaded.as_ref()?.p50_seconds
-    });
-    row("Wire use of the nominal rate", Ratio, &|r| Some(r.link_usage.as_ref()?.wire_ratio));
     row("CPU this side, busiest core", Ratio, &|r| {
         r.cpu.as_ref()?.local.as_ref()?.busiest_core_ratio
     });
@@ -224,9 +206,8 @@ fn side_by_side(runs: &[(String, &Record)]) -> Grid {
     });
     grid.in_order = true;
     if runs.iter().any(|(_, r)| r.flows.len() > 1) {
-        grid.caption.push_str(
-            "; jitter and delays are those of the worst flow, the least delay is the least of all",
-        );
+        grid.caption
+            .push_str("; times are those of the worst flow, minima the smallest of all flows");
     }
     grid
 }

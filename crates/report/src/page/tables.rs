@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use weir_model::metric::{Definition, End, Group, METRICS, Read, Statistic, Unit};
 use weir_model::plan::{Direction, Transport};
 use weir_model::record::{
-    CpuEnd, Delay, Flow, Host, ImpairmentUse, LossLedger, Receiver, Record, Sums, Triangulation,
-    stage,
+    CpuEnd, Delay, Flow, Host, ImpairmentUse, LossLedger, Record, Sums, Triangulation, stage,
 };
 
 use super::grid::{Cell, Column, Grid};
@@ -21,8 +21,55 @@ fn figures(head: &str, quantity: Quantity) -> Column {
     Column::figures(head, quantity)
 }
 
+/// The quantity of a unit.
+pub(super) fn quantity(unit: Unit) -> Quantity {
+    match unit {
+        Unit::BitsPerSecond => BitsPerSecond,
+        Unit::PacketsPerSecond => PacketsPerSecond,
+        Unit::Seconds => Seconds,
+        Unit::Ratio => Ratio,
+        Unit::Bytes => Bytes,
+        Unit::Count => Count,
+        Unit::PerMinute => PerMinute,
+    }
+}
+
+/// A statistic as headings name it.
+pub(super) fn statistic(statistic: Statistic) -> &'static str {
+    match statistic {
+        Statistic::Min => "minimum",
+        Statistic::P50 => "median",
+        Statistic::Max => "maximum",
+        other => other.name(),
+    }
+}
+
+/// The plain metrics of a group, distributions excluded.
+fn metrics(group: Group) -> impl Iterator<Item = &'static Definition> {
+    METRICS.iter().filter(move |m| m.group == group && !m.is_distribution())
+}
+
+/// The column of a metric; times of one group share their unit.
+fn column(m: &Definition) -> Column {
+    let column = figures(m.label, quantity(m.unit));
+    match (m.unit, m.group) {
+        (Unit::Seconds, Group::Variation) => column.group("variation"),
+        (Unit::Seconds, Group::Bursts) => column.group("bursts"),
+        (Unit::Seconds, Group::Tcp) => column.group("rtt"),
+        _ => column,
+    }
+}
+
+/// A value, left out where it is the 0 of a rare event.
+fn cell(m: &Definition, value: Option<f64>) -> Cell {
+    value.filter(|v| !m.is_rare || *v > 0.0).into()
+}
+
 /// Sums of each direction, both ends.
 pub(super) fn totals(record: &Record) -> Grid {
+    let summed = || [Group::Packets, Group::Bursts, Group::Pacing].into_iter().flat_map(metrics);
+    // Packets sent and received have the common column.
+    let summed = || summed().filter(|m| !["packets", "sent_packets"].contains(&m.name));
     let mut grid = Grid::new(
         "Sums of each direction",
         [
@@ -33,31 +80,23 @@ pub(super) fn totals(record: &Record) -> Grid {
             figures("Payload", Bytes),
             figures("Packets", Count),
             figures("Time", Seconds),
-            figures("Lost", Count),
-            figures("Loss", Ratio),
-            figures("Late", Count),
-            figures("Duplicate", Count),
-            figures("Reordered", Count),
-            figures("Corrupted", Count),
-            figures("Implausible", Count),
-            figures("Retransmitted", Count),
-            figures("Missed slots", Count),
-        ],
+        ]
+        .into_iter()
+        .chain(summed().map(column)),
     );
     for direction in DIRECTIONS {
         let Some(total) = record.direction(direction) else { continue };
-        let is_known = record.is_loss_known(direction);
         // Writes and reads of streams are no packets.
         let udp = record
             .flows
             .iter()
             .filter(|f| f.direction == direction)
             .all(|f| f.transport == Transport::Udp);
-        let ends: [(&str, &Option<Sums>); 2] =
-            [("sender", &total.sender), ("receiver", &total.receiver)];
-        for (end, sums) in ends {
+        let ends: [(&str, &Option<Sums>, bool); 2] =
+            [("sender", &total.sender, true), ("receiver", &total.receiver, false)];
+        for (end, sums, is_sender) in ends {
             let Some(s) = sums else { continue };
-            grid.row([
+            let first = [
                 Cell::Text(direction.to_string()),
                 end.into(),
                 s.bits_per_second.into(),
@@ -65,16 +104,11 @@ pub(super) fn totals(record: &Record) -> Grid {
                 s.bytes.into(),
                 Some(s.packets).filter(|_| udp).into(),
                 s.seconds.into(),
-                s.lost_packets.filter(|_| is_known).into(),
-                s.loss_ratio.filter(|_| is_known).into(),
-                s.late_packets.into(),
-                s.duplicate_packets.into(),
-                s.reordered_packets.into(),
-                s.corrupted_packets.into(),
-                s.implausible_packets.filter(|n| *n > 0).into(),
-                s.retransmits.into(),
-                s.missed_slots.into(),
-            ]);
+            ];
+            grid.row(first.into_iter().chain(summed().map(|m| {
+                let is_here = (m.end == End::Sender) == is_sender;
+                cell(m, m.of(record, Some(direction), None).filter(|_| is_here))
+            })));
         }
     }
     grid.without_empty_columns()
@@ -99,52 +133,25 @@ fn caption(words: &str, flows: usize) -> String {
 
 /// Volume and loss of each flow.
 pub(super) fn flows(record: &Record) -> Grid {
+    let counted = || [Group::Packets, Group::Bursts].into_iter().flat_map(metrics);
     let mut grid = Grid::new(
         &caption("Volume and loss of each flow", record.flows.len()),
-        flow_columns().into_iter().chain([
-            figures("Sent", BitsPerSecond).group("rate"),
-            figures("Received", BitsPerSecond).group("rate"),
-            figures("Packets sent", Count),
-            figures("Packets received", Count),
-            figures("Lost", Count),
-            figures("Loss", Ratio),
-            figures("Late", Count),
-            figures("Duplicate", Count),
-            figures("Reordered", Count),
-            figures("Corrupted", Count),
-            figures("Implausible", Count),
-            figures("Given up early", Count),
-            figures("Reordering extent, mean", Count),
-            figures("Reordering extent, max", Count),
-            figures("Not delivered", Bytes),
-            figures("Socket drops", Count),
-            Column::text("Crossing"),
-        ]),
+        flow_columns()
+            .into_iter()
+            .chain([
+                figures("Sent", BitsPerSecond).group("rate"),
+                figures("Received", BitsPerSecond).group("rate"),
+            ])
+            .chain(counted().map(column))
+            .chain([Column::text("Crossing")]),
     );
     for f in record.flows.iter().take(ROWS) {
-        let udp = f.transport == Transport::Udp;
         let (s, r) = (f.sender.as_ref(), f.receiver.as_ref());
-        let is_known = !f.lost_an_end();
-        let received = |pick: fn(&Receiver) -> Option<u64>| Cell::from(r.and_then(pick));
-        grid.row(flow_head(f).into_iter().chain([
-            s.and_then(|s| s.bits_per_second).into(),
-            r.and_then(|r| r.bits_per_second).into(),
-            s.map(|s| s.packets).filter(|_| udp).into(),
-            r.map(|r| r.packets).filter(|_| udp).into(),
-            r.and_then(|r| r.lost_packets).filter(|_| is_known).into(),
-            r.and_then(|r| r.loss_ratio).filter(|_| is_known).into(),
-            received(|r| r.late_packets),
-            received(|r| r.duplicate_packets),
-            received(|r| r.reordered_packets),
-            received(|r| r.corrupted_packets),
-            received(|r| r.implausible_packets.filter(|n| *n > 0)),
-            received(|r| r.forced_packets.filter(|n| *n > 0)),
-            r.and_then(|r| r.reordering_extent_mean).into(),
-            received(|r| r.reordering_extent_max),
-            received(|r| r.undelivered_bytes.filter(|n| *n > 0)),
-            received(|r| r.socket_dropped_packets),
-            r.and_then(|r| r.crossing).map_or("", |c| c.word()).into(),
-        ]));
+        let rates =
+            [s.and_then(|s| s.bits_per_second).into(), r.and_then(|r| r.bits_per_second).into()];
+        let crossing = [r.and_then(|r| r.crossing).map_or("", |c| c.word()).into()];
+        let counts = counted().map(|m| cell(m, m.of_flow(f)));
+        grid.row(flow_head(f).into_iter().chain(rates).chain(counts).chain(crossing));
     }
     grid.without_empty_columns()
 }
@@ -156,14 +163,14 @@ pub(super) fn times(record: &Record) -> Option<Grid> {
         flow_columns().into_iter().chain([
             Column::text("Figure"),
             figures("Samples", Count),
-            figures("Least", Seconds).group("delay"),
+            figures("Minimum", Seconds).group("delay"),
             figures("Mean", Seconds).group("delay"),
             figures("Median", Seconds).group("delay"),
             figures("p90", Seconds).group("delay"),
             figures("p99", Seconds).group("delay"),
             figures("p99.9", Seconds).group("delay"),
             figures("p99.99", Seconds).group("delay"),
-            figures("Greatest", Seconds).group("delay"),
+            figures("Maximum", Seconds).group("delay"),
             figures("± error", Seconds),
         ]),
     );
@@ -183,15 +190,11 @@ pub(super) fn times(record: &Record) -> Option<Grid> {
         ]));
     };
     for f in record.flows.iter().take(ROWS) {
-        let r = f.receiver.as_ref();
-        let kinds = [
-            ("one-way delay", r.and_then(|r| r.one_way_delay.as_ref())),
-            ("from intended", r.and_then(|r| r.one_way_delay_from_intended.as_ref())),
-            ("round trip", f.round_trip.as_ref()),
-        ];
-        for (what, delay) in kinds {
-            if let Some(d) = delay {
-                add(flow_head(f), what, d);
+        for m in METRICS {
+            if let Read::Flows(get, _) = m.read
+                && let Some(delay) = get(f)
+            {
+                add(flow_head(f), m.label, delay);
             }
         }
     }
@@ -200,11 +203,11 @@ pub(super) fn times(record: &Record) -> Option<Grid> {
             let probes = format!("probes ({})", latency.method);
             [Cell::Absent, Cell::Text(probes), Cell::Absent]
         };
-        for (what, delay) in
-            [("round trip, idle", &latency.idle), ("round trip, loaded", &latency.loaded)]
-        {
-            if let Some(d) = delay {
-                add(head(), what, d);
+        for m in METRICS {
+            if let Read::RunDelay(get) = m.read
+                && let Some(delay) = get(record)
+            {
+                add(head(), m.label, delay);
             }
         }
     }
@@ -216,12 +219,7 @@ pub(super) fn times(record: &Record) -> Option<Grid> {
 pub(super) fn variation(record: &Record) -> Option<Grid> {
     let mut grid = Grid::new(
         &caption("Jitter and delay variation of each flow", record.flows.len()),
-        flow_columns().into_iter().chain([
-            figures("Jitter", Seconds).group("variation"),
-            figures("PDV mean", Seconds).group("variation"),
-            figures("PDV p99", Seconds).group("variation"),
-            figures("IPDV mean", Seconds).group("variation"),
-            figures("IPDV p99", Seconds).group("variation"),
+        flow_columns().into_iter().chain(metrics(Group::Variation).map(column)).chain([
             figures("IPDV pairs omitted", Ratio),
             Column::text("Between"),
             figures("Timed in user space", Count),
@@ -238,12 +236,8 @@ pub(super) fn variation(record: &Record) -> Option<Grid> {
             Some("batch") => "batches",
             other => other.unwrap_or(""),
         };
-        grid.row(flow_head(f).into_iter().chain([
-            r.jitter_seconds.into(),
-            variation.and_then(|v| v.pdv_mean_seconds).into(),
-            variation.and_then(|v| v.pdv_p99_seconds).into(),
-            variation.and_then(|v| v.ipdv_mean_seconds).into(),
-            variation.and_then(|v| v.ipdv_p99_seconds).into(),
+        let values = metrics(Group::Variation).map(|m| cell(m, m.of_flow(f)));
+        grid.row(flow_head(f).into_iter().chain(values).chain([
             variation.and_then(|v| v.ipdv_omitted_ratio()).into(),
             between.into(),
             r.user_timed_messages.into(),
@@ -260,12 +254,12 @@ pub(super) fn pacing(record: &Record) -> Option<Grid> {
             figures("Asked", PacketsPerSecond).group("rate"),
             figures("Sent", PacketsPerSecond).group("rate"),
             figures("Slots", Count),
-            figures("Late", Count),
-            figures("Missed", Count),
-            figures("Gap asked", Seconds),
+            figures("Late slots", Count),
+            figures("Missed slots", Count),
+            figures("Intended gap", Seconds),
             figures("± spacing", Seconds).group("error"),
             figures("p99 of error", Seconds).group("error"),
-            figures("Greatest error", Seconds).group("error"),
+            figures("Largest error", Seconds).group("error"),
             Column::text("Scheduling"),
         ]),
     );
@@ -295,36 +289,21 @@ pub(super) fn pacing(record: &Record) -> Option<Grid> {
 pub(super) fn tcp(record: &Record) -> Option<Grid> {
     let mut grid = Grid::new(
         &caption("TCP information of the sending side", record.flows.len()),
-        flow_columns().into_iter().chain([
-            figures("Retransmitted", Count),
-            figures("Retransmitted", Bytes),
-            figures("Round trip, mean", Seconds).group("rtt"),
-            figures("Round trip, minimum", Seconds).group("rtt"),
-            figures("Round trip, maximum", Seconds).group("rtt"),
-            figures("Congestion window, mean", Bytes).group("cwnd"),
-            figures("Congestion window, maximum", Bytes).group("cwnd"),
+        flow_columns().into_iter().chain(metrics(Group::Tcp).map(column)).chain([
             figures("MSS", Count),
             Column::text("Congestion control"),
             figures("Limited by receiver", Ratio),
             figures("Limited by buffer", Ratio),
-            figures("Connect", Seconds),
         ]),
     );
     for f in record.flows.iter().take(ROWS) {
         let Some(t) = &f.tcp else { continue };
-        grid.row(flow_head(f).into_iter().chain([
-            t.retransmits.into(),
-            t.retransmitted_bytes.into(),
-            t.rtt_seconds.into(),
-            t.min_rtt_seconds.into(),
-            t.max_rtt_seconds.into(),
-            t.cwnd_bytes.into(),
-            t.max_cwnd_bytes.into(),
+        let values = metrics(Group::Tcp).map(|m| cell(m, m.of_flow(f)));
+        grid.row(flow_head(f).into_iter().chain(values).chain([
             u64::from(t.mss_bytes).into(),
             Cell::code(&t.congestion_control),
             t.receive_window_limited_ratio.into(),
             t.send_buffer_limited_ratio.into(),
-            f.connect_seconds.into(),
         ]));
     }
     (!grid.rows.is_empty()).then(|| grid.without_empty_columns())
@@ -476,13 +455,13 @@ pub(super) fn impairment(used: &ImpairmentUse) -> Grid {
             figures("Duplicated", Count),
             figures("Modified", Count),
             figures("Reordered", Count),
-            figures("Loss", Ratio).group("share"),
+            figures("Loss", Ratio).group("ratio"),
             figures("Delay, minimum", Seconds).group("delay"),
             figures("Delay, mean", Seconds).group("delay"),
             figures("Delay, maximum", Seconds).group("delay"),
             figures("Lateness, median", Seconds).group("late"),
             figures("Lateness, p99", Seconds).group("late"),
-            figures("Lateness, greatest", Seconds).group("late"),
+            figures("Lateness, maximum", Seconds).group("late"),
         ],
     );
     for f in &used.flows {

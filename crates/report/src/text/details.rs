@@ -13,7 +13,7 @@ use weir_model::record::{
     Flow, ImpairedFlow, ImpairmentUse, LossLedger, Receiver, Record, Triangulation,
 };
 
-use arrivals::{arrivals, loss, packets, verified};
+use arrivals::{loss, packets, plain_values, verified};
 use host::{clocks, cpu, link};
 use sending::{pacing, tcp, ways};
 use times::{delays, latency, variation};
@@ -79,7 +79,7 @@ pub(super) fn details(record: &Record, options: &TextOptions) -> String {
     if udp {
         packets(&mut items, record);
         loss(&mut items, record);
-        arrivals(&mut items, flows);
+        plain_values(&mut items, flows);
         variation(&mut items, flows);
     }
     verified(&mut items, flows);

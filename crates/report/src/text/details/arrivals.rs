@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use weir_model::counted;
+use weir_model::metric::{METRICS, Unit};
 use weir_model::plan::{Direction, Transport};
 use weir_model::record::{Crossing, Flow, Receiver, Record, Sums};
 
 use super::{Items, pps, receivers};
-use crate::number::{percent, significant};
+use crate::number::{duration, percent, significant};
 use crate::style::clean;
 
 pub(super) fn packets(items: &mut Items, record: &Record) {
@@ -148,58 +149,72 @@ pub(super) fn verified(items: &mut Items, flows: &[Flow]) {
     );
 }
 
-pub(super) fn arrivals(items: &mut Items, flows: &[Flow]) {
-    // Only what happened is printed: a clean run has no line here.
-    let tell = |counts: [(Option<u64>, &str); 9]| {
-        let parts: Vec<String> = counts
-            .into_iter()
-            .filter_map(|(n, what)| n.filter(|n| *n > 0).map(|n| format!("{n} {what}")))
-            .collect();
-        (!parts.is_empty()).then(|| parts.join(", "))
-    };
-    let counts = |r: &Receiver| {
-        [
-            (r.late_packets, "late"),
-            (r.duplicate_packets, "duplicate"),
-            (r.reordered_packets, "reordered"),
-            (r.corrupted_packets, "corrupted"),
-            (r.implausible_packets, "with an implausible number"),
-            (r.forced_packets, "given up early"),
-            (r.truncated_packets, "truncated"),
-            (r.bit_errors, "bit errors"),
-            (
-                r.socket_dropped_packets,
-                // The kernel counts both, and a super-packet once.
-                match r.crossing {
-                    Some(Crossing::Coalesced) => {
-                        "buffers dropped at the socket (full, or wrong checksum)"
-                    }
-                    _ => "dropped at the socket (full, or wrong checksum)",
-                },
-            ),
-        ]
-    };
-    items.per_flow(
-        "Arrivals",
-        flows,
-        |f| {
-            let r = f.receiver.as_ref()?;
-            let mut text = tell(counts(r))?;
-            if let Some(extent) = r.reordering_extent_max.filter(|e| *e > 0) {
-                let mean = r.reordering_extent_mean.map(|mean| significant(mean) + " on average, ");
-                let mean = mean.unwrap_or_default();
-                text += &format!("; reordering extent {mean}up to {}", counted(extent, "packet"));
+/// The lines of plain values that metrics declare. Values of 0 are left out: a path that works has no such line.
+pub(super) fn plain_values(items: &mut Items, flows: &[Flow]) {
+    let mut labels: Vec<&str> = vec![];
+    for line in METRICS.iter().filter_map(|m| m.line) {
+        if !labels.contains(&line.label) {
+            labels.push(line.label);
+        }
+    }
+    for label in labels {
+        let told = |flows: &[Flow]| {
+            let declared = METRICS.iter().filter_map(|m| Some((m, m.line?)));
+            let mut parts: Vec<String> = declared
+                .filter(|(_, line)| line.label == label)
+                .filter_map(|(m, line)| {
+                    let flows = flows.iter().filter(|f| m.of_flow(f).is_some());
+                    let value = m.of_flows(flows, None).filter(|v| *v != 0.0)?;
+                    Some(line.text.replace("{}", &shown(m.unit, value)))
+                })
+                .collect();
+            if label == ARRIVALS {
+                parts.extend(socket_drops(flows));
             }
-            Some(text)
-        },
-        |flows| {
-            let mut sums = counts(&Receiver::default());
-            for (_, r) in receivers(flows) {
-                for (sum, (n, _)) in sums.iter_mut().zip(counts(r)) {
-                    sum.0 = Some(sum.0.unwrap_or(0).saturating_add(n.unwrap_or(0)));
+            (!parts.is_empty()).then(|| parts.join(", "))
+        };
+        items.per_flow(
+            label,
+            flows,
+            |f| {
+                let mut text = told(std::slice::from_ref(f))?;
+                if let Some(extent) = extent(f).filter(|_| label == ARRIVALS) {
+                    text += &extent;
                 }
-            }
-            tell(sums)
-        },
-    );
+                Some(text)
+            },
+            told,
+        );
+    }
+}
+
+/// The line of the counters of packets.
+const ARRIVALS: &str = "Arrivals";
+
+/// A value with its unit.
+fn shown(unit: Unit, value: f64) -> String {
+    match unit {
+        Unit::Count => format!("{value:.0}"),
+        Unit::Ratio => percent(value),
+        Unit::Seconds => duration(value),
+        Unit::Bytes => counted(value as u64, "byte"),
+        Unit::BitsPerSecond | Unit::PacketsPerSecond | Unit::PerMinute => unit.show(value),
+    }
+}
+
+/// Datagrams dropped at the sockets. The kernel counts two causes together, and a super-packet once.
+fn socket_drops(flows: &[Flow]) -> Option<String> {
+    let dropped = receivers(flows).filter_map(|(_, r)| r.socket_dropped_packets);
+    let dropped = dropped.fold(0u64, u64::saturating_add);
+    let is_coalesced = receivers(flows).any(|(_, r)| r.crossing == Some(Crossing::Coalesced));
+    let what = if is_coalesced { "buffers dropped" } else { "dropped" };
+    (dropped > 0).then(|| format!("{dropped} {what} at the socket (full, or wrong checksum)"))
+}
+
+fn extent(flow: &Flow) -> Option<String> {
+    let r = flow.receiver.as_ref()?;
+    let extent = r.reordering_extent_max.filter(|e| *e > 0)?;
+    let mean = r.reordering_extent_mean.map(|mean| significant(mean) + " on average, ");
+    let mean = mean.unwrap_or_default();
+    Some(format!("; reordering extent {mean}up to {}", counted(extent, "packet")))
 }

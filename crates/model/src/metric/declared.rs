@@ -1,0 +1,784 @@
+//! The declarations of all metrics. Their order is that of tables, comparisons and docs.
+
+use super::{Better, Carrier, Definition, End, Fold, Group, InInterval, Line, Read, Unit};
+use crate::record::{CpuEnd, IntervalCount, Record};
+
+/// What most metrics have in common.
+const PLAIN: Definition = Definition {
+    name: "",
+    label: "",
+    key: "",
+    unit: Unit::Count,
+    source: "",
+    definition: "",
+    limits: "",
+    group: Group::Packets,
+    end: End::Both,
+    carrier: Carrier::All,
+    better: Better::Neither,
+    path: "",
+    also: &[],
+    read: Read::Run(|_| None),
+    applies: |_| true,
+    interval: None,
+    line: None,
+    is_compared: false,
+    is_rare: false,
+    is_signed: false,
+    is_lower_bound: false,
+    is_headline: false,
+    is_p99: false,
+    needs_both_ends: false,
+};
+
+/// A count of datagrams at the receiver.
+const DATAGRAMS: Definition = Definition {
+    end: End::Receiver,
+    carrier: Carrier::Datagrams,
+    better: Better::Lower,
+    is_compared: true,
+    ..PLAIN
+};
+
+/// A count that is 0 on a path that works.
+const RARE: Definition = Definition { is_compared: false, is_rare: true, ..DATAGRAMS };
+
+/// A time at the receiver of datagrams.
+const TIME: Definition = Definition { unit: Unit::Seconds, group: Group::Variation, ..DATAGRAMS };
+
+/// TCP information of the sender.
+const TCP: Definition = Definition {
+    group: Group::Tcp,
+    end: End::Sender,
+    carrier: Carrier::Streams,
+    better: Better::Lower,
+    ..PLAIN
+};
+
+/// A ratio to the nominal rate of the link.
+const USAGE: Definition = Definition {
+    unit: Unit::Ratio,
+    group: Group::Run,
+    better: Better::Higher,
+    is_lower_bound: true,
+    limits: "As exact as the nominal rate. Computed from equal packet sizes, not counted.",
+    ..PLAIN
+};
+
+fn number(value: Option<u64>) -> Option<f64> {
+    value.map(|n| n as f64)
+}
+
+/// A count of the receiver, summed over flows.
+macro_rules! received {
+    ($field:ident) => {
+        Read::Flow(|f| number(f.receiver.as_ref()?.$field), Fold::Sum)
+    };
+}
+
+/// A value of an interval that is a field of its own.
+macro_rules! in_interval {
+    ($field:ident, $get:expr) => {
+        Some(InInterval { field: stringify!($field), get: $get, is_last_value: false })
+    };
+    (last $field:ident, $get:expr) => {
+        Some(InInterval { field: stringify!($field), get: $get, is_last_value: true })
+    };
+}
+
+const fn line(label: &'static str, text: &'static str) -> Option<Line> {
+    Some(Line { label, text })
+}
+
+fn loss_in_interval(count: &IntervalCount) -> Option<f64> {
+    let lost = count.lost_packets? as f64;
+    let sent = lost + count.packets as f64;
+    (sent > 0.0).then(|| lost / sent)
+}
+
+fn busy(end: Option<&CpuEnd>) -> Option<f64> {
+    end.map(|e| e.user_ratio + e.system_ratio + e.irq_ratio)
+}
+
+fn usage(record: &Record, get: fn(&crate::record::LinkUsage) -> f64) -> Option<f64> {
+    record.link_usage.as_ref().map(get)
+}
+
+/// All metrics.
+pub const METRICS: &[Definition] = &[
+    Definition {
+        name: "throughput",
+        label: "Throughput",
+        key: "throughput_bits_per_second",
+        unit: Unit::BitsPerSecond,
+        definition: "Payload bytes × 8 received per second, over the time from the first to the last arrival or the sender's time of sending, whichever is longer; of several flows, over the time in which any of them ran. Headers are not included.",
+        limits: "n datagrams span n − 1 gaps. Absent where no time is known, such as for a single datagram.",
+        group: Group::Volume,
+        end: End::Receiver,
+        better: Better::Higher,
+        path: "receiver.bits_per_second",
+        read: Read::Flow(
+            |f| f.receiver.as_ref()?.bits_per_second,
+            Fold::Total(|s| s.bits_per_second),
+        ),
+        interval: in_interval!(bits_per_second, |c| c.bits_per_second),
+        is_compared: true,
+        is_lower_bound: true,
+        is_headline: true,
+        ..PLAIN
+    },
+    Definition {
+        name: "sent_throughput",
+        label: "Sent throughput",
+        key: "sent_throughput_bits_per_second",
+        unit: Unit::BitsPerSecond,
+        definition: "Payload bytes × 8 sent per second, over the time of sending.",
+        limits: "What the system accepted: a full send buffer counts as sent.",
+        group: Group::Volume,
+        end: End::Sender,
+        path: "sender.bits_per_second",
+        read: Read::Flow(
+            |f| f.sender.as_ref()?.bits_per_second,
+            Fold::Total(|s| s.bits_per_second),
+        ),
+        interval: in_interval!(bits_per_second, |c| c.bits_per_second),
+        is_compared: true,
+        is_lower_bound: true,
+        ..PLAIN
+    },
+    Definition {
+        name: "packet_rate",
+        label: "Packet rate",
+        key: "packets_per_second",
+        unit: Unit::PacketsPerSecond,
+        definition: "Datagrams received per second, over the time of the throughput. Coalesced and per-packet rates are not comparable.",
+        limits: "As the throughput.",
+        group: Group::Volume,
+        better: Better::Higher,
+        path: "receiver.packets_per_second",
+        read: Read::Flow(|f| f.receiver.as_ref()?.packets_per_second, Fold::Sum),
+        interval: in_interval!(packets_per_second, |c| c.packets_per_second),
+        is_compared: true,
+        is_lower_bound: true,
+        is_headline: true,
+        ..DATAGRAMS
+    },
+    Definition {
+        name: "sent_packet_rate",
+        label: "Sent packet rate",
+        key: "sent_packets_per_second",
+        unit: Unit::PacketsPerSecond,
+        definition: "Datagrams sent per second, over the time of sending.",
+        limits: "As the sent throughput.",
+        group: Group::Volume,
+        end: End::Sender,
+        better: Better::Neither,
+        path: "sender.packets_per_second",
+        read: Read::Flow(|f| f.sender.as_ref()?.packets_per_second, Fold::Sum),
+        interval: in_interval!(packets_per_second, |c| c.packets_per_second),
+        is_compared: false,
+        is_lower_bound: true,
+        ..DATAGRAMS
+    },
+    Definition {
+        name: "bytes",
+        label: "Payload",
+        key: "bytes",
+        unit: Unit::Bytes,
+        definition: "Payload bytes received, duplicates excluded.",
+        limits: "Exact.",
+        group: Group::Volume,
+        end: End::Receiver,
+        better: Better::Higher,
+        path: "receiver.bytes",
+        read: Read::Flow(
+            |f| number(Some(f.receiver.as_ref()?.bytes)),
+            Fold::Total(|s| number(Some(s.bytes))),
+        ),
+        interval: in_interval!(bytes, |c| number(Some(c.bytes))),
+        is_lower_bound: true,
+        ..PLAIN
+    },
+    Definition {
+        name: "sent_bytes",
+        label: "Payload sent",
+        key: "sent_bytes",
+        unit: Unit::Bytes,
+        definition: "Payload bytes that the sender's system accepted.",
+        limits: "Exact.",
+        group: Group::Volume,
+        end: End::Sender,
+        path: "sender.bytes",
+        read: Read::Flow(
+            |f| number(Some(f.sender.as_ref()?.bytes)),
+            Fold::Total(|s| number(Some(s.bytes))),
+        ),
+        interval: in_interval!(bytes, |c| number(Some(c.bytes))),
+        is_lower_bound: true,
+        ..PLAIN
+    },
+    Definition {
+        name: "packets",
+        label: "Packets received",
+        key: "packets",
+        definition: "Different datagrams received within the loss threshold.",
+        limits: "Exact. Each datagram is in exactly one counter: received, duplicate, late, implausible or unreadable.",
+        better: Better::Higher,
+        path: "receiver.packets",
+        read: Read::Flow(|f| number(Some(f.receiver.as_ref()?.packets)), Fold::Sum),
+        interval: in_interval!(packets, |c| number(Some(c.packets))),
+        is_compared: false,
+        is_lower_bound: true,
+        ..DATAGRAMS
+    },
+    Definition {
+        name: "sent_packets",
+        label: "Packets sent",
+        key: "sent_packets",
+        definition: "Datagrams that the sender's system accepted.",
+        limits: "Exact.",
+        end: End::Sender,
+        better: Better::Neither,
+        path: "sender.packets",
+        read: Read::Flow(|f| number(Some(f.sender.as_ref()?.packets)), Fold::Sum),
+        interval: in_interval!(packets, |c| number(Some(c.packets))),
+        is_compared: false,
+        is_lower_bound: true,
+        ..DATAGRAMS
+    },
+    Definition {
+        name: "loss",
+        label: "Loss",
+        key: "loss_ratio",
+        unit: Unit::Ratio,
+        source: "RFC 7680",
+        definition: "Lost ÷ sent packets, of all flows together. A packet is lost when it has not arrived within the loss threshold; if it arrives later it stays lost and counts as late.",
+        limits: "As lost packets.",
+        path: "receiver.loss_ratio",
+        read: Read::Flow(
+            |f| f.receiver.as_ref()?.loss_ratio,
+            Fold::Quotient(|f| {
+                let lost = f.receiver.as_ref()?.lost_packets?;
+                Some((lost as f64, f.sender.as_ref()?.packets as f64))
+            }),
+        ),
+        interval: Some(InInterval { field: "", get: loss_in_interval, is_last_value: false }),
+        is_headline: true,
+        needs_both_ends: true,
+        ..DATAGRAMS
+    },
+    Definition {
+        name: "lost_packets",
+        label: "Lost",
+        key: "lost_packets",
+        source: "RFC 7680",
+        definition: "Sent − received packets.",
+        limits: "Exact once the sender's final count is known; without it a lost tail is invisible. Unknown where an end of a flow did not report.",
+        path: "receiver.lost_packets",
+        read: received!(lost_packets),
+        interval: in_interval!(lost_packets, |c| number(c.lost_packets)),
+        is_compared: false,
+        needs_both_ends: true,
+        ..DATAGRAMS
+    },
+    Definition {
+        name: "late_packets",
+        label: "Late",
+        key: "late_packets",
+        source: "RFC 7680",
+        definition: "Packets that arrived after the loss threshold. They count as lost as well.",
+        limits: "`ambiguous` where one had left the bitmap: it may be a duplicate.",
+        path: "receiver.late_packets",
+        read: received!(late_packets),
+        line: line("Arrivals", "{} late"),
+        is_compared: false,
+        ..DATAGRAMS
+    },
+    Definition {
+        name: "duplicate_packets",
+        label: "Duplicate",
+        key: "duplicate_packets",
+        source: "RFC 5560",
+        definition: "Further copies of packets that had arrived before.",
+        limits: "As late packets.",
+        path: "receiver.duplicate_packets",
+        read: received!(duplicate_packets),
+        interval: in_interval!(duplicate_packets, |c| number(c.duplicate_packets)),
+        line: line("Arrivals", "{} duplicate"),
+        ..DATAGRAMS
+    },
+    Definition {
+        name: "reordered_packets",
+        label: "Reordered",
+        key: "reordered_packets",
+        source: "RFC 4737",
+        definition: "Packets that arrived within the loss threshold, after a packet that was sent later (Type-P-Reordered).",
+        limits: "Exact while not `ambiguous`. Coalesced receiving (GRO) may itself keep or change the order.",
+        path: "receiver.reordered_packets",
+        read: received!(reordered_packets),
+        interval: in_interval!(reordered_packets, |c| number(c.reordered_packets)),
+        line: line("Arrivals", "{} reordered"),
+        ..DATAGRAMS
+    },
+    Definition {
+        name: "reordering_extent",
+        label: "Reordering extent, maximum",
+        key: "reordering_extent_max",
+        source: "RFC 4737 section 4.2.2",
+        definition: "Largest number of arrivals from the first packet with a higher number to a reordered packet. Duplicates are not counted as arrivals.",
+        limits: "Of the whole test. Exact while at most 1024 gaps are open; beyond that a lower bound, and counted as such.",
+        path: "receiver.reordering_extent_max",
+        also: &["receiver.reordering_extents", "receiver.reordering_extent_bounds"],
+        read: Read::Flow(|f| number(f.receiver.as_ref()?.reordering_extent_max), Fold::Largest),
+        // A flow without reordering has none.
+        applies: |f| f.receiver.as_ref().is_none_or(|r| r.reordering_extent_max.is_some()),
+        ..RARE
+    },
+    Definition {
+        name: "reordering_extent_mean",
+        label: "Reordering extent, mean",
+        key: "reordering_extent_mean",
+        source: "RFC 4737 section 4.2.2",
+        definition: "Mean of the same.",
+        limits: "As the maximum.",
+        path: "receiver.reordering_extent_mean",
+        read: Read::Flow(|f| f.receiver.as_ref()?.reordering_extent_mean, Fold::Largest),
+        applies: |f| f.receiver.as_ref().is_none_or(|r| r.reordering_extent_mean.is_some()),
+        ..RARE
+    },
+    Definition {
+        name: "corrupted_packets",
+        label: "Corrupted",
+        key: "corrupted_packets",
+        definition: "Datagrams whose keyed tag does not match their header (payloads from 16 B), that are shorter than sent, or, with `--verify`, whose payload differs.",
+        limits: "One with a damaged header has no number: it counts as lost as well (`unreadable_packets`), in the ledger's row *damaged header*. Below 16 B there is no tag: a damaged number passes for another one unless it is implausible. UDP checksums drop most damage before it is seen.",
+        path: "receiver.corrupted_packets",
+        also: &["receiver.unreadable_packets"],
+        read: received!(corrupted_packets),
+        line: line("Arrivals", "{} corrupted"),
+        ..DATAGRAMS
+    },
+    Definition {
+        name: "implausible_packets",
+        label: "Implausible",
+        key: "implausible_packets",
+        definition: "Datagrams with a number that the sender can't have reached. They are not counted as received.",
+        limits: "Above zero means corruption or datagrams of another source. The ledger's row *implausible number* is a bound: datagrams of another source are none of the missing ones.",
+        path: "receiver.implausible_packets",
+        read: received!(implausible_packets),
+        line: line("Arrivals", "{} with an implausible number"),
+        ..RARE
+    },
+    Definition {
+        name: "forced_packets",
+        label: "Given up early",
+        key: "forced_packets",
+        definition: "Packets counted as lost before the loss threshold, because the receiver's bitmap had reached its maximum size.",
+        limits: "Of the whole test. Above zero sets `ambiguous`: the loss threshold was shorter than configured.",
+        path: "receiver.forced_packets",
+        read: received!(forced_packets),
+        line: line("Arrivals", "{} given up early"),
+        ..RARE
+    },
+    Definition {
+        name: "truncated_packets",
+        label: "Truncated",
+        key: "truncated_packets",
+        definition: "Datagrams that arrived shorter than they were sent.",
+        limits: "Exact.",
+        path: "receiver.truncated_packets",
+        read: received!(truncated_packets),
+        line: line("Arrivals", "{} truncated"),
+        ..RARE
+    },
+    Definition {
+        name: "bit_errors",
+        label: "Bit errors",
+        key: "bit_errors",
+        definition: "Bits that differ from the seeded payload, with `--verify`.",
+        limits: "The header is covered by the tag and not counted by bit.",
+        path: "receiver.bit_errors",
+        read: Read::Flow(|f| number(f.receiver.as_ref()?.bit_errors), Fold::Sum),
+        carrier: Carrier::All,
+        line: line("Arrivals", "{} bit errors"),
+        ..RARE
+    },
+    Definition {
+        name: "socket_drops",
+        label: "Socket drops",
+        key: "socket_dropped_packets",
+        definition: "Datagrams dropped at the receiver's socket, because its buffer was full or the checksum was wrong (SK_MEMINFO).",
+        limits: "The kernel counts a coalesced super-packet once.",
+        path: "receiver.socket_dropped_packets",
+        read: received!(socket_dropped_packets),
+        ..RARE
+    },
+    Definition {
+        name: "undelivered_bytes",
+        label: "Not delivered",
+        key: "undelivered_bytes",
+        unit: Unit::Bytes,
+        definition: "Bytes that the sender of a stream had written and that had not arrived when the receiver stopped waiting: after 10 s without a byte (or the loss threshold, if longer), 120 s after the end of sending at most.",
+        limits: "Above zero is a warning (`not-drained`): the receiver's figures lack these bytes. After an interrupt the wait is shorter. Datagram flows that still received when waiting ended are a warning of their own (`receiving-unfinished`): what arrived later counts as lost.",
+        path: "receiver.undelivered_bytes",
+        read: received!(undelivered_bytes),
+        carrier: Carrier::Streams,
+        ..RARE
+    },
+    Definition {
+        name: "jitter",
+        label: "Jitter",
+        key: "jitter_seconds",
+        source: "RFC 3550 section 6.4.1",
+        definition: "Interarrival jitter: smoothed difference of consecutive transit times, J += (|D| − J)/16 over arrivals. The last value of the run or interval, not an average.",
+        limits: "D in integer ns, J in IEEE double precision, in that order of operations: reproducible to the last digit. Includes the noise of receive timestamps. In coalesced mode it is between batches.",
+        path: "receiver.jitter_seconds",
+        read: Read::Flow(|f| f.receiver.as_ref()?.jitter_seconds, Fold::Largest),
+        interval: in_interval!(last jitter_seconds, |c| c.jitter_seconds),
+        is_headline: true,
+        ..TIME
+    },
+    Definition {
+        name: "pdv_mean",
+        label: "PDV, mean",
+        key: "pdv_mean_seconds",
+        source: "RFC 5481 section 4.2",
+        definition: "Mean packet delay variation: delay − minimum delay.",
+        limits: "Independent of the clocks' offset, not of their drift: 1 ppm is 1 µs per second of the run.",
+        path: "receiver.delay_variation.pdv_mean_seconds",
+        read: Read::Flow(
+            |f| f.receiver.as_ref()?.delay_variation.as_ref()?.pdv_mean_seconds,
+            Fold::Largest,
+        ),
+        is_compared: false,
+        ..TIME
+    },
+    Definition {
+        name: "pdv_p99",
+        label: "PDV, p99",
+        key: "pdv_p99_seconds",
+        source: "RFC 5481 section 4.2",
+        definition: "99th percentile of packet delay variation: delay − minimum delay.",
+        limits: "As the mean PDV.",
+        path: "receiver.delay_variation.pdv_p99_seconds",
+        read: Read::Flow(
+            |f| f.receiver.as_ref()?.delay_variation.as_ref()?.pdv_p99_seconds,
+            Fold::Largest,
+        ),
+        is_p99: true,
+        ..TIME
+    },
+    Definition {
+        name: "ipdv_mean",
+        label: "IPDV, mean",
+        key: "ipdv_mean_seconds",
+        source: "RFC 5481 section 4.1",
+        definition: "Mean absolute difference between the delays of consecutive packets that both arrived, in order of sending.",
+        limits: "As the p99 of IPDV.",
+        path: "receiver.delay_variation.ipdv_mean_seconds",
+        read: Read::Flow(
+            |f| f.receiver.as_ref()?.delay_variation.as_ref()?.ipdv_mean_seconds,
+            Fold::Largest,
+        ),
+        is_compared: false,
+        ..TIME
+    },
+    Definition {
+        name: "ipdv_p99",
+        label: "IPDV, p99",
+        key: "ipdv_p99_seconds",
+        source: "RFC 5481 section 4.1",
+        definition: "99th percentile of the absolute difference between the delays of consecutive packets that both arrived, in order of sending (RFC 3393).",
+        limits: "Over all pairs of consecutive numbers that both arrived, however far they were reordered. Offset and drift cancel. A delay is stored until its neighbours have arrived or are lost, in a window of at most 524 288 packets (and of 1024 for each that is stored). Pairs beyond are counted as omitted; then the figure is a lower bound and a warning (`ipdv-censored`) says so.",
+        path: "receiver.delay_variation.ipdv_p99_seconds",
+        also: &[
+            "receiver.delay_variation.ipdv_pairs",
+            "receiver.delay_variation.ipdv_omitted_pairs",
+        ],
+        read: Read::Flow(
+            |f| f.receiver.as_ref()?.delay_variation.as_ref()?.ipdv_p99_seconds,
+            Fold::Largest,
+        ),
+        is_compared: false,
+        is_signed: true,
+        is_p99: true,
+        ..TIME
+    },
+    Definition {
+        name: "one_way_delay",
+        label: "One-way delay",
+        key: "one_way_delay",
+        source: "RFC 7679",
+        definition: "Received − actually sent, the two clocks related as stated; ± is the bound of that relation's error. A percentile q needs at least 10/(1 − q) samples.",
+        limits: "Minimum, mean and maximum are exact apart from the clocks' error. Negative values are kept and counted: above zero they prove the clock relation wrong.",
+        group: Group::Delay,
+        path: "receiver.one_way_delay",
+        read: Read::Flows(|f| f.receiver.as_ref()?.one_way_delay.as_ref(), |_| None),
+        interval: in_interval!(mean_delay_seconds, |c| c.mean_delay_seconds),
+        is_signed: true,
+        ..TIME
+    },
+    Definition {
+        name: "delay_from_intended",
+        label: "Delay from intended time",
+        key: "one_way_delay_from_intended",
+        source: "RFC 7679",
+        definition: "One-way delay from the time at which the schedule meant to send. It includes the sender's own lateness, so that load at a stated rate hides nothing (no coordinated omission).",
+        limits: "As the one-way delay.",
+        group: Group::Delay,
+        path: "receiver.one_way_delay_from_intended",
+        read: Read::Flows(|f| f.receiver.as_ref()?.one_way_delay_from_intended.as_ref(), |_| None),
+        applies: |f| f.receiver.as_ref().is_some_and(|r| r.one_way_delay_from_intended.is_some()),
+        is_compared: false,
+        is_signed: true,
+        ..TIME
+    },
+    Definition {
+        name: "round_trip",
+        label: "Round trip",
+        key: "round_trip",
+        unit: Unit::Seconds,
+        definition: "Round trip of the flow; of a TCP stream the mean of the kernel's smoothed estimate while it sent.",
+        limits: "Of TCP the kernel's estimate, sampled every 50 ms.",
+        group: Group::Delay,
+        better: Better::Lower,
+        path: "round_trip",
+        read: Read::Flows(|f| f.round_trip.as_ref(), |f| f.tcp.as_ref()?.rtt_seconds),
+        applies: |f| f.round_trip.is_some() || f.tcp.is_some(),
+        ..PLAIN
+    },
+    Definition {
+        name: "retransmits",
+        label: "Retransmitted segments",
+        key: "retransmits",
+        definition: "TCP segments retransmitted by the sender (TCP_INFO).",
+        limits: "Segments that are retransmitted after the end of sending belong to the last interval.",
+        path: "tcp.retransmits",
+        read: Read::Flow(|f| number(Some(f.tcp.as_ref()?.retransmits)), Fold::Sum),
+        interval: in_interval!(retransmits, |c| number(c.retransmits)),
+        is_compared: true,
+        group: Group::Packets,
+        ..TCP
+    },
+    Definition {
+        name: "retransmitted_bytes",
+        label: "Retransmitted bytes",
+        key: "retransmitted_bytes",
+        unit: Unit::Bytes,
+        definition: "Bytes retransmitted by the sender (TCP_INFO).",
+        limits: "As the retransmitted segments.",
+        path: "tcp.retransmitted_bytes",
+        read: Read::Flow(|f| number(f.tcp.as_ref()?.retransmitted_bytes), Fold::Sum),
+        ..TCP
+    },
+    Definition {
+        name: "tcp_round_trip",
+        label: "TCP round trip, mean",
+        key: "tcp_rtt_seconds",
+        unit: Unit::Seconds,
+        definition: "Smoothed round trip of the sender's kernel (TCP_INFO), mean of samples every 50 ms while the flow sent. Of an interval it is the last value.",
+        limits: "The kernel's estimate. Absent where a flow sent too briefly for a sample.",
+        path: "tcp.rtt_seconds",
+        read: Read::Flow(|f| f.tcp.as_ref()?.rtt_seconds, Fold::Largest),
+        interval: in_interval!(last rtt_seconds, |c| c.rtt_seconds),
+        is_compared: true,
+        ..TCP
+    },
+    Definition {
+        name: "tcp_min_round_trip",
+        label: "TCP round trip, minimum",
+        key: "tcp_min_rtt_seconds",
+        unit: Unit::Seconds,
+        definition: "Smallest round trip that the sender's kernel measured (TCP_INFO).",
+        limits: "The kernel's own, over the life of the connection.",
+        path: "tcp.min_rtt_seconds",
+        read: Read::Flow(|f| f.tcp.as_ref()?.min_rtt_seconds, Fold::Largest),
+        ..TCP
+    },
+    Definition {
+        name: "tcp_max_round_trip",
+        label: "TCP round trip, maximum",
+        key: "tcp_max_rtt_seconds",
+        unit: Unit::Seconds,
+        definition: "Largest sample of the kernel's smoothed round trip (TCP_INFO).",
+        limits: "As the mean.",
+        path: "tcp.max_rtt_seconds",
+        read: Read::Flow(|f| f.tcp.as_ref()?.max_rtt_seconds, Fold::Largest),
+        ..TCP
+    },
+    Definition {
+        name: "congestion_window",
+        label: "Congestion window, mean",
+        key: "tcp_cwnd_bytes",
+        unit: Unit::Bytes,
+        definition: "Congestion window of the sender's kernel (TCP_INFO), mean of samples every 50 ms while the flow sent. Of an interval it is the last value.",
+        limits: "As the TCP round trip.",
+        better: Better::Neither,
+        path: "tcp.cwnd_bytes",
+        read: Read::Flow(|f| number(f.tcp.as_ref()?.cwnd_bytes), Fold::Largest),
+        interval: in_interval!(last cwnd_bytes, |c| number(c.cwnd_bytes)),
+        ..TCP
+    },
+    Definition {
+        name: "max_congestion_window",
+        label: "Congestion window, maximum",
+        key: "tcp_max_cwnd_bytes",
+        unit: Unit::Bytes,
+        definition: "Largest sample of the congestion window (TCP_INFO).",
+        limits: "As the mean.",
+        better: Better::Neither,
+        path: "tcp.max_cwnd_bytes",
+        read: Read::Flow(|f| number(f.tcp.as_ref()?.max_cwnd_bytes), Fold::Largest),
+        ..TCP
+    },
+    Definition {
+        name: "connect_time",
+        label: "Connect time",
+        key: "connect_seconds",
+        unit: Unit::Seconds,
+        definition: "From the start of the TCP handshake to its end.",
+        limits: "User-space timestamps.",
+        end: End::Both,
+        path: "connect_seconds",
+        read: Read::Flow(|f| f.connect_seconds, Fold::Largest),
+        ..TCP
+    },
+    Definition {
+        name: "late_slots",
+        label: "Late slots",
+        key: "late_slots",
+        definition: "Slots of a paced sender that were served more than one period after their time.",
+        limits: "Exact; over the whole test, omitted time included.",
+        group: Group::Pacing,
+        end: End::Sender,
+        better: Better::Lower,
+        path: "sender.late_slots",
+        read: Read::Flow(|f| number(f.sender.as_ref()?.late_slots), Fold::Sum),
+        // Senders that do not pace have no slots.
+        applies: |f| f.sender.as_ref().is_none_or(|s| s.late_slots.is_some()),
+        ..PLAIN
+    },
+    Definition {
+        name: "missed_slots",
+        label: "Missed slots",
+        key: "missed_slots",
+        definition: "Slots of a paced sender that were skipped because the backlog exceeded 100 ms or what `burst:N` catches up, the policy is `none`, or sending ended first.",
+        limits: "Exact; over the whole test, omitted time included.",
+        group: Group::Pacing,
+        end: End::Sender,
+        better: Better::Lower,
+        path: "sender.missed_slots",
+        also: &["sender.intended_slots", "sender.asked_packets_per_second"],
+        read: Read::Flow(|f| number(f.sender.as_ref()?.missed_slots), Fold::Sum),
+        applies: |f| f.sender.as_ref().is_none_or(|s| s.missed_slots.is_some()),
+        is_compared: true,
+        ..PLAIN
+    },
+    Definition {
+        name: "idle_round_trip",
+        label: "Round trip, idle",
+        key: "idle_round_trip",
+        unit: Unit::Seconds,
+        source: "RFC 2681",
+        definition: "Answer received − probe sent − the time for which the other host held it, before the load.",
+        limits: "Probes are timestamped by the kernel on arrival and in user space when sent.",
+        group: Group::Run,
+        better: Better::Lower,
+        path: "latency.idle",
+        read: Read::RunDelay(|r| r.latency.as_ref()?.idle.as_ref()),
+        is_compared: true,
+        ..PLAIN
+    },
+    Definition {
+        name: "loaded_round_trip",
+        label: "Round trip, loaded",
+        key: "loaded_round_trip",
+        unit: Unit::Seconds,
+        source: "RFC 2681",
+        definition: "The same while the flows send.",
+        limits: "As the idle round trip.",
+        group: Group::Run,
+        better: Better::Lower,
+        path: "latency.loaded",
+        read: Read::RunDelay(|r| r.latency.as_ref()?.loaded.as_ref()),
+        is_compared: true,
+        ..PLAIN
+    },
+    Definition {
+        name: "responsiveness",
+        label: "Round trips per minute",
+        key: "responsiveness_per_minute",
+        unit: Unit::PerMinute,
+        definition: "60 s ÷ mean loaded round trip.",
+        limits: "Of the network only: no turn of a protocol or application is included.",
+        group: Group::Run,
+        better: Better::Higher,
+        path: "latency.responsiveness_per_minute",
+        read: Read::Run(|r| r.latency.as_ref()?.responsiveness_per_minute),
+        is_compared: true,
+        ..PLAIN
+    },
+    Definition {
+        name: "payload_usage",
+        label: "Link usage, payload",
+        key: "payload_usage_ratio",
+        definition: "Payload rate ÷ nominal rate of the link.",
+        path: "link_usage.payload_ratio",
+        read: Read::Run(|r| usage(r, |u| u.payload_ratio)),
+        ..USAGE
+    },
+    Definition {
+        name: "ip_usage",
+        label: "Link usage, IP",
+        key: "ip_usage_ratio",
+        definition: "Rate with transport and IP headers ÷ nominal rate.",
+        path: "link_usage.ip_ratio",
+        read: Read::Run(|r| usage(r, |u| u.ip_ratio)),
+        ..USAGE
+    },
+    Definition {
+        name: "ethernet_usage",
+        label: "Link usage, Ethernet",
+        key: "ethernet_usage_ratio",
+        definition: "Rate with Ethernet headers and FCS ÷ nominal rate.",
+        path: "link_usage.ethernet_ratio",
+        read: Read::Run(|r| usage(r, |u| u.ethernet_ratio)),
+        ..USAGE
+    },
+    Definition {
+        name: "link_usage",
+        label: "Link usage, wire",
+        key: "link_usage_ratio",
+        definition: "Rate on the wire, preamble and gap included, ÷ nominal rate.",
+        path: "link_usage.wire_ratio",
+        read: Read::Run(|r| usage(r, |u| u.wire_ratio)),
+        is_compared: true,
+        ..USAGE
+    },
+    Definition {
+        name: "local_cpu",
+        label: "CPU, this side",
+        key: "local_cpu_ratio",
+        unit: Unit::Ratio,
+        definition: "Busy fraction of all processors of this host while the test sent.",
+        limits: "The kernel accounts in ticks: short runs are coarse.",
+        group: Group::Run,
+        better: Better::Lower,
+        read: Read::Run(|r| busy(r.cpu.as_ref()?.local.as_ref())),
+        is_compared: true,
+        ..PLAIN
+    },
+    Definition {
+        name: "remote_cpu",
+        label: "CPU, other side",
+        key: "remote_cpu_ratio",
+        unit: Unit::Ratio,
+        definition: "Busy fraction of all processors of the other host while the test sent.",
+        limits: "As this side's.",
+        group: Group::Run,
+        better: Better::Lower,
+        read: Read::Run(|r| busy(r.cpu.as_ref()?.remote.as_ref())),
+        is_compared: true,
+        ..PLAIN
+    },
+];

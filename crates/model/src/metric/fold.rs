@@ -1,0 +1,139 @@
+//! A metric over several flows.
+
+use super::{Definition, End, Fold, Read, Statistic};
+use crate::plan::Direction;
+use crate::record::{Flow, Record, Sums};
+
+/// The sum of several flows; absent when one lacks its value, or when there is none.
+pub fn sum(values: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
+    values.into_iter().reduce(|a, b| Some(a? + b?)).flatten()
+}
+
+/// The largest of several flows; absent when one lacks its value, or when there is none.
+pub fn largest(values: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
+    values.into_iter().reduce(|a, b| Some(a?.max(b?))).flatten()
+}
+
+/// The smallest of several flows; absent when one lacks its value, or when there is none.
+pub fn smallest(values: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
+    values.into_iter().reduce(|a, b| Some(a?.min(b?))).flatten()
+}
+
+impl Definition {
+    /// The value over the flows of a direction, or of both, in its SI unit; absent when the record does not hold it.
+    /// `statistic` is that of a distribution, the mean by default.
+    #[must_use]
+    pub fn of(
+        &self,
+        record: &Record,
+        direction: Option<Direction>,
+        statistic: Option<Statistic>,
+    ) -> Option<f64> {
+        let statistic = statistic.unwrap_or(Statistic::Mean);
+        match self.read {
+            Read::Run(get) => get(record),
+            Read::RunDelay(get) => statistic.of(get(record)?),
+            Read::Flow(_, Fold::Total(get)) => self.of_totals(record, direction, get),
+            Read::Flow(..) | Read::Flows(..) => {
+                let flows = record.flows.iter();
+                self.of_flows(
+                    flows.filter(|f| direction.is_none_or(|d| f.direction == d)),
+                    Some(statistic),
+                )
+            }
+        }
+    }
+
+    /// The value over these flows.
+    #[must_use]
+    pub fn of_flows<'a>(
+        &self,
+        flows: impl Iterator<Item = &'a Flow>,
+        statistic: Option<Statistic>,
+    ) -> Option<f64> {
+        let statistic = statistic.unwrap_or(Statistic::Mean);
+        let flows: Vec<&Flow> = flows.filter(|f| self.is_of(f)).collect();
+        // What a missing report would have added may have been lost, or not.
+        if self.needs_both_ends && flows.iter().any(|f| f.lost_an_end()) {
+            return None;
+        }
+        match self.read {
+            Read::Flow(get, fold) => {
+                let each = flows.iter().map(|f| get(f));
+                match fold {
+                    Fold::Sum | Fold::Total(_) => sum(each),
+                    Fold::Largest => largest(each),
+                    Fold::Quotient(parts) => {
+                        let parts: Option<Vec<(f64, f64)>> =
+                            flows.iter().map(|f| parts(f)).collect();
+                        let (part, whole) = parts?
+                            .into_iter()
+                            .fold((0.0, 0.0), |(a, b), (part, whole)| (a + part, b + whole));
+                        (whole > 0.0).then(|| part / whole)
+                    }
+                }
+            }
+            Read::Flows(get, mean) => {
+                let values = flows.iter().map(|f| match get(f) {
+                    Some(delay) => statistic.of(delay),
+                    None => mean(f).filter(|_| statistic == Statistic::Mean),
+                });
+                match statistic {
+                    Statistic::Min => smallest(values),
+                    _ => largest(values),
+                }
+            }
+            Read::Run(_) | Read::RunDelay(_) => None,
+        }
+    }
+
+    /// The record's own sums; absent where an end of one of the flows did not report.
+    fn of_totals(
+        &self,
+        record: &Record,
+        only: Option<Direction>,
+        get: fn(&Sums) -> Option<f64>,
+    ) -> Option<f64> {
+        let directions = [Direction::Forward, Direction::Reverse]
+            .into_iter()
+            .filter(|d| only.is_none_or(|only| only == *d));
+        let is_sender = self.end == End::Sender;
+        let is_whole =
+            record.flows.iter().filter(|f| only.is_none_or(|d| f.direction == d)).all(|f| {
+                match is_sender {
+                    true => f.sender.is_some(),
+                    false => f.receiver.is_some(),
+                }
+            });
+        if !is_whole {
+            return None;
+        }
+        sum(directions.filter_map(|d| record.direction(d)).map(|total| {
+            let sums = if is_sender { &total.sender } else { &total.receiver };
+            sums.as_ref().and_then(get)
+        }))
+    }
+
+    /// Why a percentile is absent from a record that has too few samples for it; `None` where that is not the reason.
+    #[must_use]
+    pub fn shortage<'a>(
+        &self,
+        record: &Record,
+        flows: impl Iterator<Item = &'a Flow>,
+        statistic: Option<Statistic>,
+    ) -> Option<String> {
+        let statistic = if self.is_p99 { Statistic::P99 } else { statistic? };
+        let needed = statistic.min_samples()?;
+        let (count, samples) = match self.read {
+            Read::RunDelay(get) => (get(record)?.count, "answered probes"),
+            Read::Flows(get, _) => (flows.filter_map(|f| Some(get(f)?.count)).min()?, "packets"),
+            Read::Flow(..) => {
+                let delays = flows.filter_map(|f| f.receiver.as_ref()?.one_way_delay.as_ref());
+                (delays.map(|d| d.count).min()?, "packets")
+            }
+            Read::Run(_) => return None,
+        };
+        let name = statistic.name();
+        (count < needed).then(|| format!("{name} needs {needed} {samples}; there were {count}"))
+    }
+}

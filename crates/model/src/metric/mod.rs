@@ -1,0 +1,270 @@
+//! The metrics of a record: each is declared once, in [`METRICS`].
+//!
+//! A declaration holds the name, unit, definition and source of a metric, the end and the transports that have it, how
+//! it is read from a flow, and how it is folded over several flows. Expectations of scenarios, comparisons of runs,
+//! definitions, tables and text lines of reports, the table in docs/METHODOLOGY.md and the page take it from there.
+//!
+//! To add a metric: compute it (`weir-stats`), give it a field in the record, fill that field (`weir-flow`), and declare
+//! it in `declared.rs`.
+
+mod declared;
+mod document;
+mod fold;
+mod statistic;
+mod unit;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::plan::Transport;
+use crate::record::{Delay, Flow, IntervalCount, Record, Sums};
+
+pub use declared::METRICS;
+pub use document::{MetricEntry, methodology_table, metric_entries};
+pub use fold::{largest, smallest, sum};
+pub use statistic::Statistic;
+pub use unit::Unit;
+
+/// Which values of a metric are better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Better {
+    /// Higher values.
+    Higher,
+    /// Lower values.
+    Lower,
+    /// Neither.
+    Neither,
+}
+
+/// What a metric belongs to. A report shows the metrics of a group in one table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Group {
+    /// Rates and amounts of data.
+    Volume,
+    /// Packets by their fate: lost, late, duplicate, corrupted.
+    Packets,
+    /// Bursts of losses and the gaps between them.
+    Bursts,
+    /// Delays and round trips.
+    Delay,
+    /// Variation of delay.
+    Variation,
+    /// TCP information of the sender.
+    Tcp,
+    /// Slots of a paced sender.
+    Pacing,
+    /// The path and the hosts, not a flow.
+    Run,
+}
+
+/// The end of a flow that measures a metric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum End {
+    /// The sender.
+    Sender,
+    /// The receiver.
+    Receiver,
+    /// Both, or the run as a whole.
+    Both,
+}
+
+/// The transports whose flows have a metric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Carrier {
+    /// Flows of datagrams.
+    Datagrams,
+    /// Streams.
+    Streams,
+    /// All flows.
+    All,
+}
+
+/// How a metric of several flows is made of theirs. It is absent where one of the flows that could have it lacks it.
+#[derive(Clone, Copy)]
+pub enum Fold {
+    /// The sum.
+    Sum,
+    /// The largest: that of the worst flow.
+    Largest,
+    /// The sums of two figures of each flow, divided: a ratio of all packets, or a mean over all events.
+    Quotient(fn(&Flow) -> Option<(f64, f64)>),
+    /// The record's own sum of a direction, whose rates are over the time in which any flow ran.
+    Total(fn(&Sums) -> Option<f64>),
+}
+
+/// How a metric is read from a record.
+#[derive(Clone, Copy)]
+pub enum Read {
+    /// One figure of each flow.
+    Flow(fn(&Flow) -> Option<f64>, Fold),
+    /// A distribution of each flow, of which a statistic is asked. The second function returns the mean of a flow that
+    /// has no distribution.
+    Flows(fn(&Flow) -> Option<&Delay>, fn(&Flow) -> Option<f64>),
+    /// One figure of the run.
+    Run(fn(&Record) -> Option<f64>),
+    /// A distribution of the run.
+    RunDelay(fn(&Record) -> Option<&Delay>),
+}
+
+/// A metric's value in one interval of one end.
+#[derive(Clone, Copy)]
+pub struct InInterval {
+    /// Field of [`IntervalCount`]; empty where it is computed from several.
+    pub field: &'static str,
+    /// The value.
+    pub get: fn(&IntervalCount) -> Option<f64>,
+    /// Whether it is the last value of the interval instead of one over its time.
+    pub is_last_value: bool,
+}
+
+/// A plain value in the text report's details.
+#[derive(Debug, Clone, Copy)]
+pub struct Line {
+    /// Label of the line. Metrics with one label share the line.
+    pub label: &'static str,
+    /// Its text; `{}` is the value. Values of 0 are left out.
+    pub text: &'static str,
+}
+
+/// The declaration of a metric.
+#[derive(Clone, Copy)]
+pub struct Definition {
+    /// Name in expectations, sweeps and columns of experiments.
+    pub name: &'static str,
+    /// Heading in reports and on the page.
+    pub label: &'static str,
+    /// Name in comparisons, ending in its unit; of a distribution the stem, to which statistic and unit are appended.
+    pub key: &'static str,
+    /// Unit.
+    pub unit: Unit,
+    /// The standard that defines it; empty: Weir's own definition.
+    pub source: &'static str,
+    /// What it is, in one or two sentences.
+    pub definition: &'static str,
+    /// Its error, and when not to trust it.
+    pub limits: &'static str,
+    /// Where reports show it.
+    pub group: Group,
+    /// The end that measures it.
+    pub end: End,
+    /// The transports that have it.
+    pub carrier: Carrier,
+    /// Which values are better.
+    pub better: Better,
+    /// Path of the value in the flow, or in the record for a metric of the run; empty where it is in no field of its own.
+    pub path: &'static str,
+    /// Further fields that belong to it.
+    pub also: &'static [&'static str],
+    /// How it is read and folded.
+    pub read: Read,
+    /// Whether a flow can have it at all, in addition to its transport; others don't count when flows are folded.
+    pub applies: fn(&Flow) -> bool,
+    /// Its value in an interval.
+    pub interval: Option<InInterval>,
+    /// Its place in the text report.
+    pub line: Option<Line>,
+    /// Whether comparisons of runs include it.
+    pub is_compared: bool,
+    /// Whether reports leave it out where it is 0 in all flows.
+    pub is_rare: bool,
+    /// Whether it may be negative: clocks that are off make a delay negative.
+    pub is_signed: bool,
+    /// Whether a busy host can only lower it, so that a value that was reached is proved.
+    pub is_lower_bound: bool,
+    /// Whether tables of experiments show it first.
+    pub is_headline: bool,
+    /// Whether it is a 99th percentile of the flow's packets, which needs 1000 of them.
+    pub is_p99: bool,
+    /// Whether it is unknown where an end of a flow did not report.
+    pub needs_both_ends: bool,
+}
+
+impl std::fmt::Debug for Definition {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Definition").field(&self.name).finish()
+    }
+}
+
+impl PartialEq for Definition {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Definition {}
+
+impl Definition {
+    /// The definition of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<&'static Definition> {
+        METRICS.iter().find(|m| m.name == name)
+    }
+
+    /// Whether a statistic is asked of it (`p99`, `mean`).
+    #[must_use]
+    pub fn is_distribution(&self) -> bool {
+        matches!(self.read, Read::Flows(..) | Read::RunDelay(_))
+    }
+
+    /// Whether it is of the whole run instead of flows.
+    #[must_use]
+    pub fn is_of_run(&self) -> bool {
+        matches!(self.read, Read::Run(_) | Read::RunDelay(_))
+    }
+
+    /// The only transport whose flows have it; absent for those of both.
+    #[must_use]
+    pub fn transport(&self) -> Option<Transport> {
+        match self.carrier {
+            Carrier::Datagrams => Some(Transport::Udp),
+            Carrier::Streams => Some(Transport::Tcp),
+            Carrier::All => None,
+        }
+    }
+
+    /// Whether a flow can have it.
+    #[must_use]
+    pub fn is_of(&self, flow: &Flow) -> bool {
+        self.transport().is_none_or(|only| flow.transport == only) && (self.applies)(flow)
+    }
+
+    /// The value of one flow, the mean of a distribution; absent where it was not measured or is unknown.
+    #[must_use]
+    pub fn of_flow(&self, flow: &Flow) -> Option<f64> {
+        if !self.is_of(flow) || self.needs_both_ends && flow.lost_an_end() {
+            return None;
+        }
+        match self.read {
+            Read::Flow(get, _) => get(flow),
+            Read::Flows(get, mean) => match get(flow) {
+                Some(delay) => Some(delay.mean_seconds),
+                None => mean(flow),
+            },
+            Read::Run(_) | Read::RunDelay(_) => None,
+        }
+    }
+
+    /// Whether it is a rate.
+    #[must_use]
+    pub fn is_rate(&self) -> bool {
+        matches!(self.unit, Unit::BitsPerSecond | Unit::PacketsPerSecond)
+    }
+}
+
+/// Fields of an interval that only the other end fills: they have no column for `end`.
+#[must_use]
+pub fn is_interval_field_of(field: &str, end: End) -> bool {
+    let mut ends = METRICS
+        .iter()
+        .filter(|m| m.interval.as_ref().is_some_and(|i| i.field == field))
+        .map(|m| m.end)
+        .peekable();
+    ends.peek().is_none() || ends.any(|e| e == end || e == End::Both)
+}
+
+#[cfg(test)]
+mod tests;

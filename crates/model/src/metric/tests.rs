@@ -1,0 +1,125 @@
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+use super::*;
+use crate::record::Record;
+
+/// A JSON value at a path of keys.
+fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
+    path.split('.').try_fold(value, |v, key| v.get(key))
+}
+
+fn put(root: &mut Value, path: &str, value: Value) {
+    let mut place = root;
+    for key in path.split('.') {
+        if !place.is_object() {
+            *place = Value::Object(Map::new());
+        }
+        place = &mut place[key];
+    }
+    *place = value;
+}
+
+/// A flow with `value` at `path`, in an otherwise empty flow of `transport`.
+fn flow_with(path: &str, value: Value, transport: &str) -> Flow {
+    let mut flow = json!({ "transport": transport, "sender": {}, "receiver": {} });
+    put(&mut flow, path, value);
+    serde_json::from_value(flow).unwrap()
+}
+
+#[test]
+fn names_labels_and_keys_are_unique() {
+    for get in [|m: &Definition| m.name, |m: &Definition| m.label, |m: &Definition| m.key] {
+        let all: BTreeSet<&str> = METRICS.iter().map(get).collect();
+        assert_eq!(all.len(), METRICS.len());
+    }
+    for m in METRICS {
+        assert!(!m.definition.is_empty() && m.definition.ends_with('.'), "{}", m.name);
+        assert!(!m.label.is_empty() && !m.limits.is_empty(), "{}", m.name);
+    }
+}
+
+/// A metric is read from the field that its path names: the page reads it there.
+#[test]
+fn a_metric_is_read_from_its_path() {
+    let mut read = 0;
+    for m in METRICS.iter().filter(|m| !m.path.is_empty()) {
+        let transport = if m.carrier == Carrier::Streams { "tcp" } else { "udp" };
+        if m.is_of_run() {
+            let delay = json!({ "count": 3, "mean_seconds": 7.0 });
+            let mut record = json!({});
+            put(&mut record, m.path, if m.is_distribution() { delay } else { json!(7.0) });
+            let record: Record = serde_json::from_value(record).unwrap();
+            assert_eq!(m.of(&record, None, None), Some(7.0), "{}", m.name);
+        } else if m.is_distribution() {
+            let delay = json!({ "count": 3, "mean_seconds": 7.0 });
+            let flow = flow_with(m.path, delay, transport);
+            assert_eq!(m.of_flow(&flow), Some(7.0), "{}", m.name);
+        } else {
+            // Integers are read as floats; fields of floats take integers too.
+            let flow = flow_with(m.path, json!(7), transport);
+            assert_eq!(m.of_flow(&flow), Some(7.0), "{}", m.name);
+            let other = flow_with(m.path, json!(7), if transport == "udp" { "tcp" } else { "udp" });
+            assert_eq!(m.of_flow(&other).is_some(), m.carrier == Carrier::All, "{}", m.name);
+        }
+        read += 1;
+    }
+    assert!(read > 40, "{read}");
+    assert!(at(&json!({ "a": { "b": 1 } }), "a.b").is_some());
+}
+
+/// A value of an interval is its field, and a field that only one end fills is one of that end.
+#[test]
+fn a_value_of_an_interval_is_read_from_its_field() {
+    for m in METRICS {
+        let Some(interval) = &m.interval else { continue };
+        if interval.field.is_empty() {
+            continue;
+        }
+        let count: IntervalCount = serde_json::from_value(json!({ interval.field: 5 })).unwrap();
+        assert_eq!((interval.get)(&count), Some(5.0), "{}", m.name);
+    }
+    assert!(is_interval_field_of("jitter_seconds", End::Receiver));
+    assert!(!is_interval_field_of("jitter_seconds", End::Sender));
+    assert!(!is_interval_field_of("rtt_seconds", End::Receiver));
+    assert!(
+        is_interval_field_of("bytes", End::Sender) && is_interval_field_of("bytes", End::Receiver)
+    );
+}
+
+#[test]
+fn quotients_are_of_all_flows_and_need_every_one() {
+    let flow = |lost: Option<u64>, sent: u64| -> Flow {
+        let receiver = match lost {
+            Some(n) => json!({ "lost_packets": n }),
+            None => json!({}),
+        };
+        let flow =
+            json!({ "transport": "udp", "sender": { "packets": sent }, "receiver": receiver });
+        serde_json::from_value(flow).unwrap()
+    };
+    let loss = Definition::named("loss").unwrap();
+    let of = |flows: &[Flow]| loss.of_flows(flows.iter(), None);
+    assert_eq!(of(&[flow(Some(1), 10), flow(Some(5), 30)]), Some(0.15));
+    assert_eq!(of(&[flow(Some(1), 10), flow(None, 30)]), None);
+    assert_eq!(of(&[flow(Some(0), 0)]), None, "nothing was sent");
+    assert_eq!(of(&[]), None);
+}
+
+/// The table in docs/METHODOLOGY.md is generated. `WEIR_BLESS=1` rewrites it.
+#[test]
+fn the_methodology_has_the_table() {
+    const BEGIN: &str = "<!-- metrics: generated from crates/model/src/metric/declared.rs -->\n";
+    const END: &str = "<!-- end of metrics -->\n";
+    let path = format!("{}/../../docs/METHODOLOGY.md", env!("CARGO_MANIFEST_DIR"));
+    let page = std::fs::read_to_string(&path).unwrap();
+    let (before, rest) = page.split_once(BEGIN).unwrap();
+    let (_, after) = rest.split_once(END).unwrap();
+    let now = format!("{before}{BEGIN}{}{END}{after}", methodology_table());
+    if std::env::var_os("WEIR_BLESS").is_some() {
+        std::fs::write(&path, &now).unwrap();
+    } else {
+        assert!(page == now, "docs/METHODOLOGY.md: run this test with WEIR_BLESS=1 and commit");
+    }
+}
