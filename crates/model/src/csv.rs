@@ -1,4 +1,101 @@
-//! Cells of CSV, as every table of this program writes them.
+//! Columns and cells of CSV, as every table of this program has them.
+//!
+//! A column is a scalar of the record, named by the path of JSON keys, joined by `_`. The columns are read from the
+//! published schema: a field of the record has its column without a list.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::metric::{End, is_interval_field_of};
+
+/// Fields of an interval that only lines of a running test have, never a record.
+const LIVE_ONLY: [&str; 1] = ["earlier_lost_packets"];
+
+/// The columns of a type in the schema of `weir.run/1`, in alphabetical order, each after `prefix`. Lists and maps have none.
+fn scalar_paths(root: &Value, node: &Value, prefix: &str, out: &mut Vec<String>) {
+    let node = match node["$ref"].as_str() {
+        Some(r) => &root["$defs"][r.trim_start_matches("#/$defs/")],
+        None => node,
+    };
+    for (key, value) in node["properties"].as_object().into_iter().flatten() {
+        let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}_{key}") };
+        scalar_paths(root, value, &path, out);
+    }
+    for inner in node["anyOf"].as_array().into_iter().flatten() {
+        scalar_paths(root, inner, prefix, out);
+    }
+    let scalar = |t: &Value| ["integer", "number", "string", "boolean"].iter().any(|s| t == s);
+    let is_scalar = scalar(&node["type"])
+        || node["type"].as_array().is_some_and(|types| types.iter().any(scalar))
+        || node.get("oneOf").is_some()
+        || node.get("enum").is_some();
+    if is_scalar && !out.iter().any(|path| path == prefix) {
+        out.push(prefix.to_string());
+    }
+}
+
+/// The columns of a named type of the record's schema; of the record itself for an empty name.
+#[must_use]
+pub fn columns_of(type_name: &str, prefix: &str) -> Vec<String> {
+    let schema = crate::schema::run_schema();
+    let node = if type_name.is_empty() { &schema } else { &schema["$defs"][type_name] };
+    let mut out = vec![];
+    scalar_paths(&schema, node, prefix, &mut out);
+    out
+}
+
+/// The columns of a flow: its own scalars after `flow_`, then those of its parts.
+#[must_use]
+pub fn flow_columns() -> Vec<String> {
+    let schema = crate::schema::run_schema();
+    let flow = &schema["$defs"]["Flow"]["properties"];
+    let (mut own, mut parts) = (vec![], vec![]);
+    for (key, value) in flow.as_object().into_iter().flatten() {
+        let mut found = vec![];
+        scalar_paths(&schema, value, key, &mut found);
+        match found.as_slice() {
+            [one] if one == key => own.push(format!("flow_{key}")),
+            _ => parts.append(&mut found),
+        }
+    }
+    [own, parts].concat()
+}
+
+/// The columns of an interval of a flow, without those of fields that only the other end fills.
+#[must_use]
+pub fn interval_columns() -> Vec<String> {
+    let is_of = |path: &String| {
+        let (end, field) = match path.split_once('_') {
+            Some(("sender", field)) => (End::Sender, field),
+            Some(("receiver", field)) => (End::Receiver, field),
+            _ => return false,
+        };
+        !LIVE_ONLY.contains(&field) && is_interval_field_of(field, end)
+    };
+    columns_of("IntervalFlow", "").into_iter().filter(is_of).collect()
+}
+
+/// Calls `put` with the path and the cell of each scalar of `value`. What is absent and what JSON can't express is left out.
+pub fn each_cell<T: Serialize + ?Sized>(path: &str, value: &T, mut put: impl FnMut(&str, String)) {
+    fn walk(path: &mut String, value: &Value, put: &mut impl FnMut(&str, String)) {
+        match value {
+            Value::Object(map) => {
+                let length = path.len();
+                for (key, value) in map {
+                    path.push('_');
+                    path.push_str(key);
+                    walk(path, value, put);
+                    path.truncate(length);
+                }
+            }
+            Value::Null | Value::Array(_) => {}
+            Value::String(text) => put(path, text_cell(text)),
+            Value::Bool(_) | Value::Number(_) => put(path, value.to_string()),
+        }
+    }
+    let value = serde_json::to_value(value).unwrap_or_default();
+    walk(&mut path.to_string(), &value, &mut put);
+}
 
 /// A text as a cell: an apostrophe before what a spreadsheet would run as a formula, quoted where RFC 4180 asks.
 #[must_use]
@@ -15,6 +112,45 @@ pub fn text_cell(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn each_scalar_has_one_column() {
+        for columns in [columns_of("", ""), flow_columns(), interval_columns()] {
+            let set: BTreeSet<&String> = columns.iter().collect();
+            assert_eq!(set.len(), columns.len());
+            assert!(columns.len() > 10);
+        }
+        let flow = flow_columns();
+        for name in ["flow_id", "flow_connect_seconds", "receiver_one_way_delay_p99_9_seconds"] {
+            assert!(flow.iter().any(|c| c == name), "{name}");
+        }
+        assert!(!flow.iter().any(|c| c.contains("loss_periods")), "a map has no column");
+        let interval = interval_columns();
+        assert!(interval.iter().any(|c| c == "receiver_jitter_seconds"));
+        for name in
+            ["sender_jitter_seconds", "receiver_rtt_seconds", "receiver_earlier_lost_packets"]
+        {
+            assert!(!interval.iter().any(|c| c == name), "{name}");
+        }
+    }
+
+    /// Every cell of a value has a column of its type.
+    #[test]
+    fn cells_have_the_names_of_columns() {
+        let flow: crate::record::Flow = serde_json::from_value(serde_json::json!({
+            "receiver": { "packets": 7, "one_way_delay": { "count": 3 }, "loss_periods": { "1": 2 } },
+        }))
+        .unwrap();
+        let columns = flow_columns();
+        let mut cells = 0;
+        each_cell("receiver", &flow.receiver, |path, _| {
+            cells += 1;
+            let is_of_a_map = path.starts_with("receiver_loss_periods");
+            assert!(is_of_a_map || columns.iter().any(|c| c == path), "{path}");
+        });
+        assert!(cells > 5);
+    }
 
     #[test]
     fn cells_are_quoted_and_never_formulas() {

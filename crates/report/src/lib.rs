@@ -37,7 +37,7 @@ pub mod fuzz;
 pub mod page;
 pub mod plot;
 
-pub use csv::{CSV_COLUMNS, CsvWriter};
+pub use csv::{CsvWriter, csv_columns};
 pub use experiment::experiment_csv;
 pub use json::{ErrorEvent, JsonStream, json_line, json_pretty};
 pub use markup::escape;

@@ -8,7 +8,7 @@ use serde_json::Value;
 use support::golden;
 use weir_model::record::Record;
 use weir_report::page::{html, markdown, of_run, of_runs};
-use weir_report::{CsvWriter, TextOptions, CSV_COLUMNS, escape, json_pretty, summary};
+use weir_report::{CsvWriter, TextOptions, csv_columns, escape, json_pretty, summary};
 
 /// The text of a page as a reader sees it: without elements, references resolved.
 fn text_of(html: &str) -> String {
@@ -133,7 +133,7 @@ fn each_rendering_says_how_datagrams_crossed() {
         let mut csv = CsvWriter::new(vec![]).unwrap();
         csv.record(&record).unwrap();
         let csv = String::from_utf8(csv.into_inner()).unwrap();
-        let at = CSV_COLUMNS.iter().position(|c| *c == "receiver_crossing").unwrap();
+        let at = csv_columns().iter().position(|c| *c == "receiver_crossing").unwrap();
         let cells = csv.lines().filter(|l| l.starts_with("summary,"));
         let cells: Vec<&str> = cells.filter_map(|l| l.split(',').nth(at)).collect();
         assert_eq!(cells, both.map(|c| c.word()));

@@ -7,8 +7,7 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 use serde::Serialize;
-use serde_json::Value;
-use weir_model::csv::text_cell;
+use weir_model::csv::{each_cell, text_cell};
 use weir_model::plan::Connection;
 use weir_model::record::{Flow, Record};
 use weir_stats::Histogram;
@@ -225,30 +224,11 @@ impl<W: Write> Table<W> {
     /// Fills the cells of `value` and of what is below it, named by their paths. What is absent leaves them empty, and
     /// lists have no cell.
     fn put<T: Serialize + ?Sized>(&mut self, path: &str, value: &T) {
-        // What JSON can't express was not measured.
-        let value = serde_json::to_value(value).unwrap_or_default();
-        self.walk(&mut path.to_string(), &value);
-    }
-
-    fn walk(&mut self, path: &mut String, value: &Value) {
-        let cell = match value {
-            Value::Object(map) => {
-                let length = path.len();
-                for (key, value) in map {
-                    path.push('_');
-                    path.push_str(key);
-                    self.walk(path, value);
-                    path.truncate(length);
-                }
-                return;
+        each_cell(path, value, |path, cell| {
+            if let Some(place) = self.places.get(path) {
+                self.cells[*place] = cell;
             }
-            Value::Null | Value::Array(_) => return,
-            Value::String(text) => text_cell(text),
-            Value::Bool(_) | Value::Number(_) => value.to_string(),
-        };
-        if let Some(place) = self.places.get(path.as_str()) {
-            self.cells[*place] = cell;
-        }
+        });
     }
 
     fn write(&mut self) -> io::Result<()> {
