@@ -11,6 +11,8 @@ pub struct LossPeriods {
     pub overflow_periods: u64,
     /// Packets lost in those loss periods.
     pub overflow_packets: u64,
+    /// One above the last number of the latest loss period.
+    end: u64,
 }
 
 impl LossPeriods {
@@ -25,12 +27,21 @@ impl LossPeriods {
         self.lengths.values().sum::<u64>() + self.overflow_periods
     }
 
-    pub(super) fn record(&mut self, length: u64, max_keys: usize) {
+    /// Records the loss period of `length` packets from number `first` on. Periods come in order, with packets that
+    /// arrived between them.
+    pub(super) fn record(&mut self, first: u64, length: u64, max_keys: usize) {
+        debug_assert!(first > self.end || self.periods() == 0, "{first} after {}", self.end);
+        self.end = first + length;
         if self.lengths.len() < max_keys || self.lengths.contains_key(&length) {
             *self.lengths.entry(length).or_default() += 1;
         } else {
             self.overflow_periods += 1;
             self.overflow_packets += length;
         }
+    }
+
+    /// Ends the flow, of which `sent` packets were sent.
+    pub(super) fn finish(&mut self, sent: u64) {
+        debug_assert!(self.end <= sent, "{} of {sent}", self.end);
     }
 }

@@ -367,6 +367,7 @@ impl SequenceTracker {
             self.intervals.missing(self.next, tail, from_ns, to_ns);
         }
         self.flush_run();
+        self.runs.finish(sent);
         self.intervals.finish();
         SequenceSummary {
             counts: self.counts(),
@@ -547,7 +548,8 @@ impl SequenceTracker {
 
     fn flush_run(&mut self) {
         if self.run_length > 0 {
-            self.runs.record(self.run_length, self.config.max_run_lengths);
+            let first = self.run_end - self.run_length;
+            self.runs.record(first, self.run_length, self.config.max_run_lengths);
             self.run_length = 0;
         }
     }
