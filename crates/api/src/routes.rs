@@ -29,6 +29,7 @@ pub(crate) fn routes() -> (Router<Shared>, Value) {
         .add(&Method::POST, "/demo/stop", post(system::stop_demo), Operation::new("stopDemo", "system", "Stops the demo; the runs that it kept stay.").answers::<DemoState>(202))
         .add(&Method::GET, "/interfaces", get(system::interfaces), Operation::new("listInterfaces", "system", "The interfaces of this host.").answers::<InterfaceList>(200))
         .add(&Method::GET, "/schemas", get(system::schemas), Operation::new("listSchemas", "system", "The published JSON Schemas.").answers::<SchemaList>(200))
+        .add(&Method::GET, "/metrics", get(system::metrics), Operation::new("listMetrics", "system", "The metrics that records, comparisons and experiments know by name.").answers::<MetricList>(200))
         .add(&Method::GET, "/schemas/{name}", get(system::schema), Operation::new("getSchema", "system", "One JSON Schema.").answers_as::<AnyJson>(200, "application/schema+json"))
         .add(&Method::GET, "/audit", get(system::audit), Operation::new("getAudit", "system", "Who changed what.").answers::<AuditList>(200))
         .add(&Method::GET, "/openapi.json", get(system::openapi), Operation::new("getOpenapi", "system", "This document.").answers::<AnyJson>(200))

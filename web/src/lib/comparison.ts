@@ -1,15 +1,15 @@
 // The metrics of an experiment's step as its table has them: those of `StepOutcome::metric_names` of the program.
-import type { StepOutcome } from './api/shapes';
+import type { MetricEntry, StepOutcome } from './api/shapes';
 
 type Point = NonNullable<StepOutcome['points']>[number];
 type Summary = Point['metrics'][string];
 
 const SENT = 'sent_throughput';
-const FIRST = ['throughput', 'packet_rate', 'loss', 'jitter'];
-const rank = (name: string) => (FIRST.includes(name) ? FIRST.indexOf(name) : FIRST.length);
 
-/** Names of the columns. In a comparison, rates of tools that report only what they sent stand with the throughput of the others. */
-export function metricNames(step: Pick<StepOutcome, 'action' | 'points'>): string[] {
+/** Names of the columns, the headline metrics of `known` first. In a comparison, rates of tools that report only what they sent stand with the throughput of the others. */
+export function metricNames(step: Pick<StepOutcome, 'action' | 'points'>, known: readonly Pick<MetricEntry, 'name' | 'headline'>[]): string[] {
+  const first = known.filter((metric) => metric.headline).map((metric) => metric.name);
+  const rank = (name: string) => (first.includes(name) ? first.indexOf(name) : first.length);
   const all = (step.points ?? []).flatMap((point) => Object.keys(point.metrics ?? {}));
   const named = all.map((name) => (name === SENT && step.action === 'compare' ? 'throughput' : name));
   return [...new Set(named)].sort((a, b) => rank(a) - rank(b));

@@ -475,6 +475,8 @@ export class Mock {
         return { status: 202, body: { kept: this.calibration, running: true, step: 'clocks' } };
       case 'GET interfaces':
         return { body: { interfaces: [{ name: 'lo', up: true, carrier: true, loopback: true, member: false, mtu_bytes: 65536, addresses: ['127.0.0.1/8'] }, { name: 'eth0', up: true, carrier: true, loopback: false, member: false, mtu_bytes: 1500, addresses: ['192.0.2.1/24'], qdisc: 'fq_codel', speed_bits_per_second: 1e9, in_use: 'carries the default route' }, ...['veth-a', 'veth-b'].map((one) => ({ name: one, kind: 'veth', up: true, carrier: true, loopback: false, member: false, mtu_bytes: 1500, addresses: [], qdisc: 'noqueue', speed_bits_per_second: 1e10 }))] } };
+      case 'GET metrics':
+        return { body: sample('metrics') };
       case 'GET schemas':
         return id === undefined ? { body: { schemas: ['plan', 'impair', 'run', 'scenario', 'experiment'].map((one) => ({ name: one, schema: `weir.${one}/1` })) } } : { body: this.schema?.(id) ?? schema(id), type: 'application/schema+json' };
       case 'GET audit':
@@ -545,7 +547,7 @@ export class Mock {
         return {};
       case 'GET comparison': {
         const [a, b] = (query.get('runs') ?? '').split(',').map((one) => one.split('+'));
-        const figure = (one, x, y, moved) => ({ name: one, better: one.includes('loss') ? 'lower' : 'higher', a: { value: x }, b: { value: y }, difference: y - x, difference_ratio: y / x - 1, moved, welch: { difference: y - x, low: (y - x) * 0.8, high: (y - x) * 1.2, t: 4, degrees_of_freedom: 18, p: 0.0002, p_adjusted: 0.0009 } });
+        const figure = (one, x, y, moved) => ({ name: one, label: one, better: one.includes('loss') ? 'lower' : 'higher', a: { value: x }, b: { value: y }, difference: y - x, difference_ratio: y / x - 1, moved, welch: { difference: y - x, low: (y - x) * 0.8, high: (y - x) * 1.2, t: 4, degrees_of_freedom: 18, p: 0.0002, p_adjusted: 0.0009 } });
         return { body: { schema: 'weir.runs-diff/1', a, b, confidence: 0.95, setup: [{ path: 'plan.connection[0].rate', a: ['50pps'], b: ['100pps'] }], figures: [figure('forward.throughput.bits_per_second', 19.6e6, 23.1e6, 'significant'), figure('voice.loss_ratio', 0.01, 0.02, 'significant'), figure('voice.jitter_seconds', 2e-5, 2.1e-5, 'not-significant')] } };
       }
       case 'GET report': {

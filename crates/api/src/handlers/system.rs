@@ -209,6 +209,10 @@ pub(crate) async fn schemas() -> Json200<SchemaList> {
     Json200(SchemaList { schemas: SCHEMAS.iter().map(entry).collect() })
 }
 
+pub(crate) async fn metrics() -> Json200<MetricList> {
+    Json200(MetricList { metrics: weir_model::metric::metric_entries() })
+}
+
 pub(crate) async fn schema(Part(name): Part) -> Result<Response, Problem> {
     let found = SCHEMAS.iter().find(|(known, ..)| *known == name);
     let (_, _, make) = found.ok_or_else(|| Problem::missing("schema", &name))?;

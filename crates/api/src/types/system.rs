@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use weir_experiment::calibrate::Calibration;
+use weir_model::metric::MetricEntry;
 use weir_model::report::EndReport;
 
 /// What this server is and may do.
@@ -182,6 +183,13 @@ pub struct SchemaEntry {
 pub struct SchemaList {
     /// All of them.
     pub schemas: Vec<SchemaEntry>,
+}
+
+/// The metrics that records, comparisons and experiments know by name.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct MetricList {
+    /// All of them, in the order of tables.
+    pub metrics: Vec<MetricEntry>,
 }
 
 /// Any JSON.

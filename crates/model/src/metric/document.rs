@@ -39,6 +39,8 @@ pub struct MetricEntry {
     pub rare: bool,
     /// Whether tables of experiments show it first.
     pub headline: bool,
+    /// Whether comparisons of runs include it.
+    pub compared: bool,
     /// Whether it is unknown where an end of the flow did not report.
     pub needs_both_ends: bool,
 }
@@ -60,6 +62,7 @@ impl From<&Definition> for MetricEntry {
             distribution: m.is_distribution(),
             rare: m.is_rare,
             headline: m.is_headline,
+            compared: m.is_compared,
             needs_both_ends: m.needs_both_ends,
         }
     }

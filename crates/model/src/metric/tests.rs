@@ -123,3 +123,15 @@ fn the_methodology_has_the_table() {
         assert!(page == now, "docs/METHODOLOGY.md: run this test with WEIR_BLESS=1 and commit");
     }
 }
+
+/// The page's mock server answers with the declared metrics. `WEIR_BLESS=1` rewrites its file.
+#[test]
+fn the_mock_server_has_the_metrics() {
+    let path = format!("{}/../../web/test/mock/data/metrics.json", env!("CARGO_MANIFEST_DIR"));
+    let now = serde_json::to_string_pretty(&json!({ "metrics": metric_entries() })).unwrap() + "\n";
+    if std::env::var_os("WEIR_BLESS").is_some() {
+        std::fs::write(&path, &now).unwrap();
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(committed == now, "{path}: run this test with WEIR_BLESS=1 and commit");
+}

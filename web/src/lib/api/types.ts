@@ -556,6 +556,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/metrics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The metrics that records, comparisons and experiments know by name. */
+        get: operations["listMetrics"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/openapi.json": {
         parameters: {
             query?: never;
@@ -1059,6 +1076,8 @@ export interface components {
             /** @description The file that all of them are in. */
             file?: string | null;
         };
+        /** @description Which values of a metric are better. */
+        Better: "higher" | "lower" | "neither";
         /**
          * @description bits per second such as 64k, 10M, 2.5G or 100Mbit (K, M, G, T are powers of ten)
          * @example 10M
@@ -1175,6 +1194,8 @@ export interface components {
             /** @description What the running one does. */
             step?: string | null;
         };
+        /** @description The transports whose flows have a metric. */
+        Carrier: "datagrams" | "streams" | "all";
         /**
          * @description none, spread:P% or burst:N
          * @example spread:5%
@@ -1639,18 +1660,16 @@ export interface components {
              * @example 20ms
              */
             constant?: components["schemas"]["Span"] | null;
-            /** @description An exponential delay: `min` and an exponential part of mean `mean` − `min`. */
+            /** @description Exponential, from a least delay on. */
             exponential?: components["schemas"]["Exponential"] | null;
-            /** @description A normal (Gaussian) delay. */
+            /** @description Normal (Gaussian). */
             normal?: components["schemas"]["Normal"] | null;
             /**
              * @description What may happen to the order of packets.
              * @default fifo-release
              */
             order: components["schemas"]["OrderPolicy"];
-            /** @description A Pareto delay: longer than `t` with probability (`scale`/t) to the power of `shape`. A heavy tail. */
-            pareto?: components["schemas"]["Pareto"] | null;
-            /** @description A uniform delay between two bounds. */
+            /** @description Uniform between two bounds. */
             uniform?: components["schemas"]["Uniform"] | null;
         };
         /** @description Variation of delay. */
@@ -1755,8 +1774,6 @@ export interface components {
             /** @description What was not set up alike. */
             setup: components["schemas"]["SetupDifference"][];
         };
-        /** @description Which way a figure is the better one. */
-        DiffBetter: "higher" | "lower" | "neither";
         /** @description Whether a figure moved. */
         DiffMoved: "significant" | "unclear" | "not-significant" | "too-few" | "untested";
         /** @description What a figure was tested by. */
@@ -1819,7 +1836,7 @@ export interface components {
             /** @description What it was. */
             change: string;
         };
-        /** @description What the emulator counts of each flow and direction. received + duplicated = sent + lost + queue dropped + unplanned + held. */
+        /** @description Counters of a flow and direction. received + duplicated = sent + lost + queue dropped + unplanned + held. */
         EmulatorCounters: {
             /**
              * Format: uint64
@@ -1863,7 +1880,7 @@ export interface components {
             received_packets: number;
             /**
              * Format: uint64
-             * @description Packets sent on after a later one of their flow (RFC 4737, section 3.3); copies are not asked.
+             * @description Packets sent on after a later one of their flow; copies are not asked.
              */
             reordered_packets: number;
             /**
@@ -2284,6 +2301,8 @@ export interface components {
             /** @description Seed of its draws. */
             seed?: components["schemas"]["Seed"] | null;
         };
+        /** @description The end of a flow that measures a metric. */
+        End: "sender" | "receiver" | "both";
         /** @description One end's part of one flow. */
         EndFlowReport: {
             /**
@@ -2540,7 +2559,7 @@ export interface components {
         /** @description An exponential delay: `min` and an exponential part of mean `mean` − `min`. */
         Exponential: {
             /**
-             * @description Maximum delay: longer draws become this. Absent: none.
+             * @description Greatest delay: longer draws become this. Absent: none.
              * @example 100ms
              */
             max?: components["schemas"]["Span"] | null;
@@ -2550,7 +2569,7 @@ export interface components {
              */
             mean: components["schemas"]["Span"];
             /**
-             * @description Minimum delay. Absent: 0.
+             * @description Least delay. Absent: 0.
              * @example 10ms
              */
             min?: components["schemas"]["Span"];
@@ -2611,8 +2630,8 @@ export interface components {
             a: components["schemas"]["SideFigure"];
             /** @description In B. */
             b: components["schemas"]["SideFigure"];
-            /** @description Which way it is the better one. */
-            better: components["schemas"]["DiffBetter"];
+            /** @description Which values are better. */
+            better: components["schemas"]["Better"];
             /**
              * Format: double
              * @description B less A.
@@ -2628,6 +2647,8 @@ export interface components {
              * @description Difference of the means in pooled standard deviations (Hedges' g), B less A.
              */
             hedges_g?: number | null;
+            /** @description Its heading. */
+            label: string;
             /** @description Absent where it was not tested. */
             mann_whitney?: components["schemas"]["MannWhitneyFigure"] | null;
             /** @description Whether it moved. */
@@ -2855,41 +2876,8 @@ export interface components {
              */
             value?: number | null;
         };
-        /** @description Bursty loss with gaps inside bursts: a Markov chain of four states, 1 received in a gap, 2 received within a burst, 3 lost within a burst, 4 lost alone. Each p is the probability of going from one state to another, in percent. */
-        FourState: {
-            /**
-             * Format: double
-             * @description From the gap into a burst. With p14 at most 100.
-             * @example 1
-             */
-            p13_percentage: number;
-            /**
-             * Format: double
-             * @description From the gap to a single loss. Absent: 0.
-             * @example 0.1
-             */
-            p14_percentage?: number | null;
-            /**
-             * Format: double
-             * @description From received to lost within a burst; above 0 if p32 is. Absent: 100.
-             * @example 50
-             */
-            p23_percentage?: number | null;
-            /**
-             * Format: double
-             * @description From a burst into the gap. With p32 at most 100. Absent: 100 − p13.
-             * @example 30
-             */
-            p31_percentage?: number | null;
-            /**
-             * Format: double
-             * @description From lost to received within a burst. Absent: 0.
-             * @example 20
-             */
-            p32_percentage?: number | null;
-        };
         /**
-         * @description Bursty loss by the Gilbert-Elliott model of two states: by wanted mean loss and mean burst length, or by four probabilities.
+         * @description The Gilbert-Elliott model, by wanted mean loss and mean burst length, or by its four probabilities.
          * @example {
          *       "loss_percentage": 1,
          *       "mean_run": 3
@@ -2937,6 +2925,8 @@ export interface components {
              */
             mean_run?: number | null;
         };
+        /** @description What a metric belongs to. A report shows the metrics of a group in one table. */
+        Group: "volume" | "packets" | "bursts" | "delay" | "variation" | "tcp" | "pacing" | "run";
         /** @description The first event of a stream. */
         Hello: {
             /** @description Time now, RFC 3339, UTC. */
@@ -3566,9 +3556,7 @@ export interface components {
             content?: components["schemas"]["Content"] | null;
             /** @description Delay and jitter. */
             delay?: components["schemas"]["Delay2"] | null;
-            /** @description Duplication. A packet that was lost before leaves no copy. */
-            duplicate?: components["schemas"]["Duplicate"] | null;
-            /** @description Loss. */
+            /** @description Loss and duplication. */
             loss?: components["schemas"]["Loss"] | null;
             /** @description Order of the stages, each at most once; those not named follow in their usual order. */
             order?: components["schemas"]["Stage"][] | null;
@@ -3652,17 +3640,17 @@ export interface components {
             /** @description Write them. */
             on: boolean;
         };
-        /** @description The slot of loss. Exactly one law is set. */
+        /** @description The slot of loss and duplication. At most one loss law is set. */
         Loss: {
+            /** @description Duplication. It is asked of packets that were not lost: a lost packet leaves no copy. */
+            duplicate?: components["schemas"]["Duplicate"] | null;
             /**
              * Format: uint64
              * @description Every n-th packet is lost, the n-th first.
              * @example 100
              */
             every_nth?: number | null;
-            /** @description Bursty loss with gaps inside bursts: a Markov chain of four states, 1 received in a gap, 2 received within a burst, 3 lost within a burst, 4 lost alone. Each p is the probability of going from one state to another, in percent. */
-            four_state?: components["schemas"]["FourState"] | null;
-            /** @description Bursty loss by the Gilbert-Elliott model of two states: by wanted mean loss and mean burst length, or by four probabilities. */
+            /** @description Bursty loss: a two-state Markov chain. */
             gilbert_elliott?: components["schemas"]["GilbertElliott"] | null;
             /**
              * Format: double
@@ -3736,7 +3724,47 @@ export interface components {
             /** @description Let scenarios run named scripts (`--allow-commands`). */
             run_scripts: boolean;
         };
-        /** @description A normal (Gaussian) delay. */
+        /** @description A metric as the API describes it. */
+        Metric: {
+            /** @description Which values are better. */
+            better: components["schemas"]["Better"];
+            /** @description The flows that have it. */
+            carrier: components["schemas"]["Carrier"];
+            /** @description Whether comparisons of runs include it. */
+            compared: boolean;
+            /** @description What it is. */
+            definition: string;
+            /** @description Whether it is a distribution, with a value for each statistic. */
+            distribution: boolean;
+            /** @description The end that measures it. */
+            end: components["schemas"]["End"];
+            /** @description What it belongs to. */
+            group: components["schemas"]["Group"];
+            /** @description Whether tables of experiments show it first. */
+            headline: boolean;
+            /** @description Heading. */
+            label: string;
+            /** @description Name in expectations, sweeps and experiments. */
+            name: string;
+            /** @description Whether it is unknown where an end of the flow did not report. */
+            needs_both_ends: boolean;
+            /** @description Path of its value in a flow of `weir.run/1`; of a distribution that of its object. In the record itself for metrics of the group `run`. */
+            path: string;
+            /** @description Whether tables leave it out where it is 0 throughout. */
+            rare: boolean;
+            /** @description How it is made of several flows. */
+            several_flows: string;
+            /** @description The standard that defines it. */
+            source: string;
+            /** @description Unit of its values, as keys end in it. */
+            unit: string;
+        };
+        /** @description The metrics that records, comparisons and experiments know by name. */
+        MetricList: {
+            /** @description All of them, in the order of tables. */
+            metrics: components["schemas"]["Metric"][];
+        };
+        /** @description A normal delay. */
         Normal: {
             /**
              * @description Standard deviation.
@@ -3773,25 +3801,6 @@ export interface components {
             built: boolean;
             /** @description What is missing, in words. */
             note?: string | null;
-        };
-        /** @description A Pareto delay: longer than `t` with probability (`scale`/t) to the power of `shape`. A heavy tail. */
-        Pareto: {
-            /**
-             * @description Maximum delay: longer draws become this. Absent: none.
-             * @example 1s
-             */
-            max?: components["schemas"]["Span"] | null;
-            /**
-             * @description Minimum delay, above 0.
-             * @example 10ms
-             */
-            scale: components["schemas"]["Span"];
-            /**
-             * Format: double
-             * @description Exponent of the tail, above 0 to 1000. Up to 1 there is no mean, up to 2 no variance, unless `max` cuts the tail.
-             * @example 3
-             */
-            shape: number;
         };
         /** @description A whole plan, `weir.plan/1`. */
         Plan: {
@@ -5215,7 +5224,7 @@ export interface components {
          */
         Span: string | number;
         /** @description The stages of the path through the emulator. */
-        Stage: "loss" | "duplicate" | "rate" | "delay" | "content";
+        Stage: "loss" | "rate" | "delay" | "content";
         /** @description How far something is. */
         State: "starting" | "running" | "ending" | "ended" | "interrupted" | "failed";
         /** @description An object's life moved on. A reader that was slow gets the latest state only. */
@@ -5914,15 +5923,15 @@ export interface components {
              */
             unpredicted_fates: number;
         };
-        /** @description A uniform delay between two bounds. */
+        /** @description A uniform delay. */
         Uniform: {
             /**
-             * @description Maximum delay.
+             * @description Greatest delay.
              * @example 30ms
              */
             max: components["schemas"]["Span"];
             /**
-             * @description Minimum delay.
+             * @description Least delay.
              * @example 10ms
              */
             min: components["schemas"]["Span"];
@@ -6994,6 +7003,27 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Preview"];
+                };
+            };
+            default: components["responses"]["Problem"];
+        };
+    };
+    listMetrics: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description As asked. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MetricList"];
                 };
             };
             default: components["responses"]["Problem"];
