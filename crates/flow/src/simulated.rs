@@ -219,6 +219,26 @@ fn tail_loss_is_seen_by_reconciliation() {
     assert_eq!(rx.loss_periods.unwrap().get("50"), Some(&1));
 }
 
+/// Three losses within five packets are a burst; a packet that is reordered within the threshold is none of them.
+#[test]
+fn bursts_are_of_packets_lost_for_good() {
+    let s = spec(udp("1000pps", 100, 1));
+    let (_, mut receiving) = run(&s, clock(), 0, &mut |n, _| match n {
+        500 | 502 | 504 => vec![],
+        501 | 510 => vec![50_000_000],
+        700 => vec![],
+        _ => vec![1000],
+    });
+    receiving.set_sender_end(SECOND);
+    let rx = receiving.report("recvmmsg", None, None);
+    assert_eq!((rx.lost_packets, rx.reordered_packets), (Some(4), Some(2)));
+    assert_eq!((rx.bursts, rx.burst_packets, rx.burst_lost_packets), (Some(1), Some(5), Some(3)));
+    assert_eq!((rx.gaps, rx.gap_packets, rx.gap_lost_packets), (Some(2), Some(995), Some(1)));
+    assert_eq!(rx.burst_density_ratio, Some(0.6));
+    let (burst, gap) = (rx.burst_seconds.unwrap(), rx.gap_seconds.unwrap());
+    assert!((burst - 0.005).abs() < 1e-9 && (gap - 0.4975).abs() < 1e-9, "{burst} {gap}");
+}
+
 #[test]
 fn the_omitted_part_is_left_out_everywhere() {
     let s = spec(udp("1000pps", 100, 2));

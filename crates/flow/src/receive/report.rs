@@ -189,6 +189,29 @@ impl Receiving {
         }
         out.loss_periods = (!periods.is_empty()).then_some(periods);
         out.ambiguous = Some(s.counts.ambiguous);
+        self.report_bursts(out, s);
+    }
+
+    /// Bursts and gaps. Their durations are packets × the mean time between packets of the sender, where packets were lost.
+    fn report_bursts(&self, out: &mut Receiver, s: &weir_stats::SequenceSummary) {
+        let bursts = &s.loss_periods.bursts;
+        out.bursts = Some(bursts.bursts);
+        out.burst_packets = Some(bursts.burst_packets);
+        out.burst_lost_packets = Some(bursts.burst_lost);
+        out.burst_density_ratio = bursts.burst_density();
+        out.gaps = Some(bursts.gaps);
+        out.gap_packets = Some(bursts.gap_packets);
+        out.gap_lost_packets = Some(bursts.gap_lost);
+        out.gap_density_ratio = bursts.gap_density();
+        let begin = self.log.start_ns().map(|zero| zero.saturating_add(self.start_after_ns));
+        if let (Some(begin), Some(end)) = (begin, self.sender_end_ns)
+            && end > begin
+            && s.counts.lost > 0
+        {
+            let interval = (end - begin) as f64 / 1e9 / s.sent as f64;
+            out.burst_seconds = bursts.mean_burst_packets().map(|packets| packets * interval);
+            out.gap_seconds = bursts.mean_gap_packets().map(|packets| packets * interval);
+        }
     }
 
     /// Distributions for the record.

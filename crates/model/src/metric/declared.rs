@@ -55,6 +55,16 @@ const TCP: Definition = Definition {
     ..PLAIN
 };
 
+/// Bursts of losses and the gaps between them.
+const BURSTS: Definition = Definition {
+    source: "RFC 3611 section 4.7.2",
+    group: Group::Bursts,
+    limits: "Of the whole test. Late packets count as lost, as RFC 3611's discarded ones. Without a burst the burst density and duration are absent, where RFC 3611 reports 0.",
+    needs_both_ends: true,
+    is_rare: true,
+    ..DATAGRAMS
+};
+
 /// A ratio to the nominal rate of the link.
 const USAGE: Definition = Definition {
     unit: Unit::Ratio,
@@ -280,6 +290,85 @@ pub const METRICS: &[Definition] = &[
         is_compared: false,
         needs_both_ends: true,
         ..DATAGRAMS
+    },
+    Definition {
+        name: "burst_density",
+        label: "Burst density",
+        key: "burst_density_ratio",
+        unit: Unit::Ratio,
+        definition: "Fraction of the packets within bursts that were lost. A burst is the longest sequence that begins and ends with a lost packet and has fewer than 16 (Gmin) consecutive received packets; a single lost packet is none.",
+        path: "receiver.burst_density_ratio",
+        also: &["receiver.bursts", "receiver.burst_packets", "receiver.burst_lost_packets"],
+        read: Read::Flow(
+            |f| f.receiver.as_ref()?.burst_density_ratio,
+            Fold::Quotient(|f| {
+                let r = f.receiver.as_ref()?;
+                Some((r.burst_lost_packets? as f64, r.burst_packets? as f64))
+            }),
+        ),
+        line: line("Bursts", "burst density {}"),
+        ..BURSTS
+    },
+    Definition {
+        name: "gap_density",
+        label: "Gap density",
+        key: "gap_density_ratio",
+        unit: Unit::Ratio,
+        definition: "Fraction of the packets outside of bursts that were lost. Gaps are what lies before, between and after bursts.",
+        path: "receiver.gap_density_ratio",
+        also: &["receiver.gaps", "receiver.gap_packets", "receiver.gap_lost_packets"],
+        read: Read::Flow(
+            |f| f.receiver.as_ref()?.gap_density_ratio,
+            Fold::Quotient(|f| {
+                let r = f.receiver.as_ref()?;
+                Some((r.gap_lost_packets? as f64, r.gap_packets? as f64))
+            }),
+        ),
+        line: line("Bursts", "gap density {}"),
+        ..BURSTS
+    },
+    Definition {
+        name: "burst_duration",
+        label: "Burst duration, mean",
+        key: "burst_seconds",
+        unit: Unit::Seconds,
+        definition: "Mean duration of bursts: the packets of a burst × the sender's mean time between packets.",
+        limits: "Estimated as RFC 3611 allows: exact for a sender with even spacing. Of the whole test; absent without a burst, and where the end of sending is unknown.",
+        path: "receiver.burst_seconds",
+        read: Read::Flow(
+            |f| f.receiver.as_ref()?.burst_seconds,
+            Fold::Quotient(|f| {
+                let r = f.receiver.as_ref()?;
+                let seconds = if r.bursts? == 0 { 0.0 } else { r.burst_seconds? };
+                Some((seconds * r.bursts? as f64, r.bursts? as f64))
+            }),
+        ),
+        // Without losses a flow has no durations.
+        applies: |f| f.receiver.as_ref().is_none_or(|r| r.lost_packets != Some(0)),
+        line: line("Bursts", "mean burst {}"),
+        ..BURSTS
+    },
+    Definition {
+        name: "gap_duration",
+        label: "Gap duration, mean",
+        key: "gap_seconds",
+        unit: Unit::Seconds,
+        definition: "Mean duration of gaps: the packets of a gap × the sender's mean time between packets.",
+        limits: "As the burst duration.",
+        better: Better::Higher,
+        path: "receiver.gap_seconds",
+        read: Read::Flow(
+            |f| f.receiver.as_ref()?.gap_seconds,
+            Fold::Quotient(|f| {
+                let r = f.receiver.as_ref()?;
+                let seconds = if r.gaps? == 0 { 0.0 } else { r.gap_seconds? };
+                Some((seconds * r.gaps? as f64, r.gaps? as f64))
+            }),
+        ),
+        // Without losses a flow has no durations.
+        applies: |f| f.receiver.as_ref().is_none_or(|r| r.lost_packets != Some(0)),
+        line: line("Bursts", "mean gap {}"),
+        ..BURSTS
     },
     Definition {
         name: "late_packets",

@@ -225,6 +225,36 @@ record! {
         /// Loss periods (RFC 3357): length in packets → number of periods. The key `more` gathers the rest.
         #[serde(skip_serializing_if = "Option::is_none")]
         loss_periods: Option<BTreeMap<String, u64>>,
+        /// Bursts of losses (RFC 3611): sequences that begin and end with a lost packet, without 16 consecutive received ones.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        bursts: Option<u64>,
+        /// Packets in bursts, lost and received.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        burst_packets: Option<u64>,
+        /// Packets lost in bursts.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        burst_lost_packets: Option<u64>,
+        /// Fraction of the packets in bursts that were lost.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        burst_density_ratio: Option<f64>,
+        /// Mean duration of a burst: its packets × the sender's mean time between packets.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        burst_seconds: Option<f64>,
+        /// Gaps: the packets before, between and after bursts.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        gaps: Option<u64>,
+        /// Packets in gaps, lost and received.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        gap_packets: Option<u64>,
+        /// Packets lost in gaps.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        gap_lost_packets: Option<u64>,
+        /// Fraction of the packets in gaps that were lost.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        gap_density_ratio: Option<f64>,
+        /// Mean duration of a gap, as that of a burst.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        gap_seconds: Option<f64>,
         /// Some figures may be wrong, or absent for that reason. Narrow numbers that may have wrapped unseen: lost is sent less arrived, what depends on numbers is absent. A bitmap at its maximum: late, duplicate and reordered packets may be confused.
         #[serde(skip_serializing_if = "Option::is_none")]
         ambiguous: Option<bool>,

@@ -4286,6 +4286,31 @@ export interface components {
              */
             buffer_bytes?: number | null;
             /**
+             * Format: double
+             * @description Fraction of the packets in bursts that were lost.
+             */
+            burst_density_ratio?: number | null;
+            /**
+             * Format: uint64
+             * @description Packets lost in bursts.
+             */
+            burst_lost_packets?: number | null;
+            /**
+             * Format: uint64
+             * @description Packets in bursts, lost and received.
+             */
+            burst_packets?: number | null;
+            /**
+             * Format: double
+             * @description Mean duration of a burst: its packets × the sender's mean time between packets.
+             */
+            burst_seconds?: number | null;
+            /**
+             * Format: uint64
+             * @description Bursts of losses (RFC 3611): sequences that begin and end with a lost packet, without 16 consecutive received ones.
+             */
+            bursts?: number | null;
+            /**
              * Format: uint64
              * @description Payload bytes that arrived (duplicates left out).
              * @default 0
@@ -4315,6 +4340,31 @@ export interface components {
              * @description Of the lost, those given up before the loss threshold because the receiver's bitmap was at its maximum.
              */
             forced_packets?: number | null;
+            /**
+             * Format: double
+             * @description Fraction of the packets in gaps that were lost.
+             */
+            gap_density_ratio?: number | null;
+            /**
+             * Format: uint64
+             * @description Packets lost in gaps.
+             */
+            gap_lost_packets?: number | null;
+            /**
+             * Format: uint64
+             * @description Packets in gaps, lost and received.
+             */
+            gap_packets?: number | null;
+            /**
+             * Format: double
+             * @description Mean duration of a gap, as that of a burst.
+             */
+            gap_seconds?: number | null;
+            /**
+             * Format: uint64
+             * @description Gaps: the packets before, between and after bursts.
+             */
+            gaps?: number | null;
             /**
              * Format: uint64
              * @description Refused: a number beyond what the sender can have sent. Damage or an intruder; never counted as received.
