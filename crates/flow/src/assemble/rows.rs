@@ -123,6 +123,43 @@ pub fn interval(
     out
 }
 
+/// Sets the rates of senders that ended within an interval over their own time of sending. The last interval ends with the
+/// last arrival, until which a sender could not send. Over less than `shortest_ns` a rate would be wild.
+fn sending_rates(
+    interval: &mut Interval,
+    pairs: &[(&FlowSpec, Option<&FlowReport>, Option<&FlowReport>)],
+    shortest_ns: u64,
+) {
+    let start = interval.start_seconds;
+    let set = |count: &mut IntervalCount, end: f64| {
+        let seconds = end - start;
+        count.bits_per_second = Some(8.0 * count.bytes as f64 / seconds);
+        count.packets_per_second = Some(count.packets as f64 / seconds);
+    };
+    let mut latest: [Option<f64>; 2] = [None; 2];
+    for (spec, sender, _) in pairs {
+        let Some(flow) = interval.flows.iter_mut().find(|f| f.id == spec.id) else { continue };
+        let Some(count) = &mut flow.sender else { continue };
+        let end = sender.and_then(|s| s.sender.as_ref()).and_then(|s| s.end_seconds);
+        let is_long = |end: &f64| *end - start >= shortest_ns as f64 / 1e9 && *end > start;
+        let end = end.filter(is_long).unwrap_or(interval.end_seconds);
+        let end = end.min(interval.end_seconds);
+        if end < interval.end_seconds {
+            set(count, end);
+        }
+        let latest = &mut latest[usize::from(spec.connection.direction == Direction::Reverse)];
+        *latest = Some(latest.map_or(end, |other| other.max(end)));
+    }
+    let totals = [&mut interval.total.forward, &mut interval.total.reverse];
+    for (ends, latest) in totals.into_iter().zip(latest) {
+        if let (Some(sum), Some(end)) = (ends.as_mut().and_then(|e| e.sender.as_mut()), latest)
+            && end < interval.end_seconds
+        {
+            set(sum, end);
+        }
+    }
+}
+
 /// Notes in an interval which flows' figures had not come. `due`: flows that ran, whether each one's sender's and
 /// receiver's figures are in the sums.
 pub fn mark_missing(
@@ -231,6 +268,7 @@ pub(super) fn intervals(
             let due: Vec<_> =
                 counts.iter().map(|(_, d, _, s, r)| (*d, s.is_some(), r.is_some())).collect();
             let mut out = interval(&clock, i, end, counts.into_iter());
+            sending_rates(&mut out, pairs, clock.tail_ns());
             if let Some(told) = told {
                 mark_heard(&mut out, due, told);
             }

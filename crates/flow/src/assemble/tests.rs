@@ -108,7 +108,8 @@ fn a_short_remainder_extends_the_interval_before_at_both_ends() {
     assert_eq!((r.jitter_seconds, r.mean_delay_seconds), (Some(2.0), Some(6.8)));
     let rate = 10.0 / 1.00003;
     assert!((r.packets_per_second.unwrap() - rate).abs() < 1e-9, "{r:?}");
-    assert!((s.packets_per_second.unwrap() - rate).abs() < 1e-9, "{s:?}");
+    // The sender had a second to send in, whenever the last packet arrived.
+    assert_eq!(s.packets_per_second, Some(10.0));
     let sum = rows[1].total.forward.as_ref().unwrap().receiver.as_ref().unwrap();
     assert!((sum.packets_per_second.unwrap() - rate).abs() < 1e-9, "{sum:?}");
 }
@@ -137,6 +138,26 @@ fn a_slow_flow_s_last_interval_lasts_until_the_end_of_sending() {
     assert_eq!(flow.sender.as_ref().unwrap().packets_per_second, Some(2.0));
     let r = flow.receiver.as_ref().unwrap();
     assert_eq!((r.packets, r.packets_per_second), (0, Some(0.0)));
+}
+
+/// A queue of half a second delays arrivals beyond the end of sending.
+#[test]
+fn a_sender_s_rate_is_over_its_own_time_of_sending() {
+    let last = |sent_until: u64| {
+        let reports = pair(&[10, 2], &[8, 4], sent_until, SECOND + 700_000_000);
+        let rows = rows(&reports, 0, 0);
+        assert_eq!((rows.len(), rows[1].end_seconds), (2, 1.7));
+        let flow = &rows[1].flows[0];
+        let total = rows[1].total.forward.as_ref().unwrap();
+        let rate = |c: &IntervalCount| c.packets_per_second.unwrap();
+        assert_eq!(rate(total.sender.as_ref().unwrap()), rate(flow.sender.as_ref().unwrap()));
+        [rate(flow.sender.as_ref().unwrap()), rate(flow.receiver.as_ref().unwrap())]
+    };
+    let [sent, received] = last(SECOND + 200_000_000);
+    assert!((sent - 10.0).abs() < 1e-9 && (received - 4.0 / 0.7).abs() < 1e-9, "{sent} {received}");
+    // One packet at the boundary: a rate over a microsecond would say nothing.
+    let [sent, _] = last(SECOND + 1000);
+    assert!((sent - 2.0 / 0.7).abs() < 1e-9, "{sent}");
 }
 
 #[test]
