@@ -16,6 +16,8 @@ pub(crate) const CHECKSUM_ERRORS: &str = "checksum-errors";
 const BUSY: f64 = 0.95;
 /// Below this share of the busiest processor's time, it was not this program that filled it.
 const OTHERS: f64 = 0.5;
+/// Fraction of a stream's bytes above which retransmissions count as a possible limit of its rate.
+const LOSSY: f64 = 1e-4;
 /// Steal beyond this share disturbs times and rates.
 const STEAL: f64 = 0.02;
 
@@ -85,7 +87,7 @@ fn cpu(record: &Record, specs: &[FlowSpec], out: &mut Vec<Warning>) {
                 Warning::new(
                     "cpu-stolen",
                     Severity::Warning,
-                    format!("the hypervisor took {:.1} % of {name}'s processor time: rates and times were disturbed", 100.0 * end.steal_ratio),
+                    format!("the hypervisor took {:.1} % of {name}'s processor time: rates and times are affected", 100.0 * end.steal_ratio),
                 )
                 .with_value(end.steal_ratio, STEAL),
             );
@@ -106,15 +108,28 @@ fn cpu(record: &Record, specs: &[FlowSpec], out: &mut Vec<Warning>) {
             f.direction == sending
                 && f.sender.as_ref().and_then(|s| s.missed_slots).unwrap_or(0) > 0
         });
-        let (code, what) = match (sends, receives) {
-            (true, _) => {
-                ("sender-cpu-bound", "the figure is what it can send, not what the path carries")
-            }
+        // A processor that is busy is no proof that it was the limit.
+        let (code, severity, what) = match (sends, receives) {
+            (true, _) if is_limited_by_loss(record, sending) => (
+                "sender-cpu-bound",
+                Severity::Info,
+                "it or the loss of segments may have limited the rate",
+            ),
+            (true, _) => (
+                "sender-cpu-bound",
+                Severity::Warning,
+                "it may have limited the rate, which then is not what the path carries",
+            ),
             (_, true) => (
                 "receiver-cpu-bound",
-                "the figure is what it can receive, not what the path carries",
+                Severity::Warning,
+                "it may have limited the rate, which then is not what the path carries",
             ),
-            _ if short => ("sender-cpu-bound", "it could not keep the rate that was asked for"),
+            _ if short => (
+                "sender-cpu-bound",
+                Severity::Warning,
+                "it may be why the sender did not keep its rate",
+            ),
             _ => continue,
         };
         // A thread of this program alone cannot have filled a processor that it used less of.
@@ -130,12 +145,25 @@ fn cpu(record: &Record, specs: &[FlowSpec], out: &mut Vec<Warning>) {
         out.push(
             Warning::new(
                 code,
-                Severity::Warning,
+                severity,
                 format!("a processor of {name} was {:.0} % busy{whose}: {what}", 100.0 * busiest),
             )
             .with_value(busiest, BUSY),
         );
     }
+}
+
+/// Whether all that was sent in a direction are streams that retransmitted more than [`LOSSY`] of their bytes: then
+/// congestion control had reason to slow down.
+fn is_limited_by_loss(record: &Record, direction: Direction) -> bool {
+    let mut flows = record.flows.iter().filter(|f| f.direction == direction).peekable();
+    flows.peek().is_some()
+        && flows.all(|f| {
+            let bytes = f.sender.as_ref().map_or(0, |s| s.bytes) as f64;
+            let lost =
+                f.tcp.as_ref().map_or(0.0, |t| f64::from(t.mss_bytes) * t.retransmits as f64);
+            lost > LOSSY * bytes
+        })
 }
 
 /// Datagrams that the kernel of a receiving host dropped for a wrong checksum: by the ledger, where there is one.

@@ -266,6 +266,16 @@ fn a_busy_processor_bounds_what_was_not_paced() {
     assert_eq!(unlimited().with(|t| t.parts.local.cpu = busy(0.96, 0.0)), sender);
     let receiver = one("receiver-cpu-bound", Severity::Warning);
     assert_eq!(unlimited().with(|t| t.remote().cpu = busy(0.96, 0.0)), receiver);
+    // Streams that lost segments: the processor is one of two possible limits, and the run is not host-limited.
+    let stream = |retransmits: u64| {
+        let mut t = Test::of(vec![connection(Transport::Tcp, Direction::Forward)]);
+        t.spec().rate = SendRate::UNLIMITED;
+        t.sender().bytes = 100_000_000;
+        t.parts.local.flows[0].tcp = Some(Tcp { retransmits, mss_bytes: 1448, ..Tcp::default() });
+        t.with(|t| t.parts.local.cpu = busy(0.96, 0.0))
+    };
+    assert_eq!(stream(5), sender);
+    assert_eq!(stream(50), one("sender-cpu-bound", Severity::Info));
     // A paced flow was not held back unless slots were missed; nor is it unlimited because its sender was lost.
     let lost = Test::udp().with(|t| {
         t.remote().cpu = busy(1.0, 0.0);

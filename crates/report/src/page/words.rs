@@ -236,8 +236,8 @@ pub(super) fn bottleneck(record: &Record) -> String {
     let has = |code: &str| record.warnings.iter().any(|w: &Warning| w.code == code);
     let mut found: Vec<String> = vec![];
     for (code, words) in [
-        ("sender-cpu-bound", "a processor of the sending host: the rate is what it can send"),
-        ("receiver-cpu-bound", "a processor of the receiving host: the rate is what it can take"),
+        ("sender-cpu-bound", "perhaps a processor of the sending host, which was busy"),
+        ("receiver-cpu-bound", "perhaps a processor of the receiving host, which was busy"),
         ("receive-window-limited", "the receiver's TCP window"),
         ("window-limited", "the TCP window that was asked for"),
         ("socket-overflow", "the receiving host, whose socket buffer overflowed"),
