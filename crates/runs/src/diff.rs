@@ -4,12 +4,14 @@
 //! are not: a series counts as the number of independent values that it is worth, and the order test gets means of
 //! batches that long. Figures that have no intervals are shown with their difference, without a claim.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use weir_model::metric::Better;
-use weir_model::record::{Record, Status};
+use weir_model::plan::Direction;
+use weir_model::record::{Crossing, Record, Status};
+use weir_model::warning::{Severity, Warning};
 use weir_stats::compare::{
     MannWhitney, Moments, Welch, autocorrelation, batch_means, effective_size, hedges_g, holm,
 };
@@ -37,6 +39,8 @@ pub struct Side {
     series: BTreeMap<String, Vec<f64>>,
     setup: Setup,
     incomplete: Vec<String>,
+    /// How the datagrams of each direction crossed the path.
+    crossings: BTreeMap<String, BTreeSet<&'static str>>,
 }
 
 impl Side {
@@ -56,6 +60,12 @@ impl Side {
         self.runs.push(record.id.clone());
         self.figures.push(figures(record));
         self.setup.add(record);
+        for direction in [Direction::Forward, Direction::Reverse] {
+            let flows = record.flows.iter().filter(|f| f.direction == direction);
+            if let Some(crossing) = Crossing::of(flows) {
+                self.crossings.entry(direction.to_string()).or_default().insert(crossing.word());
+            }
+        }
     }
 
     /// The ids of its runs.
@@ -211,6 +221,9 @@ pub struct Diff {
     pub confidence: f64,
     /// What was not set up alike.
     pub setup: Vec<SetupDifference>,
+    /// Why figures of the two sides may not be comparable.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<Warning>,
     /// Figures that both sides have.
     pub figures: Vec<FigureDifference>,
 }
@@ -243,8 +256,24 @@ pub fn diff(a: &Side, b: &Side, confidence: f64) -> Diff {
         incomplete: a.incomplete.iter().chain(&b.incomplete).cloned().collect(),
         confidence,
         setup: a.setup.differences(&b.setup),
+        warnings: crossings(a, b),
         figures: found,
     }
+}
+
+/// A warning for each direction whose datagrams crossed the path differently on the two sides.
+fn crossings(a: &Side, b: &Side) -> Vec<Warning> {
+    let differ = a.crossings.iter().filter_map(|(direction, one)| {
+        let other = b.crossings.get(direction).filter(|other| *other != one)?;
+        let words = |set: &BTreeSet<&str>| set.iter().copied().collect::<Vec<_>>().join(" and ");
+        let text = format!(
+            "{direction}: datagrams crossed the path {} in A and {} in B; coalesced and per-packet rates are not comparable",
+            words(one),
+            words(other)
+        );
+        Some(Warning::new("crossing-differs", Severity::Warning, text))
+    });
+    differ.collect()
 }
 
 /// A figure without a test.

@@ -157,6 +157,24 @@ fn single_figures_are_not_tested() {
 }
 
 #[test]
+fn a_different_crossing_is_a_warning() {
+    use weir_model::record::Crossing::{Coalesced, PerPacket};
+    let run = |crossing| {
+        let mut record: Record = serde_json::from_str(UDP).unwrap();
+        record.flows[0].receiver.as_mut().unwrap().crossing = crossing;
+        record
+    };
+    let (one, many) = (run(Some(PerPacket)), run(Some(Coalesced)));
+    let found = compared(&one, &many);
+    assert_eq!(found.warnings.len(), 1);
+    assert_eq!(found.warnings[0].code, "crossing-differs");
+    let [a, b] = [PerPacket.word(), Coalesced.word()].map(|w| found.warnings[0].text.find(w));
+    assert!(a.unwrap() < b.unwrap(), "{}", found.warnings[0].text);
+    assert!(compared(&one, &one).warnings.is_empty());
+    assert!(compared(&one, &run(None)).warnings.is_empty(), "not known of one side");
+}
+
+#[test]
 fn sets_of_runs_are_compared_run_by_run() {
     let side = |name: &str, mean: f64, count: usize| {
         let mut side = Side::new();

@@ -1773,6 +1773,8 @@ export interface components {
             schema: string;
             /** @description What was not set up alike. */
             setup: components["schemas"]["SetupDifference"][];
+            /** @description Why figures of the two sides may not be comparable. */
+            warnings?: components["schemas"]["Warning"][];
         };
         /** @description Whether a figure moved. */
         DiffMoved: "significant" | "unclear" | "not-significant" | "too-few" | "untested";

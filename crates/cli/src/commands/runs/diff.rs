@@ -132,6 +132,9 @@ fn text(found: &Diff, options: &TextOptions) -> String {
     if !found.incomplete.is_empty() {
         line(format!("cut short, figures of what was measured: {}", found.incomplete.join(", ")));
     }
+    for warning in &found.warnings {
+        line(format!("warning: {}", warning.text));
+    }
     if !found.setup.is_empty() {
         out.push('\n');
         out += &setup(found, options);
