@@ -416,7 +416,7 @@ fn tcp_over_time(record: &Record) -> Vec<Figure> {
         (
             "tcp-rtt",
             "TCP round trip",
-            "Smoothed round trip of the sender's kernel.",
+            "Smoothed round trip of the sender's kernel: samples, or the last value of each interval.",
             Axis::new("", "rtt_seconds", Quantity::Seconds).tight(),
             |s| s.rtt_seconds,
             |c| c.rtt_seconds,
@@ -424,7 +424,7 @@ fn tcp_over_time(record: &Record) -> Vec<Figure> {
         (
             "tcp-cwnd",
             "TCP congestion window",
-            "Congestion window of the sender's kernel.",
+            "Congestion window of the sender's kernel: samples, or the last value of each interval.",
             Axis::new("", "cwnd_bytes", Quantity::Bytes),
             |s| s.cwnd_bytes as f64,
             |c| c.cwnd_bytes.map(|b| b as f64),

@@ -41,6 +41,15 @@ pub(super) enum End {
     Receiver,
 }
 
+/// What the cells of TCP information are of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Values {
+    /// The end of an interval.
+    Last,
+    /// The whole flow.
+    Mean,
+}
+
 /// The columns that a test's lines have.
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
@@ -69,7 +78,8 @@ impl Layout {
         Layout { tcp, udp, both_directions: forward && reverse, options: *options }
     }
 
-    pub(super) fn heading(&self) -> String {
+    /// The line of column names. Round trip and congestion window are the last values of an interval, and means of a flow.
+    pub(super) fn heading(&self, values: Values) -> String {
         let mut out = String::from("[ ID]");
         if self.both_directions {
             out += "[Role]";
@@ -77,7 +87,11 @@ impl Layout {
         out += " Interval           Transfer  ";
         out += &format!("{:<width$}", "Bitrate", width = self.options.units.rate_width());
         if self.tcp {
-            out += "   Retr      Cwnd       RTT";
+            let of = match values {
+                Values::Last => "last",
+                Values::Mean => "mean",
+            };
+            out += &format!("   Retr  {of} Cwnd   {of} RTT");
         }
         if self.udp {
             out += "    Jitter  Lost/Total Datagrams";
@@ -110,7 +124,7 @@ impl Layout {
         let tcp = line.tcp && line.end != Some(End::Receiver);
         if self.tcp {
             out += &format!(
-                "  {:>5}  {:>8}  {:>8}",
+                "  {:>5}  {:>9}  {:>9}",
                 cell(tcp, line.retransmits.map(|r| r.to_string())),
                 cell(tcp && line.id.is_some(), line.cwnd_bytes.map(volume)),
                 cell(tcp && line.id.is_some(), line.rtt_seconds.map(duration)),
@@ -168,7 +182,7 @@ impl IntervalTable {
 
     /// The line of column names.
     pub fn heading(&self) -> String {
-        self.layout.heading()
+        self.layout.heading(Values::Last)
     }
 
     /// One line for each flow, and a sum for each direction that has more than one.

@@ -4,7 +4,7 @@ use weir_model::plan::{Direction, Transport};
 use weir_model::record::{Crossing, Flow, Record, Status, Sums};
 
 use super::details::details;
-use super::lines::{End, Layout, Line};
+use super::lines::{End, Layout, Line, Values};
 use super::{FLOWS_SHOWN, TextOptions, warning, wrap::wrap};
 use crate::meta::FlowMeta;
 use crate::style::clean;
@@ -58,7 +58,7 @@ pub fn summary(record: &Record, options: &TextOptions) -> String {
 fn rows(record: &Record, options: &TextOptions) -> String {
     let metas: Vec<FlowMeta> = record.flows.iter().map(FlowMeta::from).collect();
     let layout = Layout::new(&metas, options);
-    let mut out = layout.heading();
+    let mut out = layout.heading(Values::Mean);
     let show_flows = options.verbose || record.flows.len() <= FLOWS_SHOWN;
     if show_flows {
         for flow in &record.flows {
