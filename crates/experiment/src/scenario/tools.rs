@@ -195,6 +195,15 @@ pub const TOOLS: &[Tool] = &[
 /// D-ITG's own default.
 const DITG_SIZE_BYTES: u64 = 512;
 
+/// The metric of the payload of a datagram: tools that are given no size choose different ones.
+pub const PAYLOAD_SIZE: &str = "payload_size";
+
+/// nuttcp's datagram, from the megabytes (of 2^20 bytes) that arrived.
+fn received_size(get: &dyn Fn(&str) -> Option<f64>, packets: f64) -> Option<f64> {
+    let bytes = get("megabytes")? * 1_048_576.0;
+    (packets > 0.0).then(|| (bytes / packets).round())
+}
+
 fn figures(list: &[(&str, Option<f64>)]) -> Result<Figures, String> {
     Ok(list
         .iter()
@@ -232,6 +241,7 @@ fn iperf3(load: &Load, client: &str, _server: &str) -> Result<Figures, String> {
         ("lost_packets", Some(lost)),
         ("loss", (packets > 0.0).then(|| lost / packets)),
         ("jitter", total["jitter_ms"].as_f64().map(|ms| ms / 1000.0)),
+        (PAYLOAD_SIZE, size),
     ])
 }
 
@@ -280,6 +290,8 @@ fn iperf(load: &Load, client: &str, server: &str) -> Result<Figures, String> {
         }
         let (lost, total) = sum(&received, 10).zip(sum(&received, 11)).ok_or("no packets")?;
         let jitter = sum(&received, 9).map(|ms| ms / 1000.0 / received.len() as f64);
+        let bytes = sum(&received, 7);
+        let size = bytes.filter(|_| total > lost).map(|bytes| (bytes / (total - lost)).round());
         let packet_rate = |row: &Vec<String>| {
             let (start, end) = row[6].split_once('-')?;
             let seconds = end.trim().parse::<f64>().ok()? - start.trim().parse::<f64>().ok()?;
@@ -292,6 +304,7 @@ fn iperf(load: &Load, client: &str, server: &str) -> Result<Figures, String> {
             ("lost_packets", Some(lost)),
             ("loss", (total > 0.0).then(|| lost / total)),
             ("jitter", jitter),
+            (PAYLOAD_SIZE, load.size.map(|s| s as f64).or(size)),
         ]);
     }
     // The server's own lines are what arrived; of several connections their sum without them. Whatever the client adds to what
@@ -333,6 +346,7 @@ fn nuttcp(load: &Load, client: &str, _server: &str) -> Result<Figures, String> {
         ("packet_rate", get("real_seconds").filter(|s| *s > 0.0).map(|s| (packets - drop) / s)),
         ("lost_packets", Some(drop)),
         ("loss", (packets > 0.0).then(|| drop / packets)),
+        (PAYLOAD_SIZE, load.size.map(|s| s as f64).or_else(|| received_size(&get, packets - drop))),
     ])
 }
 
@@ -356,6 +370,7 @@ fn netperf(load: &Load, client: &str, _server: &str) -> Result<Figures, String> 
         ("throughput", receiver.last().map(|r| r * 1e6)),
         ("lost_packets", Some(sent - received)),
         ("loss", (*sent > 0.0).then(|| (sent - received) / sent)),
+        (PAYLOAD_SIZE, sender.get(1).copied()),
     ])
 }
 
@@ -379,6 +394,7 @@ fn ditg(load: &Load, _client: &str, decoded: &str) -> Result<Figures, String> {
         list.push(("lost_packets", Some(dropped)));
         list.push(("loss", (packets + dropped > 0.0).then(|| dropped / (packets + dropped))));
         list.push(("jitter", get("Average jitter")));
+        list.push((PAYLOAD_SIZE, Some(load.size.unwrap_or(DITG_SIZE_BYTES) as f64)));
     }
     figures(&list)
 }
@@ -449,6 +465,22 @@ mod tests {
         let udp = netperf(&load(true), "212992 160 2.00 1000 0 0.64\n212992 2.00 900 0.57\n", "")
             .unwrap();
         assert_eq!((udp["throughput"], udp["loss"]), (0.57e6, 0.1));
+    }
+
+    /// The size that was asked for, what a tool prints, or what its bytes and packets come to.
+    #[test]
+    fn the_size_of_a_tool_s_datagrams_is_known() {
+        let own = Load { size: None, ..load(true) };
+        let size = |found: Result<Figures, String>| found.unwrap()[PAYLOAD_SIZE];
+        let json = r#"{"start":{"test_start":{"blksize":1448}},"end":{"sum":{"seconds":2.0,"packets":1000,"lost_packets":100}}}"#;
+        assert_eq!(size(iperf3(&own, json, "")), 1448.0);
+        let row = "2026,10.0.0.1,5001,10.0.0.2,4,3,0.0-2.0,1323000,1,0.010,100,1000,0.5,0\n";
+        assert_eq!(size(iperf(&own, row, "")), 1470.0);
+        let text = "megabytes=1.0 real_seconds=2.00 rate_Mbps=4.2 drop=0 pkt=1024";
+        assert_eq!(size(nuttcp(&own, text, "")), 1024.0);
+        assert_eq!(size(nuttcp(&load(true), text, "")), 160.0);
+        let text = "212992 65507 2.00 1000 0 0.64\n212992 2.00 900 0.57\n";
+        assert_eq!(size(netperf(&own, text, "")), 65507.0);
     }
 
     /// iperf 2.1.8 prints its own line of what it sent first, with a total of -1, and repeats the server's where the

@@ -257,6 +257,20 @@ pub const METRICS: &[Definition] = &[
         ..DATAGRAMS
     },
     Definition {
+        name: "payload_size",
+        label: "Payload of a packet",
+        key: "payload_bytes",
+        unit: Unit::Bytes,
+        definition: "Payload bytes of each datagram. Packet rates of different sizes are not comparable.",
+        limits: "Exact.",
+        group: Group::Volume,
+        end: End::Sender,
+        better: Better::Neither,
+        read: Read::Flow(|f| number(Some(f.payload_bytes)), Fold::Largest),
+        is_compared: false,
+        ..DATAGRAMS
+    },
+    Definition {
         name: "loss",
         label: "Loss",
         key: "loss_ratio",

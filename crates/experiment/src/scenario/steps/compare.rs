@@ -17,7 +17,7 @@ impl<'d> Inner<'d, '_, '_> {
         };
         let axes = check_axes(&step.over, self.name)?;
         // What several tools tell.
-        let names = ["throughput", "packet_rate", "loss", "jitter", "retransmits"];
+        let names = ["throughput", "packet_rate", "loss", "jitter", "retransmits", PAYLOAD_SIZE];
         let metrics = self.metrics(&names.map(String::from))?;
         let mut here: Vec<&str> = vec![WEIR];
         here.extend(
@@ -84,6 +84,8 @@ impl<'d> Inner<'d, '_, '_> {
             let table = published::read(figures, &doing.options.files)?;
             published::beside(figures, &table, &mut out.points);
         }
+        reasons.extend(different_sizes(&out.runs));
+        out.reason = (!reasons.is_empty()).then(|| reasons.join("; "));
         let reason = out.reason.take();
         self.close(out);
         out.reason = out.reason.take().or(reason);
@@ -154,6 +156,31 @@ const WEIR: &str = "weir";
 const TOOL: &str = "tool";
 /// The rate of a tool that reports what it sent, and not what arrived.
 const SENT: &str = "sent_throughput";
+
+/// A warning where tools sent datagrams of different sizes at one point, their own defaults: then neither their packet rates
+/// nor their losses are comparable.
+fn different_sizes(runs: &[RunRef]) -> Option<String> {
+    let mut sizes: BTreeMap<&str, f64> = BTreeMap::new();
+    for run in runs {
+        // A size that was asked for is the same for all.
+        if run.at.keys().any(|name| parameter_of(name) == "payload") {
+            continue;
+        }
+        let tool = run.tool.as_deref().unwrap_or(WEIR);
+        if let Some(size) = run.metrics.get(PAYLOAD_SIZE) {
+            sizes.insert(tool, *size);
+        }
+    }
+    let first = *sizes.values().next()?;
+    let named = || sizes.iter().map(|(tool, size)| format!("{tool} {size} B"));
+    sizes.values().any(|size| *size != first).then(|| {
+        let named: Vec<String> = named().collect();
+        format!(
+            "the tools' default datagrams differ in size ({}): their packet rates and losses are not comparable; set a payload size",
+            named.join(", ")
+        )
+    })
+}
 
 /// Whether a program is to be found, in the places of administrators' tools too.
 #[must_use]
@@ -272,6 +299,32 @@ fn own_plan(load: &Load, coalesced: bool) -> Plan {
 mod tests {
     use super::*;
     use weir_model::plan::Switch;
+
+    #[test]
+    fn default_datagrams_of_different_sizes_are_named() {
+        let run = |tool: Option<&str>, size: Option<f64>, at: &[(&str, &str)]| RunRef {
+            tool: tool.map(Into::into),
+            metrics: size.map(|size| (PAYLOAD_SIZE.to_owned(), size)).into_iter().collect(),
+            at: at.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+            ..RunRef::default()
+        };
+        let of = |runs: &[RunRef]| different_sizes(runs);
+        let text = of(&[run(Some("iperf3"), Some(1448.0), &[]), run(None, Some(1472.0), &[])]);
+        let text = text.unwrap();
+        assert!(text.contains("iperf3 1448 B") && text.contains("weir 1472 B"), "{text}");
+        assert_eq!(
+            of(&[run(Some("iperf3"), Some(1472.0), &[]), run(None, Some(1472.0), &[])]),
+            None
+        );
+        assert_eq!(
+            of(&[run(Some("iperf3"), None, &[]), run(None, Some(1472.0), &[])]),
+            None,
+            "TCP"
+        );
+        let asked =
+            [run(None, Some(64.0), &[("size", "64")]), run(None, Some(512.0), &[("size", "512")])];
+        assert_eq!(of(&asked), None, "sizes that were asked for");
+    }
 
     #[test]
     fn weir_sends_datagrams_by_themselves_as_the_other_tools_do() {

@@ -22,7 +22,7 @@ use super::grid::{At, block, key, points};
 use super::journal::{Journal, Kept};
 use super::judge::{Intervals, judge, run_ref, summaries};
 use super::repetition::Repetition;
-use super::tools::{Load, TOOLS};
+use super::tools::{Load, PAYLOAD_SIZE, TOOLS};
 use super::world::{Job, NoRecord, Progress, Tested, World, control};
 use super::{Happening, Options, ScenarioError, plans, published};
 
