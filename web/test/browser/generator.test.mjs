@@ -210,7 +210,7 @@ test('the curves take the mouse while figures come and the metric changes', opti
   const chart = page.getByRole('group', { name: / over time$/ }).locator('.u-over');
   await chart.waitFor();
   const box = await chart.boundingBox();
-  for (const metric of ['Sent', 'Round trip', 'Loss', 'Throughput', 'Packets', 'Sent']) {
+  for (const metric of ['Sent', 'Round trip, last', 'Loss', 'Throughput', 'Packets', 'Sent']) {
     await page.getByRole('tab', { name: metric, exact: true }).click();
     await page.getByRole('group', { name: `${metric} over time` }).waitFor();
     for (let step = 0; step < 12; step += 1) {

@@ -57,7 +57,7 @@ test('two runs are found, looked into, tagged and compared', options, async () =
   // The rate of datagrams says how they crossed.
   const received = page.locator('dl.facts div', { hasText: 'Forward, received' });
   await comes(async () => /bit\/s, per-packet$/.test(await received.innerText()), true);
-  const flows = page.getByRole('table').filter({ hasText: 'Retransmits' });
+  const flows = page.getByRole('table').filter({ hasText: 'Retransmitted segments' });
   await comes(async () => {
     const [head, ...rows] = await cells(flows);
     return rows.map((row) => row[head.indexOf('Crossing')]);
