@@ -361,7 +361,7 @@ fn an_hour_of_sixteen_flows_is_below_five_megabytes() {
 fn thousand_flows_are_told_by_their_range() {
     let document = of_run(&support::thousand());
     let page = html(&document);
-    assert!(text_of(&page).contains("median, and the range from the smallest to the greatest"));
+    assert!(text_of(&page).contains("median, and the range from the smallest to the largest"));
     assert!(page.len() < 2_500_000, "{}", page.len());
     assert!(
         markdown(&document).len() < 20_000,

@@ -61,7 +61,7 @@ record! {
         /// First send (or the end of the omitted time), since the start of the test on this end's clock.
         #[serde(skip_serializing_if = "Option::is_none")]
         start_seconds: Option<f64>,
-        /// End of sending, on the same clock: the planned end where it went on until then, else the last send.
+        /// End of sending, on the same clock: the planned end where sending lasted until then, else the last send.
         #[serde(skip_serializing_if = "Option::is_none")]
         end_seconds: Option<f64>,
         /// Payload rate; absent where there is no time that it could be over (one packet, or none).
@@ -93,7 +93,7 @@ record! {
         /// Achieved spacing of a paced sender.
         #[serde(skip_serializing_if = "Option::is_none")]
         spacing: Option<Spacing>,
-        /// Socket send buffer as it was got.
+        /// Socket send buffer as the kernel granted it.
         #[serde(skip_serializing_if = "Option::is_none")]
         buffer_bytes: Option<u64>,
         /// Sends refused by a full queue below the socket (ENOBUFS), and retried.
@@ -102,7 +102,7 @@ record! {
         /// Scheduling class of the thread that sent datagrams: `fifo` when all of them were sent under real-time scheduling (SCHED_FIFO), else `normal`.
         #[serde(skip_serializing_if = "Option::is_none")]
         scheduling: Option<String>,
-        /// Present where this end was lost before it reported: the figures are what it had told while the test ran, until this time since the start of the test. What came later is not known.
+        /// Present where this end was unreachable before it reported: the figures are those that it had reported while the test ran, until this time since the start of the test. Later ones are unknown.
         #[serde(skip_serializing_if = "Option::is_none")]
         reported_until_seconds: Option<f64>,
     }
@@ -174,16 +174,16 @@ record! {
         /// Mean datagrams for each message received.
         #[serde(skip_serializing_if = "Option::is_none")]
         segments_per_message: Option<f64>,
-        /// Datagrams that did not come within the loss threshold (RFC 7680).
+        /// Datagrams that did not arrive within the loss threshold (RFC 7680).
         #[serde(skip_serializing_if = "Option::is_none")]
         lost_packets: Option<u64>,
         /// Lost / sent.
         #[serde(skip_serializing_if = "Option::is_none")]
         loss_ratio: Option<f64>,
-        /// Came after the loss threshold: counted as lost, and here.
+        /// Arrived after the loss threshold: counted as lost, and here.
         #[serde(skip_serializing_if = "Option::is_none")]
         late_packets: Option<u64>,
-        /// Refused: a number beyond what the sender can have sent. Damage or an intruder; never counted as received.
+        /// Refused: a number that the sender can not have reached. Damage, or a datagram of another source; never counted as received.
         #[serde(skip_serializing_if = "Option::is_none")]
         implausible_packets: Option<u64>,
         /// Of the lost, those given up before the loss threshold because the receiver's bitmap was at its maximum.
@@ -210,7 +210,7 @@ record! {
         /// Bad tag, bit errors or truncation.
         #[serde(skip_serializing_if = "Option::is_none")]
         corrupted_packets: Option<u64>,
-        /// Datagrams whose header could not be believed (bad tag, too short): having no number, they count as lost as well.
+        /// Datagrams with an invalid header (bad tag, too short): having no number, they count as lost as well.
         #[serde(skip_serializing_if = "Option::is_none")]
         unreadable_packets: Option<u64>,
         /// Bits that differed from the seeded payload, when verified.
@@ -270,8 +270,8 @@ record! {
         /// One-way delay from the time at which the schedule meant to send.
         #[serde(skip_serializing_if = "Option::is_none")]
         one_way_delay_from_intended: Option<Delay>,
-        /// Messages that came without a kernel stamp and were timed when they were read: their times hold the wait for
-        /// the processor.
+        /// Messages that arrived without a kernel timestamp and were timed when they were read: their times include the wait
+        /// for the processor.
         #[serde(skip_serializing_if = "Option::is_none")]
         user_timed_messages: Option<u64>,
         /// What times are between: `packet`, or `batch` where packets arrived coalesced.
@@ -280,10 +280,10 @@ record! {
         /// Dropped at the socket (SK_MEMINFO): by its full buffer or for a wrong checksum. The loss ledger separates them by the counters of the network namespace.
         #[serde(skip_serializing_if = "Option::is_none")]
         socket_dropped_packets: Option<u64>,
-        /// Socket receive buffer as it was got.
+        /// Socket receive buffer as the kernel granted it.
         #[serde(skip_serializing_if = "Option::is_none")]
         buffer_bytes: Option<u64>,
-        /// Present where this end was lost before it reported: the figures are what it had told while the test ran, until this time since the start of the test. What came later is not known.
+        /// Present where this end was unreachable before it reported: the figures are those that it had reported while the test ran, until this time since the start of the test. Later ones are unknown.
         #[serde(skip_serializing_if = "Option::is_none")]
         reported_until_seconds: Option<f64>,
     }
@@ -393,10 +393,10 @@ record! {
         /// Bytes retransmitted.
         #[serde(skip_serializing_if = "Option::is_none")]
         retransmitted_bytes: Option<u64>,
-        /// Share of busy time limited by the receiver's window.
+        /// Fraction of busy time limited by the receiver's window.
         #[serde(skip_serializing_if = "Option::is_none")]
         receive_window_limited_ratio: Option<f64>,
-        /// Share of busy time limited by the send buffer.
+        /// Fraction of busy time limited by the send buffer.
         #[serde(skip_serializing_if = "Option::is_none")]
         send_buffer_limited_ratio: Option<f64>,
         /// Whether timestamps were in use (12 bytes of options in each segment).

@@ -49,17 +49,17 @@ pub const RUN_SCHEMA: &str = "weir.run/1";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
-    /// All that was planned was done and both ends reported.
+    /// The plan was carried out and both ends reported.
     #[default]
     Complete,
-    /// Something was lost on the way (a peer vanished); what was measured is here.
+    /// A peer became unreachable; the figures until then are here.
     Partial,
-    /// Stopped by the user or a signal; what was measured is here.
+    /// Stopped by the user or a signal; the figures until then are here.
     Interrupted,
 }
 
 record! {
-    /// One run: what was asked, who ran it, what was measured, and what to think of it.
+    /// One run: the plan, the hosts, the measurements and their warnings.
     Record {
         /// `weir.run/1`.
         schema: String,
@@ -112,10 +112,10 @@ record! {
         /// Distributions, encoded.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         histograms: Vec<Histogram>,
-        /// Round trips beside the test.
+        /// Round trips measured alongside the test.
         #[serde(skip_serializing_if = "Option::is_none")]
         latency: Option<Latency>,
-        /// Round trips one by one, where they were few: those of a browser's speed test.
+        /// Single round trips, where they are few: those of a browser's speed test.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         round_trips: Vec<RoundTripSeries>,
         /// CPU use of both ends during the run.
@@ -124,13 +124,13 @@ record! {
         /// Use of the nominal rate, for each direction that ran.
         #[serde(skip_serializing_if = "Option::is_none")]
         link_usage: Option<LinkUsage>,
-        /// Every missing packet placed.
+        /// Where each missing packet was lost.
         #[serde(skip_serializing_if = "Option::is_none")]
         loss_ledger: Option<LossLedger>,
         /// What an emulator on the path was asked to do, and did.
         #[serde(skip_serializing_if = "Option::is_none")]
         impairment: Option<ImpairmentUse>,
-        /// The emulator's journal and the receiver's packet log joined, packet by packet.
+        /// The emulator's packet trace and the receiver's packet log, joined packet by packet.
         #[serde(skip_serializing_if = "Option::is_none")]
         triangulation: Option<Triangulation>,
         /// The noise floor of this host, as `weir calibrate` stored it.

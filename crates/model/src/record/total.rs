@@ -207,7 +207,7 @@ record! {
 }
 
 record! {
-    /// Round trips beside the test (RFC 2681), idle and loaded.
+    /// Round trips measured alongside the test (RFC 2681), idle and loaded.
     Latency {
         /// How they were measured: `udp` or `tcp` (over the control connection).
         method: String,
@@ -219,7 +219,7 @@ record! {
         loaded: Option<Delay>,
         /// Probes sent in the idle and in the loaded phase.
         sent: u64,
-        /// Probes that never came back.
+        /// Probes that were not answered.
         lost: u64,
         /// 60 / mean loaded round trip (responsiveness in round trips per minute).
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -248,9 +248,9 @@ record! {
 }
 
 record! {
-    /// Round trips in the order in which they were asked for.
+    /// Round trips in the order of the probes.
     RoundTripSeries {
-        /// Beside what: `idle`, `download` or `upload`.
+        /// During which phase: `idle`, `download` or `upload`.
         phase: String,
         /// Each one.
         seconds: Vec<f64>,

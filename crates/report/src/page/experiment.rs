@@ -58,7 +58,7 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
             codes.sort_unstable();
             codes.dedup();
             let text = format!(
-                "{disturbed} of {} runs were shaped by tool or host: {}.",
+                "{disturbed} of {} runs were host-limited: {}.",
                 counted().count(),
                 codes.join(", ")
             );
@@ -83,7 +83,7 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
         summary.push(Block::Text(method.split_whitespace().collect::<Vec<_>>().join(" ")));
     }
     summary.push(Block::Grid(expectations(&all)));
-    sections.push(Section::new("summary", "What was expected, and what came", summary));
+    sections.push(Section::new("summary", "Expectations and results", summary));
     for (i, (name, step)) in all.iter().enumerate() {
         let blocks = blocks(step, i);
         if !blocks.is_empty() {
@@ -114,7 +114,7 @@ pub fn of_experiment(experiment: &Experiment) -> Document {
     let runs = made.len();
     let again = match made.iter().filter(|r| r.superseded).count() {
         0 => String::new(),
-        again => format!("{again} of them were disturbed and made again"),
+        again => format!("{again} of them were host-limited and repeated"),
     };
     Document {
         title: experiment.title.clone().unwrap_or_else(|| experiment.name.clone()),
@@ -327,7 +327,7 @@ fn table(step: &StepOutcome, metric: &str) -> Grid {
     columns.push(Column::figures("Min", kind).group("metric"));
     columns.push(Column::figures("Max", kind).group("metric"));
     columns.push(Column::figures("Runs", Quantity::Count));
-    columns.push(Column::figures("Disturbed", Quantity::Count));
+    columns.push(Column::figures("Host-limited", Quantity::Count));
     columns.push(Column::figures("Failed", Quantity::Count));
     columns.push(Column::text("Crossing"));
     columns.push(Column::text("Published"));
@@ -419,8 +419,8 @@ fn found(step: &StepOutcome) -> Grid {
             with(found.bounds.and_then(|b| b.low)),
             with(found.bounds.and_then(|b| b.high)),
             words(match (found.disturbed, found.text.as_str()) {
-                (true, "") => "shaped by tool or host".into(),
-                (true, text) => format!("shaped by tool or host; {text}"),
+                (true, "") => "host-limited".into(),
+                (true, text) => format!("host-limited; {text}"),
                 (false, text) => text.into(),
             }),
             words(published(&found.published)),
@@ -714,7 +714,7 @@ mod tests {
 
     /// As the text counts them: of the runs that count, not of those that were made again or failed.
     #[test]
-    fn shaped_runs_are_told_of_those_that_count() {
+    fn host_limited_runs_are_counted() {
         use weir_model::experiment::RunRef;
         let run = |superseded, error: Option<&str>, warning: Option<&str>| RunRef {
             superseded,
@@ -734,7 +734,7 @@ mod tests {
         };
         let page = of_experiment(&experiment(step));
         let told: Vec<&str> = page.notices.iter().map(|n| n.text.as_str()).collect();
-        assert_eq!(told, ["1 of 2 runs were shaped by tool or host: cpu-stolen."]);
+        assert_eq!(told, ["1 of 2 runs were host-limited: cpu-stolen."]);
     }
 
     /// A mean and its interval differ in digits that a common unit with a far smaller deviation would cost; what failed is counted.

@@ -198,7 +198,7 @@ fn flow_points(record: &Record, end: End, pick: Pick) -> BTreeMap<u32, Vec<Point
     out
 }
 
-/// The median over the flows of a direction with the range from the smallest to the greatest.
+/// The median over the flows of a direction with the range from the smallest to the largest.
 fn median_points(record: &Record, direction: Direction, pick: Pick) -> Vec<Point> {
     range_points(record, direction, End::Receiver, pick)
         .into_iter()
@@ -291,9 +291,9 @@ fn intervals(
             }
         }
         if figure.series.iter().any(|s| !s.is_empty()) {
-            figure.caption.push_str(
-                " Of the flows: median, and the range from the smallest to the greatest.",
-            );
+            figure
+                .caption
+                .push_str(" Of the flows: median, and the range from the smallest to the largest.");
         }
     }
     // Sums come last: they are drawn above the flows.
@@ -532,13 +532,13 @@ fn distributions(runs: &[(String, &Record)]) -> Vec<Figure> {
     };
     let mut histogram = Figure::histogram("delay-histogram", "One-way delay, distribution", axis())
         .caption(format!(
-            "Share of packets in each of {BINS} bins of equal {}.",
+            "Fraction of packets in each of {BINS} bins of equal {}.",
             if log { "ratio" } else { "width" }
         ));
     let mut cdf = Figure::cdf("delay-cdf", "One-way delay, cumulative", axis())
-        .caption("Share of packets with a delay of at most so much.");
+        .caption("Fraction of packets with at most this delay.");
     let mut ccdf = Figure::ccdf("delay-tail", "One-way delay, tail", axis())
-        .caption("Share of packets with a delay above so much: the slow ones.");
+        .caption("Fraction of packets with a longer delay: the slow ones.");
     let edges = edges(low, high, log);
     for d in &all {
         let total: f64 = d.cells.iter().map(|c| c.count as f64).sum();
@@ -583,7 +583,7 @@ fn binned(cells: &[Cell], edges: &[f64], total: f64) -> Vec<Point> {
         .collect()
 }
 
-/// Shares at or below, and above, each cell's upper end.
+/// Fractions at or below, and above, each cell's upper end.
 fn cumulative(cells: &[Cell], total: f64) -> (Vec<Point>, Vec<Point>) {
     let (mut rising, mut falling, mut below) = (vec![], vec![], 0.0);
     for (i, cell) in cells.iter().enumerate() {

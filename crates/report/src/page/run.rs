@@ -239,7 +239,7 @@ fn delays(record: &Record, mut distributions: Vec<Figure>) -> Option<Section> {
     }
     if let Some(latency) = &record.latency {
         let mut text = format!(
-            "{} of {} round-trip probes came back ({}).",
+            "{} of {} round-trip probes were answered ({}).",
             Quantity::Count.format(latency.sent.saturating_sub(latency.lost) as f64),
             Quantity::Count.format(latency.sent as f64),
             latency.method
@@ -306,7 +306,7 @@ fn conditions(record: &Record) -> Section {
                 Quantity::Seconds.format(source.resolution_seconds)
             ),
         ),
-        None => fact("Time sources", "not told".into()),
+        None => fact("Time sources", "not reported".into()),
     }
     match &record.calibration {
         Some(c) => {

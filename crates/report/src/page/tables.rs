@@ -246,10 +246,10 @@ pub(super) fn variation(record: &Record) -> Option<Grid> {
     (!grid.rows.is_empty()).then(|| grid.without_empty_columns())
 }
 
-/// Pacing of each flow: asked beside sent.
+/// Pacing of each flow: intended and sent.
 pub(super) fn pacing(record: &Record) -> Option<Grid> {
     let mut grid = Grid::new(
-        &caption("Pacing: asked beside sent", record.flows.len()),
+        &caption("Pacing: intended and sent", record.flows.len()),
         flow_columns().into_iter().chain([
             figures("Asked", PacketsPerSecond).group("rate"),
             figures("Sent", PacketsPerSecond).group("rate"),
@@ -309,10 +309,13 @@ pub(super) fn tcp(record: &Record) -> Option<Grid> {
     (!grid.rows.is_empty()).then(|| grid.without_empty_columns())
 }
 
-/// Ends and ways of each flow.
+/// Addresses of each flow, and methods of sending and receiving.
 pub(super) fn endpoints(record: &Record) -> Grid {
     let mut grid = Grid::new(
-        &caption("Ends of each flow, and how bytes were sent and received", record.flows.len()),
+        &caption(
+            "Addresses of each flow, and how bytes were sent and received",
+            record.flows.len(),
+        ),
         flow_columns().into_iter().chain([
             Column::text("From"),
             Column::text("To"),
@@ -511,7 +514,7 @@ fn lost_by_emulator(record: &Record, flow: &weir_model::record::ImpairedFlow) ->
     (received > 0).then(|| dropped.saturating_add(damaged) as f64 / received as f64)
 }
 
-/// Realised beside measured, for the directions in which one flow of the emulator had all packets.
+/// Realised and measured, for the directions in which one flow of the emulator had all packets.
 pub(super) fn realised_measured(record: &Record) -> Option<Grid> {
     let used = record.impairment.as_ref()?;
     let mut grid = Grid::new(
@@ -589,14 +592,14 @@ pub(super) fn realised_measured(record: &Record) -> Option<Grid> {
     (!grid.rows.is_empty()).then_some(grid)
 }
 
-/// Emulator's journal and receiver's log joined.
+/// The emulator's packet trace and the receiver's log, joined.
 pub(super) fn triangulation(t: &Triangulation) -> Vec<(String, String)> {
     let count = |n: u64| Quantity::Count.format(n as f64);
     let mut facts = vec![
-        ("Fates on which emulator and receiver agree".into(), count(t.matched_packets)),
-        ("Fates on which they do not".into(), count(t.disagreeing_packets)),
-        ("Fates as predicted from laws, seed and entry".into(), count(t.predicted_fates)),
-        ("Fates that are not".into(), count(t.unpredicted_fates)),
+        ("Verdicts on which emulator and receiver agree".into(), count(t.matched_packets)),
+        ("Verdicts on which they do not".into(), count(t.disagreeing_packets)),
+        ("Verdicts as predicted from laws, seed and arrival".into(), count(t.predicted_fates)),
+        ("Other verdicts".into(), count(t.unpredicted_fates)),
     ];
     if let Some(r) = &t.residual {
         let show = |v| Quantity::Seconds.format(v);

@@ -1,4 +1,4 @@
-//! A result in plain words: what ran, what came out, whether to trust it, what was the limit.
+//! A result in plain words: what ran, the figures, whether to trust them, what was the limit.
 
 use weir_model::plan::{Direction, Transport};
 use weir_model::record::{Crossing, Delay, Flow, Record, Status, Sums};
@@ -10,11 +10,11 @@ use crate::plot::Quantity;
 use crate::text::rate_in_words;
 
 const DIRECTIONS: [Direction; 2] = [Direction::Forward, Direction::Reverse];
-/// Share of the nominal rate on the wire from which the line is called full.
+/// Fraction of the nominal rate on the wire from which the line is called full.
 const FULL: f64 = 0.97;
 /// Above this loss a rate that was reached at the sender says little of what arrived.
 const MUCH_LOSS: f64 = 0.001;
-/// Share of what was asked from which it is called reached.
+/// Fraction of the rate asked for from which it is called reached.
 const REACHED: f64 = 0.995;
 
 /// A title: the plan's own, else who tested whom.
@@ -274,7 +274,7 @@ pub(super) fn bottleneck(record: &Record) -> String {
         found.push(format!("{reason} in {} of the samples of TCP", Quantity::Ratio.format(share)));
     }
     match found.as_slice() {
-        [] => "What limited the rate is not told by what was measured.".into(),
+        [] => "The measurements do not show what limited the rate.".into(),
         all => format!("The limit was {}.", all.join("; and ")),
     }
 }

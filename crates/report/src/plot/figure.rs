@@ -67,7 +67,7 @@ impl Axis {
         Axis { scale: Scale::Log, ..self }
     }
 
-    /// The same axis, from the smallest to the greatest value.
+    /// The same axis, from the smallest to the largest value.
     pub fn tight(self) -> Axis {
         Axis { from_zero: false, ..self }
     }
@@ -86,7 +86,7 @@ pub struct Point {
     pub low: Option<f64>,
     /// Upper end.
     pub high: Option<f64>,
-    /// Something disturbed it: a warning belongs to it.
+    /// It is host-limited: a warning belongs to it.
     pub disturbed: bool,
 }
 
@@ -106,7 +106,7 @@ impl Point {
         Point { low: Some(low), high: Some(high), ..self }
     }
 
-    /// The same value, marked when `disturbed`.
+    /// The same value, marked where it is host-limited.
     pub fn disturbed(self, disturbed: bool) -> Point {
         Point { disturbed, ..self }
     }
@@ -122,7 +122,7 @@ pub enum Mark {
     Step,
     /// As [`Mark::Step`], filled down to the axis.
     Area,
-    /// A bar over each stretch, or in each category beside those of the other series.
+    /// A bar over each stretch, or in each category alongside those of the other series.
     Bars,
     /// Dots.
     Points,
@@ -143,7 +143,7 @@ pub enum Spread {
 /// Values of one kind.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Series {
-    /// What it is called beside the line or in the legend.
+    /// Its name next to the line or in the legend.
     pub name: String,
     /// How it is drawn.
     pub mark: Mark,
@@ -258,7 +258,7 @@ impl Figure {
         Figure::new(id, title, x.tight(), y)
     }
 
-    /// Bars by name, one beside the other for each series: tools compared, hosts compared.
+    /// Bars by name, side by side for each series: tools compared, hosts compared.
     pub fn grouped_bars<I: IntoIterator<Item = S>, S: Into<String>>(
         id: &str,
         title: &str,
@@ -280,19 +280,19 @@ impl Figure {
 
     /// The share of values at or below `x`.
     pub fn cdf(id: &str, title: &str, x: Axis) -> Figure {
-        let y = Axis::new("Share at or below", "share_ratio", Quantity::Ratio);
+        let y = Axis::new("Fraction at or below", "fraction_ratio", Quantity::Ratio);
         Figure { labels: Labels::Legend, ..Figure::new(id, title, x.tight(), y) }
     }
 
     /// The share of values above `x`, logarithmic: the tail.
     pub fn ccdf(id: &str, title: &str, x: Axis) -> Figure {
-        let y = Axis::new("Share above", "share_above_ratio", Quantity::Ratio).log();
+        let y = Axis::new("Fraction above", "fraction_above_ratio", Quantity::Ratio).log();
         Figure { labels: Labels::Legend, ..Figure::new(id, title, x.tight(), y) }
     }
 
     /// How often values fell into each bin.
     pub fn histogram(id: &str, title: &str, x: Axis) -> Figure {
-        let y = Axis::new("Share of samples", "share_ratio", Quantity::Ratio);
+        let y = Axis::new("Fraction of samples", "fraction_ratio", Quantity::Ratio);
         Figure { labels: Labels::Legend, ..Figure::new(id, title, x.tight(), y) }
     }
 

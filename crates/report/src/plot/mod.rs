@@ -1,7 +1,7 @@
 //! Charts: what is to be seen as data ([`Figure`]), drawn as SVG and written as CSV.
 //!
 //! A [`Figure`] knows nothing of runs: over time, by a swept parameter, by category, as a distribution, it is axes and
-//! series of points. Points may have an interval of confidence, and a mark that something disturbed them. A value that was
+//! series of points. Points may have an interval of confidence, and a mark that they are host-limited. A value that was
 //! not measured is no point, or one whose `y` is NaN: a gap, never zero.
 //!
 //! ```

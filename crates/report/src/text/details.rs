@@ -174,7 +174,7 @@ fn pps(value: f64) -> String {
 
 fn triangulation(items: &mut Items, joined: &Triangulation) {
     let mut text = format!(
-        "the fates of {} agree with the emulator's, of {} not; {} of {} as predicted",
+        "the verdicts of {} agree with the emulator's, of {} they do not; {} of {} as predicted",
         counted(joined.matched_packets, "packet"),
         joined.disagreeing_packets,
         joined.predicted_fates,
@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_emulator_on_the_path_is_told_with_its_laws_counts_and_seed() {
+    fn the_emulator_on_the_path_is_reported_with_its_laws_counts_and_seed() {
         let flow = |direction, received: u64, lost: u64| ImpairedFlow {
             name: "voice".into(),
             direction,

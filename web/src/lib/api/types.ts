@@ -3498,7 +3498,7 @@ export interface components {
              */
             mtu_bytes?: number | null;
         };
-        /** @description Round trips beside the test (RFC 2681), idle and loaded. */
+        /** @description Round trips measured alongside the test (RFC 2681), idle and loaded. */
         Latency: {
             /** @description Before the load. */
             idle?: components["schemas"]["Delay"] | null;
@@ -3506,7 +3506,7 @@ export interface components {
             loaded?: components["schemas"]["Delay"] | null;
             /**
              * Format: uint64
-             * @description Probes that never came back.
+             * @description Probes that were not answered.
              * @default 0
              */
             lost: number;
@@ -4284,7 +4284,7 @@ export interface components {
             bits_per_second?: number | null;
             /**
              * Format: uint64
-             * @description Socket receive buffer as it was got.
+             * @description Socket receive buffer as the kernel granted it.
              */
             buffer_bytes?: number | null;
             /**
@@ -4369,7 +4369,7 @@ export interface components {
             gaps?: number | null;
             /**
              * Format: uint64
-             * @description Refused: a number beyond what the sender can have sent. Damage or an intruder; never counted as received.
+             * @description Refused: a number that the sender can not have reached. Damage, or a datagram of another source; never counted as received.
              */
             implausible_packets?: number | null;
             /**
@@ -4384,7 +4384,7 @@ export interface components {
             jitter_seconds?: number | null;
             /**
              * Format: uint64
-             * @description Came after the loss threshold: counted as lost, and here.
+             * @description Arrived after the loss threshold: counted as lost, and here.
              */
             late_packets?: number | null;
             /** @description Loss periods (RFC 3357): length in packets → number of periods. The key `more` gathers the rest. */
@@ -4398,7 +4398,7 @@ export interface components {
             loss_ratio?: number | null;
             /**
              * Format: uint64
-             * @description Datagrams that did not come within the loss threshold (RFC 7680).
+             * @description Datagrams that did not arrive within the loss threshold (RFC 7680).
              */
             lost_packets?: number | null;
             /**
@@ -4447,7 +4447,7 @@ export interface components {
             } | null;
             /**
              * Format: double
-             * @description Present where this end was lost before it reported: the figures are what it had told while the test ran, until this time since the start of the test. What came later is not known.
+             * @description Present where this end was unreachable before it reported: the figures are those that it had reported while the test ran, until this time since the start of the test. Later ones are unknown.
              */
             reported_until_seconds?: number | null;
             /**
@@ -4485,17 +4485,17 @@ export interface components {
             undelivered_bytes?: number | null;
             /**
              * Format: uint64
-             * @description Datagrams whose header could not be believed (bad tag, too short): having no number, they count as lost as well.
+             * @description Datagrams with an invalid header (bad tag, too short): having no number, they count as lost as well.
              */
             unreadable_packets?: number | null;
             /**
              * Format: uint64
-             * @description Messages that came without a kernel stamp and were timed when they were read: their times hold the wait for
-             *     the processor.
+             * @description Messages that arrived without a kernel timestamp and were timed when they were read: their times include the wait
+             *     for the processor.
              */
             user_timed_messages?: number | null;
         };
-        /** @description One run: what was asked, who ran it, what was measured, and what to think of it. */
+        /** @description One run: the plan, the hosts, the measurements and their warnings. */
         Record: {
             /**
              * @description The build of Weir.
@@ -4545,13 +4545,13 @@ export interface components {
             labels?: {
                 [key: string]: string;
             };
-            /** @description Round trips beside the test. */
+            /** @description Round trips measured alongside the test. */
             latency?: components["schemas"]["Latency"] | null;
             /** @description Use of the nominal rate, for each direction that ran. */
             link_usage?: components["schemas"]["LinkUsage"] | null;
             /** @description The side that ran the command. */
             local?: components["schemas"]["Host"] | null;
-            /** @description Every missing packet placed. */
+            /** @description Where each missing packet was lost. */
             loss_ledger?: components["schemas"]["LossLedger"] | null;
             /**
              * Format: double
@@ -4589,7 +4589,7 @@ export interface components {
             plan_sha256: string;
             /** @description The other side. */
             remote?: components["schemas"]["Host"] | null;
-            /** @description Round trips one by one, where they were few: those of a browser's speed test. */
+            /** @description Single round trips, where they are few: those of a browser's speed test. */
             round_trips?: components["schemas"]["RoundTripSeries"][];
             /**
              * @description `weir.run/1`.
@@ -4624,7 +4624,7 @@ export interface components {
              * @default {}
              */
             total: components["schemas"]["Totals"];
-            /** @description The emulator's journal and the receiver's packet log joined, packet by packet. */
+            /** @description The emulator's packet trace and the receiver's packet log, joined packet by packet. */
             triangulation?: components["schemas"]["Triangulation"] | null;
             /** @description Expectations and whether they were met. */
             verdict?: components["schemas"]["Verdict"] | null;
@@ -4693,10 +4693,10 @@ export interface components {
              */
             p99_seconds: number;
         };
-        /** @description Round trips in the order in which they were asked for. */
+        /** @description Round trips in the order of the probes. */
         RoundTripSeries: {
             /**
-             * @description Beside what: `idle`, `download` or `upload`.
+             * @description During which phase: `idle`, `download` or `upload`.
              * @default
              */
             phase: string;
@@ -5025,7 +5025,7 @@ export interface components {
             bits_per_second?: number | null;
             /**
              * Format: uint64
-             * @description Socket send buffer as it was got.
+             * @description Socket send buffer as the kernel granted it.
              */
             buffer_bytes?: number | null;
             /**
@@ -5036,7 +5036,7 @@ export interface components {
             bytes: number;
             /**
              * Format: double
-             * @description End of sending, on the same clock: the planned end where it went on until then, else the last send.
+             * @description End of sending, on the same clock: the planned end where sending lasted until then, else the last send.
              */
             end_seconds?: number | null;
             /**
@@ -5082,7 +5082,7 @@ export interface components {
             queue_full?: number | null;
             /**
              * Format: double
-             * @description Present where this end was lost before it reported: the figures are what it had told while the test ran, until this time since the start of the test. What came later is not known.
+             * @description Present where this end was unreachable before it reported: the figures are those that it had reported while the test ran, until this time since the start of the test. Later ones are unknown.
              */
             reported_until_seconds?: number | null;
             /** @description Scheduling class of the thread that sent datagrams: `fifo` when all of them were sent under real-time scheduling (SCHED_FIFO), else `normal`. */
@@ -5702,7 +5702,7 @@ export interface components {
             receive_window_bytes?: number | null;
             /**
              * Format: double
-             * @description Share of busy time limited by the receiver's window.
+             * @description Fraction of busy time limited by the receiver's window.
              */
             receive_window_limited_ratio?: number | null;
             /**
@@ -5723,7 +5723,7 @@ export interface components {
             rtt_seconds?: number | null;
             /**
              * Format: double
-             * @description Share of busy time limited by the send buffer.
+             * @description Fraction of busy time limited by the send buffer.
              */
             send_buffer_limited_ratio?: number | null;
             /**

@@ -146,7 +146,7 @@ pub(super) fn latency(items: &mut Items, record: &Record) {
         (Some(idle), Some(loaded)) => format!("idle {} -> loaded {}", short(idle), short(loaded)),
         (Some(idle), None) => format!("idle {}", short(idle)),
         (None, Some(loaded)) => format!("loaded {}", short(loaded)),
-        (None, None) => "no probe came back".into(),
+        (None, None) => "no probe was answered".into(),
     };
     if let Some(rpm) = latency.responsiveness_per_minute {
         text += &format!(
