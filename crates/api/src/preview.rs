@@ -216,7 +216,7 @@ mod tests {
         let shown = preview(&request).unwrap();
         let plan = Plan {
             connections: vec![Connection {
-                transport: Transport::Udp,
+                transport: Transport::udp(),
                 rate: Some("1000pps".parse().unwrap()),
                 packets: Some(2000),
                 ..Connection::default()

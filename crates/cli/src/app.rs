@@ -323,7 +323,7 @@ fn of_another_tool(command: &str, flag: &str) -> Option<&'static str> {
             Some("not needed: the result holds both ends, -V and --json show them")
         }
         "-X" | "--xbind" | "--sctp" | "--nstreams" => {
-            Some("SCTP comes later; this version has tcp and udp")
+            Some("SCTP comes later; --transport lists what this version has")
         }
         "--repeating-payload" => {
             Some("--content names what is sent: random, zeros, ascii or ratio:R")

@@ -203,7 +203,7 @@ impl Server {
 
     fn config(&self, direction: Direction, seconds: u64, log: &Path) -> ClientConfig {
         let connection = Connection {
-            transport: Transport::Udp,
+            transport: Transport::udp(),
             direction,
             duration: Some(Span(seconds * 1_000_000_000)),
             rate: Some("500pps".parse().unwrap()),
@@ -405,7 +405,7 @@ fn a_test_begins_without_a_relation_of_the_clocks() {
         let mut config = server.config(direction, 1, &here);
         config.plan.latency = false;
         config.plan.connections[0] = Connection {
-            transport: Transport::Tcp,
+            transport: Transport::tcp(),
             payload: None,
             duration: Some(Span(300_000_000)),
             rate: Some("10M".parse().unwrap()),

@@ -287,7 +287,7 @@ fn what_is_not_on_the_virtual_clock_is_no_failure() {
     let bench = Bench::new();
     let words = |_: &[String]| {
         let connection = Connection {
-            transport: Transport::Udp,
+            transport: Transport::udp(),
             rate: Some("1M".parse().unwrap()),
             duration: Some(Span::from_seconds(1)),
             ..Connection::default()

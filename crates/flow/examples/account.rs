@@ -11,7 +11,7 @@ fn main() {
     let count: u64 = arguments.next().and_then(|n| n.parse().ok()).unwrap_or(100_000);
     let coalesced = arguments.next().is_some_and(|m| m == "coalesced");
     let connection = Connection {
-        transport: Transport::Udp,
+        transport: Transport::udp(),
         payload: Some(ByteSize(160)),
         rate: Some(
             if coalesced { "0" } else { "100000pps" }

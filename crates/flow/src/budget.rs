@@ -1,6 +1,6 @@
 //! How many bytes a session's control traffic may take, so that measuring does not disturb what is measured.
 
-use weir_model::plan::{Direction, FlowSpec, Plan, Transport};
+use weir_model::plan::{Direction, FlowSpec, Plan};
 use weir_model::units::RateLimit;
 
 /// Part of the measured rate that control messages may take.
@@ -56,7 +56,7 @@ impl StatedRate {
         let nominal = plan.nominal.map(|nominal| nominal.0 as f64);
         let has_feedback = |spec: &&FlowSpec| {
             let c = &spec.connection;
-            c.transport == Transport::Udp && c.direction == Direction::Reverse
+            c.transport.datagrams() && c.direction == Direction::Reverse
         };
         StatedRate {
             asked,
@@ -164,11 +164,12 @@ impl ControlBudget {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_model::plan::Transport;
     use weir_model::plan::{Connection, Family};
 
     fn stated(direction: Direction, rates: &[&str], nominal: Option<&str>) -> StatedRate {
         let connection = |rate: &&str| Connection {
-            transport: Transport::Udp,
+            transport: Transport::udp(),
             direction,
             rate: (!rate.is_empty()).then(|| rate.parse().unwrap()),
             payload: Some("172".parse().unwrap()),

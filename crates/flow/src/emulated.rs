@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
-use weir_model::plan::{Direction, Transport};
+use weir_model::plan::Direction;
 use weir_model::record::{Flow, ImpairedFlow, ImpairmentUse, LedgerRow, LossLedger, Record};
 use weir_model::warning::{Severity, Warning};
 
@@ -157,7 +157,7 @@ fn own_drops<'a>(
     emulated: &'a Emulated,
 ) -> impl Iterator<Item = (&'a DroppedDatagrams, &'a Flow)> {
     let ends = |f: &Flow| Some((end(f.source.parse().ok()?), end(f.destination.parse().ok()?)));
-    let udp = record.flows.iter().filter(|f| f.transport == Transport::Udp);
+    let udp = record.flows.iter().filter(|f| f.transport.datagrams());
     let flows: HashMap<_, _> = udp.filter_map(|f| Some((ends(f)?, f))).collect();
     emulated.drops.iter().filter_map(move |drops| {
         Some((drops, *flows.get(&(end(drops.source), end(drops.destination)))?))
@@ -244,7 +244,7 @@ fn rows(record: &Record, emulated: &Emulated, damage: &[Damage]) -> Vec<LedgerRo
     let used = &emulated.used;
     let of_run = |of_emulator| {
         used.direction_of_run(of_emulator).is_none_or(|d| {
-            record.flows.iter().any(|f| f.transport == Transport::Udp && f.direction == d)
+            record.flows.iter().any(|f| f.transport.datagrams() && f.direction == d)
         })
     };
     for (drops, flow) in own_drops(record, emulated) {
@@ -290,13 +290,14 @@ fn rows(record: &Record, emulated: &Emulated, damage: &[Damage]) -> Vec<LedgerRo
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_model::plan::TransportName;
     use weir_model::record::{Host, Receiver, Sender};
 
     /// A UDP run of 1000 datagrams of 100 bytes in one direction, of which `lost` are missing.
     fn record(direction: Direction, lost: u64) -> Record {
         let flow = Flow {
             id: 1,
-            transport: Transport::Udp,
+            transport: TransportName::Udp,
             direction,
             source: "198.18.0.1:7".into(),
             destination: "198.18.0.2:9347".into(),

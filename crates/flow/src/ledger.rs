@@ -1,6 +1,6 @@
 //! The loss ledger: every datagram that was sent and did not count as received is placed, or stays as remainder.
 
-use weir_model::plan::{Direction, Transport};
+use weir_model::plan::Direction;
 use weir_model::record::{Crossing, Host, LedgerRow, LossLedger, Record};
 
 use crate::socket_drops::{is_one_host, is_one_namespace, socket_drops};
@@ -14,7 +14,7 @@ pub(crate) fn ledger(record: &Record) -> Option<LossLedger> {
     let (mut missing, mut any) = (0i64, false);
     let mut rows = vec![];
     let drops = socket_drops(record);
-    for f in record.flows.iter().filter(|f| f.transport == Transport::Udp) {
+    for f in record.flows.iter().filter(|f| f.transport.datagrams()) {
         let (Some(s), Some(r)) = (&f.sender, &f.receiver) else { return None };
         if r.reported_until_seconds.or(s.reported_until_seconds).is_some() {
             return None;
@@ -75,7 +75,7 @@ pub(crate) fn ledger(record: &Record) -> Option<LossLedger> {
     if !any {
         return None;
     }
-    let udp = || record.flows.iter().filter(|f| f.transport == Transport::Udp);
+    let udp = || record.flows.iter().filter(|f| f.transport.datagrams());
     let sends = |direction| udp().any(|f| f.direction == direction);
     // Both ends then report the same counters.
     let is_shared = is_one_namespace(record);
@@ -182,13 +182,14 @@ fn softnet_rows(record: &Record, rows: &mut Vec<LedgerRow>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_model::plan::TransportName;
     use weir_model::record::stage::DAMAGED;
     use weir_model::record::{ClockRelation, Flow, Interface, QdiscUse, Receiver, Sender};
 
     fn record(sent: u64, received: u64, dropped: u64, late: u64, crossing: Crossing) -> Record {
         let flow = Flow {
             id: 1,
-            transport: Transport::Udp,
+            transport: TransportName::Udp,
             sender: Some(Sender { packets: sent, ..Sender::default() }),
             receiver: Some(Receiver {
                 packets: received,

@@ -3,7 +3,7 @@
 //! The caller asks [`Sending::next`], fills and sends, and reports with `sent`; nothing is counted that the network
 //! did not take.
 
-use weir_model::plan::{CatchUp, FlowSpec, Transport};
+use weir_model::plan::{CatchUp, FlowSpec, TransportName};
 use weir_model::record::IntervalCount;
 use weir_stats::Spacing;
 use weir_wire::data::{self, HeaderFields, HeaderLayout, TagKey};
@@ -52,7 +52,7 @@ struct TcpSums {
 /// The sending side of one flow.
 #[derive(Debug, Clone)]
 pub struct Sending {
-    transport: Transport,
+    transport: TransportName,
     payload: usize,
     layout: HeaderLayout,
     key: TagKey,
@@ -99,7 +99,7 @@ impl Sending {
             (pps, burst, spec.connection.catch_up)
         });
         Sending {
-            transport: spec.connection.transport,
+            transport: spec.connection.transport.name(),
             payload,
             layout: HeaderLayout::for_payload(payload),
             key,
@@ -369,7 +369,7 @@ impl Sending {
     }
 
     /// Transport of the flow.
-    pub fn transport(&self) -> Transport {
+    pub fn transport(&self) -> TransportName {
         self.transport
     }
 
@@ -425,7 +425,7 @@ impl Sending {
             packets_per_second: per_second(packets),
             io_calls: Some(self.calls),
             method: method.into(),
-            segments_per_message: (self.transport == Transport::Udp && self.messages > 0)
+            segments_per_message: (self.transport.datagrams() && self.messages > 0)
                 .then(|| self.sequence as f64 / self.messages as f64),
             intended_slots: paced.map(Pacer::slot),
             missed_slots: paced.map(Pacer::missed),

@@ -16,7 +16,7 @@ fn spec(connection: Connection) -> FlowSpec {
 
 fn udp(rate: &str, payload: u64, seconds: u64) -> Connection {
     Connection {
-        transport: Transport::Udp,
+        transport: Transport::udp(),
         rate: Some(rate.parse().unwrap()),
         payload: Some(weir_model::units::ByteSize(payload)),
         duration: Some(weir_model::units::Span::from_seconds(seconds)),

@@ -3,7 +3,7 @@
 //! A socket's own drop count (SK_MEMINFO) holds both what its full buffer refused and what had a wrong checksum. The
 //! counters of the network namespace (`/proc/net/snmp`, `snmp6`) distinguish the two, but count every program's traffic.
 
-use weir_model::plan::{Direction, Family, Transport};
+use weir_model::plan::{Direction, Family};
 use weir_model::record::{Flow, Host, Record};
 
 /// Datagrams that the UDP of one host dropped during a run, for one direction of the test.
@@ -53,7 +53,7 @@ impl SocketDrops {
     fn of(record: &Record, direction: Direction) -> SocketDrops {
         let is_shared = is_one_namespace(record);
         let receives =
-            |f: &&Flow| f.transport == Transport::Udp && (is_shared || f.direction == direction);
+            |f: &&Flow| f.transport.datagrams() && (is_shared || f.direction == direction);
         let flows = || record.flows.iter().filter(receives);
         let dropped = || {
             flows().filter_map(|f| f.receiver.as_ref()?.socket_dropped_packets).filter(|d| *d > 0)
@@ -102,6 +102,7 @@ fn count(host: Option<&Host>, family: Option<Family>, name: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use weir_model::plan::TransportName;
     use weir_model::record::Receiver;
 
     use super::*;
@@ -109,7 +110,7 @@ mod tests {
     /// One received flow for each of `dropped`, and the changes of the receiving namespace's counters.
     fn drops(family: Family, dropped: &[u64], counters: &[(&str, u64)]) -> SocketDrops {
         let flow = |dropped: &u64| Flow {
-            transport: Transport::Udp,
+            transport: TransportName::Udp,
             family: Some(family),
             receiver: Some(Receiver {
                 socket_dropped_packets: Some(*dropped),

@@ -1,6 +1,6 @@
 //! What a reader must know before trusting the figures, found by looking at the record itself.
 
-use weir_model::plan::{CatchUp, Direction, Family, FlowSpec, Transport};
+use weir_model::plan::{CatchUp, Direction, Family, FlowSpec};
 use weir_model::record::{CpuEnd, Crossing, Flow, LedgerRow, LossLedger, Receiver, Record};
 use weir_model::warning::{Severity, Warning};
 use weir_stats::{LinkFamily, LinkShape, LinkTransport};
@@ -40,9 +40,10 @@ pub(crate) fn add(record: &mut Record, specs: &[FlowSpec], path_mtu_bytes: Optio
     cpu(record, specs, &mut out);
     let drops = socket_drops(record);
     for (flow, spec) in record.flows.iter().zip(specs) {
-        match flow.transport {
-            Transport::Udp => datagrams(flow, drops(flow.direction), spec, &mut out),
-            Transport::Tcp => stream(record, flow, spec, &mut out),
+        if flow.transport.datagrams() {
+            datagrams(flow, drops(flow.direction), spec, &mut out);
+        } else {
+            stream(record, flow, spec, &mut out);
         }
         fragmented(flow, path_mtu_bytes, &mut out);
         paced(flow, spec, &mut out);
@@ -171,7 +172,7 @@ pub(crate) fn checksum_errors(record: &Record) -> Vec<Warning> {
     let by_counters = || {
         let drops = socket_drops(record);
         let received = |direction: Direction| {
-            record.flows.iter().any(|f| f.transport == Transport::Udp && f.direction == direction)
+            record.flows.iter().any(|f| f.transport.datagrams() && f.direction == direction)
         };
         let ends = [(Direction::Forward, "remote"), (Direction::Reverse, "local")];
         let ends = ends.into_iter().filter(|(direction, _)| received(*direction));
@@ -211,9 +212,13 @@ pub(crate) fn checksum_errors(record: &Record) -> Vec<Warning> {
 
 /// Datagrams that don't fit into a packet of the path.
 fn fragmented(f: &Flow, path_mtu_bytes: Option<u32>, out: &mut Vec<Warning>) {
-    let Some(mtu) = path_mtu_bytes.filter(|_| f.transport == Transport::Udp) else { return };
+    let datagrams = f.transport.headers().filter(|_| f.transport.datagrams());
+    let (Some(mtu), Some(headers)) = (path_mtu_bytes, datagrams) else { return };
     let family = if f.family == Some(Family::Ipv6) { LinkFamily::Ipv6 } else { LinkFamily::Ipv4 };
-    let shape = LinkShape { mtu_bytes: mtu, ..LinkShape::new(LinkTransport::Udp, family) };
+    let shape = LinkShape {
+        mtu_bytes: mtu,
+        ..LinkShape::new(LinkTransport::datagrams(headers.bytes), family)
+    };
     let packets = shape.packet(f.payload_bytes).frames;
     if packets > 1 {
         out.push(
@@ -382,7 +387,7 @@ fn paced(f: &Flow, spec: &FlowSpec, out: &mut Vec<Warning>) {
     let Some(s) = &f.sender else { return };
     let pause = s.spacing.as_ref().map_or(0.0, |spacing| spacing.max_seconds);
     if let (Some(slots), Some(late)) = (s.intended_slots, s.late_slots)
-        && f.transport == Transport::Udp
+        && f.transport.datagrams()
         && late as f64 > LATE * slots as f64
         && pause > PAUSE_SECONDS
     {
@@ -421,7 +426,8 @@ fn paced(f: &Flow, spec: &FlowSpec, out: &mut Vec<Warning>) {
             .for_flow(f.id),
         );
     }
-    if spec.connection.kernel_pacing.is_some() && f.transport == Transport::Udp {
+    let kernel_pacing = spec.connection.transport.ip().and_then(|ip| ip.kernel_pacing);
+    if kernel_pacing.is_some() && f.transport.pacing_needs_fq() {
         out.push(
             Warning::new(
                 "kernel-pacing",
@@ -438,7 +444,7 @@ fn paced(f: &Flow, spec: &FlowSpec, out: &mut Vec<Warning>) {
 fn told(f: &Flow, out: &mut Vec<Warning>) {
     let receiver = f.receiver.as_ref().map(|r| r.reported_until_seconds);
     let sender = f.sender.as_ref().map(|s| s.reported_until_seconds);
-    let began = f.transport == Transport::Udp && (receiver.is_some() || sender.is_some());
+    let began = f.transport.datagrams() && (receiver.is_some() || sender.is_some());
     for (end, did, told) in [("receiver", "received", receiver), ("sender", "sent", sender)] {
         let text = match told {
             Some(Some(until)) => format!(

@@ -15,7 +15,7 @@ const MS: u64 = 1_000_000;
 
 fn spec(payload: u64, change: impl FnOnce(&mut Connection)) -> FlowSpec {
     let mut connection = Connection {
-        transport: Transport::Udp,
+        transport: Transport::udp(),
         payload: Some(ByteSize(payload)),
         rate: Some("1000pps".parse().unwrap()),
         ..Connection::default()
@@ -189,7 +189,7 @@ proptest! {
         steps in prop::collection::vec((0u64..60 * MS, 0u64..5, any::<bool>()), 1..60),
         behind in prop::collection::vec(0u64..5, 0..4),
     ) {
-        let s = spec(100, |c| (c.transport, c.rate) = (Transport::Tcp, None));
+        let s = spec(100, |c| (c.transport, c.rate) = (Transport::tcp(), None));
         let mut tx = Sending::new(&s, TagKey::for_flow(&[1; 16], 1), clock.omit_ns, false);
         tx.start(clock.start_ns, clock);
         let (mut now, mut total) = (clock.start_ns, 0);

@@ -6,7 +6,7 @@ use weir_flow::{
     SenderClock, Sending, segments_per_message,
 };
 use weir_model::content::Content;
-use weir_model::plan::{Connection, Family, FlowSpec, Plan, Transport};
+use weir_model::plan::{Connection, Family, FlowSpec, Plan, Transport, TransportName};
 use weir_model::record::{Crossing, Tcp};
 use weir_model::units::{ByteSize, Span};
 use weir_wire::data::{self, FLAG_VERIFY, HeaderFields, HeaderLayout, TagKey};
@@ -14,9 +14,9 @@ use weir_wire::data::{self, FLAG_VERIFY, HeaderFields, HeaderLayout, TagKey};
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1000 * MS;
 
-fn spec(transport: Transport, rate: &str, change: impl FnOnce(&mut Connection)) -> FlowSpec {
+fn spec(transport: TransportName, rate: &str, change: impl FnOnce(&mut Connection)) -> FlowSpec {
     let mut connection = Connection {
-        transport,
+        transport: transport.into(),
         payload: Some(ByteSize(100)),
         rate: Some(rate.parse().unwrap()),
         ..Connection::default()
@@ -37,13 +37,13 @@ fn clock(start_ns: u64) -> IntervalClock {
 
 /// A sender of `rate` that begins at 10 s.
 fn sending(rate: &str, segmented: bool, change: impl FnOnce(&mut Connection)) -> Sending {
-    let mut s = Sending::new(&spec(Transport::Udp, rate, change), key(), 0, segmented);
+    let mut s = Sending::new(&spec(TransportName::Udp, rate, change), key(), 0, segmented);
     s.start(10 * SECOND, clock(10 * SECOND));
     s
 }
 
 fn receiving(rate: &str, change: impl FnOnce(&mut Connection)) -> Receiving {
-    let mut r = Receiving::new(&spec(Transport::Udp, rate, change), key(), 2 * SECOND, None);
+    let mut r = Receiving::new(&spec(TransportName::Udp, rate, change), key(), 2 * SECOND, None);
     r.start(clock(0));
     r
 }
@@ -57,7 +57,7 @@ fn datagram(payload: usize, sequence: u64, send_time_ns: u64, lateness_ns: i32) 
 
 #[test]
 fn sending_starts_and_ends_by_its_times() {
-    let mut s = Sending::new(&spec(Transport::Udp, "1000pps", |_| {}), key(), 0, false);
+    let mut s = Sending::new(&spec(TransportName::Udp, "1000pps", |_| {}), key(), 0, false);
     assert_eq!(s.next(5), Next::At(u64::MAX), "it has not been started");
     s.stop();
     assert_eq!(s.next(5), Next::Done, "stopped before its start");
@@ -77,7 +77,7 @@ fn sending_starts_and_ends_by_its_times() {
     assert_eq!(s.end_ns(), 10 * SECOND + 2500 * MS / 1000);
 
     // An unpaced one too, before and at its end; the omitted time comes on top of the duration.
-    let mut s = Sending::new(&spec(Transport::Udp, "0", half), key(), 5 * SECOND, false);
+    let mut s = Sending::new(&spec(TransportName::Udp, "0", half), key(), 5 * SECOND, false);
     s.start(10 * SECOND, clock(10 * SECOND));
     assert_eq!(s.next(9 * SECOND), Next::At(10 * SECOND));
     assert_eq!(s.end_ns(), 15 * SECOND + 2500 * MS / 1000);
@@ -120,7 +120,7 @@ fn limits_of_packets_and_of_bytes_bind() {
 
 #[test]
 fn the_last_write_of_a_stream_is_short() {
-    let tcp = spec(Transport::Tcp, "0", |c| c.bytes = Some(ByteSize(250)));
+    let tcp = spec(TransportName::Tcp, "0", |c| c.bytes = Some(ByteSize(250)));
     let mut s = Sending::new(&tcp, key(), 0, false);
     s.start(0, clock(0));
     assert_eq!((s.write_length(), s.position()), (100, 0));
@@ -214,7 +214,7 @@ fn fifo_is_told_only_of_a_flow_that_was_always_sent_under_it() {
 
 #[test]
 fn a_senders_time_leaves_the_omitted_part_out() {
-    let s = spec(Transport::Udp, "0", |c| c.duration = Some(Span(SECOND)));
+    let s = spec(TransportName::Udp, "0", |c| c.duration = Some(Span(SECOND)));
     let mut s = Sending::new(&s, key(), SECOND, false);
     s.start(0, IntervalClock { start_ns: 0, interval_ns: SECOND, omit_ns: SECOND });
     for ms in 0..1500 {
@@ -230,7 +230,7 @@ fn a_senders_time_leaves_the_omitted_part_out() {
 
 #[test]
 fn a_sender_that_is_not_served_has_its_intervals_until_its_end() {
-    let mut s = sending("0", false, |c| c.transport = Transport::Tcp);
+    let mut s = sending("0", false, |c| c.transport = Transport::tcp());
     s.wrote(500, false, 10 * SECOND);
     s.advance(13 * SECOND);
     assert_eq!(s.interval_counts().iter().map(|c| c.bytes).collect::<Vec<_>>(), [500, 0, 0]);
@@ -291,7 +291,7 @@ fn spacing_is_reported_by_bursts() {
 
 #[test]
 fn tcp_figures_are_of_their_interval() {
-    let mut s = Sending::new(&spec(Transport::Tcp, "0", |_| {}), key(), 0, false);
+    let mut s = Sending::new(&spec(TransportName::Tcp, "0", |_| {}), key(), 0, false);
     s.start(0, clock(0));
     s.wrote(1000, true, 1);
     s.note_tcp(3, 5000, 20 * MS);
@@ -314,7 +314,7 @@ fn tcp_figures_are_of_their_interval() {
 #[test]
 fn round_trip_and_window_of_a_whole_stream_are_means_over_its_sending() {
     let clock = IntervalClock { start_ns: 0, interval_ns: SECOND, omit_ns: SECOND };
-    let mut s = Sending::new(&spec(Transport::Tcp, "0", |_| {}), key(), SECOND, false);
+    let mut s = Sending::new(&spec(TransportName::Tcp, "0", |_| {}), key(), SECOND, false);
     s.start(0, clock);
     let of = |s: &Sending| {
         let mut tcp = Tcp::default();
@@ -455,7 +455,7 @@ fn late_and_long_datagrams_are_told_from_good_ones() {
 
 #[test]
 fn verification_reads_every_byte_behind_the_header() {
-    let s = spec(Transport::Udp, "1000pps", |c| c.verify = true);
+    let s = spec(TransportName::Udp, "1000pps", |c| c.verify = true);
     let mut ring = PayloadRing::new(Content::Random, 1, 100);
     let mut r = Receiving::new(&s, key(), 2 * SECOND, Some(ring.clone()));
     r.start(clock(0));
@@ -477,7 +477,7 @@ fn verification_reads_every_byte_behind_the_header() {
     // The two with damaged content are among the four.
     assert_eq!(report.segments_per_message, Some(1.0));
     // Narrow headers have no tag; damage is known only by verification.
-    let s = spec(Transport::Udp, "1000pps", |c| {
+    let s = spec(TransportName::Udp, "1000pps", |c| {
         c.verify = true;
         c.payload = Some(ByteSize(10));
     });
@@ -597,7 +597,7 @@ fn rates_are_over_as_many_gaps_as_packets() {
 
 #[test]
 fn the_omitted_start_is_forgotten_by_every_figure() {
-    let s = spec(Transport::Udp, "1000pps", |c| c.verify = true);
+    let s = spec(TransportName::Udp, "1000pps", |c| c.verify = true);
     let mut ring = PayloadRing::new(Content::Random, 1, 100);
     let mut r = Receiving::new(&s, key(), 20 * SECOND, Some(ring.clone()));
     r.start(IntervalClock { start_ns: 0, interval_ns: SECOND, omit_ns: 2 * SECOND });
@@ -756,7 +756,7 @@ fn contradicting_counts_and_too_many_runs_are_told() {
 
 #[test]
 fn variation_of_the_omitted_start_is_forgotten() {
-    let mut r = Receiving::new(&spec(Transport::Udp, "1000pps", |_| {}), key(), SECOND, None);
+    let mut r = Receiving::new(&spec(TransportName::Udp, "1000pps", |_| {}), key(), SECOND, None);
     r.start(IntervalClock { start_ns: 0, interval_ns: SECOND, omit_ns: 2 * SECOND });
     r.set_clock(SenderClock::default());
     for n in 0..4000u64 {

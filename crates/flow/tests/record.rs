@@ -3,7 +3,7 @@
 
 use weir_flow::assemble::{Parts, assemble};
 use weir_flow::{Heard, IntervalClock};
-use weir_model::plan::{CatchUp, Connection, Direction, Family, FlowSpec, Plan, Transport};
+use weir_model::plan::{CatchUp, Connection, Direction, Family, FlowSpec, Plan, TransportName};
 use weir_model::record::{
     CpuEnd, Crossing, Delay, Host, Interface, IntervalCount, Receiver, Record, Sender, Spacing,
     Status, Tcp,
@@ -80,11 +80,11 @@ impl Test {
     }
 
     fn udp() -> Test {
-        Test::of(vec![connection(Transport::Udp, Direction::Forward)])
+        Test::of(vec![connection(TransportName::Udp, Direction::Forward)])
     }
 
     fn tcp() -> Test {
-        let mut t = Test::of(vec![connection(Transport::Tcp, Direction::Forward)]);
+        let mut t = Test::of(vec![connection(TransportName::Tcp, Direction::Forward)]);
         let tcp = Tcp { mss_bytes: 1448, rtt_seconds: Some(0.1), ..Tcp::default() };
         t.parts.local.flows[0].tcp = Some(tcp);
         t
@@ -121,9 +121,9 @@ impl Test {
     }
 }
 
-fn connection(transport: Transport, direction: Direction) -> Connection {
+fn connection(transport: TransportName, direction: Direction) -> Connection {
     Connection {
-        transport,
+        transport: transport.into(),
         direction,
         payload: Some(ByteSize(1000)),
         rate: Some("1000pps".parse().unwrap()),
@@ -159,7 +159,7 @@ fn told(packets: u64) -> IntervalCount {
 /// A test of `count` flows that lost its peer after two of three seconds; it had told `heard` of the first.
 fn lost_peer(count: u32, heard: Vec<(u32, IntervalCount)>, of: u32) -> Record {
     let mut t =
-        Test::of(vec![Connection { count, ..connection(Transport::Udp, Direction::Forward) }]);
+        Test::of(vec![Connection { count, ..connection(TransportName::Udp, Direction::Forward) }]);
     t.parts.remote = None;
     t.parts.status = Status::Partial;
     let clock = t.parts.intervals;
@@ -211,7 +211,7 @@ fn a_lost_peer_that_told_sums_leaves_a_sum() {
 /// gap, and yet it is unknown how much more was sent.
 #[test]
 fn a_lost_sender_that_told_nothing_leaves_no_loss() {
-    let mut t = Test::of(vec![connection(Transport::Udp, Direction::Reverse)]);
+    let mut t = Test::of(vec![connection(TransportName::Udp, Direction::Reverse)]);
     assert!(t.record().warnings.is_empty() && t.record().is_loss_known(Direction::Reverse));
     t.parts.remote = None;
     t.parts.status = Status::Partial;
@@ -226,7 +226,7 @@ fn a_lost_sender_that_told_nothing_leaves_no_loss() {
             && record.warnings[0].text.contains("told nothing")
     );
     // A stream's receiver needs no sender's count.
-    let mut t = Test::of(vec![connection(Transport::Tcp, Direction::Reverse)]);
+    let mut t = Test::of(vec![connection(TransportName::Tcp, Direction::Reverse)]);
     t.parts.remote = None;
     assert!(t.record().warnings.iter().all(|w| w.code != "end-lost"));
 }
@@ -379,7 +379,7 @@ fn kernel_pacing_is_doubtful_for_udp_only() {
     let slots = |t: &mut Test| {
         t.sender().intended_slots = Some(10);
         t.sender().missed_slots = Some(0);
-        t.spec().connection.kernel_pacing = rate();
+        t.spec().connection.transport.ip_mut().unwrap().kernel_pacing = rate();
     };
     assert_eq!(Test::udp().with(slots), info);
     assert_eq!(Test::tcp().with(slots), []);
@@ -521,7 +521,7 @@ fn delays_that_contradict_their_error_are_told() {
 #[test]
 fn many_flows_with_one_warning_become_four() {
     for (flows, told, more) in [(4u32, 4, None), (5, 4, Some(1)), (9, 4, Some(5))] {
-        let mut c = connection(Transport::Udp, Direction::Forward);
+        let mut c = connection(TransportName::Udp, Direction::Forward);
         c.count = flows;
         let mut t = Test::of(vec![c]);
         for f in &mut t.remote().flows {
@@ -547,8 +547,8 @@ fn both_ends_warnings_are_kept() {
 #[test]
 fn a_reverse_flow_is_sent_by_the_far_end() {
     let mut t = Test::of(vec![
-        connection(Transport::Udp, Direction::Forward),
-        connection(Transport::Udp, Direction::Reverse),
+        connection(TransportName::Udp, Direction::Forward),
+        connection(TransportName::Udp, Direction::Reverse),
     ]);
     t.remote().flows[1].sender.as_mut().unwrap().packets = 1234;
     t.remote().flows[1].sender.as_mut().unwrap().bytes = 1_234_000;
@@ -566,7 +566,7 @@ fn a_reverse_flow_is_sent_by_the_far_end() {
 
 #[test]
 fn sums_are_of_every_flow_and_each_figure() {
-    let mut c = connection(Transport::Udp, Direction::Forward);
+    let mut c = connection(TransportName::Udp, Direction::Forward);
     c.count = 2;
     let mut t = Test::of(vec![c]);
     t.parts.local.flows[0].sender.as_mut().unwrap().missed_slots = Some(2);
@@ -619,8 +619,8 @@ fn link_usage_counts_headers_of_every_level() {
     near(usage(&mut plain).wire_ratio, 0.08 * 1538.0 / 1460.0);
     // The busier direction is shown.
     let mut both = Test::of(vec![
-        connection(Transport::Udp, Direction::Forward),
-        connection(Transport::Udp, Direction::Reverse),
+        connection(TransportName::Udp, Direction::Forward),
+        connection(TransportName::Udp, Direction::Reverse),
     ]);
     let slower = both.parts.local.flows[1].receiver.as_mut().unwrap();
     (slower.packets_per_second, slower.bits_per_second) = (Some(500.0), Some(4e6));
@@ -679,8 +679,8 @@ fn count(packets: u64, lost: Option<u64>, retransmits: Option<u64>) -> IntervalC
 #[test]
 fn intervals_pair_both_ends_and_sum_each_direction() {
     let mut t = Test::of(vec![
-        connection(Transport::Udp, Direction::Forward),
-        connection(Transport::Udp, Direction::Reverse),
+        connection(TransportName::Udp, Direction::Forward),
+        connection(TransportName::Udp, Direction::Reverse),
     ]);
     t.parts.intervals.omit_ns = 1_000_000_000;
     t.parts.plan.omit = Span::from_seconds(1);
@@ -768,7 +768,7 @@ fn the_ledger_of_an_omitted_start_is_the_receivers() {
 
 #[test]
 fn there_is_no_ledger_when_an_end_did_not_report() {
-    let mut c = connection(Transport::Udp, Direction::Forward);
+    let mut c = connection(TransportName::Udp, Direction::Forward);
     c.count = 2;
     let mut t = Test::of(vec![c]);
     t.remote().flows[1].receiver = None;
@@ -780,7 +780,7 @@ fn there_is_no_ledger_when_an_end_did_not_report() {
 
 #[test]
 fn the_time_source_is_the_receivers_at_its_coarsest() {
-    let mut c = connection(Transport::Udp, Direction::Forward);
+    let mut c = connection(TransportName::Udp, Direction::Forward);
     c.count = 2;
     let mut t = Test::of(vec![c]);
     for (f, resolution) in t.remote().flows.iter_mut().zip([1e-9, 1e-6]) {

@@ -48,4 +48,4 @@ mod words;
 pub use error::ModelError;
 pub use nearest::nearest;
 pub use refusal::Refusal;
-pub use words::counted;
+pub use words::{counted, one_of};

@@ -5,6 +5,10 @@
 
 mod check;
 mod choices;
+mod connection;
+mod fields;
+mod line;
+mod transport;
 
 use std::net::IpAddr;
 
@@ -12,10 +16,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ModelError;
-use crate::content::Content;
-use crate::units::{BitRate, ByteSize, RateLimit, Seed, SendRate, Span};
+use crate::units::{BitRate, Seed, SendRate, Span};
 
-pub use choices::{CatchUp, DataPorts, Direction, Family, Switch, Transport};
+pub use choices::{CatchUp, DataPorts, Direction, Family, Switch};
+pub use connection::Connection;
+pub use fields::ConnectionFields;
+pub use transport::{
+    Description, Headers, IpOptions, Misplaced, StreamOptions, TcpOptions, Transport,
+    TransportName, UdpOptions,
+};
 
 /// The schema name of a plan.
 pub const PLAN_SCHEMA: &str = "weir.plan/1";
@@ -27,133 +36,6 @@ pub const MAX_UDP_PAYLOAD_V4: u64 = 65_507;
 pub const MAX_UDP_PAYLOAD_V6: u64 = 65_527;
 /// Most flows a plan may expand to.
 pub const MAX_FLOWS: u64 = 100_000;
-
-/// One connection of a plan (or several alike, by `count`). Every field has the default of `weir test`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Connection {
-    /// Name, unique in the plan; flows of a `count` above 1 get `-1`, `-2`, … behind it.
-    pub name: String,
-    /// Transport protocol.
-    pub transport: Transport,
-    /// Which side sends.
-    pub direction: Direction,
-    /// How many flows like this one, 1 to 100 000.
-    pub count: u32,
-    /// Payload bytes of a datagram (0 to 65 507, or 65 527 over IPv6), or bytes of a write to a stream (1 to 16 M). Absent: the largest datagram without fragmentation; for a stream 512K, or less when it is paced.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub payload: Option<ByteSize>,
-    /// Rate of this connection: payload bit/s or packets/s; `0` is unlimited. Absent: unlimited for TCP, 1M for UDP, 1000pps for empty datagrams.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rate: Option<SendRate>,
-    /// Length of sending; `0` until stopped. At most one of `duration`, `bytes` and `packets`; with none of them 10 s.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub duration: Option<Span>,
-    /// Stop after this many payload bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bytes: Option<ByteSize>,
-    /// Stop after this many datagrams or writes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub packets: Option<u64>,
-    /// Start this long after the test's start.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub start_after: Span,
-    /// `false`: waits for a start command over the control socket.
-    #[serde(skip_serializing_if = "is_true")]
-    pub autostart: bool,
-    /// Content of the payload.
-    pub content: Content,
-    /// The receiver verifies the seeded payload: bit errors and truncation are counted.
-    #[serde(skip_serializing_if = "is_false")]
-    pub verify: bool,
-    /// What a paced sender does about late slots.
-    pub catch_up: CatchUp,
-    /// Segmentation offload at the sender (UDP_SEGMENT).
-    pub gso: Switch,
-    /// Receive offload at the receiver (UDP_GRO).
-    pub gro: Switch,
-    /// Socket buffer of both ends ("window"), bytes. Absent: TCP's autotuning; for UDP sized by Weir.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub window: Option<ByteSize>,
-    /// TCP maximum segment size, 88 to 32 767 bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mss: Option<u32>,
-    /// TCP_NODELAY: Nagle's algorithm off.
-    #[serde(skip_serializing_if = "is_false")]
-    pub no_delay: bool,
-    /// TCP congestion control by its kernel name.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub congestion: Option<String>,
-    /// The whole TOS or traffic-class byte.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tos: Option<u8>,
-    /// IPv6 flow label, 20 bits; with `family = "ipv6"` only.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub flow_label: Option<u32>,
-    /// Time to live or hop limit, 1 to 255.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ttl: Option<u8>,
-    /// Don't-fragment (IPv4) and no local fragmentation.
-    #[serde(skip_serializing_if = "is_false")]
-    pub dont_fragment: bool,
-    /// Sending without a copy (sendfile from memory) on a stream.
-    #[serde(skip_serializing_if = "is_false")]
-    pub zero_copy: bool,
-    /// The receiver of a stream discards in the kernel instead of copying (MSG_TRUNC).
-    #[serde(skip_serializing_if = "is_false")]
-    pub discard: bool,
-    /// The kernel paces as well (SO_MAX_PACING_RATE), bit/s.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub kernel_pacing: Option<BitRate>,
-    /// Source port on the side that runs `weir test`; flows of a `count` use the following ports, up to 65535.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub client_port: Option<u16>,
-}
-
-fn is_zero(s: &Span) -> bool {
-    s.0 == 0
-}
-fn is_true(b: &bool) -> bool {
-    *b
-}
-fn is_false(b: &bool) -> bool {
-    !*b
-}
-
-impl Default for Connection {
-    fn default() -> Self {
-        Connection {
-            name: String::new(),
-            transport: Transport::Tcp,
-            direction: Direction::Forward,
-            count: 1,
-            payload: None,
-            rate: None,
-            duration: None,
-            bytes: None,
-            packets: None,
-            start_after: Span(0),
-            autostart: true,
-            content: Content::Random,
-            verify: false,
-            catch_up: CatchUp::default(),
-            gso: Switch::Auto,
-            gro: Switch::Auto,
-            window: None,
-            mss: None,
-            no_delay: false,
-            congestion: None,
-            tos: None,
-            flow_label: None,
-            ttl: None,
-            dont_fragment: false,
-            zero_copy: false,
-            discard: false,
-            kernel_pacing: None,
-            client_port: None,
-        }
-    }
-}
 
 /// A whole plan, `weir.plan/1`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -266,9 +148,12 @@ impl Plan {
             reason,
         };
         let plan: Plan = if text.trim_start().starts_with('{') {
-            serde_json::from_str(text).map_err(|e| document(e.to_string()))?
+            serde_json::from_str(text).map_err(|e| document(with_hint(e.to_string())))?
         } else {
-            toml::from_str(text).map_err(|e| document(e.to_string()))?
+            let plan: Plan =
+                toml::from_str(text).map_err(|e| document(with_hint(e.to_string())))?;
+            plan.check().map_err(|e| with_line(e, text))?;
+            return Ok(plan);
         };
         plan.check()?;
         Ok(plan)
@@ -295,7 +180,7 @@ impl Plan {
             for n in 0..c.count {
                 let id = out.len() as u32 + 1;
                 let base = if c.name.is_empty() {
-                    format!("{}-{}", c.transport, c.direction)
+                    format!("{}-{}", c.transport.name(), c.direction)
                 } else {
                     c.name.clone()
                 };
@@ -308,15 +193,17 @@ impl Plan {
                 };
                 let mut connection = c.clone();
                 connection.count = 1;
-                connection.client_port = c.client_port.map(|p| p.wrapping_add(n as u16));
+                if let Some(ip) = connection.transport.ip_mut() {
+                    ip.client_port = ip.client_port.map(|p| p.wrapping_add(n as u16));
+                }
                 out.push(FlowSpec {
                     id,
                     name,
                     payload_bytes: c.payload.map_or_else(
-                        || default_payload(c.transport, c.rate, family, path_mtu_bytes),
+                        || c.transport.default_payload(c.rate, family, path_mtu_bytes),
                         |p| p.0,
                     ),
-                    rate: c.rate.unwrap_or(default_rate(c.transport, c.payload)),
+                    rate: c.rate.unwrap_or_else(|| c.transport.default_rate(c.payload)),
                     duration_ns: match c.duration {
                         Some(Span(0)) => None,
                         Some(d) => Some(d.0),
@@ -331,42 +218,30 @@ impl Plan {
     }
 }
 
-/// The rate used when a plan names none.
-fn default_rate(transport: Transport, payload: Option<ByteSize>) -> SendRate {
-    match (transport, payload) {
-        (Transport::Tcp, _) => SendRate::UNLIMITED,
-        // No bit rate can pace empty datagrams.
-        (Transport::Udp, Some(ByteSize(0))) => {
-            SendRate { limit: RateLimit::Packets(1000.0), burst: 1 }
+/// A refusal of a field with its line in the document.
+fn with_line(error: ModelError, text: &str) -> ModelError {
+    match error {
+        ModelError::Field { field, given, accepted } => {
+            let line = line::line_of(text, &field);
+            let line = line.map_or_else(String::new, |line| format!(" (line {line})"));
+            ModelError::Field { given: given + &line, field, accepted }
         }
-        (Transport::Udp, _) => SendRate { limit: RateLimit::Bits(BitRate(1_000_000)), burst: 1 },
+        other => other,
     }
 }
 
-/// The payload used when a plan names none.
-fn default_payload(transport: Transport, rate: Option<SendRate>, family: Family, mtu: u32) -> u64 {
-    match transport {
-        Transport::Tcp => match rate.map(|r| r.limit) {
-            // A paced stream writes a thousand times a second, so that its rate is even within an interval.
-            Some(RateLimit::Bits(b)) => (b.0 / 8 / 1000).clamp(1448, 128 << 10),
-            Some(RateLimit::Packets(_)) => 128 << 10,
-            // Large writes save calls; chosen from a few runs on a busy machine, larger ones were not tried.
-            Some(RateLimit::Unlimited) | None => 512 << 10,
-        },
-        Transport::Udp => {
-            let headers = match family {
-                Family::Ipv4 => 28,
-                Family::Ipv6 => 48,
-            };
-            // Loopback's 65 536 would give a datagram that no other path carries; stay at what Ethernet does.
-            u64::from(mtu.clamp(576, 9000)) - headers
-        }
+/// What a reader says of an unknown name, with the nearest known one.
+fn with_hint(reason: String) -> String {
+    match crate::experiment::nearest_known(&reason) {
+        Some(near) => format!("{} (did you mean `{near}`?)", reason.trim_end()),
+        None => reason,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::ByteSize;
 
     fn plan(text: &str) -> Result<Plan, ModelError> {
         Plan::parse(&format!("schema = \"weir.plan/1\"\n{text}"))
@@ -416,7 +291,7 @@ mod tests {
             ..Connection::default()
         });
         p.connections.push(Connection {
-            transport: Transport::Udp,
+            transport: Transport::udp(),
             start_after: Span(5),
             catch_up: CatchUp::Burst(3),
             ..Connection::default()

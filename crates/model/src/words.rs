@@ -1,4 +1,4 @@
-//! Words that go with numbers.
+//! Small pieces of sentences: numbers with nouns, lists of choices.
 
 use std::fmt::Display;
 
@@ -7,6 +7,17 @@ use std::fmt::Display;
 pub fn counted<N: Display + From<u8> + PartialEq>(count: N, noun: &str) -> String {
     let plural = if count == N::from(1) { "" } else { "s" };
     format!("{count} {noun}{plural}")
+}
+
+/// Choices in a sentence: `tcp`, `tcp or udp`, `tcp, mptcp or udp`.
+#[must_use]
+pub fn one_of<'a>(choices: impl IntoIterator<Item = &'a str>) -> String {
+    let choices: Vec<&str> = choices.into_iter().collect();
+    match &choices[..] {
+        [] => "none".into(),
+        [one] => (*one).into(),
+        [most @ .., last] => format!("{} or {last}", most.join(", ")),
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,10 @@
 use weir_model::ModelError;
 use weir_model::content::Content;
 use weir_model::experiment::Scenario;
-use weir_model::plan::{CatchUp, Connection, Family, FlowSpec, MAX_FLOWS, Plan, Transport};
+use weir_model::plan::{
+    CatchUp, Connection, ConnectionFields, Family, FlowSpec, IpOptions, MAX_FLOWS, Plan, Switch,
+    TcpOptions, Transport, TransportName,
+};
 use weir_model::record::{DirectionTotal, Record, Totals};
 use weir_model::units::{ByteSize, RateLimit, Seed, Span};
 use weir_model::warning::{Severity, Warning};
@@ -34,9 +37,72 @@ fn connection(change: impl FnOnce(&mut Connection)) -> String {
 
 fn udp(change: impl FnOnce(&mut Connection)) -> String {
     connection(|c| {
-        c.transport = Transport::Udp;
+        c.transport = Transport::udp();
         change(c);
     })
+}
+
+fn ip(c: &mut Connection) -> &mut IpOptions {
+    c.transport.ip_mut().unwrap()
+}
+
+fn tcp(change: impl FnOnce(&mut TcpOptions)) -> String {
+    connection(|c| {
+        let mut options = TcpOptions::default();
+        change(&mut options);
+        c.transport = options.into();
+    })
+}
+
+/// An option of another transport is refused at its place with both transports named; an unknown name with the nearest.
+#[test]
+fn options_belong_to_their_transports() {
+    let plan =
+        |text: &str| Plan::parse(&format!("schema = \"weir.plan/1\"\n[[connection]]\n{text}"));
+    let Err(ModelError::Field { field, given, accepted }) =
+        plan("rate = \"1M\"\nzero_copy = true\ntransport = \"udp\"")
+    else {
+        panic!("not refused")
+    };
+    assert_eq!(field, "connection[0].zero_copy");
+    assert_eq!(given, "true with transport udp (line 4)");
+    assert!(accepted.contains("tcp") && accepted.contains("this connection is udp"), "{accepted}");
+    for (transport, option) in [
+        ("tcp", "gso = \"off\""),
+        ("tcp", "gro = \"auto\""),
+        ("tcp", "dont_fragment = false"),
+        ("udp", "mss = 1000"),
+        ("udp", "no_delay = true"),
+        ("udp", "congestion = \"reno\""),
+        ("udp", "discard = true"),
+    ] {
+        let refused = plan(&format!("transport = \"{transport}\"\n{option}"));
+        let name = option.split(' ').next().unwrap();
+        let Err(ModelError::Field { field, .. }) = refused else { panic!("{option}: {refused:?}") };
+        assert_eq!(field, format!("connection[0].{name}"));
+    }
+    let Err(ModelError::Document { reason, .. }) = plan("zero_cpy = true") else { panic!() };
+    assert!(reason.contains("line 3") && reason.contains("`zero_copy`?"), "{reason}");
+    // What is misplaced survives being written and read, so that it is refused wherever the plan arrives.
+    let fields = ConnectionFields { gso: Some(Switch::On), ..ConnectionFields::default() };
+    let c: Connection = fields.clone().into();
+    assert_eq!(ConnectionFields::from(c.clone()), fields);
+    assert_eq!(refused(|p| p.connections = vec![c]), "connection[0].gso");
+}
+
+/// Each option of the schema's flat table names the transports that have it.
+#[test]
+fn the_schema_says_whose_an_option_is() {
+    let schema = weir_model::schema::plan_schema();
+    let of =
+        |field: &str| schema["$defs"]["Connection"]["properties"][field]["x-transports"].clone();
+    assert_eq!(of("gso"), serde_json::json!(["udp"]));
+    assert_eq!(of("mss")[0], "tcp");
+    assert_eq!(of("rate"), serde_json::Value::Null);
+    let properties = schema["$defs"]["Connection"]["properties"].as_object().unwrap();
+    let misfits: Vec<_> =
+        properties.keys().filter(|f| TransportName::with_option(f).is_empty()).collect();
+    assert!(misfits.len() >= 14, "{misfits:?}");
 }
 
 #[test]
@@ -89,7 +155,7 @@ fn payloads() {
     let six = |bytes| {
         refused(|p| {
             p.family = Some(Family::Ipv6);
-            p.connections[0].transport = Transport::Udp;
+            p.connections[0].transport = Transport::udp();
             p.connections[0].payload = Some(ByteSize(bytes));
         })
     };
@@ -106,16 +172,15 @@ fn payloads() {
 #[test]
 fn options_of_a_connection() {
     for (mss, ok) in [(87, false), (88, true), (32_767, true), (32_768, false)] {
-        assert_eq!(connection(|c| c.mss = Some(mss)).is_empty(), ok, "mss {mss}");
+        assert_eq!(tcp(|o| o.mss = Some(mss)).is_empty(), ok, "mss {mss}");
     }
-    assert_eq!(udp(|c| c.mss = Some(1000)), "mss");
     for (window, ok) in [(1023, false), (1024, true), (1 << 30, true), ((1 << 30) + 1, false)] {
         assert_eq!(connection(|c| c.window = Some(ByteSize(window))).is_empty(), ok, "{window}");
     }
     let label = |family, label| {
         refused(|p| {
             p.family = family;
-            p.connections[0].flow_label = Some(label);
+            ip(&mut p.connections[0]).flow_label = Some(label);
         })
     };
     let six = Some(Family::Ipv6);
@@ -124,7 +189,7 @@ fn options_of_a_connection() {
         assert_eq!(label(family, value), "connection[0].flow_label", "{family:?}");
     }
     assert_eq!(
-        (connection(|c| c.ttl = Some(0)), connection(|c| c.ttl = Some(1))),
+        (connection(|c| ip(c).ttl = Some(0)), connection(|c| ip(c).ttl = Some(1))),
         ("ttl".into(), "".into())
     );
     assert_eq!(connection(|c| c.duration = Some(Span(7 * DAY))), "");
@@ -138,8 +203,8 @@ fn options_of_a_connection() {
         c.bytes = Some(ByteSize(1));
     };
     assert_eq!(udp(empty), "bytes");
-    assert_eq!(connection(|c| c.client_port = Some(0)), "client_port");
-    let ports = |first, count| connection(|c| (c.client_port, c.count) = (Some(first), count));
+    assert_eq!(connection(|c| ip(c).client_port = Some(0)), "client_port");
+    let ports = |first, count| connection(|c| (ip(c).client_port, c.count) = (Some(first), count));
     assert_eq!((ports(65_534, 2), ports(65_535, 2)), ("".into(), "client_port".into()));
     for (name, ok) in [
         ("bbr", true),
@@ -149,7 +214,7 @@ fn options_of_a_connection() {
         ("sixteen__letters", false),
         ("../bbr", false),
     ] {
-        assert_eq!(connection(|c| c.congestion = Some(name.into())).is_empty(), ok, "{name:?}");
+        assert_eq!(tcp(|o| o.congestion = Some(name.into())).is_empty(), ok, "{name:?}");
     }
 }
 
@@ -159,15 +224,13 @@ fn flows(connections: Vec<Connection>, mtu: u32) -> Vec<FlowSpec> {
 
 #[test]
 fn flows_have_names_ports_and_numbers_of_their_own() {
-    let named = |name: &str, count: u32| Connection {
-        name: name.into(),
-        count,
-        client_port: Some(5000),
-        ..Connection::default()
+    let named = |name: &str, count: u32| {
+        Connection { name: name.into(), count, ..Connection::default() }
+            .with_ip(|ip| ip.client_port = Some(5000))
     };
     let got: Vec<_> = flows(vec![named("", 1), named("a", 2), named("b", 1)], 1500)
         .into_iter()
-        .map(|f| (f.id, f.name, f.connection.client_port.unwrap(), f.connection.count))
+        .map(|f| (f.id, f.name, f.connection.client_port().unwrap(), f.connection.count))
         .collect();
     let expected = [
         (1, "tcp-forward-1".into(), 5000, 1),
@@ -191,9 +254,9 @@ fn flows_have_every_default_resolved() {
     assert_eq!(of(|c| c.packets = Some(1)).duration_ns, None);
     assert_eq!(of(|c| c.bytes = Some(ByteSize(1))).duration_ns, None);
     assert_eq!(of(|_| {}).rate.limit, RateLimit::Unlimited);
-    assert_eq!(of(|c| c.transport = Transport::Udp).rate, "1M".parse().unwrap());
+    assert_eq!(of(|c| c.transport = Transport::udp()).rate, "1M".parse().unwrap());
     let empty = |c: &mut Connection| {
-        (c.transport, c.payload) = (Transport::Udp, Some(ByteSize(0)));
+        (c.transport, c.payload) = (Transport::udp(), Some(ByteSize(0)));
     };
     assert_eq!(of(empty).rate, "1000pps".parse().unwrap());
     let payload = |rate: &str| {
@@ -204,7 +267,7 @@ fn flows_have_every_default_resolved() {
     assert_eq!((payload("1M"), payload("80M"), payload("10G")), (1448, 10_000, 128 << 10));
     assert_eq!((payload("5pps"), payload("0")), (128 << 10, 512 << 10));
     let datagram = |mtu| {
-        let c = Connection { transport: Transport::Udp, ..Connection::default() };
+        let c = Connection { transport: Transport::udp(), ..Connection::default() };
         flows(vec![c], mtu)[0].payload_bytes
     };
     assert_eq!([100, 576, 1500, 9000, 65_536].map(datagram), [548, 548, 1472, 8972, 8972]);
@@ -293,8 +356,14 @@ fn every_refused_plan_names_field_given_and_accepted() {
         assert_eq!(refused, field, "{row}");
         assert!(!given.is_empty() && !accepted.is_empty(), "{row}");
         let toml = toml::to_string(&plan).unwrap();
-        let whole = ModelError::Field { field: refused, given, accepted };
-        assert_eq!(Plan::parse(&toml), Err(whole.clone()), "{toml}");
+        let Err(ModelError::Field { field: again, given: at_line, accepted: same }) =
+            Plan::parse(&toml)
+        else {
+            panic!("not refused as TOML: {toml}")
+        };
+        assert_eq!((again, same), (refused, accepted), "{toml}");
+        let line = at_line.strip_prefix(&given).unwrap_or_else(|| panic!("{at_line}"));
+        assert!(line.is_empty() || line.starts_with(" (line "), "{toml}: {line}");
 
         let scenario = serde_json::json!({
             "schema": "weir.scenario/1",

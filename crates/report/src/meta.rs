@@ -1,7 +1,7 @@
 //! What is known when a test starts: the header is made of it, and the lines of intervals refer to it.
 
 use serde::{Deserialize, Serialize};
-use weir_model::plan::{Direction, FlowSpec, Plan, Transport};
+use weir_model::plan::{Direction, FlowSpec, Plan, TransportName};
 use weir_model::record::{Flow, Record};
 
 /// What a line about a flow needs to know of it.
@@ -13,7 +13,7 @@ pub struct FlowMeta {
     /// Name.
     pub name: String,
     /// Transport.
-    pub transport: Transport,
+    pub transport: TransportName,
     /// Who sends.
     pub direction: Direction,
     /// The sender's address and port, where known: not when a test starts.
@@ -49,7 +49,7 @@ impl From<&FlowSpec> for FlowMeta {
         FlowMeta {
             id: spec.id,
             name: spec.name.clone(),
-            transport: spec.connection.transport,
+            transport: spec.connection.transport.name(),
             direction: spec.connection.direction,
             payload_bytes: spec.payload_bytes,
             rate: spec.rate.to_string(),

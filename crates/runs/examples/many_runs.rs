@@ -80,10 +80,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn run(number: u64) -> Record {
     let mut random = SplitMix64::new(number);
     let rate = random.below(1000) * 1_000_000;
-    let transport = if random.below(2) == 0 { Transport::Tcp } else { Transport::Udp };
+    let transport = if random.below(2) == 0 { Transport::tcp() } else { Transport::udp() };
     let limit = format!("{rate}").parse().ok();
     let connection = Connection {
-        transport,
+        transport: transport.clone(),
         rate: limit,
         payload: Some(ByteSize(64 + random.below(1400))),
         ..Default::default()
@@ -100,7 +100,8 @@ fn run(number: u64) -> Record {
         lost_packets: Some(random.below(1000)),
         ..Default::default()
     };
-    let flow = Flow { id: 1, transport, receiver: Some(received), ..Default::default() };
+    let flow =
+        Flow { id: 1, transport: transport.name(), receiver: Some(received), ..Default::default() };
     let seconds = number * 60;
     let at = 1_700_000_000_000 + seconds * 1000;
     let id = new_run_id(at, random.draw());

@@ -4,11 +4,12 @@ use std::str::FromStr;
 
 use rusqlite::types::Value;
 use weir_model::ModelError;
+use weir_model::plan::TransportName;
 use weir_model::units::{BitRate, ByteSize, RateLimit, SendRate, Span};
 
 /// What a condition may be about and how it is written.
 const FORM: &str = "NAME=VALUE, or !=, <, <=, >, >= for numbers; of a connection of the plan: \
-transport (tcp, udp), direction (forward, reverse), family (ipv4, ipv6), size or payload (1460, 64K), rate (10M, \
+transport (its name, such as udp), direction (forward, reverse), family (ipv4, ipv6), size or payload (1460, 64K), rate (10M, \
 50000pps; 0 is unlimited), time or duration (10s); of the run: connections (how many), throughput (10M, of either direction), \
 forward_throughput, reverse_throughput, loss (0.1%, with its sign), warnings (how many), status (complete, partial, \
 interrupted)";
@@ -102,7 +103,10 @@ fn read(name: &str, value: &str) -> Option<(Column, Value)> {
     let bits = || Some(Value::Real(value.parse::<BitRate>().ok()?.0 as f64));
     let count = || Some(Value::Integer(i64::from(value.parse::<u32>().ok()?)));
     Some(match name {
-        "transport" => return word(Column::Transport, &["tcp", "udp"]),
+        "transport" => {
+            let name = value.parse::<TransportName>().ok()?;
+            (Column::Transport, Value::Text(name.label().into()))
+        }
         "direction" => return word(Column::Direction, &["forward", "reverse"]),
         "family" => return word(Column::Family, &["ipv4", "ipv6"]),
         "status" => return word(Column::Status, &["complete", "partial", "interrupted"]),

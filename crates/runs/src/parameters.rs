@@ -3,9 +3,9 @@
 use std::collections::{BTreeSet, HashMap};
 
 use rusqlite::{Transaction, params};
-use weir_model::plan::{Connection, Direction, Family, Transport};
+use weir_model::plan::{Connection, Direction, Family};
 use weir_model::record::{Flow, Record};
-use weir_model::units::{BitRate, RateLimit, SendRate, Span};
+use weir_model::units::{RateLimit, Span};
 
 /// One connection of a plan; what it leaves open or has not is absent.
 #[derive(Debug, Clone, PartialEq)]
@@ -71,9 +71,8 @@ fn parameters(record: &Record) -> Vec<Parameters> {
 /// One connection with the defaults of `weir test`; the flow knows those that depend on the path.
 fn of(connection: &Connection, family: Option<Family>, flow: Option<&Flow>) -> Parameters {
     let payload = connection.payload.map(|p| p.0).or(flow.map(|f| f.payload_bytes));
-    let rate = connection.rate.unwrap_or(match connection.transport {
-        Transport::Tcp => SendRate::UNLIMITED,
-        Transport::Udp => SendRate { limit: RateLimit::Bits(BitRate(1_000_000)), burst: 1 },
+    let rate = connection.rate.unwrap_or_else(|| {
+        connection.transport.default_rate(payload.map(weir_model::units::ByteSize))
     });
     let bits = payload.map(|bytes| 8.0 * bytes as f64).filter(|bits| *bits > 0.0);
     let (rate_bits, rate_packets) = match rate.limit {
@@ -88,10 +87,7 @@ fn of(connection: &Connection, family: Option<Family>, flow: Option<&Flow>) -> P
         None => Some(10.0),
     };
     Parameters {
-        transport: match connection.transport {
-            Transport::Tcp => "tcp",
-            Transport::Udp => "udp",
-        },
+        transport: connection.transport.label(),
         direction: match connection.direction {
             Direction::Forward => "forward",
             Direction::Reverse => "reverse",

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use weir_model::plan::{Direction, Transport};
+use weir_model::plan::Direction;
 use weir_model::record::{Record, Status};
 
 /// One run in a list; `S` is `&str` while a list is read ([`crate::Store::each`]).
@@ -101,16 +101,12 @@ impl From<&Record> for RunRow {
 /// What ran, or where nothing did, what was planned.
 fn transports(record: &Record) -> String {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
-    let name = |transport| match transport {
-        Transport::Tcp => "tcp",
-        Transport::Udp => "udp",
-    };
     for flow in &record.flows {
-        *counts.entry(name(flow.transport)).or_default() += 1;
+        *counts.entry(flow.transport.label()).or_default() += 1;
     }
     if record.flows.is_empty() {
         for connection in &record.plan.connections {
-            *counts.entry(name(connection.transport)).or_default() += u64::from(connection.count);
+            *counts.entry(connection.transport.label()).or_default() += u64::from(connection.count);
         }
     }
     counts.iter().map(|(name, n)| format!("{n} {name}")).collect::<Vec<_>>().join(", ")

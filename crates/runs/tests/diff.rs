@@ -2,7 +2,7 @@
 // Clippy knows test functions, not their helpers.
 #![allow(clippy::unwrap_used)]
 
-use weir_model::plan::Transport;
+use weir_model::plan::TransportName;
 use weir_model::record::{
     DirectionTotal, Flow, Interval, IntervalCount, IntervalEnds, IntervalTotals, Receiver, Record,
     Sender, Status, Sums, Totals,
@@ -208,7 +208,7 @@ fn steady_runs_are_claimed_to_differ_only_where_so_few_can_show_it() {
         for number in 0..count {
             let mut record = run(&format!("{name}{number}"), &[rate; 4]);
             record.flows = vec![Flow {
-                transport: Transport::Udp,
+                transport: TransportName::Udp,
                 sender: Some(Sender { packets: 100, ..Default::default() }),
                 receiver: Some(Receiver {
                     lost_packets: Some((100.0 * loss) as u64),

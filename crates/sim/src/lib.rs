@@ -15,7 +15,7 @@
 //! use weir_sim::Simulation;
 //! let plan = Plan {
 //!     connections: vec![Connection {
-//!         transport: Transport::Udp,
+//!         transport: Transport::udp(),
 //!         rate: Some("1000pps".parse()?),
 //!         packets: Some(500),
 //!         ..Connection::default()

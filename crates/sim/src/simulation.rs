@@ -12,7 +12,7 @@ use weir_flow::{Heard, IntervalClock, Next, PayloadRing, Receiving, SenderClock,
 use weir_impair::{Engine, FLAG_MODIFIED, Fate, Meta, Verdict};
 use weir_laws::Direction as Way;
 use weir_model::impairment::Impairment;
-use weir_model::plan::{Direction, Family, FlowSpec, Plan, Transport};
+use weir_model::plan::{Direction, Family, FlowSpec, Plan};
 use weir_model::record::{ClockRelation, Status, TimeSource};
 use weir_model::report::{EndReport, FlowReport};
 use weir_wire::data::TagKey;
@@ -165,7 +165,7 @@ impl Simulation {
             let refuse =
                 |given, accepted| Err(SimError::Flow { flow: spec.name.clone(), given, accepted });
             let c = &spec.connection;
-            if c.transport != Transport::Udp {
+            if !c.transport.datagrams() {
                 return refuse("is TCP", "UDP: a stream's behaviour is the kernel's");
             }
             if self.plan.family == Some(Family::Ipv6) {
@@ -192,7 +192,7 @@ impl Simulation {
             receiving.start(clock);
             sending.start(START_NS + c.start_after.0, clock);
             let client =
-                c.client_port.unwrap_or_else(|| FIRST_CLIENT_PORT.wrapping_add(spec.id as u16));
+                c.client_port().unwrap_or_else(|| FIRST_CLIENT_PORT.wrapping_add(spec.id as u16));
             let ports = match c.direction {
                 Direction::Forward => (client, self.plan.port),
                 Direction::Reverse => (self.plan.port, client),

@@ -45,7 +45,7 @@ impl Row {
         let text = terms.into_iter().filter(|t| !t.is_empty()).collect::<Vec<_>>().join(", ");
         let laws: Laws = if text.is_empty() { Laws::default() } else { text.parse().unwrap() };
         let connection = Connection {
-            transport: Transport::Udp,
+            transport: Transport::udp(),
             rate: Some("1000pps".parse().unwrap()),
             payload: Some(ByteSize(PAYLOAD)),
             packets: Some(PACKETS),

@@ -31,7 +31,7 @@ fn run(profile: &str, laws: &[Laws; 2], share: f64, packets: u64) -> Outcome {
         let most = laws.rate.as_ref().map_or(1000.0, |rate| rate.bits.0 as f64 / framed_bits(laws));
         let bits = most * share * PAYLOAD as f64 * 8.0;
         Connection {
-            transport: Transport::Udp,
+            transport: Transport::udp(),
             direction,
             rate: format!("{bits:.0}").parse().ok(),
             payload: Some(ByteSize(PAYLOAD)),

@@ -13,14 +13,25 @@ const LINE_TOLERANCE: f64 = 100e-6;
 
 /// Transport under the payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LinkTransport {
-    /// UDP: a header of 8 bytes (RFC 768).
-    Udp,
-    /// TCP: a header of 20 bytes (RFC 9293) and options: 12 with timestamps, which Linux sends by default.
-    Tcp {
-        /// Bytes of options in each segment, padding included (0 to 40).
-        option_bytes: u8,
-    },
+pub struct LinkTransport {
+    /// Bytes of its header in each packet, with options: UDP 8 (RFC 768); TCP 20 (RFC 9293), 32 with timestamps.
+    pub header_bytes: u8,
+    /// It cuts payload into segments of its own, each with the header; else IP fragments what exceeds the MTU.
+    pub segments: bool,
+}
+
+impl LinkTransport {
+    /// One that leaves its datagrams whole.
+    #[must_use]
+    pub fn datagrams(header_bytes: u8) -> Self {
+        LinkTransport { header_bytes, segments: false }
+    }
+
+    /// One that sends segments.
+    #[must_use]
+    pub fn segments(header_bytes: u8) -> Self {
+        LinkTransport { header_bytes, segments: true }
+    }
 }
 
 /// IP version.
@@ -81,10 +92,7 @@ impl LinkShape {
     }
 
     fn transport_bytes(&self) -> u64 {
-        match self.transport {
-            LinkTransport::Udp => 8,
-            LinkTransport::Tcp { option_bytes } => 20 + u64::from(option_bytes.min(40)),
-        }
+        u64::from(self.transport.header_bytes)
     }
 
     fn family_bytes(&self) -> (u64, u64) {
@@ -114,14 +122,12 @@ impl LinkShape {
             };
         }
         // Bytes to be cut, the header that each piece carries, and what a piece holds.
-        let (bytes, header, room) = match (self.transport, self.family) {
-            (LinkTransport::Tcp { .. }, _) => {
-                (payload_bytes, header + transport, mtu - header - transport)
-            }
-            (LinkTransport::Udp, LinkFamily::Ipv4) => {
+        let (bytes, header, room) = match (self.transport.segments, self.family) {
+            (true, _) => (payload_bytes, header + transport, mtu - header - transport),
+            (false, LinkFamily::Ipv4) => {
                 (payload_bytes + transport, header, (mtu - header) / 8 * 8)
             }
-            (LinkTransport::Udp, LinkFamily::Ipv6) => {
+            (false, LinkFamily::Ipv6) => {
                 (payload_bytes + transport, header + 8, (mtu - header - 8) / 8 * 8)
             }
         };
@@ -202,16 +208,17 @@ impl LinkBytes {
 mod tests {
     use super::*;
 
-    const TCP: LinkTransport = LinkTransport::Tcp { option_bytes: 0 };
+    const TCP: LinkTransport = LinkTransport { header_bytes: 20, segments: true };
+    const UDP: LinkTransport = LinkTransport { header_bytes: 8, segments: false };
 
     #[test]
     fn full_frames_without_options() {
         for (transport, family, payload) in [
             (TCP, LinkFamily::Ipv4, 1460),
-            (LinkTransport::Udp, LinkFamily::Ipv4, 1472),
+            (UDP, LinkFamily::Ipv4, 1472),
             (TCP, LinkFamily::Ipv6, 1440),
-            (LinkTransport::Udp, LinkFamily::Ipv6, 1452),
-            (LinkTransport::Tcp { option_bytes: 12 }, LinkFamily::Ipv4, 1448),
+            (UDP, LinkFamily::Ipv6, 1452),
+            (LinkTransport::segments(32), LinkFamily::Ipv4, 1448),
         ] {
             let shape = LinkShape::new(transport, family);
             let bytes = LinkBytes { payload, ip: 1500, ethernet: 1518, wire: 1538, frames: 1 };
@@ -222,7 +229,7 @@ mod tests {
 
     #[test]
     fn small_frames_are_padded_and_tags_counted() {
-        let mut shape = LinkShape::new(LinkTransport::Udp, LinkFamily::Ipv4);
+        let mut shape = LinkShape::new(UDP, LinkFamily::Ipv4);
         assert_eq!((shape.packet(0).ethernet, shape.packet(18).ethernet), (64, 64));
         assert_eq!((shape.packet(19).ethernet, shape.packet(19).wire), (65, 85));
         shape.vlan_tags = 2;
@@ -231,7 +238,7 @@ mod tests {
 
     #[test]
     fn datagrams_above_the_mtu_are_fragments() {
-        let mut shape = LinkShape::new(LinkTransport::Udp, LinkFamily::Ipv4);
+        let mut shape = LinkShape::new(UDP, LinkFamily::Ipv4);
         // 65 515 bytes in pieces of 1480: 44 full and 395 bytes.
         let bytes = shape.packet(65_507);
         assert_eq!((bytes.frames, bytes.ip), (45, 65_515 + 45 * 20));
@@ -244,7 +251,7 @@ mod tests {
 
     #[test]
     fn totals_and_usage() {
-        let shape = LinkShape::new(LinkTransport::Udp, LinkFamily::Ipv4);
+        let shape = LinkShape::new(UDP, LinkFamily::Ipv4);
         let bytes = shape.total(1001, 10);
         assert_eq!((bytes.ip, bytes.frames), (1001 + 280, 10));
         assert_eq!(shape.total(0, 0), LinkBytes::default());
@@ -257,7 +264,7 @@ mod tests {
 
     #[test]
     fn the_published_rate_exceeds_fast_ethernet() {
-        let shape = LinkShape::new(LinkTransport::Udp, LinkFamily::Ipv4);
+        let shape = LinkShape::new(UDP, LinkFamily::Ipv4);
         let line = shape.line_rate_packets_per_second(1e8, 160);
         assert!((line - 55_309.7).abs() < 0.05, "{line}");
         assert!(shape.exceeds_line(1e8, 160, 55_357.0));

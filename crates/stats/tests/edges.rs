@@ -305,7 +305,9 @@ fn a_short_time_between_readings_says_nothing_of_the_rate() {
 #[test]
 fn fragments_are_cut_at_multiples_of_eight() {
     let udp = |family, mtu_bytes, payload| {
-        LinkShape { mtu_bytes, ..LinkShape::new(LinkTransport::Udp, family) }.packet(payload).frames
+        LinkShape { mtu_bytes, ..LinkShape::new(LinkTransport::datagrams(8), family) }
+            .packet(payload)
+            .frames
     };
     // 1480 bytes behind each IPv4 header: 2960 with the UDP header fill two.
     assert_eq!(udp(LinkFamily::Ipv4, 1500, 2952), 2);
@@ -313,8 +315,8 @@ fn fragments_are_cut_at_multiples_of_eight() {
     // An MTU that is no multiple of eight behind the header leaves its last bytes unused.
     assert_eq!(udp(LinkFamily::Ipv4, 1503, 2955), 3);
     assert_eq!(udp(LinkFamily::Ipv6, 1507, 2906), 3);
-    let tcp = |option_bytes| {
-        LinkShape::new(LinkTransport::Tcp { option_bytes }, LinkFamily::Ipv4).packet(100).ip
+    let tcp = |header_bytes| {
+        LinkShape::new(LinkTransport::segments(header_bytes), LinkFamily::Ipv4).packet(100).ip
     };
-    assert_eq!((tcp(12), tcp(40), tcp(255)), (152, 180, 180));
+    assert_eq!((tcp(20), tcp(32), tcp(60)), (140, 152, 180));
 }

@@ -12,8 +12,8 @@ fn the_published_percentages_follow_from_the_factors() {
         let nominal = if fields[0] == "100BASE-TX" { 100.0 } else { 1000.0 };
         let family = if fields[1] == "ipv4" { LinkFamily::Ipv4 } else { LinkFamily::Ipv6 };
         let (transport, header) = match fields[3] {
-            "udp" => (LinkTransport::Udp, 8),
-            _ => (LinkTransport::Tcp { option_bytes: 0 }, 20),
+            "udp" => (LinkTransport::datagrams(8), 8),
+            _ => (LinkTransport::segments(20), 20),
         };
         let payload = 1500 - header - if fields[1] == "ipv4" { 20 } else { 40 };
         let bytes = LinkShape::new(transport, family).packet(payload);

@@ -102,7 +102,8 @@ pub(crate) fn udp_options(
     receives: bool,
     flows: usize,
 ) -> UdpOptions {
-    let c = &spec.connection;
+    let (c, udp) = (&spec.connection, offloads(spec));
+    let ip = c.transport.ip().cloned().unwrap_or_default();
     let share = |most: usize| most.min(UDP_BUFFERS_TOTAL / flows.max(1)).max(256 << 10);
     let window = c.window.map(|w| w.0 as usize);
     let receive_buffer = match spec.rate.packets_per_second(1) {
@@ -112,27 +113,32 @@ pub(crate) fn udp_options(
     UdpOptions {
         send_buffer: (!receives).then(|| window.unwrap_or(share(UDP_SEND_BUFFER))),
         receive_buffer: receives.then(|| window.unwrap_or(share(receive_buffer))),
-        tos: c.tos,
-        ttl: c.ttl,
-        flow_label: if bind.is_ipv6() { c.flow_label } else { None },
+        tos: ip.tos,
+        ttl: ip.ttl,
+        flow_label: if bind.is_ipv6() { ip.flow_label } else { None },
         // Without the flag: fragmentation as the system does it, so that large payloads pass.
-        dont_fragment: c.dont_fragment.then_some(true),
+        dont_fragment: udp.dont_fragment.then_some(true),
         gro: receives && wants_coalescing(spec),
         timestamps: receives,
         rxq_overflow: receives,
-        pacing_bytes_per_second: if receives { None } else { c.kernel_pacing.map(|r| r.0 / 8) },
+        pacing_bytes_per_second: if receives { None } else { ip.kernel_pacing.map(|r| r.0 / 8) },
         nonblocking: true,
         ..UdpOptions::bind(bind)
     }
 }
 
+/// Options of UDP, or their defaults.
+fn offloads(spec: &FlowSpec) -> weir_model::plan::UdpOptions {
+    spec.connection.transport.udp_options().cloned().unwrap_or_default()
+}
+
 /// Whether a receiver asks for coalesced datagrams: where spacing is not of interest, or as configured.
 fn wants_coalescing(spec: &FlowSpec) -> bool {
-    match spec.connection.gro {
+    match offloads(spec).gro {
         Switch::On => true,
         Switch::Off => false,
         Switch::Auto => {
-            spec.rate.packets_per_second(1).is_none() && spec.connection.gso != Switch::Off
+            spec.rate.packets_per_second(1).is_none() && offloads(spec).gso != Switch::Off
         }
     }
 }
@@ -143,7 +149,7 @@ fn wants_segmentation(spec: &FlowSpec, socket: &UdpSocket) -> bool {
         && spec.payload_bytes * 2 <= 65_507
         && gso_max_segments() > 1
         && socket.segmentation_available();
-    match spec.connection.gso {
+    match offloads(spec).gso {
         Switch::On => possible,
         Switch::Off => false,
         Switch::Auto => possible && spec.rate.packets_per_second(1).is_none(),
@@ -152,20 +158,26 @@ fn wants_segmentation(spec: &FlowSpec, socket: &UdpSocket) -> bool {
 
 /// The options of a TCP data connection.
 pub(crate) fn tcp_options(spec: &FlowSpec, sends: bool) -> TcpOptions {
-    let c = &spec.connection;
-    let window = c.window.map(|w| w.0 as usize);
+    let transport = &spec.connection.transport;
+    let (tcp, ip) = (transport.tcp_options(), transport.ip().cloned().unwrap_or_default());
+    let window = spec.connection.window.map(|w| w.0 as usize);
     TcpOptions {
         send_buffer: window,
         receive_buffer: window,
-        mss: c.mss.map(|m| m as u16),
-        congestion_control: c.congestion.clone(),
-        nodelay: c.no_delay,
-        tos: c.tos,
-        ttl: c.ttl,
-        flow_label: c.flow_label,
-        pacing_bytes_per_second: if sends { c.kernel_pacing.map(|r| r.0 / 8) } else { None },
+        mss: tcp.and_then(|o| o.mss).map(|m| m as u16),
+        congestion_control: tcp.and_then(|o| o.congestion.clone()),
+        nodelay: tcp.is_some_and(|o| o.no_delay),
+        tos: ip.tos,
+        ttl: ip.ttl,
+        flow_label: ip.flow_label,
+        pacing_bytes_per_second: if sends { ip.kernel_pacing.map(|r| r.0 / 8) } else { None },
         ..TcpOptions::default()
     }
+}
+
+/// Options of a byte stream, or their defaults.
+fn byte_stream(spec: &FlowSpec) -> weir_model::plan::StreamOptions {
+    spec.connection.transport.stream().cloned().unwrap_or_default()
 }
 
 impl Flow {
@@ -268,7 +280,7 @@ impl Flow {
                 state: state.clone(),
                 content,
                 seed: facts.seed,
-                zero_copy: spec.connection.zero_copy,
+                zero_copy: byte_stream(&spec).zero_copy,
                 samples: samples.clone(),
             };
             (role, Part::TcpSend { state, samples })
@@ -277,7 +289,7 @@ impl Flow {
                 spec.connection.verify.then(|| StreamPool::new(content, facts.seed, 1 << 20));
             let state = Arc::new(Mutex::new(StreamReceiving::new(pool)));
             let role =
-                StreamRole::Receive { state: state.clone(), discard: spec.connection.discard };
+                StreamRole::Receive { state: state.clone(), discard: byte_stream(&spec).discard };
             (role, Part::TcpReceive { state })
         };
         let place =
@@ -421,7 +433,7 @@ impl Flow {
                 if let Some(tcp) = &out.tcp {
                     state.note_retransmits(tcp.retransmits);
                 }
-                let method = if self.spec.connection.zero_copy { "sendfile" } else { "write" };
+                let method = if byte_stream(&self.spec).zero_copy { "sendfile" } else { "write" };
                 out.sender = Some(state.report(method, self.buffer(true)));
                 out.intervals = state.interval_counts();
                 if let Some(tcp) = &mut out.tcp {
@@ -449,7 +461,7 @@ impl Flow {
             Part::TcpReceive { state, .. } => {
                 let mut state = lock(state);
                 state.finish(now_ns);
-                let method = if self.spec.connection.discard && !state.wants_bytes() {
+                let method = if byte_stream(&self.spec).discard && !state.wants_bytes() {
                     "discard"
                 } else {
                     "copy"

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-use weir_model::plan::{Family, FlowSpec, Transport};
+use weir_model::plan::{Connection, Family, FlowSpec};
 use weir_model::record::{CpuEnd, CpuFacts, Host, Interface, QdiscUse};
 use weir_net::clock::{Clock, ProcessCpu, process_cpu};
 use weir_net::counters::{CpuTimes, CpuUsage, cpu_times, protocol_counters, softnet};
@@ -127,6 +127,11 @@ pub(crate) struct Oversized {
     pub(crate) path_mtu_bytes: u32,
 }
 
+/// The congestion control that a connection asks for.
+pub(crate) fn congestion_of(connection: &Connection) -> Option<&str> {
+    connection.transport.tcp_options()?.congestion.as_deref()
+}
+
 /// The first flow whose datagrams must not be fragmented and are too large for packets of `path_mtu_bytes`.
 pub(crate) fn oversized<'a>(
     mut specs: impl Iterator<Item = &'a FlowSpec>,
@@ -136,9 +141,8 @@ pub(crate) fn oversized<'a>(
     let headers = if family == Family::Ipv4 { 20 + 8 } else { 40 + 8 };
     let most = u64::from(path_mtu_bytes).saturating_sub(headers);
     let too_large = specs.find(|s| {
-        s.connection.transport == Transport::Udp
-            && s.connection.dont_fragment
-            && s.payload_bytes > most
+        let udp = s.connection.transport.udp_options();
+        udp.is_some_and(|o| o.dont_fragment) && s.payload_bytes > most
     })?;
     Some(Oversized { payload_bytes: too_large.payload_bytes, most, path_mtu_bytes })
 }

@@ -328,7 +328,7 @@ fn a_server_that_lies_is_not_obeyed() {
             }
         });
         let mut plan =
-            plan(vec![Connection { transport: Transport::Udp, ..Connection::default() }]);
+            plan(vec![Connection { transport: Transport::udp(), ..Connection::default() }]);
         plan.port = port;
         let failure =
             run(ClientConfig::new(plan, "127.0.0.1"), Stop::new(), &mut |_| {}).unwrap_err();

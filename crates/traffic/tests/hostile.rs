@@ -473,7 +473,7 @@ fn a_stream_whose_receiver_is_gone_ends_and_does_not_spin() {
     let server = Server::start(ServerConfig::default());
     // Waiting for a start that does not come: nothing would be written for an hour.
     let waiting = Connection {
-        transport: Transport::Tcp,
+        transport: Transport::tcp(),
         direction: Direction::Reverse,
         autostart: false,
         ..Connection::default()

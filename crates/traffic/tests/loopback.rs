@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use weir_model::plan::{Connection, DataPorts, Direction, Plan, Switch, Transport};
+use weir_model::plan::{Connection, DataPorts, Direction, Plan, Switch, TransportName, UdpOptions};
 use weir_model::progress::FlowState;
 use weir_model::record::{Crossing, Record, Status};
 use weir_model::units::{ByteSize, Span};
@@ -59,8 +59,12 @@ impl Drop for Server {
     }
 }
 
-fn connection(transport: Transport) -> Connection {
-    Connection { transport, duration: Some(Span(500_000_000)), ..Connection::default() }
+fn connection(transport: TransportName) -> Connection {
+    Connection {
+        transport: transport.into(),
+        duration: Some(Span(500_000_000)),
+        ..Connection::default()
+    }
 }
 
 fn plan(connections: Vec<Connection>) -> Plan {
@@ -70,9 +74,9 @@ fn plan(connections: Vec<Connection>) -> Plan {
 #[test]
 fn tcp_both_directions_counts_every_byte() {
     let server = Server::start(ServerConfig::default());
-    let mut reverse = connection(Transport::Tcp);
+    let mut reverse = connection(TransportName::Tcp);
     reverse.direction = Direction::Reverse;
-    let record = server.test(plan(vec![connection(Transport::Tcp), reverse])).unwrap();
+    let record = server.test(plan(vec![connection(TransportName::Tcp), reverse])).unwrap();
     assert_eq!(record.status, Status::Complete);
     assert_eq!(record.flows.len(), 2);
     for flow in &record.flows {
@@ -102,7 +106,7 @@ fn udp_of_every_header_size_both_ways() {
     let server = Server::start(ServerConfig::default());
     for payload in [0u64, 1, 2, 4, 8, 16, 32, 64, 1472, 65_507] {
         for direction in [Direction::Forward, Direction::Reverse] {
-            let mut c = connection(Transport::Udp);
+            let mut c = connection(TransportName::Udp);
             c.payload = Some(ByteSize(payload));
             c.rate = Some("500pps".parse().unwrap());
             c.packets = Some(100);
@@ -127,10 +131,10 @@ fn udp_of_every_header_size_both_ways() {
 fn udp_unlimited_merges_and_loses_nothing_unexplained() {
     let server = Server::start(ServerConfig::default());
     for gso in [Switch::Auto, Switch::Off] {
-        let mut c = connection(Transport::Udp);
+        let mut c = connection(TransportName::Udp);
         c.rate = Some("0".parse().unwrap());
         c.payload = Some(ByteSize(160));
-        c.gso = gso;
+        c.transport = UdpOptions { gso, ..UdpOptions::default() }.into();
         let record = server.test(plan(vec![c])).unwrap();
         let flow = &record.flows[0];
         let r = flow.receiver.as_ref().unwrap();
@@ -165,7 +169,7 @@ fn udp_unlimited_merges_and_loses_nothing_unexplained() {
 fn a_packet_log_tells_each_arrival_and_its_direction() {
     let path = std::env::temp_dir().join(format!("weir-loopback-{}.log", std::process::id()));
     let server = Server::start(ServerConfig::default());
-    let mut c = connection(Transport::Udp);
+    let mut c = connection(TransportName::Udp);
     (c.packets, c.duration, c.direction) = (Some(20), None, Direction::Reverse);
     c.rate = Some("1000pps".parse().unwrap());
     c.payload = Some(ByteSize(100));
@@ -188,7 +192,7 @@ fn a_packet_log_tells_each_arrival_and_its_direction() {
 fn verified_payload_and_every_content() {
     let server = Server::start(ServerConfig::default());
     for content in ["random", "zeros", "ascii", "ratio:4"] {
-        for transport in [Transport::Udp, Transport::Tcp] {
+        for transport in [TransportName::Udp, TransportName::Tcp] {
             let mut c = connection(transport);
             c.content = content.parse().unwrap();
             c.verify = true;
@@ -199,7 +203,7 @@ fn verified_payload_and_every_content() {
             let r = record.flows[0].receiver.as_ref().unwrap();
             assert_eq!(r.bit_errors, Some(0), "{content} {transport}");
             assert!(r.bytes >= 3_000_000);
-            if transport == Transport::Tcp {
+            if transport == TransportName::Tcp {
                 assert_eq!(r.bytes, 3_000_000);
             }
         }
@@ -211,7 +215,8 @@ fn many_flows_many_clients() {
     let server = Server::start(ServerConfig::default());
     let clients: Vec<_> = (0..4)
         .map(|i| {
-            let mut c = connection(if i % 2 == 0 { Transport::Udp } else { Transport::Tcp });
+            let mut c =
+                connection(if i % 2 == 0 { TransportName::Udp } else { TransportName::Tcp });
             c.count = 20;
             c.rate = Some("100pps".parse().unwrap());
             c.payload = Some(ByteSize(200));
@@ -235,7 +240,7 @@ fn many_flows_many_clients() {
 fn a_key_is_mutual() {
     let key = Key::generate().unwrap();
     let server = Server::start(ServerConfig { key: Some(key.clone()), ..ServerConfig::default() });
-    let mut c = connection(Transport::Udp);
+    let mut c = connection(TransportName::Udp);
     c.packets = Some(10);
     c.duration = None;
     let with = |key: Option<Key>| {
@@ -259,7 +264,7 @@ fn a_key_is_mutual() {
 #[test]
 fn dedicated_ports_carry_options_before_the_handshake() {
     let server = Server::start(ServerConfig::default());
-    let mut c = connection(Transport::Tcp);
+    let mut c = connection(TransportName::Tcp);
     c.window = Some(ByteSize(8192));
     let record = server.test(plan(vec![c])).unwrap();
     let flow = &record.flows[0];
@@ -270,7 +275,7 @@ fn dedicated_ports_carry_options_before_the_handshake() {
     );
     // The kernel doubles what was asked for.
     assert_eq!(flow.receiver.as_ref().unwrap().buffer_bytes, Some(16_384));
-    let mut u = connection(Transport::Udp);
+    let mut u = connection(TransportName::Udp);
     (u.packets, u.duration) = (Some(50), None);
     u.payload = Some(ByteSize(100));
     let mut p = plan(vec![u]);
@@ -283,7 +288,7 @@ fn dedicated_ports_carry_options_before_the_handshake() {
 #[test]
 fn interruption_keeps_what_was_measured() {
     let server = Server::start(ServerConfig::default());
-    let mut c = connection(Transport::Udp);
+    let mut c = connection(TransportName::Udp);
     c.duration = Some(Span::from_seconds(60));
     c.rate = Some("1000pps".parse().unwrap());
     let stop = Stop::new();
@@ -306,7 +311,7 @@ fn interruption_keeps_what_was_measured() {
 #[test]
 fn a_server_that_goes_away_leaves_a_partial_record() {
     let server = Server::start(ServerConfig::default());
-    let mut c = connection(Transport::Udp);
+    let mut c = connection(TransportName::Udp);
     c.duration = Some(Span::from_seconds(60));
     let stop = server.stop.clone();
     let failure = run(server.config(plan(vec![c])), Stop::new(), &mut |event| {
@@ -343,7 +348,7 @@ fn nobody_there_is_told_by_name() {
 fn flows_one_after_another_are_summed_over_the_whole_time() {
     let server = Server::start(ServerConfig::default());
     for (transport, direction) in
-        [(Transport::Udp, Direction::Forward), (Transport::Tcp, Direction::Reverse)]
+        [(TransportName::Udp, Direction::Forward), (TransportName::Tcp, Direction::Reverse)]
     {
         let first = Connection {
             direction,
@@ -388,7 +393,7 @@ fn what_many_slow_flows_lose_is_shown_live_as_one_sum() {
         rate: Some("20pps".parse().unwrap()),
         payload: Some(ByteSize(100)),
         duration: Some(Span(2_200_000_000)),
-        ..connection(Transport::Udp)
+        ..connection(TransportName::Udp)
     };
     let plan = Plan { interval: Span(500_000_000), ..plan(vec![slow]) };
     let mut summed = 0;
@@ -412,7 +417,7 @@ fn what_many_slow_flows_lose_is_shown_live_as_one_sum() {
 #[test]
 fn a_nominal_rate_that_cannot_be_found_is_told() {
     let server = Server::start(ServerConfig::default());
-    let few = Connection { packets: Some(10), duration: None, ..connection(Transport::Udp) };
+    let few = Connection { packets: Some(10), duration: None, ..connection(TransportName::Udp) };
     for (nominal_auto, told) in [(true, 1), (false, 0)] {
         let config = ClientConfig { nominal_auto, ..server.config(plan(vec![few.clone()])) };
         let record = run(config, Stop::new(), &mut |_| {}).unwrap();
@@ -425,8 +430,8 @@ fn a_nominal_rate_that_cannot_be_found_is_told() {
 #[test]
 fn samples_of_a_stream_end_with_its_sending() {
     let server = Server::start(ServerConfig::default());
-    let long = Connection { duration: Some(Span(2_500_000_000)), ..connection(Transport::Tcp) };
-    let record = server.test(plan(vec![connection(Transport::Tcp), long])).unwrap();
+    let long = Connection { duration: Some(Span(2_500_000_000)), ..connection(TransportName::Tcp) };
+    let record = server.test(plan(vec![connection(TransportName::Tcp), long])).unwrap();
     let [short, long] = &record.flows[..] else { panic!("{} flows", record.flows.len()) };
     let last = |flow: &weir_model::record::Flow| flow.tcp_samples.last().unwrap().at_seconds;
     let end = short.sender.as_ref().unwrap().end_seconds.unwrap();
@@ -441,7 +446,7 @@ fn waiting_for_a_flow_that_is_never_started_is_not_in_the_processor_time() {
         autostart,
         duration: Some(Span(300_000_000)),
         rate: Some("1M".parse().unwrap()),
-        ..connection(Transport::Udp)
+        ..connection(TransportName::Udp)
     };
     let plan = plan(vec![paced(true), paced(false)]);
     let stop = Stop::new();
@@ -467,7 +472,7 @@ fn live_figures_of_a_slow_flow_arrive_while_it_runs() {
         duration: Some(Span(6_000_000_000)),
         rate: Some("50pps".parse().unwrap()),
         payload: Some(ByteSize(172)),
-        ..connection(Transport::Udp)
+        ..connection(TransportName::Udp)
     };
     let plan = Plan { interval: Span(250_000_000), ..plan(vec![voice]) };
     let mut shown: std::collections::BTreeMap<u64, (bool, bool)> = Default::default();
@@ -504,7 +509,7 @@ fn control_traffic_of_a_slow_flow_stays_within_a_tenth_of_its_rate() {
             rate: Some("16k".parse().unwrap()),
             // Without send times there is no distribution of delays, with which the report would grow.
             payload: Some(ByteSize(4)),
-            ..connection(Transport::Udp)
+            ..connection(TransportName::Udp)
         };
         let plan = Plan { interval: Span(0), ..plan(vec![slow]) };
         // A clock of its own, so that the clocks have to be related.
@@ -534,7 +539,7 @@ fn the_loaded_round_trip_is_measured_only_while_flows_send() {
     let short = Connection {
         duration: Some(Span(300_000_000)),
         rate: Some("1M".parse().unwrap()),
-        ..connection(Transport::Udp)
+        ..connection(TransportName::Udp)
     };
     let start_at_ns = Clock::System.monotonic_ns() + 3_000_000_000;
     let config =

@@ -78,7 +78,7 @@ pub(super) fn record(outcome: &Outcome, facts: &Facts) -> Record {
     let flow = |id, direction, name: &str| Flow {
         id,
         name: name.into(),
-        transport: Transport::Tcp,
+        transport: Transport::tcp().name(),
         family: Some(family),
         direction,
         source: if direction == Direction::Forward { server.clone() } else { browser.clone() },

@@ -6,8 +6,9 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use weir_model::names::is_device;
-use weir_model::plan::{DataPorts, Switch, Transport};
+use weir_model::plan::{DataPorts, Switch, TransportName};
 use weir_model::threads;
 use weir_model::units::{BitRate, Span};
 
@@ -15,16 +16,10 @@ use crate::engine::Scheduling;
 use crate::error::CliError;
 use crate::time;
 
-/// `tcp` or `udp`; other transports are named as still missing.
-pub(crate) fn transport(text: &str) -> Result<Transport, String> {
-    match text {
-        "tcp" => Ok(Transport::Tcp),
-        "udp" => Ok(Transport::Udp),
-        "icmp" | "icmpv6" | "sctp" | "udplite" | "mptcp" | "quic" | "unix" | "link" => {
-            Err(format!("{text} comes later; this version has tcp and udp"))
-        }
-        _ => Err("expected tcp or udp".into()),
-    }
+/// The name of a transport; help and completions list them.
+pub(crate) fn transport() -> impl TypedValueParser<Value = TransportName> {
+    PossibleValuesParser::new(TransportName::ALL.iter().map(|name| name.label()))
+        .try_map(|text| text.parse::<TransportName>())
 }
 
 /// A range of ports: `FIRST-LAST`.

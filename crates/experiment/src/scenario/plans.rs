@@ -9,7 +9,8 @@ use weir_model::experiment::{
     set_parameters, test_plan,
 };
 use weir_model::impairment::Impairment;
-use weir_model::plan::Plan;
+use weir_model::one_of;
+use weir_model::plan::{Plan, TransportName};
 use weir_stats::compare::SplitMix64;
 
 use super::extent::Extent;
@@ -275,20 +276,27 @@ fn one(step: &Step, around: &At, looked: &Looked<'_>) -> Result<Extent, Scenario
 fn measurable(step: &Step, at: &At, plan: &Plan, place: &str) -> Result<(), ScenarioError> {
     for text in &step.expect {
         let rule: Rule = text.parse()?;
-        let Some(wanted) = rule.metric.transport() else { continue };
+        let with: Vec<&str> = TransportName::ALL
+            .iter()
+            .filter(|name| rule.metric.applies_to(**name))
+            .map(|name| name.label())
+            .collect();
         let is_here =
             rule.at.iter().all(|(name, value)| at.contains(&(name.clone(), value.clone())));
         let has_flows = !plan.connections.is_empty();
-        if is_here && has_flows && !plan.connections.iter().any(|c| c.transport == wanted) {
-            let wanted = wanted.to_string().to_uppercase();
+        if is_here
+            && has_flows
+            && !plan.connections.iter().any(|c| rule.metric.applies_to(c.transport.name()))
+        {
             let here = super::grid::key(at);
             let here = if here.is_empty() { here } else { format!(" at {here}") };
             return Err(ScenarioError::refused(
                 &format!("{place}.expect"),
                 &format!(
-                    "'{text}' can not be judged{here}: only {wanted} has {}; say where it is meant, such as 'where transport={}'",
+                    "'{text}' can not be judged{here}: only transport {} has {}; say where it is meant, such as 'where transport={}'",
+                    one_of(with.iter().copied()),
                     rule.metric.definition().name,
-                    wanted.to_lowercase(),
+                    with.first().copied().unwrap_or_default(),
                 ),
             ));
         }
@@ -303,7 +311,7 @@ mod tests {
     #[test]
     fn what_no_flow_has_is_no_expectation() {
         let udp = weir_model::plan::Connection {
-            transport: weir_model::plan::Transport::Udp,
+            transport: weir_model::plan::Transport::udp(),
             ..Default::default()
         };
         let tcp = Plan { connections: vec![Default::default()], ..Plan::default() };
@@ -314,7 +322,7 @@ mod tests {
             measurable(&step, at, plan, "s").map_err(|e| e.to_string())
         };
         let refusal = of("loss < 100 %", &at("tcp"), &tcp).unwrap_err();
-        assert!(refusal.contains("at transport=tcp") && refusal.contains("UDP"), "{refusal}");
+        assert!(refusal.contains("at transport=tcp") && refusal.contains("only transport udp"), "{refusal}");
         assert_eq!(of("loss < 100 % where transport=udp", &at("tcp"), &tcp), Ok(()));
         assert_eq!(of("loss < 100 %", &at("both"), &both), Ok(()));
         assert_eq!(of("throughput > 1M", &vec![], &tcp), Ok(()));

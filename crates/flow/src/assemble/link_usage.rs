@@ -1,6 +1,6 @@
 //! What share of the nominal rate the receivers got, counted at four levels.
 
-use weir_model::plan::{Direction, Family, Transport};
+use weir_model::plan::{Direction, Family};
 use weir_model::record::{Flow, LinkUsage, Receiver, Record};
 use weir_stats::{LinkFamily, LinkShape, LinkTransport};
 
@@ -43,22 +43,21 @@ pub(super) fn link_usage(record: &Record, nominal: u64, source: String) -> Optio
 /// Bits of a flow as received: payload, IP, Ethernet, wire.
 fn level_bits(f: &Flow, r: &Receiver, mtu: u32) -> [f64; 4] {
     let family = if f.family == Some(Family::Ipv6) { LinkFamily::Ipv6 } else { LinkFamily::Ipv4 };
-    let (transport, packet) = match f.transport {
-        Transport::Udp => (LinkTransport::Udp, f.payload_bytes),
-        Transport::Tcp => {
-            let tcp = f.tcp.as_ref();
-            let option_bytes = if tcp.and_then(|t| t.timestamps).unwrap_or(true) { 12 } else { 0 };
-            (
-                LinkTransport::Tcp { option_bytes },
-                tcp.map_or(1448, |t| u64::from(t.mss_bytes)).max(1),
-            )
-        }
+    let Some(headers) = f.transport.headers() else { return [0.0; 4] };
+    let tcp = f.tcp.as_ref();
+    let (transport, packet) = if f.transport.segments() {
+        let has_timestamps = tcp.and_then(|t| t.timestamps).unwrap_or(true);
+        let options = if has_timestamps { headers.timestamp_bytes } else { 0 };
+        let segment = tcp.map_or(1448, |t| u64::from(t.mss_bytes)).max(1);
+        (LinkTransport::segments(headers.bytes + options), segment)
+    } else {
+        (LinkTransport::datagrams(headers.bytes), f.payload_bytes)
     };
     let shape = LinkShape { mtu_bytes: mtu, ..LinkShape::new(transport, family) };
     let one = shape.packet(packet);
-    let packets = match f.transport {
-        Transport::Udp => r.packets as f64,
-        Transport::Tcp => r.bytes as f64 / packet as f64,
+    let packets = match f.transport.segments() {
+        true => r.bytes as f64 / packet as f64,
+        false => r.packets as f64,
     };
     [one.payload, one.ip, one.ethernet, one.wire].map(|bytes| 8.0 * bytes as f64 * packets)
 }

@@ -8,7 +8,7 @@ mod totals;
 
 use std::collections::BTreeMap;
 
-use weir_model::plan::{Direction, Family, FlowSpec, Plan, Transport};
+use weir_model::plan::{Direction, Family, FlowSpec, Plan};
 use weir_model::record::{
     ClockRelation, CpuUse, Flow, Latency, RUN_SCHEMA, Receiver, Record, Sender, Status, TimeSource,
     Totals,
@@ -111,7 +111,7 @@ pub fn assemble(parts: Parts) -> Record {
         omitted_seconds: (parts.plan.omit.0 > 0).then(|| parts.plan.omit.seconds()),
         loss_threshold_seconds: flows
             .iter()
-            .any(|f| f.transport == Transport::Udp)
+            .any(|f| f.transport.datagrams())
             .then_some(parts.loss_threshold_ns as f64 / 1e9),
         local: parts.local.host.clone(),
         remote: far.host.clone(),
@@ -147,7 +147,7 @@ fn flow(
     let mut out = Flow {
         id: spec.id,
         name: spec.name.clone(),
-        transport: spec.connection.transport,
+        transport: spec.connection.transport.name(),
         family: Some(family),
         direction: spec.connection.direction,
         source,

@@ -1,6 +1,6 @@
 //! The record's rows of intervals, from both ends' reports or from what one of them told while the test ran.
 
-use weir_model::plan::{Direction, FlowSpec, Transport};
+use weir_model::plan::{Direction, FlowSpec, TransportName};
 use weir_model::record::{Interval, IntervalCount, IntervalEnds, IntervalFlow, IntervalTotals};
 use weir_model::report::FlowReport;
 
@@ -41,12 +41,12 @@ fn drop_partial(sum: &mut IntervalCount, c: &IntervalCount) {
 
 /// The sum of several receivers' counts in one interval, without rates; `None` of none.
 pub fn sum<'a>(
-    counts: impl Iterator<Item = (Transport, &'a IntervalCount)> + Clone,
+    counts: impl Iterator<Item = (TransportName, &'a IntervalCount)> + Clone,
 ) -> Option<IntervalCount> {
     let mut out = None;
     counts.clone().for_each(|(_, c)| add_interval(&mut out, c));
     if let Some(sum) = &mut out {
-        let datagrams = counts.filter(|(transport, _)| *transport == Transport::Udp);
+        let datagrams = counts.filter(|(transport, _)| transport.datagrams());
         datagrams.for_each(|(_, c)| drop_partial(sum, c));
     }
     out
@@ -71,7 +71,7 @@ fn join(count: &mut IntervalCount, next: &IntervalCount) {
 }
 
 /// One flow's counts in an interval: `(flow, direction, transport, sender's, receiver's)`.
-pub type FlowCounts = (u32, Direction, Transport, Option<IntervalCount>, Option<IntervalCount>);
+pub type FlowCounts = (u32, Direction, TransportName, Option<IntervalCount>, Option<IntervalCount>);
 
 /// One interval from each flow's counts, with their rates over its time: until
 /// its boundary, or until `end_ns` from the start of the test where that is where it ended.
@@ -96,7 +96,7 @@ pub fn interval(
         c.packets_per_second = per_second(c.packets);
     };
     let mut totals: [IntervalEnds; 2] = Default::default();
-    let mut received: [Vec<(Transport, IntervalCount)>; 2] = Default::default();
+    let mut received: [Vec<(TransportName, IntervalCount)>; 2] = Default::default();
     for (id, direction, transport, mut sender, mut receiver) in flows {
         let end = usize::from(direction == Direction::Reverse);
         let total = &mut totals[end];
@@ -259,7 +259,7 @@ pub(super) fn intervals(
                     };
                 }
                 let connection = &spec.connection;
-                (spec.id, connection.direction, connection.transport, sender, receiver)
+                (spec.id, connection.direction, connection.transport.name(), sender, receiver)
             });
             // One that was shown after everything had ended has its whole length.
             let end = end.filter(|end| is_last && *end > clock.start_offset_ns(i));

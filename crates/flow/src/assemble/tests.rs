@@ -1,3 +1,4 @@
+use weir_model::plan::TransportName;
 use weir_model::record::{Interval, IntervalCount, Sums};
 
 use super::*;
@@ -18,7 +19,7 @@ fn received(bytes: u64, start: Option<f64>, seconds: f64) -> Flow {
             ..Receiver::default()
         }),
         payload_bytes: 1000,
-        transport: Transport::Udp,
+        transport: TransportName::Udp,
         ..Flow::default()
     }
 }
@@ -163,7 +164,7 @@ fn a_sender_s_rate_is_over_its_own_time_of_sending() {
 #[test]
 fn an_interval_without_length_has_no_rate() {
     let clock = IntervalClock { start_ns: 0, interval_ns: SECOND, omit_ns: 0 };
-    let flows = [(1, Direction::Forward, Transport::Udp, Some(count(1)), None)];
+    let flows = [(1, Direction::Forward, TransportName::Udp, Some(count(1)), None)];
     let i = interval(&clock, 1, Some(SECOND), flows.into_iter());
     assert_eq!(i.flows[0].sender.as_ref().unwrap().bits_per_second, None);
     assert_eq!(i.total.forward.unwrap().sender.unwrap().packets_per_second, None);
@@ -174,13 +175,13 @@ fn an_interval_total_lacks_what_one_datagram_flow_lacks() {
     let clock = IntervalClock { start_ns: 0, interval_ns: SECOND, omit_ns: 0 };
     let by_count = IntervalCount { lost_packets: None, ..count(2) };
     let total = |transport| {
-        let flows = [(1, Transport::Udp, count(1)), (2, transport, by_count.clone())];
+        let flows = [(1, TransportName::Udp, count(1)), (2, transport, by_count.clone())];
         let flows = flows.map(|(id, t, c)| (id, Direction::Forward, t, None, Some(c)));
         interval(&clock, 0, None, flows.into_iter()).total.forward.unwrap().receiver.unwrap()
     };
-    let datagrams = total(Transport::Udp);
+    let datagrams = total(TransportName::Udp);
     assert_eq!((datagrams.packets, datagrams.lost_packets), (3, None));
-    assert_eq!(total(Transport::Tcp).lost_packets, Some(1), "a stream has no such figure");
+    assert_eq!(total(TransportName::Tcp).lost_packets, Some(1), "a stream has no such figure");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Sums over flows: amounts, and rates over the time in which any of them ran.
 
-use weir_model::plan::{Direction, Transport};
+use weir_model::plan::Direction;
 use weir_model::record::{DirectionTotal, Flow, Receiver, Sender, Sums};
 
 /// Adds what one end sent or received to a sum.
@@ -158,7 +158,7 @@ pub(super) fn total(
         }
     }
     if let Some(sums) = &mut out.receiver {
-        let datagrams = |f: &&Flow| f.direction == direction && f.transport == Transport::Udp;
+        let datagrams = |f: &&Flow| f.direction == direction && f.transport.datagrams();
         let receivers = flows.iter().filter(datagrams).filter_map(|f| f.receiver.as_ref());
         receivers.for_each(|r| drop_partial(sums, r));
     }

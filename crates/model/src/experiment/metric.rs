@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use crate::ModelError;
 use crate::metric::{Definition, METRICS, Statistic, Unit};
-use crate::plan::{Direction, Transport};
+use crate::plan::{Direction, TransportName};
 use crate::record::Record;
 
 /// The flows that a metric is of.
@@ -85,10 +85,10 @@ impl Metric {
         self.definition.is_lower_bound
     }
 
-    /// The only transport whose flows have it; absent for those of both.
+    /// Whether flows of a transport have it.
     #[must_use]
-    pub fn transport(&self) -> Option<Transport> {
-        self.definition.transport()
+    pub fn applies_to(&self, transport: TransportName) -> bool {
+        self.definition.applies_to(transport)
     }
 
     /// The figure, in its SI unit; absent when the record does not hold it.
@@ -238,7 +238,7 @@ mod tests {
     fn record() -> Record {
         let flow = |name: &str, delay: f64, lost: u64| Flow {
             name: name.into(),
-            transport: Transport::Udp,
+            transport: TransportName::Udp,
             sender: Some(Sender { packets: 1000, ..Sender::default() }),
             receiver: Some(Receiver {
                 lost_packets: Some(lost),
@@ -305,7 +305,7 @@ mod tests {
         assert_eq!(of("sent_packets"), Some(2000.0));
         let mut mixed = record();
         let stream =
-            Flow { transport: Transport::Tcp, name: "bulk".into(), ..mixed.flows[0].clone() };
+            Flow { transport: TransportName::Tcp, name: "bulk".into(), ..mixed.flows[0].clone() };
         mixed.flows.push(stream);
         let of = |text: &str| text.parse::<Metric>().unwrap().of(&mixed);
         assert_eq!(of("loss"), Some(0.03), "writes of a stream are no packets");
@@ -343,7 +343,7 @@ mod tests {
         assert!(!cut.is_loss_known(Direction::Forward) && cut.is_loss_known(Direction::Reverse));
         assert_eq!((of(&cut, "loss"), of(&cut, "lost_packets")), (None, None));
         assert_eq!(of(&cut, "lost_packets of voice"), Some(10.0), "both of its ends reported");
-        let stream = Flow { transport: Transport::Tcp, ..cut.flows[1].clone() };
+        let stream = Flow { transport: TransportName::Tcp, ..cut.flows[1].clone() };
         assert!(
             !stream.lost_an_end(),
             "of a stream the receiver's figures are whole by themselves"
@@ -369,7 +369,7 @@ mod tests {
         // Jitter of streams is none, and no reason to have none of datagrams.
         let mut mixed = record();
         mixed.flows[0].receiver.as_mut().unwrap().jitter_seconds = Some(0.5);
-        mixed.flows[1].transport = Transport::Tcp;
+        mixed.flows[1].transport = TransportName::Tcp;
         assert_eq!(of(&mixed, "jitter"), Some(0.5));
     }
 

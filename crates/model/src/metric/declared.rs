@@ -50,7 +50,7 @@ const TIME: Definition = Definition { unit: Unit::Seconds, group: Group::Variati
 const TCP: Definition = Definition {
     group: Group::Tcp,
     end: End::Sender,
-    carrier: Carrier::Streams,
+    carrier: Carrier::TcpInfo,
     better: Better::Lower,
     ..PLAIN
 };
@@ -744,6 +744,7 @@ pub const METRICS: &[Definition] = &[
         end: End::Both,
         path: "connect_seconds",
         read: Read::Flow(|f| f.connect_seconds, Fold::Largest),
+        carrier: Carrier::Streams,
         ..TCP
     },
     Definition {

@@ -129,6 +129,8 @@ impl Definition {
             (Carrier::Datagrams, _) => "datagrams, receiver",
             (Carrier::Streams, End::Receiver) => "streams, receiver",
             (Carrier::Streams, _) => "streams, sender",
+            (Carrier::TcpInfo, End::Receiver) => "TCP, receiver",
+            (Carrier::TcpInfo, _) => "TCP, sender",
             (Carrier::All, End::Sender) => "all, sender",
             (Carrier::All, End::Receiver) => "all, receiver",
             (Carrier::All, End::Both) => "all",

@@ -16,7 +16,7 @@ mod unit;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::plan::Transport;
+use crate::plan::TransportName;
 use crate::record::{Delay, Flow, IntervalCount, Record, Sums};
 
 pub use declared::METRICS;
@@ -79,6 +79,8 @@ pub enum Carrier {
     Datagrams,
     /// Streams.
     Streams,
+    /// Flows whose kernel reports TCP_INFO.
+    TcpInfo,
     /// All flows.
     All,
 }
@@ -216,20 +218,21 @@ impl Definition {
         matches!(self.read, Read::Run(_) | Read::RunDelay(_))
     }
 
-    /// The only transport whose flows have it; absent for those of both.
+    /// Whether flows of a transport have it.
     #[must_use]
-    pub fn transport(&self) -> Option<Transport> {
+    pub fn applies_to(&self, transport: TransportName) -> bool {
         match self.carrier {
-            Carrier::Datagrams => Some(Transport::Udp),
-            Carrier::Streams => Some(Transport::Tcp),
-            Carrier::All => None,
+            Carrier::Datagrams => transport.datagrams(),
+            Carrier::Streams => !transport.datagrams(),
+            Carrier::TcpInfo => transport.tcp_info(),
+            Carrier::All => true,
         }
     }
 
     /// Whether a flow can have it.
     #[must_use]
     pub fn is_of(&self, flow: &Flow) -> bool {
-        self.transport().is_none_or(|only| flow.transport == only) && (self.applies)(flow)
+        self.applies_to(flow.transport) && (self.applies)(flow)
     }
 
     /// The value of one flow, the mean of a distribution; absent where it was not measured or is unknown.

@@ -45,7 +45,8 @@ fn names_labels_and_keys_are_unique() {
 fn a_metric_is_read_from_its_path() {
     let mut read = 0;
     for m in METRICS.iter().filter(|m| !m.path.is_empty()) {
-        let transport = if m.carrier == Carrier::Streams { "tcp" } else { "udp" };
+        let is_stream = matches!(m.carrier, Carrier::Streams | Carrier::TcpInfo);
+        let transport = if is_stream { "tcp" } else { "udp" };
         if m.is_of_run() {
             let delay = json!({ "count": 3, "mean_seconds": 7.0 });
             let mut record = json!({});

@@ -2,10 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::{
-    Connection, DEFAULT_PORT, Family, MAX_FLOWS, MAX_UDP_PAYLOAD_V4, MAX_UDP_PAYLOAD_V6,
-    PLAN_SCHEMA, Plan, Switch, Transport,
-};
+use super::{Connection, DEFAULT_PORT, Family, IpOptions, MAX_FLOWS, PLAN_SCHEMA, Plan};
 use crate::ModelError;
 use crate::names::{Host, is_device};
 use crate::units::{BitRate, ByteSize, RateLimit};
@@ -127,63 +124,38 @@ impl Connection {
             return refuse("count", self.count.to_string(), "1 to 100000");
         }
         if let Some(p) = self.payload {
-            match self.transport {
-                Transport::Udp => {
-                    let most = if family == Some(Family::Ipv6) {
-                        MAX_UDP_PAYLOAD_V6
-                    } else {
-                        MAX_UDP_PAYLOAD_V4
-                    };
-                    if p.0 > most {
-                        return refuse(
-                            "payload",
-                            p.0.to_string(),
-                            &format!("0 to {most} bytes for UDP"),
-                        );
-                    }
-                    if p.0 == 0 && self.rate.is_some_and(|r| matches!(r.limit, RateLimit::Bits(_)))
-                    {
-                        return refuse(
-                            "rate",
-                            "bit/s with an empty payload".into(),
-                            "packets per second (50000pps) or 0",
-                        );
-                    }
-                }
-                Transport::Tcp if !(1..=16 << 20).contains(&p.0) => {
-                    return refuse("payload", p.0.to_string(), "1 to 16M bytes for a write");
-                }
-                Transport::Tcp => {}
+            let (least, most) = self.transport.payload_bytes(family);
+            if !(least..=most).contains(&p.0) {
+                let (of, most) = match self.transport.datagrams() {
+                    true => (self.transport.title(), most.to_string()),
+                    false => ("a write", ByteSize(most).to_string()),
+                };
+                let accepted = format!("{least} to {most} bytes for {of}");
+                return refuse("payload", p.0.to_string(), &accepted);
+            }
+            if p.0 == 0 && self.rate.is_some_and(|r| matches!(r.limit, RateLimit::Bits(_))) {
+                return refuse(
+                    "rate",
+                    "bit/s with an empty payload".into(),
+                    "packets per second (50000pps) or 0",
+                );
             }
         }
-        if let Some(m) = self.mss
-            && !(88..=32_767).contains(&m)
-        {
-            return refuse("mss", m.to_string(), "88 to 32767");
+        if let Some((field, given, accepted)) = self.misplaced_option() {
+            return refuse(&field, given, &accepted);
         }
-        for (field, is_set, transport) in self.of_one_transport() {
-            if is_set && self.transport != transport {
-                let accepted = format!("{transport} only");
-                return refuse(field, format!("set for {}", self.transport), &accepted);
-            }
+        if let Err((field, given, accepted)) = self.transport.check() {
+            return refuse(field, given, &accepted);
         }
         if let Some(w) = self.window
             && !(1024..=1 << 30).contains(&w.0)
         {
             return refuse("window", w.to_string(), "1K to 1G");
         }
-        if let Some(label) = self.flow_label {
-            if label >= 1 << 20 {
-                return refuse("flow_label", label.to_string(), "0 to 1048575");
-            }
-            if family != Some(Family::Ipv6) {
-                let family = family.map_or("no family".into(), |family| family.to_string());
-                let accepted = "family = \"ipv6\" (-6): IPv4 has no flow labels";
-                return refuse("flow_label", format!("{label} with {family}"), accepted);
-            }
-        }
-        if self.ttl == Some(0) {
-            return refuse("ttl", "0".into(), "1 to 255");
+        if let Some((field, given, accepted)) =
+            self.transport.ip().and_then(|ip| ip.refused(family, self.count))
+        {
+            return refuse(field, given, &accepted);
         }
         if let Some(d) = self.duration
             && d.0 > 7 * 86_400 * 1_000_000_000
@@ -212,47 +184,43 @@ impl Connection {
         if self.bytes.is_some() && self.payload == Some(ByteSize(0)) {
             return refuse("bytes", "set with an empty payload".into(), "packets or duration");
         }
-        if let Some(c) = &self.congestion
-            && (c.is_empty()
-                || c.len() > 15
-                || !c.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-'))
-        {
-            return refuse("congestion", c.clone(), "a kernel name such as cubic, reno, bbr");
-        }
-        if self.verify && self.discard {
+        if self.verify && self.transport.stream().is_some_and(|s| s.discard) {
             return refuse(
                 "verify",
                 "true".into(),
                 "a receiver that reads what it verifies: without discard (--skip-rx-copy)",
             );
         }
-        if self.client_port == Some(0) {
-            return refuse("client_port", "0".into(), "1 to 65535");
-        }
-        if let Some(first) = self.client_port
-            && u32::from(first) + self.count > 65_536
-        {
-            let given = format!("{first} for {} flows", self.count);
-            return refuse(
-                "client_port",
-                given,
-                "a port from which each flow has one, up to 65535",
-            );
-        }
         Ok(())
     }
+}
 
-    /// The options that only one transport has: field, whether it is set, transport.
-    fn of_one_transport(&self) -> [(&'static str, bool, Transport); 7] {
-        let (tcp, udp) = (Transport::Tcp, Transport::Udp);
-        [
-            ("mss", self.mss.is_some(), tcp),
-            ("no_delay", self.no_delay, tcp),
-            ("congestion", self.congestion.is_some(), tcp),
-            ("zero_copy", self.zero_copy, tcp),
-            ("discard", self.discard, tcp),
-            ("gso", self.gso == Switch::On, udp),
-            ("gro", self.gro == Switch::On, udp),
-        ]
+impl IpOptions {
+    /// The first value that `count` flows over `family` can't have.
+    fn refused(
+        &self,
+        family: Option<Family>,
+        count: u32,
+    ) -> Option<(&'static str, String, String)> {
+        if let Some(label) = self.flow_label {
+            if label >= 1 << 20 {
+                return Some(("flow_label", label.to_string(), "0 to 1048575".into()));
+            }
+            if family != Some(Family::Ipv6) {
+                let family = family.map_or("no family".into(), |family| family.to_string());
+                let accepted = "family = \"ipv6\" (-6): IPv4 has no flow labels";
+                return Some(("flow_label", format!("{label} with {family}"), accepted.into()));
+            }
+        }
+        if self.ttl == Some(0) {
+            return Some(("ttl", "0".into(), "1 to 255".into()));
+        }
+        let first = self.client_port?;
+        if first == 0 {
+            return Some(("client_port", "0".into(), "1 to 65535".into()));
+        }
+        let accepted = "a port from which each flow has one, up to 65535";
+        (u32::from(first) + count > 65_536)
+            .then(|| ("client_port", format!("{first} for {count} flows"), accepted.into()))
     }
 }

@@ -1,29 +1,9 @@
-//! What a connection chooses between: transport, IP version, direction, ports, offloads, late slots.
+//! What a connection chooses between: IP version, direction, ports, offloads, late slots.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ModelError;
-
-/// The transport of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema, Default)]
-#[serde(rename_all = "lowercase")]
-pub enum Transport {
-    /// Transmission Control Protocol.
-    #[default]
-    Tcp,
-    /// User Datagram Protocol.
-    Udp,
-}
-
-impl std::fmt::Display for Transport {
-    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        f.pad(match self {
-            Transport::Tcp => "tcp",
-            Transport::Udp => "udp",
-        })
-    }
-}
 
 /// The IP version of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]

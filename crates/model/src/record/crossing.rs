@@ -4,7 +4,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Flow;
-use crate::plan::Transport;
 
 /// How datagrams crossed the path, as far as the receiver's socket shows. Coalesced and per-packet rates are not comparable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -22,7 +21,7 @@ impl Crossing {
     /// That of several flows together; absent where no UDP datagram arrived.
     #[must_use]
     pub fn of<'a>(flows: impl IntoIterator<Item = &'a Flow>) -> Option<Crossing> {
-        let udp = flows.into_iter().filter(|f| f.transport == Transport::Udp);
+        let udp = flows.into_iter().filter(|f| f.transport.datagrams());
         Crossing::all(udp.map(|f| f.receiver.as_ref()?.crossing))
     }
 
@@ -47,9 +46,10 @@ impl Crossing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::TransportName;
     use crate::record::Receiver;
 
-    fn flow(transport: Transport, crossing: Option<Crossing>) -> Flow {
+    fn flow(transport: TransportName, crossing: Option<Crossing>) -> Flow {
         let receiver = Some(Receiver { crossing, ..Receiver::default() });
         Flow { transport, receiver, ..Flow::default() }
     }
@@ -57,11 +57,11 @@ mod tests {
     #[test]
     fn flows_that_differ_are_mixed() {
         let (one, many) = (Some(Crossing::PerPacket), Some(Crossing::Coalesced));
-        let udp = |crossing| flow(Transport::Udp, crossing);
+        let udp = |crossing| flow(TransportName::Udp, crossing);
         assert_eq!(Crossing::of(&[udp(one), udp(one), udp(None)]), one);
-        assert_eq!(Crossing::of(&[udp(many), flow(Transport::Tcp, None)]), many);
+        assert_eq!(Crossing::of(&[udp(many), flow(TransportName::Tcp, None)]), many);
         assert_eq!(Crossing::of(&[udp(one), udp(many), udp(one)]), Some(Crossing::Mixed));
-        assert_eq!(Crossing::of(&[flow(Transport::Tcp, one), udp(None)]), None);
+        assert_eq!(Crossing::of(&[flow(TransportName::Tcp, one), udp(None)]), None);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Crossing;
-use crate::plan::{Direction, Family, Transport};
+use crate::plan::{Direction, Family, TransportName};
 
 record! {
     /// One flow: what its sender did and what its receiver saw.
@@ -16,7 +16,7 @@ record! {
         /// Name.
         name: String,
         /// Transport.
-        transport: Transport,
+        transport: TransportName,
         /// IP version.
         #[serde(skip_serializing_if = "Option::is_none")]
         family: Option<Family>,
@@ -115,7 +115,7 @@ impl Flow {
     #[must_use]
     pub fn lost_an_end(&self) -> bool {
         let is_absent = self.sender.is_none() || self.receiver.is_none();
-        self.transport == Transport::Udp && is_absent
+        self.transport.datagrams() && is_absent
             || self.sender.as_ref().is_some_and(|s| s.reported_until_seconds.is_some())
             || self.receiver.as_ref().is_some_and(|r| r.reported_until_seconds.is_some())
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::plan::{Direction, Plan, Transport};
+use crate::plan::{Direction, Plan};
 use crate::units::Seed;
 use crate::warning::Warning;
 
@@ -190,6 +190,6 @@ impl Record {
     #[must_use]
     pub fn is_loss_known(&self, direction: Direction) -> bool {
         let mut flows = self.flows.iter().filter(|f| f.direction == direction);
-        flows.all(|f| f.transport != Transport::Udp || !f.lost_an_end())
+        flows.all(|f| !f.transport.datagrams() || !f.lost_an_end())
     }
 }

@@ -1,7 +1,7 @@
 //! The page that compares several runs.
 
 use weir_model::metric::{Definition, METRICS, Statistic, largest};
-use weir_model::plan::{Direction, Transport};
+use weir_model::plan::{Direction, TransportName};
 use weir_model::record::Record;
 use weir_model::warning::Severity;
 
@@ -136,14 +136,14 @@ fn summary(runs: &[(String, &Record)]) -> Vec<Block> {
 fn flows(record: &Record) -> String {
     let mut parts = vec![];
     for direction in [Direction::Forward, Direction::Reverse] {
-        for transport in [Transport::Tcp, Transport::Udp] {
+        for transport in TransportName::ALL.iter().copied() {
             let n = record
                 .flows
                 .iter()
                 .filter(|f| (f.direction, f.transport) == (direction, transport))
                 .count();
             if n > 0 {
-                parts.push(format!("{n} {} {direction}", transport.to_string().to_uppercase()));
+                parts.push(format!("{n} {} {direction}", transport.title()));
             }
         }
     }

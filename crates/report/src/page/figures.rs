@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use weir_model::plan::{Direction, Transport};
+use weir_model::plan::Direction;
 use weir_model::record::{Flow, Interval, IntervalCount, IntervalEnds, IntervalFlow, Record};
 
 use crate::hdr::{self, Cell};
@@ -329,7 +329,7 @@ fn over_time(record: &Record) -> Vec<Figure> {
         }
     }
     out.push(throughput);
-    if record.flows.iter().any(|f| f.transport == Transport::Udp) {
+    if record.flows.iter().any(|f| f.transport.datagrams()) {
         out.push(packets(record));
     }
     out.push(intervals(
@@ -392,7 +392,7 @@ fn packets(record: &Record) -> Figure {
     let two_ways = DIRECTIONS.iter().all(|d| record.flows.iter().any(|f| f.direction == *d));
     for direction in DIRECTIONS {
         // Reads of a stream are no packets.
-        if record.flows.iter().any(|f| f.direction == direction && f.transport != Transport::Udp) {
+        if record.flows.iter().any(|f| f.direction == direction && !f.transport.datagrams()) {
             continue;
         }
         for (end, word) in [(End::Sender, "sent"), (End::Receiver, "received")] {
@@ -407,7 +407,7 @@ fn packets(record: &Record) -> Figure {
 }
 
 fn tcp_over_time(record: &Record) -> Vec<Figure> {
-    if !record.flows.iter().any(|f| f.transport == Transport::Tcp) {
+    if !record.flows.iter().any(|f| !f.transport.datagrams()) {
         return vec![];
     }
     let mut out = vec![];

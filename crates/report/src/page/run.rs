@@ -1,6 +1,6 @@
 //! The page of one run.
 
-use weir_model::plan::{Direction, Transport};
+use weir_model::plan::Direction;
 use weir_model::record::{Crossing, Flow, Record, Status};
 use weir_model::warning::Severity;
 
@@ -117,7 +117,7 @@ fn headlines(record: &Record) -> Vec<Headline> {
             show(Quantity::BitsPerSecond, rate),
             note.join(", "),
         ));
-        if members.iter().any(|f| f.transport == Transport::Udp) {
+        if members.iter().any(|f| f.transport.datagrams()) {
             let receiver = total.receiver.as_ref();
             let was_told = receiver.is_some_and(|r| r.lost_packets.is_some());
             let receiver = receiver.filter(|_| record.is_loss_known(direction));

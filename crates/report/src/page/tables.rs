@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use weir_model::metric::{Definition, End, Group, METRICS, Read, Statistic, Unit};
-use weir_model::plan::{Direction, Transport};
+use weir_model::plan::Direction;
 use weir_model::record::{
     CpuEnd, Delay, Flow, Host, ImpairmentUse, LossLedger, Record, Sums, Triangulation, stage,
 };
@@ -91,7 +91,7 @@ pub(super) fn totals(record: &Record) -> Grid {
             .flows
             .iter()
             .filter(|f| f.direction == direction)
-            .all(|f| f.transport == Transport::Udp);
+            .all(|f| f.transport.datagrams());
         let ends: [(&str, &Option<Sums>, bool); 2] =
             [("sender", &total.sender, true), ("receiver", &total.receiver, false)];
         for (end, sums, is_sender) in ends {
@@ -506,7 +506,7 @@ fn lost_by_emulator(record: &Record, flow: &weir_model::record::ImpairedFlow) ->
         rows.filter(|r| r.stage == stage::EMULATOR_DAMAGED && r.source.starts_with(&of_flow));
     let damaged = damaged.map(|row| row.packets).fold(0, u64::saturating_add);
     // Rows do not name the emulator's direction: with datagrams in both, a row may be of either.
-    let udp = |d| record.flows.iter().any(|f| f.transport == Transport::Udp && f.direction == d);
+    let udp = |d| record.flows.iter().any(|f| f.transport.datagrams() && f.direction == d);
     if damaged > 0 && DIRECTIONS.into_iter().all(udp) {
         return None;
     }

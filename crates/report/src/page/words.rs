@@ -1,6 +1,6 @@
 //! A result in plain words: what ran, the figures, whether to trust them, what was the limit.
 
-use weir_model::plan::{Direction, Transport};
+use weir_model::plan::{Direction, TransportName};
 use weir_model::record::{Crossing, Delay, Flow, Record, Status, Sums};
 use weir_model::units::RateLimit;
 use weir_model::warning::{Severity, Warning};
@@ -39,7 +39,7 @@ pub(super) fn when(started_at: &str) -> String {
 
 /// What ran, in a sentence.
 pub(super) fn what_ran(record: &Record) -> String {
-    let mut kinds: Vec<(Transport, Direction, usize)> = vec![];
+    let mut kinds: Vec<(TransportName, Direction, usize)> = vec![];
     for f in &record.flows {
         match kinds.iter_mut().find(|(t, d, _)| (*t, *d) == (f.transport, f.direction)) {
             Some(kind) => kind.2 += 1,
@@ -49,7 +49,7 @@ pub(super) fn what_ran(record: &Record) -> String {
     let flows: Vec<String> = kinds
         .iter()
         .map(|(t, d, n)| {
-            let t = t.to_string().to_uppercase();
+            let t = t.title();
             format!("{n} {t} flow{} {d}", if *n == 1 { "" } else { "s" })
         })
         .collect();
@@ -81,10 +81,7 @@ pub(super) fn what_ran(record: &Record) -> String {
 fn asked(connection: &weir_model::plan::Connection) -> String {
     let mut parts = vec![];
     if let Some(payload) = connection.payload {
-        parts.push(match connection.transport {
-            Transport::Udp => format!("{}-byte datagrams", payload.0),
-            Transport::Tcp => format!("{}-byte writes", payload.0),
-        });
+        parts.push(format!("{}-byte {}", payload.0, connection.transport.unit_of_payload()));
     }
     if let Some(rate) = connection.rate {
         parts.push(rate_in_words(&rate.to_string()));
@@ -288,7 +285,7 @@ fn asked_rate_was_reached(record: &Record) -> bool {
     };
     let limited = record.plan.connections.iter().all(|c| match c.rate {
         Some(rate) => rate.limit != RateLimit::Unlimited,
-        None => c.transport == Transport::Udp,
+        None => c.transport.datagrams(),
     });
     limited
         && !record.flows.is_empty()
@@ -319,7 +316,7 @@ fn tcp_limit(record: &Record) -> Option<(&'static str, f64)> {
 pub(super) fn not_measured(record: &Record) -> Vec<&'static str> {
     let flows = &record.flows;
     let any = |has: fn(&Flow) -> bool| flows.iter().any(has);
-    let udp = any(|f| f.transport == Transport::Udp);
+    let udp = any(|f| f.transport.datagrams());
     let mut out = vec![];
     let mut absent = |missing: bool, what| {
         if missing {

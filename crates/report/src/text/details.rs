@@ -8,7 +8,7 @@ mod sending;
 mod times;
 
 use weir_model::counted;
-use weir_model::plan::Transport;
+
 use weir_model::record::{
     Flow, ImpairedFlow, ImpairmentUse, LossLedger, Receiver, Record, Triangulation,
 };
@@ -75,7 +75,7 @@ pub(super) fn details(record: &Record, options: &TextOptions) -> String {
     let each = options.verbose || record.flows.len() <= FLOWS_DETAILED;
     let mut items = Items { out: String::new(), options, each };
     let flows = &record.flows;
-    let udp = flows.iter().any(|f| f.transport == Transport::Udp);
+    let udp = flows.iter().any(|f| f.transport.datagrams());
     if udp {
         packets(&mut items, record);
         loss(&mut items, record);

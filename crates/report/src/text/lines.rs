@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use weir_model::plan::{Direction, Transport};
+use weir_model::plan::Direction;
 use weir_model::record::{Interval, IntervalCount, IntervalEnds};
 
 use super::{FLOWS_SHOWN, TextOptions};
@@ -66,10 +66,8 @@ impl Layout {
     ) -> Self {
         let (mut tcp, mut udp, mut forward, mut reverse) = (false, false, false, false);
         for flow in flows {
-            match flow.transport {
-                Transport::Tcp => tcp = true,
-                Transport::Udp => udp = true,
-            }
+            tcp |= flow.transport.tcp_info();
+            udp |= flow.transport.datagrams();
             match flow.direction {
                 Direction::Forward => forward = true,
                 Direction::Reverse => reverse = true,
@@ -197,7 +195,7 @@ impl IntervalTable {
                     receiver: flow.receiver.clone(),
                     ..IntervalEnds::default()
                 };
-                let kinds = (meta.transport == Transport::Tcp, meta.transport == Transport::Udp);
+                let kinds = (meta.transport.tcp_info(), meta.transport.datagrams());
                 out += &self.line(Some(flow.id), meta.direction, kinds, interval, &ends, note);
             }
         }
@@ -211,8 +209,8 @@ impl IntervalTable {
                 && (members().count() > 1 || !self.show_flows)
             {
                 let kinds = (
-                    members().any(|f| f.transport == Transport::Tcp),
-                    members().any(|f| f.transport == Transport::Udp),
+                    members().any(|f| f.transport.tcp_info()),
+                    members().any(|f| f.transport.datagrams()),
                 );
                 out += &self.line(None, direction, kinds, interval, ends, note);
             }

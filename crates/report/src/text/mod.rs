@@ -9,7 +9,7 @@ pub use lines::IntervalTable;
 pub use summary::summary;
 
 use weir_model::counted;
-use weir_model::plan::{Direction, Transport};
+use weir_model::plan::{Direction, TransportName};
 use weir_model::units::{BitRate, RateLimit, SendRate, Span};
 use weir_model::warning::{Severity, Warning};
 
@@ -70,7 +70,7 @@ pub fn header(start: &Start, options: &TextOptions) -> String {
             line(format!("[{:>3}] {}", flow.id, describe(flow)));
         }
     } else {
-        let mut kinds: Vec<(Transport, Direction, usize)> = vec![];
+        let mut kinds: Vec<(TransportName, Direction, usize)> = vec![];
         for flow in &start.flows {
             match kinds.iter_mut().find(|(t, d, _)| (*t, *d) == (flow.transport, flow.direction)) {
                 Some((_, _, n)) => *n += 1,
@@ -94,10 +94,7 @@ fn describe(flow: &FlowMeta) -> String {
         (true, true) => {}
         _ => text += &format!(" {} -> {}", clean(&flow.source), clean(&flow.destination)),
     }
-    text += &match flow.transport {
-        Transport::Udp => format!(", {}-byte datagrams", flow.payload_bytes),
-        Transport::Tcp => format!(", {}-byte writes", flow.payload_bytes),
-    };
+    text += &format!(", {}-byte {}", flow.payload_bytes, flow.transport.unit_of_payload());
     match flow.rate.as_str() {
         "" => {}
         "0" => text += ", unlimited",

@@ -1,6 +1,6 @@
 //! The summary: each flow's two ends, sums, what was found out about delay and loss, warnings, the run's id.
 
-use weir_model::plan::{Direction, Transport};
+use weir_model::plan::Direction;
 use weir_model::record::{Crossing, Flow, Record, Status, Sums};
 
 use super::details::details;
@@ -90,7 +90,7 @@ fn rows(record: &Record, options: &TextOptions) -> String {
 }
 
 fn flow_rows(flow: &Flow, layout: &Layout) -> String {
-    let (tcp, udp) = (flow.transport == Transport::Tcp, flow.transport == Transport::Udp);
+    let (tcp, udp) = (flow.transport.tcp_info(), flow.transport.datagrams());
     let line =
         || Line { id: Some(flow.id), direction: flow.direction, tcp, udp, ..Default::default() };
     let mut out = String::new();
@@ -150,7 +150,7 @@ fn sum_line(
     receiver: bool,
     note: String,
 ) -> Line {
-    let is_known = members.iter().all(|f| f.transport != Transport::Udp || !f.lost_an_end());
+    let is_known = members.iter().all(|f| !f.transport.datagrams() || !f.lost_an_end());
     let lost = sums.lost_packets.filter(|_| receiver && is_known);
     let end = sums.end_seconds.unwrap_or(sums.seconds);
     Line {
@@ -165,8 +165,8 @@ fn sum_line(
         },
         bytes: sums.bytes,
         bits_per_second: sums.bits_per_second,
-        tcp: members.iter().any(|f| f.transport == Transport::Tcp),
-        udp: members.iter().any(|f| f.transport == Transport::Udp),
+        tcp: members.iter().any(|f| f.transport.tcp_info()),
+        udp: members.iter().any(|f| f.transport.datagrams()),
         retransmits: if receiver { None } else { sums.retransmits },
         lost_packets: lost,
         total_packets: match lost {

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use weir_model::plan::{Connection, Direction, Family, Plan, Transport};
+use weir_model::plan::{Connection, Direction, Family, Plan, Transport, TransportName};
 use weir_model::record::*;
 use weir_model::units::{BitRate, ByteSize, Seed, Span};
 use weir_model::warning::{Severity, Warning};
@@ -109,7 +109,7 @@ pub(crate) fn udp_loss() -> Record {
     let flow = Flow {
         id: 1,
         name: "udp-forward".into(),
-        transport: Transport::Udp,
+        transport: TransportName::Udp,
         family: Some(Family::Ipv4),
         source: "198.18.0.1:40000".into(),
         destination: "198.18.0.2:9347".into(),
@@ -224,7 +224,7 @@ pub(crate) fn udp_loss() -> Record {
             nominal: Some(BitRate(100_000_000)),
             omit: Span::from_seconds(1),
             connections: vec![Connection {
-                transport: Transport::Udp,
+                transport: Transport::udp(),
                 rate: "1000pps".parse().ok(),
                 payload: Some(ByteSize(payload)),
                 duration: Some(Span::from_seconds(10)),
@@ -379,7 +379,7 @@ pub(crate) fn tcp_bidir() -> Record {
         flows.push(Flow {
             id,
             name: format!("tcp-{direction}-{}", (id - 1) % 4 + 1),
-            transport: Transport::Tcp,
+            transport: TransportName::Tcp,
             family: Some(Family::Ipv4),
             direction,
             source: source.into(),
@@ -468,7 +468,7 @@ pub(crate) fn partial() -> Record {
             Flow {
                 id: 1,
                 name: "=HYPERLINK(\"http://example.invalid\",\"x\")".into(),
-                transport: Transport::Udp,
+                transport: TransportName::Udp,
                 source: "198.18.0.1:40000".into(),
                 destination: "198.18.0.2:9347".into(),
                 payload_bytes: 160,
@@ -486,7 +486,7 @@ pub(crate) fn partial() -> Record {
             Flow {
                 id: 2,
                 name: "bell\u{7}\u{1b}[2J".into(),
-                transport: Transport::Tcp,
+                transport: TransportName::Tcp,
                 ..Default::default()
             },
         ],
@@ -525,7 +525,7 @@ pub(crate) fn thousand() -> Record {
         flows.push(Flow {
             id,
             name: format!("voice-{id}"),
-            transport: Transport::Udp,
+            transport: TransportName::Udp,
             source: format!("198.18.0.1:{}", 20_000 + id),
             destination: "198.18.0.2:9347".into(),
             payload_bytes: 160,
@@ -588,7 +588,7 @@ pub(crate) fn thousand() -> Record {
         ..base(
             "20261121-203500-0003e8",
             vec![Connection {
-                transport: Transport::Udp,
+                transport: Transport::udp(),
                 count: 1000,
                 rate: "100pps".parse().ok(),
                 payload: Some(ByteSize(160)),

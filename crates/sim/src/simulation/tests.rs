@@ -1,6 +1,6 @@
 use super::*;
 use std::collections::BTreeMap;
-use weir_model::plan::Connection;
+use weir_model::plan::{Connection, Transport};
 use weir_model::record::Receiver;
 use weir_model::units::{ByteSize, Seed};
 use weir_wire::packets::Kind;
@@ -9,7 +9,7 @@ const MS: u64 = 1_000_000;
 
 fn udp(packets: u64) -> Connection {
     Connection {
-        transport: Transport::Udp,
+        transport: Transport::udp(),
         rate: Some("1000pps".parse().unwrap()),
         payload: Some(ByteSize(160)),
         packets: Some(packets),
@@ -94,7 +94,9 @@ fn damage_is_dropped_by_the_stack_or_found_by_the_receiver() {
 
 #[test]
 fn directions_and_filters_are_kept_apart() {
-    let flow = |direction, port| Connection { direction, client_port: Some(port), ..udp(1000) };
+    let flow = |direction, port| {
+        Connection { direction, ..udp(1000) }.with_ip(|ip| ip.client_port = Some(port))
+    };
     let mut s = simulation(
         vec![
             flow(Direction::Forward, 5001),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use weir_model::plan::{Direction, FlowSpec, Plan, Transport};
+use weir_model::plan::{Direction, FlowSpec, Plan};
 use weir_net::clock::Clock;
 use weir_net::poll::{Events as PollEvents, Interest, Poller};
 use weir_net::tcp::{TcpOptions, TcpStream};
@@ -50,9 +50,9 @@ impl Setup<'_> {
     /// Connects every flow, in order of their ids.
     pub(super) fn flows(&self, specs: &[FlowSpec]) -> Result<Vec<Arc<Flow>>, TrafficError> {
         let udp: Vec<&FlowSpec> =
-            specs.iter().filter(|s| s.connection.transport == Transport::Udp).collect();
+            specs.iter().filter(|s| s.connection.transport.datagrams()).collect();
         let tcp: Vec<&FlowSpec> =
-            specs.iter().filter(|s| s.connection.transport == Transport::Tcp).collect();
+            specs.iter().filter(|s| !s.connection.transport.datagrams()).collect();
         let mut flows = self.udp(&udp, specs.len())?;
         flows.extend(self.tcp(&tcp)?);
         flows.sort_by_key(|f| f.spec.id);
@@ -76,7 +76,7 @@ impl Setup<'_> {
         for spec in specs {
             let port = own_ports.get(&spec.id).copied().unwrap_or(self.opened.udp_port);
             let remote = self.at(port);
-            let local = bind_address(self.plan, remote, spec.connection.client_port.unwrap_or(0));
+            let local = bind_address(self.plan, remote, spec.connection.client_port().unwrap_or(0));
             let any = UdpOptions::connect(remote).bind;
             let receives = spec.connection.direction == Direction::Reverse;
             let options = UdpOptions {
@@ -132,7 +132,7 @@ impl Setup<'_> {
         for spec in specs {
             let sends = spec.connection.direction == Direction::Forward;
             let options = TcpOptions {
-                bind: bind_address(self.plan, remote, spec.connection.client_port.unwrap_or(0)),
+                bind: bind_address(self.plan, remote, spec.connection.client_port().unwrap_or(0)),
                 device: self.plan.device.clone(),
                 nonblocking: true,
                 ..tcp_options(spec, sends)

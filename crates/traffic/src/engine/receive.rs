@@ -407,7 +407,7 @@ mod tests {
     /// Receives five datagrams by a socket with or without kernel stamps; the source that is named, and how many were
     /// timed by reading.
     fn source(timestamps: bool) -> (Option<&'static str>, Option<u64>) {
-        let connection = Connection { transport: Transport::Udp, ..Connection::default() };
+        let connection = Connection { transport: Transport::udp(), ..Connection::default() };
         let plan = Plan { connections: vec![connection], ..Plan::default() };
         let spec = plan.flows(Family::Ipv4, 1500).remove(0);
         let key = TagKey::for_flow(&[7; 16], spec.id);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 use weir_flow::{Drain, IntervalClock, Receiving, Scheduling, Sending, StreamReceiving};
 use weir_model::content::Content;
-use weir_model::plan::{Connection, Direction, FlowSpec, Transport};
+use weir_model::plan::{Connection, Direction, FlowSpec, TransportName};
 use weir_net::clock::{Clock, InjectedClock};
 use weir_net::tcp::{TcpListener, TcpOptions, TcpStream};
 use weir_net::udp::{UdpOptions, UdpSocket};
@@ -16,14 +16,14 @@ use weir_wire::datagram::DatagramKey;
 use super::worker::LOST;
 use super::*;
 
-fn spec(id: u32, transport: Transport) -> FlowSpec {
+fn spec(id: u32, transport: TransportName) -> FlowSpec {
     FlowSpec {
         id,
         name: "x".into(),
         payload_bytes: 64,
         rate: "1000pps".parse().unwrap(),
         duration_ns: None,
-        connection: Connection { transport, ..Connection::default() },
+        connection: Connection { transport: transport.into(), ..Connection::default() },
     }
 }
 
@@ -79,7 +79,8 @@ impl Bench {
 
     fn sender(&self, id: u32) -> (Place, Arc<Mutex<Sending>>) {
         let key = TagKey::for_flow(&[0; 16], id);
-        let state = Arc::new(Mutex::new(Sending::new(&spec(id, Transport::Udp), key, 0, false)));
+        let state =
+            Arc::new(Mutex::new(Sending::new(&spec(id, TransportName::Udp), key, 0, false)));
         let place = self.engine.add_sender(SendFlow {
             id,
             socket: socket(),
@@ -97,7 +98,7 @@ impl Bench {
 
     fn receiver(&self, id: u32, drain: Option<Drain>) {
         let key = TagKey::for_flow(&[0; 16], id);
-        let mut state = Receiving::new(&spec(id, Transport::Udp), key, 1_000_000_000, None);
+        let mut state = Receiving::new(&spec(id, TransportName::Udp), key, 1_000_000_000, None);
         drain.into_iter().for_each(|drain| state.drain(drain));
         self.engine.add_receiver(ReceiveFlow {
             id,

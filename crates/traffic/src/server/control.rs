@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use weir_flow::IntervalClock;
 use weir_flow::budget::{ControlBudget, StatedRate};
-use weir_model::plan::{DataPorts, Direction, Family, FlowSpec, Transport};
+use weir_model::plan::{DataPorts, Direction, Family, FlowSpec};
 use weir_model::record::CpuEnd;
 use weir_model::report::EndReport;
 use weir_net::reference::ReferenceReader;
@@ -249,7 +249,7 @@ impl Task<'_> {
             return None;
         }
         let names: BTreeSet<&str> =
-            open.plan.connections.iter().filter_map(|c| c.congestion.as_deref()).collect();
+            open.plan.connections.iter().filter_map(host::congestion_of).collect();
         for name in names {
             if let Err(reason) = host::congestion_control(name) {
                 let text = format!("congestion control {}: {reason}", channel::clean(name));
@@ -356,19 +356,21 @@ impl Task<'_> {
             ports => ports,
         };
         let needs = |s: &FlowSpec| {
-            let c = &s.connection;
+            let (c, transport) = (&s.connection, &s.connection.transport);
             c.window.is_some()
-                || c.mss.is_some()
-                || c.congestion.is_some()
-                || c.tos.is_some()
-                || c.ttl.is_some()
-                || c.flow_label.is_some()
+                || transport
+                    .tcp_options()
+                    .is_some_and(|o| o.mss.is_some() || o.congestion.is_some())
+                || transport
+                    .ip()
+                    .is_some_and(|o| o.tos.is_some() || o.ttl.is_some() || o.flow_label.is_some())
         };
         let tcp: Vec<&FlowSpec> =
-            specs.iter().filter(|s| s.connection.transport == Transport::Tcp).collect();
+            specs.iter().filter(|s| !s.connection.transport.datagrams()).collect();
         // Connections inherit the label of their listener.
         let reverse = tcp.iter().filter(|s| s.connection.direction == Direction::Reverse);
-        let labels: BTreeSet<Option<u32>> = reverse.map(|s| s.connection.flow_label).collect();
+        let labels: BTreeSet<Option<u32>> =
+            reverse.map(|s| s.connection.transport.ip().and_then(|ip| ip.flow_label)).collect();
         let flow_label = labels.last().copied().flatten().filter(|_| open.family == Family::Ipv6);
         if flow_label.is_some() && (labels.len() > 1 || ports == DataPorts::Shared) {
             return Err("this server applies a flow label to the TCP connections on which it sends only if all of them have the same one and their data port is not shared".into());
@@ -394,7 +396,7 @@ impl Task<'_> {
             listener = Some(opening.map_err(|e| e.to_string())?);
         }
         let udp: Vec<&FlowSpec> =
-            specs.iter().filter(|s| s.connection.transport == Transport::Udp).collect();
+            specs.iter().filter(|s| s.connection.transport.datagrams()).collect();
         let mut sockets = vec![];
         if ports == DataPorts::Dedicated
             || (ports == DataPorts::Auto && udp.len() > SHARED_UDP_FLOWS)
@@ -595,7 +597,12 @@ impl Task<'_> {
         let now = clock.monotonic_ns();
         let count = |index| {
             let count = |f: &Arc<Flow>| {
-                Some((f.sends(), f.spec.connection.transport, f.spec.id, f.interval(index, now)?))
+                Some((
+                    f.sends(),
+                    f.spec.connection.transport.name(),
+                    f.spec.id,
+                    f.interval(index, now)?,
+                ))
             };
             flows.iter().filter_map(count).collect()
         };

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use weir_flow::IntervalClock;
 use weir_flow::budget::ControlBudget;
-use weir_model::plan::Transport;
+use weir_model::plan::TransportName;
 use weir_model::record::IntervalCount;
 use weir_wire::control::{LiveCount, ServerMessage};
 
@@ -25,7 +25,7 @@ const LAST_NS: u64 = 10_000_000_000;
 /// Intervals of which something is owed.
 const MOST_OWED: usize = 64;
 /// Whether a count is a sender's, its flow's transport and number, and the count.
-pub(super) type Count = (bool, Transport, u32, IntervalCount);
+pub(super) type Count = (bool, TransportName, u32, IntervalCount);
 
 /// An interval that has not been reported completely.
 #[derive(Debug)]
@@ -198,7 +198,12 @@ mod tests {
 
     fn received(ids: std::ops::Range<u32>, bytes: u64) -> Vec<Count> {
         ids.map(|id| {
-            (false, Transport::Udp, id, IntervalCount { bytes, packets: 1, ..Default::default() })
+            (
+                false,
+                TransportName::Udp,
+                id,
+                IntervalCount { bytes, packets: 1, ..Default::default() },
+            )
         })
         .collect()
     }
@@ -267,7 +272,7 @@ mod tests {
                 mean_delay_seconds: Some(1.234_567_89e-5),
                 ..Default::default()
             };
-            vec![(false, Transport::Udp, 1, count)]
+            vec![(false, TransportName::Udp, 1, count)]
         };
         let (mut told, mut control_bytes) = (0, 0);
         for n in 1..=intervals {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use weir_flow::{IntervalClock, SenderClock};
-use weir_model::plan::{Direction, FlowSpec, Transport};
+use weir_model::plan::{Direction, FlowSpec};
 use weir_net::tcp::TcpStream;
 use weir_net::udp::{UdpOptions, UdpSocket};
 use weir_wire::control::ClockState;
@@ -90,7 +90,7 @@ impl Session {
         let spec = self
             .specs
             .get(&preface.flow)
-            .filter(|s| s.connection.transport == Transport::Tcp)
+            .filter(|s| !s.connection.transport.datagrams())
             .ok_or("no such flow")?;
         if engine.clock().monotonic_ns().saturating_sub(self.opened_ns) > TOKEN_NS {
             return Err("token expired");
@@ -98,16 +98,17 @@ impl Session {
         if !lock(&self.used).insert(preface.flow) {
             return Err("token used");
         }
-        let c = &spec.connection;
-        if c.no_delay {
+        let transport = &spec.connection.transport;
+        let ip = transport.ip().cloned().unwrap_or_default();
+        if transport.tcp_options().is_some_and(|o| o.no_delay) {
             let _ = stream.set_nodelay(true);
         }
         let sends = Self::sends(spec);
-        if let Some(rate) = c.kernel_pacing.filter(|_| sends) {
+        if let Some(rate) = ip.kernel_pacing.filter(|_| sends) {
             let _ = stream.set_pacing_rate(rate.0 / 8);
         }
         if let Some(label) =
-            c.flow_label.filter(|_| sends && self.local_ip.to_canonical().is_ipv6())
+            ip.flow_label.filter(|_| sends && self.local_ip.to_canonical().is_ipv6())
             && stream.flow_label().ok().flatten() != Some(label)
         {
             let reason = "the server's system does not apply a flow label to accepted connections";
@@ -160,7 +161,7 @@ impl Session {
 
     /// Whether a UDP flow is still without its connection.
     pub(crate) fn is_awaited(&self, flow: u32) -> bool {
-        self.specs.get(&flow).is_some_and(|s| s.connection.transport == Transport::Udp)
+        self.specs.get(&flow).is_some_and(|s| s.connection.transport.datagrams())
             && !lock(&self.flows).contains_key(&flow)
     }
 

@@ -80,7 +80,7 @@ impl Server {
     /// A short test of both transports comes through whole.
     pub fn still_serves(&self) {
         let udp = Connection {
-            transport: Transport::Udp,
+            transport: Transport::udp(),
             packets: Some(50),
             rate: Some("1000pps".parse().unwrap()),
             ..Connection::default()
@@ -128,7 +128,7 @@ pub fn plan(connections: Vec<Connection>) -> Plan {
 /// A paced UDP connection without an end.
 pub fn endless_udp(direction: Direction) -> Connection {
     Connection {
-        transport: Transport::Udp,
+        transport: Transport::udp(),
         direction,
         rate: Some("1000pps".parse().unwrap()),
         payload: Some(ByteSize(100)),

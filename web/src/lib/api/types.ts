@@ -1364,7 +1364,7 @@ export interface components {
              */
             low: number;
         };
-        /** @description One connection of a plan (or several alike, by `count`). Every field has the default of `weir test`. */
+        /** @description One connection of a plan (or several alike, by `count`). Every field has the default of `weir test`. A field with `x-transports` belongs to these transports only. */
         Connection: {
             /** @description `false`: waits for a start command over the control socket. */
             autostart?: boolean;

@@ -31,6 +31,8 @@ export interface Schema {
   'x-stage'?: string;
   /** The stage that a stage stays right behind unless an order names it. */
   'x-follows'?: string;
+  /** The transports of a connection that have this option; absent: all. */
+  'x-transports'?: string[];
   /** What an emulator counts under this configuration. */
   'x-counters'?: Schema;
 }
@@ -175,6 +177,13 @@ export function fieldsOf(root: Schema, object: Schema, first: readonly string[] 
   const all = Object.keys(object.properties ?? {});
   const names = [...first, ...(object.required ?? []), ...all].filter((name) => all.includes(name));
   return [...new Set(names)].map((name) => fieldOf(root, object, name));
+}
+
+/** Whether an object's field applies to its value: an option of some transports only where the value has one of these. */
+export function applies(object: Schema, name: string, value: JsonObject): boolean {
+  const transports = object.properties?.[name]?.['x-transports'];
+  const transport = value['transport'] ?? object.properties?.['transport']?.default;
+  return transports === undefined || transports.includes(String(transport));
 }
 
 /** The properties of which at most one is set, when the object is a slot for a law. */

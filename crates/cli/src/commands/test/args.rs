@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use weir_model::content::Content;
-use weir_model::plan::{CatchUp, DataPorts, Direction, Switch, Transport};
+use weir_model::plan::{CatchUp, DataPorts, Direction, Switch, Transport, TransportName};
 use weir_model::units::{BitRate, ByteSize, Dscp, Seed, SendRate, Span};
 use weir_report::Units;
 
@@ -130,9 +130,9 @@ pub(crate) struct TrafficArgs {
     /// Send UDP datagrams; the same as --transport udp
     #[arg(short = 'u', long)]
     pub(crate) udp: bool,
-    /// Transport: tcp or udp [default: tcp]
-    #[arg(long, value_name = "NAME", value_parser = values::transport, conflicts_with = "udp")]
-    pub(crate) transport: Option<Transport>,
+    /// Transport [default: tcp]
+    #[arg(long, value_name = "NAME", value_parser = values::transport(), conflicts_with = "udp")]
+    pub(crate) transport: Option<TransportName>,
     /// Time to send, up to 7 days; 0 is until stopped [default: 10s]
     #[arg(short = 't', long, value_name = "TIME", value_parser = values::test_time)]
     pub(crate) time: Option<Span>,
@@ -341,8 +341,8 @@ impl LaterArgs {
 
 impl TrafficArgs {
     /// The transport that these flags name.
-    pub(crate) fn transport(&self) -> Transport {
-        if self.udp { Transport::Udp } else { self.transport.unwrap_or_default() }
+    pub(crate) fn transport(&self) -> TransportName {
+        if self.udp { Transport::udp().name() } else { self.transport.unwrap_or_default() }
     }
 
     /// Who sends: one entry for each group of connections.

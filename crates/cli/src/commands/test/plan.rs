@@ -8,7 +8,7 @@ use std::time::Duration;
 use weir_model::ModelError;
 use weir_model::content::Content;
 use weir_model::names::Host;
-use weir_model::plan::{Connection, Family, Plan};
+use weir_model::plan::{Connection, ConnectionFields, Family, Plan};
 use weir_model::units::{RateLimit, Seed, SendRate, Span};
 
 use super::args::{LaterArgs, TestArgs};
@@ -109,13 +109,10 @@ fn shape(args: &TestArgs, fresh_seed: Seed) -> Result<Plan, CliError> {
         .iter()
         .enumerate()
         .map(|(i, direction)| {
-            Ok(Connection {
-                direction: *direction,
-                client_port: socket.cport.map(|first| port_of(first, i)).transpose()?,
-                ..like.clone()
-            })
+            let client_port = socket.cport.map(|first| port_of(first, i)).transpose()?;
+            Ok(ConnectionFields { direction: *direction, client_port, ..like.clone() }.into())
         })
-        .collect::<Result<_, CliError>>()?;
+        .collect::<Result<Vec<Connection>, CliError>>()?;
     if rate.total_rate
         && let Some(SendRate { limit: RateLimit::Bits(bits), .. }) = rate.bitrate
         && bits.0 < u64::from(count)
@@ -150,11 +147,11 @@ fn shape(args: &TestArgs, fresh_seed: Seed) -> Result<Plan, CliError> {
     })
 }
 
-/// The connection that all are like.
-fn connection(args: &TestArgs) -> Connection {
+/// The connection that all are like, with the options of any transport: the plan's check refuses those of another.
+fn connection(args: &TestArgs) -> ConnectionFields {
     let (traffic, rate, socket) = (&args.traffic, &args.rate, &args.socket);
     let count = traffic.parallel.unwrap_or(1);
-    Connection {
+    ConnectionFields {
         transport: traffic.transport(),
         count,
         payload: rate.length,
@@ -165,20 +162,20 @@ fn connection(args: &TestArgs) -> Connection {
         content: traffic.content.unwrap_or(Content::Random),
         verify: args.measure.verify,
         catch_up: rate.catch_up.unwrap_or_default(),
-        gso: socket.gso.unwrap_or_default(),
-        gro: socket.gro.unwrap_or_default(),
+        gso: socket.gso,
+        gro: socket.gro,
         window: socket.window,
         mss: socket.set_mss,
-        no_delay: socket.no_delay,
+        no_delay: socket.no_delay.then_some(true),
         congestion: socket.congestion.clone(),
         tos: socket.tos.or(socket.dscp.map(|d| d.0 << 2)),
         flow_label: socket.flowlabel,
         ttl: socket.ttl,
-        dont_fragment: socket.dont_fragment,
-        zero_copy: socket.zerocopy,
-        discard: socket.skip_rx_copy,
+        dont_fragment: socket.dont_fragment.then_some(true),
+        zero_copy: socket.zerocopy.then_some(true),
+        discard: socket.skip_rx_copy.then_some(true),
         kernel_pacing: rate.fq_rate,
-        ..Connection::default()
+        ..ConnectionFields::default()
     }
 }
 
@@ -277,6 +274,10 @@ fn by_flag(error: ModelError, args: &TestArgs) -> CliError {
         "gro" => "--gro",
         "flow_label" => "-L/--flowlabel",
         "ttl" => "--ttl",
+        "tos" if args.socket.dscp.is_some() => "--dscp",
+        "tos" => "-S/--tos",
+        "dont_fragment" => "--dont-fragment",
+        "kernel_pacing" => "--fq-rate",
         "verify" => "--verify",
         "client_port" => "--cport",
         _ => return CliError::Model(error),

@@ -46,7 +46,7 @@ const LINES: [&str; 31] = [
     "h --dscp ef",
     "h -6 -L 1000 --ttl 3",
     "h -L 7",
-    "h -4 -B 192.0.2.7 --dont-fragment",
+    "h -u -4 -B 192.0.2.7 --dont-fragment",
     "h -B fe80::1%eth0",
     "h --bind-dev eth0 --fq-rate 100M",
     "h:5000",
@@ -87,8 +87,12 @@ fn what_only_iperf3_users_would_notice() {
     assert_eq!(one("h -b 10M -P 4").rate, "10M".parse().ok(), "-b is per connection");
     assert_eq!(one("h -u").rate, None, "-u alone leaves the default, 1M");
     assert_eq!(one("h -n 1M").duration, None, "-n replaces -t");
-    assert_eq!(one("h --dscp 46").tos, Some(184), "a code point is the upper six bits");
-    assert_eq!(one("h -S 46").tos, Some(46), "-S is the whole byte");
+    assert_eq!(
+        one("h --dscp 46").transport.ip().unwrap().tos,
+        Some(184),
+        "a code point is the upper six bits"
+    );
+    assert_eq!(one("h -S 46").transport.ip().unwrap().tos, Some(46), "-S is the whole byte");
     assert_eq!(planned("h --bidir").plan.connections.len(), 2);
     assert_eq!(planned("h --connect-timeout 500ms").connect_timeout.as_millis(), 500);
 }
@@ -121,7 +125,7 @@ fn refusals_name_the_flag_what_was_given_and_what_is_accepted() {
         ("h --catch-up fast", vec!["--catch-up", "spread"]),
         ("h --label x", vec!["--label", "KEY=VALUE"]),
         ("h --timestamps=%q", vec!["--timestamps"]),
-        ("h --transport sctp", vec!["--transport", "comes later"]),
+        ("h --transport sctp", vec!["--transport", "possible values"]),
         ("h -F file", vec!["--file", "later"]),
         ("h -A x", vec!["--affinity"]),
         ("h --scheduling rr", vec!["--scheduling", "auto, normal or fifo"]),

@@ -70,7 +70,7 @@ impl PathCase {
     /// Whether the virtual clock can run it: a stream's behaviour is the kernel's.
     #[must_use]
     pub fn is_simulated(&self) -> bool {
-        self.plan.connections.iter().all(|c| c.transport == Transport::Udp)
+        self.plan.connections.iter().all(|c| c.transport.datagrams())
     }
 }
 
@@ -109,7 +109,7 @@ fn impairment(laws: &str, touches: &Touches) -> Result<Impairment, ModelError> {
 
 fn udp(rate: &str, payload: u64, seconds: u32) -> Result<Connection, ModelError> {
     Ok(Connection {
-        transport: Transport::Udp,
+        transport: Transport::udp(),
         rate: Some(rate.parse()?),
         payload: Some(ByteSize(payload)),
         duration: Some(Span::from_seconds(u64::from(seconds))),
@@ -136,7 +136,7 @@ pub fn cases(seconds: u32) -> Result<Vec<PathCase>, ModelError> {
     let paced = || udp("1000pps", 160, seconds);
     let many = || udp("10000pps", 160, seconds);
     let verified = || Ok::<_, ModelError>(Connection { verify: true, ..many()? });
-    let from = |port, connection| Connection { client_port: Some(port), ..connection };
+    let from = |port, connection: Connection| connection.with_ip(|ip| ip.client_port = Some(port));
     let back = Connection { direction: Direction::Reverse, ..paced()? };
     Ok(vec![
         case(

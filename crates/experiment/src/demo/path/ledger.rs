@@ -2,7 +2,7 @@
 //! was lost unplanned stands apart.
 
 use weir_model::impairment::Impairment;
-use weir_model::plan::{Direction, Transport};
+use weir_model::plan::Direction;
 use weir_model::record::LedgerRow;
 use weir_model::record::stage::{
     DAMAGED, EMULATOR_DAMAGED, EMULATOR_LINKS as LINKS, EMULATOR_PLANNED as PLANNED,
@@ -16,7 +16,7 @@ impl Evidence {
     #[must_use]
     pub(super) fn placed(mut self, impairment: &Impairment) -> Self {
         let Some(mut ledger) = self.record.loss_ledger.take() else { return self };
-        for flow in self.record.flows.iter().filter(|f| f.transport == Transport::Udp) {
+        for flow in self.record.flows.iter().filter(|f| f.transport.datagrams()) {
             let (id, direction) = (flow.id, flow.direction);
             let Some(t) = self.triangulation(id, impairment) else { continue };
             let is_dropped = damaged_are_dropped(impairment, direction);

@@ -276,18 +276,19 @@ fn expected(error: &weir_model::ModelError) -> String {
 
 /// The plan of Weir for the load of the others.
 fn own_plan(load: &Load, coalesced: bool) -> Plan {
-    use weir_model::plan::{Connection, Switch, Transport};
+    use weir_model::plan::{Connection, Switch, TcpOptions, UdpOptions};
     use weir_model::units::{BitRate, ByteSize, Span};
     let bits = load.rate.map(|r| SendRate { limit: RateLimit::Bits(BitRate(r)), burst: 1 });
     // One datagram for each system call at either end, as the other tools have it.
     let offload = if load.is_udp && !coalesced { Switch::Off } else { Switch::Auto };
     let connection = Connection {
-        gso: offload,
-        gro: offload,
-        transport: if load.is_udp { Transport::Udp } else { Transport::Tcp },
+        transport: if load.is_udp {
+            UdpOptions { gso: offload, gro: offload, ..UdpOptions::default() }.into()
+        } else {
+            TcpOptions { mss: load.mss, ..TcpOptions::default() }.into()
+        },
         count: load.connections,
         payload: load.size.map(ByteSize),
-        mss: load.mss,
         rate: bits.or(load.is_udp.then_some(SendRate::UNLIMITED)),
         duration: Some(Span::from_seconds(u64::from(load.seconds))),
         ..Connection::default()
@@ -332,10 +333,10 @@ mod tests {
             |is_udp| Load { is_udp, size: None, mss: None, connections: 1, rate: None, seconds: 1 };
         let offloads = |is_udp, coalesced| {
             let connection = own_plan(&load(is_udp), coalesced).connections.remove(0);
-            [connection.gso, connection.gro]
+            connection.transport.udp_options().map(|options| [options.gso, options.gro])
         };
-        assert_eq!(offloads(true, false), [Switch::Off; 2]);
-        assert_eq!(offloads(true, true), [Switch::Auto; 2]);
-        assert_eq!(offloads(false, false), [Switch::Auto; 2]);
+        assert_eq!(offloads(true, false), Some([Switch::Off; 2]));
+        assert_eq!(offloads(true, true), Some([Switch::Auto; 2]));
+        assert_eq!(offloads(false, false), None);
     }
 }

@@ -1,7 +1,7 @@
 //! A search: its trials are tests.
 
 use weir_model::experiment::PublishedFigure;
-use weir_model::plan::{Family, Transport};
+use weir_model::plan::Family;
 use weir_stats::{LinkFamily, LinkShape, LinkTransport};
 
 use crate::scenario::search::{Ask, LEAST_PACKETS, Terms, Trial, search};
@@ -157,6 +157,7 @@ struct Shape {
     flows: usize,
     payload_bytes: u64,
     family: Family,
+    header_bytes: u8,
 }
 
 impl Room<'_> {
@@ -201,7 +202,8 @@ impl Room<'_> {
         let family = plan.family.unwrap_or(Family::Ipv4);
         let flows = plan.flows(family, MTU_BYTES);
         let payload_bytes = flows.first().map_or(0, |f| f.payload_bytes);
-        if flows.iter().any(|f| f.connection.transport != Transport::Udp) {
+        let headers = flows.first().and_then(|f| f.connection.transport.headers());
+        if flows.iter().any(|f| !f.connection.transport.datagrams()) {
             return self.refuse("test", "a stream: a search counts datagrams, such as of -u");
         }
         if self.step.nominal.is_some() && flows.iter().any(|f| f.payload_bytes != payload_bytes) {
@@ -217,7 +219,15 @@ impl Room<'_> {
         });
         // Unlimited is none of the rates asked for.
         let rate = rates.sum::<Option<f64>>().unwrap_or(f64::INFINITY);
-        Ok((Shape { flows: flows.len(), payload_bytes, family }, rate))
+        Ok((
+            Shape {
+                flows: flows.len(),
+                payload_bytes,
+                family,
+                header_bytes: headers.map_or(0, |h| h.bytes),
+            },
+            rate,
+        ))
     }
 
     /// The terms at this point.
@@ -248,7 +258,7 @@ impl Room<'_> {
                     Family::Ipv4 => LinkFamily::Ipv4,
                     Family::Ipv6 => LinkFamily::Ipv6,
                 };
-                let line = LinkShape::new(LinkTransport::Udp, family)
+                let line = LinkShape::new(LinkTransport::datagrams(shape.header_bytes), family)
                     .line_rate_packets_per_second(nominal, shape.payload_bytes);
                 if in_bits { line * payload_bits } else { line }
             }

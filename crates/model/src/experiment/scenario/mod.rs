@@ -21,6 +21,7 @@ use crate::ModelError;
 pub use check::check_axes;
 pub use nearest::nearest;
 pub use parameter::{parameter_of, set_parameters, test_plan};
+pub(crate) use reading::nearest_known;
 pub use steps::{
     Action, CollectStep, CommandStep, CompareStep, ImpairStep, Published, RepeatStep, SearchKind,
     SearchStep, Step, StopStep, SweepStep, TestStep, WaitStep,

@@ -178,7 +178,7 @@ mod tests {
         let plan = test_plan(&plan).unwrap();
         let both = [("zero_copy", "true"), ("transport", "tcp")];
         let set = set_parameters(&plan, both).unwrap();
-        assert!(set.connections[0].zero_copy);
+        assert!(set.connections[0].transport.stream().unwrap().zero_copy);
         let refused = |values: &[(&str, &str)]| match set_parameters(&plan, values.iter().copied())
             .unwrap_err()
         {
@@ -210,11 +210,16 @@ mod tests {
             ("connections", "0", "connections: 0; accepted: 1 to 100000"),
             ("connections", "x", "connections: 'x'; accepted: a whole number, 0 to 4294967295"),
             ("tos", "300", "tos: '300'; accepted: a whole number, 0 to 255"),
-            ("transport", "xcp", "transport: 'xcp'; accepted: tcp or udp (did you mean tcp?)"),
             ("verify", "maybe", "verify: 'maybe'; accepted: true or false"),
         ] {
             assert_eq!(refused(name, value), wanted);
         }
+        let transport = refused("transport", "xcp");
+        assert!(transport.starts_with("transport: 'xcp'; accepted: "), "{transport}");
+        assert!(
+            transport.contains("udp") && transport.ends_with(" (did you mean tcp?)"),
+            "{transport}"
+        );
         let unknown = refused("sise", "3");
         assert!(unknown.starts_with("sise: no parameter of a plan; accepted: "), "{unknown}");
         assert!(unknown.ends_with(" (did you mean size?)"), "{unknown}");

@@ -71,6 +71,13 @@ fn unknown(reason: &str) -> Option<(&'static str, &str, Vec<&str>)> {
     Some((kind, given, rest.split('`').skip(1).step_by(2).collect()))
 }
 
+/// The known name that is nearest to an unknown one, by what a reader said of it.
+pub(crate) fn nearest_known(reason: &str) -> Option<&str> {
+    let start = ["unknown field `", "unknown variant `"].iter().find_map(|s| reason.find(s))?;
+    let (_, given, known) = unknown(&reason[start..])?;
+    nearest(given, known.into_iter())
+}
+
 /// A key that is not known is no field of anything: what it is in has the path.
 fn outside<'f>(field: &'f str, given: &str) -> &'f str {
     let key = given.strip_prefix("a key '").and_then(|g| g.strip_suffix('\''));

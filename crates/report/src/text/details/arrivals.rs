@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use weir_model::counted;
 use weir_model::metric::{METRICS, Unit};
-use weir_model::plan::{Direction, Transport};
+use weir_model::plan::Direction;
 use weir_model::record::{Crossing, Flow, Receiver, Record, Sums};
 
 use super::{Items, pps, receivers};
@@ -13,7 +13,7 @@ use crate::style::clean;
 
 pub(super) fn packets(items: &mut Items, record: &Record) {
     for direction in [Direction::Forward, Direction::Reverse] {
-        let udp = |f: &&Flow| f.direction == direction && f.transport == Transport::Udp;
+        let udp = |f: &&Flow| f.direction == direction && f.transport.datagrams();
         // A direction's total counts reads of streams too; it serves only where all are datagrams.
         if record.flows.iter().filter(|f| f.direction == direction).any(|f| !udp(&f)) {
             continue;
@@ -90,7 +90,7 @@ pub(super) fn loss(items: &mut Items, record: &Record) {
                 text += &format!("; {} ambiguous", counted(ambiguous, "flow"));
             }
             // A stream has no loss of its own that could be known.
-            let cut = |f: &&Flow| f.transport == Transport::Udp && f.lost_an_end();
+            let cut = |f: &&Flow| f.transport.datagrams() && f.lost_an_end();
             match flows.iter().filter(cut).count() {
                 0 => {}
                 n => {

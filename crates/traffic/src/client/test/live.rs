@@ -144,8 +144,12 @@ impl Test<'_> {
                 });
             }
             counts.push(match direction {
-                Direction::Forward => (spec.id, direction, spec.connection.transport, here, there),
-                Direction::Reverse => (spec.id, direction, spec.connection.transport, there, here),
+                Direction::Forward => {
+                    (spec.id, direction, spec.connection.transport.name(), here, there)
+                }
+                Direction::Reverse => {
+                    (spec.id, direction, spec.connection.transport.name(), there, here)
+                }
             });
         }
         let is_whole = due.iter().all(|(_, sender, receiver)| *sender && *receiver);

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use weir_flow::assemble::{Parts, assemble};
 use weir_flow::budget::StatedRate;
 use weir_flow::{Heard, IntervalClock, MAX_DRAIN_NS, SenderClock};
-use weir_model::plan::{Direction, Family, FlowSpec, Transport};
+use weir_model::plan::{Direction, Family, FlowSpec};
 use weir_model::progress::{FlowProgress, FlowState, PeerStatus};
 use weir_model::record::{ClockRelation, Latency, Record, Status};
 use weir_model::report::{EndReport, FlowReport};
@@ -110,7 +110,7 @@ pub(super) async fn run(
     let (requests, mut asked) = mpsc::unbounded_channel();
     let _socket =
         config.control_socket.as_ref().map(|path| commands::listen(path, requests)).transpose()?;
-    for name in config.plan.connections.iter().filter_map(|c| c.congestion.as_deref()) {
+    for name in config.plan.connections.iter().filter_map(host::congestion_of) {
         host::congestion_control(name).map_err(|reason| TrafficError::Unavailable {
             what: format!("congestion control {name}"),
             reason,
@@ -180,7 +180,7 @@ pub(super) async fn run(
         let timeout = u64::try_from(config.connect_timeout.as_nanos()).unwrap_or(u64::MAX);
         let (clock, meter) = (config.clock.clone(), meter.clone());
         let (specs, has_udp) =
-            (specs.clone(), specs.iter().any(|s| s.connection.transport == Transport::Udp));
+            (specs.clone(), specs.iter().any(|s| s.connection.transport.datagrams()));
         let (sender, receiver) = tokio::sync::oneshot::channel();
         std::thread::spawn(move || {
             let setup = Setup {

@@ -210,9 +210,10 @@ impl Test<'_> {
 
     /// Notes datagram flows whose receivers had not finished when waiting ended. A stream's report says what is missing.
     fn note_unfinished(&mut self) {
-        let unfinished = self.specs.iter().filter(|s| {
-            s.connection.transport == Transport::Udp && !self.receiver_done.contains(&s.id)
-        });
+        let unfinished = self
+            .specs
+            .iter()
+            .filter(|s| s.connection.transport.datagrams() && !self.receiver_done.contains(&s.id));
         let ids: Vec<u32> = unfinished.map(|s| s.id).collect();
         let Some(first) = ids.first() else { return };
         let text = format!(

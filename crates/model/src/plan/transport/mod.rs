@@ -1,0 +1,229 @@
+//! The transports of a connection: one file each with its description, options and limits; this file registers them.
+//!
+//! The rest of Weir asks what a transport can do ([`Description`]) and never which one it is. A new one is a file here,
+//! its `mod` line and its line in `transports!`.
+
+mod description;
+mod options;
+mod tcp;
+mod udp;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::fields::ConnectionFields;
+use crate::ModelError;
+
+pub use description::{Description, Headers};
+pub use options::{IpOptions, Misplaced, StreamOptions, TcpOptions, UdpOptions};
+pub(super) use options::{Options, Refusal};
+
+/// Declares the transports: variant, module (and constructor), options.
+macro_rules! transports {
+    ($($(#[$meta:meta])* $variant:ident: $module:ident($options:ty),)*) => {
+        /// The transport of a connection.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+        #[serde(rename_all = "kebab-case")]
+        #[schemars(rename = "Transport")]
+        pub enum TransportName {
+            $($(#[$meta])* $variant,)*
+        }
+
+        impl TransportName {
+            /// Every transport, in the order in which they are listed; the first is the default.
+            pub const ALL: &[TransportName] = &[$(TransportName::$variant),*];
+        }
+
+        impl TransportName {
+            /// What it can do.
+            #[must_use]
+            pub fn description(self) -> &'static dyn Description {
+                match self {
+                    $(TransportName::$variant => &$module::$variant,)*
+                }
+            }
+        }
+
+        /// What it can do.
+        impl std::ops::Deref for TransportName {
+            type Target = dyn Description;
+            fn deref(&self) -> &Self::Target {
+                self.description()
+            }
+        }
+
+        /// The transport of a connection, with the options that it has.
+        #[derive(Debug, Clone, PartialEq)]
+        pub enum Transport {
+            $($(#[$meta])* $variant($options),)*
+        }
+
+        impl From<TransportName> for Transport {
+            fn from(name: TransportName) -> Self {
+                match name {
+                    $(TransportName::$variant => Transport::$variant(Default::default()),)*
+                }
+            }
+        }
+
+        impl Transport {
+            $(
+                #[doc = concat!("The transport `", stringify!($module), "` with its default options.")]
+                #[must_use]
+                pub fn $module() -> Self {
+                    TransportName::$variant.into()
+                }
+            )*
+
+            /// Its name.
+            #[must_use]
+            pub fn name(&self) -> TransportName {
+                match self {
+                    $(Transport::$variant(_) => TransportName::$variant,)*
+                }
+            }
+
+            fn options(&self) -> &dyn Options {
+                match self {
+                    $(Transport::$variant(options) => options,)*
+                }
+            }
+
+            fn options_mut(&mut self) -> &mut dyn Options {
+                match self {
+                    $(Transport::$variant(options) => options,)*
+                }
+            }
+        }
+    };
+}
+
+transports! {
+    /// Transmission Control Protocol.
+    Tcp: tcp(TcpOptions),
+    /// User Datagram Protocol.
+    Udp: udp(UdpOptions),
+}
+
+impl Transport {
+    /// Options of the IP layer; `None`: the transport has none.
+    #[must_use]
+    pub fn ip(&self) -> Option<&IpOptions> {
+        self.options().ip()
+    }
+
+    /// The same, to be changed.
+    pub fn ip_mut(&mut self) -> Option<&mut IpOptions> {
+        self.options_mut().ip_mut()
+    }
+
+    /// Options of a byte stream; `None`: the transport is none.
+    #[must_use]
+    pub fn stream(&self) -> Option<&StreamOptions> {
+        self.options().stream()
+    }
+
+    /// Options of TCP; `None`: the transport does not speak it.
+    #[must_use]
+    pub fn tcp_options(&self) -> Option<&TcpOptions> {
+        self.options().tcp()
+    }
+
+    /// Options of UDP; `None`: the transport does not speak it.
+    #[must_use]
+    pub fn udp_options(&self) -> Option<&UdpOptions> {
+        self.options().udp()
+    }
+
+    /// Takes the transport's own options out of a document.
+    pub(super) fn take(fields: &mut ConnectionFields) -> Transport {
+        let mut transport = Transport::from(std::mem::take(&mut fields.transport));
+        transport.options_mut().take(fields);
+        transport
+    }
+
+    /// Writes the transport's name and options into a document.
+    pub(super) fn put(&self, fields: &mut ConnectionFields) {
+        fields.transport = self.name();
+        self.options().put(fields);
+    }
+
+    /// The first option with a value that is not accepted.
+    pub(super) fn check(&self) -> Result<(), Refusal> {
+        self.options().check()
+    }
+}
+
+impl Default for TransportName {
+    fn default() -> Self {
+        TransportName::ALL[0]
+    }
+}
+
+impl From<TcpOptions> for Transport {
+    fn from(options: TcpOptions) -> Self {
+        Transport::Tcp(options)
+    }
+}
+
+impl From<UdpOptions> for Transport {
+    fn from(options: UdpOptions) -> Self {
+        Transport::Udp(options)
+    }
+}
+
+impl Default for Transport {
+    fn default() -> Self {
+        TransportName::default().into()
+    }
+}
+
+/// What it can do.
+impl std::ops::Deref for Transport {
+    type Target = dyn Description;
+    fn deref(&self) -> &Self::Target {
+        self.name().description()
+    }
+}
+
+impl TransportName {
+    /// The transports that have an option, by its field; empty for a field that all have or none has.
+    #[must_use]
+    pub fn with_option(field: &str) -> Vec<TransportName> {
+        let has = |name: &&TransportName| {
+            let mut fields = vec![];
+            Transport::from(**name).options().names(&mut fields);
+            fields.contains(&field)
+        };
+        Self::ALL.iter().filter(has).copied().collect()
+    }
+}
+
+impl std::fmt::Display for TransportName {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.pad(self.label())
+    }
+}
+
+impl std::str::FromStr for TransportName {
+    type Err = ModelError;
+    fn from_str(text: &str) -> Result<Self, ModelError> {
+        let found = Self::ALL.iter().find(|name| name.label() == text);
+        found.copied().ok_or_else(|| ModelError::Value {
+            what: "transport",
+            given: text.into(),
+            accepted: Self::accepted(),
+        })
+    }
+}
+
+impl TransportName {
+    /// The names of all transports, for a refusal.
+    #[must_use]
+    pub fn accepted() -> &'static str {
+        static NAMES: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| {
+            crate::words::one_of(TransportName::ALL.iter().map(|name| name.label()))
+        });
+        &NAMES
+    }
+}
