@@ -45,6 +45,7 @@ pub(crate) fn add(record: &mut Record, specs: &[FlowSpec], path_mtu_bytes: Optio
         } else {
             stream(record, flow, spec, &mut out);
         }
+        fell_back(flow, &mut out);
         fragmented(flow, path_mtu_bytes, &mut out);
         paced(flow, spec, &mut out);
         told(flow, &mut out);
@@ -208,6 +209,18 @@ pub(crate) fn checksum_errors(record: &Record) -> Vec<Warning> {
         Warning::new(CHECKSUM_ERRORS, Severity::Warning, text).with_value(packets as f64, 0.0)
     };
     found.into_iter().filter(|(packets, ..)| *packets > 0).map(warning).collect()
+}
+
+/// A stream that another transport carried.
+fn fell_back(f: &Flow, out: &mut Vec<Warning>) {
+    let Some(carrier) = f.carried_by else { return };
+    let text = format!(
+        "{} fell back to {}: the peer or the path does not speak it; the figures are those of {}",
+        f.transport.title(),
+        carrier.title(),
+        carrier.title()
+    );
+    out.push(Warning::new("transport-fallback", Severity::Warning, text).for_flow(f.id));
 }
 
 /// Datagrams that don't fit into a packet of the path.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::plan::TransportName;
 use crate::record::{CpuEnd, Histogram, Host, IntervalCount, Receiver, Sender, Tcp, TcpSample};
 use crate::warning::Warning;
 
@@ -20,6 +21,9 @@ pub struct FlowReport {
     pub sender: Option<Sender>,
     /// When it received: what it saw.
     pub receiver: Option<Receiver>,
+    /// The transport that carried a stream which fell back from its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub carried_by: Option<TransportName>,
     /// TCP information.
     pub tcp: Option<Tcp>,
     /// TCP information over time.

@@ -212,10 +212,11 @@ mod tests {
         "name",
     ];
     /// Fields of a flow that say which one it is.
-    const IDENTITY: [&str; 8] = [
+    const IDENTITY: [&str; 9] = [
         "id",
         "name",
         "transport",
+        "carried_by",
         "family",
         "direction",
         "source",

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 pub use crate::sys::memfile::MemFile;
 pub use crate::sys::tcp::{
     TcpListener, TcpStream, available_congestion_controls, limit_unsent, try_congestion_control,
-    unacknowledged_bytes,
+    try_protocol, unacknowledged_bytes,
 };
 pub use crate::sys::tcp_info::TcpInfo;
 
@@ -46,6 +46,8 @@ pub struct TcpOptions {
     pub user_timeout_ms: Option<u32>,
     /// Allows [`TcpStream::send_zerocopy`] (`SO_ZEROCOPY`).
     pub zerocopy: bool,
+    /// Protocol number of the socket (`socket(2)`) where it is another than TCP's and behaves like it.
+    pub protocol: Option<i32>,
     /// Calls return `WouldBlock` where they would wait.
     pub nonblocking: bool,
 }

@@ -19,6 +19,7 @@ mod patience;
 mod reference;
 mod server;
 mod stop;
+mod transport;
 
 use weir_net::clock::Clock;
 use weir_wire::control::{ClockIdentity, Hello, PROTOCOL};

@@ -322,7 +322,10 @@ mod tests {
             measurable(&step, at, plan, "s").map_err(|e| e.to_string())
         };
         let refusal = of("loss < 100 %", &at("tcp"), &tcp).unwrap_err();
-        assert!(refusal.contains("at transport=tcp") && refusal.contains("only transport udp"), "{refusal}");
+        assert!(
+            refusal.contains("at transport=tcp") && refusal.contains("only transport udp"),
+            "{refusal}"
+        );
         assert_eq!(of("loss < 100 % where transport=udp", &at("tcp"), &tcp), Ok(()));
         assert_eq!(of("loss < 100 %", &at("both"), &both), Ok(()));
         assert_eq!(of("throughput > 1M", &vec![], &tcp), Ok(()));

@@ -43,9 +43,10 @@ pub(super) fn link_usage(record: &Record, nominal: u64, source: String) -> Optio
 /// Bits of a flow as received: payload, IP, Ethernet, wire.
 fn level_bits(f: &Flow, r: &Receiver, mtu: u32) -> [f64; 4] {
     let family = if f.family == Some(Family::Ipv6) { LinkFamily::Ipv6 } else { LinkFamily::Ipv4 };
-    let Some(headers) = f.transport.headers() else { return [0.0; 4] };
+    let carrier = f.carried_by.unwrap_or(f.transport);
+    let Some(headers) = carrier.headers() else { return [0.0; 4] };
     let tcp = f.tcp.as_ref();
-    let (transport, packet) = if f.transport.segments() {
+    let (transport, packet) = if carrier.segments() {
         let has_timestamps = tcp.and_then(|t| t.timestamps).unwrap_or(true);
         let options = if has_timestamps { headers.timestamp_bytes } else { 0 };
         let segment = tcp.map_or(1448, |t| u64::from(t.mss_bytes)).max(1);
@@ -55,7 +56,7 @@ fn level_bits(f: &Flow, r: &Receiver, mtu: u32) -> [f64; 4] {
     };
     let shape = LinkShape { mtu_bytes: mtu, ..LinkShape::new(transport, family) };
     let one = shape.packet(packet);
-    let packets = match f.transport.segments() {
+    let packets = match carrier.segments() {
         true => r.bytes as f64 / packet as f64,
         false => r.packets as f64,
     };

@@ -148,6 +148,7 @@ fn flow(
         id: spec.id,
         name: spec.name.clone(),
         transport: spec.connection.transport.name(),
+        carried_by: [sender, receiver].into_iter().flatten().find_map(|end| end.carried_by),
         family: Some(family),
         direction: spec.connection.direction,
         source,

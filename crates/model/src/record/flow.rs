@@ -17,6 +17,9 @@ record! {
         name: String,
         /// Transport.
         transport: TransportName,
+        /// The transport that carried it, where it fell back from its own because the peer or the path did not speak that.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        carried_by: Option<TransportName>,
         /// IP version.
         #[serde(skip_serializing_if = "Option::is_none")]
         family: Option<Family>,

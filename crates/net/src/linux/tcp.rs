@@ -68,8 +68,9 @@ descriptor!(TcpListener, std::net::TcpListener);
 fn open(like: SocketAddr, options: &TcpOptions, object: &str) -> Result<Socket> {
     let v6 = like.is_ipv6();
     let domain = if v6 { Domain::IPV6 } else { Domain::IPV4 };
-    let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))
-        .context("open TCP socket for", object)?;
+    let protocol = options.protocol.map_or(Protocol::TCP, Protocol::from);
+    let socket =
+        Socket::new(domain, Type::STREAM, Some(protocol)).context("open TCP socket for", object)?;
     let common = Common {
         v6,
         datagram: false,
@@ -119,6 +120,14 @@ fn open(like: SocketAddr, options: &TcpOptions, object: &str) -> Result<Socket> 
 pub fn try_congestion_control(name: &str) -> io::Result<()> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
     sockopt::set_slice(socket.as_fd(), libc::SOL_TCP, libc::TCP_CONGESTION, name.as_bytes())
+}
+
+/// Whether the kernel opens stream sockets of this protocol number.
+///
+/// # Errors
+/// The kernel's: `EPROTONOSUPPORT` where it does not have the protocol, `ENOPROTOOPT` where it is switched off.
+pub fn try_protocol(protocol: i32) -> io::Result<()> {
+    Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::from(protocol))).map(drop)
 }
 
 /// The congestion controls that are loaded.
@@ -413,6 +422,11 @@ impl TcpStream {
         let len = sockopt::get_into(self.as_fd(), libc::SOL_TCP, libc::TCP_CONGESTION, &mut name)?;
         let text: Vec<u8> = name[..len].iter().copied().take_while(|&b| b != 0).collect();
         Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+
+    /// An option of the socket that is an integer, or the first one of a structure, by level and name (`getsockopt(2)`).
+    pub fn option(&self, level: i32, name: i32) -> io::Result<i32> {
+        sockopt::get_i32(self.as_fd(), level, name)
     }
 
     /// What the kernel knows of the connection.

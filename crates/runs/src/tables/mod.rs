@@ -213,6 +213,7 @@ impl<W: Write> Table<W> {
         self.put("flow_id", &flow.id);
         self.put("flow_name", &flow.name);
         self.put("flow_transport", &flow.transport);
+        self.put("flow_carried_by", &flow.carried_by);
         self.put("flow_family", &flow.family);
         self.put("flow_direction", &flow.direction);
         self.put("flow_source", &flow.source);

@@ -17,8 +17,9 @@ use super::connect::bind_address;
 use crate::TrafficError;
 use crate::channel::Meter;
 use crate::engine::{ControlRole, Engine, Events, Feedback};
-use crate::flows::{Flow, SessionFacts, tcp_options, udp_options};
+use crate::flows::{Flow, SessionFacts};
 use crate::log::PacketLog;
+use crate::transport::{self, DatagramTransport, StreamTransport};
 
 /// A hello that is not answered is retransmitted after this time.
 const HELLO_RETRY_NS: u64 = 100_000_000;
@@ -49,12 +50,12 @@ impl Setup<'_> {
 
     /// Connects every flow, in order of their ids.
     pub(super) fn flows(&self, specs: &[FlowSpec]) -> Result<Vec<Arc<Flow>>, TrafficError> {
-        let udp: Vec<&FlowSpec> =
-            specs.iter().filter(|s| s.connection.transport.datagrams()).collect();
-        let tcp: Vec<&FlowSpec> =
-            specs.iter().filter(|s| !s.connection.transport.datagrams()).collect();
-        let mut flows = self.udp(&udp, specs.len())?;
-        flows.extend(self.tcp(&tcp)?);
+        let datagrams: Vec<_> =
+            specs.iter().filter_map(|s| Some((s, transport::datagrams(s)?))).collect();
+        let streams: Vec<_> =
+            specs.iter().filter_map(|s| Some((s, transport::stream(s)?))).collect();
+        let mut flows = self.datagrams(&datagrams, specs.len())?;
+        flows.extend(self.streams(&streams)?);
         flows.sort_by_key(|f| f.spec.id);
         Ok(flows.into_iter().map(Arc::new).collect())
     }
@@ -66,14 +67,18 @@ impl Setup<'_> {
         address
     }
 
-    fn udp(&self, specs: &[&FlowSpec], all: usize) -> Result<Vec<Flow>, TrafficError> {
+    fn datagrams(
+        &self,
+        specs: &[(&FlowSpec, &dyn DatagramTransport)],
+        all: usize,
+    ) -> Result<Vec<Flow>, TrafficError> {
         if specs.is_empty() {
             return Ok(vec![]);
         }
         let key = DatagramKey::for_session(&self.facts.key);
         let own_ports: HashMap<u32, u16> = self.opened.flow_ports.iter().copied().collect();
         let mut sockets = Vec::with_capacity(specs.len());
-        for spec in specs {
+        for (spec, transport) in specs {
             let port = own_ports.get(&spec.id).copied().unwrap_or(self.opened.udp_port);
             let remote = self.at(port);
             let local = bind_address(self.plan, remote, spec.connection.client_port().unwrap_or(0));
@@ -82,7 +87,7 @@ impl Setup<'_> {
             let options = UdpOptions {
                 connect: Some(remote),
                 device: self.plan.device.clone(),
-                ..udp_options(spec, local.unwrap_or(any), receives, all)
+                ..transport.options(spec, local.unwrap_or(any), receives, all)
             };
             sockets.push(UdpSocket::open(&options).map_err(|e| Self::failed(spec, e))?);
         }
@@ -95,7 +100,7 @@ impl Setup<'_> {
             t2_ns: 0,
             t3_ns: 0,
         };
-        let ids: Vec<u32> = specs.iter().map(|s| s.id).collect();
+        let ids: Vec<u32> = specs.iter().map(|(s, _)| s.id).collect();
         let unanswered = say_hello(&sockets, &ids, &key, hello, self.clock(), HELLO_PATIENCE_NS)
             .map_err(|e| TrafficError::system("waiting for UDP hellos", e))?;
         if let Some(flow) = unanswered {
@@ -103,12 +108,12 @@ impl Setup<'_> {
             return Err(TrafficError::UdpBlocked { port, address: self.server });
         }
         let mut flows = vec![];
-        for (spec, socket) in specs.iter().zip(sockets) {
+        for ((spec, _), socket) in specs.iter().zip(sockets) {
             let sends = spec.connection.direction == Direction::Forward;
             let feedback = (!sends)
                 .then(|| Feedback { period_ns: self.facts.feedback_ns, meter: self.meter.clone() });
             let role = ControlRole::Client { key, session: self.facts.session, feedback };
-            flows.push(Flow::udp(
+            flows.push(Flow::datagrams(
                 self.engine,
                 &self.facts,
                 (*spec).clone(),
@@ -123,19 +128,23 @@ impl Setup<'_> {
         Ok(flows)
     }
 
-    fn tcp(&self, specs: &[&FlowSpec]) -> Result<Vec<Flow>, TrafficError> {
+    fn streams(
+        &self,
+        specs: &[(&FlowSpec, &dyn StreamTransport)],
+    ) -> Result<Vec<Flow>, TrafficError> {
         let remote = self.at(self.opened.tcp_port);
         let poller = Poller::new().map_err(|e| TrafficError::system("setting up streams", e))?;
         let clock = self.clock();
-        let mut waiting: HashMap<u64, (&FlowSpec, TcpStream, u64)> = HashMap::new();
+        let mut waiting: HashMap<u64, (&FlowSpec, &dyn StreamTransport, TcpStream, u64)> =
+            HashMap::new();
         let mut flows = vec![];
-        for spec in specs {
+        for (spec, transport) in specs {
             let sends = spec.connection.direction == Direction::Forward;
             let options = TcpOptions {
                 bind: bind_address(self.plan, remote, spec.connection.client_port().unwrap_or(0)),
                 device: self.plan.device.clone(),
                 nonblocking: true,
-                ..tcp_options(spec, sends)
+                ..transport.options(spec, sends)
             };
             let begun = clock.monotonic_ns();
             let stream =
@@ -143,14 +152,14 @@ impl Setup<'_> {
             poller
                 .add(&stream, u64::from(spec.id), Interest::WRITE)
                 .map_err(|e| Self::failed(spec, e))?;
-            waiting.insert(u64::from(spec.id), (spec, stream, begun));
+            waiting.insert(u64::from(spec.id), (spec, *transport, stream, begun));
         }
         let deadline = clock.monotonic_ns() + self.connect_timeout_ns;
         let mut events = PollEvents::new(256);
         while !waiting.is_empty() {
             let now = clock.monotonic_ns();
             if now >= deadline {
-                let spec = waiting.values().map(|w| w.0).min_by_key(|s| s.id).unwrap_or(specs[0]);
+                let spec = waiting.values().map(|w| w.0).min_by_key(|s| s.id).unwrap_or(specs[0].0);
                 return Err(Self::failed(
                     spec,
                     format!(
@@ -163,7 +172,9 @@ impl Setup<'_> {
                 .wait(&mut events, Some(deadline - now))
                 .map_err(|e| TrafficError::system("setting up streams", e))?;
             for event in events.iter() {
-                let Some((spec, stream, begun)) = waiting.remove(&event.token) else { continue };
+                let Some((spec, transport, stream, begun)) = waiting.remove(&event.token) else {
+                    continue;
+                };
                 if let Ok(Some(e)) = stream.take_error() {
                     return Err(Self::failed(spec, format!("data connection to {remote}: {e}")));
                 }
@@ -192,12 +203,12 @@ impl Setup<'_> {
                 }
                 let seconds = clock.monotonic_ns().saturating_sub(begun) as f64 / 1e9;
                 let sends = spec.connection.direction == Direction::Forward;
-                let mut flow = Flow::tcp(
+                let mut flow = Flow::stream(
                     self.engine,
                     &self.facts,
                     spec.clone(),
                     sends,
-                    stream,
+                    transport.socket(stream),
                     self.events.clone(),
                 );
                 flow.connect_seconds = Some(seconds);

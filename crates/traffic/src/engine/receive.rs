@@ -11,7 +11,7 @@ use weir_flow::budget::FEEDBACK_BYTES;
 use weir_model::plan::Direction;
 use weir_net::clock::{Clock, set_timer_slack};
 use weir_net::poll::{Events as PollEvents, Interest};
-use weir_net::udp::{RecvBatch, RecvMode, UdpSocket};
+use weir_net::udp::RecvBatch;
 use weir_stats::{ClockReading, RealtimeMap};
 use weir_wire::datagram::{ControlDatagram, DatagramKey, Kind, looks_like_control};
 
@@ -20,6 +20,7 @@ use super::worker::{INBOX, Inbox, LOST};
 use super::{Events, FlowEvent, Notes, clock_step, lock};
 use crate::channel::Meter;
 use crate::log::PacketLog;
+use crate::transport::DatagramSocket;
 
 /// Housekeeping: intervals, overdue packets, feedback.
 const TICK_NS: u64 = 50_000_000;
@@ -54,7 +55,7 @@ pub(crate) struct Feedback {
 /// A flow that receives datagrams, or one that sends and hears only its peer's signs of life.
 pub(crate) struct ReceiveFlow {
     pub(crate) id: u32,
-    pub(crate) socket: Arc<UdpSocket>,
+    pub(crate) socket: Arc<dyn DatagramSocket>,
     pub(crate) state: Option<Arc<Mutex<Receiving>>>,
     /// Largest datagram expected.
     pub(crate) payload: usize,
@@ -243,7 +244,7 @@ fn receive(
 ) -> bool {
     let flow = &mut slot.flow;
     for _ in 0..TURN {
-        let got = match batch.recv(&flow.socket, RecvMode::DontWait) {
+        let got = match flow.socket.recv_batch(batch) {
             Ok(got) => got,
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => return true,
             // A refusal by the peer's host (ICMP) is taken off the socket by being read.
@@ -328,7 +329,7 @@ fn control(flow: &ReceiveFlow, last: &mut u64, bytes: &[u8], now: u64) -> bool {
                 }
                 Kind::Hello => {
                     let ack = ControlDatagram { kind: Kind::HelloAck, ..d }.encode(key);
-                    let _ = flow.socket.send(&ack);
+                    let _ = flow.socket.send_control(&ack);
                 }
                 _ => {}
             }
@@ -355,7 +356,7 @@ fn tick(slot: &mut Slot, now: u64, read_until: Option<u64>) {
             t2_ns: 0,
             t3_ns: 0,
         };
-        if flow.socket.send(&d.encode(key)).is_ok() {
+        if flow.socket.send_control(&d.encode(key)).is_ok() {
             feedback.meter.add(FEEDBACK_BYTES);
         }
     }
@@ -376,7 +377,7 @@ mod tests {
     use weir_flow::{IntervalClock, PayloadRing, Sending};
     use weir_model::plan::{Connection, Family, Plan, Transport};
     use weir_net::clock::InjectedClock;
-    use weir_net::udp::UdpOptions;
+    use weir_net::udp::{UdpOptions, UdpSocket};
     use weir_wire::data::TagKey;
 
     #[test]

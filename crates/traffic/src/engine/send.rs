@@ -13,12 +13,13 @@ use weir_model::content::Content;
 use weir_net::clock::{Clock, set_timer_slack};
 use weir_net::poll::Events as PollEvents;
 use weir_net::thread::set_normal;
-use weir_net::udp::{SendBatch, SendFault, UdpSocket};
+use weir_net::udp::{SendBatch, SendFault};
 use weir_net::waiting::{SPIN_NS, Woken, wait_until};
 
 use super::priority::Priority;
 use super::worker::{Inbox, LOST};
 use super::{ContentKey, Events, FlowEvent, content_key, lock, sender_total};
+use crate::transport::DatagramSocket;
 
 /// A full queue or buffer below is tried again after this time.
 const RETRY_NS: u64 = 50_000;
@@ -40,7 +41,7 @@ const MISSING_FEEDBACK: u64 = 4;
 /// A flow that sends datagrams.
 pub(crate) struct SendFlow {
     pub(crate) id: u32,
-    pub(crate) socket: Arc<UdpSocket>,
+    pub(crate) socket: Arc<dyn DatagramSocket>,
     pub(crate) state: Arc<Mutex<Sending>>,
     pub(crate) content: Content,
     pub(crate) seed: u64,
@@ -260,7 +261,7 @@ fn serve(
         }
     }
     let messages = filling.remaining();
-    match filling.send(&flow.socket) {
+    match flow.socket.send_batch(&mut filling) {
         Ok(sent) => {
             flow.unreachable = None;
             flow.is_retrying = false;

@@ -1,4 +1,4 @@
-//! The worker of TCP flows, either direction, on non-blocking sockets.
+//! The worker of streams, either direction, on non-blocking sockets.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -11,11 +11,12 @@ use weir_model::content::Content;
 use weir_model::record::TcpSample;
 use weir_net::clock::{Clock, set_timer_slack};
 use weir_net::poll::{Events as PollEvents, Interest};
-use weir_net::tcp::{MemFile, TcpInfo, TcpStream};
+use weir_net::tcp::{MemFile, TcpInfo};
 use weir_net::waiting::{SPIN_NS, spin_until};
 
 use super::worker::{INBOX, Inbox, LOST};
 use super::{ContentKey, Events, FlowEvent, content_key, lock, sender_total};
+use crate::transport::StreamSocket;
 
 /// Housekeeping: TCP information, intervals.
 const TICK_NS: u64 = 50_000_000;
@@ -60,10 +61,10 @@ pub(crate) enum StreamRole {
     },
 }
 
-/// A TCP flow.
+/// A stream.
 pub(crate) struct StreamFlow {
     pub(crate) id: u32,
-    pub(crate) socket: Arc<TcpStream>,
+    pub(crate) socket: Arc<dyn StreamSocket>,
     pub(crate) role: StreamRole,
     pub(crate) events: Events,
 }
@@ -325,7 +326,7 @@ fn send(slot: &mut Slot, shared: &mut Shared, clock: &Clock) -> Outcome {
             Next::At(at) => return Outcome::Later(at),
             Next::Done => {
                 // Also of a stream that is shorter than the time between two samples.
-                if let Ok(info) = flow.socket.info() {
+                if let Some(info) = flow.socket.info() {
                     note(&mut state, &info);
                 }
                 state.finish(now);
@@ -447,10 +448,11 @@ fn tick(slot: &mut Slot, now: u64) {
     match &flow.role {
         StreamRole::Send { state, samples, .. } => {
             let mut state = lock(state);
-            if let Ok(info) = flow.socket.info() {
-                note(&mut state, &info);
-                // One that is blocked is not served: its intervals end all the same.
-                state.advance(now.saturating_sub(TICK_NS));
+            let info = flow.socket.info();
+            info.iter().for_each(|info| note(&mut state, info));
+            // One that is blocked is not served: its intervals end all the same.
+            state.advance(now.saturating_sub(TICK_NS));
+            if let Some(info) = info {
                 // What the kernel still knows of a stream that sends nothing more says nothing of the path.
                 if let Some(start) = state.log.start_ns()
                     && now >= start

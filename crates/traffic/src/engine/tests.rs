@@ -121,7 +121,8 @@ impl Bench {
         let state = Arc::new(Mutex::new(StreamReceiving::new(None)));
         let role = StreamRole::Receive { state: state.clone(), discard: false };
         let events = self.events.clone();
-        self.engine.add_stream(StreamFlow { id, socket: Arc::new(socket), role, events });
+        let transport = crate::transport::stream(&spec(id, TransportName::Tcp)).unwrap();
+        self.engine.add_stream(StreamFlow { id, socket: transport.socket(socket), role, events });
         state
     }
 }

@@ -26,9 +26,10 @@ use super::session::{Session, Share};
 use super::{ServerEvent, Shared};
 use crate::channel::{self, ChannelError, DAMAGED, Meter, Reader, Writer};
 use crate::engine::{Events, FlowEvent, lock};
-use crate::flows::{Flow, SessionFacts, tcp_options};
+use crate::flows::{Flow, SessionFacts};
 use crate::host::CpuMeter;
 use crate::patience::{Over, Waiting};
+use crate::transport::{self, StreamTransport};
 use crate::{START_NS, hello, host};
 
 /// A client that does not take one of our messages for this long is gone; a report has a patience of its own.
@@ -248,6 +249,13 @@ impl Task<'_> {
             self.refuse("plan", "loss threshold out of range").await;
             return None;
         }
+        for connection in &open.plan.connections {
+            let name = connection.transport.name();
+            if let Some(reason) = transport::unavailable(name) {
+                self.refuse("unavailable", &format!("transport {name}: {reason}")).await;
+                return None;
+            }
+        }
         let names: BTreeSet<&str> =
             open.plan.connections.iter().filter_map(host::congestion_of).collect();
         for name in names {
@@ -365,10 +373,11 @@ impl Task<'_> {
                     .ip()
                     .is_some_and(|o| o.tos.is_some() || o.ttl.is_some() || o.flow_label.is_some())
         };
-        let tcp: Vec<&FlowSpec> =
-            specs.iter().filter(|s| !s.connection.transport.datagrams()).collect();
+        let streams: Vec<_> =
+            specs.iter().filter_map(|s| Some((s, transport::stream(s)?))).collect();
         // Connections inherit the label of their listener.
-        let reverse = tcp.iter().filter(|s| s.connection.direction == Direction::Reverse);
+        let reverse =
+            streams.iter().map(|(s, _)| s).filter(|s| s.connection.direction == Direction::Reverse);
         let labels: BTreeSet<Option<u32>> =
             reverse.map(|s| s.connection.transport.ip().and_then(|ip| ip.flow_label)).collect();
         let flow_label = labels.last().copied().flatten().filter(|_| open.family == Family::Ipv6);
@@ -377,16 +386,22 @@ impl Task<'_> {
         }
         // Everything is opened before anything is begun: what is refused gives its ports back at once.
         let mut listener = None;
-        if !tcp.is_empty()
+        let needs = |(s, transport): &&(&FlowSpec, &dyn StreamTransport)| {
+            transport.needs_listener() || needs(s)
+        };
+        if !streams.is_empty()
             && (ports == DataPorts::Dedicated
-                || (ports == DataPorts::Auto && tcp.iter().any(|s| needs(s))))
+                || (ports == DataPorts::Auto && streams.iter().any(|s| needs(&s))))
         {
             // One listener with the options of the first flow that has any: those of one plan hardly differ.
-            let spec = tcp.iter().find(|s| needs(s)).unwrap_or(&tcp[0]);
+            let (spec, transport) = streams.iter().find(needs).unwrap_or(&streams[0]);
+            let sends = |s: &FlowSpec| s.connection.direction == Direction::Reverse;
             let options = weir_net::tcp::TcpOptions {
                 nonblocking: true,
                 flow_label,
-                ..tcp_options(spec, spec.connection.direction == Direction::Reverse)
+                // One that speaks more than TCP takes connections of TCP as well.
+                protocol: streams.iter().find_map(|(s, t)| t.options(s, sends(s)).protocol),
+                ..transport.options(spec, sends(spec))
             };
             let opening = pool.open(|port| {
                 TcpListener::open(SocketAddr::new(local.ip(), port), &options, 1024)
@@ -395,14 +410,14 @@ impl Task<'_> {
             let opening = tokio::net::TcpListener::from_std(opening.into());
             listener = Some(opening.map_err(|e| e.to_string())?);
         }
-        let udp: Vec<&FlowSpec> =
-            specs.iter().filter(|s| s.connection.transport.datagrams()).collect();
+        let datagrams: Vec<_> =
+            specs.iter().filter_map(|s| Some((s, transport::datagrams(s)?))).collect();
         let mut sockets = vec![];
         if ports == DataPorts::Dedicated
-            || (ports == DataPorts::Auto && udp.len() > SHARED_UDP_FLOWS)
+            || (ports == DataPorts::Auto && datagrams.len() > SHARED_UDP_FLOWS)
         {
-            for spec in udp {
-                let socket = pool.open(|port| session.dedicated_socket(spec, port))?;
+            for (spec, transport) in datagrams {
+                let socket = pool.open(|port| session.dedicated_socket(spec, transport, port))?;
                 let port = socket.local_addr().map_err(|e| e.to_string())?.port();
                 opened.flow_ports.push((spec.id, port));
                 sockets.push((spec.id, socket));

@@ -257,7 +257,7 @@ impl Loop {
                 let _ = poller.remove(&socket);
                 if socket.connect(from).is_ok() && session.is_awaited(hello.flow) {
                     let _ = socket.send(&ack);
-                    session.attach_udp(&self.engine, hello.flow, socket);
+                    session.attach_datagrams(&self.engine, hello.flow, socket);
                 }
             }
             Some((_, Role::Shared { port })) => {
@@ -285,7 +285,7 @@ impl Loop {
                 if probes {
                     self.add(poller, socket, Role::Probes { session: Arc::downgrade(&session) });
                 } else {
-                    session.attach_udp(&self.engine, hello.flow, socket);
+                    session.attach_datagrams(&self.engine, hello.flow, socket);
                 }
             }
             _ => {}

@@ -371,7 +371,7 @@ async fn connection(
                 lock(&shared.registry).get(&preface.session).and_then(std::sync::Weak::upgrade);
             let (Some(session), Ok(stream)) = (session, stream.into_std()) else { return };
             // A stranger's connection is closed without a word.
-            let _ = session.attach_tcp(&shared.engine, &preface, stream.into());
+            let _ = session.attach_stream(&shared.engine, &preface, stream.into());
         }
         _ => {}
     }

@@ -14,8 +14,9 @@ use weir_wire::datagram::DatagramKey;
 use weir_wire::preface::DataPreface;
 
 use crate::engine::{ControlRole, Engine, Events, FlowEvent, lock};
-use crate::flows::{Flow, SessionFacts, udp_options};
+use crate::flows::{Flow, SessionFacts};
 use crate::log::PacketLog;
+use crate::transport::{self, DatagramTransport};
 
 /// Data tokens are valid this long after the session was granted.
 const TOKEN_NS: u64 = 10_000_000_000;
@@ -77,8 +78,8 @@ impl Session {
         spec.connection.direction == Direction::Reverse
     }
 
-    /// A TCP data connection that has shown its preface. Refused with the reason.
-    pub(crate) fn attach_tcp(
+    /// A stream that has shown its preface. Refused with the reason.
+    pub(crate) fn attach_stream(
         &self,
         engine: &Engine,
         preface: &DataPreface,
@@ -87,11 +88,8 @@ impl Session {
         if !preface.token_matches(&self.facts.token(preface.flow)) {
             return Err("wrong token");
         }
-        let spec = self
-            .specs
-            .get(&preface.flow)
-            .filter(|s| !s.connection.transport.datagrams())
-            .ok_or("no such flow")?;
+        let spec = self.specs.get(&preface.flow).ok_or("no such flow")?;
+        let opened_by = transport::stream(spec).ok_or("no such flow")?;
         if engine.clock().monotonic_ns().saturating_sub(self.opened_ns) > TOKEN_NS {
             return Err("token expired");
         }
@@ -116,7 +114,9 @@ impl Session {
             return Err(reason);
         }
         stream.set_nonblocking(true).map_err(|_| "socket")?;
-        let flow = Flow::tcp(engine, &self.facts, spec.clone(), sends, stream, self.events.clone());
+        let socket = opened_by.socket(stream);
+        let flow =
+            Flow::stream(engine, &self.facts, spec.clone(), sends, socket, self.events.clone());
         self.add(engine, flow);
         Ok(())
     }
@@ -130,8 +130,11 @@ impl Session {
         peer: SocketAddr,
     ) -> weir_net::Result<UdpSocket> {
         let bind = SocketAddr::new(self.local_ip, port);
-        let options = match self.specs.get(&flow) {
-            Some(spec) => udp_options(spec, bind, !Self::sends(spec), self.specs.len()),
+        let flow = self.specs.get(&flow).and_then(|s| Some((s, transport::datagrams(s)?)));
+        let options = match flow {
+            Some((spec, transport)) => {
+                transport.options(spec, bind, !Self::sends(spec), self.specs.len())
+            }
             None => UdpOptions { timestamps: true, nonblocking: true, ..UdpOptions::bind(bind) },
         };
         UdpSocket::open(&UdpOptions { reuse_port: true, connect: Some(peer), ..options })
@@ -141,10 +144,12 @@ impl Session {
     pub(crate) fn dedicated_socket(
         &self,
         spec: &FlowSpec,
+        transport: &dyn DatagramTransport,
         port: u16,
     ) -> weir_net::Result<UdpSocket> {
         let bind = SocketAddr::new(self.local_ip, port);
-        UdpSocket::open(&udp_options(spec, bind, !Self::sends(spec), self.specs.len()))
+        let options = transport.options(spec, bind, !Self::sends(spec), self.specs.len());
+        UdpSocket::open(&options)
     }
 
     /// Whether a datagram comes from the host that holds the control connection: TCP's handshake has proved that
@@ -166,7 +171,7 @@ impl Session {
     }
 
     /// A UDP flow on its connected socket.
-    pub(crate) fn attach_udp(&self, engine: &Engine, flow: u32, socket: UdpSocket) {
+    pub(crate) fn attach_datagrams(&self, engine: &Engine, flow: u32, socket: UdpSocket) {
         let Some(spec) = self.specs.get(&flow) else { return };
         let alive = Arc::new(AtomicU64::new(engine.clock().monotonic_ns()));
         let role = ControlRole::Server {
@@ -174,7 +179,7 @@ impl Session {
             session: self.facts.session,
             alive: alive.clone(),
         };
-        let flow = Flow::udp(
+        let flow = Flow::datagrams(
             engine,
             &self.facts,
             spec.clone(),

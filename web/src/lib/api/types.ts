@@ -2307,6 +2307,8 @@ export interface components {
         End: "sender" | "receiver" | "both";
         /** @description One end's part of one flow. */
         EndFlowReport: {
+            /** @description The transport that carried a stream which fell back from its own. */
+            carried_by?: components["schemas"]["Transport"] | null;
             /**
              * Format: double
              * @description Time from connect to established.
@@ -2757,6 +2759,8 @@ export interface components {
         };
         /** @description One flow: what its sender did and what its receiver saw. */
         Flow: {
+            /** @description The transport that carried it, where it fell back from its own because the peer or the path did not speak that. */
+            carried_by?: components["schemas"]["Transport"] | null;
             /**
              * Format: double
              * @description Time from connect to established.

@@ -35,6 +35,7 @@ use crate::flows::{Flow, SessionFacts};
 use crate::patience::{Over, Waiting};
 use crate::reference::{self, Choice};
 use crate::stop::{Stop, StopReason};
+use crate::transport;
 use crate::{START_NS, TrafficError, clock_identity, host};
 
 /// A server that has sent nothing for this long is unreachable: it answers each keepalive. Longer where keepalives are
@@ -110,6 +111,13 @@ pub(super) async fn run(
     let (requests, mut asked) = mpsc::unbounded_channel();
     let _socket =
         config.control_socket.as_ref().map(|path| commands::listen(path, requests)).transpose()?;
+    for connection in &config.plan.connections {
+        let name = connection.transport.name();
+        if let Some(reason) = transport::unavailable(name) {
+            let what = format!("transport {name}");
+            return Err(TrafficError::Unavailable { what, reason }.into());
+        }
+    }
     for name in config.plan.connections.iter().filter_map(host::congestion_of) {
         host::congestion_control(name).map_err(|reason| TrafficError::Unavailable {
             what: format!("congestion control {name}"),

@@ -1,0 +1,139 @@
+//! The transports at run time: one file each, with how its sockets are opened and what they can do.
+//!
+//! Engine, server and client work through the traits here. [`StreamSocket`] and [`DatagramSocket`] are what workers use:
+//! one call for a write, a read or a batch, so that the dispatch costs nothing that can be measured. [`StreamTransport`]
+//! and [`DatagramTransport`] are how client and server open them. No method assumes that a socket has one peer, or that
+//! a flow was greeted on the socket that carries it.
+
+mod tcp;
+mod udp;
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use weir_model::plan::{FlowSpec, TransportName};
+use weir_net::tcp::{MemFile, TcpInfo, TcpOptions, TcpStream};
+use weir_net::udp::{Filling, RecvBatch, Sent, UdpOptions};
+
+pub(crate) use udp::{wants_coalescing, wants_segmentation};
+
+/// A byte stream that does not block.
+pub(crate) trait StreamSocket: AsFd + Send + Sync + std::fmt::Debug {
+    /// Writes bytes; returns how many were taken.
+    fn send(&self, bytes: &[u8]) -> io::Result<usize>;
+    /// Writes bytes of a file without copying them through this process.
+    fn send_file(&self, file: &MemFile, offset: u64, length: usize) -> io::Result<usize>;
+    /// Reads bytes; 0 is the end of what the peer sends.
+    fn recv(&self, buffer: &mut [u8]) -> io::Result<usize>;
+    /// Drops up to `most` received bytes in the kernel; 0 is the end.
+    fn recv_discard(&self, most: usize) -> io::Result<usize>;
+    /// Ends this direction.
+    fn half_close(&self) -> io::Result<()>;
+    /// Takes the pending error, if any.
+    fn take_error(&self) -> io::Result<Option<io::Error>>;
+    /// What the kernel knows of the connection; `None` where it keeps no such account.
+    fn info(&self) -> Option<TcpInfo>;
+    /// Name of the congestion control; `None` where there is none.
+    fn congestion_control(&self) -> Option<String>;
+    /// The transport that carries the stream where it is another than the one asked for.
+    fn fallback(&self) -> Option<TransportName>;
+    /// Addresses of this end and of the peer, as they are shown.
+    fn addresses(&self) -> [String; 2];
+    /// Bytes of send (`true`) or receive buffer in effect.
+    fn buffer_bytes(&self, send: bool) -> Option<u64>;
+}
+
+/// A socket for datagrams that does not block.
+pub(crate) trait DatagramSocket: AsFd + Send + Sync + std::fmt::Debug {
+    /// Sends what a batch holds.
+    fn send_batch(&self, batch: &mut Filling<'_, '_>) -> io::Result<Sent>;
+    /// Receives into a batch; returns how many messages.
+    fn recv_batch(&self, batch: &mut RecvBatch) -> io::Result<usize>;
+    /// Sends one control datagram to the peer.
+    fn send_control(&self, bytes: &[u8]) -> io::Result<usize>;
+    /// Largest number of datagrams in one super-packet; 1 where each leaves on its own.
+    fn most_segments(&self) -> usize;
+    /// Datagrams that its receive buffer had no room for, modulo 2^32.
+    fn overflow(&self) -> Option<u32>;
+    /// Addresses of this end and of the peer, as they are shown.
+    fn addresses(&self) -> [String; 2];
+    /// Bytes of send (`true`) or receive buffer in effect.
+    fn buffer_bytes(&self, send: bool) -> Option<u64>;
+}
+
+/// How the streams of a transport are opened. Addresses and handshakes are those of TCP; what differs is here.
+pub(crate) trait StreamTransport: Sync {
+    /// Why this host can't open one: what is missing, and where to look.
+    fn unavailable(&self) -> Option<String> {
+        None
+    }
+    /// What the socket of a flow is opened with.
+    fn options(&self, spec: &FlowSpec, sends: bool) -> TcpOptions;
+    /// Whether the server's shared listener does not speak it, so that the session needs a listener of its own.
+    fn needs_listener(&self) -> bool {
+        false
+    }
+    /// A connected socket, as workers use it.
+    fn socket(&self, connected: TcpStream) -> Arc<dyn StreamSocket>;
+}
+
+/// How the datagram sockets of a transport are opened.
+pub(crate) trait DatagramTransport: Sync {
+    /// What the socket of a flow is opened with. `receives`: data comes in on it; `flows`: how many the session has.
+    fn options(
+        &self,
+        spec: &FlowSpec,
+        bind: std::net::SocketAddr,
+        receives: bool,
+        flows: usize,
+    ) -> UdpOptions;
+}
+
+/// The transports of this program, by the plan's names.
+enum Kind {
+    Stream(&'static dyn StreamTransport),
+    Datagrams(&'static dyn DatagramTransport),
+}
+
+/// The registration: a transport's line here and its `mod` line above.
+fn kind(name: TransportName) -> Kind {
+    match name {
+        TransportName::Tcp => Kind::Stream(&tcp::Tcp),
+        TransportName::Udp => Kind::Datagrams(&udp::Udp),
+    }
+}
+
+/// How a flow's stream is opened; `None`: it has datagrams.
+pub(crate) fn stream(spec: &FlowSpec) -> Option<&'static dyn StreamTransport> {
+    match kind(spec.connection.transport.name()) {
+        Kind::Stream(transport) => Some(transport),
+        Kind::Datagrams(_) => None,
+    }
+}
+
+/// How a flow's datagram socket is opened; `None`: it is a stream.
+pub(crate) fn datagrams(spec: &FlowSpec) -> Option<&'static dyn DatagramTransport> {
+    match kind(spec.connection.transport.name()) {
+        Kind::Datagrams(transport) => Some(transport),
+        Kind::Stream(_) => None,
+    }
+}
+
+/// Why this host has not got a transport: what is missing, and where to look.
+pub(crate) fn unavailable(name: TransportName) -> Option<String> {
+    match kind(name) {
+        Kind::Stream(transport) => transport.unavailable(),
+        Kind::Datagrams(_) => None,
+    }
+}
+
+/// The options of a plan's byte stream, or their defaults.
+pub(crate) fn byte_stream(spec: &FlowSpec) -> weir_model::plan::StreamOptions {
+    spec.connection.transport.stream().cloned().unwrap_or_default()
+}
+
+/// An address as it is shown; empty where it is not known.
+fn shown(address: io::Result<std::net::SocketAddr>) -> String {
+    address.map_or_else(|_| String::new(), |a| a.to_string())
+}

@@ -1,0 +1,113 @@
+//! TCP.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use weir_model::plan::{FlowSpec, TransportName};
+use weir_net::tcp::{MemFile, TcpInfo, TcpOptions, TcpStream};
+
+use super::{StreamSocket, StreamTransport, shown};
+
+/// TCP.
+pub(super) struct Tcp;
+
+impl StreamTransport for Tcp {
+    fn options(&self, spec: &FlowSpec, sends: bool) -> TcpOptions {
+        options(spec, sends)
+    }
+
+    fn socket(&self, connected: TcpStream) -> Arc<dyn StreamSocket> {
+        Socket::shared(connected, |_| None)
+    }
+}
+
+/// The options of a connection that speaks TCP.
+pub(super) fn options(spec: &FlowSpec, sends: bool) -> TcpOptions {
+    let transport = &spec.connection.transport;
+    let (tcp, ip) = (transport.tcp_options(), transport.ip().cloned().unwrap_or_default());
+    let window = spec.connection.window.map(|w| w.0 as usize);
+    TcpOptions {
+        send_buffer: window,
+        receive_buffer: window,
+        mss: tcp.and_then(|o| o.mss).map(|m| m as u16),
+        congestion_control: tcp.and_then(|o| o.congestion.clone()),
+        nodelay: tcp.is_some_and(|o| o.no_delay),
+        tos: ip.tos,
+        ttl: ip.ttl,
+        flow_label: ip.flow_label,
+        pacing_bytes_per_second: ip.kernel_pacing.filter(|_| sends).map(|r| r.0 / 8),
+        ..TcpOptions::default()
+    }
+}
+
+/// A connected stream that the kernel handles as TCP's.
+#[derive(Debug)]
+pub(super) struct Socket {
+    stream: TcpStream,
+    fallback: fn(&TcpStream) -> Option<TransportName>,
+}
+
+impl Socket {
+    /// `fallback`: the transport that carries the stream, where it is another than the one asked for.
+    pub(super) fn shared(
+        stream: TcpStream,
+        fallback: fn(&TcpStream) -> Option<TransportName>,
+    ) -> Arc<dyn StreamSocket> {
+        Arc::new(Socket { stream, fallback })
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+impl StreamSocket for Socket {
+    fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.send(bytes)
+    }
+
+    fn send_file(&self, file: &MemFile, offset: u64, length: usize) -> io::Result<usize> {
+        self.stream.send_file(file, offset, length)
+    }
+
+    fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stream.recv(buffer)
+    }
+
+    fn recv_discard(&self, most: usize) -> io::Result<usize> {
+        self.stream.recv_discard(most)
+    }
+
+    fn half_close(&self) -> io::Result<()> {
+        self.stream.half_close()
+    }
+
+    fn take_error(&self) -> io::Result<Option<io::Error>> {
+        self.stream.take_error()
+    }
+
+    fn info(&self) -> Option<TcpInfo> {
+        self.stream.info().ok()
+    }
+
+    fn congestion_control(&self) -> Option<String> {
+        self.stream.congestion_control().ok()
+    }
+
+    fn fallback(&self) -> Option<TransportName> {
+        (self.fallback)(&self.stream)
+    }
+
+    fn addresses(&self) -> [String; 2] {
+        [shown(self.stream.local_addr()), shown(self.stream.peer_addr())]
+    }
+
+    fn buffer_bytes(&self, send: bool) -> Option<u64> {
+        let stream = &self.stream;
+        let bytes = if send { stream.send_buffer() } else { stream.receive_buffer() };
+        bytes.ok().map(|b| b as u64)
+    }
+}

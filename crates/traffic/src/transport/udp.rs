@@ -1,0 +1,116 @@
+//! UDP.
+
+use std::io;
+use std::net::SocketAddr;
+
+use weir_model::plan::{FlowSpec, Switch};
+use weir_net::udp::{Filling, RecvBatch, RecvMode, Sent, UdpOptions, UdpSocket, gso_max_segments};
+
+use super::{DatagramSocket, DatagramTransport, shown};
+
+/// Receive buffer asked for when the plan names none: 100 ms at 1 Mpps of small datagrams, as the kernel counts them.
+const RECEIVE_BUFFER: usize = 32 << 20;
+/// The same when the sender has no limit: 20 ms at 40 Gbit/s. Arrival times are the kernel's, so waiting here spoils none.
+const UNLIMITED_RECEIVE_BUFFER: usize = 128 << 20;
+/// Send buffer asked for.
+const SEND_BUFFER: usize = 4 << 20;
+/// With very many flows each gets less, so that all of them fit.
+const BUFFERS_TOTAL: usize = 2 << 30;
+
+/// UDP.
+pub(super) struct Udp;
+
+impl DatagramTransport for Udp {
+    fn options(
+        &self,
+        spec: &FlowSpec,
+        bind: SocketAddr,
+        receives: bool,
+        flows: usize,
+    ) -> UdpOptions {
+        let (c, udp) = (&spec.connection, options(spec));
+        let ip = &udp.ip;
+        let share = |most: usize| most.min(BUFFERS_TOTAL / flows.max(1)).max(256 << 10);
+        let window = c.window.map(|w| w.0 as usize);
+        let receive_buffer = match spec.rate.packets_per_second(1) {
+            Some(_) => RECEIVE_BUFFER,
+            None => UNLIMITED_RECEIVE_BUFFER,
+        };
+        UdpOptions {
+            send_buffer: (!receives).then(|| window.unwrap_or(share(SEND_BUFFER))),
+            receive_buffer: receives.then(|| window.unwrap_or(share(receive_buffer))),
+            tos: ip.tos,
+            ttl: ip.ttl,
+            flow_label: if bind.is_ipv6() { ip.flow_label } else { None },
+            // Without the flag: fragmentation as the system does it, so that large payloads pass.
+            dont_fragment: udp.dont_fragment.then_some(true),
+            gro: receives && wants_coalescing(spec),
+            timestamps: receives,
+            rxq_overflow: receives,
+            pacing_bytes_per_second: if receives {
+                None
+            } else {
+                ip.kernel_pacing.map(|r| r.0 / 8)
+            },
+            nonblocking: true,
+            ..UdpOptions::bind(bind)
+        }
+    }
+}
+
+/// The options of UDP, or their defaults.
+fn options(spec: &FlowSpec) -> weir_model::plan::UdpOptions {
+    spec.connection.transport.udp_options().cloned().unwrap_or_default()
+}
+
+/// Whether a receiver asks for coalesced datagrams: where spacing is not of interest, or as configured.
+pub(crate) fn wants_coalescing(spec: &FlowSpec) -> bool {
+    let options = options(spec);
+    match options.gro {
+        Switch::On => true,
+        Switch::Off => false,
+        Switch::Auto => spec.rate.packets_per_second(1).is_none() && options.gso != Switch::Off,
+    }
+}
+
+/// Whether a sender hands over super-packets.
+pub(crate) fn wants_segmentation(spec: &FlowSpec, socket: &dyn DatagramSocket) -> bool {
+    let possible =
+        spec.payload_bytes > 0 && spec.payload_bytes * 2 <= 65_507 && socket.most_segments() > 1;
+    match options(spec).gso {
+        Switch::On => possible,
+        Switch::Off => false,
+        Switch::Auto => possible && spec.rate.packets_per_second(1).is_none(),
+    }
+}
+
+impl DatagramSocket for UdpSocket {
+    fn send_batch(&self, batch: &mut Filling<'_, '_>) -> io::Result<Sent> {
+        batch.send(self)
+    }
+
+    fn recv_batch(&self, batch: &mut RecvBatch) -> io::Result<usize> {
+        batch.recv(self, RecvMode::DontWait)
+    }
+
+    fn send_control(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.send(bytes)
+    }
+
+    fn most_segments(&self) -> usize {
+        if self.segmentation_available() { gso_max_segments().into() } else { 1 }
+    }
+
+    fn overflow(&self) -> Option<u32> {
+        self.socket_memory().ok().map(|m| m.drops)
+    }
+
+    fn addresses(&self) -> [String; 2] {
+        [shown(self.local_addr()), shown(self.peer_addr())]
+    }
+
+    fn buffer_bytes(&self, send: bool) -> Option<u64> {
+        let bytes = if send { self.send_buffer() } else { self.receive_buffer() };
+        bytes.ok().map(|b| b as u64)
+    }
+}
