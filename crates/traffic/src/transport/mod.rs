@@ -5,6 +5,7 @@
 //! and [`DatagramTransport`] are how client and server open them. No method assumes that a socket has one peer, or that
 //! a flow was greeted on the socket that carries it.
 
+mod mptcp;
 mod tcp;
 mod udp;
 
@@ -101,6 +102,7 @@ fn kind(name: TransportName) -> Kind {
     match name {
         TransportName::Tcp => Kind::Stream(&tcp::Tcp),
         TransportName::Udp => Kind::Datagrams(&udp::Udp),
+        TransportName::Mptcp => Kind::Stream(&mptcp::Mptcp),
     }
 }
 

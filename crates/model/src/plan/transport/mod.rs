@@ -4,6 +4,7 @@
 //! its `mod` line and its line in `transports!`.
 
 mod description;
+mod mptcp;
 mod options;
 mod tcp;
 mod udp;
@@ -103,6 +104,8 @@ transports! {
     Tcp: tcp(TcpOptions),
     /// User Datagram Protocol.
     Udp: udp(UdpOptions),
+    /// Multipath TCP; falls back to TCP where the peer or the path does not speak it.
+    Mptcp: mptcp(mptcp::MptcpOptions),
 }
 
 impl Transport {

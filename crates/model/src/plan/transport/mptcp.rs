@@ -1,0 +1,100 @@
+//! MPTCP (RFC 8684): a byte stream over one or several TCP subflows. It falls back to TCP where the peer or the path does
+//! not speak it.
+
+use super::options::{Options, Refusal};
+use super::tcp::{WRITE_BYTES, default_write};
+use super::{Description, Headers, IpOptions, StreamOptions, TcpOptions};
+use crate::plan::{ConnectionFields, Family};
+use crate::units::{ByteSize, SendRate};
+
+/// MPTCP.
+pub(super) struct Mptcp;
+
+impl Description for Mptcp {
+    fn label(&self) -> &'static str {
+        "mptcp"
+    }
+
+    fn title(&self) -> &'static str {
+        "MPTCP"
+    }
+
+    fn datagrams(&self) -> bool {
+        false
+    }
+
+    fn ordered(&self) -> bool {
+        true
+    }
+
+    fn segments(&self) -> bool {
+        true
+    }
+
+    /// TCP's 20 bytes and the data sequence signal of each segment with data (RFC 8684 section 3.3), as Linux sends it
+    /// without checksum: 22 bytes, padded to 24.
+    fn headers(&self) -> Option<Headers> {
+        Some(Headers { bytes: 44, timestamp_bytes: 12 })
+    }
+
+    fn tcp_info(&self) -> bool {
+        true
+    }
+
+    fn payload_bytes(&self, _: Option<Family>) -> (u64, u64) {
+        WRITE_BYTES
+    }
+
+    fn default_rate(&self, _: Option<ByteSize>) -> SendRate {
+        SendRate::UNLIMITED
+    }
+
+    fn default_payload(&self, rate: Option<SendRate>, _: Family, _: u32) -> u64 {
+        default_write(rate)
+    }
+}
+
+/// Options of MPTCP: those of TCP without `ttl` and `kernel_pacing`, which Linux refuses on its sockets.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct MptcpOptions {
+    tcp: TcpOptions,
+}
+
+impl Options for MptcpOptions {
+    fn take(&mut self, fields: &mut ConnectionFields) {
+        let (ttl, kernel_pacing) = (fields.ttl.take(), fields.kernel_pacing.take());
+        self.tcp.take(fields);
+        (fields.ttl, fields.kernel_pacing) = (ttl, kernel_pacing);
+    }
+
+    fn put(&self, fields: &mut ConnectionFields) {
+        let (ttl, kernel_pacing) = (fields.ttl, fields.kernel_pacing);
+        self.tcp.put(fields);
+        (fields.ttl, fields.kernel_pacing) = (ttl, kernel_pacing);
+    }
+
+    fn names(&self, out: &mut Vec<&'static str>) {
+        self.tcp.names(out);
+        out.retain(|name| !["ttl", "kernel_pacing"].contains(name));
+    }
+
+    fn check(&self) -> Result<(), Refusal> {
+        self.tcp.check()
+    }
+
+    fn ip(&self) -> Option<&IpOptions> {
+        Some(&self.tcp.ip)
+    }
+
+    fn ip_mut(&mut self) -> Option<&mut IpOptions> {
+        Some(&mut self.tcp.ip)
+    }
+
+    fn stream(&self) -> Option<&StreamOptions> {
+        Some(&self.tcp.stream)
+    }
+
+    fn tcp(&self) -> Option<&TcpOptions> {
+        Some(&self.tcp)
+    }
+}
