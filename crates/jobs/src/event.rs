@@ -23,7 +23,7 @@ pub enum Event {
         /// Its number.
         session: u64,
         /// The client's address.
-        peer: SocketAddr,
+        peer: String,
         /// Number of flows.
         flows: usize,
     },
@@ -32,7 +32,7 @@ pub enum Event {
         /// Its number.
         session: u64,
         /// The client's address.
-        peer: SocketAddr,
+        peer: String,
         /// How it ended.
         reason: String,
         /// What the server counted.
@@ -42,7 +42,7 @@ pub enum Event {
     /// A client was refused.
     Refused {
         /// The client's address.
-        peer: SocketAddr,
+        peer: String,
         /// Why.
         reason: String,
     },
@@ -76,8 +76,8 @@ pub enum Event {
 /// Where a server listens.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Listening {
-    /// Its addresses and ports.
-    pub addresses: Vec<SocketAddr>,
+    /// Its addresses and ports, or `unix:` and a path.
+    pub addresses: Vec<String>,
     /// No key is set: any client that reaches it can use it.
     pub open: bool,
 }

@@ -94,6 +94,9 @@ pub struct ServeJob {
     pub port: u16,
     /// Addresses to listen on; none: all of both families.
     pub bind: Vec<IpAddr>,
+    /// Listen on this Unix socket only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unix: Option<PathBuf>,
     /// First and last of the separate data ports; absent: chosen by the system.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data_ports: Option<(u16, u16)>,
@@ -148,6 +151,7 @@ impl Default for ServeJob {
         ServeJob {
             port: DEFAULT_PORT,
             bind: vec![],
+            unix: None,
             data_ports: None,
             one_off: false,
             key: KeySource::default(),

@@ -38,9 +38,10 @@ pub struct Host {
     pub port: Option<u16>,
 }
 
+/// Prefix of the path of a Unix socket, given instead of a host.
+pub const UNIX: &str = "unix:";
 /// The forms of a [`Host`].
-pub const HOST_FORMS: &str =
-    "NAME, ADDRESS, NAME:PORT, [V6ADDRESS]:PORT or V6ADDRESS%INTERFACE, the port 1 to 65535";
+pub const HOST_FORMS: &str = "NAME, ADDRESS, NAME:PORT, [V6ADDRESS]:PORT or V6ADDRESS%INTERFACE, the port 1 to 65535; or unix:PATH";
 
 impl Host {
     /// Reads `host`, `host:port`, `[v6]`, `[v6]:port` and `v6`, each IPv6 form with or without `%zone`.
@@ -60,6 +61,13 @@ impl Host {
                 .filter(|p| *p > 0 && digits.bytes().all(|b| b.is_ascii_digit()))
                 .ok_or_else(|| refuse("the port is not 1 to 65535"))
         };
+        if let Some(path) = text.strip_prefix(UNIX) {
+            // The kernel's sun_path holds 107 bytes and its end.
+            if !(1..=107).contains(&path.len()) || path.chars().any(char::is_control) {
+                return Err(refuse("the path of a Unix socket has 1 to 107 printable characters"));
+            }
+            return Ok(Host { name: text.into(), port: None });
+        }
         if let Some(rest) = text.strip_prefix('[') {
             let (inner, after) = rest.split_once(']').ok_or_else(|| refuse("no ']'"))?;
             if !is_ipv6(inner) {
@@ -89,6 +97,12 @@ impl Host {
             return Err(refuse("not a host name"));
         }
         Ok(Host { name: name.into(), port })
+    }
+
+    /// Whether it is the path of a Unix socket.
+    #[must_use]
+    pub fn is_path(&self) -> bool {
+        self.name.starts_with(UNIX)
     }
 
     /// The address, where the host is one rather than a name; the zone is left out.

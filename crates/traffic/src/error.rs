@@ -1,6 +1,6 @@
 //! What can go wrong with a running test, each with its object, and its exit code by contract.
 
-use std::net::SocketAddr;
+use crate::Address;
 
 /// An error of a test or of the server.
 #[derive(Debug, thiserror::Error)]
@@ -30,7 +30,7 @@ pub enum TrafficError {
     #[error("{address}: control connection failed: {reason}")]
     Connect {
         /// Where to.
-        address: SocketAddr,
+        address: Address,
         /// Why.
         reason: String,
     },
@@ -38,7 +38,7 @@ pub enum TrafficError {
     #[error("{address} ended the test: {text}")]
     Closed {
         /// Who.
-        address: SocketAddr,
+        address: Address,
         /// In words.
         text: String,
     },
@@ -46,7 +46,7 @@ pub enum TrafficError {
     #[error("{address}: refused ({code}): {text}")]
     Refused {
         /// Who.
-        address: SocketAddr,
+        address: Address,
         /// The stable word.
         code: String,
         /// In words.
@@ -58,7 +58,7 @@ pub enum TrafficError {
     )]
     Key {
         /// Who.
-        address: SocketAddr,
+        address: Address,
     },
     /// No UDP hello came back.
     #[error(
@@ -68,13 +68,13 @@ pub enum TrafficError {
         /// The port.
         port: u16,
         /// The server.
-        address: SocketAddr,
+        address: Address,
     },
     /// The peer went away.
     #[error("{address}: the peer was lost during {during}: {reason}")]
     Lost {
         /// Who.
-        address: SocketAddr,
+        address: Address,
         /// During what.
         during: &'static str,
         /// How it showed.
@@ -86,7 +86,7 @@ pub enum TrafficError {
     )]
     Damaged {
         /// The peer.
-        address: SocketAddr,
+        address: Address,
         /// During what.
         during: &'static str,
     },
@@ -94,7 +94,7 @@ pub enum TrafficError {
     #[error("{address}: not understood: {reason}")]
     Protocol {
         /// Who.
-        address: SocketAddr,
+        address: Address,
         /// What.
         reason: String,
     },
@@ -102,7 +102,7 @@ pub enum TrafficError {
     #[error("listening on {address}: {reason}")]
     Listen {
         /// Where.
-        address: SocketAddr,
+        address: Address,
         /// Why.
         reason: String,
     },

@@ -84,11 +84,14 @@ fn qdisc_use(before: &[Qdisc], after: &[Qdisc]) -> Vec<QdiscUse> {
         .collect()
 }
 
-/// Notes a host's counters before a run towards `peer`, through `device` when the route is not to choose.
-pub(crate) fn before(peer: IpAddr, device: Option<&str>) -> Before {
+/// Notes a host's counters before a run towards `peer` (`None`: on this host), through `device` when the route is not to choose.
+pub(crate) fn before(peer: Option<IpAddr>, device: Option<&str>) -> Before {
     let interfaces: Vec<String> = match device {
         Some(name) => vec![name.into()],
-        None => net_interface::egress_interface(peer).map(|e| e.interface).into_iter().collect(),
+        None => {
+            let egress = peer.and_then(|peer| net_interface::egress_interface(peer).ok());
+            egress.map(|e| e.interface).into_iter().collect()
+        }
     };
     Before {
         qdiscs: interfaces.iter().flat_map(|n| outermost_qdiscs(n)).collect(),

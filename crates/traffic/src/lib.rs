@@ -7,6 +7,7 @@
 //! Data moves on plain threads ([`engine`](self)); the control connection is asynchronous, since a server may have
 //! ten thousand of them half open. ARCHITECTURE.md follows a packet and a test through this crate.
 
+mod address;
 mod channel;
 mod client;
 mod engine;
@@ -24,6 +25,7 @@ mod transport;
 use weir_net::clock::Clock;
 use weir_wire::control::{ClockIdentity, Hello, PROTOCOL};
 
+pub use address::Address;
 pub use client::{ClientConfig, Event, Failure, run};
 pub use error::{TrafficError, file_exit_code};
 pub use key::{Key, PASSPHRASE_SALT};

@@ -31,7 +31,7 @@ impl Server {
         let thread = std::thread::spawn(move || {
             serve(config, inner, &mut |event| {
                 if let ServerEvent::Listening { addresses, .. } = event {
-                    sender.send(addresses[0]).unwrap();
+                    sender.send(addresses[0].ip().unwrap()).unwrap();
                 }
             })
         });

@@ -20,7 +20,7 @@ fn measure(data_ports: DataPorts) -> Record {
     let server = std::thread::spawn(move || {
         serve(config, inner, &mut |event| {
             if let ServerEvent::Listening { addresses, .. } = event {
-                sender.send(addresses[0]).unwrap();
+                sender.send(addresses[0].ip().unwrap()).unwrap();
             }
         })
     });

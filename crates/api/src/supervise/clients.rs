@@ -34,14 +34,14 @@ impl Clients {
         let mut state = lock(&self.0);
         match event {
             Event::Listening(Listening { addresses, open }) => {
-                state.list.addresses = addresses.iter().map(ToString::to_string).collect();
+                state.list.addresses = addresses.clone();
                 state.list.open = *open;
                 None
             }
             Event::SessionOpened { session, peer, flows } => {
                 state.sessions.push_front(Client {
                     session: *session,
-                    peer: peer.to_string(),
+                    peer: peer.clone(),
                     flows: *flows,
                     opened_at: clock::now(),
                     closed_at: None,

@@ -149,7 +149,7 @@ fn flow(
         name: spec.name.clone(),
         transport: spec.connection.transport.name(),
         carried_by: [sender, receiver].into_iter().flatten().find_map(|end| end.carried_by),
-        family: Some(family),
+        family: spec.connection.transport.name().ip().then_some(family),
         direction: spec.connection.direction,
         source,
         destination,

@@ -2,9 +2,12 @@
 
 use std::net::IpAddr;
 
-use super::{Connection, DEFAULT_PORT, Family, IpOptions, MAX_FLOWS, PLAN_SCHEMA, Plan};
+use super::{
+    Connection, DEFAULT_PORT, Family, IpOptions, MAX_FLOWS, PLAN_SCHEMA, Plan, TransportName,
+};
 use crate::ModelError;
 use crate::names::{Host, is_device};
+use crate::one_of;
 use crate::units::{BitRate, ByteSize, RateLimit};
 
 impl Plan {
@@ -69,8 +72,33 @@ impl Plan {
         Ok(())
     }
 
-    /// Checks the server's name against the family and the port.
+    /// Checks the server's name against the transports, the family and the port.
     fn check_host(&self, host: &Host) -> Result<(), ModelError> {
+        for (i, c) in self.connections.iter().enumerate() {
+            let transport = c.transport.name();
+            if transport.ip() == host.is_path() {
+                let with = TransportName::ALL.iter().filter(|name| name.ip() != host.is_path());
+                return Err(ModelError::Field {
+                    field: format!("connection[{i}].transport"),
+                    given: format!("{transport} with the host {}", host.name),
+                    accepted: format!("{} there", one_of(with.map(|name| name.label()))),
+                });
+            }
+        }
+        let of_ip = [
+            ("family", self.family.map(|family| family.to_string())),
+            ("bind", self.bind.map(|bind| bind.to_string())),
+            ("device", self.device.clone()),
+        ];
+        if let Some((field, Some(given))) = of_ip.into_iter().find(|(_, v)| v.is_some())
+            && host.is_path()
+        {
+            return Err(ModelError::Field {
+                field: field.into(),
+                given: format!("{given} with the host {}", host.name),
+                accepted: "a host with an IP address".into(),
+            });
+        }
         if let (Some(address), Some(family)) = (host.address(), self.family)
             && family_of(address) != family
         {

@@ -12,17 +12,17 @@ use weir_wire::control::{
 use weir_wire::preface::{self, ControlMode};
 
 use super::ClientConfig;
-use crate::TrafficError;
 use crate::channel::{self, ChannelError, DAMAGED, Meter, Reader, Writer};
 use crate::hello;
+use crate::{Address, TrafficError};
 
 /// A granted session.
 pub(super) struct Connected {
     pub(super) reader: Reader,
     pub(super) writer: Writer,
     pub(super) server: Hello,
-    pub(super) local: SocketAddr,
-    pub(super) remote: SocketAddr,
+    pub(super) local: Address,
+    pub(super) remote: Address,
 }
 
 /// The addresses of a host in the wanted family, in the resolver's order.
@@ -74,7 +74,7 @@ async fn resolve_elsewhere(config: &ClientConfig) -> Result<Vec<SocketAddr>, Tra
 }
 
 /// A control connection that cannot be used any more.
-pub(super) fn broken(address: SocketAddr, during: &'static str, e: &ChannelError) -> TrafficError {
+pub(super) fn broken(address: Address, during: &'static str, e: &ChannelError) -> TrafficError {
     if e.is_damage() {
         return TrafficError::Damaged { address, during };
     }
@@ -82,7 +82,7 @@ pub(super) fn broken(address: SocketAddr, during: &'static str, e: &ChannelError
 }
 
 /// A refusal, in words that can be shown.
-pub(super) fn refused(address: SocketAddr, code: &str, text: &str) -> TrafficError {
+pub(super) fn refused(address: Address, code: &str, text: &str) -> TrafficError {
     let text = channel::clean(text);
     match code {
         // What was accepted before is not refused: the test was under way.
@@ -104,7 +104,7 @@ pub(super) fn bind_address(plan: &Plan, peer: SocketAddr, port: u16) -> Option<S
 }
 
 async fn tcp(config: &ClientConfig, address: SocketAddr) -> Result<TcpStream, TrafficError> {
-    let failed = |reason: String| TrafficError::Connect { address, reason };
+    let failed = |reason: String| TrafficError::Connect { address: address.into(), reason };
     let plan = &config.plan;
     if plan.bind.is_some_and(|b| b.is_ipv4() != address.is_ipv4()) {
         return Err(TrafficError::Input {
@@ -148,11 +148,18 @@ pub(super) async fn connect(
     config: &ClientConfig,
     meter: &Meter,
 ) -> Result<Connected, TrafficError> {
+    if let Some(path) = config.host.strip_prefix("unix:") {
+        let address = Address::unix(path);
+        let stream = crate::transport::connect_unix(address)
+            .and_then(TcpStream::from_std)
+            .map_err(|e| TrafficError::Connect { address, reason: e.to_string() })?;
+        return greet(config, stream, address, meter).await;
+    }
     let addresses = resolve_elsewhere(config).await?;
     let mut last = None;
     for address in addresses {
         match tcp(config, address).await {
-            Ok(stream) => return greet(config, stream, address, meter).await,
+            Ok(stream) => return greet(config, stream, address.into(), meter).await,
             // Another address of the host may be reachable, or of the family to bind to.
             Err(e @ (TrafficError::Connect { .. } | TrafficError::Input { .. })) => last = Some(e),
             Err(e) => return Err(e),
@@ -179,12 +186,15 @@ fn closed_or(e: &std::io::Error) -> String {
 async fn greet(
     config: &ClientConfig,
     mut stream: TcpStream,
-    address: SocketAddr,
+    address: Address,
     meter: &Meter,
 ) -> Result<Connected, TrafficError> {
     use tokio::io::AsyncWriteExt;
     let lost = |reason: String| TrafficError::Lost { address, during: "the hello", reason };
-    let local = stream.local_addr().map_err(|e| lost(e.to_string()))?;
+    let local = match address {
+        Address::Ip(_) => stream.local_addr().map_err(|e| lost(e.to_string()))?.into(),
+        Address::Unix(_) => address,
+    };
     let mode = if config.key.is_some() { ControlMode::Noise } else { ControlMode::Plain };
     stream.write_all(&preface::encode_control(mode)).await.map_err(|e| lost(closed_or(&e)))?;
     let patience = config.connect_timeout.max(Duration::from_secs(3));

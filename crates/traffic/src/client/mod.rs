@@ -7,7 +7,6 @@ mod latency;
 mod setup;
 mod test;
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -17,10 +16,10 @@ use weir_model::progress::{FlowProgress, PeerStatus};
 use weir_model::record::{Interval, Record};
 use weir_net::clock::Clock;
 
-use crate::TrafficError;
 use crate::key::Key;
 use crate::patience::{Patience, SILENCE};
 use crate::stop::Stop;
+use crate::{Address, TrafficError};
 
 /// How a test is to run.
 #[derive(Debug, Clone)]
@@ -83,9 +82,9 @@ pub enum Event {
     /// The control connection stands.
     Connected {
         /// This side.
-        local: SocketAddr,
+        local: Address,
         /// The other side.
-        remote: SocketAddr,
+        remote: Address,
     },
     /// All data connections stand; sending begins.
     Started {

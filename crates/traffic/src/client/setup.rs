@@ -14,12 +14,12 @@ use weir_wire::datagram::{ControlDatagram, DatagramKey, Kind};
 use weir_wire::preface::DataPreface;
 
 use super::connect::bind_address;
-use crate::TrafficError;
 use crate::channel::Meter;
 use crate::engine::{ControlRole, Engine, Events, Feedback};
 use crate::flows::{Flow, SessionFacts};
 use crate::log::PacketLog;
 use crate::transport::{self, DatagramTransport, StreamTransport};
+use crate::{Address, TrafficError};
 
 /// A hello that is not answered is retransmitted after this time.
 const HELLO_RETRY_NS: u64 = 100_000_000;
@@ -31,7 +31,7 @@ pub(super) struct Setup<'a> {
     pub(super) plan: &'a Plan,
     pub(super) facts: SessionFacts,
     pub(super) opened: &'a Opened,
-    pub(super) server: SocketAddr,
+    pub(super) server: Address,
     pub(super) engine: &'a Engine,
     pub(super) events: &'a Events,
     pub(super) connect_timeout_ns: u64,
@@ -61,10 +61,12 @@ impl Setup<'_> {
     }
 
     /// A server's port at its address.
-    fn at(&self, port: u16) -> SocketAddr {
-        let mut address = self.server;
-        address.set_port(port);
-        address
+    fn at(&self, port: u16) -> Address {
+        let at = |mut address: SocketAddr| {
+            address.set_port(port);
+            address.into()
+        };
+        self.server.ip().map_or(self.server, at)
     }
 
     fn datagrams(
@@ -80,7 +82,7 @@ impl Setup<'_> {
         let mut sockets = Vec::with_capacity(specs.len());
         for (spec, transport) in specs {
             let port = own_ports.get(&spec.id).copied().unwrap_or(self.opened.udp_port);
-            let remote = self.at(port);
+            let remote = self.at(port).ip_or_none();
             let local = bind_address(self.plan, remote, spec.connection.client_port().unwrap_or(0));
             let any = UdpOptions::connect(remote).bind;
             let receives = spec.connection.direction == Direction::Reverse;
@@ -140,15 +142,16 @@ impl Setup<'_> {
         let mut flows = vec![];
         for (spec, transport) in specs {
             let sends = spec.connection.direction == Direction::Forward;
+            let port = spec.connection.client_port().unwrap_or(0);
             let options = TcpOptions {
-                bind: bind_address(self.plan, remote, spec.connection.client_port().unwrap_or(0)),
+                bind: remote.ip().and_then(|remote| bind_address(self.plan, remote, port)),
                 device: self.plan.device.clone(),
                 nonblocking: true,
                 ..transport.options(spec, sends)
             };
             let begun = clock.monotonic_ns();
             let stream =
-                TcpStream::start_connect(remote, &options).map_err(|e| Self::failed(spec, e))?;
+                transport.start_connect(remote, &options).map_err(|e| Self::failed(spec, e))?;
             poller
                 .add(&stream, u64::from(spec.id), Interest::WRITE)
                 .map_err(|e| Self::failed(spec, e))?;
@@ -208,7 +211,7 @@ impl Setup<'_> {
                     &self.facts,
                     spec.clone(),
                     sends,
-                    transport.socket(stream),
+                    transport.socket(spec, stream),
                     self.events.clone(),
                 );
                 flow.connect_seconds = Some(seconds);

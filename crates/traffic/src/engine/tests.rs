@@ -121,8 +121,14 @@ impl Bench {
         let state = Arc::new(Mutex::new(StreamReceiving::new(None)));
         let role = StreamRole::Receive { state: state.clone(), discard: false };
         let events = self.events.clone();
-        let transport = crate::transport::stream(&spec(id, TransportName::Tcp)).unwrap();
-        self.engine.add_stream(StreamFlow { id, socket: transport.socket(socket), role, events });
+        let spec = spec(id, TransportName::Tcp);
+        let transport = crate::transport::stream(&spec).unwrap();
+        self.engine.add_stream(StreamFlow {
+            id,
+            socket: transport.socket(&spec, socket),
+            role,
+            events,
+        });
         state
     }
 }

@@ -30,7 +30,7 @@ use crate::flows::{Flow, SessionFacts};
 use crate::host::CpuMeter;
 use crate::patience::{Over, Waiting};
 use crate::transport::{self, StreamTransport};
-use crate::{START_NS, hello, host};
+use crate::{Address, START_NS, hello, host};
 
 /// A client that does not take one of our messages for this long is gone; a report has a patience of its own.
 const WRITE_SECONDS: u64 = 10;
@@ -57,7 +57,7 @@ impl Drop for Closing<'_> {
 
 struct Task<'s> {
     shared: &'s Arc<Shared>,
-    peer: SocketAddr,
+    peer: Address,
     writer: Writer,
     /// Bytes of the control connection.
     meter: Meter,
@@ -70,7 +70,7 @@ struct Task<'s> {
 /// Runs a control connection to its end; whether a session had been granted.
 pub(super) async fn session(
     stream: TcpStream,
-    peer: SocketAddr,
+    peer: Address,
     shared: &Arc<Shared>,
     noise: bool,
     deadline: Instant,
@@ -79,7 +79,9 @@ pub(super) async fn session(
     let refused = |reason: &str| {
         let _ = shared.events.send(ServerEvent::Refused { peer, reason: reason.into() });
     };
-    let Ok(local) = stream.local_addr() else { return false };
+    let Ok(local) = peer.ip().map_or(Ok(peer.ip_or_none()), |_| stream.local_addr()) else {
+        return false;
+    };
     if noise && shared.config.key.is_none() {
         refused("it has a key, this server has none");
         return false;
@@ -159,7 +161,7 @@ impl Task<'_> {
         drop(half_open.take());
         let specs = open.plan.flows(open.family, open.path_mtu_bytes);
         let sending = specs.iter().filter(|s| s.connection.direction == Direction::Reverse);
-        let mtu = host::least_path_mtu(self.peer);
+        let mtu = self.peer.ip().map_or(u32::MAX, host::least_path_mtu);
         if let Some(o) = host::oversized(sending, open.family, mtu) {
             let text = format!(
                 "datagrams of {} bytes that must not be fragmented: the path takes {} from this side",
@@ -373,8 +375,12 @@ impl Task<'_> {
                     .ip()
                     .is_some_and(|o| o.tos.is_some() || o.ttl.is_some() || o.flow_label.is_some())
         };
-        let streams: Vec<_> =
-            specs.iter().filter_map(|s| Some((s, transport::stream(s)?))).collect();
+        // A Unix socket has no ports.
+        let streams: Vec<_> = specs
+            .iter()
+            .filter(|s| s.connection.transport.name().ip())
+            .filter_map(|s| Some((s, transport::stream(s)?)))
+            .collect();
         // Connections inherit the label of their listener.
         let reverse =
             streams.iter().map(|(s, _)| s).filter(|s| s.connection.direction == Direction::Reverse);
@@ -443,7 +449,7 @@ impl Task<'_> {
     ) -> (String, Option<Box<EndReport>>) {
         let shared = self.shared.clone();
         let clock = shared.engine.clock().clone();
-        let before = Arc::new(host::before(session.peer.ip(), None));
+        let before = Arc::new(host::before(session.peer.ip().map(|peer| peer.ip()), None));
         let mut cpu = CpuMeter::new(&clock);
         // Flows that have not ended sending: those that were started, and those that wait for a command.
         let (mut sending, mut waiting): (BTreeSet<u32>, BTreeSet<u32>) =

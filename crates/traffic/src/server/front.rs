@@ -69,8 +69,10 @@ impl Front {
                 timestamps: true,
                 ..UdpOptions::bind(*address)
             };
-            let socket = UdpSocket::open(&options)
-                .map_err(|e| TrafficError::Listen { address: *address, reason: e.to_string() })?;
+            let socket = UdpSocket::open(&options).map_err(|e| TrafficError::Listen {
+                address: (*address).into(),
+                reason: e.to_string(),
+            })?;
             poller.add(&socket, next, Interest::READ).map_err(failed)?;
             sockets.insert(next, (socket, Role::Shared { port: address.port() }));
             next += 1;

@@ -5,6 +5,7 @@ mod front;
 mod live;
 mod ports;
 mod session;
+mod unix;
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -27,12 +28,12 @@ pub(crate) use front::{Front, Registry};
 pub(crate) use ports::DataPortPool;
 pub(crate) use session::{Load, Share};
 
-use crate::TrafficError;
 use crate::engine::{Engine, check_scheduling, lock};
 use crate::key::Key;
 use crate::log::PacketLog;
 use crate::patience::Patience;
 use crate::stop::Stop;
+use crate::{Address, TrafficError};
 
 /// Limits of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,6 +75,8 @@ pub struct ServerConfig {
     pub bind: Vec<IpAddr>,
     /// The one port, TCP and UDP.
     pub port: u16,
+    /// Listens on this Unix socket only, and on no address.
+    pub unix: Option<PathBuf>,
     /// The key that clients must have.
     pub key: Option<Key>,
     /// Limits.
@@ -101,6 +104,7 @@ impl Default for ServerConfig {
         ServerConfig {
             bind: vec![],
             port: DEFAULT_PORT,
+            unix: None,
             key: None,
             limits: Limits::default(),
             one_off: false,
@@ -121,7 +125,7 @@ pub enum ServerEvent {
     /// It listens.
     Listening {
         /// Where.
-        addresses: Vec<SocketAddr>,
+        addresses: Vec<Address>,
         /// Whether anybody may use it.
         open: bool,
     },
@@ -130,7 +134,7 @@ pub enum ServerEvent {
         /// Number.
         session: u64,
         /// Who.
-        peer: SocketAddr,
+        peer: Address,
         /// How many flows.
         flows: usize,
     },
@@ -139,7 +143,7 @@ pub enum ServerEvent {
         /// Number.
         session: u64,
         /// Who.
-        peer: SocketAddr,
+        peer: Address,
         /// How it ended.
         reason: String,
         /// What this end counted.
@@ -148,7 +152,7 @@ pub enum ServerEvent {
     /// A client was refused.
     Refused {
         /// Who.
-        peer: SocketAddr,
+        peer: Address,
         /// Why.
         reason: String,
     },
@@ -189,6 +193,9 @@ pub fn serve(
 
 /// The addresses to listen on. All of both families where IPv6 exists, else IPv4's.
 fn addresses(config: &ServerConfig) -> Vec<SocketAddr> {
+    if config.unix.is_some() {
+        return vec![];
+    }
     if config.bind.is_empty() {
         let any: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
         return any.into_iter().map(|ip| SocketAddr::new(ip, config.port)).collect();
@@ -215,7 +222,12 @@ fn listen(config: &ServerConfig) -> Result<(Vec<TcpListener>, Vec<SocketAddr>), 
             }
             // A host without IPv6 is served over IPv4.
             Err(_) if config.bind.is_empty() && address.is_ipv6() => {}
-            Err(e) => return Err(TrafficError::Listen { address, reason: e.to_string() }),
+            Err(e) => {
+                return Err(TrafficError::Listen {
+                    address: address.into(),
+                    reason: e.to_string(),
+                });
+            }
         }
     }
     Ok((listeners, bound))
@@ -230,6 +242,7 @@ async fn run(
     let _ = weir_net::thread::raise_descriptor_limit(65_536);
     check_scheduling(config.scheduling)?;
     let (listeners, bound) = listen(&config)?;
+    let local = config.unix.as_deref().map(unix::Listener::open).transpose()?;
     let count = config
         .cpus
         .as_ref()
@@ -245,7 +258,9 @@ async fn run(
     let log = config.packet_log.as_ref().map(|path| crate::log::open(path)).transpose()?;
     let (events, mut inbox) = mpsc::unbounded_channel();
     let port = bound.first().map_or(config.port, SocketAddr::port);
-    observe(ServerEvent::Listening { addresses: bound, open: config.key.is_none() });
+    let mut addresses: Vec<Address> = bound.into_iter().map(Address::from).collect();
+    addresses.extend(local.as_ref().map(unix::Listener::address));
+    observe(ServerEvent::Listening { addresses, open: config.key.is_none() });
     let shared = Arc::new(Shared {
         is_taken: AtomicBool::new(false),
         data_ports: DataPortPool::new(config.data_ports.clone()),
@@ -267,6 +282,9 @@ async fn run(
             .map_err(|e| TrafficError::system("listening", e))?;
         let (shared, closed) = (shared.clone(), closed.clone());
         accepting.push(tokio::spawn(accept(listener, shared, Some(closed))));
+    }
+    if let Some(local) = local {
+        accepting.push(tokio::spawn(local.accept(shared.clone(), closed.clone())));
     }
     drop(closed);
     let idle = shared.config.idle_timeout;
@@ -336,7 +354,13 @@ pub(crate) async fn accept(
                 else {
                     continue;
                 };
-                tokio::spawn(connection(stream, peer, shared.clone(), share, closed.clone()));
+                tokio::spawn(connection(
+                    stream,
+                    peer.into(),
+                    shared.clone(),
+                    share,
+                    closed.clone(),
+                ));
             }
             // Out of descriptors, or a connection that was gone: go on in a moment.
             Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
@@ -346,7 +370,7 @@ pub(crate) async fn accept(
 
 async fn connection(
     mut stream: TcpStream,
-    peer: SocketAddr,
+    peer: Address,
     shared: Arc<Shared>,
     share: Share,
     closed: Option<mpsc::UnboundedSender<()>>,

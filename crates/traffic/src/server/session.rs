@@ -13,6 +13,7 @@ use weir_wire::control::ClockState;
 use weir_wire::datagram::DatagramKey;
 use weir_wire::preface::DataPreface;
 
+use crate::Address;
 use crate::engine::{ControlRole, Engine, Events, FlowEvent, lock};
 use crate::flows::{Flow, SessionFacts};
 use crate::log::PacketLog;
@@ -30,7 +31,7 @@ pub(crate) struct Session {
     pub(crate) datagram_key: DatagramKey,
     pub(crate) specs: HashMap<u32, FlowSpec>,
     pub(crate) local_ip: IpAddr,
-    pub(crate) peer: SocketAddr,
+    pub(crate) peer: Address,
     pub(crate) opened_ns: u64,
     pub(crate) events: Events,
     pub(crate) flows: Mutex<HashMap<u32, Arc<Flow>>>,
@@ -50,7 +51,7 @@ impl Session {
         facts: SessionFacts,
         specs: Vec<FlowSpec>,
         local_ip: IpAddr,
-        peer: SocketAddr,
+        peer: Address,
         opened_ns: u64,
         events: Events,
         log: Option<PacketLog>,
@@ -114,7 +115,7 @@ impl Session {
             return Err(reason);
         }
         stream.set_nonblocking(true).map_err(|_| "socket")?;
-        let socket = opened_by.socket(stream);
+        let socket = opened_by.socket(spec, stream);
         let flow =
             Flow::stream(engine, &self.facts, spec.clone(), sends, socket, self.events.clone());
         self.add(engine, flow);
@@ -155,7 +156,7 @@ impl Session {
     /// Whether a datagram comes from the host that holds the control connection: TCP's handshake has proved that
     /// address, and a hello replayed from another one makes us send nowhere.
     pub(crate) fn is_from_peer(&self, from: SocketAddr) -> bool {
-        from.ip() == self.peer.ip()
+        self.peer.ip().is_some_and(|peer| from.ip() == peer.ip())
     }
 
     /// Takes one of the few sockets that a session may have for its probes.

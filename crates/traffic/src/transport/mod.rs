@@ -10,12 +10,14 @@ mod tcp;
 mod udp;
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use weir_model::plan::{FlowSpec, TransportName};
 use weir_net::tcp::{MemFile, TcpInfo, TcpOptions, TcpStream};
 use weir_net::udp::{Filling, RecvBatch, Sent, UdpOptions};
+
+use crate::Address;
 
 pub(crate) use udp::{wants_coalescing, wants_segmentation};
 
@@ -75,8 +77,12 @@ pub(crate) trait StreamTransport: Sync {
     fn needs_listener(&self) -> bool {
         false
     }
-    /// A connected socket, as workers use it.
-    fn socket(&self, connected: TcpStream) -> Arc<dyn StreamSocket>;
+    /// Starts to connect a stream to the server.
+    fn start_connect(&self, to: Address, options: &TcpOptions) -> weir_net::Result<TcpStream> {
+        TcpStream::start_connect(to.ip_or_none(), options)
+    }
+    /// The connected socket of a flow, as workers use it.
+    fn socket(&self, spec: &FlowSpec, connected: TcpStream) -> Arc<dyn StreamSocket>;
 }
 
 /// How the datagram sockets of a transport are opened.
@@ -128,6 +134,15 @@ pub(crate) fn unavailable(name: TransportName) -> Option<String> {
         Kind::Stream(transport) => transport.unavailable(),
         Kind::Datagrams(_) => None,
     }
+}
+
+/// Connects to a Unix socket, which needs no waiting; the result does not block.
+pub(crate) fn connect_unix(to: Address) -> io::Result<std::net::TcpStream> {
+    let path = to.path().ok_or(io::ErrorKind::InvalidInput)?;
+    let stream = std::os::unix::net::UnixStream::connect(path)?;
+    stream.set_nonblocking(true)?;
+    // Every call that is made on it is one of any stream socket.
+    Ok(OwnedFd::from(stream).into())
 }
 
 /// The options of a plan's byte stream, or their defaults.

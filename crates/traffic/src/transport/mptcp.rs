@@ -36,7 +36,7 @@ impl StreamTransport for Mptcp {
         true
     }
 
-    fn socket(&self, connected: TcpStream) -> Arc<dyn StreamSocket> {
+    fn socket(&self, _: &FlowSpec, connected: TcpStream) -> Arc<dyn StreamSocket> {
         Socket::shared(connected, fallback)
     }
 }

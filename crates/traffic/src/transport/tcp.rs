@@ -17,7 +17,7 @@ impl StreamTransport for Tcp {
         options(spec, sends)
     }
 
-    fn socket(&self, connected: TcpStream) -> Arc<dyn StreamSocket> {
+    fn socket(&self, _: &FlowSpec, connected: TcpStream) -> Arc<dyn StreamSocket> {
         Socket::shared(connected, |_| None)
     }
 }

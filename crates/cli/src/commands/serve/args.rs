@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use clap::Args;
 use weir_jobs::ServeJob;
+use weir_model::ModelError;
+use weir_model::names::{Host, UNIX};
 use weir_model::plan::DEFAULT_PORT;
 use weir_model::threads::Threads;
 use weir_model::units::Span;
@@ -22,6 +24,9 @@ use crate::key::KeyArgs;
                   Times: a bare number is seconds; also ns, us, ms, s, m, h, d."
 )]
 pub(crate) struct ServeArgs {
+    /// Listen on a Unix socket only: unix:PATH
+    #[arg(value_name = "unix:PATH", value_parser = socket_path, conflicts_with_all = ["port", "bind", "ipv4", "ipv6", "data_ports", "ui"])]
+    pub(crate) unix: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) general: GeneralArgs,
     #[command(flatten)]
@@ -127,6 +132,15 @@ pub(crate) struct OutputArgs {
     pub(crate) packet_log: Option<PathBuf>,
 }
 
+/// The path of a Unix socket.
+fn socket_path(text: &str) -> Result<PathBuf, String> {
+    match (Host::parse(text), text.strip_prefix(UNIX)) {
+        (Ok(_), Some(path)) => Ok(path.into()),
+        (Err(ModelError::Field { given, .. }), Some(_)) => Err(given),
+        _ => Err("expected unix:PATH; addresses of IP are given with --bind".into()),
+    }
+}
+
 /// A limit that the engine keeps in whole seconds.
 fn seconds(text: &str) -> Result<Span, String> {
     values::positive(text)?;
@@ -157,6 +171,7 @@ pub(crate) fn job(args: &ServeArgs) -> ServeJob {
     ServeJob {
         port: general.port,
         bind,
+        unix: args.unix.clone(),
         data_ports: general.data_ports.as_ref().map(|ports| (*ports.start(), *ports.end())),
         one_off: general.one_off,
         key: args.key.source(),
@@ -186,6 +201,7 @@ pub(crate) fn config(job: &ServeJob, key: Option<Key>) -> Result<ServerConfig, C
     Ok(ServerConfig {
         bind: job.bind.clone(),
         port: job.port,
+        unix: job.unix.clone(),
         key,
         limits: Limits {
             sessions: job.max_sessions.into(),

@@ -1,6 +1,7 @@
 //! What a server prints: where it listens, who comes, how it ends.
 
 use weir_jobs::{Event, Listening};
+use weir_model::names::UNIX;
 use weir_model::report::FlowReport;
 use weir_report::{Units, clean, percent, volume};
 
@@ -25,9 +26,10 @@ impl Telling {
     fn words(&self, event: &Event) -> String {
         match event {
             Event::Listening(Listening { addresses, open }) => {
-                let list: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+                let is_ip = addresses.iter().any(|address| !address.starts_with(UNIX));
+                let with = if is_ip { " (TCP and UDP)" } else { "" };
                 let mut text =
-                    format!("weir {VERSION}: listening on {} (TCP and UDP)\n", list.join(", "));
+                    format!("weir {VERSION}: listening on {}{with}\n", addresses.join(", "));
                 if *open {
                     text += "open: no key is set, any client that reaches this port can run tests (see `weir keygen`)\n";
                 }
@@ -58,15 +60,16 @@ impl Telling {
 pub(crate) fn event_of(event: ServerEvent) -> Event {
     match event {
         ServerEvent::Listening { addresses, open } => {
+            let addresses = addresses.iter().map(ToString::to_string).collect();
             Event::Listening(Listening { addresses, open })
         }
         ServerEvent::SessionOpened { session, peer, flows } => {
-            Event::SessionOpened { session, peer, flows }
+            Event::SessionOpened { session, peer: peer.to_string(), flows }
         }
         ServerEvent::SessionClosed { session, peer, reason, report } => {
-            Event::SessionClosed { session, peer, reason, report }
+            Event::SessionClosed { session, peer: peer.to_string(), reason, report }
         }
-        ServerEvent::Refused { peer, reason } => Event::Refused { peer, reason },
+        ServerEvent::Refused { peer, reason } => Event::Refused { peer: peer.to_string(), reason },
     }
 }
 

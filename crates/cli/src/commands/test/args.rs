@@ -26,7 +26,7 @@ use crate::key::KeyArgs;
                   measured is printed and stored)."
 )]
 pub(crate) struct TestArgs {
-    /// The server: NAME, ADDRESS, NAME:PORT, [V6ADDRESS]:PORT or V6ADDRESS%INTERFACE
+    /// The server: NAME, ADDRESS, NAME:PORT, [V6ADDRESS]:PORT, V6ADDRESS%INTERFACE or unix:PATH
     #[arg(value_name = "HOST", required_unless_present_any = ["plan", "save_plan"])]
     pub(crate) host: Option<String>,
     #[command(flatten)]

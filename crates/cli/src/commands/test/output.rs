@@ -1,7 +1,6 @@
 //! What a test prints and writes while it runs and at its end.
 
 use std::io::{BufWriter, ErrorKind, Write};
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use weir_jobs::Event;
@@ -15,6 +14,7 @@ use weir_report::{
 
 use super::args::OutputArgs;
 use crate::app::{note, style};
+use crate::engine::Address;
 use crate::error::{CliError, error_object};
 use crate::output::Sink;
 use crate::stamp::{Identity, VERSION};
@@ -138,7 +138,7 @@ impl Outputs {
     }
 
     /// The control connection stands.
-    pub(crate) fn connected(&mut self, local: SocketAddr, remote: SocketAddr) {
+    pub(crate) fn connected(&mut self, local: Address, remote: Address) {
         if self.is_text() && self.options.text.verbose {
             note(&format!("connected: {local} -> {remote}"));
         }
@@ -146,7 +146,10 @@ impl Outputs {
 
     /// Traffic starts.
     pub(crate) fn started(&mut self, specs: &[FlowSpec], family: Family) {
-        self.plan.family = Some(family);
+        // A Unix socket has none.
+        if specs.iter().any(|spec| spec.connection.transport.name().ip()) {
+            self.plan.family = Some(family);
+        }
         let start = Start {
             id: self.identity.id.clone(),
             version: VERSION.into(),

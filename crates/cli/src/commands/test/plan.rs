@@ -247,6 +247,8 @@ fn by_flag(error: ModelError, args: &TestArgs) -> CliError {
     let name = field.rsplit('.').next().unwrap_or(field);
     let flag = match name {
         "host" => "HOST",
+        "transport" if args.traffic.udp => "-u/--udp",
+        "transport" => "--transport",
         "family" if args.socket.ipv4 => "-4/--ipv4",
         "family" if args.socket.ipv6 => "-6/--ipv6",
         // The label implies IPv6.

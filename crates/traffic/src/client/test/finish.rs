@@ -57,7 +57,9 @@ impl Test<'_> {
         };
         let nominal = match self.config.plan.nominal {
             Some(rate) => Some((rate.0, "stated".to_string())),
-            None if self.config.nominal_auto => host::nominal(self.remote.ip()),
+            None if self.config.nominal_auto => {
+                self.remote.ip().and_then(|remote| host::nominal(remote.ip()))
+            }
             None => None,
         };
         if nominal.is_none() && self.config.nominal_auto {
@@ -146,7 +148,8 @@ impl Test<'_> {
 
     pub(super) fn latency(&mut self) -> Option<Latency> {
         let Some(probes) = self.probes.take() else {
-            if self.config.plan.latency {
+            // A Unix socket has no datagrams beside its streams to measure with.
+            if self.config.plan.latency && self.remote.ip().is_some() {
                 let port = self.udp_port;
                 self.warnings.push(Warning::new(
                     "latency-missing",

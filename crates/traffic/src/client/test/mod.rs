@@ -36,7 +36,7 @@ use crate::patience::{Over, Waiting};
 use crate::reference::{self, Choice};
 use crate::stop::{Stop, StopReason};
 use crate::transport;
-use crate::{START_NS, TrafficError, clock_identity, host};
+use crate::{Address, START_NS, TrafficError, clock_identity, host};
 
 /// A server that has sent nothing for this long is unreachable: it answers each keepalive. Longer where keepalives are
 /// further apart.
@@ -66,7 +66,7 @@ struct Test<'a> {
     engine: Arc<Engine>,
     meter: Meter,
     writer: Writer,
-    remote: std::net::SocketAddr,
+    remote: Address,
     specs: Vec<FlowSpec>,
     family: Family,
     path_mtu_bytes: u32,
@@ -129,11 +129,14 @@ pub(super) async fn run(
         connected = connect::connect(&config, &meter) => connected?,
         reason = stop.asked(1) => return Err(stopped(reason).into()),
     };
-    let family = if connected.remote.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 };
+    let server = connected.remote.ip();
+    let is_ipv6 = server.is_some_and(|server| server.is_ipv6());
+    // Of a Unix socket too: no figure of its flows depends on it.
+    let family = if is_ipv6 { Family::Ipv6 } else { Family::Ipv4 };
     observe(Event::Connected { local: connected.local, remote: connected.remote });
-    let path_mtu_bytes = host::path_mtu(connected.remote.ip());
+    let path_mtu_bytes = server.map_or(u32::MAX, |server| host::path_mtu(server.ip()));
     let specs = config.plan.flows(family, path_mtu_bytes);
-    let mtu = host::least_path_mtu(connected.remote);
+    let mtu = server.map_or(u32::MAX, host::least_path_mtu);
     if let Some(refusal) = host::oversized(specs.iter(), family, mtu) {
         let host::Oversized { payload_bytes, most, path_mtu_bytes } = refusal;
         return Err(TrafficError::Input {
@@ -204,6 +207,7 @@ pub(super) async fn run(
             };
             // Streams need no datagrams: where these are blocked, the test does not wait for long.
             let probe = |patience| {
+                let server = server.ip()?;
                 Probes::start(&plan, stated, facts, server, clock.clone(), meter.clone(), patience)
             };
             let (flows, probes) = if has_udp {
@@ -260,7 +264,7 @@ pub(super) async fn run(
         cpu: host::CpuMeter::new(&config.clock),
         warnings: vec![],
     };
-    let before = host::before(remote.ip(), config.plan.device.as_deref());
+    let before = host::before(remote.ip().map(|remote| remote.ip()), config.plan.device.as_deref());
     let notes_before = engine.notes().len();
 
     let mut asked_reference = test.own_reference().is_some();
