@@ -400,6 +400,12 @@ impl TcpStream {
         sockopt::set(self.as_fd(), libc::SOL_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
     }
 
+    /// Asks for this size of both buffers, bytes; the system's limits apply.
+    pub fn set_buffers(&self, bytes: usize) -> io::Result<()> {
+        self.socket.set_send_buffer_size(bytes)?;
+        self.socket.set_recv_buffer_size(bytes)
+    }
+
     /// Bytes of send buffer in effect: twice what was asked for, within limits, as the kernel counts overhead in.
     pub fn send_buffer(&self) -> io::Result<usize> {
         self.socket.send_buffer_size()

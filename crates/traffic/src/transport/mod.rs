@@ -8,6 +8,7 @@
 mod mptcp;
 mod tcp;
 mod udp;
+mod unix;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -109,6 +110,7 @@ fn kind(name: TransportName) -> Kind {
         TransportName::Tcp => Kind::Stream(&tcp::Tcp),
         TransportName::Udp => Kind::Datagrams(&udp::Udp),
         TransportName::Mptcp => Kind::Stream(&mptcp::Mptcp),
+        TransportName::Unix => Kind::Stream(&unix::Unix),
     }
 }
 

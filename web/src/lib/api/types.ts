@@ -5946,7 +5946,7 @@ export interface components {
             reverse?: components["schemas"]["DirectionTotal"] | null;
         };
         /** @description The transport of a connection. */
-        Transport: "tcp" | "udp" | "mptcp";
+        Transport: "tcp" | "udp" | "mptcp" | "unix";
         /** @description Three opinions on each packet: what was asked, what an emulator did, what the receiver saw. */
         Triangulation: {
             /**

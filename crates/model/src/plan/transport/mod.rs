@@ -8,6 +8,7 @@ mod mptcp;
 mod options;
 mod tcp;
 mod udp;
+mod unix;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -106,6 +107,8 @@ transports! {
     Udp: udp(UdpOptions),
     /// Multipath TCP; falls back to TCP where the peer or the path does not speak it.
     Mptcp: mptcp(mptcp::MptcpOptions),
+    /// Unix stream socket; the host is unix:PATH.
+    Unix: unix(unix::UnixOptions),
 }
 
 impl Transport {
