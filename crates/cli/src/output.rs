@@ -24,11 +24,12 @@ pub(crate) struct Sink {
 }
 
 impl Sink {
-    /// Output to stdout, or appended to a file.
+    /// Output to stdout (`None` or `-`), or appended to a file.
     ///
     /// # Errors
     /// [`CliError::Io`] when the file can't be opened.
     pub(crate) fn open(logfile: Option<&Path>, stamp: Option<Format>) -> Result<Sink, CliError> {
+        let logfile = logfile.filter(|path| path.as_os_str() != "-");
         let (out, path): (Box<dyn Write + Send>, PathBuf) = match logfile {
             None => (Box::new(io::stdout()), "stdout".into()),
             Some(path) => {

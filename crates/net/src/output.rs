@@ -1,17 +1,15 @@
-//! Files that grow while something runs, opened by the names that a user gave.
+//! Output files that grow during a run, opened by the names that a user gave.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use crate::namespace::effective_user_id;
-use crate::trust::MOST_LINKS;
+/// Maximum number of symbolic links that one path leads through, as in the kernel (`path_resolution(7)`).
+pub const MOST_LINKS: u32 = 40;
 
-/// Opens a file to begin it anew. What is no plain file (a device, a pipe) is written to. A descriptor of this process
-/// (`/dev/stdout`) goes on behind what is in its file: that is not this program's to remove. A link that neither root nor this
-/// user put there is not followed.
+/// Opens a file to overwrite it. A device or a pipe is written to; a descriptor of this process (`-`, `/dev/stdout`) is
+/// continued after what is in its file.
 ///
 /// # Errors
 /// Those of the file system.
@@ -19,7 +17,7 @@ pub fn begin(path: &Path) -> io::Result<File> {
     begin_unless(path, true)
 }
 
-/// The same, but nothing is removed yet of what is in the file; whether there is something to be removed at the first write.
+/// The same for an existing file, whose content is left for now; also returns whether the first write has to remove it.
 ///
 /// # Errors
 /// Those of the file system.
@@ -29,7 +27,7 @@ pub fn look(path: &Path) -> io::Result<(File, bool)> {
     Ok((file, is_own))
 }
 
-/// Whether a file opened by [`begin`] is a plain file that nothing else writes to: no device, pipe or descriptor.
+/// Whether a file opened by [`begin`] is a regular file that nothing else writes to: no device, pipe or descriptor.
 pub fn is_own_file(path: &Path, file: &File) -> bool {
     descriptor_of(path).is_none() && file.metadata().is_ok_and(|found| found.is_file())
 }
@@ -38,22 +36,15 @@ fn begin_unless(path: &Path, is_emptied: bool) -> io::Result<File> {
     if let Some(number) = descriptor_of(path) {
         return descriptor(number, path);
     }
-    let mut options = OpenOptions::new();
-    options.write(true).create(is_emptied).truncate(false);
-    let own = effective_user_id();
-    let link = path.symlink_metadata().ok().filter(|found| found.is_symlink());
-    if link.is_some_and(|link| link.uid() != 0 && link.uid() != own) {
-        options.custom_flags(libc::O_NOFOLLOW);
-    }
-    let file = options.open(path)?;
+    let file = OpenOptions::new().write(true).create(is_emptied).truncate(false).open(path)?;
     if is_emptied && file.metadata()?.is_file() {
         file.set_len(0)?;
     }
     Ok(file)
 }
 
-/// A descriptor of this process to write to, by its number and a path that names it. Standard output and error go on where
-/// they are, those of others at the end: what was written before is not touched.
+/// A descriptor of this process to write to, by its number and a path that names it. Standard output and error are continued
+/// at their position, other descriptors at the end.
 ///
 /// # Errors
 /// Those of the file system.
@@ -69,9 +60,12 @@ pub fn descriptor(number: u32, path: &Path) -> io::Result<File> {
     }
 }
 
-/// The descriptor of this process that a path names: `/dev/stdout`, `/dev/fd/3`, or a link to such.
+/// The descriptor of this process that a path names: `-`, `/dev/stdout`, `/dev/fd/3`, or a link to one of them.
 #[must_use]
 pub fn descriptor_of(path: &Path) -> Option<u32> {
+    if path.as_os_str() == "-" {
+        return Some(1);
+    }
     let own = ["/proc/self/fd", "/proc/thread-self/fd"].map(|p| Path::new(p).canonicalize().ok());
     let mut path = path.to_owned();
     for _ in 0..MOST_LINKS {
@@ -90,11 +84,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_descriptors_are_told_from_others() {
+    fn names_of_descriptors_are_distinguished() {
         let dir = tempfile::tempdir().unwrap();
         let link = dir.path().join("link");
         std::os::unix::fs::symlink("/dev/stderr", &link).unwrap();
         for (path, number) in [
+            (Path::new("-"), Some(1)),
+            (Path::new("./-"), None),
             (Path::new("/dev/stdin"), Some(0)),
             (Path::new("/dev/stdout"), Some(1)),
             (Path::new("/dev/fd/2"), Some(2)),
@@ -109,9 +105,8 @@ mod tests {
         }
     }
 
-    /// A file is begun anew, at its first write at the earliest where that is asked for; a descriptor's is written on.
     #[test]
-    fn a_file_is_begun_anew_and_a_descriptors_goes_on() {
+    fn a_file_is_overwritten_and_a_descriptor_continued() {
         use std::os::fd::AsRawFd;
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x");

@@ -24,7 +24,7 @@ pub(crate) struct KeygenArgs {
 /// Prints or writes the key.
 pub(crate) fn run(args: &KeygenArgs) -> Result<i32, CliError> {
     let line = format!("{}\n", Key::generate()?);
-    if let Some(path) = &args.output {
+    if let Some(path) = args.output.as_deref().filter(|path| path.as_os_str() != "-") {
         return write(path, &line).map(|()| 0).map_err(CliError::io("write key file", path));
     }
     let code = print(&line)?;

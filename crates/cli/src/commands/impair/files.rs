@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use weir_net::trust::MOST_LINKS;
+use weir_net::output::MOST_LINKS;
 
 use super::args::LawArgs;
 use crate::error::CliError;
