@@ -3,13 +3,13 @@
 //! `ID.journal` is written while an experiment runs and is what it goes on from; `ID.json` (`weir.experiment/1`) is its result.
 //! What is in them is the caller's; here is where they are and which of them a word means.
 
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use weir_model::record::Status;
 
-use crate::place::new_beside;
 use crate::store::back_from_last;
 use crate::{Place, StoreError};
 
@@ -121,11 +121,11 @@ impl Experiments {
     /// The text of a result; absent for an experiment that has not ended.
     ///
     /// # Errors
-    /// [`StoreError::Io`], also for one that is too long, a link, or no plain file.
+    /// [`StoreError::Io`], also for one that is too long.
     pub fn read(&self, id: &str) -> Result<Option<String>, StoreError> {
         let path = self.result(id);
         let fail = |source| StoreError::Io { operation: "read", path: path.clone(), source };
-        let file = match weir_net::plain_file::read(&path) {
+        let file = match File::open(&path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             file => file.map_err(fail)?,
         };
@@ -144,17 +144,11 @@ impl Experiments {
     pub fn keep(&self, id: &str, text: &str) -> Result<(), StoreError> {
         let path = self.result(id);
         let fail = |source| StoreError::Io { operation: "write", path: path.clone(), source };
-        let (mut file, part) = new_beside(&path, true).map_err(fail)?;
-        let written = file
-            .write_all(text.as_bytes())
-            .and_then(|()| file.sync_all())
-            .map_err(fail)
-            .and_then(|()| self.place.give(&file, &path))
-            .and_then(|()| std::fs::rename(&part, &path).map_err(fail));
-        if written.is_err() {
-            let _ = std::fs::remove_file(&part);
-        }
-        written
+        let directory = path.parent().unwrap_or(Path::new("."));
+        let mut part = tempfile::NamedTempFile::new_in(directory).map_err(fail)?;
+        part.write_all(text.as_bytes()).and_then(|()| part.as_file().sync_all()).map_err(fail)?;
+        self.place.give(part.as_file(), &path)?;
+        part.persist(&path).map(drop).map_err(|refused| fail(refused.error))
     }
 
     /// The id that a selector of an experiment to resume means: `last` is the newest incomplete one,
@@ -183,12 +177,10 @@ impl Experiments {
         })
     }
 
-    /// Whether it can be resumed: it has a journal (a plain file, no link), and no result says that all was done. It may be
-    /// running.
+    /// Whether it can be resumed: it has a journal, and no result says that all was done. It may be running.
     #[must_use]
     pub fn is_open(&self, id: &str) -> bool {
-        self.journal(id).symlink_metadata().is_ok_and(|found| found.is_file())
-            && !self.is_complete(id)
+        self.journal(id).is_file() && !self.is_complete(id)
     }
 
     /// Whether its result says that all was done.
@@ -272,13 +264,6 @@ mod tests {
         assert_eq!(all.unfinished("last~1").unwrap(), "2");
         assert_eq!(all.unfinished("last~2").unwrap(), "1");
         assert!(matches!(all.unfinished("last~3"), Err(StoreError::NoUnfinished { .. })));
-        // A link to a journal is none, and a result that can't be read without waiting says nothing.
-        std::os::unix::fs::symlink(all.journal("4"), all.journal("6")).unwrap();
-        assert!(!all.is_open("6"));
-        let pipe = std::process::Command::new("mkfifo").arg(all.result("4")).status().unwrap();
-        assert!(pipe.success());
-        assert!(all.is_open("4"));
-        assert!(matches!(all.read("4"), Err(StoreError::Io { .. })));
         assert_eq!(all.unfinished("3").unwrap(), "3", "by its name any");
     }
 }

@@ -53,7 +53,7 @@ pub use diff::{
 pub use error::StoreError;
 pub use experiments::Experiments;
 pub use import::{Imported, MAX_RECORD_BYTES};
-pub use place::{Place, new_beside};
+pub use place::Place;
 pub use row::RunRow;
 pub use search::Filter;
 pub use setup::SetupDifference;

@@ -86,26 +86,13 @@ impl Place {
         };
         match make_directory(&path) {
             Ok(()) => self.hand_over(&path).map_err(io("give to its user:"))?,
-            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists && path.is_dir() => {
-                self.check_own_directory(&path)?;
-            }
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists && path.is_dir() => {}
             Err(e) => return Err(io("create directory")(e)),
         }
         Ok(path)
     }
 
-    /// As root for another user: a directory beside the file has to be that user's, and no link to another user's.
-    fn check_own_directory(&self, path: &Path) -> Result<(), StoreError> {
-        let is_link = path.symlink_metadata().is_ok_and(|found| found.is_symlink());
-        if self.owner.is_some() && is_link {
-            let reason = "a link: as root it is not followed for another user".into();
-            return Err(StoreError::Foreign { path: path.into(), reason });
-        }
-        self.check_owner(path, false)
-    }
-
-    /// Gives an open file that was made beside the others to the user whom they belong to (under sudo). By what is open and
-    /// not by its name, which that user may have given to another file meanwhile.
+    /// Gives an open file that was made beside the others to the user whom they belong to (under sudo).
     ///
     /// # Errors
     /// As [`Place::prepare`].
@@ -121,13 +108,11 @@ impl Place {
         Ok(())
     }
 
-    /// Makes the directory and an empty file where missing, private to the owner.
-    ///
-    /// Only what is made here changes hands, and by its name without following links: in a directory that another
-    /// user can write, a link would otherwise give that user a file of root's.
+    /// Makes the directory and an empty file where missing, private to the owner. Under sudo what is made here belongs to the
+    /// calling user.
     ///
     /// # Errors
-    /// [`StoreError::Io`] and, as root for another user, [`StoreError::Foreign`] when directory or file isn't that user's.
+    /// [`StoreError::Io`].
     pub fn prepare(&self) -> Result<PathBuf, StoreError> {
         let io = |operation, path: &Path| {
             let path = path.to_path_buf();
@@ -146,13 +131,10 @@ impl Place {
                 Err(e) => return Err(io("create directory", directory)(e)),
             }
         }
-        self.check_owner(&self.directory, false)?;
         let file = self.file();
         match make_file(&file) {
             Ok(()) => self.hand_over(&file).map_err(io("give to its user:", &file))?,
-            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
-                self.check_owner(&file, true)?
-            }
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
             Err(e) => return Err(io("create", &file)(e)),
         }
         Ok(file)
@@ -170,35 +152,6 @@ impl Place {
     fn hand_over(&self, _: &Path) -> std::io::Result<()> {
         Ok(())
     }
-
-    #[cfg(unix)]
-    fn check_owner(&self, path: &Path, file: bool) -> Result<(), StoreError> {
-        use std::os::unix::fs::MetadataExt;
-        let Some((uid, _)) = self.owner else { return Ok(()) };
-        let foreign =
-            |reason: String| Err(StoreError::Foreign { path: path.to_path_buf(), reason });
-        let found = if file { path.symlink_metadata() } else { path.metadata() };
-        let found = found.map_err(|source| StoreError::Io {
-            operation: "look at",
-            path: path.to_path_buf(),
-            source,
-        })?;
-        if file && !found.file_type().is_file() {
-            return foreign("not a plain file: as root it is not written for another user".into());
-        }
-        if found.uid() != uid && found.uid() != 0 || (!file && found.uid() != uid) {
-            return foreign(format!(
-                "belongs to user {}, not to {uid} who called sudo: as root it is not written; set WEIR_DATA_DIR",
-                found.uid()
-            ));
-        }
-        Ok(())
-    }
-
-    #[cfg(not(unix))]
-    fn check_owner(&self, _: &Path, _: bool) -> Result<(), StoreError> {
-        Ok(())
-    }
 }
 
 /// Results name hosts and addresses: directory and file are the user's alone.
@@ -207,33 +160,6 @@ fn make_directory(path: &Path) -> std::io::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.create(path)
-}
-
-/// A new file beside another that it is to replace, by an unpredictable name; returns it and that name. Nothing that
-/// has such a name already is followed or written.
-///
-/// # Errors
-/// Those of the file system.
-pub fn new_beside(path: &Path, is_private: bool) -> std::io::Result<(std::fs::File, PathBuf)> {
-    use std::hash::{BuildHasher, Hasher};
-    for _ in 0..16 {
-        // Each is keyed with numbers that the system drew.
-        let number = std::hash::RandomState::new().build_hasher().finish();
-        // One of its own: that of the file may be as long as names can be.
-        let name = path.with_file_name(format!(".weir-{number:016x}.part"));
-        let mut options = std::fs::OpenOptions::new();
-        options.write(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(
-            &mut options,
-            if is_private { 0o600 } else { 0o666 },
-        );
-        match options.open(&name) {
-            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
-            made => return made.map(|file| (file, name)),
-        }
-    }
-    Err(std::io::Error::from(std::io::ErrorKind::AlreadyExists))
 }
 
 fn make_file(path: &Path) -> std::io::Result<()> {
@@ -328,41 +254,23 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn root_does_not_follow_a_users_link() {
-        if effective_user() != Some(0) {
-            eprintln!("SKIPPED root_does_not_follow_a_users_link: needs root");
+    fn a_linked_directory_works_and_new_files_belong_to_the_caller_of_sudo() {
+        let dir = tempfile::tempdir().unwrap();
+        let (disk, home) = (dir.path().join("disk"), dir.path().join("home"));
+        std::fs::create_dir_all(disk.join("experiments")).unwrap();
+        std::fs::create_dir(&home).unwrap();
+        std::os::unix::fs::symlink(&disk, home.join("weir")).unwrap();
+        let caller = (effective_user() == Some(0)).then_some((1000, 1000));
+        let place = Place { directory: home.join("weir"), owner: caller };
+        place.prepare().unwrap();
+        let experiments = place.prepare_directory("experiments").unwrap();
+        let path = experiments.join("x");
+        place.give(&std::fs::File::create(&path).unwrap(), &path).unwrap();
+        if caller.is_none() {
+            eprintln!("SKIPPED new files belong to the caller of sudo: needs root");
             return;
         }
-        let dir = tempfile::tempdir().unwrap();
-        std::os::unix::fs::chown(dir.path(), Some(1000), None).unwrap();
-        let target = dir.path().join("target");
-        std::fs::write(&target, "root's").unwrap();
-        let place = Place { directory: dir.path().into(), owner: Some((1000, 1000)) };
-        std::os::unix::fs::symlink(&target, place.file()).unwrap();
-        assert!(matches!(place.prepare(), Err(StoreError::Foreign { .. })));
-        std::fs::remove_file(place.file()).unwrap();
-        place.prepare().unwrap();
         let uid = |p: &Path| std::os::unix::fs::MetadataExt::uid(&p.metadata().unwrap());
-        assert_eq!((uid(&place.file()), uid(&target)), (1000, 0));
-        // The directory of experiments: the user's own, made here or before, and no link of theirs to root's.
-        let experiments = place.prepare_directory("experiments").unwrap();
-        assert_eq!(uid(&experiments), 1000);
-        place.prepare_directory("experiments").unwrap();
-        std::os::unix::fs::chown(&experiments, Some(0), None).unwrap();
-        assert!(matches!(place.prepare_directory("experiments"), Err(StoreError::Foreign { .. })));
-        std::fs::remove_dir(&experiments).unwrap();
-        let roots = tempfile::tempdir().unwrap();
-        std::os::unix::fs::symlink(roots.path(), &experiments).unwrap();
-        assert!(matches!(place.prepare_directory("experiments"), Err(StoreError::Foreign { .. })));
-        // What is given is what is open, whatever has its name by now.
-        let path = dir.path().join("new");
-        let file = std::fs::File::create(&path).unwrap();
-        std::fs::remove_file(&path).unwrap();
-        std::os::unix::fs::symlink(&target, &path).unwrap();
-        place.give(&file, &path).unwrap();
-        assert_eq!(std::os::unix::fs::MetadataExt::uid(&file.metadata().unwrap()), 1000);
-        assert_eq!(uid(&target), 0);
-        let elsewhere = Place { directory: "/etc".into(), owner: Some((1000, 1000)) };
-        assert!(matches!(elsewhere.prepare(), Err(StoreError::Foreign { .. })));
+        assert_eq!((uid(&disk.join("runs.db")), uid(&disk.join("experiments/x"))), (1000, 1000));
     }
 }
