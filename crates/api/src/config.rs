@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use weir_model::plan::Plan;
-use weir_net::trust::Origin;
 use weir_runs::Place;
 
 use crate::types::ServerLimits;
@@ -29,8 +28,6 @@ pub struct Config {
     pub plans: PathBuf,
     /// Directories of scenarios.
     pub scenarios: Vec<PathBuf>,
-    /// Whether the user named these directories.
-    pub scenarios_origin: Origin,
     /// Directory of key files: `NAME` or `NAME.key`.
     pub keys: PathBuf,
     /// Scripts that scenarios may run, by their names.
@@ -98,15 +95,13 @@ pub enum ApiError {
         /// Which line.
         line: usize,
     },
-    /// A file or directory that gives rights, and that others may change.
-    #[error(
-        "{flag}: {source}; accepted: what not everybody may change, in a directory of that kind"
-    )]
-    Untrusted {
-        /// By which flag it was named.
-        flag: &'static str,
-        /// What of it, and who.
-        source: weir_net::trust::Distrust,
+    /// A token file that other users can write.
+    #[error("--ui-token-file: {} has mode {mode:03o}: other users can write it; run: chmod 600 {}", path.display(), path.display())]
+    Exposed {
+        /// The file.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
     },
     /// The launcher.
     #[error("start the launcher: {0}")]

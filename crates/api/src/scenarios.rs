@@ -8,21 +8,17 @@ use std::path::{Path, PathBuf};
 use axum::http::StatusCode;
 use serde_json::Value;
 use weir_experiment::scenario::extent::Extent;
-use weir_experiment::scenario::journal::Head;
 use weir_experiment::scenario::{Files, ScenarioError, check};
 use weir_model::ModelError;
 use weir_model::experiment::{
-    Action, CollectStep, EmulatorSpec, HostSpec, ImpairStep, Impairing, Published, SCENARIO_SCHEMA,
-    Scenario, Step, TestStep, Variables,
+    Action, CollectStep, EmulatorSpec, HostSpec, ImpairStep, Impairing, Published, Scenario, Step,
+    TestStep, Variables,
 };
-use weir_net::trust::{self, Origin, trusted};
 
 use crate::config::{Config, Words};
 use crate::handlers::file_name;
-use crate::handlers::tests::key_paths;
 use crate::problem::{Problem, pointer};
 use crate::said;
-use crate::supervise::{socket_name, word};
 use crate::types::ScenarioEntry;
 
 /// Longest file, and most of them.
@@ -35,10 +31,6 @@ pub(crate) struct Found {
     pub(crate) name: String,
     pub(crate) path: PathBuf,
     pub(crate) text: String,
-    /// Who else may change it, in words: it is then held to what a request may name.
-    pub(crate) distrust: Option<String>,
-    /// Who else may have chosen what is read here, in words, however it was named: shown is only what says that it is a scenario.
-    pub(crate) doubt: Option<String>,
 }
 
 impl Found {
@@ -49,22 +41,7 @@ impl Found {
         set: &Variables,
         hosts: &BTreeMap<String, HostSpec>,
     ) -> Result<Scenario, ModelError> {
-        Scenario::parse(&self.text, quick, set, hosts).map_err(|error| match &self.doubt {
-            // What is said of a document cites it.
-            Some(doubt) if self.shown().is_none() => ModelError::Document {
-                document: SCENARIO_SCHEMA,
-                field: String::new(),
-                reason: format!("it does not say that it is one, and is not shown: {doubt}"),
-            },
-            _ => error,
-        })
-    }
-
-    /// Its text, where that may be shown: that of a file of others', or that a link of theirs leads to, only when it says that it is a
-    /// scenario.
-    pub(crate) fn shown(&self) -> Option<&str> {
-        let is_one = || raw(&self.text).is_ok_and(|raw| raw["schema"] == SCENARIO_SCHEMA);
-        (self.doubt.is_none() || is_one()).then_some(self.text.as_str())
+        Scenario::parse(&self.text, quick, set, hosts)
     }
 }
 
@@ -78,7 +55,7 @@ fn raw(text: &str) -> Result<Value, Problem> {
 }
 
 /// All scenarios of these directories, by name; the first directory wins.
-pub(crate) fn all(directories: &[PathBuf], origin: Origin) -> Vec<Found> {
+fn all(directories: &[PathBuf]) -> Vec<Found> {
     let mut out: BTreeMap<String, Found> = BTreeMap::new();
     for directory in directories {
         let Ok(entries) = std::fs::read_dir(directory) else { continue };
@@ -87,11 +64,9 @@ pub(crate) fn all(directories: &[PathBuf], origin: Origin) -> Vec<Found> {
             let file = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
             let name = file.strip_suffix(".toml").or_else(|| file.strip_suffix(".json"));
             let Some(name) = name.filter(|n| file_name(n).is_ok()) else { continue };
-            let who = |origin| trusted(&path, origin).err().map(|e| e.to_string());
-            let (distrust, doubt) = (who(origin), who(Origin::Found));
-            if let Some(text) = text_of(&path, origin) {
+            if let Some(text) = text_of(&path) {
                 let name = name.to_owned();
-                out.entry(name.clone()).or_insert(Found { name, path, text, distrust, doubt });
+                out.entry(name.clone()).or_insert(Found { name, path, text });
             }
         }
     }
@@ -99,16 +74,20 @@ pub(crate) fn all(directories: &[PathBuf], origin: Origin) -> Vec<Found> {
 }
 
 /// The text of a scenario.
-fn text_of(path: &Path, origin: Origin) -> Option<String> {
+fn text_of(path: &Path) -> Option<String> {
+    // Opening a pipe would wait for its writer.
+    if !path.is_file() {
+        return None;
+    }
     let mut text = String::new();
-    let file = trust::read(path, origin).ok()?;
+    let file = std::fs::File::open(path).ok()?;
     let length = file.take(MOST_BYTES + 1).read_to_string(&mut text).ok()?;
     (length as u64 <= MOST_BYTES).then_some(text)
 }
 
 /// All scenarios of this server's directories.
 pub(crate) fn of_config(config: &Config) -> Vec<Found> {
-    all(&config.scenarios, config.scenarios_origin)
+    all(&config.scenarios)
 }
 
 /// One of them.
@@ -161,7 +140,6 @@ pub(crate) fn described(found: &Found) -> (ScenarioEntry, Option<Scenario>) {
             entry.runs_commands = !commands(&scenario.steps).is_empty();
             entry.variables = scenario.variables.clone().into_iter().collect();
             entry.hosts = scenario.hosts.keys().cloned().collect();
-            entry.error = too_much(found, &scenario);
             (entry, Some(scenario))
         }
     }
@@ -199,13 +177,6 @@ fn refused(
         error.accepted.get_or_insert(message);
     }
     problem
-}
-
-/// Why a scenario that others may change is not run: it names what no request may.
-fn too_much(found: &Found, scenario: &Scenario) -> Option<String> {
-    let distrust = found.distrust.as_ref()?;
-    let (_, file) = files(scenario).into_iter().next()?;
-    Some(format!("it names {file:?}, as no request may, and others may change it: {distrust}"))
 }
 
 /// Steps, those inside of others included, with their paths.
@@ -374,17 +345,12 @@ fn right_commands(
             let accepted = format!("the name of a script in {}", directory.display());
             return Err(Problem::field(field, program.as_str(), accepted));
         }
-        trusted(&directory.join(program), Origin::Named).map_err(|distrust| {
-            let given = format!("{program}: {distrust}");
-            let accepted = "a script that not everybody may change";
-            Problem::field(field, given, accepted)
-        })?;
     }
     Ok(!all.is_empty())
 }
 
-/// What keeps a scenario that an earlier server began from being gone on with here: its commands are those of scripts which that
-/// server had by their paths, and this one may have others, or none.
+/// Refuses to resume a stored scenario whose commands are not scripts of this server's `--allow-commands`. Its commands are
+/// paths: an earlier server may have had another directory, and the command line starts any program.
 pub(crate) fn right_kept(scenario: &Scenario, scripts: Option<&Path>) -> Result<(), String> {
     for (_, program) in commands(&scenario.steps) {
         let path = Path::new(&program);
@@ -396,63 +362,8 @@ pub(crate) fn right_kept(scenario: &Scenario, scripts: Option<&Path>) -> Result<
                 "runs {program:?}, which is no script of this server's --allow-commands"
             ));
         }
-        trusted(path, Origin::Named)
-            .map_err(|distrust| format!("runs what others may change: {distrust}"))?;
     }
     Ok(())
-}
-
-/// The same of files. A request names none but keys, by their names, and the sockets of emulators, by their ids; what else there is is
-/// of a scenario of the server's directories, or of its `own` one, which has to be there as it was, with no variable that others gave.
-pub(crate) fn right_kept_files(
-    head: &Head,
-    scenario: &Scenario,
-    config: &Config,
-    own: Option<&Path>,
-) -> Result<(), String> {
-    let is_key = |file: &str| {
-        let path = Path::new(file);
-        path.is_absolute() && key_paths(&config.keys).iter().any(|key| key == path)
-    };
-    for (host, spec) in &head.hosts {
-        if let Some(file) = spec.key_file.as_deref().filter(|file| !is_key(file)) {
-            return Err(format!(
-                "names {file:?} for host {host}, which is no key of this server's"
-            ));
-        }
-    }
-    let given = files(scenario);
-    let other = given.iter().find(|(at, file)| match at.rsplit_once('/') {
-        Some((_, "key_file")) => !is_key(file),
-        Some((_, "control_socket")) => !is_emulators_socket(Path::new(file)),
-        _ => true,
-    });
-    let Some((_, file)) = other else { return Ok(()) };
-    let as_it_is = Scenario::parse(&head.scenario, head.quick, &Variables::new(), &head.hosts)
-        .map(|s| files(&s));
-    let made: Vec<PathBuf> = own.map(PathBuf::from).into_iter().collect();
-    let is_ours = of_config(config).iter().chain(&all(&made, Origin::Found)).any(|found| {
-        let path = std::fs::canonicalize(&found.path).ok();
-        let beside = path.as_deref().and_then(Path::parent);
-        beside == Some(head.directory.as_path())
-            && found.text == head.scenario
-            && found.distrust.is_none()
-    });
-    if is_ours && as_it_is.is_ok_and(|files| files == given) {
-        return Ok(());
-    }
-    Err(format!(
-        "names {file:?}, as no request may, and is no scenario of this server's directories as it is there now"
-    ))
-}
-
-/// Whether a path is that of a control socket in this user's runtime directory, as a request names it by an emulator's id.
-fn is_emulators_socket(path: &Path) -> bool {
-    let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
-    let id = name.strip_prefix("impair-").and_then(|n| n.strip_suffix(".socket"));
-    let is_id = id.is_some_and(|id| word(id, 64).is_ok() && socket_name(id) == name);
-    let there = weir_lab::runtime_directory();
-    is_id && there.is_ok_and(|directory| directory.join(name) == path)
 }
 
 /// What the model says of a request's document, and of the variables and hosts that stand beside it there.
@@ -501,11 +412,6 @@ pub(crate) fn of_server(
         found.parse(quick, set, hosts).map_err(|e| refused(&e, found, set, hosts, quick))
     };
     let scenario = parse(set)?;
-    if let Some(words) = too_much(found, &scenario) {
-        let accepted =
-            "one that names no files, sockets or tools of this host, or that others may not change";
-        return Err(Problem::field("/scenario", format!("{}: {words}", found.name), accepted));
-    }
     if !set.is_empty() {
         let before = parse(&Variables::new())?;
         if files(&scenario) != files(&before) {
@@ -665,32 +571,6 @@ mod tests {
     }
 
     #[test]
-    fn no_scenario_comes_by_a_link_that_others_may_have_put_there() {
-        use std::os::unix::fs::PermissionsExt;
-        let dir = tempfile::tempdir().unwrap();
-        let at = |name: &str| dir.path().join(name);
-        for name in ["secret", "config"] {
-            std::fs::create_dir(at(name)).unwrap();
-        }
-        std::fs::write(at("secret/x.toml"), HEAD).unwrap();
-        std::os::unix::fs::symlink(at("secret"), at("config/scenarios")).unwrap();
-        let names = || -> Vec<String> {
-            all(&[at("config/scenarios")], Origin::Found).into_iter().map(|f| f.name).collect()
-        };
-        let mode = |mode| {
-            let mode = std::fs::Permissions::from_mode(mode);
-            std::fs::set_permissions(at("config"), mode).unwrap();
-        };
-        mode(0o755);
-        // Unless others may change what all this stands in.
-        if trusted(dir.path(), Origin::Found).is_ok() {
-            assert_eq!(names(), ["x"], "a link of one's own is followed");
-        }
-        mode(0o777);
-        assert_eq!(names(), [""; 0]);
-    }
-
-    #[test]
     fn documents_of_requests_name_no_files() {
         for step in [
             "collect = { file = \"/etc/shadow\" }",
@@ -714,8 +594,7 @@ mod tests {
             HEAD.split_once("[host").unwrap().0
         );
         let by = |text: &str, set: &[(&str, &str)], host: &str, quick| {
-            let (text, doubt) = (text.to_owned(), None);
-            let found = Found { name: "x".into(), path: "x".into(), text, distrust: None, doubt };
+            let found = Found { name: "x".into(), path: "x".into(), text: text.to_owned() };
             let set = set.iter().map(|(n, v)| ((*n).to_owned(), Value::from(*v))).collect();
             let spec = HostSpec { address: host.into(), port: None, key_file: None };
             let hosts = [("b".to_owned(), spec)].into();
@@ -749,8 +628,7 @@ mod tests {
         let text = format!("{HEAD}[variables]\nf = \"a.txt\"\nt = \"1s\"\n[[step]]\ncollect = {{ file = \"{{f}}\" }}\n[[step]]\nwait = {{ time = \"{{t}}\" }}\n")
             .replace("[host.b]\naddress = \"127.0.0.1\"\n", "")
             + "[host.b]\naddress = \"127.0.0.1\"\n";
-        let found =
-            Found { name: "x".into(), path: "x.toml".into(), text, distrust: None, doubt: None };
+        let found = Found { name: "x".into(), path: "x.toml".into(), text };
         // Each refusal stands at the field that the request has.
         let by = |set: &[(&str, &str)], host: Option<&str>| {
             let set = set.iter().map(|(n, v)| ((*n).to_owned(), Value::from(*v))).collect();
@@ -768,18 +646,5 @@ mod tests {
         };
         assert!(run("t", "2s").is_ok());
         assert_eq!(run("f", "/etc/shadow").unwrap_err().errors[0].field, "/set");
-        // One that others may change is held to what a request may name.
-        let of = |text: &str| {
-            let distrust = Some("x.toml belongs to user 7, who may change it".into());
-            let text = text.to_owned();
-            let found =
-                Found { name: "x".into(), path: "x.toml".into(), text, distrust, doubt: None };
-            let refused = of_server(&found, &Variables::new(), &BTreeMap::new(), false, None).err();
-            assert_eq!(described(&found).0.error.is_some(), refused.is_some());
-            refused.map(|problem| problem.errors[0].given.clone().unwrap())
-        };
-        let given = of(&found.text).unwrap();
-        assert!(given.contains("\"a.txt\"") && given.contains("user 7"), "{given}");
-        assert_eq!(of(&found.text.replace("[[step]]\ncollect = { file = \"{f}\" }\n", "")), None);
     }
 }

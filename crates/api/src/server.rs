@@ -10,7 +10,6 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
-use weir_net::trust::{Origin, trusted};
 
 use crate::app::{App, Shared};
 use crate::audit::Audit;
@@ -112,10 +111,6 @@ pub(crate) fn assemble(
     launcher: Option<UnixStream>,
 ) -> Result<(Router, Shared), ApiError> {
     let tokens = config.token_file.as_deref().map(Tokens::read).transpose()?;
-    if let Some(scripts) = &config.scripts {
-        let untrusted = |source| ApiError::Untrusted { flag: "--allow-commands", source };
-        trusted(scripts, Origin::Named).map_err(untrusted)?;
-    }
     let (routes, document) = routes::routes();
     let launcher = Launcher::new(launcher, directory.path())?;
     let audit = Audit::new(audit_path(&config));
@@ -174,7 +169,6 @@ pub(crate) fn for_tests() -> (Router, Shared) {
         place: weir_runs::Place::in_directory(at("data")),
         plans: at("plans"),
         scenarios: vec![],
-        scenarios_origin: Origin::Found,
         keys: at("keys"),
         scripts: None,
         words: |_| Err(String::new()),

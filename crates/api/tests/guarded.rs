@@ -98,7 +98,6 @@ fn an_address_that_others_reach_needs_a_token() {
         place: served::place(s.directory.path()),
         plans: s.directory.path().into(),
         scenarios: vec![],
-        scenarios_origin: weir_net::trust::Origin::Found,
         keys: s.directory.path().into(),
         scripts: None,
         words: |_| Err(String::new()),
@@ -113,58 +112,4 @@ fn an_address_that_others_reach_needs_a_token() {
     assert!(matches!(bind("0.0.0.0:0"), Err(weir_api::ApiError::Open(_))));
     assert!(matches!(bind("[::]:0"), Err(weir_api::ApiError::Open(_))));
     assert!(bind("127.0.0.1:0").is_ok());
-}
-
-/// Who may put a link into a directory that was named chooses what it leads to: root would read it for them.
-#[test]
-fn of_what_others_may_have_put_there_only_scenarios_are_shown() {
-    use std::os::unix::fs::{PermissionsExt, lchown, symlink};
-    let directory = tempfile::tempdir().unwrap();
-    let at = |name: &str| directory.path().join(name);
-    let mode = |name: &str, mode| {
-        std::fs::set_permissions(at(name), std::fs::Permissions::from_mode(mode)).unwrap();
-    };
-    let scenario = "schema = \"weir.scenario/1\"\nname = \"x\"\n[host.b]\naddress = \"::1\"\n[[step]]\nwait = { time = \"1s\" }\n";
-    std::fs::create_dir(at("scenarios")).unwrap();
-    mode("", 0o755);
-    mode("scenarios", 0o755);
-    for (name, text, bits) in [
-        ("secret", scenario, 0o600),
-        ("scenarios/ours.toml", "top-secret", 0o600),
-        ("scenarios/theirs.toml", "top-secret", 0o664),
-        ("scenarios/good.toml", scenario, 0o664),
-        ("scenarios/wrong.toml", &scenario.replace("wait", "weight"), 0o664),
-    ] {
-        std::fs::write(at(name), text).unwrap();
-        mode(name, bits);
-    }
-    symlink("../secret", at("scenarios/link.toml")).unwrap();
-    if lchown(at("scenarios/link.toml"), Some(65_534), None).is_err() {
-        // To give a link away takes root: a directory where others may write does as well.
-        mode("scenarios", 0o775);
-    }
-    let s = served::serve(|config| {
-        config.scenarios = vec![at("scenarios")];
-        config.scenarios_origin = weir_net::trust::Origin::Named;
-    });
-    let all = get(s.address, "/scenarios").expect(200);
-    let names = all["scenarios"].as_array().unwrap().iter().map(|one| one["name"].as_str());
-    assert_eq!(names.flatten().collect::<Vec<_>>(), ["good", "ours", "theirs", "wrong"]);
-    get(s.address, "/scenarios/link").expect(404);
-    let theirs = get(s.address, "/scenarios/theirs").expect(200);
-    assert!(theirs["text"].is_null() && !theirs.to_string().contains("top-secret"), "{theirs}");
-    let error = theirs["error"].as_str().unwrap();
-    assert!(error.contains("is not shown") && error.contains("by its group"), "{error}");
-    let asked = json!({ "scenario": "theirs" });
-    let refused = ask(s.address, "POST", "/experiments", &[], Some(&asked)).expect(422);
-    assert!(!refused.to_string().contains("top-secret"), "{refused}");
-    assert_eq!(get(s.address, "/scenarios/good").expect(200)["text"], scenario);
-    let wrong = get(s.address, "/scenarios/wrong").expect(200);
-    assert!(wrong["text"].as_str().unwrap().contains("weight"), "{wrong}");
-    assert!(wrong["error"].as_str().unwrap().contains("weight"), "{wrong}");
-    // One's own is shown as it is, so that it can be mended; in a directory of others there is none of one's own.
-    if weir_net::trust::trusted(&at("scenarios/ours.toml"), weir_net::trust::Origin::Found).is_ok()
-    {
-        assert_eq!(get(s.address, "/scenarios/ours").expect(200)["text"], "top-secret");
-    }
 }

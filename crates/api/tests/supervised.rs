@@ -430,7 +430,6 @@ fn head(id: &str, command: Option<&Path>) -> Head {
         directory: "/nonexistent".into(),
         files: Default::default(),
         command: vec![],
-        by_api: true,
         session: Default::default(),
     }
 }
@@ -503,8 +502,7 @@ fn what_an_earlier_server_began_is_gone_on_with_and_nothing_else() {
     drop(keep(&head("1-killed", None)));
     drop(keep(&head("2-stopped", None)));
     kept.keep("2-stopped", &outcome("2-stopped", "interrupted")).unwrap();
-    // Of the command line, at its end (its journal there or gone), of another id than its name says, and no journal at all.
-    drop(keep(&Head { by_api: false, ..head("3-by-hand", None) }));
+    // Complete (its journal there or gone), of another id than its name says, and no journal at all.
     drop(keep(&head("4-done", None)));
     kept.keep("4-done", &outcome("4-done", "complete")).unwrap();
     kept.keep("4-partial", &outcome("4-partial", "partial")).unwrap();
@@ -522,8 +520,6 @@ fn what_an_earlier_server_began_is_gone_on_with_and_nothing_else() {
     let rules = "\"expect\":[\"loss < 1\"],\"sweep\":{\"over\":[\"size=64..256\"],\"test\":{}}";
     kept_text("2-rules", wait, rules);
     kept_text("2-unread", wait, "\"dance\":{}");
-    // A link: under sudo the directory is another user's.
-    std::os::unix::fs::symlink(kept.journal("1-killed"), kept.journal("7-link")).unwrap();
     // It runs commands; those that this server may start, and others.
     drop(keep(&head("8-script", Some(&script("ours")))));
     drop(keep(&head("8-deeper", Some(&script("deeper/ours")))));
@@ -558,7 +554,6 @@ fn what_an_earlier_server_began_is_gone_on_with_and_nothing_else() {
         ("8-deeper", "interrupted", false),
         ("4-partial", "failed", false),
         ("4-done", "ended", false),
-        ("3-by-hand", "interrupted", false),
         ("2-unread", "interrupted", false),
         ("2-stopped", "interrupted", true),
         ("2-rules", "interrupted", true),
@@ -592,7 +587,6 @@ fn what_an_earlier_server_began_is_gone_on_with_and_nothing_else() {
         ("8-deeper", "deeper/ours\", which is no script of this server's --allow-commands"),
         ("8-files", "it names files that were set beside it by a server that has ended"),
         ("2-unread", "it has a scenario that this version does not take: "),
-        ("3-by-hand", "it was begun on the command line"),
         ("4-done", "it has come to its end"),
         ("4-partial", "it has come to its end, or its journal is gone"),
     ] {
@@ -601,7 +595,7 @@ fn what_an_earlier_server_began_is_gone_on_with_and_nothing_else() {
     }
     let none = get(s.address, "/experiments/1-killed/report").expect(409);
     assert!(none["detail"].as_str().unwrap().contains("before it told"), "{none}");
-    for id in ["4-other", "5-other", "5-named", "6-nothing", "7-link"] {
+    for id in ["4-other", "5-other", "5-named", "6-nothing"] {
         resume(id).expect(404);
     }
     // What is there now counts, not what was when the server began.
@@ -631,99 +625,6 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(std::time::Instant::now() < end, "{what}: it did not come");
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
-}
-
-#[test]
-fn a_journal_names_no_file_that_this_server_would_not_take() {
-    let directory = tempfile::tempdir().unwrap();
-    let at = |name: &str| directory.path().canonicalize().unwrap().join(name);
-    let kept = weir_runs::Experiments::prepare(&served::place(directory.path())).unwrap();
-    for name in ["scenarios", "elsewhere", "keys"] {
-        std::fs::create_dir(at(name)).unwrap();
-    }
-    std::fs::write(at("keys/ours.key"), "").unwrap();
-    std::fs::write(at("secret"), "").unwrap();
-    let path = |name: &str| at(name).display().to_string();
-    let with = |change: &dyn Fn(&mut Value)| -> String {
-        let mut scenario = serde_json::from_str(&head("x", None).scenario).unwrap();
-        change(&mut scenario);
-        scenario.to_string()
-    };
-    let collects = |file: &str| with(&|s| s["step"][0] = json!({ "collect": { "file": file } }));
-    // One of the server's, whose variable is its file.
-    let ours = with(&|s| {
-        s["variables"] = json!({ "f": "beside" });
-        s["step"][0] = json!({ "collect": { "file": "{f}" } });
-    });
-    for name in ["scenarios/ours.json", "scenarios/later.json", "elsewhere/ours.json"] {
-        std::fs::write(at(name), &ours).unwrap();
-    }
-    std::fs::write(at("scenarios/later.json"), collects("later")).unwrap();
-    let keyed = |file: &str| with(&|s| s["host"]["b"]["key_file"] = file.into());
-    let socket = |path: &Path| {
-        let path = path.display().to_string();
-        with(&|s| s["emulator"] = json!({ "e": { "control_socket": path } }))
-    };
-    let runtime = weir_lab::runtime_directory().unwrap();
-    let of = |text: &str, directory: &str| Head {
-        scenario: text.into(),
-        directory: at(directory),
-        ..head("x", None)
-    };
-    let hosted = |key: &str, text: &str| {
-        let host = weir_model::experiment::HostSpec {
-            address: "127.0.0.1".into(),
-            key_file: Some(key.into()),
-            ..Default::default()
-        };
-        Head { hosts: [("b".to_owned(), host)].into(), ..of(text, "scenarios") }
-    };
-    let set = Head {
-        set: [("f".to_owned(), json!(path("secret")))].into_iter().collect(),
-        ..of(&ours, "scenarios")
-    };
-    let all = [
-        ("a-planted", of(&collects(&path("secret")), "elsewhere"), Some("secret")),
-        ("b-beside-others", of(&collects("x"), "scenarios"), Some("\"x\"")),
-        ("c-ours", of(&ours, "scenarios"), None),
-        ("d-ours-elsewhere", of(&ours, "elsewhere"), Some("beside")),
-        ("e-ours-with-another-file", set, Some("secret")),
-        ("f-later", of(&collects("later"), "scenarios"), None),
-        ("g-key", hosted(&path("keys/ours.key"), &with(&|_| {})), None),
-        ("h-no-key", hosted(&path("secret"), &with(&|_| {})), Some("secret")),
-        ("i-no-key-for-ours", hosted(&path("keys/../secret"), &ours), Some("../secret")),
-        ("j-key-within", of(&keyed(&path("keys/ours.key")), "elsewhere"), None),
-        ("k-no-key-within", of(&keyed("keys/ours.key"), "."), Some("keys/ours.key")),
-        ("l-emulator", of(&socket(&runtime.join("impair-x.socket")), "elsewhere"), None),
-        ("m-socket", of(&socket(&at("impair-x.socket")), "elsewhere"), Some("impair-x.socket")),
-        ("n-other-name", of(&socket(&runtime.join("x.socket")), "elsewhere"), Some("x.socket")),
-        ("o-deeper", of(&socket(&runtime.join("impair-../x.socket")), "elsewhere"), Some("..")),
-    ];
-    for (id, head, _) in &all {
-        let head = Head { id: (*id).into(), ..head.clone() };
-        drop(Journal::create(&kept.journal(id), &head).unwrap());
-    }
-    let begun = at("begun");
-    let s = with_script_in(directory, "echo \"$*\" >> $here/begun; exit 2", |config| {
-        config.keys = config.keys.parent().unwrap().canonicalize().unwrap().join("keys");
-    });
-    let resume = |id: &str| ask(s.address, "POST", &format!("/experiments/{id}/resume"), &[], None);
-    for (id, _, refused) in &all {
-        let one = get(s.address, &format!("/experiments/{id}")).expect(200);
-        assert_eq!(one["can_go_on"], refused.is_none(), "{one}");
-        if let Some(words) = refused {
-            assert!(one["error"].as_str().unwrap().contains(words), "{one}");
-            let refused = resume(id).expect(409);
-            assert!(refused["detail"].as_str().unwrap().contains(words), "{refused}");
-        }
-    }
-    // What is there now counts.
-    std::fs::write(s.directory.path().join("scenarios/later.json"), &ours).unwrap();
-    let refused = resume("f-later").expect(409);
-    assert!(refused["detail"].as_str().unwrap().contains("as it is there now"), "{refused}");
-    assert!(!begun.exists(), "a program was started for a refusal");
-    resume("c-ours").expect(202);
-    until("the program is started", || begun.exists());
 }
 
 #[test]
@@ -766,8 +667,7 @@ fn what_the_command_line_began_and_brought_to_its_end_has_ended() {
     let directory = tempfile::tempdir().unwrap();
     let kept = weir_runs::Experiments::prepare(&served::place(directory.path())).unwrap();
     for id in ["1-listed", "2-asked", "3-failed"] {
-        let head = Head { by_api: false, ..head(id, None) };
-        drop(Journal::create(&kept.journal(id), &head).unwrap());
+        drop(Journal::create(&kept.journal(id), &head(id, None)).unwrap());
         kept.keep(id, &outcome(id, "interrupted")).unwrap();
     }
     let s = with_script_in(directory, "echo x >> $here/begun", |_| {});

@@ -1,5 +1,7 @@
-//! Where a key comes from, and what others can see of it.
+//! The shared key: from a flag, a file or the environment.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -37,12 +39,13 @@ impl KeyArgs {
         }
     }
 
-    /// The key, if one is given, with warnings to print.
+    /// The key, if one is given, and a warning about `--key`.
     ///
     /// # Errors
     /// As [`resolve`].
     pub(crate) fn resolve(&self) -> Result<(Option<Key>, Vec<String>), CliError> {
-        let (key, mut warnings) = resolve(&self.source())?;
+        let key = resolve(&self.source())?;
+        let mut warnings = vec![];
         if self.key.is_some() {
             warnings.push(
                 "--key can be read by every user of this host in the list of processes; use --key-file or WEIR_KEY".into(),
@@ -52,20 +55,18 @@ impl KeyArgs {
     }
 }
 
-/// The key of a source, if there is one, with warnings to print.
+/// The key of a source, if there is one.
 ///
 /// # Errors
-/// [`CliError::Flag`] for what is no key, [`CliError::Io`] for a file that can't be read.
-pub(crate) fn resolve(source: &KeySource) -> Result<(Option<Key>, Vec<String>), CliError> {
-    let mut warnings = vec![];
+/// [`CliError::Flag`] for an invalid key and for a file that other users can access, [`CliError::Io`] for a file that
+/// can't be read.
+pub(crate) fn resolve(source: &KeySource) -> Result<Option<Key>, CliError> {
     let key = if let Some(text) = &source.key {
         Some(from_text("--key", text)?)
     } else if let Some(path) = &source.key_file {
-        warnings.extend(readable_by_others(path));
-        Some(from_text("--key-file", &read(path, "--key-file: read")?)?)
+        Some(from_text("--key-file", &read("--key-file", "--key-file: read", path)?)?)
     } else if let Some(path) = &source.passphrase_file {
-        warnings.extend(readable_by_others(path));
-        let text = read(path, "--passphrase-file: read")?;
+        let text = read("--passphrase-file", "--passphrase-file: read", path)?;
         let phrase = text.lines().next().unwrap_or_default();
         if phrase.is_empty() {
             return Err(CliError::flag("--passphrase-file", "an empty first line", "a passphrase"));
@@ -80,7 +81,7 @@ pub(crate) fn resolve(source: &KeySource) -> Result<(Option<Key>, Vec<String>), 
             _ => None,
         }
     };
-    Ok((key, warnings))
+    Ok(key)
 }
 
 /// The key in a text; the text itself is never printed, since it is likely a mistyped secret.
@@ -90,31 +91,51 @@ fn from_text(origin: &str, text: &str) -> Result<Key, CliError> {
         .map_err(|_| CliError::flag(origin, "not a key", "256 bits as `weir keygen` prints them"))
 }
 
-/// Reads a secret's file.
-fn read(path: &Path, operation: &'static str) -> Result<String, CliError> {
-    use std::io::Read;
+/// Reads a secret's file; refuses one that users other than its owner can read or write.
+fn read(flag: &'static str, operation: &'static str, path: &Path) -> Result<String, CliError> {
+    let failed = |error| CliError::io(operation, path)(error);
+    let file = File::open(path).map_err(failed)?;
+    #[cfg(unix)]
+    {
+        use weir_net::secret::{READ, WRITE, exposed};
+        if let Some(mode) = exposed(&file.metadata().map_err(failed)?, READ | WRITE) {
+            return Err(CliError::flag(
+                flag,
+                format!("{} with mode {mode:03o}, which other users can access", path.display()),
+                &format!("a file for its owner alone: chmod 600 {}", path.display()),
+            ));
+        }
+    }
     let mut text = String::new();
-    std::fs::File::open(path)
-        .and_then(|file| file.take(MAX_FILE_BYTES).read_to_string(&mut text))
-        .map_err(CliError::io(operation, path))?;
+    file.take(MAX_FILE_BYTES).read_to_string(&mut text).map_err(failed)?;
     Ok(text)
 }
 
-/// A warning when users other than the owner can read a secret's file.
+#[cfg(test)]
 #[cfg(unix)]
-fn readable_by_others(path: &Path) -> Option<String> {
-    use std::os::unix::fs::MetadataExt;
-    let mode = std::fs::metadata(path).ok().filter(|m| m.is_file())?.mode();
-    (mode & 0o077 != 0).then(|| {
-        format!(
-            "{} can be read or written by other users (mode {:03o}); run: chmod 600 {0}",
-            path.display(),
-            mode & 0o777
-        )
-    })
-}
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
-#[cfg(not(unix))]
-fn readable_by_others(_: &Path) -> Option<String> {
-    None
+    #[test]
+    fn a_file_that_other_users_can_read_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("key");
+        std::fs::write(&path, "secret").unwrap();
+        let of_mode = |mode| {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            read("--key-file", "read", &path)
+        };
+        assert_eq!(of_mode(0o600).unwrap(), "secret");
+        // A directory that others can write, and a link in it, are the user's business.
+        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert_eq!(read("--key-file", "read", &link).unwrap(), "secret");
+        for mode in [0o604, 0o602, 0o644] {
+            let error = of_mode(mode).unwrap_err();
+            assert!(matches!(error, CliError::Flag { .. }), "{mode:o}: {error:?}");
+        }
+        assert_eq!(read("--key-file", "read", Path::new("/dev/null")).unwrap(), "");
+    }
 }

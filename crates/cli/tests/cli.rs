@@ -157,7 +157,22 @@ fn a_key_is_made_each_time_anew_and_is_taken() {
 }
 
 #[test]
-fn keys_that_others_can_read_are_warned_of() {
+fn a_dash_saves_the_plan_to_stdout() {
+    let dir = tempfile::tempdir().unwrap();
+    for path in ["-", "/dev/stdout"] {
+        let output = Command::new(env!("CARGO_BIN_EXE_weir"))
+            .args(["test", "--save-plan", path, "-u"])
+            .current_dir(dir.path())
+            .output()
+            .unwrap();
+        let plan = out(&output);
+        assert!(output.status.success() && plan.contains("schema = \"weir.plan/1\""), "{plan}");
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn keys_that_others_can_read_are_refused() {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().unwrap();
     let (file, plan) = (dir.path().join("key"), dir.path().join("plan.toml"));
@@ -169,9 +184,14 @@ fn keys_that_others_can_read_are_warned_of() {
         err(&weir(&[&base, words].concat()))
     };
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
-    assert!(with(&["--key-file", file.to_str().unwrap()]).contains("chmod 600"));
+    let refused = with(&["--key-file", file.to_str().unwrap()]);
+    assert!(
+        refused.starts_with("error: --key-file: ") && refused.contains("chmod 600"),
+        "{refused}"
+    );
+    assert!(!plan.exists(), "nothing is started");
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
-    assert!(!with(&["--key-file", file.to_str().unwrap()]).contains("warning"));
+    assert!(!with(&["--key-file", file.to_str().unwrap()]).contains("chmod"));
     let text = with(&["--key", key.trim()]);
     assert!(text.contains("list of processes") && !text.contains(key.trim()), "{text}");
 }

@@ -82,7 +82,6 @@ impl Bench {
             seed: Seed(7),
             directory: self.dir.path().into(),
             files: BTreeMap::new(),
-            by_api: false,
             command: vec![],
             session: Session::default(),
         };

@@ -349,9 +349,6 @@ pub struct ScenarioJob {
 pub struct ResumeJob {
     /// Its id.
     pub id: String,
-    /// SHA-256 of the checkpoint's first line, if it must still be that.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub head: Option<String>,
 }
 
 /// A lab that is created.

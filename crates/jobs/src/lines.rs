@@ -127,7 +127,7 @@ mod tests {
             Job::Test(Box::new(TestJob { host: Some("h".into()), ..TestJob::default() })),
             Job::Emulator(Box::new(EmulatorJob::new(["a".into(), "b".into()], Default::default()))),
             Job::Scenario(Box::default()),
-            Job::Resume(ResumeJob { id: "x".into(), head: None }),
+            Job::Resume(ResumeJob { id: "x".into() }),
             Job::LabUp(Box::default()),
             Job::LabDown(Default::default()),
             Job::Calibrate(CalibrateJob::default()),

@@ -49,17 +49,15 @@ pub mod namespace;
 #[cfg(target_os = "linux")]
 pub mod output;
 #[cfg(target_os = "linux")]
-pub mod plain_file;
-#[cfg(target_os = "linux")]
 pub mod poll;
 pub mod reference;
 #[cfg(target_os = "linux")]
 pub mod restoration;
+#[cfg(unix)]
+pub mod secret;
 #[cfg(target_os = "linux")]
 pub mod tcp;
 pub mod thread;
-#[cfg(target_os = "linux")]
-pub mod trust;
 pub mod udp;
 #[cfg(target_os = "linux")]
 pub mod waiting;

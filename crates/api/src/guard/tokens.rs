@@ -7,7 +7,7 @@ use std::path::Path;
 
 use axum::http::{HeaderMap, header};
 use sha2::{Digest, Sha256};
-use weir_net::trust::{Origin, trusted};
+use weir_net::secret::{WRITE, exposed};
 
 use crate::config::ApiError;
 
@@ -25,9 +25,12 @@ impl Tokens {
     pub(crate) fn read(path: &Path) -> Result<Tokens, ApiError> {
         let failed =
             |source| ApiError::File { operation: "read token file", path: path.into(), source };
-        let untrusted = |source| ApiError::Untrusted { flag: "--ui-token-file", source };
-        trusted(path, Origin::Named).map_err(untrusted)?;
-        if path.metadata().map_err(failed)?.len() > MOST_BYTES {
+        let found = path.metadata().map_err(failed)?;
+        // The hashes in it are no secret: what matters is who can add one.
+        if let Some(mode) = exposed(&found, WRITE) {
+            return Err(ApiError::Exposed { path: path.into(), mode });
+        }
+        if found.len() > MOST_BYTES {
             return Err(ApiError::Tokens { path: path.into(), line: 0 });
         }
         let text = std::fs::read_to_string(path).map_err(failed)?;
@@ -88,11 +91,8 @@ pub(crate) fn cookie(token: Option<&str>) -> String {
 /// Makes a new token file with one token, which is returned and nowhere kept.
 ///
 /// # Errors
-/// The file is there already or can't be written; others may change what it would stand in; no randomness.
+/// The file exists already or can't be written; no randomness.
 pub fn make_token_file(path: &Path, name: &str) -> Result<String, ApiError> {
-    let beside = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    trusted(beside, Origin::Named)
-        .map_err(|source| ApiError::Untrusted { flag: "--ui-token-file", source })?;
     let mut bits = [0u8; 32];
     getrandom::fill(&mut bits).map_err(|e| ApiError::System {
         operation: "get random bits",
@@ -159,27 +159,23 @@ mod tests {
     }
 
     #[test]
-    fn what_others_may_change_lets_nobody_in() {
-        use std::os::unix::fs::PermissionsExt;
+    fn a_file_that_other_users_can_write_is_refused() {
+        use std::os::unix::fs::{MetadataExt, PermissionsExt};
         let dir = tempfile::tempdir().unwrap();
         let mode = |path: &Path, mode| {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
         };
+        // The directory is the user's business.
+        mode(dir.path(), 0o777);
         let path = dir.path().join("tokens");
         make_token_file(&path, "anna").unwrap();
-        let words = |path: &Path| Tokens::read(path).unwrap_err().to_string();
-        mode(&path, 0o602);
-        let told = words(&path);
-        let expected = format!("--ui-token-file: {} may be written by everybody", path.display());
-        assert!(told.starts_with(&expected), "{told}");
-        mode(&path, 0o600);
+        assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o600);
         assert!(Tokens::read(&path).is_ok());
-        mode(dir.path(), 0o777);
-        let told = words(&path);
-        assert!(told.contains("may be written by everybody"), "{told}");
-        let made = make_token_file(&dir.path().join("other"), "b");
-        assert!(matches!(made, Err(ApiError::Untrusted { .. })), "{made:?}");
-        assert!(!dir.path().join("other").exists());
+        mode(&path, 0o644);
+        assert!(Tokens::read(&path).is_ok());
+        mode(&path, 0o602);
+        let refused = Tokens::read(&path);
+        assert!(matches!(refused, Err(ApiError::Exposed { mode: 0o602, .. })), "{refused:?}");
     }
 
     #[test]

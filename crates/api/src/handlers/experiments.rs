@@ -46,7 +46,7 @@ pub(crate) async fn scenario(State(app): State<Shared>, Part(name): Part) -> Ans
     heavy(&app, move || {
         let found = scenarios::named(&of.config, &name)?;
         let (entry, scenario) = scenarios::described(&found);
-        Ok(ScenarioText { entry, text: found.shown().map(str::to_owned), scenario })
+        Ok(ScenarioText { entry, text: found.text, scenario })
     })
     .await
     .map(Json200)
@@ -156,9 +156,7 @@ fn prepare(
             let beside = found.path.parent().map(PathBuf::from).unwrap_or_default();
             scenarios::checked("/scenario", &scenario, beside.clone(), app.config.words)?;
             let runs_commands = scenarios::described(&found).0.runs_commands;
-            // Read again by its name only where nobody else can have changed it by then.
-            let as_it_is = set.is_empty() && !runs_commands && found.distrust.is_none();
-            let (path, directory) = if as_it_is {
+            let (path, directory) = if set.is_empty() && !runs_commands {
                 (std::fs::canonicalize(&found.path).map_err(failed)?, None)
             } else {
                 // The scenario as it was looked at, and beside it what was beside it.

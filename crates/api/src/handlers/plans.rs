@@ -1,8 +1,9 @@
 //! Kept plans: files of `weir.plan/1`, and looks at documents.
 
-use std::io::{ErrorKind, Read};
+use std::fs::{File, TryLockError};
+use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -10,7 +11,6 @@ use axum::response::Response;
 use serde_json::value::RawValue;
 use weir_model::impairment::Impairment;
 use weir_model::plan::{Family, Plan};
-use weir_net::trust::{self, Directory, Origin};
 
 use super::{Answer, Json200, answer, file_name, fresh, heavy};
 use crate::app::Shared;
@@ -38,8 +38,7 @@ fn path(app: &Shared, name: &str) -> Result<PathBuf, Problem> {
 /// The text of a plan's file; absent when there is none.
 fn read(path: &Path) -> Result<Option<String>, Problem> {
     let failed = |e: std::io::Error| Problem::internal(format!("read {}: {e}", path.display()));
-    // Under sudo the directory is the calling user's: no link is followed to what that user may not read.
-    let file = match trust::read(path, Origin::Found) {
+    let file = match File::open(path) {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
         file => file.map_err(failed)?,
     };
@@ -114,7 +113,7 @@ pub(crate) async fn put(
     let path = path(&app, &name)?;
     plan.check().map_err(|e| Problem::of_model("", &e))?;
     let text = plan.to_toml().map_err(|e| Problem::of_model("", &e))?;
-    // From the look at the tag to the change nobody else changes anything: through this server, nor by another one.
+    // No other change between the check of the tag and this one: neither by this server nor by another one.
     let _one = app.documents.lock().await;
     let document = format!("plans/{name}");
     let etag = etag_of(text.as_bytes());
@@ -123,18 +122,12 @@ pub(crate) async fn put(
         move || {
             let failed =
                 |e: std::io::Error| Problem::internal(format!("write {}: {e}", path.display()));
-            let directory = Directory::open_or_make(&app.config.plans).map_err(failed)?;
-            locked(&directory)?;
+            std::fs::create_dir_all(&app.config.plans).map_err(failed)?;
+            let _lock = locked(&app.config.plans)?;
             let before = read(&path)?.map(|t| etag_of(t.as_bytes()));
             fresh(&app, &document, &wanted, before.as_deref())?;
             let is_new = before.is_none();
-            match directory.put(&file(&name), text.as_bytes(), is_new) {
-                // By a program that knows no lock, since it was looked for.
-                Err(e) if is_new && e.kind() == ErrorKind::AlreadyExists => {
-                    fresh(&app, &document, &Condition::IsNew, Some(""))?;
-                }
-                done => done.map_err(failed)?,
-            }
+            write(&path, &text).map_err(failed)?;
             Ok((is_new, entry(&name, &path, &text)))
         }
     };
@@ -147,11 +140,34 @@ pub(crate) async fn put(
 /// How long a change waits for that of another program.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-fn locked(directory: &Directory) -> Result<(), Problem> {
-    directory.lock(PATIENCE).map_err(|e| match e.kind() {
-        ErrorKind::WouldBlock => Problem::unavailable("another program is changing the plans"),
-        _ => Problem::internal(format!("lock the directory of plans: {e}")),
-    })
+/// Locks the directory of plans against other servers' changes until the file that is returned is dropped.
+fn locked(directory: &Path) -> Result<File, Problem> {
+    let failed = |e: std::io::Error| Problem::internal(format!("lock the directory of plans: {e}"));
+    let how = File::options().write(true).create(true).truncate(false).clone();
+    let file = how.open(directory.join(".lock")).map_err(failed)?;
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) if Instant::now() < end => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            Err(TryLockError::WouldBlock) => {
+                return Err(Problem::unavailable("another program is changing the plans"));
+            }
+            Err(TryLockError::Error(e)) => return Err(failed(e)),
+        }
+    }
+}
+
+/// Replaces a plan's file whole, so that a full disk leaves the earlier one.
+fn write(path: &Path, text: &str) -> std::io::Result<()> {
+    let directory = path.parent().unwrap_or(Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(directory)?;
+    file.write_all(text.as_bytes())?;
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    Ok(())
 }
 
 pub(crate) async fn remove(
@@ -171,11 +187,13 @@ pub(crate) async fn remove(
                 ErrorKind::NotFound => missing(),
                 _ => Problem::internal(format!("remove {}: {e}", path.display())),
             };
-            let directory = Directory::open(&app.config.plans).map_err(failed)?;
-            locked(&directory)?;
+            if !app.config.plans.exists() {
+                return Err(missing());
+            }
+            let _lock = locked(&app.config.plans)?;
             let before = read(&path)?.ok_or_else(missing)?;
             fresh(&app, &document, &wanted, Some(&etag_of(before.as_bytes())))?;
-            directory.remove(&file(&name)).map_err(failed)
+            std::fs::remove_file(&path).map_err(failed)
         }
     };
     heavy(&app, work).await?;

@@ -10,7 +10,6 @@ use weir_model::json::to_line;
 use weir_model::names::{HOST_FORMS, Host};
 use weir_model::plan::Plan;
 use weir_model::record::Record;
-use weir_net::trust::{Origin, leads_astray, trusted};
 
 use super::{Answer, Json200, answer, heavy, seeds};
 use crate::app::Shared;
@@ -133,32 +132,20 @@ pub(crate) fn key_file(directory: &Path, name: Option<&str>) -> Result<Option<Pa
     })
 }
 
-/// The files of all keys, as [`key_file`] has them.
-pub(crate) fn key_paths(directory: &Path) -> Vec<PathBuf> {
-    keys(directory).into_values().collect()
-}
-
 /// Names of the keys in the key directory.
 pub(crate) fn key_names(directory: &Path) -> Vec<String> {
     keys(directory).into_keys().collect()
 }
 
-/// The keys in the key directory: those very files that were looked at, by their names without `.key`.
+/// The key files in the key directory, by their names without `.key`.
 fn keys(directory: &Path) -> BTreeMap<String, PathBuf> {
-    // Under sudo it is the calling user's: a link there, or on the way there, could lead to a key of somebody else.
-    let are_links_taken = trusted(directory, Origin::Found).is_ok();
-    if !are_links_taken && leads_astray(directory) {
-        return BTreeMap::new();
-    }
     let Ok(entries) = std::fs::read_dir(directory) else { return BTreeMap::new() };
     let found = entries.filter_map(|entry| {
         let entry = entry.ok()?;
         let file = entry.file_name().to_str()?.to_owned();
         let name = file.strip_suffix(".key").unwrap_or(&file).to_owned();
         let path = entry.path();
-        let is_link = entry.file_type().ok()?.is_symlink();
-        let is_taken = path.is_file() && (are_links_taken || !is_link);
-        (is_taken && super::file_name(&name).is_ok()).then_some((name, path))
+        (path.is_file() && super::file_name(&name).is_ok()).then_some((name, path))
     });
     let mut keys: BTreeMap<String, PathBuf> = BTreeMap::new();
     for (name, path) in found.take(MOST_KEYS) {
@@ -228,36 +215,21 @@ pub(crate) async fn stop_connection(
 #[cfg(test)]
 mod key_tests {
     use super::*;
-    use std::os::unix::fs::{PermissionsExt, symlink};
 
     #[test]
-    fn a_key_is_the_very_file_that_was_looked_at() {
+    fn keys_are_found_by_their_names() {
         let dir = tempfile::tempdir().unwrap();
-        let made = |name: &str, mode: u32| {
-            let path = dir.path().join(name);
-            std::fs::create_dir(&path).unwrap();
-            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
-            path
-        };
-        // Whose it is, is told by who may write it: a test has one user.
-        let (secret, others) = (made("secret", 0o700), made("others", 0o777));
-        let keys = made("others/keys", 0o755);
-        std::fs::write(secret.join("root"), "secret").unwrap();
-        std::fs::write(keys.join("a.key"), "a").unwrap();
-        std::fs::write(keys.join("b.key"), "b.key").unwrap();
-        std::fs::write(keys.join("b"), "b").unwrap();
-        symlink(secret.join("root"), keys.join("a")).unwrap();
-        symlink(secret.join("root"), keys.join("c")).unwrap();
-        symlink(&secret, others.join("link")).unwrap();
-        let file = |directory: &Path, name| key_file(directory, Some(name)).ok().flatten();
-        assert_eq!(key_names(&keys), ["a", "b"]);
-        assert_eq!(file(&keys, "a"), Some(keys.join("a.key")), "not what the link leads to");
-        assert_eq!(file(&keys, "b"), Some(keys.join("b")));
-        assert_eq!(file(&keys, "c"), None);
-        assert_eq!(key_paths(&keys), [keys.join("a.key"), keys.join("b")]);
-        // By a directory that others may have put there, none.
-        assert_eq!(key_names(&others.join("link")), [""; 0]);
-        assert_eq!(file(&others.join("link"), "root"), None);
-        assert_eq!(file(&secret, "root"), Some(secret.join("root")));
+        let at = |name: &str| dir.path().join(name);
+        std::fs::create_dir_all(at("keys/deeper.key")).unwrap();
+        for name in ["elsewhere", "keys/a.key", "keys/b.key", "keys/b"] {
+            std::fs::write(at(name), name).unwrap();
+        }
+        std::os::unix::fs::symlink(at("elsewhere"), at("keys/c")).unwrap();
+        let file = |name| key_file(&at("keys"), Some(name)).ok().flatten();
+        assert_eq!(key_names(&at("keys")), ["a", "b", "c"]);
+        assert_eq!(file("a"), Some(at("keys/a.key")));
+        assert_eq!(file("b"), Some(at("keys/b")), "NAME comes before NAME.key");
+        assert_eq!(file("c"), Some(at("keys/c")));
+        assert_eq!((file("../elsewhere"), file("deeper")), (None, None));
     }
 }

@@ -1,4 +1,4 @@
-//! Experiments that are kept beside the runs: their journals and their results. An earlier server or the command line began them.
+//! Stored experiments that an earlier server or the command line started: their checkpoints and results.
 
 use std::collections::BTreeMap;
 use std::io::{BufReader, Read};
@@ -55,7 +55,7 @@ type Stamp = (u64, u64, i64, i64);
 enum Found {
     /// It can be gone on with, or could be.
     Open(Box<ExperimentState>),
-    /// It has come to its end, or is somebody else's to go on with.
+    /// It is complete, or has no checkpoint that can be read.
     Closed(Box<ExperimentState>),
     /// Some program has it now.
     Running,
@@ -251,7 +251,7 @@ fn is_complete(result: &Path) -> bool {
             Ok(())
         }
     }
-    let Ok(file) = weir_net::plain_file::read(result) else { return false };
+    let Ok(file) = std::fs::File::open(result) else { return false };
     let mut beginning = Beginning(None);
     let mut reader =
         serde_json::Deserializer::from_reader(BufReader::new(file.take(MOST_BEGINNING_BYTES)));
@@ -316,7 +316,7 @@ fn look_at(app: &App, id: &str) -> Found {
     let why_not = why_not.map(|words| format!("it can't be gone on with: it {words}"));
     let told: Vec<String> = state.error.take().into_iter().chain(why_not).collect();
     state.error = (!told.is_empty()).then(|| told.join("; "));
-    if head.by_api { Found::Open(Box::new(state)) } else { Found::Closed(Box::new(state)) }
+    Found::Open(Box::new(state))
 }
 
 /// The head of a journal, whether a program has it, and its scenario, or in words why that can't be read.
@@ -331,26 +331,17 @@ fn read(app: &App, id: &str) -> Option<(Head, bool, Result<Scenario, String>)> {
     Some((head, is_running, scenario))
 }
 
-/// Whether this server would run it: it may have been started with other rights than the one that began it.
+/// Whether this server may run it: only with scripts of its own `--allow-commands`.
 fn right(app: &App, head: &Head, scenario: &Scenario) -> Result<(), String> {
-    if !head.by_api {
-        return Err("was begun on the command line, and nobody looked at what it runs: weir run --resume goes on with it".into());
-    }
     scenarios::right_kept(scenario, app.config.scripts.as_deref())?;
-    // What this server made for it stands in a directory of its own.
-    let private = app.directory.path().canonicalize().ok();
-    let is_private = private.is_some() && head.directory.parent() == private.as_deref();
-    let own = is_private.then_some(head.directory.as_path());
-    scenarios::right_kept_files(head, scenario, &app.config, own)?;
     if !head.files.is_empty() && !head.directory.is_dir() {
         return Err("names files that were set beside it by a server that has ended".into());
     }
     Ok(())
 }
 
-/// Looks at a kept experiment once more, before it is gone on with, whoever began it: under sudo its journal is in another user's
-/// directory. What was looked at, to be told to the program that reads it again.
-pub(crate) fn check(app: &App, kept: &str, is_of_earlier: bool) -> Result<String, Problem> {
+/// Whether an experiment can be resumed now, whatever was found when it was listed.
+pub(crate) fn check(app: &App, kept: &str, is_of_earlier: bool) -> Result<(), Problem> {
     let refuse = |words: &str| {
         Problem::conflict(format!("experiment {kept} can't be gone on with: it {words}"))
     };
@@ -369,8 +360,7 @@ pub(crate) fn check(app: &App, kept: &str, is_of_earlier: bool) -> Result<String
         None => Err(refuse("has no journal any more that this server can read")),
         Some((_, true, _)) => Err(refuse("is being run by another program")),
         Some((head, _, scenario)) => {
-            scenario.and_then(|s| right(app, &head, &s)).map_err(|words| refuse(&words))?;
-            head.digest().map_err(Problem::internal)
+            scenario.and_then(|s| right(app, &head, &s)).map_err(|words| refuse(&words))
         }
     }
 }
@@ -388,7 +378,7 @@ mod tests {
         let head = serde_json::json!({
             "schema": "weir.journal/1", "id": "1-x", "started_at": "T", "quick": false, "set": {},
             "scenario": "schema = \"weir.scenario/1\"\nname = \"x\"\n[host.b]\naddress = \"::1\"\n[[step]]\nwait = { time = \"1s\" }\n",
-            "seed": "0x7", "directory": "/", "command": [], "by_api": true,
+            "seed": "0x7", "directory": "/", "command": [],
             "session": { "pid": 1, "started_at": "T", "version": "0", "host": "x" },
         });
         let running =
@@ -467,7 +457,7 @@ mod tests {
         let head = serde_json::json!({
             "schema": "weir.journal/1", "id": "1-interrupted", "started_at": "T", "quick": false, "set": {},
             "scenario": "schema = \"weir.scenario/1\"\nname = \"x\"\n[host.b]\naddress = \"::1\"\n[[step]]\nwait = { time = \"1s\" }\n",
-            "seed": "0x7", "directory": "/", "command": [], "by_api": true,
+            "seed": "0x7", "directory": "/", "command": [],
             "session": { "pid": 1, "started_at": "T", "version": "0", "host": "x" },
         });
         let head = serde_json::from_value(head).unwrap();

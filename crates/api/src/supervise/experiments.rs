@@ -328,8 +328,8 @@ pub(crate) async fn start(
     }
 }
 
-/// Goes on with an experiment that this server or an earlier one started and that did not come to its end; what it comes to holds the
-/// runs of all its sessions. Scenarios of others are not gone on with: nobody looked at what they would run.
+/// Resumes an incomplete experiment of this server, of an earlier one or of the command line. Its result has the runs of all its
+/// sessions.
 pub(crate) async fn resume(app: &Shared, id: &str) -> Result<ExperimentState, Problem> {
     if !app.experiments.knows(id) {
         app.experiments.take_up(earlier::kept(app, id).await?);
@@ -356,10 +356,10 @@ pub(crate) async fn resume(app: &Shared, id: &str) -> Result<ExperimentState, Pr
     }
     let (looking, looked_at) = (app.clone(), id.to_owned());
     let looked = heavy(app, move || {
-        let head = earlier::check(&looking, &looked_at, is_of_earlier)?;
-        Ok((head, earlier::noted_runs(&looking, &looked_at)))
+        earlier::check(&looking, &looked_at, is_of_earlier)?;
+        Ok(earlier::noted_runs(&looking, &looked_at))
     });
-    let (head, noted_runs) = looked.await?;
+    let noted_runs = looked.await?;
     {
         let mut all = lock(&app.experiments.0);
         refuse_too_many(&all, app.config.limits.experiments)?;
@@ -387,11 +387,7 @@ pub(crate) async fn resume(app: &Shared, id: &str) -> Result<ExperimentState, Pr
         };
         add_line(&mut entry.state.progress, format!("resumed at {}", clock::now()));
     }
-    match app
-        .launcher
-        .start(Order::job(Job::Resume(ResumeJob { id: id.into(), head: Some(head) })))
-        .await
-    {
+    match app.launcher.start(Order::job(Job::Resume(ResumeJob { id: id.into() }))).await {
         Ok(started) => begun(app, id.into(), started).await,
         Err(problem) => {
             app.experiments.not_begun(id);

@@ -30,7 +30,7 @@ pub(crate) use experiments::{
 };
 pub use launch::{LaunchError, launch};
 pub(crate) use launcher::Launcher;
-pub(crate) use orders::{LabNode, Order, socket_name, word};
+pub(crate) use orders::{LabNode, Order};
 pub(crate) use tests::{Tests, Wanted, connection, start as start_test, stop as stop_test};
 
 /// Time for the last events of a job, once it has ended.

@@ -54,9 +54,8 @@ pub struct ScenarioText {
     /// What the list says of it.
     #[serde(flatten)]
     pub entry: ScenarioEntry,
-    /// The file's text. Absent where it does not say that it is a scenario and others may have chosen what is read there; `error` tells who.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub text: Option<String>,
+    /// The file's text.
+    pub text: String,
     /// The scenario as it is understood, its variables replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scenario: Option<Scenario>,

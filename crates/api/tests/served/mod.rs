@@ -79,7 +79,6 @@ fn serve_with(
         place: place(directory.path()),
         plans: directory.path().join("plans"),
         scenarios: vec![directory.path().join("scenarios")],
-        scenarios_origin: weir_net::trust::Origin::Found,
         keys: directory.path().join("keys"),
         scripts: None,
         words: |_| Err("no words in this test".into()),

@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use weir_model::experiment::RunRef;
-use weir_net::plain_file;
 
 /// A journal is read up to this many bytes a line and so many lines.
 const MOST_LINE_BYTES: u64 = 256 << 20;
@@ -47,21 +46,8 @@ pub struct Head {
     pub files: BTreeMap<String, String>,
     /// The command as it was given.
     pub command: Vec<String>,
-    /// The API of `weir serve --ui` began it: a later server may go on with it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub by_api: bool,
     /// Who began it.
     pub session: Session,
-}
-
-impl Head {
-    /// SHA-256 of all that it says: who looked at an experiment before it goes on names what was looked at by this.
-    ///
-    /// # Errors
-    /// A value that is no JSON.
-    pub fn digest(&self) -> io::Result<String> {
-        Ok(super::sha256(&serde_json::to_vec(self)?))
-    }
 }
 
 /// The schema of the first line.
@@ -175,9 +161,9 @@ pub struct Journal {
 /// The first line of a journal, and whether a program has it now. It is left as it is, and nobody is waited for.
 ///
 /// # Errors
-/// Those of the file; `InvalidData` when its first line is not of a journal, or it is no plain file, or a link.
+/// Those of the file; `InvalidData` when its first line is not of a journal.
 pub fn look(path: &Path) -> io::Result<(Head, bool)> {
-    let file = plain_file::read(path)?;
+    let file = File::open(path)?;
     let (_, head) = head(&mut BufReader::new(&file))?;
     Ok((head, LockedFile::lock(file).is_err()))
 }
@@ -192,7 +178,7 @@ pub fn noted(path: &Path) -> io::Result<Vec<(Session, u64)>> {
     struct Kind {
         session: Option<Session>,
     }
-    let file = plain_file::read(path)?;
+    let file = File::open(path)?;
     let mut reader = BufReader::new(&file);
     let (_, head) = head(&mut reader)?;
     let mut sessions = vec![(head.session, 0)];
@@ -243,7 +229,7 @@ impl Journal {
     /// to end too (a child between its fork and its exec has a copy of the lock): that is waited for, 10 s at most.
     ///
     /// # Errors
-    /// Those of the file; `InvalidData` when its first line is not of a journal, or it is no plain file; `ResourceBusy` while another
+    /// Those of the file; `InvalidData` when its first line is not of a journal; `ResourceBusy` while another
     /// program has it, whose process is named.
     pub fn open(path: &Path, is_gone: impl Fn(&Session) -> bool) -> io::Result<(Journal, Head)> {
         let deadline = Instant::now() + PATIENCE;
@@ -270,8 +256,7 @@ impl Journal {
 
     /// What is in it; without its file while another program has locked that.
     fn read(path: &Path) -> io::Result<(Journal, Head)> {
-        // Root writes none of its own files for a user who put a link there.
-        let file = plain_file::open(path, OpenOptions::new().read(true).append(true))?;
+        let file = OpenOptions::new().read(true).append(true).open(path)?;
         let locked = LockedFile::lock(file);
         let mut reader = BufReader::new(locked.as_ref().map_or_else(|other| other, |own| &own.0));
         let (first, head) = head(&mut reader)?;
@@ -490,7 +475,6 @@ mod tests {
             directory: "/".into(),
             files: [("plan.toml".to_owned(), "00".to_owned())].into(),
             command: vec![],
-            by_api: false,
             session: session("0.1.0", None, "one", "x"),
         }
     }
@@ -543,7 +527,7 @@ mod tests {
     fn a_look_tells_the_head_and_whether_somebody_has_it_and_changes_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("j");
-        let begun = Head { by_api: true, ..head() };
+        let begun = head();
         let journal = Journal::create(&path, &begun).unwrap();
         assert_eq!(look(&path).unwrap(), (begun.clone(), true));
         drop(journal);
@@ -552,24 +536,6 @@ mod tests {
         let before = std::fs::read(&path).unwrap();
         assert_eq!(look(&path).unwrap(), (begun, false));
         assert_eq!(std::fs::read(&path).unwrap(), before);
-        let link = dir.path().join("link");
-        std::os::unix::fs::symlink(&path, &link).unwrap();
-        assert_eq!(look(&link).unwrap_err().kind(), io::ErrorKind::InvalidData);
-        // Neither a look nor going on waits for a pipe's other end.
-        let pipe = dir.path().join("pipe");
-        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-        assert_eq!(look(&pipe).unwrap_err().kind(), io::ErrorKind::InvalidData);
-        let opened = Journal::open(&pipe, |_| false).unwrap_err();
-        assert_eq!(opened.kind(), io::ErrorKind::InvalidData);
-        // One that was read is what was written, and another is not.
-        let (read, _) = look(&path).unwrap();
-        let begun = Head { by_api: true, ..head() };
-        assert_eq!(read.digest().unwrap(), begun.digest().unwrap());
-        assert_ne!(head().digest().unwrap(), begun.digest().unwrap());
-        // A journal of an earlier version says nothing of who began it.
-        let text = serde_json::to_string(&head()).unwrap();
-        assert!(!text.contains("by_api"), "{text}");
-        assert!(!serde_json::from_str::<Head>(&text).unwrap().by_api);
     }
 
     #[test]
@@ -728,15 +694,13 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn it_is_its_owners_alone_and_no_link() {
+    fn it_has_mode_0600_and_replaces_nothing() {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
-        let (path, link) = (dir.path().join("j"), dir.path().join("l"));
+        let path = dir.path().join("j");
         drop(Journal::create(&path, &head()).unwrap());
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
-        std::os::unix::fs::symlink(&path, &link).unwrap();
-        assert!(Journal::open(&link, |_| false).unwrap_err().to_string().contains("a link"));
-        assert!(Journal::create(&link, &head()).is_err());
+        assert!(Journal::create(&path, &head()).is_err(), "an earlier one is not overwritten");
     }
 
     #[test]

@@ -4930,8 +4930,8 @@ export interface components {
             steps: number;
             /** @description Tags. */
             tags: string[];
-            /** @description The file's text. Absent where it does not say that it is a scenario and others may have chosen what is read there; `error` tells who. */
-            text?: string | null;
+            /** @description The file's text. */
+            text: string;
             /** @description Title. */
             title?: string | null;
             /** @description Variables with their values. */

@@ -4,8 +4,6 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use weir_net::trust::Directory;
-
 /// The directory of evidence, next to the stored runs.
 pub(super) const DIRECTORY: &str = "demo-evidence";
 /// Rows whose evidence is stored: a new one replaces the oldest.
@@ -17,20 +15,20 @@ pub(super) type File = (&'static str, Vec<u8>);
 /// Stores the files of a row of the demo `id`; returns the pattern of their paths.
 pub(super) fn store(place: &Path, id: &str, row: &str, files: &[File]) -> io::Result<PathBuf> {
     let path = place.join(DIRECTORY);
-    let directory = Directory::open_or_make(&path)?;
+    std::fs::create_dir_all(&path)?;
     let prefix = format!("{id}-{}", slug(row));
     let names: Vec<String> = std::fs::read_dir(&path)?
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
         .collect();
     for name in surplus(&names, &prefix) {
-        match directory.remove(name) {
+        match std::fs::remove_file(path.join(name)) {
             // Another demo may have removed it.
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
             _ => {}
         }
     }
     for (name, bytes) in files {
-        directory.put(&format!("{prefix}.{name}"), bytes, false)?;
+        std::fs::write(path.join(format!("{prefix}.{name}")), bytes)?;
     }
     Ok(path.join(format!("{prefix}.*")))
 }

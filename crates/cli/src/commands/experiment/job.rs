@@ -247,7 +247,6 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
                 files: scenario::digests(&job.scenario, &files).map_err(refused)?,
                 session: session(&started_at),
                 command: identity.command.clone(),
-                by_api: args.id.is_some(),
             };
             let begun = begin(&head).inspect_err(|_| {
                 note("nothing was run: an experiment that can't be kept is not begun; --no-store runs without keeping");

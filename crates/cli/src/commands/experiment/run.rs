@@ -10,7 +10,6 @@ use serde_json::Value;
 use weir_experiment::scenario::journal::{Head, Journal, Session};
 use weir_experiment::scenario::{Files, ScenarioError, check_unless, read};
 use weir_jobs::{ResumeJob, ScenarioJob};
-use weir_model::Refusal;
 use weir_model::experiment::{HostSpec, Scenario, Variables};
 use weir_model::names::Host;
 use weir_model::units::Seed;
@@ -82,7 +81,7 @@ pub(crate) fn run(args: &RunArgs, command: &[OsString]) -> Result<i32, CliError>
                 "--resume without it: what goes on is kept where it began",
             ));
         }
-        return resume(id, None, &args.result, command);
+        return resume(id, &args.result, command);
     }
     let Some(path) = &args.file else {
         return Err(CliError::Usage("FILE or --resume ID".into()));
@@ -169,7 +168,7 @@ pub(crate) fn run_job(job: ScenarioJob) -> Result<i32, CliError> {
 /// As `weir run --resume`.
 pub(crate) fn resume_job(job: &ResumeJob) -> Result<i32, CliError> {
     let result = ResultArgs { json: true, ..ResultArgs::default() };
-    resume(&job.id, job.head.as_deref(), &result, &["weir", "job"].map(OsString::from))
+    resume(&job.id, &result, &["weir", "job"].map(OsString::from))
 }
 
 /// Reads the scenario of a job; `path` is its file, where it has one.
@@ -233,12 +232,7 @@ fn is_gone(session: &Session) -> bool {
     here.is_some() && here == session.boot_id && process_start_time(session.pid).is_none()
 }
 
-fn resume(
-    selector: &str,
-    looked_at: Option<&str>,
-    args: &ResultArgs,
-    command: &[OsString],
-) -> Result<i32, CliError> {
+fn resume(selector: &str, args: &ResultArgs, command: &[OsString]) -> Result<i32, CliError> {
     let place = Place::of_this_user().map_err(RunsError::from)?;
     let experiments = Experiments::of(&place);
     let id = experiments.unfinished(selector).map_err(RunsError::from)?;
@@ -247,13 +241,6 @@ fn resume(
         ErrorKind::ResourceBusy => CliError::Unavailable(format!("experiment {id}: {error}")),
         _ => CliError::io("read journal", &path)(error),
     })?;
-    if let Some(looked_at) = looked_at {
-        let digest = head.digest().map_err(CliError::io("read journal", &path))?;
-        if digest != looked_at {
-            let refusal = Refusal::of_field("checkpoint", "head", looked_at, digest);
-            return Err(CliError::Refused(refusal));
-        }
-    }
     let parse = |hosts: &BTreeMap<String, HostSpec>| {
         Scenario::parse_kept(&head.scenario, head.quick, &head.set, hosts)
     };

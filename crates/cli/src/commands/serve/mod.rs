@@ -58,7 +58,7 @@ pub(crate) fn run(args: &ServeArgs, words: &[OsString]) -> Result<i32, CliError>
 /// Runs a job of `weir job`.
 pub(crate) fn run_job(job: ServeJob) -> Result<i32, CliError> {
     job.threads.check("threads").map_err(CliError::Model)?;
-    let (key, _) = key::resolve(&job.key)?;
+    let key = key::resolve(&job.key)?;
     let config = args::config(&job, key)?;
     let stop = Stop::new();
     signals::listen(&stop)?;

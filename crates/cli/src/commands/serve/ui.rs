@@ -14,7 +14,6 @@ use weir_api::{ApiError, Config, Server};
 use weir_jobs::Event;
 use weir_net::capability::{UserNamespaces, capabilities, user_namespaces};
 use weir_net::namespace::ChildSetup;
-use weir_net::trust::Origin;
 use weir_runs::Place;
 
 use super::args::ServeArgs;
@@ -97,7 +96,7 @@ impl From<ApiError> for CliError {
     fn from(error: ApiError) -> Self {
         let words = error.to_string();
         match error {
-            ApiError::Open(_) | ApiError::Tokens { .. } | ApiError::Untrusted { .. } => {
+            ApiError::Open(_) | ApiError::Tokens { .. } | ApiError::Exposed { .. } => {
                 CliError::Usage(words)
             }
             ApiError::File { operation, path, source } => CliError::Io { operation, path, source },
@@ -305,7 +304,6 @@ fn config(args: &ServeArgs, address: SocketAddr) -> Result<Config, CliError> {
             return Err(CliError::flag("--scenarios", given, "a directory"));
         }
     }
-    let scenarios_origin = if scenarios.is_empty() { Origin::Found } else { Origin::Named };
     if scenarios.is_empty() {
         scenarios.push(directory.join("scenarios"));
         // Those that were installed with the program.
@@ -321,7 +319,6 @@ fn config(args: &ServeArgs, address: SocketAddr) -> Result<Config, CliError> {
         version: VERSION.into(),
         plans: directory.join("plans"),
         scenarios,
-        scenarios_origin,
         keys: directory.join("keys"),
         scripts: scripts.transpose()?,
         words: scenario_words,

@@ -143,7 +143,7 @@ fn resolved(mut job: TestJob) -> Result<(TestJob, Option<Key>), CliError> {
     job.host = Some(host.name);
     job.plan.check().map_err(CliError::Model)?;
     job.threads.check("threads").map_err(CliError::Model)?;
-    let (key, _) = key::resolve(&job.key)?;
+    let key = key::resolve(&job.key)?;
     Ok((job, key))
 }
 
