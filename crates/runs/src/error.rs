@@ -27,29 +27,20 @@ pub enum StoreError {
         /// SQLite's reason.
         source: rusqlite::Error,
     },
-    /// The file is of a later Weir.
+    /// The file is of a version of Weir with another layout.
     #[error(
-        "{} has layout {found}, written by a later version of Weir; this one knows up to {known}: update Weir, or set WEIR_DATA_DIR to another directory",
+        "{} has layout {found} of another version of Weir; this one reads layout {known}: use that version, or set WEIR_DATA_DIR to another directory",
         path.display()
     )]
-    Newer {
+    Layout {
         /// The file.
         path: PathBuf,
         /// Its version.
         found: i64,
-        /// The newest that this program knows.
+        /// The version that this program reads.
         known: i64,
     },
-    /// The file is of an earlier Weir, and can't be brought up to date because it can't be written.
-    #[error(
-        "{} has the layout of an earlier Weir and can't be written, so that it can't be brought up to date: copy it to a directory of yours and set WEIR_DATA_DIR to that",
-        path.display()
-    )]
-    Older {
-        /// The file.
-        path: PathBuf,
-    },
-    /// Another program's database, or a file that is not safe to write as root.
+    /// Another program's database.
     #[error("{}: {reason}", path.display())]
     Foreign {
         /// The file.

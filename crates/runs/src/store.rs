@@ -8,14 +8,14 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use rusqlite::{
-    Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params,
+    Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params,
 };
 use weir_model::json::to_line;
 use weir_model::record::{RUN_SCHEMA, Record};
 
 use crate::StoreError;
 use crate::labels::insert_labels;
-use crate::layout::{LAYOUT, bring_up_to_date};
+use crate::layout::{LAYOUT, create};
 use crate::parameters::keep_parameters;
 use crate::place::Place;
 use crate::row::RunRow;
@@ -23,7 +23,7 @@ use crate::time::unix_ms_of;
 
 /// How long a writer waits for another one.
 const BUSY_MS: u64 = 10_000;
-/// Bringing a file to the present layout.
+/// Creating the tables of an empty file.
 const SET_UP: &str = "set up";
 /// Memory for pages of the file, in KiB (negative, as SQLite wants it): a list of 100 000 runs reads each page once.
 const CACHE_KIB: i64 = -32_768;
@@ -59,36 +59,26 @@ impl Store {
         }
     }
 
-    /// Opens a file for reading and writing, made where it is missing, brought to the present layout.
+    /// Opens a file for reading and writing, created where it is missing.
     ///
     /// # Errors
-    /// [`StoreError::Database`] for a file that can't be opened, is damaged, locked or full, [`StoreError::Newer`],
+    /// [`StoreError::Database`] for a file that can't be opened, is damaged, locked or full, [`StoreError::Layout`],
     /// [`StoreError::Foreign`] for another program's database.
     pub fn open(path: &Path) -> Result<Store, StoreError> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
         let mut store = Store::connect(path, flags)?;
-        store.migrate()?;
-        Ok(store)
-    }
-
-    /// Opens a file that may grow to so many pages only, for tests of a disk that is full while it is brought to the
-    /// present layout.
-    #[doc(hidden)]
-    pub fn open_limited_for_test(path: &Path, pages: u32) -> Result<Store, StoreError> {
-        let mut store = Store::connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-        store.set_page_limit_for_test(pages)?;
-        store.migrate()?;
+        store.set_up()?;
         Ok(store)
     }
 
     /// Opens a file for reading. Writing through it is refused.
     ///
     /// # Errors
-    /// As [`Store::open`]; also when the file does not exist or its layout is older than this program's.
+    /// As [`Store::open`]; also when the file does not exist or is empty.
     pub fn open_read_only(path: &Path) -> Result<Store, StoreError> {
         let store = Store::connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-        if store.version()? < LAYOUT {
-            return Err(StoreError::Older { path: path.into() });
+        if store.version()? != LAYOUT {
+            return Err(StoreError::Layout { path: path.into(), found: 0, known: LAYOUT });
         }
         Ok(store)
     }
@@ -108,7 +98,7 @@ impl Store {
         Ok(store)
     }
 
-    /// The layout's version; refuses later ones and other programs' files.
+    /// The layout's version, 0 for an empty file; refuses other versions and other programs' files.
     fn version(&self) -> Result<i64, StoreError> {
         // One transaction, or another program's first opening could fall between the readings.
         let transaction = match self.connection.is_autocommit() {
@@ -131,35 +121,32 @@ impl Store {
                 reason: "a database of another program".into(),
             });
         }
-        let known = LAYOUT;
-        if version > known {
-            return Err(StoreError::Newer { path: self.path.clone(), found: version, known });
+        if version != 0 && version != LAYOUT {
+            let path = self.path.clone();
+            return Err(StoreError::Layout { path, found: version, known: LAYOUT });
         }
         Ok(version)
     }
 
-    fn migrate(&mut self) -> Result<(), StoreError> {
+    /// Creates the tables in an empty file.
+    fn set_up(&mut self) -> Result<(), StoreError> {
         if self.version()? == LAYOUT {
             return Ok(());
         }
-        let path = self.path.clone();
-        let old = self.version()? > 0;
-        let fail = |source: rusqlite::Error| match source.sqlite_error_code() {
-            Some(ErrorCode::ReadOnly) if old => StoreError::Older { path: path.clone() },
-            _ => StoreError::Database { operation: SET_UP, path: path.clone(), source },
-        };
+        let fail = self.fail(SET_UP);
         let transaction = self
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)
-            .map_err(fail)?;
+            .map_err(&fail)?;
         // Another program may have done it while this one waited for the lock.
         let version: i64 =
-            transaction.pragma_query_value(None, "user_version", |r| r.get(0)).map_err(fail)?;
-        bring_up_to_date(&transaction, version).map_err(fail)?;
-        let version = version.max(LAYOUT);
-        transaction.pragma_update(None, "user_version", version).map_err(fail)?;
-        transaction.pragma_update(None, "application_id", APPLICATION).map_err(fail)?;
-        transaction.commit().map_err(fail)
+            transaction.pragma_query_value(None, "user_version", |r| r.get(0)).map_err(&fail)?;
+        if version == 0 {
+            create(&transaction).map_err(&fail)?;
+            transaction.pragma_update(None, "user_version", LAYOUT).map_err(&fail)?;
+            transaction.pragma_update(None, "application_id", APPLICATION).map_err(&fail)?;
+        }
+        transaction.commit().map_err(&fail)
     }
 
     /// The file.

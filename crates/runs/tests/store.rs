@@ -336,7 +336,7 @@ fn what_is_no_database_of_ours_is_left_alone() {
 }
 
 #[test]
-fn a_later_layout_is_refused_and_untouched() {
+fn another_layout_is_refused_and_untouched() {
     let (_dir, path, store) = fresh();
     drop(store);
     let raw = rusqlite::Connection::open(&path).unwrap();
@@ -347,6 +347,21 @@ fn a_later_layout_is_refused_and_untouched() {
         says(&error, &path, "layout 99");
     }
     assert_eq!(std::fs::read(&path).unwrap(), before);
+}
+
+#[test]
+fn several_programs_can_create_a_file_concurrently() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("runs.db");
+    let barrier = std::sync::Barrier::new(4);
+    std::thread::scope(|scope| {
+        let open = || {
+            barrier.wait();
+            Store::open(&path).unwrap().list(&Filter::default()).unwrap().len()
+        };
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(open)).collect();
+        assert!(threads.into_iter().all(|thread| thread.join().unwrap() == 0));
+    });
 }
 
 #[test]
