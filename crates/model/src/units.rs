@@ -169,13 +169,6 @@ impl FromStr for ByteSize {
     }
 }
 
-/// A size as it was read before bytes had to be whole: to the nearest.
-pub(crate) fn rounded_size(text: &str) -> Option<ByteSize> {
-    let (number, suffix) = split_number(text.trim());
-    let one: ByteSize = format!("1{suffix}").parse().ok()?;
-    scaled(number, one.0).map(ByteSize)
-}
-
 impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         for (shift, suffix) in [(40, "T"), (30, "G"), (20, "M"), (10, "K")] {

@@ -139,22 +139,3 @@ fn a_range_that_is_refused_is_named_where_it_stands() {
     assert!(alone.starts_with("step[0].sweep.over size: "), "{alone}");
     assert_eq!(sweep("expect = [\"loss < 1 %\"]\n"), alone);
 }
-
-/// What was begun before long ranges needed a step, and shares their per cent, means what it meant.
-#[test]
-fn a_kept_text_is_read_by_the_rules_of_its_time() {
-    let text = "schema = \"weir.scenario/1\"\nname = \"s\"\n[lab]\n[variables]\nmost = 0.01\n\
-                [[step]]\nrepeat = { times = 2, step = [{ expect = [\"loss < {most} where size=100\"], \
-                sweep = { over = [\"size=64..256\"], test = {} } }] }\n";
-    let none = (Variables::new(), BTreeMap::new());
-    assert!(Scenario::parse(text, false, &none.0, &none.1).is_err());
-    let read = Scenario::parse_kept(text, false, &none.0, &none.1).unwrap();
-    let step = &read.steps[0].repeat.as_ref().unwrap().steps[0];
-    assert_eq!(step.expect, ["loss < 1 % where size=100"]);
-    assert_eq!(step.sweep.as_ref().unwrap().over, ["size=64..256:1"]);
-    // What was refused then is refused now.
-    for wrong in ["size=1..100000", "size=5..1"] {
-        let text = text.replace("size=64..256", wrong);
-        assert!(Scenario::parse_kept(&text, false, &none.0, &none.1).is_err(), "{wrong}");
-    }
-}

@@ -326,7 +326,7 @@ fn read(app: &App, id: &str) -> Option<(Head, bool, Result<Scenario, String>)> {
     if head.id != id {
         return None;
     }
-    let scenario = Scenario::parse_kept(&head.scenario, head.quick, &head.set, &head.hosts)
+    let scenario = Scenario::parse(&head.scenario, head.quick, &head.set, &head.hosts)
         .map_err(|error| format!("has a scenario that this version does not take: {error}"));
     Some((head, is_running, scenario))
 }

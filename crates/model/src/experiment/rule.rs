@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{Metric, Unit, expand_words};
+use super::{Metric, expand_words};
 use crate::ModelError;
 
 /// How a figure has to stand to its bound.
@@ -81,7 +81,6 @@ impl Rule {
 /// An expectation's words.
 struct Parts<'t> {
     metric: &'t str,
-    sign: &'static str,
     comparison: Comparison,
     bound: &'t str,
     /// Behind `where`.
@@ -101,31 +100,7 @@ impl Parts<'_> {
             .filter_map(|(sign, comparison)| Some((head.find(sign)?, *sign, *comparison)))
             .min_by_key(|(place, sign, _)| (*place, usize::MAX - sign.len()))?;
         let bound = head[place + sign.len()..].trim();
-        Some(Parts { metric: &head[..place], sign, comparison, bound, at })
-    }
-}
-
-impl Rule {
-    /// An expectation whose bound is a bare number where a unit is needed today, as they were once written, with the unit that
-    /// it had: `loss < 0.01` is `loss < 1 %`, `jitter < 0.005` is `jitter < 0.005 s`. Absent for others.
-    pub(super) fn with_unit(text: &str) -> Option<String> {
-        let Parts { metric: name, sign, bound, at, .. } = Parts::of(text)?;
-        let metric: Metric = name.parse().ok()?;
-        let number: f64 = bound.parse().ok().filter(|s: &f64| s.is_finite())?;
-        let bound = match metric.unit() {
-            Unit::Seconds => format!("{bound} s"),
-            Unit::Ratio => {
-                // Without the last digits that 0.07 × 100 has too many, where they are too many.
-                let rounded = format!("{} %", (number * 1e14).round() / 1e12);
-                match Unit::Ratio.read(&rounded) {
-                    Some(read) if read == number => rounded,
-                    _ => format!("{} %", number * 100.0),
-                }
-            }
-            _ => return None,
-        };
-        let at = at.map_or_else(String::new, |at| format!(" where {at}"));
-        Some(format!("{name}{sign} {bound}{at}"))
+        Some(Parts { metric: &head[..place], comparison, bound, at })
     }
 }
 
@@ -139,7 +114,7 @@ impl FromStr for Rule {
             given,
             accepted: accepted.into(),
         };
-        let Parts { metric, comparison, bound: given, at, .. } =
+        let Parts { metric, comparison, bound: given, at } =
             Parts::of(text).ok_or_else(|| refuse("no comparison".into(), FORM))?;
         let at = at.map_or(Ok(vec![]), expand_words).map_err(|e| refuse(e, "NAME=VALUE"))?;
         let metric: Metric = metric.parse()?;

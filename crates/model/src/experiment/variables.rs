@@ -259,21 +259,6 @@ fn nth(number: u128) -> String {
     format!("{number}{end}")
 }
 
-/// Whether these are a range without a step; names in braces stand for numbers.
-pub(super) fn is_stepless(word: &str) -> bool {
-    let mut probe = String::new();
-    let mut rest = word;
-    while let Some((before, (_, after))) =
-        rest.split_once('{').and_then(|(before, tail)| Some((before, tail.split_once('}')?)))
-    {
-        probe += before;
-        probe.push('1');
-        rest = after;
-    }
-    probe += rest;
-    probe.split_once("..").is_some_and(|(a, b)| number(a).is_some() && number(b).is_some())
-}
-
 /// `1.5M` as billionths and the unit behind it.
 fn number(text: &str) -> Option<(i128, &str)> {
     let text = text.trim();

@@ -28,7 +28,6 @@ mod text;
 mod value;
 
 pub(crate) use reading::{TWICE, TWICE_ACCEPTED};
-pub(crate) use text::words_of;
 
 pub use content::*;
 pub use counters::{COUNTERS, Counter, Counters};

@@ -190,7 +190,7 @@ impl<'a> Words<'a> {
 }
 
 /// The words of a term, a unit at its number: `1 %` is `1%`.
-pub(crate) fn words_of(term: &str) -> Vec<String> {
+fn words_of(term: &str) -> Vec<String> {
     let mut words: Vec<String> = vec![];
     for word in term.split_whitespace() {
         let is_number = |w: &String| w.ends_with(|c: char| c.is_ascii_digit());

@@ -17,7 +17,7 @@ use weir_runs::{Experiments, Place};
 
 use super::result::{check_inputs, check_outputs, finish, has_stdout};
 use super::telling::{cleaned, extent_words, head, told};
-use super::{ResultArgs, flags, refused, words, words_kept};
+use super::{ResultArgs, flags, refused, words};
 use crate::app::note;
 use crate::commands::runs::RunsError;
 use crate::engine::{Stop, StopReason};
@@ -191,7 +191,7 @@ pub(crate) fn execute(job: Job, args: &ResultArgs, command: &[OsString]) -> Resu
     signals::listen(&stop)?;
     check_outputs(args)?;
     let is_quiet = has_stdout(args);
-    let words: Words<'_> = if job.earlier.is_some() { &words_kept } else { &words };
+    let words: Words<'_> = &words;
     let files = Files::new(job.directory.clone());
     let is_stopped = || stop.reason().is_some();
     // Before anything of it is kept.

@@ -242,7 +242,7 @@ fn resume(selector: &str, args: &ResultArgs, command: &[OsString]) -> Result<i32
         _ => CliError::io("read journal", &path)(error),
     })?;
     let parse = |hosts: &BTreeMap<String, HostSpec>| {
-        Scenario::parse_kept(&head.scenario, head.quick, &head.set, hosts)
+        Scenario::parse(&head.scenario, head.quick, &head.set, hosts)
     };
     let refuse = |error| CliError::Plan { path: path.clone(), error };
     let scenario = parse(&head.hosts).map_err(refuse).inspect_err(|_| note(&begin_anew(&head)))?;

@@ -4,11 +4,10 @@
 //! replaced at each point. Everything is checked before anything starts.
 //!
 //! The rooms: `types` (a scenario and its hosts), `steps` (what is done), `parse` and `check` (a text becomes a scenario that
-//! holds), `kept` (one of an earlier version too), `parameter` (a sweep's values in a plan), `reading`
+//! holds), `parameter` (a sweep's values in a plan), `reading`
 //! (values become types, with plain error messages), `nearest` (what was meant by an unknown name).
 
 mod check;
-mod kept;
 mod nearest;
 mod parameter;
 mod parse;

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::kept::respelt;
 use super::reading::read;
 use super::{Action, EmulatorSpec, HostSpec, SCENARIO_SCHEMA, Scenario, Step, nearest, refuse};
 use crate::ModelError;
@@ -27,30 +26,6 @@ impl Scenario {
         is_quick: bool,
         set: &Variables,
         hosts: &BTreeMap<String, HostSpec>,
-    ) -> Result<Scenario, ModelError> {
-        Self::parse_by(text, is_quick, set, hosts, &mut |_| {})
-    }
-
-    /// The same for a text that a journal has kept, maybe of an earlier version: what that took and [`Scenario::parse`] refuses
-    /// (a long range without a step, a share without its per cent, laws given twice) means what it meant.
-    ///
-    /// # Errors
-    /// As [`Scenario::parse`].
-    pub fn parse_kept(
-        text: &str,
-        is_quick: bool,
-        set: &Variables,
-        hosts: &BTreeMap<String, HostSpec>,
-    ) -> Result<Scenario, ModelError> {
-        Self::parse_by(text, is_quick, set, hosts, &mut respelt)
-    }
-
-    fn parse_by(
-        text: &str,
-        is_quick: bool,
-        set: &Variables,
-        hosts: &BTreeMap<String, HostSpec>,
-        spell: &mut dyn FnMut(&mut Value),
     ) -> Result<Scenario, ModelError> {
         let document = |reason: String| ModelError::Document {
             document: SCENARIO_SCHEMA,
@@ -121,9 +96,6 @@ impl Scenario {
             }
         }
         let mut expanded = expand(&raw, &variables, &BTreeSet::new(), "")?;
-        for part in ["step", "emulator"] {
-            expanded.get_mut(part).into_iter().for_each(&mut *spell);
-        }
         if let Some(fields) = expanded.as_object_mut()
             && !variables.is_empty()
         {
@@ -253,23 +225,6 @@ mod tests {
         for (text, name) in [(far, "far"), ("[lab]", "b"), ("[lab]\nhosts = 3", "c"), ("", "x")] {
             assert!(given(text, name).is_ok(), "{text} {name}");
         }
-    }
-
-    /// What an earlier version kept is read in its emulators too, and only there where it is kept.
-    #[test]
-    fn laws_of_an_earlier_version_mean_what_they_meant() {
-        let text = "schema = \"weir.scenario/1\"\nname = \"s\"\n[lab]\nmiddle = true\n\
-                    [emulator.m]\nboth = \"loss 5, rate 1M queue 1.5\"\na_to_b = \"delay 9ms\"\n\
-                    [[step]]\nexpect = [\"jitter < 1\"]\ntest = {}\n";
-        let (set, hosts) = (Variables::new(), BTreeMap::new());
-        let refused = Scenario::parse(text, false, &set, &hosts).unwrap_err().to_string();
-        assert!(refused.contains("emulator.m.both: a direction's laws given twice"), "{refused}");
-        let kept = Scenario::parse_kept(text, false, &set, &hosts).unwrap();
-        let laws = kept.emulators["m"].initial.impairment("m", "").unwrap().other;
-        let wanted = |text: &str| text.parse::<crate::impairment::Laws>().unwrap();
-        assert_eq!(laws.a_to_b, wanted("delay 9ms, loss 5%, rate 1M queue 2"));
-        assert_eq!(laws.b_to_a, wanted("loss 5%, rate 1M queue 2"));
-        assert_eq!(kept.steps[0].expect, ["jitter < 1 s"]);
     }
 
     /// The path to a host elsewhere is what it is.
