@@ -313,12 +313,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Condition {
 /// An entity tag of a text: the beginning of its hash.
 pub(crate) fn etag_of(bytes: &[u8]) -> String {
     use sha2::{Digest, Sha256};
-    use std::fmt::Write;
-    Sha256::digest(bytes).iter().take(12).fold(String::new(), |mut out, byte| {
-        // Writing into a string cannot fail.
-        let _ = write!(out, "{byte:02x}");
-        out
-    })
+    weir_model::hex::encode(&Sha256::digest(bytes)[..12])
 }
 
 #[cfg(test)]

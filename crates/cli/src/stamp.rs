@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
+use weir_model::hex;
 use weir_model::plan::Plan;
 use weir_model::record::{Build, RUN_SCHEMA, Record};
 
@@ -78,11 +78,7 @@ impl Identity {
 pub(crate) fn plan_sha256(plan: &Plan) -> String {
     // Maps of serde_json are sorted by key; a plan has only string keys, so nothing can be refused.
     let canonical = serde_json::to_value(plan).map(|v| v.to_string()).unwrap_or_default();
-    Sha256::digest(canonical.as_bytes()).iter().fold(String::new(), |mut text, byte| {
-        // Writing into a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    hex::encode(&Sha256::digest(canonical.as_bytes()))
 }
 
 /// The words of the command with the value of `--key` taken out.

@@ -13,6 +13,7 @@
 //! - [`report`]: what one end of a test hands to the other afterwards; two of them make a record.
 //! - [`progress`]: how far the flows of a running test are.
 //! - [`names`]: what may be a host, an interface, a variable.
+//! - [`hex`]: hexadecimal digits.
 //! - [`json`]: the JSON of all of these, without `null`; [`csv`]: cells of tables.
 //! - [`Refusal`]: why something was refused or failed, as data.
 //! - [`threads`]: where and how the threads of a test's end run.
@@ -28,6 +29,7 @@ pub mod content;
 pub mod csv;
 pub mod experiment;
 pub mod fuzz;
+pub mod hex;
 pub mod impairment;
 pub mod json;
 pub mod metric;

@@ -109,18 +109,7 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N], TrafficError> {
     Ok(out)
 }
 
-/// Lower-case hexadecimal.
-pub(crate) fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
-}
-
-/// Bytes of hexadecimal digits.
-pub(crate) fn from_hex(text: &str) -> Option<Vec<u8>> {
-    if !text.len().is_multiple_of(2) || !text.is_ascii() {
-        return None;
-    }
-    (0..text.len()).step_by(2).map(|i| u8::from_str_radix(&text[i..i + 2], 16).ok()).collect()
-}
+pub(crate) use weir_model::hex::{decode as from_hex, encode as to_hex};
 
 #[cfg(test)]
 mod tests {

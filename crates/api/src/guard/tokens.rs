@@ -1,12 +1,12 @@
 //! Tokens: 256 random bits, kept as their SHA-256. So much randomness can't be guessed, so that a fast hash serves.
 
-use std::fmt::Write as _;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use axum::http::{HeaderMap, header};
 use sha2::{Digest, Sha256};
+use weir_model::hex;
 use weir_net::secret::{WRITE, exposed};
 
 use crate::config::ApiError;
@@ -40,9 +40,9 @@ impl Tokens {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let parsed = line
-                .split_once(':')
-                .and_then(|(name, hash)| Some((name.trim().to_owned(), unhex(hash.trim())?)));
+            let parsed = line.split_once(':').and_then(|(name, hash)| {
+                Some((name.trim().to_owned(), hex::decode(hash.trim())?.try_into().ok()?))
+            });
             let token = parsed.filter(|(name, _)| !name.is_empty());
             tokens.push(token.ok_or_else(|| ApiError::Tokens { path: path.into(), line: number })?);
         }
@@ -98,7 +98,7 @@ pub fn make_token_file(path: &Path, name: &str) -> Result<String, ApiError> {
         operation: "get random bits",
         source: std::io::Error::other(e.to_string()),
     })?;
-    let token = format!("weir_{}", hex(&bits));
+    let token = format!("weir_{}", hex::encode(&bits));
     let hash: [u8; 32] = Sha256::digest(token.as_bytes()).into();
     let failed =
         |source| ApiError::File { operation: "write token file", path: path.into(), source };
@@ -108,27 +108,8 @@ pub fn make_token_file(path: &Path, name: &str) -> Result<String, ApiError> {
         .mode(0o600)
         .open(path)
         .map_err(failed)?;
-    writeln!(file, "{name}:{}", hex(&hash)).map_err(failed)?;
+    writeln!(file, "{name}:{}", hex::encode(&hash)).map_err(failed)?;
     Ok(token)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut out, byte| {
-        // Writing into a string cannot fail.
-        let _ = write!(out, "{byte:02x}");
-        out
-    })
-}
-
-fn unhex(text: &str) -> Option<[u8; 32]> {
-    let mut out = [0; 32];
-    if text.len() != 64 || !text.is_ascii() {
-        return None;
-    }
-    for (i, byte) in out.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(text.get(2 * i..2 * i + 2)?, 16).ok()?;
-    }
-    Some(out)
 }
 
 #[cfg(test)]

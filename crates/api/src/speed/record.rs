@@ -154,7 +154,7 @@ pub(super) fn record(outcome: &Outcome, facts: &Facts) -> Record {
 fn hash(plan: &Plan) -> String {
     use sha2::{Digest, Sha256};
     let canonical = serde_json::to_value(plan).map(|v| v.to_string()).unwrap_or_default();
-    Sha256::digest(canonical.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    weir_model::hex::encode(&Sha256::digest(canonical.as_bytes()))
 }
 
 fn sender(sent: Mark) -> Sender {

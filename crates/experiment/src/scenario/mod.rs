@@ -21,7 +21,6 @@ pub mod tools;
 mod world;
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -32,6 +31,7 @@ use weir_model::ModelError;
 use weir_model::experiment::{
     EXPERIMENT_SCHEMA, Experiment, Impairing, Outcome, RunRef, Scenario, StepOutcome, Variables,
 };
+use weir_model::hex;
 use weir_model::impairment::Impairment;
 use weir_model::plan::Plan;
 use weir_model::record::Status;
@@ -187,11 +187,7 @@ fn text_of(file: io::Result<std::fs::File>, path: &Path) -> Result<String, Scena
 
 /// SHA-256 in hexadecimal digits.
 fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().fold(String::new(), |mut text, byte| {
-        // Writing into a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    hex::encode(&Sha256::digest(bytes))
 }
 
 /// Reads flags of `weir test`, whose meaning is the command line's, into a plan.
