@@ -297,8 +297,8 @@ fn tip(refusal: &clap::Error, words: &[OsString]) -> Option<String> {
             if verbs.contains(&word) {
                 return None;
             }
-            let near = verbs.iter().min_by_key(|verb| distance(verb, word));
-            Some(match near.filter(|verb| distance(verb, word) <= 2) {
+            let near = verbs.iter().min_by_key(|verb| strsim::levenshtein(verb, word));
+            Some(match near.filter(|verb| strsim::levenshtein(verb, word) <= 2) {
                 Some(verb) => format!("a similar command exists: weir impair {verb}"),
                 None => format!(
                     "two interfaces are needed, weir impair A B, or one of the commands {}",
@@ -337,21 +337,6 @@ fn of_another_tool(command: &str, flag: &str) -> Option<&'static str> {
         ),
         _ => None,
     }
-}
-
-/// Letters to insert, drop or change to make one word of the other (Levenshtein); for short words.
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().take(32).collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (i, letter) in one.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, of_other) in other.iter().enumerate() {
-            let changed = diagonal + usize::from(letter != *of_other);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row.last().copied().unwrap_or_default()
 }
 
 /// The parser's text with our hint instead of its own.
@@ -425,8 +410,6 @@ mod tests {
         assert_eq!(tip(&Cli::try_parse_from(&line).unwrap_err(), &line), None);
         let line: Vec<OsString> = ["weir", "impair", "exec"].iter().map(Into::into).collect();
         assert_eq!(tip(&Cli::try_parse_from(&line).unwrap_err(), &line), None);
-        assert_eq!(distance("show", "shw"), 1);
-        assert_eq!((distance("", "abc"), distance("stop", "start")), (3, 3));
     }
 
     #[test]
