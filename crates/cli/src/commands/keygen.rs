@@ -37,7 +37,7 @@ pub(crate) fn run(args: &KeygenArgs) -> Result<i32, CliError> {
     Ok(code)
 }
 
-/// Writes to a file that must not be there: an old key is not lost by a slip, and no link is followed.
+/// Writes a new file: an existing key is not overwritten.
 fn write(path: &Path, line: &str) -> std::io::Result<()> {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(true);

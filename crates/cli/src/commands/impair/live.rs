@@ -185,8 +185,7 @@ pub(super) fn emulate(job: EmulatorJob, form: Form) -> Result<i32, CliError> {
     super::outcome(ending.error, form == Form::Json, why.map_or(0, StopReason::exit_code))
 }
 
-/// The files of a packet trace that a server has asked for: new ones, so that no link there is followed, with the owner of
-/// the runs.
+/// New files of a packet trace that a server has asked for, with the owner of the runs.
 fn journal_files(path: &Path) -> Result<JournalFiles, CliError> {
     use std::os::unix::fs::OpenOptionsExt;
     let place = Place::of_this_user().map_err(RunsError::from)?;
