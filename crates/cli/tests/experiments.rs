@@ -399,28 +399,6 @@ fn flags_that_lack_what_they_are_for_are_refused() {
     }
 }
 
-/// What an earlier version began and this one would refuse to begin is gone on with, as it was meant.
-#[test]
-fn an_experiment_of_earlier_rules_is_gone_on_with() {
-    let dir = tempfile::tempdir().unwrap();
-    let text = "schema = \"weir.scenario/1\"\nname = \"s\"\n[host.b]\naddress = \"127.0.0.1\"\nport = 1\n\
-                [[step]]\nexpect = [\"loss < 0.01\"]\nsweep = { over = [\"size=64..256\"], test = { args = \"-u\" } }\n";
-    let today = text.replace("0.01", "1 %").replace("..256", "..256:64");
-    let path = file(dir.path(), &today);
-    assert_eq!(run(dir.path(), &["run", &path]).0.status.code(), Some(3), "nobody is there");
-    let entry = std::fs::read_dir(dir.path().join("weir/experiments")).unwrap();
-    let mut paths = entry.map(|e| e.unwrap().path());
-    let journal = paths.find(|p| p.extension().is_some_and(|e| e == "journal")).unwrap();
-    let lines = std::fs::read_to_string(&journal).unwrap();
-    let (first, _) = lines.split_once('\n').unwrap();
-    let mut head: Value = serde_json::from_str(first).unwrap();
-    head["scenario"] = text.into();
-    std::fs::write(&journal, format!("{head}\n")).unwrap();
-    let (output, out, err) = run(dir.path(), &["run", "--resume", "last", "--json"]);
-    assert_eq!(output.status.code(), Some(3), "still nobody: {out}{err}");
-    assert!(err.contains("193 runs (of which 0 are done) at 193 points"), "{err}");
-}
-
 /// Whoever reads a first line alone (`| head -1`) takes nothing from the experiment: it goes on to its own verdict, and panics nowhere.
 #[test]
 fn a_reader_that_leaves_ends_no_experiment() {

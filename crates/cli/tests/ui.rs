@@ -634,39 +634,3 @@ fn an_experiment_outlives_its_server_and_is_gone_on_with_by_the_next() {
             .clone();
     assert!(runs.iter().any(|run| run["id"] == oldest), "{oldest} is of the first server: {ended}");
 }
-
-/// Whoever may put another directory in the place of the one that was named gives himself the rights that are in it.
-#[test]
-fn what_gives_rights_is_refused_below_a_directory_that_everybody_may_write() {
-    use std::os::unix::fs::PermissionsExt;
-    let dir = tempfile::tempdir().unwrap();
-    let everybodys = dir.path().join("all");
-    let scripts = everybodys.join("mine/scripts");
-    std::fs::create_dir_all(&scripts).unwrap();
-    let tokens = everybodys.join("mine/tokens");
-    std::fs::write(&tokens, "").unwrap();
-    let mode = |path: &Path, mode| {
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
-    };
-    for path in [&everybodys.join("mine"), &scripts] {
-        mode(path, 0o755);
-    }
-    mode(&tokens, 0o600);
-    mode(&everybodys, 0o777);
-    for (flag, named) in [("--allow-commands", &scripts), ("--ui-token-file", &tokens)] {
-        let mut command = Command::new(WEIR);
-        command.args(["serve", "--ui=127.0.0.1:0", "-p", &free_port(), "-B", "127.0.0.1"]);
-        command.arg(flag).arg(named).env("NO_COLOR", "1");
-        command.env("WEIR_DATA_DIR", dir.path().join("data"));
-        command.env("WEIR_CONFIG_DIR", dir.path().join("config"));
-        command.env("WEIR_RUNTIME_DIR", dir.path().join("runtime"));
-        // One that is not refused would serve for ever: it is ended after a while.
-        let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let code = wait(&mut child, flag).code();
-        let mut said = String::new();
-        BufReader::new(child.stderr.take().unwrap()).read_line(&mut said).unwrap();
-        assert_eq!(code, Some(2), "{flag}: {said}");
-        let place = format!("{} may be written by everybody", everybodys.display());
-        assert!(said.contains(flag) && said.contains(&place), "{said}");
-    }
-}
