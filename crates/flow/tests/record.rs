@@ -268,7 +268,7 @@ fn a_busy_processor_bounds_what_was_not_paced() {
     assert_eq!(unlimited().with(|t| t.remote().cpu = busy(0.96, 0.0)), receiver);
     // Streams that lost segments: the processor is one of two possible limits, and the run is not host-limited.
     let stream = |retransmits: u64| {
-        let mut t = Test::of(vec![connection(Transport::Tcp, Direction::Forward)]);
+        let mut t = Test::of(vec![connection(TransportName::Tcp, Direction::Forward)]);
         t.spec().rate = SendRate::UNLIMITED;
         t.sender().bytes = 100_000_000;
         t.parts.local.flows[0].tcp = Some(Tcp { retransmits, mss_bytes: 1448, ..Tcp::default() });

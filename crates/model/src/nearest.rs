@@ -1,23 +1,39 @@
-//! The known name that a misspelt one probably means.
+//! The known name that an unknown one was meant to be.
 
-/// The candidate that is closest to `given`, if it is close enough to be what was meant: at most a third of its letters
-/// differ (Damerau–Levenshtein), and at least one edit is allowed.
-///
-/// ```
-/// assert_eq!(weir_model::nearest("durration", ["duration", "direction"]), Some("duration"));
-/// assert_eq!(weir_model::nearest("x", ["duration"]), None);
-/// ```
+/// Characters of an unknown name that are compared: a document may hold a very long one.
+const MOST_LETTERS: usize = 64;
+
+/// The known name that is nearest to a given one, when it is near enough to be what was meant.
 #[must_use]
-pub fn nearest<'c>(given: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
-    // Names are short; a long text is no misspelt name, and comparing it costs time that grows with its square.
-    if given.len() > 64 {
-        return None;
-    }
-    let edits = |candidate: &str| strsim::osa_distance(given, candidate);
-    candidates
+pub fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // Every name of one letter is one letter from any other.
+    let given: String = given.chars().take(MOST_LETTERS).collect();
+    let letters = given.chars().count();
+    let most = if letters < 3 { 0 } else { letters.div_ceil(3) };
+    known
         .into_iter()
-        .map(|candidate| (edits(candidate), candidate))
-        .filter(|(edits, candidate)| *edits <= (candidate.chars().count() / 3).max(1))
-        .min_by_key(|(edits, _)| *edits)
-        .map(|(_, candidate)| candidate)
+        .map(|name| (strsim::osa_distance(&given, name), name))
+        .filter(|(d, name)| *d <= most || (given.len() >= 3 && name.contains(&given)))
+        .min_by_key(|(d, _)| *d)
+        .map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+
+    #[test]
+    fn what_is_near_is_meant_and_what_is_too_short_is_not() {
+        for (given, near) in [
+            ("tpc", Some("tcp")),
+            ("dealy", Some("delay")),
+            ("lay", Some("delay")),
+            ("c", None),
+            ("ab", None),
+            ("", None),
+            ("impair", None),
+        ] {
+            assert_eq!(nearest(given, ["a", "b", "tcp", "delay"]), near, "{given}");
+        }
+    }
 }

@@ -5,10 +5,10 @@
 //!
 //! The rooms: `types` (a scenario and its hosts), `steps` (what is done), `parse` and `check` (a text becomes a scenario that
 //! holds), `parameter` (a sweep's values in a plan), `reading`
-//! (values become types, with plain error messages), `nearest` (what was meant by an unknown name).
+//! (values become types, with plain error messages).
 
 mod check;
-mod nearest;
+
 mod parameter;
 mod parse;
 mod reading;
@@ -17,8 +17,8 @@ mod types;
 
 use crate::ModelError;
 
+pub use crate::nearest;
 pub use check::check_axes;
-pub use nearest::nearest;
 pub use parameter::{parameter_of, set_parameters, test_plan};
 pub(crate) use reading::nearest_known;
 pub use steps::{

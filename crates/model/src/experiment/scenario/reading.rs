@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::SCENARIO_SCHEMA;
-use super::nearest::nearest;
+use super::nearest;
 use crate::ModelError;
 use crate::schema::{impair_schema, plan_schema, scenario_schema};
 
