@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use weir_model::content::Content;
+use weir_model::names::UNIX;
 use weir_model::plan::{CatchUp, DataPorts, Direction, Switch, Transport, TransportName};
 use weir_model::units::{BitRate, ByteSize, Dscp, Seed, SendRate, Span};
 use weir_report::Units;
@@ -340,9 +341,17 @@ impl LaterArgs {
 }
 
 impl TrafficArgs {
-    /// The transport that these flags name.
-    pub(crate) fn transport(&self) -> TransportName {
-        if self.udp { Transport::udp().name() } else { self.transport.unwrap_or_default() }
+    /// The transport that these flags name; without any, the path of a Unix socket means the one that has no IP.
+    pub(crate) fn transport(&self, host: Option<&str>) -> TransportName {
+        let is_path = host.is_some_and(|host| host.starts_with(UNIX));
+        let mut without_ip = TransportName::ALL.iter().filter(|name| !name.ip());
+        let of_path = without_ip.find(|name| name.datagrams() == self.udp).filter(|_| is_path);
+        match (self.transport, of_path) {
+            (Some(named), _) => named,
+            (None, Some(of_path)) => *of_path,
+            (None, None) if self.udp => Transport::udp().name(),
+            (None, None) => TransportName::default(),
+        }
     }
 
     /// Who sends: one entry for each group of connections.

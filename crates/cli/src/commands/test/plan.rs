@@ -152,7 +152,7 @@ fn connection(args: &TestArgs) -> ConnectionFields {
     let (traffic, rate, socket) = (&args.traffic, &args.rate, &args.socket);
     let count = traffic.parallel.unwrap_or(1);
     ConnectionFields {
-        transport: traffic.transport(),
+        transport: traffic.transport(args.host.as_deref()),
         count,
         payload: rate.length,
         rate: rate.bitrate.map(|r| if rate.total_rate { r.divided(count) } else { r }),

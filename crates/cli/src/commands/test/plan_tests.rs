@@ -25,7 +25,7 @@ fn planned(line: &str) -> Planned {
 }
 
 /// Each meaning that iperf3 users rely on, and each flag once.
-const LINES: [&str; 31] = [
+const LINES: [&str; 32] = [
     "h",
     "h -u",
     "h -u -b 0",
@@ -49,6 +49,7 @@ const LINES: [&str; 31] = [
     "h -u -4 -B 192.0.2.7 --dont-fragment",
     "h -B fe80::1%eth0",
     "h --bind-dev eth0 --fq-rate 100M",
+    "unix:/run/x -n 1M",
     "h:5000",
     "[2001:db8::1]:5000 -p 5000",
     "fe80::1%eth0 -6",
