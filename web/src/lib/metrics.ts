@@ -32,7 +32,7 @@ const STATISTICS = [
 /** The value of a metric in a flow; of a distribution that of the statistic's field. */
 export function valueOf(metric: MetricEntry, flow: Flow, statistic = 'mean_seconds'): number | undefined {
   const isDatagram = flow.transport === 'udp';
-  if ((metric.carrier === 'datagrams' && !isDatagram) || (metric.carrier === 'streams' && isDatagram)) return undefined;
+  if ((metric.carrier === 'datagrams' && !isDatagram) || ((metric.carrier === 'streams' || metric.carrier === 'tcp-info') && isDatagram)) return undefined;
   if (!metric.path || (metric.needs_both_ends && lostAnEnd(flow))) return undefined;
   const path = metric.distribution ? [...metric.path.split('.'), statistic] : metric.path.split('.');
   const value = path.reduce<unknown>((place, key) => (place as Record<string, unknown> | null | undefined)?.[key], flow);

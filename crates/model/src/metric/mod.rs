@@ -73,7 +73,7 @@ pub enum End {
 
 /// The transports whose flows have a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Carrier {
     /// Flows of datagrams.
     Datagrams,

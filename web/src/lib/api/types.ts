@@ -1195,7 +1195,7 @@ export interface components {
             step?: string | null;
         };
         /** @description The transports whose flows have a metric. */
-        Carrier: "datagrams" | "streams" | "all";
+        Carrier: "datagrams" | "streams" | "tcp-info" | "all";
         /**
          * @description none, spread:P% or burst:N
          * @example spread:5%
@@ -1660,16 +1660,18 @@ export interface components {
              * @example 20ms
              */
             constant?: components["schemas"]["Span"] | null;
-            /** @description Exponential, from a least delay on. */
+            /** @description An exponential delay: `min` and an exponential part of mean `mean` − `min`. */
             exponential?: components["schemas"]["Exponential"] | null;
-            /** @description Normal (Gaussian). */
+            /** @description A normal (Gaussian) delay. */
             normal?: components["schemas"]["Normal"] | null;
             /**
              * @description What may happen to the order of packets.
              * @default fifo-release
              */
             order: components["schemas"]["OrderPolicy"];
-            /** @description Uniform between two bounds. */
+            /** @description A Pareto delay: longer than `t` with probability (`scale`/t) to the power of `shape`. A heavy tail. */
+            pareto?: components["schemas"]["Pareto"] | null;
+            /** @description A uniform delay between two bounds. */
             uniform?: components["schemas"]["Uniform"] | null;
         };
         /** @description Variation of delay. */
@@ -1838,7 +1840,7 @@ export interface components {
             /** @description What it was. */
             change: string;
         };
-        /** @description Counters of a flow and direction. received + duplicated = sent + lost + queue dropped + unplanned + held. */
+        /** @description What the emulator counts of each flow and direction. received + duplicated = sent + lost + queue dropped + unplanned + held. */
         EmulatorCounters: {
             /**
              * Format: uint64
@@ -1882,7 +1884,7 @@ export interface components {
             received_packets: number;
             /**
              * Format: uint64
-             * @description Packets sent on after a later one of their flow; copies are not asked.
+             * @description Packets sent on after a later one of their flow (RFC 4737, section 3.3); copies are not asked.
              */
             reordered_packets: number;
             /**
@@ -2563,7 +2565,7 @@ export interface components {
         /** @description An exponential delay: `min` and an exponential part of mean `mean` − `min`. */
         Exponential: {
             /**
-             * @description Greatest delay: longer draws become this. Absent: none.
+             * @description Maximum delay: longer draws become this. Absent: none.
              * @example 100ms
              */
             max?: components["schemas"]["Span"] | null;
@@ -2573,7 +2575,7 @@ export interface components {
              */
             mean: components["schemas"]["Span"];
             /**
-             * @description Least delay. Absent: 0.
+             * @description Minimum delay. Absent: 0.
              * @example 10ms
              */
             min?: components["schemas"]["Span"];
@@ -2882,8 +2884,41 @@ export interface components {
              */
             value?: number | null;
         };
+        /** @description Bursty loss with gaps inside bursts: a Markov chain of four states, 1 received in a gap, 2 received within a burst, 3 lost within a burst, 4 lost alone. Each p is the probability of going from one state to another, in percent. */
+        FourState: {
+            /**
+             * Format: double
+             * @description From the gap into a burst. With p14 at most 100.
+             * @example 1
+             */
+            p13_percentage: number;
+            /**
+             * Format: double
+             * @description From the gap to a single loss. Absent: 0.
+             * @example 0.1
+             */
+            p14_percentage?: number | null;
+            /**
+             * Format: double
+             * @description From received to lost within a burst; above 0 if p32 is. Absent: 100.
+             * @example 50
+             */
+            p23_percentage?: number | null;
+            /**
+             * Format: double
+             * @description From a burst into the gap. With p32 at most 100. Absent: 100 − p13.
+             * @example 30
+             */
+            p31_percentage?: number | null;
+            /**
+             * Format: double
+             * @description From lost to received within a burst. Absent: 0.
+             * @example 20
+             */
+            p32_percentage?: number | null;
+        };
         /**
-         * @description The Gilbert-Elliott model, by wanted mean loss and mean burst length, or by its four probabilities.
+         * @description Bursty loss by the Gilbert-Elliott model of two states: by wanted mean loss and mean burst length, or by four probabilities.
          * @example {
          *       "loss_percentage": 1,
          *       "mean_run": 3
@@ -3562,7 +3597,9 @@ export interface components {
             content?: components["schemas"]["Content"] | null;
             /** @description Delay and jitter. */
             delay?: components["schemas"]["Delay2"] | null;
-            /** @description Loss and duplication. */
+            /** @description Duplication. A packet that was lost before leaves no copy. */
+            duplicate?: components["schemas"]["Duplicate"] | null;
+            /** @description Loss. */
             loss?: components["schemas"]["Loss"] | null;
             /** @description Order of the stages, each at most once; those not named follow in their usual order. */
             order?: components["schemas"]["Stage"][] | null;
@@ -3646,17 +3683,17 @@ export interface components {
             /** @description Write them. */
             on: boolean;
         };
-        /** @description The slot of loss and duplication. At most one loss law is set. */
+        /** @description The slot of loss. Exactly one law is set. */
         Loss: {
-            /** @description Duplication. It is asked of packets that were not lost: a lost packet leaves no copy. */
-            duplicate?: components["schemas"]["Duplicate"] | null;
             /**
              * Format: uint64
              * @description Every n-th packet is lost, the n-th first.
              * @example 100
              */
             every_nth?: number | null;
-            /** @description Bursty loss: a two-state Markov chain. */
+            /** @description Bursty loss with gaps inside bursts: a Markov chain of four states, 1 received in a gap, 2 received within a burst, 3 lost within a burst, 4 lost alone. Each p is the probability of going from one state to another, in percent. */
+            four_state?: components["schemas"]["FourState"] | null;
+            /** @description Bursty loss by the Gilbert-Elliott model of two states: by wanted mean loss and mean burst length, or by four probabilities. */
             gilbert_elliott?: components["schemas"]["GilbertElliott"] | null;
             /**
              * Format: double
@@ -3770,7 +3807,7 @@ export interface components {
             /** @description All of them, in the order of tables. */
             metrics: components["schemas"]["Metric"][];
         };
-        /** @description A normal delay. */
+        /** @description A normal (Gaussian) delay. */
         Normal: {
             /**
              * @description Standard deviation.
@@ -3807,6 +3844,25 @@ export interface components {
             built: boolean;
             /** @description What is missing, in words. */
             note?: string | null;
+        };
+        /** @description A Pareto delay: longer than `t` with probability (`scale`/t) to the power of `shape`. A heavy tail. */
+        Pareto: {
+            /**
+             * @description Maximum delay: longer draws become this. Absent: none.
+             * @example 1s
+             */
+            max?: components["schemas"]["Span"] | null;
+            /**
+             * @description Minimum delay, above 0.
+             * @example 10ms
+             */
+            scale: components["schemas"]["Span"];
+            /**
+             * Format: double
+             * @description Exponent of the tail, above 0 to 1000. Up to 1 there is no mean, up to 2 no variance, unless `max` cuts the tail.
+             * @example 3
+             */
+            shape: number;
         };
         /** @description A whole plan, `weir.plan/1`. */
         Plan: {
@@ -5280,7 +5336,7 @@ export interface components {
          */
         Span: string | number;
         /** @description The stages of the path through the emulator. */
-        Stage: "loss" | "rate" | "delay" | "content";
+        Stage: "loss" | "duplicate" | "rate" | "delay" | "content";
         /** @description How far something is. */
         State: "starting" | "running" | "ending" | "ended" | "interrupted" | "failed";
         /** @description An object's life moved on. A reader that was slow gets the latest state only. */
@@ -5979,15 +6035,15 @@ export interface components {
              */
             unpredicted_fates: number;
         };
-        /** @description A uniform delay. */
+        /** @description A uniform delay between two bounds. */
         Uniform: {
             /**
-             * @description Greatest delay.
+             * @description Maximum delay.
              * @example 30ms
              */
             max: components["schemas"]["Span"];
             /**
-             * @description Least delay.
+             * @description Minimum delay.
              * @example 10ms
              */
             min: components["schemas"]["Span"];
