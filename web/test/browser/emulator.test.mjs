@@ -107,7 +107,7 @@ test('a law is previewed while it is edited, staged, applied with others at once
   const preview = page.getByRole('region', { name: 'Preview' });
   await preview.getByText('40.00 ms').first().waitFor();
   await preview.getByRole('group', { name: 'Histogram of delay' }).waitFor();
-  await lane(page, 'From B to A').getByRole('button', { name: /Loss and/ }).click();
+  await lane(page, 'From B to A').getByRole('button', { name: /^Loss/ }).click();
   await page.getByRole('region', { name: /, settings/ }).getByLabel('law').selectOption('percentage');
   assert.equal(emulator.version, 0, 'something was applied before Apply');
   await page.getByRole('button', { name: 'Apply' }).click();
@@ -125,7 +125,7 @@ test('a law is previewed while it is edited, staged, applied with others at once
 test('a law that is refused is told beside the field, and cannot do harm', options, async () => {
   const emulator = fresh();
   const page = await site.page({ hash: `#/emulator/${emulator.entry.id}`, tolerate: (words) => words.includes('422') });
-  const editor = await openLaw(page, /Loss and/);
+  const editor = await openLaw(page, /^Loss/);
   await editor.getByLabel('law').selectOption('percentage');
   await editor.getByLabel('percentage').fill('300');
   await editor.getByText('300; accepted: 0 to 100').waitFor();
@@ -162,7 +162,7 @@ test('a preview of what can not be computed is refused beside the field, and not
 test('who edits second is told, and may put changes on top of theirs', options, async () => {
   const emulator = fresh();
   const page = await site.page({ hash: `#/emulator/${emulator.entry.id}` });
-  const editor = await openLaw(page, /Loss and/);
+  const editor = await openLaw(page, /^Loss/);
   await editor.getByLabel('law').selectOption('percentage');
   const theirs = structuredClone(emulator.configuration);
   theirs.flow[0].b_to_a = { delay: { constant: '70ms' } };
@@ -216,21 +216,21 @@ test('an alarm is in sight wherever one looks, and listed', options, async () =>
 test('a law, a stage and counters that the schema gains are there without the page knowing them', options, async () => {
   const schema = JSON.parse(readFileSync(new URL('../../../docs/schemas/weir.impair-1.schema.json', import.meta.url), 'utf8'));
   const { $defs } = schema;
-  $defs.Pareto = { type: 'object', description: 'A Pareto delay.', properties: { scale: { $ref: '#/$defs/Span', description: 'Scale.' }, shape: { type: 'number', description: 'Shape.' } }, required: ['scale', 'shape'] };
-  $defs.Delay.properties.pareto = { anyOf: [{ $ref: '#/$defs/Pareto' }, { type: 'null' }], description: 'Heavy tail.' };
-  $defs.Delay['x-one-of'].push('pareto');
+  $defs.Weibull = { type: 'object', description: 'A Weibull delay.', properties: { scale: { $ref: '#/$defs/Span', description: 'Scale.' }, shape: { type: 'number', description: 'Shape.' } }, required: ['scale', 'shape'] };
+  $defs.Delay.properties.weibull = { anyOf: [{ $ref: '#/$defs/Weibull' }, { type: 'null' }], description: 'Heavy tail.' };
+  $defs.Delay['x-one-of'].push('weibull');
   $defs.Stage.oneOf.push({ const: 'pause', description: 'Pause frames.', type: 'string' });
   $defs.Pause = { type: 'object', description: 'Pauses.', properties: { every: { $ref: '#/$defs/Span', description: 'How often.' } } };
   $defs.Laws.properties.pause = { anyOf: [{ $ref: '#/$defs/Pause' }, { type: 'null' }], description: 'Pauses.', 'x-stage': 'pause' };
-  $defs.Counters.properties.paused_packets = { type: 'integer', description: 'Packets that waited for a pause to end.', 'x-stage': 'pause' };
+  $defs.EmulatorCounters.properties.paused_packets = { type: 'integer', description: 'Packets that waited for a pause to end.', 'x-stage': 'pause' };
   site.mock.counted = { paused_packets: 5, strayed_packets: 7 };
   site.mock.schema = (name) => (name === 'impair' ? schema : undefined);
   const emulator = fresh();
   const page = await site.page({ hash: `#/emulator/${emulator.entry.id}` });
   const editor = await openLaw(page, /Delay and jitter/);
-  await editor.getByLabel('law').selectOption('pareto');
+  await editor.getByLabel('law').selectOption('weibull');
   await editor.getByLabel('shape').fill('2.5');
-  await lane(page, 'From A to B').getByText('pareto scale 40ms, shape 2.5').waitFor();
+  await lane(page, 'From A to B').getByText('weibull scale 40ms, shape 2.5').waitFor();
   await lane(page, 'From B to A').getByRole('button', { name: /Pause frames/ }).click();
   await page.getByRole('region', { name: /Pause frames, settings/ }).getByLabel('every').fill('2s');
   await lane(page, 'From B to A').getByText('every 2s').waitFor();

@@ -279,7 +279,7 @@ test('an emulator in a lab: previewed, applied, counted as asked', options, asyn
     await editor.getByLabel('law').selectOption('constant');
     await editor.getByLabel('constant').fill('30ms');
     await page.getByRole('region', { name: 'Preview' }).getByText('30.00 ms').first().waitFor();
-    await page.getByRole('group', { name: 'From A to B' }).getByRole('button', { name: /Loss and/ }).click();
+    await page.getByRole('group', { name: 'From A to B' }).getByRole('button', { name: /^Loss/ }).click();
     await page.getByRole('region', { name: /, settings/ }).getByLabel('law').selectOption('every_nth');
     await page.getByRole('region', { name: /, settings/ }).getByLabel('every nth').fill('4');
     await page.getByRole('region', { name: 'Preview' }).getByText('25.000 %').waitFor();

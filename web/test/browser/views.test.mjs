@@ -30,7 +30,7 @@ before(async () => {
     ['generator', '', 'voice', (page) => draft(page, PLAN, running)],
     ['connection', '', 'voice', async (page) => (await draft(page, PLAN, running), await page.getByRole('button', { name: 'Edit voice' }).click(), void (await page.getByRole('button', { name: /more parameters/ }).click()))],
     ['emulator', `#/emulator/${emulator.entry.id}`, 'Flows'],
-    ['law', `#/emulator/${emulator.entry.id}`, 'Flows', async (page) => (await page.getByRole('button', { name: /^voice/ }).first().click(), await page.getByRole('group', { name: 'From A to B' }).getByRole('button', { name: /Loss and/ }).click(), void (await page.getByText('packets by the engine').waitFor()))],
+    ['law', `#/emulator/${emulator.entry.id}`, 'Flows', async (page) => (await page.getByRole('button', { name: /^voice/ }).first().click(), await page.getByRole('group', { name: 'From A to B' }).getByRole('button', { name: /^Loss/ }).click(), void (await page.getByText('packets by the engine').waitFor()))],
     ['fidelity', `#/emulator/${emulator.entry.id}`, 'Flows', click('Fidelity')],
     ['journal', `#/emulator/${logged.entry.id}`, 'Flows', click('Log')],
     ['new emulator', '#/emulator/new', 'Put an emulator'],

@@ -21,7 +21,8 @@ describe('fields of the published schemas', () => {
 
   it('apply to the transports that have them', () => {
     const connection = def(plan, 'Connection');
-    const of = (name: string) => [{}, { transport: 'udp' }].map((value) => applies(connection, name, value));
+    const values: JsonObject[] = [{}, { transport: 'udp' }];
+    const of = (name: string) => values.map((value) => applies(connection, name, value));
     expect(of('mss')).toEqual([true, false]);
     expect(of('gso')).toEqual([false, true]);
     expect(of('rate')).toEqual([true, true]);
