@@ -77,7 +77,7 @@ pub(crate) enum CliError {
     Experiment { reason: String, exit_code: i32 },
     /// What another part of Weir refused, as data.
     #[error("{}", .0.message)]
-    Refused(Refusal),
+    Refused(Box<Refusal>),
     /// What cannot be.
     #[error("internal error: {0}")]
     Internal(String),
@@ -201,7 +201,7 @@ impl CliError {
             CliError::Lab(error @ weir_lab::Error::Exists { name }) => {
                 Refusal::of_field("lab", "name", name, error.to_string())
             }
-            CliError::Refused(refusal) => return refusal.clone(),
+            CliError::Refused(refusal) => return (**refusal).clone(),
             _ => Refusal::default(),
         };
         Refusal {

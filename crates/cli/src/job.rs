@@ -30,7 +30,7 @@ struct Session {
 
 static SESSION: OnceLock<Session> = OnceLock::new();
 
-/// Names another program in the place of this one for the jobs that it starts: tests wrap it.
+/// Names another program instead of this one for the jobs that it starts: tests wrap it.
 const PROGRAM: &str = "WEIR_PROGRAM";
 
 /// The program that runs jobs: this one as it runs, also where its file was replaced since.
@@ -50,7 +50,7 @@ pub(crate) fn emit(event: &Event) {
     let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
 }
 
-/// What an emulator does when it is told to put another configuration into force.
+/// What an emulator does when it gets a command to put another configuration into force.
 pub(crate) fn on_set(handler: impl FnMut(Impairment) -> Result<(), String> + Send + 'static) {
     if let Some(session) = SESSION.get() {
         *session.on_set.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(handler));
@@ -63,7 +63,9 @@ pub(crate) fn run() -> i32 {
     let mut line = String::new();
     let read = (&mut input).take(MAX_JOB_BYTES).read_line(&mut line);
     let job = match read {
-        Err(error) => Err(weir_model::Refusal::new("job", format!("standard input: {error}"), 2)),
+        Err(error) => {
+            Err(Box::new(weir_model::Refusal::new("job", format!("standard input: {error}"), 2)))
+        }
         Ok(_) => parse_job(&line),
     };
     let session = Session {

@@ -56,7 +56,7 @@ const LAST: std::time::Duration = std::time::Duration::from_secs(1);
 /// As [`listen`].
 #[cfg(unix)]
 pub(crate) fn each(told: impl FnMut(StopReason) + Send + 'static) -> Result<(), CliError> {
-    // A job is told by its standard input as well.
+    // Commands on the standard input of a job do the same.
     let told = std::sync::Arc::new(std::sync::Mutex::new(told));
     let signalled = told.clone();
     use tokio::signal::unix::{SignalKind, signal};

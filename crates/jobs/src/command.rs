@@ -1,4 +1,4 @@
-//! What a running job can be told.
+//! The commands of a running job.
 
 use serde::{Deserialize, Serialize};
 use weir_model::impairment::Impairment;

@@ -30,21 +30,16 @@ const KINDS: [&str; 10] = [
 /// # Errors
 /// A line that is no JSON object, an unknown kind or field (with the nearest known one), or a value that a field does not
 /// take.
-pub fn parse_job(line: &str) -> Result<Job, Refusal> {
-    let value: Value = serde_json::from_str(line)
-        .map_err(|e| Refusal::of_field(CODE, "job", e.to_string(), "one line of JSON"))?;
+pub fn parse_job(line: &str) -> Result<Job, Box<Refusal>> {
+    let value: Value =
+        serde_json::from_str(line).map_err(|e| refuse("job", e.to_string(), "one line of JSON"))?;
     let Value::Object(mut fields) = value else {
-        return Err(Refusal::of_field(
-            CODE,
-            "job",
-            "no JSON object",
-            "an object with the field job",
-        ));
+        return Err(refuse("job", "no JSON object", "an object with the field job"));
     };
     let kind = match fields.remove("job") {
         Some(Value::String(kind)) => kind,
         Some(other) => return Err(unknown_kind(&other.to_string())),
-        None => return Err(Refusal::of_field(CODE, "job", "missing", KINDS.join(", "))),
+        None => return Err(refuse("job", "missing", KINDS.join(", "))),
     };
     Ok(match kind.as_str() {
         "serve" => Job::Serve(read(fields)?),
@@ -59,21 +54,29 @@ pub fn parse_job(line: &str) -> Result<Job, Refusal> {
         "doctor" if fields.is_empty() => Job::Doctor {},
         "doctor" => {
             let field = fields.keys().next().cloned().unwrap_or_default();
-            return Err(Refusal::of_field(CODE, field, "an unknown field", "no field but job"));
+            return Err(refuse(field, "an unknown field", "no field but job"));
         }
         other => return Err(unknown_kind(other)),
     })
 }
 
-fn unknown_kind(given: &str) -> Refusal {
+fn refuse(
+    field: impl Into<String>,
+    given: impl Into<String>,
+    accepted: impl Into<String>,
+) -> Box<Refusal> {
+    Box::new(Refusal::of_field(CODE, field, given, accepted))
+}
+
+fn unknown_kind(given: &str) -> Box<Refusal> {
     let accepted = match nearest(given, KINDS) {
         Some(near) => format!("{near} (or {})", KINDS.join(", ")),
         None => KINDS.join(", "),
     };
-    Refusal::of_field(CODE, "job", given, accepted)
+    refuse("job", given, accepted)
 }
 
-fn read<T: DeserializeOwned>(fields: Map<String, Value>) -> Result<T, Refusal> {
+fn read<T: DeserializeOwned>(fields: Map<String, Value>) -> Result<T, Box<Refusal>> {
     let value = Value::Object(fields);
     serde_path_to_error::deserialize(value).map_err(|error| {
         let path = error.path().to_string();
@@ -82,7 +85,7 @@ fn read<T: DeserializeOwned>(fields: Map<String, Value>) -> Result<T, Refusal> {
 }
 
 /// A refusal of serde as one of a field.
-fn refused(path: &str, message: &str) -> Refusal {
+fn refused(path: &str, message: &str) -> Box<Refusal> {
     let path = path.trim_end_matches('?').trim_end_matches('.');
     let quoted = |text: &str| text.split('`').next().unwrap_or_default().to_owned();
     let inside = |name: &str| match path {
@@ -98,27 +101,27 @@ fn refused(path: &str, message: &str) -> Refusal {
             Some(near) => near.to_owned(),
             None => known.join(", "),
         };
-        return Refusal::of_field(CODE, inside(&name), "an unknown field", accepted);
+        return refuse(inside(&name), "an unknown field", accepted);
     }
     if let Some(rest) = message.strip_prefix("missing field `") {
-        return Refusal::of_field(CODE, inside(&quoted(rest)), "missing", "a value");
+        return refuse(inside(&quoted(rest)), "missing", "a value");
     }
     match message.split_once(", expected ") {
         Some((given, accepted)) => {
             let given = given.split_once(": ").map_or(given, |(_, given)| given);
-            Refusal::of_field(CODE, path, given, accepted)
+            refuse(path, given, accepted)
         }
-        None => Refusal {
+        None => Box::new(Refusal {
             field: Some(path.to_owned()),
             ..Refusal::new(CODE, format!("{path}: {message}"), 2)
-        },
+        }),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CalibrateJob, EmulatorJob, ResumeJob, ServeJob, TestJob};
+    use crate::{CalibrateJob, EmulatorJob, ResumeJob, TestJob};
 
     #[test]
     fn each_kind_reads_back() {
@@ -138,7 +141,7 @@ mod tests {
             assert_eq!(parse_job(&line), Ok(job.clone()), "{line}");
             assert!(KINDS.contains(&job.kind()), "{line}");
         }
-        assert_eq!(parse_job(r#"{"job":"serve"}"#), Ok(Job::Serve(Box::new(ServeJob::default()))));
+        assert_eq!(parse_job(r#"{"job":"serve"}"#), Ok(Job::Serve(Box::default())));
     }
 
     #[test]

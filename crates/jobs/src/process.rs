@@ -86,7 +86,7 @@ impl Process {
     ///
     /// # Errors
     /// Why it did not become ready: its own refusal, or what is known without one.
-    pub fn wait_ready(&mut self) -> Result<Ready, Refusal> {
+    pub fn wait_ready(&mut self) -> Result<Ready, Box<Refusal>> {
         let end = Instant::now() + START;
         let mut refusal = None;
         loop {
@@ -95,16 +95,16 @@ impl Process {
                 Ok(Event::Listening(_)) => return Ok(Ready::default()),
                 Ok(Event::Error(error)) => refusal = Some(error),
                 Ok(_) => {}
-                Err(NoEvent::Ended) => return Err(self.ended(refusal)),
+                Err(NoEvent::Ended) => return Err(Box::new(self.ended(refusal))),
                 Err(NoEvent::Timeout) => {
                     let words = format!("not ready within {} s", START.as_secs());
-                    return Err(Refusal::new("timeout", words, 3));
+                    return Err(Box::new(Refusal::new("timeout", words, 3)));
                 }
             }
         }
     }
 
-    /// Drops events from now on: those of a job that runs for long and whose events nobody reads would fill memory.
+    /// Drops events from now on: those of a long job that no one reads would fill memory.
     pub fn ignore_events(&self) {
         self.is_ignored.store(true, Ordering::Relaxed);
     }
@@ -193,7 +193,7 @@ fn events(
     let lines = lines(stdout, MAX_EVENT_BYTES);
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
-        // Read to the end whoever listens, or the job would stop when the pipe is full.
+        // Read to the end in any case, or the job would stop when the pipe is full.
         for line in lines {
             if !is_ignored.load(Ordering::Relaxed)
                 && let Some(event) = Event::parse(&line)

@@ -54,7 +54,7 @@ fn with_flag(error: CliError) -> CliError {
         CliError::Emulator(refused) if refused.may_be_forced() => {
             let refusal = error.refusal();
             let message = format!("{}; --force accepts it", refusal.message);
-            CliError::Refused(Refusal { message, ..refusal })
+            CliError::Refused(Box::new(Refusal { message, ..refusal }))
         }
         _ => error,
     }

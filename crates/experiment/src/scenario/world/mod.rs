@@ -238,7 +238,7 @@ fn not_started(what: &str) -> impl FnOnce(std::io::Error) -> ScenarioError {
 }
 
 /// A job that was refused or ended before it was ready: not available where its exit code says so.
-fn refused(what: &str) -> impl FnOnce(Refusal) -> ScenarioError {
+fn refused(what: &str) -> impl FnOnce(Box<Refusal>) -> ScenarioError {
     let what = what.to_owned();
     move |refusal| ScenarioError::Program {
         what,

@@ -75,7 +75,7 @@ fn unknown(reason: &str) -> Option<(&'static str, &str, Vec<&str>)> {
 pub(crate) fn nearest_known(reason: &str) -> Option<&str> {
     let start = ["unknown field `", "unknown variant `"].iter().find_map(|s| reason.find(s))?;
     let (_, given, known) = unknown(&reason[start..])?;
-    nearest(given, known.into_iter())
+    nearest(given, known)
 }
 
 /// A key that is not known is no field of anything: what it is in has the path.
