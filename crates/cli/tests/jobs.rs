@@ -116,6 +116,15 @@ fn a_job_ends_when_its_starter_is_gone_or_asks_for_it() {
 }
 
 #[test]
+fn a_calibration_ends_with_its_starter() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut calibration = job(dir.path(), &json!({ "job": "calibrate", "no_lab": true }));
+    assert_eq!(events(&mut calibration).next().unwrap()["event"], "progress");
+    drop(calibration.stdin.take());
+    assert_eq!(ended(&mut calibration), Some(143));
+}
+
+#[test]
 fn a_test_is_a_job_with_its_record_at_the_end() {
     let dir = tempfile::tempdir().unwrap();
     let mut server = job(dir.path(), &json!({ "job": "serve", "port": 39_471 }));

@@ -140,17 +140,9 @@ impl Process {
         self.command(&Command::Stop);
     }
 
-    /// Leaves a detached job to itself; returns its process id.
-    #[must_use]
-    pub fn leave(mut self) -> u32 {
+    /// Leaves a detached job to itself.
+    pub fn leave(mut self) {
         self.child.leave();
-        self.id()
-    }
-
-    /// Its process id.
-    #[must_use]
-    pub fn id(&self) -> u32 {
-        self.child.child.id()
     }
 
     /// Whether it has ended.
@@ -169,11 +161,6 @@ impl Process {
         }
         let code = self.child.exit_code_within(end.saturating_duration_since(Instant::now()));
         (events, code)
-    }
-
-    /// Its exit code, if it ends within `timeout` by itself.
-    pub fn exit_code_within(&mut self, timeout: Duration) -> Option<i32> {
-        self.child.exit_code_within(timeout)
     }
 }
 

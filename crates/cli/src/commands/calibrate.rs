@@ -70,6 +70,8 @@ fn measure(args: &CalibrateArgs) -> Result<Calibration, Box<dyn Error>> {
         // Threads of ours may then enter the lab's hosts. Where that is refused, the result says what is missing.
         let _ = enter_user_namespace();
     }
+    // Its hosts end with this process.
+    crate::job::listen(|reason| std::process::exit(reason.exit_code()))?;
     let options = Options { lab: !args.no_lab, ..Options::default() };
     let talk = is_job() || io::stderr().is_terminal();
     let found = calibrate(&id, &rfc3339(now_ms), &options, &mut |step| {

@@ -49,6 +49,7 @@ pub(crate) fn run(args: DoctorArgs) -> Result<i32, CliError> {
 /// # Errors
 /// As [`run`].
 pub(crate) fn run_job() -> Result<i32, CliError> {
+    crate::job::listen(|reason| std::process::exit(reason.exit_code()))?;
     run(DoctorArgs { interface: None, json: true })
 }
 

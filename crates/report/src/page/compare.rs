@@ -165,7 +165,7 @@ fn side_by_side(runs: &[(String, &Record)]) -> Grid {
             grid.row(std::iter::once(Cell::from(what)).chain(cells));
         }
     };
-    // Numbers of lost packets stand beside their ratio.
+    // Numbers of lost packets are shown with their ratio.
     let compared = || METRICS.iter().filter(|m| m.is_compared || m.needs_both_ends);
     let mut metric = |m: &Definition, direction: Option<Direction>| {
         let statistics: &[Option<Statistic>] = match m.is_distribution() {

@@ -97,7 +97,7 @@ impl Spawned {
 
     /// Leaves a detached one to itself.
     pub(crate) fn leave(self) -> String {
-        let _ = self.process.leave();
+        self.process.leave();
         self.head
     }
 
